@@ -1,32 +1,38 @@
 //! The other end of a connection: greets, answers requests, and plays its role
 //! in one job.
 
+mod calls;
 mod conversation;
 mod entrance;
 mod heir;
 
+use self::calls::{Calls, Telling};
 use self::conversation::{Asks, Begun, Client, Line};
 use self::heir::Held;
 use crate::assembly::{
-    Assembly, Joining, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within, listen,
+    Assembly, Calling, Joining, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within,
+    listen,
 };
 use crate::control::Control;
 use crate::doctor::Measuring;
-use crate::link::wire::Outbox;
+use crate::link::wire::{ByWire, Outbox};
 use crate::monitor::Silent;
 use crate::receiver::{Asked, Destination};
 use crate::vigil::Vigil;
-use crate::{Job, JobError, Rights, Summary};
+use crate::{Job, JobError, Monitor, Rights, Summary};
 use haul_model::words;
 use haul_model::{Fault, Side, Task};
 use haul_net::{ConnectError, Connection, DirectListener, Identity, Killer};
-use haul_proto::{Abort, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role};
+use haul_proto::{
+    Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role,
+};
 use haul_sys::{Access, Handover, confine};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::IpAddr;
+use std::num::NonZeroU8;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -76,12 +82,14 @@ pub struct Serving<'s> {
     pub address: Result<IpAddr, &'s str>,
     /// The path of this program, if the client may know it.
     pub program: Option<&'s Path>,
+    /// It may have this machine call another, which receives what it sends.
+    pub calls: bool,
 }
 
 impl Default for Serving<'_> {
     fn default() -> Self {
         let address = Err("the host does not know by which address it was reached");
-        Self { rights: Rights::Write, on_failure: &|| (), address, program: None }
+        Self { rights: Rights::Write, on_failure: &|| (), address, program: None, calls: true }
     }
 }
 
@@ -94,7 +102,7 @@ pub fn serve_with(
     input: impl Read + AsFd + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
 ) -> Result<(), JobError> {
-    let Serving { rights, on_failure, address, program } = serving;
+    let Serving { rights, on_failure, address, program, calls } = serving;
     haul_sys::boot_id();
     let connection = Connection::of_streams(input, output).map_err(|error| lost(&error))?;
     // The closer goes last.
@@ -104,7 +112,7 @@ pub fn serve_with(
     let line = Line { input, output, vigil, killer: closer.killer(), caps: Caps::NONE };
     let program = program.map(|path| path.as_os_str().as_bytes().to_vec());
     let measuring = Measuring::new(rights, address.map_err(str::to_owned), program);
-    let (client, job) = match conversation::begin(line, rights, measuring)? {
+    let (mut client, job) = match conversation::begin(line, rights, measuring, Calls::new(calls))? {
         None => return Ok(()),
         Some(Begun { client, asked: Asks::Job(job) }) => (client, job),
         Some(Begun { client, asked: Asks::Join(join) }) => {
@@ -126,7 +134,8 @@ pub fn serve_with(
     let _held = token.and_then(|token| Held::take(&token, closer.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     let door = direct.map(|wish| Door::open(&wish, address));
-    let around = Around { on_failure, door, handover };
+    let call = client.take_call();
+    let around = Around { on_failure, door, handover, call };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
             let dest = words::without_tilde(&dest).to_vec();
@@ -135,7 +144,9 @@ pub fn serve_with(
                 let NamedSources { sources, base, recursive, follow } = *named;
                 Asked::of(&Job { sources, base, recursive, follow, ..job.clone() })
             });
-            receive(client, &job, asked, around)
+            // What comes from another host its client does not see.
+            let tells_arrivals = asked.is_some() && client.caps().has(Caps::CALLS);
+            receive(client, &job, (asked, tells_arrivals), around)
         }
         Role::Sender { sources, base, recursive, follow } => {
             let whole = |path: &Vec<u8>| words::without_tilde(path).to_vec();
@@ -153,7 +164,7 @@ pub fn serve_with(
 fn receive(
     client: Client,
     job: &Job,
-    asked: Option<Asked>,
+    (asked, tells_arrivals): (Option<Asked>, bool),
     around: Around<'_>,
 ) -> Result<(), JobError> {
     let tree = job.local_tree(Side::Destination);
@@ -177,7 +188,7 @@ fn receive(
     let line = client.into_line()?;
     job.expect_accounts()?;
     job.confine_receiver(&dirs);
-    let receiving = Receiving { asked, ..Receiving::of(tree, destination) };
+    let receiving = Receiving { asked, tells_arrivals, ..Receiving::of(tree, destination) };
     run(job, line, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
 }
 
@@ -208,6 +219,8 @@ struct Around<'s> {
     door: Option<Door>,
     /// Set if further logins may join.
     handover: Option<Handover>,
+    /// Set if another host is to be called.
+    call: Option<calls::Asked>,
 }
 
 /// A port that is open for the client, or why there is none.
@@ -238,7 +251,7 @@ impl Door {
 fn run<'a>(
     job: &'a Job,
     line: Line,
-    Around { on_failure, door, handover }: Around<'a>,
+    Around { on_failure, door, handover, call }: Around<'a>,
     place: impl FnOnce(Wire) -> Placed<'a>,
 ) -> Result<(), JobError> {
     let Line { input, output, vigil, killer, caps } = line;
@@ -246,13 +259,23 @@ fn run<'a>(
     let direct = door.and_then(|Door { opened, is_required }| {
         // The queue is empty yet.
         wire.outbox.tell(&Message::Direct(opened.as_ref().map(|(_, o)| *o).map_err(Clone::clone)));
-        wire.requires_joined = is_required;
+        if is_required {
+            wire.by_wire = ByWire::Nothing;
+        }
         opened.ok().map(|(listener, _)| listener)
     });
     let lets_in = direct.is_some() || handover.is_some();
     wire.joining = lets_in.then(|| Joining::LetsIn { direct, handover }.into());
-    let silent = Silent::default();
-    let control = Control::with(&silent, &vigil, CLIENT);
+    let monitor: Box<dyn Monitor> = match call {
+        None => Box::new(Silent::default()),
+        Some(calls::Asked { identity, call: Call { is_required, connections } }) => {
+            let connections = NonZeroU8::new(connections);
+            let calling = Calling { identity, there: None, connections };
+            wire = wire.with_calls(calling, is_required);
+            Box::new(Telling::new(&wire.outbox))
+        }
+    };
+    let control = Control::with(&*monitor, &vigil, CLIENT);
     let outbox = Arc::clone(&wire.outbox);
     let way = Served { outbox, killer, vigil: &vigil, on_failure };
     Assembly { job, control: &control, way: &way }.run(place(wire)).map(drop)
@@ -279,6 +302,10 @@ impl Way for Served<'_> {
                 && !matches!(error, JobError::Connection(_))
             {
                 self.outbox.tell_within(&Message::Abort(abort(error)), patience);
+            }
+            if let Err(JobError::Connection(ConnectError::NotDirect { detail, .. })) = result {
+                let failed = Called::Failed(detail.clone());
+                self.outbox.tell_within(&Message::Called(failed), patience);
             }
             self.outbox.close();
             if let Some(write) = leaving.write.take() {

@@ -12,6 +12,7 @@ mod side;
 mod wire;
 
 pub(crate) use self::beside::Beside;
+pub(crate) use self::calling::Calling;
 pub(crate) use self::joining::Joining;
 pub(crate) use self::wire::{FromPeer, Greeting, Wire, listen};
 
@@ -21,7 +22,7 @@ use self::wire::Input;
 use crate::control::{Control, Reporter};
 use crate::crew::Crew;
 use crate::link::memory::MemoryLink;
-use crate::link::wire::{Outbox, RemoteReceiver, RemoteSender};
+use crate::link::wire::{ByWire, Outbox, RemoteReceiver, RemoteSender};
 use crate::link::{ReceiverPort, SenderPort};
 use crate::receiver::{Asked, Destination, Made};
 use crate::sender::{Sender, Twins};
@@ -127,6 +128,8 @@ pub(crate) struct Receiving<'a> {
     pub(crate) destination: Destination,
     /// The sources that may be listed, where this side has asked for them.
     pub(crate) asked: Option<Asked>,
+    /// The user, who is not where the Sender is, is told what comes by lanes.
+    pub(crate) tells_arrivals: bool,
     /// All threads but the writer are confined to what a Receiver in these directories may
     /// do: a peer can cause what happens in them.
     pub(crate) confined_to: Option<Vec<Dir>>,
@@ -141,7 +144,8 @@ impl<'a> Receiving<'a> {
     /// One that works in `destination` of `tree`.
     pub(crate) fn of(tree: &'a dyn Tree, destination: Destination) -> Self {
         let (asked, confined_to, tasks_max) = (None, None, None);
-        Self { tree, destination, asked, confined_to, workers: workers(), tasks_max }
+        let (tells_arrivals, workers) = (false, workers());
+        Self { tree, destination, asked, tells_arrivals, confined_to, workers, tasks_max }
     }
 }
 
@@ -279,7 +283,7 @@ impl<'a> Assembly<'a> {
 /// How lanes join a wire, if any may.
 struct Joins {
     joining: Option<Box<Joining>>,
-    requires_joined: bool,
+    by_wire: ByWire,
     joined: Arc<Joined>,
     peer: String,
     silence_max: Option<Duration>,
@@ -289,7 +293,7 @@ impl Joins {
     fn of(wire: &mut Wire, joined: &Arc<Joined>) -> Self {
         Self {
             joining: wire.joining.take(),
-            requires_joined: wire.requires_joined,
+            by_wire: wire.by_wire,
             joined: Arc::clone(joined),
             peer: wire.peer().to_owned(),
             silence_max: wire.silence_max,
@@ -303,7 +307,8 @@ impl Joins {
         part: Part<'a>,
         at_work: &crossbeam_channel::Sender<()>,
     ) {
-        let Self { joining, requires_joined, joined, peer, silence_max } = self;
+        let Self { joining, by_wire, joined, peer, silence_max } = self;
+        let requires_joined = by_wire == ByWire::Nothing;
         let Some(joining) = joining else { return };
         let at_work = at_work.clone();
         Opening { crew, part, joined, requires_joined, peer, silence_max, at_work }.begin(*joining);
@@ -321,7 +326,7 @@ fn begin_roles<'scope, 'a: 'scope>(
 ) {
     match (sender, receiver, wire) {
         (Some(sender), None, Some((wire, joins))) => {
-            let lanes = (joins.joining.is_some(), joins.requires_joined);
+            let lanes = (joins.joining.is_some(), joins.by_wire);
             let part = sender.begin_over_wire(crew, job, wire, lanes, at_work.clone());
             joins.begin(crew, part, at_work);
         }

@@ -73,7 +73,8 @@ pub struct Job {
     /// The first and the last port that the agent may open for that; any if there are none.
     pub ports: Option<Ports>,
     /// Logins to the agent's host besides the first, at most, for contents that go through
-    /// ssh.
+    /// ssh. From one host to another it is the number of direct connections besides the
+    /// first, and 0 leaves that to the time that a call takes.
     pub logins: u8,
     /// Bytes of memory that each role of this process may take for hard links, if not as
     /// many as usual.
@@ -104,7 +105,7 @@ impl Job {
     }
 
     /// True if contents may travel over connections past ssh.
-    pub(crate) fn goes_directly(&self) -> bool {
+    pub fn goes_directly(&self) -> bool {
         self.has_contents() && self.via != Via::Ssh
     }
 

@@ -13,7 +13,8 @@
 //!   `agent/conversation.rs`: requests before its job; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.
 //! - `relay.rs`: a job between two agents; `relay/passing.rs`: the frames from one to the
-//!   other; `relay/course.rs`: what they tell of the job.
+//!   other; `relay/course.rs`: what they tell of the job; `relay/straight.rs` and
+//!   `agent/calls.rs`: direct connections between them.
 //! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
 //!   sessions, which begin at the same time.
 //! - `beneath.rs`: directories behind links that lead nowhere else.
@@ -160,6 +161,6 @@ pub use job::{Job, JobError, Munging, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
 pub use monitor::{Event, LinkEvent, Monitor, Progress, Unfinished};
 pub use moving::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
-pub use relay::Between;
+pub use relay::{Between, Straight};
 pub use request::{Greeted, ListedEntry, RequestError, Requests, Rights, Standing};
 pub use run::{Placement, run};

@@ -137,6 +137,8 @@ pub struct Progress {
     pub bytes_done: AtomicU64,
     /// Bytes of content that were transferred, without holes, for the rate.
     pub bytes_transferred: AtomicU64,
+    /// Bytes of content that have passed through this process, from one host to another.
+    pub relayed: AtomicU64,
     /// More connections are being made: ssh may be asking for a password on the
     /// terminal.
     pub asking: AtomicBool,

@@ -2,6 +2,7 @@
 //! through this process, frame by frame. Who logs in to both is their client, and tells
 //! each its part; what the roles say passes through here as it is, and is looked at as far
 //! as it takes to show how the job goes (`course.rs`). `passing.rs` moves the frames.
+//! Contents go straight from one host to the other where that can be (`straight.rs`).
 //!
 //! Neither host is believed more than in a job with this machine. The receiver is told
 //! which sources were named, and takes nothing else; it tells the sender nothing but which
@@ -9,9 +10,13 @@
 
 mod course;
 mod passing;
+mod straight;
+
+pub use self::straight::Straight;
 
 use self::course::Course;
 use self::passing::Passing;
+use self::straight::Calls;
 use crate::assembly::leave_within;
 use crate::control::Control;
 use crate::crew::Crew;
@@ -24,7 +29,7 @@ use crate::{Monitor, Summary};
 use crossbeam_channel::{Receiver as Left, bounded};
 use haul_model::{Compression, Place, Relative, words};
 use haul_net::{Closer, ConnectError, Killer};
-use haul_proto::{JobRequest, Message, NamedSources, Role, encode};
+use haul_proto::{DirectWish, JobRequest, Message, NamedSources, Role, encode};
 use haul_tree::lock;
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +39,8 @@ pub struct Between {
     pub from: Greeted,
     /// The one with the destination.
     pub to: Greeted,
+    /// Set if the first may call the second.
+    pub straight: Option<Straight>,
 }
 
 /// One of the two.
@@ -47,6 +54,7 @@ enum Side {
 struct Hosts<'a> {
     control: &'a Control<'a>,
     names: [String; 2],
+    calls: Calls<'a>,
     /// The one whose connection has broken.
     lost: Mutex<Option<Side>>,
 }
@@ -57,41 +65,50 @@ pub(crate) fn between(
     hosts: Between,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    let Between { from, to } = hosts;
+    let Between { from, to, straight } = hosts;
     // What one compresses the other has to read.
     let compression = match from.caps == to.caps {
         true => job.compression,
         false => Compression::None,
     };
-    let requests = [sending(job, compression)?, receiving(job)?];
     let names = [from.closer.peer().to_owned(), to.closer.peer().to_owned()];
     let peers = [(&from.vigil, &*names[0]), (&to.vigil, &*names[1])];
     let control = Control::between(monitor, peers);
-    let hosts = Hosts { control: &control, names, lost: Mutex::default() };
+    let straight = straight.map(|straight| straight.calling_one_with(to.caps));
+    let calls = Calls::new(job, &control, &names[1], straight)?;
+    let requests = [sending(job, compression)?, receiving(job, &calls)?];
+    let hosts = Hosts { control: &control, names, calls, lost: Mutex::default() };
     let (result, closers) = run(job, &hosts, [from, to], requests);
     conclude(result, *lock(&hosts.lost), closers)
 }
 
 /// The request to the agent that sends.
 fn sending(job: &Job, compression: Compression) -> Result<Vec<u8>, JobError> {
-    Ok(request(job, compression, job.token, remote::sender(job)?))
+    Ok(request(job, compression, job.token, None, remote::sender(job)?))
 }
 
 /// The request to the one that receives. It is told how the sources are named, so that it
 /// takes no others, and not where they are.
-fn receiving(job: &Job) -> Result<Vec<u8>, JobError> {
+fn receiving(job: &Job, calls: &Calls<'_>) -> Result<Vec<u8>, JobError> {
     let asked = named_sources(job);
     let paths_len = remote::paths_len(&asked.sources, &asked.base);
     remote::check_len(job, remote::receiver_words_len(job) + paths_len)?;
     // Both may be on one machine, where one token is one agent.
     let token = job.token.map(|token| token.map(|byte| !byte));
-    Ok(request(job, job.compression, token, remote::receiver(job, Some(asked))))
+    let direct = calls.wish(job);
+    Ok(request(job, job.compression, token, direct, remote::receiver(job, Some(asked))))
 }
 
-fn request(job: &Job, compression: Compression, token: Option<[u8; 16]>, role: Role) -> Vec<u8> {
+fn request(
+    job: &Job,
+    compression: Compression,
+    token: Option<[u8; 16]>,
+    direct: Option<Box<DirectWish>>,
+    role: Role,
+) -> Vec<u8> {
     let Job { task, rate, .. } = *job;
     let (filter, altered) = (job.filter.clone(), job.altered.clone());
-    let (direct, joins) = (None, None);
+    let joins = None;
     encode(&Message::Job(JobRequest {
         task,
         filter,
@@ -140,7 +157,10 @@ fn run(
     [to_sender, to_receiver]: [Vec<u8>; 2],
 ) -> (Result<Summary, JobError>, [Closer; 2]) {
     let control = hosts.control;
-    let course = Course::new(job, control, &hosts.names[1]);
+    let course = Course::new(job, control);
+    if let Some(reason) = hosts.calls.unmade() {
+        hosts.calls.tell_not_direct(reason);
+    }
     let (at_work, left) = bounded::<()>(0);
     let (from_closer, to_closer) = (from.closer, to.closer);
     let killers = [from_closer.killer(), to_closer.killer()];
@@ -175,7 +195,7 @@ fn run(
             let at_work = at_work.clone();
             crew.begin("reader", move || {
                 let _at_work = at_work;
-                let passing = Passing::new(course, control, onwards);
+                let passing = Passing::new((course, &hosts.calls), control, onwards);
                 let read = match side {
                     Side::From => passing.contents(input),
                     Side::To => passing.answers(input),

@@ -1,7 +1,9 @@
 //! A job with one role here and the other in the agent at the other end of a
 //! connection.
 
-use crate::assembly::{Assembly, Beside, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire};
+use crate::assembly::{
+    Assembly, Beside, Calling, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire,
+};
 use crate::control::{Control, Reporter};
 use crate::job::{Job, JobError};
 use crate::link::greeting::hello;
@@ -164,6 +166,8 @@ impl Agent {
         // Without a key there is ssh.
         let identity = job.goes_directly().then(|| Identity::new().ok()).flatten();
         let is_required = job.via == Via::Tcp;
+        // It is looked up by a thread that is not confined.
+        let there = identity.as_ref().map(|_| line.closer().whereabouts());
         let wish = |identity: &Identity| {
             let (key, ports) = (identity.public(), job.ports.map(|ports| (ports.0, ports.1)));
             Box::new(DirectWish { key, is_required, ports })
@@ -189,7 +193,8 @@ impl Agent {
                 (wire, vigil, closer)
             }
         };
-        let wire = wire.with_lanes(identity, is_required, beside);
+        let calling = identity.map(|identity| Calling { identity, there, connections: None });
+        let wire = wire.with_lanes(calling, is_required, beside);
         let (name, outbox) = (closer.peer().to_owned(), Arc::clone(&wire.outbox));
         (Self { name, closer, vigil, outbox }, wire)
     }

@@ -13,6 +13,7 @@ use serde_json::ser::Formatter;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 mod addressed;
@@ -147,6 +148,9 @@ pub(crate) struct SummaryLine {
     /// Contents were sent without hashes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unhashed: bool,
+    /// Bytes that passed through here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) relayed: Option<NonZeroU64>,
 }
 
 /// Entries at paths: `haul ls` and `haul stat`.
@@ -271,6 +275,9 @@ pub(crate) struct SyncSummaryLine {
     /// Contents were sent without hashes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unhashed: bool,
+    /// Bytes that passed through here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) relayed: Option<NonZeroU64>,
 }
 
 /// The figures of a move.
@@ -401,6 +408,7 @@ impl SummaryLine {
             rate: rate as u64,
             exit_code: code.number(),
             unhashed: false,
+            relayed: None,
         }
     }
 }

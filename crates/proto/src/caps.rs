@@ -29,9 +29,14 @@ impl Caps {
     /// Measurements may be asked for.
     pub const MEASURES: Self = Self(0x200);
 
+    /// An agent that sends may be told to call the one that receives, and that may tell
+    /// the client what has arrived.
+    pub const CALLS: Self = Self(0x400);
+
     /// The capabilities of this build. The other bits above have their meaning reserved;
     /// none of them is built yet.
-    pub const OURS: Self = Self(Self::LZ4.0 | Self::ZSTD.0 | Self::LANES.0 | Self::MEASURES.0);
+    pub const OURS: Self =
+        Self(Self::LZ4.0 | Self::ZSTD.0 | Self::LANES.0 | Self::MEASURES.0 | Self::CALLS.0);
 
     /// The set with these bits.
     pub const fn from_bits(bits: u64) -> Self {

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::{
-    Abort, Amount, BlockSeal, DirectOffer, DirectWish, Extra, FileEnd, FileSeal, Flow, Hashing,
-    How, JobRequest, Join, LaneEnd, LaneOver, Late, ListItem, Listed, Machine, Marked, Measure,
-    Measured, NamedSources, OutcomeItem, ProcessorRates, Prove, Proven, Removal, Reply, Request,
-    Reuse, Rival, Role, Signature, Startups, Taken, Want, Warning,
+    Abort, Amount, Arrived, BlockSeal, Call, Called, DirectOffer, DirectWish, Extra, FileEnd,
+    FileSeal, Flow, Hashing, How, JobRequest, Join, LaneEnd, LaneOver, Late, ListItem, Listed,
+    Machine, Marked, Measure, Measured, NamedSources, OutcomeItem, ProcessorRates, Prove, Proven,
+    Removal, Reply, Request, Reuse, Rival, Role, Signature, Startups, Taken, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -258,6 +258,18 @@ fn message() -> impl Strategy<Value = Message> {
         any::<u8>().prop_map(|lane| Message::LaneOver(LaneOver { lane })),
         (any::<u8>(), any::<Option<[u8; 16]>>())
             .prop_map(|(lane, secret)| Message::Join(Join { lane, secret })),
+        any::<(bool, u8)>().prop_map(|(is_required, connections)| {
+            Message::Call(Call { is_required, connections })
+        }),
+        prop_oneof![
+            any::<[u8; 32]>().prop_map(Called::Key),
+            any::<u8>().prop_map(Called::Connected),
+            Just(Called::Failed("no".to_owned())),
+        ]
+        .prop_map(Message::Called),
+        any::<(u64, Option<u64>, u8)>().prop_map(|(bytes, index, blocks)| {
+            Message::Arrived(Arrived { bytes, index, blocks })
+        }),
         measure().prop_map(Message::Measure),
         measured().prop_map(Message::Measured),
         (any::<[u8; 32]>(), any::<([u8; 16], u16)>(), any::<bool>()).prop_map(

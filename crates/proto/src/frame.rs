@@ -89,17 +89,23 @@ pub enum FrameType {
     Taken = 0x24,
     /// Sender can send nothing more over a lane.
     LaneOver = 0x25,
+    /// Client has the agent make a key, to call another host in the job that follows.
+    Call = 0x26,
+    /// Agent answers that, and tells later what came of the call.
+    Called = 0x27,
     /// Client asks for a measurement.
     Measure = 0x28,
     /// Agent answers that.
     Measured = 0x29,
     /// Either side sends bytes that mean nothing, to be measured.
     Filler = 0x2a,
+    /// Receiver tells the client what has come from the other host.
+    Arrived = 0x2b,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 36] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -133,6 +139,9 @@ impl FrameType {
         Self::Measure,
         Self::Measured,
         Self::Filler,
+        Self::Call,
+        Self::Called,
+        Self::Arrived,
     ];
 
     /// The type's byte.
@@ -149,8 +158,8 @@ impl FrameType {
             Self::Job => 4 << 20,
             Self::List => LIST_MAX,
             Self::Alive => 0,
-            Self::Join => 32,
-            Self::LaneEnd | Self::Taken | Self::LaneOver => 16,
+            Self::Join | Self::Arrived => 32,
+            Self::LaneEnd | Self::Taken | Self::LaneOver | Self::Call => 16,
             Self::Filler => FILLER_LEN as u32,
             _ => CONTROL_MAX,
         }

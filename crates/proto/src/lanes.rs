@@ -29,6 +29,41 @@ pub struct DirectOffer {
     pub key: DirectKey,
 }
 
+/// The client has an agent call another host, which receives what this one sends in the job
+/// that follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// No content may go another way.
+    pub is_required: bool,
+    /// How many connections there shall be, at most [`LANES_MAX`]; 0 leaves it to the agent.
+    pub connections: u8,
+}
+
+/// The agent's answer to a [`Call`], and news of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Called {
+    /// Before the job: by this key the other host knows the caller.
+    Key(DirectKey),
+    /// So many connections stand.
+    Connected(u8),
+    /// There is none, or none any more: why.
+    Failed(String),
+}
+
+/// Content that has come to a receiver from another host than that of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrived {
+    /// Its bytes, at most [`ARRIVED_MAX`].
+    pub bytes: u64,
+    /// The file that travels in pieces to which the last of them belong, if they do.
+    pub index: Option<u64>,
+    /// Whole blocks of it.
+    pub blocks: u8,
+}
+
+/// Bytes of content that are told in one [`Arrived`], at most.
+pub const ARRIVED_MAX: u64 = 16 << 20;
+
 /// Bytes of a [`JoinSecret`].
 pub const JOIN_SECRET_LEN: usize = 16;
 

@@ -36,8 +36,8 @@ pub use delta::{Reuse, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature};
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
 pub use lanes::{
-    DirectKey, DirectOffer, DirectWish, JOIN_SECRET_LEN, Join, JoinSecret, LANES_MAX, LaneEnd,
-    LaneOver, Taken,
+    ARRIVED_MAX, Arrived, Call, Called, DirectKey, DirectOffer, DirectWish, JOIN_SECRET_LEN, Join,
+    JoinSecret, LANES_MAX, LaneEnd, LaneOver, Taken,
 };
 pub use listing::{ListItem, Rival};
 pub use measure::{

@@ -1,8 +1,8 @@
 //! The messages, and the bounds that both sides keep.
 
 use crate::{
-    DirectOffer, DirectWish, Join, JoinSecret, LaneEnd, LaneOver, ListItem, Measure, Measured,
-    Reuse, Signature, Taken, Want,
+    Arrived, Call, Called, DirectOffer, DirectWish, Join, JoinSecret, LaneEnd, LaneOver, ListItem,
+    Measure, Measured, Reuse, Signature, Taken, Want,
 };
 use haul_model::{
     Altered, Backup, Bases, BlockHash, Compression, ContentHash, Entry, Fault, Filter, Kind, Name,
@@ -382,6 +382,12 @@ pub enum Message {
     Taken(Taken),
     /// Sender to receiver: a lane is lost.
     LaneOver(LaneOver),
+    /// Client to agent, before a job: it is to call another host in that.
+    Call(Call),
+    /// Agent to client: the answer, and news of the call.
+    Called(Called),
+    /// Receiver to client, if that is not the sender: this has come.
+    Arrived(Arrived),
     /// Client to agent: something to be measured.
     Measure(Measure),
     /// Agent to client: the answer to that.

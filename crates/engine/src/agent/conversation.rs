@@ -4,6 +4,7 @@
 //! long answer is told that this side is there.
 
 use super::CLIENT;
+use super::calls::{Asked, Calls};
 use crate::assembly::FromPeer;
 use crate::doctor::Measuring;
 use crate::link::greeting::{PROGRAM, read_message_behind};
@@ -37,6 +38,8 @@ pub(super) struct Client {
     mark: Held,
     /// Its port closes then, too.
     measuring: Measuring,
+    /// To other hosts, in the job that comes.
+    calls: Calls,
 }
 
 /// The two streams to a client, on which nothing is being said.
@@ -72,6 +75,7 @@ pub(super) fn begin(
     line: Line,
     rights: Rights,
     measuring: Measuring,
+    calls: Calls,
 ) -> Result<Option<Begun>, JobError> {
     let (done, begun) = crossbeam_channel::bounded(1);
     let (vigil, killer) = (Arc::clone(&line.vigil), line.killer.clone());
@@ -79,7 +83,7 @@ pub(super) fn begin(
     let held = Arc::clone(&mark);
     let talking = Builder::new().name("talking".to_owned()).spawn(move || {
         // Nobody waits for it any more if the client was silent.
-        let _ = done.send(talk(line, rights, measuring, held));
+        let _ = done.send(talk(line, rights, measuring, calls, held));
     });
     let talking = talking.map_err(JobError::Threads)?;
     let heard = Watch::new(&vigil, CLIENT).receive(&begun);
@@ -101,6 +105,7 @@ fn talk(
     line: Line,
     rights: Rights,
     measuring: Measuring,
+    calls: Calls,
     mark: Held,
 ) -> Result<Option<Begun>, JobError> {
     let Line { mut input, mut output, vigil, killer, .. } = line;
@@ -126,7 +131,7 @@ fn talk(
     writer.map_err(JobError::Threads)?;
     let caps = hello.caps;
     let mut client =
-        Client { input, outbox, written, vigil, killer, caps, rights, mark, measuring };
+        Client { input, outbox, written, vigil, killer, caps, rights, mark, measuring, calls };
     match client.hear_job() {
         Ok(Some(asked)) => Ok(Some(Begun { client, asked })),
         Ok(None) => client.into_line().map(|_| None),
@@ -165,7 +170,14 @@ impl Client {
                 }) if task.removes().is_some() && task.mirrors().is_none() => {
                     return Err(refused("the client would remove what links lead to"));
                 }
+                Message::Job(job) if self.calls.is_asked() && !may_call(&job) => {
+                    return Err(refused("the client would have a host call that does not send"));
+                }
                 Message::Job(job) => return Ok(Some(Asks::Job(Box::new(job)))),
+                Message::Call(call) if self.caps.has(Caps::CALLS) => {
+                    let called = self.calls.ask(call);
+                    self.tell(&Message::Called(called));
+                }
                 Message::Join(join) if self.caps.has(Caps::LANES) => {
                     return Ok(Some(Asks::Join(join)));
                 }
@@ -192,6 +204,16 @@ impl Client {
         Ok(None)
     }
 
+    /// The capabilities that are in force.
+    pub(super) fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    /// The call to another host that it has asked for, if it has.
+    pub(super) fn take_call(&mut self) -> Option<Asked> {
+        std::mem::replace(&mut self.calls, Calls::new(false)).into_asked()
+    }
+
     /// Queues a message.
     pub(super) fn tell(&self, message: &Message) {
         self.outbox.tell(message);
@@ -216,4 +238,10 @@ impl Client {
         let output = output.map_err(|error| super::lost(&error))?;
         Ok(Line { input, output, vigil, killer, caps })
     }
+}
+
+/// True if a call to another host makes sense in a job: this side sends, and is not called
+/// itself.
+fn may_call(job: &JobRequest) -> bool {
+    matches!(job.role, Role::Sender { .. }) && job.direct.is_none() && job.joins.is_none()
 }

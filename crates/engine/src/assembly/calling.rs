@@ -1,14 +1,16 @@
-//! Calls of a client to the port that its agent has opened: its direct connections.
+//! Calls to the port that an agent has opened: direct connections. Who calls is its client,
+//! or another agent, to which the client has passed on where that port is.
 
 use super::carrier::Carrier;
-use super::joining::{CALLED_MIN, LANE_LEN, Opening};
+use super::joining::{CALLED_MIN, LANE_LEN, Opening, Part};
 use crate::LinkEvent;
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::Receiver as Told;
 use haul_model::escape_controls;
-use haul_net::{ConnectError, Identity};
+use haul_net::{ConnectError, Identity, Whereabouts, check_call, check_plain};
 use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
 use std::io;
+use std::num::NonZeroU8;
 use std::thread::{Builder, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -26,27 +28,43 @@ const CALL_AGAIN: Duration = Duration::from_millis(50);
 const BY_ROUND_TRIP: [(Duration, u8); 2] =
     [(Duration::from_millis(2), 2), (Duration::from_millis(20), 4)];
 
-/// The wish of a client for direct connections.
+/// Who calls, and whom.
+pub(crate) struct Calling {
+    /// The key that the one who is called knows.
+    pub(crate) identity: Identity,
+    /// Where that one is. An agent that calls another doesn't know: its client, which passes
+    /// the other's words on, has looked at them.
+    pub(crate) there: Option<Whereabouts>,
+    /// How many connections there shall be, if that is not left to the time that a call takes.
+    pub(crate) connections: Option<NonZeroU8>,
+}
+
+/// The wish for direct connections.
 pub(crate) struct Direct {
-    pub(super) identity: Identity,
+    pub(super) calling: Calling,
     /// Where the agent is reached, as soon as it has told.
     pub(super) offer: Told<Result<DirectOffer, String>>,
     pub(super) is_required: bool,
 }
 
+impl Direct {
+    /// True if an agent calls, which another one knows by its key.
+    fn is_of_agent(&self) -> bool {
+        self.calling.there.is_none()
+    }
+}
+
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// Calls the agent, as often as there shall be lanes. `false` if it can't be reached so.
+    /// Calls the other side, as often as there shall be lanes. `false` if it can't be reached
+    /// so.
     pub(super) fn call(&self, direct: &Direct) -> bool {
         let Direct { offer, is_required, .. } = direct;
         let Some(offer) = self.until_ended(|| offer.recv_timeout(CANCEL_POLL).ok()) else {
             return true;
         };
-        let is_time = || match is_required {
-            // An empty file, or the end of one that is there, may have to be told.
-            true => self.has_files_left(),
-            false => self.left() >= CALLED_MIN,
+        let Some(()) = self.until_ended(|| self.wait_unless(self.is_time(direct))) else {
+            return true;
         };
-        let Some(()) = self.until_ended(|| self.wait_unless(is_time())) else { return true };
         let before = self.transferred();
         let called = offer.map_err(io::Error::other);
         let called = called.and_then(|offer| self.call_lanes(direct, &offer));
@@ -56,8 +74,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             Ok(0) => {}
             Err(_) if !self.goes_on() => {}
             Ok(connections) => {
-                // Where nothing has changed nothing goes over them.
-                let has_sent = || self.transferred() > before;
+                // Where nothing has changed nothing goes over them. An agent calls when something
+                // waits to be sent.
+                let has_sent = || direct.is_of_agent() || self.transferred() > before;
                 self.until_ended(|| self.wait_unless(has_sent()));
                 if has_sent() {
                     self.tell(LinkEvent::Direct { host, connections });
@@ -78,13 +97,34 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         true
     }
 
+    /// True if there is enough to send, or if some waits to be sent.
+    fn is_time(&self, direct: &Direct) -> bool {
+        match &self.part {
+            // The figures are the client's.
+            Part::Sends(readers) if direct.is_of_agent() => readers.lanes.is_awaited(),
+            // An empty file, or the end of one that is there, may have to be told.
+            _ if direct.is_required => self.has_files_left(),
+            _ => self.left() >= CALLED_MIN,
+        }
+    }
+
     /// Gives how many there are. Those behind the first are called at the same time: each takes
     /// some round trips until it stands, and as many until it is fast.
     fn call_lanes(&self, direct: &Direct, offer: &DirectOffer) -> io::Result<u8> {
+        let Calling { there, connections, .. } = &direct.calling;
+        match there {
+            Some(there) => check_call(offer.address, there),
+            None => check_plain(offer.address),
+        }
+        .map_err(io::Error::other)?;
         let took = self.call_lane(1, direct, offer)?;
-        let by_time = BY_ROUND_TRIP.iter().find(|(max, _)| took < *max);
-        let lanes_max = by_time.map_or(LANES_MAX, |(_, lanes)| *lanes);
-        let is_worth_it = |lane: &u8| self.left() >= u64::from(lane - 1) * LANE_LEN;
+        let by_time = || BY_ROUND_TRIP.iter().find(|(max, _)| took < *max);
+        let lanes_max = match connections {
+            Some(connections) => connections.get().min(LANES_MAX),
+            None => by_time().map_or(LANES_MAX, |(_, lanes)| *lanes),
+        };
+        let is_worth_it =
+            |lane: &u8| direct.is_of_agent() || self.left() >= u64::from(lane - 1) * LANE_LEN;
         let others = (2..=lanes_max).take_while(is_worth_it);
         let called = std::thread::scope(|scope| {
             let call = |lane| {
@@ -112,7 +152,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Calls for one lane, again where the host hangs up: it does on some where many call.
     /// Gives the time that a message took there and back.
     fn call_lane(&self, lane: u8, direct: &Direct, offer: &DirectOffer) -> io::Result<Duration> {
-        let Direct { identity, is_required, .. } = direct;
+        let Direct { calling: Calling { identity, .. }, is_required, .. } = direct;
         let patience = if *is_required { REQUIRED_CALL_MAX } else { CALL_MAX };
         let goes_on = || self.goes_on();
         let deadline = Instant::now() + patience;

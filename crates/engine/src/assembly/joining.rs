@@ -219,6 +219,9 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         if direct.is_some_and(|direct| self.call(&direct)) {
             return;
         }
+        if let Part::Sends(readers) = &self.part {
+            readers.lanes.await_no_more();
+        }
         if let Some(beside) = beside {
             self.log_in(beside);
         }

@@ -5,7 +5,7 @@ use super::wire::Input;
 use super::{Assembly, Receiving, Sending};
 use crate::Job;
 use crate::crew::Crew;
-use crate::link::wire::{Lanes, Outbox, read_for_sender};
+use crate::link::wire::{ByWire, Lanes, Outbox, read_for_sender};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Pool;
 use crate::receiver::{
@@ -105,7 +105,7 @@ impl<'a> SenderSide<'a> {
         crew: Crew<'scope, '_>,
         job: &'a Job,
         (input, outbox): (Input, Arc<Outbox>),
-        (expects_lanes, requires_joined): (bool, bool),
+        (expects_lanes, by_wire): (bool, ByWire),
         at_work: Giver<()>,
     ) -> Part<'a>
     where
@@ -113,7 +113,7 @@ impl<'a> SenderSide<'a> {
     {
         let role = Arc::clone(&self.role);
         let control = crew.control();
-        let lanes = Lanes::new(Arc::clone(&outbox), requires_joined);
+        let lanes = Lanes::new(Arc::clone(&outbox), by_wire);
         let (wanted, pool) = (self.wanted.clone(), pool());
         let readers = Arc::new(Readers::new(Arc::clone(&role), wanted, lanes, pool, expects_lanes));
         let lanes = expects_lanes.then(|| Arc::clone(&readers));
@@ -160,6 +160,7 @@ fn tell_client(outbox: &Outbox, removals: &[Removal]) {
 pub(super) struct ReceiverSide<'a> {
     pub(super) role: Arc<Receiver<'a>>,
     pub(super) confined_to: Option<Vec<Dir>>,
+    tells_arrivals: bool,
     tree: &'a dyn Tree,
     /// The tree of a Sender in this process.
     source: Option<&'a dyn Tree>,
@@ -180,7 +181,8 @@ impl<'a> ReceiverSide<'a> {
         source: Option<&'a dyn Tree>,
         sender: Arc<dyn SenderPort + 'a>,
     ) -> io::Result<Self> {
-        let Receiving { tree, destination, asked, confined_to, workers, tasks_max } = receiving;
+        let Receiving { tree, destination, asked, confined_to, workers, tasks_max, .. } = receiving;
+        let tells_arrivals = receiving.tells_arrivals;
         let (tasks, work) = tasks_max.map_or_else(unbounded, bounded);
         let (small_tasks, small) = unbounded();
         let has_lanes = source.is_some_and(|source| source.small_lanes() + tree.small_lanes() > 0);
@@ -190,7 +192,7 @@ impl<'a> ReceiverSide<'a> {
         };
         let Assembly { job, control, .. } = *assembly;
         let role = Receiver::new(control, sender, destination, job, asked, tasks)?;
-        Ok(Self { role, confined_to, tree, source, workers, work, small })
+        Ok(Self { role, confined_to, tells_arrivals, tree, source, workers, work, small })
     }
 
     /// Begins a thread for the small files of each lane of both trees.
@@ -250,8 +252,8 @@ impl<'a> ReceiverSide<'a> {
         let (lists, listed) = bounded(LISTS_MAX);
         let role = Arc::clone(&self.role);
         crew.begin("lister", move || listed.iter().for_each(|items| role.take_list(items)));
-        let (role, arrivals) =
-            (Arc::clone(&self.role), Arc::new(Arrivals::new(pool(), expects_lanes)));
+        let arrivals = Arrivals::new(pool(), expects_lanes, self.tells_arrivals);
+        let (role, arrivals) = (Arc::clone(&self.role), Arc::new(arrivals));
         let part = Part::Receives(Arc::clone(&role), Arc::clone(&arrivals));
         crew.begin("reader", move || {
             let _at_work = at_work;

@@ -2,16 +2,18 @@
 
 use super::Writing;
 use super::beside::Beside;
-use super::calling::Direct;
+use super::calling::{Calling, Direct};
 use super::joining::Joining;
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::link::greeting::welcome;
-use crate::link::wire::{Frames, Offers, OnLeaving, Outbox, READ_AHEAD, ReadEnd, run_writer};
+use crate::link::wire::{
+    ByWire, Frames, Offers, OnLeaving, Outbox, READ_AHEAD, ReadEnd, run_writer,
+};
 use crate::sender::Sender;
 use crate::vigil::{Listening, Vigil, sign_after};
 use crossbeam_channel::{Sender as Giver, bounded};
-use haul_net::{Identity, Writer};
+use haul_net::Writer;
 use haul_proto::Caps;
 use std::io::{BufReader, Read};
 use std::sync::Arc;
@@ -32,8 +34,8 @@ pub(crate) struct Wire {
     pub(super) silence_max: Option<Duration>,
     /// How lanes join, if any may.
     pub(crate) joining: Option<Box<Joining>>,
-    /// Contents go over lanes that have joined alone.
-    pub(crate) requires_joined: bool,
+    /// The contents that take this wire itself.
+    pub(crate) by_wire: ByWire,
 }
 
 /// The stream that a job reads.
@@ -108,27 +110,39 @@ impl Wire {
         let (outbox, frames) = Outbox::new(output.pipe().is_some());
         let (peer, offers) = (peer.to_owned(), None);
         let input = Input { stream, peer, greets, outbox: Arc::clone(&outbox), offers };
-        let (joining, requires_joined) = (None, false);
-        Self { outbox, frames, output, input, greeting, silence_max, joining, requires_joined }
+        let (joining, by_wire) = (None, ByWire::Any);
+        Self { outbox, frames, output, input, greeting, silence_max, joining, by_wire }
     }
 
     /// The same for a client that opens lanes: by calls where its agent was asked how it is
-    /// reached directly, by `identity`, and by logins.
+    /// reached directly, and by logins.
     pub(crate) fn with_lanes(
         mut self,
-        identity: Option<Identity>,
+        calling: Option<Calling>,
         is_required: bool,
         beside: Option<Beside>,
     ) -> Self {
-        self.requires_joined = is_required && identity.is_some();
-        let direct = identity.map(|identity| {
-            let (offers, offer) = bounded(1);
-            self.input.offers = Some(offers);
-            Direct { identity, offer, is_required }
-        });
+        if is_required && calling.is_some() {
+            self.by_wire = ByWire::Nothing;
+        }
+        let direct = calling.map(|calling| self.calls(calling, is_required));
         let opens = direct.is_some() || beside.is_some();
         self.joining = opens.then(|| Joining::Opens { direct, beside }.into());
         self
+    }
+
+    /// The same for an agent that calls another one, which receives, where the client says.
+    pub(crate) fn with_calls(mut self, calling: Calling, is_required: bool) -> Self {
+        self.by_wire = if is_required { ByWire::Nothing } else { ByWire::First };
+        let (direct, beside) = (Some(self.calls(calling, is_required)), None);
+        self.joining = Some(Joining::Opens { direct, beside }.into());
+        self
+    }
+
+    fn calls(&mut self, calling: Calling, is_required: bool) -> Direct {
+        let (offers, offer) = bounded(1);
+        self.input.offers = Some(offers);
+        Direct { calling, offer, is_required }
     }
 
     /// The peer's name for messages.

@@ -16,7 +16,7 @@ use crate::link::wire::{OutFrame, ReadEnd, refused};
 use crate::request::Peer;
 use crate::{JobError, RequestError, Requests};
 use haul_model::{Fault, Ports, escape_controls};
-use haul_net::Identity;
+use haul_net::{Identity, check_call};
 use haul_proto::{
     Amount, Caps, DISK_BYTES_MAX, DirectWish, FLOW_BYTES_MAX, Flow, Machine, Measure, Measured,
     Message, ProcessorRates,
@@ -270,6 +270,9 @@ fn directly(
         Measured::Door(Err(reason)) => return Ok(Err(reason_of(&reason))),
         _ => return Err(other_answer(peer)),
     };
+    if let Err(reason) = check_call(offer.address, &peer.whereabouts()) {
+        return Ok(Err(reason));
+    }
     let measured = Called::call(&offer, &identity).and_then(|mut called| {
         let mut found = Vec::new();
         for lanes in LANES {

@@ -14,7 +14,7 @@ pub(crate) use proof::{Proof, may_be_one, same};
 use crate::dirs::DirNode;
 use haul_model::{Name, Naming, Summary};
 use haul_proto::{
-    Extra, Late, ListItem, OutcomeItem, Prove, Proven, Signature, Taken, Want, Warning,
+    Arrived, Extra, Late, ListItem, OutcomeItem, Prove, Proven, Signature, Taken, Want, Warning,
 };
 use std::sync::Arc;
 
@@ -79,6 +79,9 @@ pub(crate) trait SenderPort: Send + Sync {
 
     /// How much of a lane has arrived; only over a wire.
     fn taken(&self, _taken: Taken) {}
+
+    /// This has come by a lane; told where that is not seen by whoever shows the job.
+    fn arrived(&self, _arrived: Arrived) {}
 
     /// True if it is at the other end of a wire.
     fn is_far(&self) -> bool {

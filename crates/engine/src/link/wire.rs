@@ -12,7 +12,7 @@ mod ports;
 mod squeeze;
 mod writer;
 
-pub(crate) use lanes::{Lane, Lanes};
+pub(crate) use lanes::{ByWire, Lane, Lanes};
 pub(crate) use ledger::{Implausible, OnLoss};
 pub(crate) use outgoing::{Body, Frames, OutFrame, Outbox};
 pub(crate) use ports::{RemoteReceiver, RemoteSender};

@@ -5,7 +5,7 @@ use super::Receiver;
 use super::incoming::Incoming;
 use crate::pool::Pool;
 use haul_net::Killer;
-use haul_proto::{LANES_MAX, Taken};
+use haul_proto::{Arrived, LANES_MAX, Taken};
 use haul_store::Route;
 use haul_tree::lock;
 use std::collections::HashMap;
@@ -22,6 +22,8 @@ pub(crate) struct Arrivals {
     pub(super) incoming: Mutex<HashMap<u64, Arc<Incoming>>>,
     /// Lanes may join.
     pub(super) expects_lanes: bool,
+    /// The user is told what comes by them.
+    tells: bool,
     /// By their numbers.
     lanes: Mutex<[Inlet; LANES_MAX as usize + 1]>,
     /// Lanes have joined.
@@ -44,10 +46,10 @@ enum Inlet {
 
 impl Arrivals {
     /// Nothing has arrived yet; what does is read into buffers of `pool`.
-    pub(crate) fn new(pool: Pool, expects_lanes: bool) -> Self {
+    pub(crate) fn new(pool: Pool, expects_lanes: bool, tells: bool) -> Self {
         let (incoming, lanes) = (Mutex::default(), Mutex::default());
         let (has_lanes, has_lost) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { pool, incoming, expects_lanes, lanes, has_lanes, has_lost }
+        Self { pool, incoming, expects_lanes, tells, lanes, has_lanes, has_lost }
     }
 
     /// A lane joins, which `killer` ends; `false` if it can't any more.
@@ -89,6 +91,13 @@ impl Arrivals {
                 receiver.sender.taken(Taken { lane, frames: 0, is_over: true });
             }
             Some(Inlet::Over) | None => {}
+        }
+    }
+
+    /// Tells the user what has come by a lane, if nobody else does.
+    pub(super) fn tell(&self, receiver: &Receiver<'_>, lane: u8, arrived: Arrived) {
+        if self.tells && lane != 0 {
+            receiver.sender.arrived(arrived);
         }
     }
 

@@ -9,7 +9,8 @@ use std::fmt::Write;
 
 impl Receiver<'_> {
     /// The fault of a large file for which there is plainly no room, so that nothing of it is
-    /// sent. Nothing is said where something may go meanwhile, or be written in place.
+    /// sent. Nothing is said where something may go meanwhile, be written in place, or be
+    /// shared with an old version.
     pub(super) fn lacks_room(&self, file: &Pending) -> Option<Fault> {
         let Pending { dir, entry, resumed, staging, .. } = file;
         let may_take_less = |mirror: &Mirror| {
@@ -19,6 +20,7 @@ impl Receiver<'_> {
             && self.resumable(entry).is_some()
             && !entry.has_holes
             && staging.is_none()
+            && !self.wants_difference(file)
             && !self.task.mirrors().is_some_and(may_take_less);
         let (true, DirState::Open(node)) = (is_plain, &dir.state) else { return None };
         let there = node.handle().ok()?.system_handle().ok()?;

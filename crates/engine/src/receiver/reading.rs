@@ -8,8 +8,8 @@ use crate::link::wire::{
 };
 use haul_model::BLOCK_LEN;
 use haul_proto::{
-    BlockSeal, DataView, FileEnd, FrameType, Header, LANES_MAX, LaneEnd, LaneOver, ListItem,
-    Message, Reuse, Unwrapper, decode, decode_data_start, decode_pack,
+    Arrived, BlockSeal, DataView, FileEnd, FrameType, Header, LANES_MAX, LaneEnd, LaneOver,
+    ListItem, Message, Reuse, Unwrapper, decode, decode_data_start, decode_pack,
 };
 use haul_store::Route;
 use haul_tree::lock;
@@ -24,6 +24,9 @@ pub(crate) const LISTS_MAX: usize = 8;
 /// Files that may arrive in pieces at the same time.
 const INCOMING_MAX: usize = 64;
 
+/// Bytes of pieces of which the user is told at once, at least.
+const TOLD_MIN: u64 = 256 << 10;
+
 /// How often is looked whether a file's queue has room again.
 const FULL_POLL: Duration = Duration::from_millis(1);
 
@@ -37,7 +40,7 @@ pub(crate) fn read_for_receiver(
     arrivals: &Arrivals,
 ) -> Result<(), ReadEnd> {
     let (main, part) = (Some(Main { lists, offers }), vec![0; STEP_LEN]);
-    let mut reading = Reading { receiver, arrivals, lane: 0, main, part, taken: 0 };
+    let mut reading = Reading { receiver, arrivals, lane: 0, main, part, taken: 0, untold: 0 };
     match read_contents(input, &mut reading) {
         // A Sender that has heard of the job's end leaves.
         Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
@@ -55,6 +58,8 @@ struct Reading<'r, 'a> {
     part: Vec<u8>,
     /// Frames that were taken.
     taken: u64,
+    /// Bytes of pieces of which the user was not told.
+    untold: u64,
 }
 
 /// The words that lane 0 has besides contents.
@@ -75,7 +80,7 @@ pub(crate) fn read_lane(
     lane: u8,
 ) -> (u64, Result<(), ReadEnd>) {
     let part = vec![0; STEP_LEN];
-    let mut reading = Reading { receiver, arrivals, lane, main: None, part, taken: 0 };
+    let mut reading = Reading { receiver, arrivals, lane, main: None, part, taken: 0, untold: 0 };
     let read = match read_contents(input, &mut reading) {
         Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
         read => read,
@@ -123,6 +128,8 @@ impl Reading<'_, '_> {
                 };
                 input.read_exact(&mut payload)?;
                 let view = decode_pack(&payload).map_err(refused)?;
+                let bytes = view.items.iter().map(|(_, content)| content.len() as u64).sum();
+                self.arrivals.tell(receiver, self.lane, Arrived { bytes, index: None, blocks: 0 });
                 receiver.give(Work::Pack(payload, view));
                 Ok(Ended::Continue(()))
             }
@@ -142,6 +149,7 @@ impl Reading<'_, '_> {
         let view = decode_data_start(&self.part[..start], len).map_err(refused)?;
         let file = self.open_incoming(view.index)?;
         self.wait_for_room(&file, view.offset);
+        self.arrived(view.index, view.content.len() as u64, 0);
         let route = self.arrivals.route(self.lane);
         if let Some(direct) = file.directly(receiver, route) {
             take_directly(input, direct, view, len, &mut self.part)?;
@@ -156,12 +164,23 @@ impl Reading<'_, '_> {
         Ok(Ended::Continue(()))
     }
 
+    /// So many bytes of a file in pieces have come, and so many ends of its blocks.
+    fn arrived(&mut self, index: u64, len: u64, blocks: u8) {
+        self.untold += len;
+        if blocks > 0 || self.untold >= TOLD_MIN {
+            let bytes = std::mem::take(&mut self.untold);
+            let arrived = Arrived { bytes, index: Some(index), blocks };
+            self.arrivals.tell(self.receiver, self.lane, arrived);
+        }
+    }
+
     /// Takes what came in a frame of that `kind`.
     fn take_message(&mut self, message: Message, kind: FrameType) -> Result<Ended, ReadEnd> {
         let receiver = self.receiver;
         match message {
             Message::BlockSeal(seal) => {
                 let file = self.open_incoming(seal.index)?;
+                self.arrived(seal.index, 0, 1);
                 self.wait_for_room(&file, seal.block.saturating_mul(BLOCK_LEN));
                 check_block(receiver, file, seal, self.arrivals.route(self.lane));
             }

@@ -7,25 +7,22 @@ use crate::job::Job;
 use crate::link::wire::{ReadEnd, refused};
 use crate::receiver::WINDOW_SLACK;
 use crate::told::Position;
-use crate::{Event, LinkEvent, Progress, Summary};
+use crate::{Event, Progress, Summary};
 use haul_model::{
     BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Naming, Outcome, Policy, Resume, Side, Task,
 };
-use haul_proto::{Extra, LIST_WINDOW, Late, ListItem, OutcomeItem, Want, Warning};
+use haul_proto::{
+    ARRIVED_MAX, Arrived, Extra, LIST_WINDOW, Late, ListItem, OutcomeItem, Want, Warning,
+};
 use haul_store::RESUME_LEN_MIN_FAR;
 use haul_tree::lock;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Bytes of content that pass before that is told: less is no matter.
-const TOLD_MIN: u64 = 2 << 20;
-
 /// The course of one job.
 pub(super) struct Course<'a> {
     control: &'a Control<'a>,
     reporter: Reporter<'a>,
-    /// The host with the destination.
-    dest_host: String,
     task: Task,
     state: Mutex<State>,
 }
@@ -45,8 +42,6 @@ struct State {
     wanted: usize,
     /// Bytes of content that have passed, and that no outcome has accounted for.
     passed: u64,
-    /// All of them, until it is told that they pass here.
-    untold: Option<u64>,
     listed_all: bool,
 }
 
@@ -97,7 +92,7 @@ impl Item {
 
 impl<'a> Course<'a> {
     /// That of `job`, which has not begun.
-    pub(super) fn new(job: &Job, control: &'a Control<'a>, dest_host: &str) -> Self {
+    pub(super) fn new(job: &Job, control: &'a Control<'a>) -> Self {
         let state = State {
             next_index: 1,
             source: 0,
@@ -106,12 +101,10 @@ impl<'a> Course<'a> {
             cost: 0,
             wanted: 0,
             passed: 0,
-            untold: Some(0),
             listed_all: false,
         };
         let reporter = Reporter::new(control.monitor());
-        let (task, dest_host) = (job.task, dest_host.to_owned());
-        Self { control, reporter, dest_host, task, state: Mutex::new(state) }
+        Self { control, reporter, task: job.task, state: Mutex::new(state) }
     }
 
     fn progress(&self) -> &Progress {
@@ -173,21 +166,35 @@ impl<'a> Course<'a> {
 
     /// So many bytes of content pass.
     pub(super) fn passed(&self, len: u64) {
-        if len == 0 {
-            return;
+        Progress::add(&self.progress().relayed, len);
+        self.moved(len);
+    }
+
+    /// So many bytes of content have passed here, or have gone another way.
+    fn moved(&self, len: u64) {
+        if len > 0 {
+            lock(&self.state).passed += len;
+            self.reporter.came_by(Step::Moved(len));
         }
-        let is_told = {
-            let mut state = lock(&self.state);
-            state.passed += len;
-            let untold = state.untold.map_or(0, |untold| untold + len);
-            state.untold = state.untold.map(|_| untold).filter(|untold| *untold < TOLD_MIN);
-            untold >= TOLD_MIN
-        };
-        if is_told {
-            let (host, reason) = (&*self.dest_host, "from host to host they pass through here");
-            self.control.monitor().event(Event::Link(LinkEvent::NotDirect { host, reason }));
+    }
+
+    /// The receiver has got this from the other host itself.
+    pub(super) fn arrived(&self, arrived: Arrived) -> Result<(), ReadEnd> {
+        let Arrived { bytes, index, blocks } = arrived;
+        if bytes > ARRIVED_MAX || blocks > 1 {
+            return Err(refused("the peer says that more has arrived than it may tell at once"));
         }
-        self.reporter.came_by(Step::Moved(len));
+        self.moved(bytes);
+        match index {
+            Some(index) if blocks > 0 => self.sealed(index),
+            Some(index) => {
+                let state = lock(&self.state);
+                let item = state.items.get(&index);
+                item.into_iter().for_each(|item| self.reporter.at(|| item.path()));
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     /// The content of that file has so many bytes, whatever was listed.

@@ -2,6 +2,7 @@
 //! direction ends the job here; the rest is for the roles to judge.
 
 use super::course::Course;
+use super::straight::Calls;
 use crate::assembly::FromPeer;
 use crate::control::Control;
 use crate::link::wire::{
@@ -9,8 +10,8 @@ use crate::link::wire::{
 };
 use crate::pool::Pool;
 use haul_proto::{
-    FileEnd, FrameType, Header, Message, PackItem, Unwrapper, WRAP_HEAD_LEN, decode,
-    decode_data_start, decode_pack,
+    FileEnd, FrameType, Header, LANES_MAX, LaneEnd, LaneOver, Message, PackItem, Taken, Unwrapper,
+    WRAP_HEAD_LEN, decode, decode_data_start, decode_pack,
 };
 use std::io::Read;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ const PIECE_HEAD_MAX: usize = 32;
 /// The frames of one direction.
 pub(super) struct Passing<'p, 'a> {
     course: &'p Course<'a>,
+    calls: &'p Calls<'a>,
     control: &'p Control<'a>,
     /// The way to the other host.
     onwards: Arc<Outbox>,
@@ -35,12 +37,12 @@ pub(super) struct Passing<'p, 'a> {
 impl<'p, 'a> Passing<'p, 'a> {
     /// Those that leave through `onwards`.
     pub(super) fn new(
-        course: &'p Course<'a>,
+        (course, calls): (&'p Course<'a>, &'p Calls<'a>),
         control: &'p Control<'a>,
         onwards: Arc<Outbox>,
     ) -> Self {
         let (pool, unwrapper) = (Pool::new(BUFFERS), Unwrapper::default());
-        Self { course, control, onwards, pool, unwrapper }
+        Self { course, calls, control, onwards, pool, unwrapper }
     }
 
     /// Hands on what the sender says, until its stream ends.
@@ -59,6 +61,8 @@ impl<'p, 'a> Passing<'p, 'a> {
                 | FrameType::Reuse
                 | FrameType::FileEnd
                 | FrameType::Abort => {}
+                FrameType::LaneEnd | FrameType::LaneOver | FrameType::Called
+                    if self.calls.are_made() => {}
                 kind => return Err(unexpected(kind)),
             }
             let payload = read_payload(&mut input, header)?;
@@ -67,6 +71,15 @@ impl<'p, 'a> Passing<'p, 'a> {
                 Message::BlockSeal(seal) => self.course.sealed(seal.index),
                 Message::FileEnd(FileEnd { index, result: Ok(seal), .. }) => {
                     self.course.sized(index, seal.size);
+                }
+                Message::Called(called) => {
+                    self.calls.called(called)?;
+                    continue;
+                }
+                Message::LaneEnd(LaneEnd { lane, .. }) | Message::LaneOver(LaneOver { lane })
+                    if lane > LANES_MAX =>
+                {
+                    return Err(refused("the peer speaks of a lane that there is not"));
                 }
                 Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
                 _ => {}
@@ -94,6 +107,16 @@ impl<'p, 'a> Passing<'p, 'a> {
                 Message::Late(late) => self.course.late(late),
                 Message::Naming(naming) if is_first => self.course.naming(naming),
                 Message::Signature(_) => {}
+                Message::Taken(Taken { lane: 1..=LANES_MAX, .. }) if self.calls.are_made() => {}
+                Message::Direct(offer) => {
+                    self.hand_on(OutFrame::message(&self.calls.offered(offer)?));
+                    // It comes before all else, and the names come first after it.
+                    continue;
+                }
+                Message::Arrived(arrived) if self.calls.are_made() => {
+                    self.course.arrived(arrived)?;
+                    continue;
+                }
                 Message::Done(summary) => done = Some(self.course.done(summary)?),
                 Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
                 _ => return Err(unexpected(header.kind)),
@@ -108,8 +131,12 @@ impl<'p, 'a> Passing<'p, 'a> {
     }
 
     fn pass(&self, header: Header, payload: &[u8]) {
+        self.hand_on(OutFrame::whole([&header.encode(), payload].concat()));
+    }
+
+    fn hand_on(&self, frame: OutFrame) {
         // Refused only when the job has ended.
-        let _ = self.onwards.send(OutFrame::whole([&header.encode(), payload].concat()));
+        let _ = self.onwards.send(frame);
     }
 
     /// Hands on a frame that may be large; `None` if the job has ended.

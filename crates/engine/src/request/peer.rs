@@ -7,7 +7,7 @@ use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{OutFrame, Outbox, ReadEnd, aborted, refused, run_writer};
 use crate::vigil::{Vigil, Watch, sign_after};
 use crossbeam_channel::{Receiver, Sender};
-use haul_net::{Closer, ConnectError, Connection, Writer};
+use haul_net::{Closer, ConnectError, Connection, Whereabouts, Writer};
 use haul_proto::{Caps, Message, Reply, Request, Welcome};
 use std::io;
 use std::sync::Arc;
@@ -207,6 +207,12 @@ impl Peer {
     /// The version of the peer's program, safe to show.
     pub(crate) fn version(&self) -> &str {
         &self.version
+    }
+
+    /// Where the host is, as its name says here.
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
+        let closer = self.closer.as_ref();
+        closer.map_or_else(|| Whereabouts::at(Vec::new()), Closer::whereabouts)
     }
 
     /// Sends a frame, if that can be done within `limit`; if not, the next message that is

@@ -64,6 +64,11 @@ impl Item {
         if self.is_repeated { self.counted.saturating_sub(self.left_out()) } else { 0 }
     }
 
+    /// Bytes of a file that are wanted.
+    pub(super) fn len_wanted(&self) -> u64 {
+        self.size().saturating_sub(self.left_out())
+    }
+
     /// The path to show, raw.
     pub(super) fn path(&self) -> Vec<u8> {
         match (&self.shown, &self.dir) {

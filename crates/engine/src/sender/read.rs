@@ -10,7 +10,7 @@ use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
 use crate::link::wire::{Body, Effort, Lane, Lanes, OutFrame, Outbox, Squeezer};
 use crate::pool::Pool;
-use haul_model::{ContentHash, Fault, FaultKind, Side};
+use haul_model::{BLOCK_LEN, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
 use haul_tree::{SourceFile, changed, check_size};
 use std::cell::RefCell;
@@ -69,7 +69,7 @@ impl<'a> Readers<'a> {
 /// Reads what is wanted until there is nothing left to come, or the job ends.
 pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
     let worker = readers.workers.fetch_add(1, Ordering::Relaxed);
-    let Some(lane) = readers.lanes.of(worker, control) else { return };
+    let lane = readers.lanes.main();
     let Readers { sender, pool, .. } = readers;
     let squeezer = RefCell::default();
     let mut reader = Reader { sender, readers, worker, lane, pool, control, squeezer };
@@ -94,7 +94,7 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
             Ok(None) => continue,
             Err(_) => return,
         };
-        if reader.take_lane().is_none() {
+        if reader.take_lane(item.len_wanted()).is_none() {
             return;
         }
         let sent = if item.blocks.is_empty() {
@@ -126,9 +126,9 @@ impl Reader<'_, '_> {
         &self.lane.outbox
     }
 
-    /// Takes the lane for the next content. `None` if the job ends.
-    pub(super) fn take_lane(&mut self) -> Option<()> {
-        self.lane = self.readers.lanes.of(self.worker, self.control)?;
+    /// Takes the lane for the next content, of about `len` bytes. `None` if the job ends.
+    pub(super) fn take_lane(&mut self, len: u64) -> Option<()> {
+        self.lane = self.readers.lanes.of(self.worker, len, self.control)?;
         Some(())
     }
 }
@@ -347,7 +347,7 @@ impl Reader<'_, '_> {
             return Some(());
         }
         loop {
-            self.take_lane()?;
+            self.take_lane(BLOCK_LEN)?;
             let Some(turn) = file.next(self.lane.number, self.control) else { break };
             match self.send_block(file, turn, &mut scratch[..STEP_LEN]) {
                 Some(sent) => file.sent(turn.block, sent),

@@ -5,9 +5,16 @@ use crate::attack::{bytes, serve, within};
 use crate::peer::{Peer, block_seal, dir, dir_end, file, link, want};
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{Between, Greeted, Job, JobError, Placement, Requests, Standing, Summary};
+use haul_engine::{
+    Between, Greeted, Job, JobError, Placement, Requests, Standing, Straight, Summary,
+};
 use haul_model::{Kind, Outcome, Task, Via};
-use haul_proto::{Caps, FrameType, Hello, ListItem, Message, NamedSources, OutcomeItem, Role};
+use haul_net::{ConnectError, Whereabouts};
+use haul_proto::{
+    Arrived, Call, Called, Caps, DirectOffer, FrameType, Hello, LaneEnd, LaneOver, ListItem,
+    Message, NamedSources, OutcomeItem, Role, Taken,
+};
+use std::net::{IpAddr, TcpListener};
 
 /// An agent that receives takes the sources that its client has named, from whomever.
 #[test]
@@ -43,22 +50,38 @@ fn a_receiver_takes_the_named_sources_alone() {
     }
 }
 
-/// Greets as an agent does.
-fn greet(peer: &mut Peer) {
+/// Greets as an agent does that has these capabilities.
+fn greet(peer: &mut Peer, caps: Caps) {
     peer.hear_greeting();
-    peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
+    peer.frame(FrameType::Welcome, &Hello::ours(caps, 60, "script").encode());
 }
 
-fn greeted(connection: haul_net::Connection) -> Greeted {
-    let requests = Requests::remote(connection).expect("it greets");
+fn greeted(requests: Requests) -> Greeted {
     match requests.into_standing() {
         Some(Standing::Agent(greeted)) => greeted,
         _ => panic!("it has greeted"),
     }
 }
 
-/// Runs a job between two scripted agents.
+/// Runs a job between two scripted agents, which never meet.
 fn run(
+    from: impl FnOnce(&mut Peer) + Send + 'static,
+    to: impl FnOnce(&mut Peer) + Send + 'static,
+) -> (Result<Summary, JobError>, [Peer; 2]) {
+    run_via(Via::Ssh, Caps::NONE, from, to)
+}
+
+/// Where the two hosts are.
+const FROM_AT: [u8; 4] = [192, 0, 2, 1];
+const TO_AT: [u8; 4] = [192, 0, 2, 2];
+
+/// The key of the one that sends.
+const KEY: [u8; 32] = [7; 32];
+
+/// The same where contents go this way, between agents with these capabilities.
+fn run_via(
+    via: Via,
+    caps: Caps,
     from: impl FnOnce(&mut Peer) + Send + 'static,
     to: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> (Result<Summary, JobError>, [Peer; 2]) {
@@ -69,23 +92,32 @@ fn run(
         dest: b"/there".to_vec(),
         into_dir: true,
         recursive: true,
-        via: Via::Ssh,
+        via,
         ..Job::default()
     };
     let from = within(move || {
-        greet(&mut from_peer);
+        greet(&mut from_peer, caps);
+        if via != Via::Ssh && caps.has(Caps::CALLS) {
+            let asked = |peer: &Peer| peer.messages.iter().any(|m| matches!(m, Message::Call(_)));
+            from_peer.await_that("it is to call", asked);
+            from_peer.tell(&Message::Called(Called::Key(KEY)));
+        }
         from(&mut from_peer);
         from_peer.hear_out();
         from_peer
     });
     let to = within(move || {
-        greet(&mut to_peer);
+        greet(&mut to_peer, caps);
         to(&mut to_peer);
         to_peer.hear_out();
         to_peer
     });
     let between = within(move || {
-        let hosts = Between { to: greeted(to_to), from: greeted(to_from) };
+        let requests = |connection| Requests::remote(connection).expect("it greets");
+        let (to, mut from) = (requests(to_to), requests(to_from));
+        let at = |ip: [u8; 4]| Whereabouts::at(vec![IpAddr::from(ip)]);
+        let straight = Straight::prepare(&job, &mut from, [at(FROM_AT), at(TO_AT)])?;
+        let hosts = Between { to: greeted(to), from: greeted(from), straight };
         haul_engine::run(&job, Placement::Between(Box::new(hosts)), &Watch::default())
     });
     let result = between.end();
@@ -181,4 +213,267 @@ fn hosts_that_say_what_has_no_place_end_the_job() {
     drop(to);
     let (result, _) = run(|peer| peer.tell(&block_seal(9, 0, b"x")), Peer::leave);
     assert!(result.is_err(), "{result:?}");
+}
+
+fn offer(ip: [u8; 4], port: u16) -> Message {
+    Message::Direct(Ok(DirectOffer { address: (ip, port).into(), key: [9; 32] }))
+}
+
+/// The words about where the other host is reached, as the one that calls has heard them.
+fn heard_offers(peer: &Peer) -> Vec<&Message> {
+    peer.messages.iter().filter(|message| matches!(message, Message::Direct(_))).collect()
+}
+
+fn await_offer(peer: &mut Peer) {
+    peer.await_that("it is told where to call", |peer| !heard_offers(peer).is_empty());
+}
+
+/// Copies the one file that is listed, as who receives tells it.
+fn tell_copied(peer: &mut Peer) {
+    peer.await_listing();
+    let outcome = OutcomeItem { index: 1, outcome: Outcome::Copied };
+    peer.tell(&Message::Outcomes(vec![outcome]));
+    peer.tell(&Message::Done(Summary { copied: 1, ..Summary::default() }));
+}
+
+#[test]
+fn hosts_are_told_of_each_other_and_meet() {
+    let from = |peer: &mut Peer| {
+        await_offer(peer);
+        peer.tell(&Message::Called(Called::Connected(2)));
+        peer.list(vec![file(0, "x", 9), dir_end(0)]);
+        peer.await_wants([1]);
+        peer.tell(&Message::LaneEnd(LaneEnd { index: 1, lane: 2 }));
+        peer.tell(&Message::LaneOver(LaneOver { lane: 1 }));
+        peer.await_outcome(1);
+    };
+    let to = |peer: &mut Peer| {
+        peer.tell(&offer(TO_AT, 99));
+        peer.tell(&Message::Naming(haul_model::Naming::Own));
+        peer.await_listing();
+        peer.tell(&want([1]));
+        peer.await_that("a lane is over", |peer| {
+            peer.messages.contains(&Message::LaneOver(LaneOver { lane: 1 }))
+        });
+        peer.tell(&Message::Taken(Taken { lane: 1, frames: 3, is_over: true }));
+        peer.tell(&Message::Arrived(Arrived { bytes: 9, index: Some(1), blocks: 0 }));
+        tell_copied(peer);
+    };
+    let (result, [from, to]) = run_via(Via::Auto, Caps::CALLS, from, to);
+    assert_eq!(result.expect("it is done").copied, 1);
+    assert_eq!(heard_offers(&from), [&offer(TO_AT, 99)]);
+    assert!(from.messages.contains(&Message::Call(Call { is_required: false, connections: 0 })));
+    assert!(from.messages.iter().any(|message| matches!(message, Message::Taken(_))));
+    assert!(to.messages.contains(&Message::LaneEnd(LaneEnd { index: 1, lane: 2 })));
+    let wished = to.messages.iter().find_map(|message| match message {
+        Message::Job(job) => job.direct.as_ref(),
+        _ => None,
+    });
+    assert!(wished.is_some_and(|wish| wish.key == KEY && !wish.is_required));
+}
+
+#[test]
+fn a_host_is_called_nowhere_but_where_its_name_leads() {
+    let other = [198, 51, 100, 7];
+    for (ip, port) in [
+        (other, 99),
+        (FROM_AT, 99),
+        (TO_AT, 0),
+        ([127, 0, 0, 1], 9),
+        ([0; 4], 9),
+        ([224, 0, 0, 1], 9),
+    ] {
+        let fails = |peer: &mut Peer| {
+            await_offer(peer);
+            peer.tell(&Message::Called(Called::Failed("it is not called".to_owned())));
+        };
+        let from = move |peer: &mut Peer| {
+            fails(peer);
+            peer.list(vec![file(0, "x", 0), dir_end(0)]);
+            peer.await_outcome(1);
+        };
+        let to = move |peer: &mut Peer| {
+            peer.tell(&offer(ip, port));
+            tell_copied(peer);
+        };
+        let (result, [heard, _]) = run_via(Via::Auto, Caps::CALLS, from, to);
+        assert_eq!(result.expect("it goes on").copied, 1);
+        assert!(matches!(*heard_offers(&heard), [Message::Direct(Err(_))]), "{ip:?}");
+        let to = move |peer: &mut Peer| peer.tell(&offer(ip, port));
+        let (result, [heard, _]) = run_via(Via::Tcp, Caps::CALLS, fails, to);
+        match result {
+            Err(JobError::Connection(ConnectError::NotDirect { host, detail })) => {
+                assert!(detail.contains("it says that it is at"), "{host} {detail}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(*heard_offers(&heard), [Message::Direct(Err(_))]), "{ip:?}");
+    }
+}
+
+#[test]
+fn words_about_calls_have_their_turn() {
+    type Script = fn(&mut Peer);
+    let lists: Script = |peer| peer.list(vec![file(0, "x", 9)]);
+    let nothing: Script = |_| ();
+    let offers: Script = |peer| peer.tell(&offer(TO_AT, 99));
+    let attacks: [(Script, Script, &str); 11] = [
+        (|peer| peer.tell(&offer(TO_AT, 99)), nothing, "a Direct frame where none"),
+        (|peer| peer.tell(&Message::Called(Called::Connected(1))), nothing, "a Called frame"),
+        (
+            |peer| {
+                await_offer(peer);
+                peer.tell(&Message::Called(Called::Key([8; 32])));
+            },
+            offers,
+            "a Called frame where none",
+        ),
+        (
+            |peer| {
+                await_offer(peer);
+                for _ in 0..20 {
+                    peer.tell(&Message::Called(Called::Failed("x".to_owned())));
+                }
+            },
+            offers,
+            "a Called frame where none",
+        ),
+        (|peer| peer.tell(&Message::LaneOver(LaneOver { lane: 8 })), nothing, "a lane that there"),
+        (
+            |peer| peer.tell(&Message::LaneEnd(LaneEnd { index: 1, lane: 99 })),
+            nothing,
+            "a lane that there is not",
+        ),
+        (lists, |peer| (0..2).for_each(|_| peer.tell(&offer(TO_AT, 99))), "a Direct frame where"),
+        (lists, |peer| peer.tell(&Message::Called(Called::Connected(1))), "a Called frame where"),
+        (
+            lists,
+            |peer| peer.tell(&Message::Taken(Taken { lane: 0, frames: 0, is_over: true })),
+            "a Taken frame where none",
+        ),
+        (
+            lists,
+            |peer| peer.tell(&Message::Arrived(Arrived { bytes: 1 << 40, index: None, blocks: 0 })),
+            "than it may tell at once",
+        ),
+        (
+            lists,
+            |peer| peer.tell(&Message::Arrived(Arrived { bytes: 0, index: Some(1), blocks: 9 })),
+            "than it may tell at once",
+        ),
+    ];
+    for (from, to, words) in attacks {
+        let (result, _) = run_via(Via::Auto, Caps::CALLS, from, to);
+        assert_refused(&result, words);
+    }
+    let unwished: [(Script, Script, &str); 4] = [
+        (|peer| peer.tell(&Message::LaneOver(LaneOver { lane: 1 })), nothing, "a LaneOver frame"),
+        (
+            |peer| peer.tell(&Message::LaneEnd(LaneEnd { index: 1, lane: 1 })),
+            nothing,
+            "a LaneEnd frame where none",
+        ),
+        (
+            lists,
+            |peer| peer.tell(&Message::Taken(Taken { lane: 1, frames: 0, is_over: false })),
+            "a Taken frame where none",
+        ),
+        (
+            lists,
+            |peer| peer.tell(&Message::Arrived(Arrived { bytes: 1, index: None, blocks: 0 })),
+            "a Arrived frame where none",
+        ),
+    ];
+    for (from, to, words) in unwished {
+        for caps in [Caps::NONE, Caps::CALLS] {
+            let via = if caps == Caps::NONE { Via::Auto } else { Via::Ssh };
+            let (result, _) = run_via(via, caps, from, to);
+            assert_refused(&result, words);
+        }
+    }
+}
+
+#[test]
+fn where_a_host_calls_nobody_that_is_an_error_only_if_it_has_to() {
+    let lists = |peer: &mut Peer| {
+        peer.list(vec![file(0, "x", 0), dir_end(0)]);
+        peer.await_outcome(1);
+    };
+    let (result, _) = run_via(Via::Auto, Caps::NONE, lists, tell_copied);
+    assert_eq!(result.expect("it goes on").copied, 1);
+    let (result, _) = run_via(Via::Tcp, Caps::NONE, |_| (), |_| ());
+    match result {
+        Err(JobError::Connection(ConnectError::NotDirect { detail, .. })) => {
+            assert_eq!(detail, "the haul there calls no other hosts");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An agent that sends a file which is worth a call, to a client that has it call `ip`.
+/// Gives what the client heard of it, and how many have called at a port of this machine.
+fn told_to_call(ip: [u8; 4], caps: Caps) -> (Vec<Message>, usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("set");
+    let port = listener.local_addr().expect("an address").port();
+    let place = Place::new();
+    std::fs::write(place.source("large"), vec![7; 3 << 20]).expect("written");
+    let sources = vec![bytes(&place.source("large"))];
+    let attacked = serve(place, move |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(caps, 60, "script").encode());
+        peer.tell(&Message::Call(Call { is_required: false, connections: 3 }));
+        let role = Role::Sender { sources, base: None, recursive: true, follow: false };
+        peer.tell(&Message::Job(crate::peer::job_for(Task::default(), role)));
+        peer.hear_greeting();
+        peer.tell(&offer(ip, port));
+        peer.await_listing();
+        peer.tell(&want([1]));
+        // Nobody waits for the call, though it may take long.
+        let has_end = |message: &Message| matches!(message, Message::FileEnd(_));
+        peer.await_that("all is sent", |peer| peer.messages.iter().any(has_end));
+        let is_told = |message: &Message| matches!(message, Message::Called(Called::Failed(_)));
+        peer.await_that("it is told", |peer| peer.messages.iter().any(is_told));
+        peer.leave();
+    });
+    let called = attacked.peer.messages.into_iter().filter(|m| matches!(m, Message::Called(_)));
+    let mut calls = 0;
+    while listener.accept().is_ok() {
+        calls += 1;
+    }
+    (called.collect(), calls)
+}
+
+#[test]
+fn an_agent_calls_no_address_that_is_no_hosts() {
+    for ip in [[0; 4], [224, 0, 0, 1], [255; 4]] {
+        let (heard, calls) = told_to_call(ip, Caps::CALLS);
+        let [Message::Called(Called::Key(_)), Message::Called(Called::Failed(reason))] = &*heard
+        else {
+            panic!("{heard:?}")
+        };
+        assert!(reason.contains("where no host is"), "{reason}");
+        assert_eq!(calls, 0);
+    }
+    // Who is there and has another key learns nothing more.
+    let (heard, calls) = told_to_call([127, 0, 0, 1], Caps::CALLS);
+    assert!(matches!(heard.last(), Some(Message::Called(Called::Failed(_)))), "{heard:?}");
+    assert_eq!(calls, 1);
+}
+
+#[test]
+fn a_client_has_nobody_call_who_does_not_send() {
+    let place = Place::new();
+    let dest = bytes(&place.dest(""));
+    let attacked = serve(place, move |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::CALLS, 60, "script").encode());
+        peer.tell(&Message::Call(Call { is_required: false, connections: 0 }));
+        let role = crate::peer::receiving(dest, true);
+        peer.tell(&Message::Job(crate::peer::job_for(Task::default(), role)));
+    });
+    attacked.assert_refused("a host call that does not send");
+    let attacked = serve(Place::new(), move |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
+        peer.tell(&Message::Call(Call { is_required: false, connections: 0 }));
+    });
+    attacked.assert_refused("neither a request nor a job");
 }

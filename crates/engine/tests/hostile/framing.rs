@@ -4,7 +4,9 @@ use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
 use crate::peer::{block_seal, data, dir_end, file, job_for, pack, packed};
 use haul_engine::JobError;
 use haul_model::{Fault, FaultKind, Naming, Side, Task};
-use haul_proto::{Abort, Codec, FrameType, HEADER_LEN, Header, Message, Wrapper, encode};
+use haul_proto::{
+    Abort, Arrived, Call, Called, Codec, FrameType, HEADER_LEN, Header, Message, Wrapper, encode,
+};
 
 /// Says these bytes to a receiver of this kind.
 fn say(victim: Victim, bytes: Vec<u8>) -> crate::attack::Attacked {
@@ -119,6 +121,9 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Taken => Message::Taken(Taken { lane: 1, frames: 0, is_over: true }),
         FrameType::LaneOver => Message::LaneOver(LaneOver { lane: 1 }),
         FrameType::LaneEnd => Message::LaneEnd(LaneEnd { index: 1, lane: 0 }),
+        FrameType::Call => Message::Call(Call { is_required: true, connections: 1 }),
+        FrameType::Called => Message::Called(Called::Connected(1)),
+        FrameType::Arrived => Message::Arrived(Arrived { bytes: 1, index: None, blocks: 0 }),
         FrameType::Measure => Message::Measure(Measure::Machine { millis: 1 }),
         FrameType::Measured => Message::Measured(Measured::Door(Err("x".into()))),
         FrameType::Filler => Message::Filler(1),

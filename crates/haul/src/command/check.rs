@@ -94,8 +94,8 @@ mod tests {
             let summary = Summary { skipped: 1005, failed, ..found };
             let time = Duration::from_millis(410);
             let (ended_early, code) = (!to_the_end, ExitCode::Success);
-            let figures =
-                Figures(End { summary, time, ended_early, code, census: Census::default() });
+            let census = Census::default();
+            let figures = Figures(End { summary, time, ended_early, relayed: 0, code, census });
             String::from_utf8(figures.text()).expect("text")
         };
         let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);

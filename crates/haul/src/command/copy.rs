@@ -8,6 +8,7 @@ mod removing;
 mod to_all;
 
 use self::figures::Figures;
+pub(super) use self::figures::passed_here;
 use super::expand;
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
@@ -26,6 +27,7 @@ use crate::state;
 use haul_engine::{Census, Job, Leg, Monitor, Munging, Route, Summary, legs};
 use haul_model::{Filter, Mirror, Part, Side, Task, Via, escape_bytes};
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,9 +48,9 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         |_| Ok(()),
         is_partial,
         |end| {
-            let End { summary, time, ended_early, code, .. } = end;
+            let End { summary, time, ended_early, relayed, code, .. } = end;
             let (dry_run, unhashed) = (copy.policy.dry_run, !copy.policy.wants_hashes());
-            Figures { summary, time, dry_run, unhashed, ended_early, code }
+            Figures { summary, time, dry_run, unhashed, ended_early, relayed, code }
         },
     )
 }
@@ -60,6 +62,9 @@ pub(super) struct End {
     pub(super) time: Duration,
     /// An error has ended it.
     pub(super) ended_early: bool,
+    /// Bytes of content that passed through here from one host to another, and might not
+    /// have.
+    pub(super) relayed: u64,
     pub(super) code: ExitCode,
     /// The entries by their kinds.
     pub(super) census: Census,
@@ -100,10 +105,10 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     }
     let report = &*report;
     report.tell(&Started { copy, dry_run: task.keeps_destination() });
-    let figures = |summary, ended_early, code, census| {
-        figures(End { summary, time: started.elapsed(), ended_early, code, census })
+    let figures = |summary, relayed, ended_early, code, census| {
+        figures(End { summary, time: started.elapsed(), ended_early, relayed, code, census })
     };
-    let none = |code| figures(Summary::default(), true, code, Census::default());
+    let none = |code| figures(Summary::default(), 0, true, code, Census::default());
     let Ready { legs, unmatched, interrupt, peers, .. } =
         match prepare(copy, task, &screen, report, refuse) {
             Ok(ready) => ready,
@@ -149,8 +154,12 @@ pub(super) fn carry_out_in_parts<F: Statement>(
         (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
         (code, _) => code,
     };
+    let relayed = match copy.via {
+        Via::Ssh => 0,
+        Via::Auto | Via::Tcp => monitor.progress().relayed.load(Ordering::Relaxed),
+    };
     let census = monitor.progress().census();
-    report.conclude(code, &figures(summary, error.is_some(), code, census))
+    report.conclude(code, &figures(summary, relayed, error.is_some(), code, census))
 }
 
 /// A command that copies or compares has understood its words.
@@ -282,7 +291,6 @@ fn refuse_between_hosts(copy: &Copy, task: Task) -> Result<(), CommandError> {
         copy.dest.machine != Here && copy.sources.iter().any(|source| source.machine != Here);
     let refused = match task {
         _ if !is_between => None,
-        _ if copy.via == Via::Tcp => Some("no direct connections are made"),
         _ if copy.munges => Some("links can't be munged"),
         _ if [Side::Source, Side::Destination].iter().any(|side| task.fakes(*side)) => {
             Some("attributes can't be written down, or read,")
@@ -294,14 +302,8 @@ fn refuse_between_hosts(copy: &Copy, task: Task) -> Result<(), CommandError> {
         _ => None,
     };
     refused.map_or(Ok(()), |what| {
-        Err(CommandError::usage(format!("{what} from one host to another")).with_hint(
-            match copy.via {
-                Via::Tcp => {
-                    "leave --via out: contents pass through here, over both ssh connections"
-                }
-                _ => "go by this machine: first from the host to here, then to the other",
-            },
-        ))
+        Err(CommandError::usage(format!("{what} from one host to another"))
+            .with_hint("go by this machine: first from the host to here, then to the other"))
     })
 }
 

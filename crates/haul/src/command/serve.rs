@@ -53,6 +53,8 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
         rights,
         program: program.as_deref(),
         on_failure: &interrupt::leave_in_time,
+        // Such a login is for files alone.
+        calls: words.root.is_none(),
         address: address.as_ref().map(|address| *address).map_err(|reason| *reason),
     };
     let served = haul_engine::serve_with(serving, input, output);

@@ -7,9 +7,9 @@ use crate::location::Machine;
 use crate::peer;
 use crate::retry::Retry;
 use haul_engine::{
-    Between, Greeted, Job, JobError, Monitor, Placement, Requests, Standing, Summary,
+    Between, Greeted, Job, JobError, Monitor, Placement, Requests, Standing, Straight, Summary,
 };
-use haul_net::{ConnectError, SshTarget};
+use haul_net::{ConnectError, SshTarget, Whereabouts};
 use std::cell::Cell;
 
 /// Both hosts of a job.
@@ -61,6 +61,9 @@ impl<'h> Both<'h> {
     fn run(&self, job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
         let (from, to) = (self.from.display(), self.to.display());
         let retries = |host| self.hosts.reaches.of(host).retries;
+        let parallel = |host| self.hosts.reaches.of(host).parallel.get();
+        let logins = parallel(self.from).max(parallel(self.to)) - 1;
+        let job = &Job { logins, ..job.clone() };
         let retry = Retry {
             job,
             is_upload: true,
@@ -71,33 +74,38 @@ impl<'h> Both<'h> {
             has_greeted: false,
         };
         retry.run(|job, is_first, monitor| {
-            let to = self.greet(self.to, job, is_first, monitor)?;
-            let from = self.greet(self.from, job, is_first, monitor)?;
+            let (to, to_at) = self.greet(self.to, job, is_first, monitor)?;
+            let (mut from, from_at) = self.greet(self.from, job, is_first, monitor)?;
+            let straight = match from_at.zip(to_at) {
+                Some((from_at, to_at)) => Straight::prepare(job, &mut from, [from_at, to_at])?,
+                None => None,
+            };
             let (Some(from), Some(to)) = (standing(from), standing(to)) else {
                 let host = self.to.display();
                 let detail = "it takes nothing".to_owned();
                 return Err(ConnectError::Lost { host, detail }.into());
             };
-            let between = Box::new(Between { from, to });
+            let between = Box::new(Between { from, to, straight });
             haul_engine::run(job, Placement::Between(between), monitor)
         })
     }
 
     /// Logs in to a host whose haul greets. It is told that this side is there until the
-    /// other has greeted, too.
+    /// other has greeted, too. Tells where the host is, if contents may go there straight.
     fn greet(
         &self,
         target: &'h SshTarget,
         job: &Job,
         is_first: bool,
         monitor: &dyn Monitor,
-    ) -> Result<Requests, JobError> {
+    ) -> Result<(Requests, Option<Whereabouts>), JobError> {
         self.reaching.set(target);
         let connection = match is_first {
             true => peer::connect(target, job.task, &self.hosts.screen)?,
             false => peer::connect_again(target, job.task)?,
         };
-        Requests::remote_unless(connection, &|| monitor.cancelled())
+        let at = job.goes_directly().then(|| connection.closer.whereabouts());
+        Ok((Requests::remote_unless(connection, &|| monitor.cancelled())?, at))
     }
 }
 

@@ -132,6 +132,7 @@ fn samples() -> Vec<Line<'static>> {
             seconds: 0.04,
             exit_code: 0,
             unhashed: false,
+            relayed: None,
         }),
         Line::SyncSummary(SyncSummaryLine {
             copied: 0,
@@ -150,6 +151,7 @@ fn samples() -> Vec<Line<'static>> {
             seconds: 0.0,
             exit_code: 0,
             unhashed: true,
+            relayed: NonZeroU64::new(7),
         }),
         Line::Progress(counts.into()),
         Line::Warning(Warning {
@@ -163,6 +165,7 @@ fn samples() -> Vec<Line<'static>> {
         Line::Summary(SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::SomeFailed)),
         Line::Summary(SummaryLine {
             unhashed: true,
+            relayed: NonZeroU64::new(7),
             ..SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::Success)
         }),
         Line::Destination(DestinationLine {
@@ -175,6 +178,7 @@ fn samples() -> Vec<Line<'static>> {
             message: Some("can't reach web2: Connection refused".to_owned()),
             figures: SummaryLine {
                 unhashed: true,
+                relayed: None,
                 ..SummaryLine::of(&Summary::default(), Duration::ZERO, ExitCode::Connection)
             },
         }),

@@ -119,12 +119,13 @@ fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
     let port = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = port.local_addr().expect("an address").port().to_string();
     type Setup<'s> = &'s (dyn Fn(&mut Scene<'_>) + Sync);
-    let cases: [(Setup<'_>, &[&str], &str); 4] = [
+    let cases: [(Setup<'_>, &[&str], &str); 5] = [
         (&|scene| scene.reach_by_pipe(), &[], "the host was not reached through ssh"),
         (&|scene| reached_as(scene, "nowhere", "0"), &[], "that nobody can listen on"),
         // TEST-NET-1 is nobody's.
         (&|scene| reached_as(scene, "192.0.2.1", "0"), &[], "the host can't open a port"),
         (&reached, &["--port-range", &taken], "the host can't open a port"),
+        (&|scene| reached_as(scene, "0.0.0.0", "0"), &[], "where no host is"),
     ];
     for (setup, flags, words) in cases {
         each_of(&WAYS, setup, |scene| {
@@ -147,6 +148,39 @@ fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
             assert!(run.err().contains("haul: contents go to haul-test through ssh: "), "{run}");
             assert!(run.err().contains(words), "{run}");
         });
+    }
+}
+
+/// The host is reached by what is called like ssh, which finds it at `address`. It says itself
+/// that it is here.
+fn found_at(scene: &mut Scene<'_>, address: &str) {
+    let lines = format!(
+        "for word; do [ \"$word\" != -G ] || {{ echo 'hostname {address}'; exit; }}; done\n\
+         for last; do :; done\nexport SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'\nexec sh -c \"$last\""
+    );
+    let ssh = script(&scene.path("ssh"), &lines);
+    scene.reach_by(ssh);
+}
+
+#[test]
+fn a_host_elsewhere_is_not_called_at_this_machine() {
+    for (address, is_here) in [("192.0.2.7", false), ("127.0.0.1", true)] {
+        each_of(
+            &WAYS,
+            |scene| found_at(scene, address),
+            |scene| {
+                scene.mkdir("src");
+                tree::random_file(scene.path("src/large"), LARGE, 1).expect("a file");
+                let copy = |via: &str| scene.copy(&["-rv", "--via", via], &["src"], via).run();
+                let words = "it says that it is at 127.0.0.1, where everybody finds himself";
+                let run = copy("auto").expect_ok();
+                assert_copied(scene, "auto");
+                assert_eq!(run.err().contains(words), !is_here, "{run}");
+                let run = copy("tcp");
+                assert_eq!(run.code, Some(if is_here { 0 } else { 3 }), "{run}");
+                assert_eq!(run.err().contains(words), !is_here, "{run}");
+            },
+        );
     }
 }
 

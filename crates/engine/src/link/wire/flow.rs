@@ -20,6 +20,8 @@ pub(super) struct Flow(Mutex<State>);
 struct State {
     /// Bytes that are queued, or are being written.
     queued: u64,
+    /// All that ever were.
+    all: u64,
     /// The time that [`UNIT`] takes; none as long as nothing has left.
     pace: Option<Duration>,
 }
@@ -27,7 +29,14 @@ struct State {
 impl Flow {
     /// So many bytes of content are queued.
     pub(super) fn queued(&self, len: usize) {
-        lock(&self.0).queued += len as u64;
+        let mut state = lock(&self.0);
+        state.queued += len as u64;
+        state.all += len as u64;
+    }
+
+    /// Bytes of content that were ever queued.
+    pub(super) fn all(&self) -> u64 {
+        lock(&self.0).all
     }
 
     /// So many of these bytes were written in this time.

@@ -12,7 +12,7 @@ use haul_tree::lock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A lane that contents leave by.
 #[derive(Clone)]
@@ -53,11 +53,33 @@ const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
 const PACK_TIME: Duration = Duration::from_millis(100);
 const PACK_LEN_MIN: u64 = 128 << 10;
 
+/// The contents that take the wire of the job, and not a lane that has joined.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ByWire {
+    /// All as long as none has joined, and some where that pays.
+    #[default]
+    Any,
+    /// The first of them, and all if none joins: it leads through a third machine.
+    First,
+    /// None.
+    Nothing,
+}
+
+/// Content that goes by a wire that is for the first of it alone, in bytes: it is worth no
+/// call.
+const FIRST_LEN: u64 = 2 << 20;
+
+/// How long content waits then for a lane to join.
+const AWAITED_MAX: Duration = Duration::from_secs(1);
+
 /// The lanes of a Sender.
 pub(crate) struct Lanes {
     main: Lane,
-    /// Contents wait for lanes that join.
-    requires_joined: bool,
+    by_wire: ByWire,
+    /// Content has waited for a lane to join.
+    is_awaited: AtomicBool,
+    /// Nothing waits for that any more, unless it has to.
+    has_waited: AtomicBool,
     /// It takes long for a message to come back.
     is_long: AtomicBool,
     /// A lane like the wire of the job has joined: that carries contents, too.
@@ -71,34 +93,78 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Lane 0 alone, by which contents go until another has joined, unless that is required.
-    pub(crate) fn new(main: Arc<Outbox>, requires_joined: bool) -> Self {
+    /// Lane 0 alone, by which these contents go.
+    pub(crate) fn new(main: Arc<Outbox>, by_wire: ByWire) -> Self {
         let main = Lane::new(0, main);
         let (joined, has_joined) = (Mutex::default(), Condvar::new());
         let (known, settling) = (Mutex::default(), Mutex::default());
         let (is_long, has_alike) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { main, requires_joined, is_long, has_alike, joined, has_joined, known, settling }
+        let (is_awaited, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self {
+            main,
+            by_wire,
+            is_awaited,
+            has_waited,
+            is_long,
+            has_alike,
+            joined,
+            has_joined,
+            known,
+            settling,
+        }
     }
 
-    /// The lane for the next content of this worker; `None` if the job ends before there
-    /// is one.
-    pub(crate) fn of(&self, worker: usize, control: &Control<'_>) -> Option<Lane> {
+    /// The wire of the job.
+    pub(crate) fn main(&self) -> Lane {
+        self.main.clone()
+    }
+
+    /// The lane for the next content of this worker, of about `len` bytes; `None` if the job
+    /// ends before there is one.
+    pub(crate) fn of(&self, worker: usize, len: u64, control: &Control<'_>) -> Option<Lane> {
+        let begin = Instant::now();
         let mut joined = lock(&self.joined);
         loop {
             if !joined.is_empty() {
                 return Some(self.soonest(&joined, worker));
             }
-            if !self.requires_joined {
+            if self.wire_takes(len) {
                 return Some(self.main.clone());
             }
             if control.stopped() {
                 return None;
+            }
+            self.is_awaited.store(true, Ordering::Relaxed);
+            if begin.elapsed() >= AWAITED_MAX {
+                self.await_no_more();
             }
             joined = match self.has_joined.wait_timeout(joined, CANCEL_POLL) {
                 Ok((joined, _)) => joined,
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
+    }
+
+    /// True if the wire of the job takes so many bytes while no lane has joined.
+    fn wire_takes(&self, len: u64) -> bool {
+        match self.by_wire {
+            ByWire::Any => true,
+            ByWire::First if self.has_waited.load(Ordering::Relaxed) => true,
+            ByWire::First => self.main.outbox.flow().all().saturating_add(len) <= FIRST_LEN,
+            ByWire::Nothing => false,
+        }
+    }
+
+    /// True if content has waited for a lane to join, and such a call is worth it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed)
+    }
+
+    /// Content waits no more for the first lane to join, unless it has to: none does, or one
+    /// has.
+    pub(crate) fn await_no_more(&self) {
+        self.has_waited.store(true, Ordering::Relaxed);
+        self.has_joined.notify_all();
     }
 
     /// The lane by which a pack is soonest gone; of equal ones each worker has its own.
@@ -112,7 +178,8 @@ impl Lanes {
         let pace = |lane: &Lane| lane.outbox.flow().pace();
         let fastest = joined.iter().filter_map(pace).min();
         let is_slower = !has_alike && pace(&self.main) > fastest && fastest.is_some();
-        let main = (!self.requires_joined && !is_slower).then_some(&self.main);
+        let takes_main = self.by_wire == ByWire::Any && !is_slower;
+        let main = takes_main.then_some(&self.main);
         let lanes = lanes.chain(main).map(Lane::for_a_moment);
         lanes.min_by_key(Lane::due).unwrap_or_else(|| self.main.clone())
     }
@@ -140,7 +207,8 @@ impl Lanes {
         if !lane.outbox.is_closed() {
             joined.push(lane);
         }
-        self.has_joined.notify_all();
+        // Not before it is there: content that waits would take the wire.
+        self.await_no_more();
         joined.len()
     }
 
@@ -226,5 +294,52 @@ impl Lanes {
         if let Some(on_loss) = late {
             on_loss();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::Silent;
+
+    /// Lanes without one that has joined, and the frames that are queued for the wire.
+    fn lanes(by_wire: ByWire) -> (Lanes, Frames) {
+        let (main, frames) = Outbox::new(false);
+        (Lanes::new(main, by_wire), frames)
+    }
+
+    #[test]
+    fn the_first_content_goes_by_the_wire_and_more_waits_for_a_lane() {
+        let monitor = Silent::default();
+        let control = Control::new(&monitor);
+        let (lanes, _frames) = lanes(ByWire::First);
+        for _ in 0..2 {
+            assert_eq!(lanes.of(0, FIRST_LEN / 2, &control).map(|lane| lane.number), Some(0));
+            lanes.main.outbox.flow().queued(FIRST_LEN as usize / 2);
+        }
+        assert!(!lanes.is_awaited());
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| lanes.of(0, 1, &control).map(|lane| lane.number));
+            while !lanes.is_awaited() {
+                std::thread::yield_now();
+            }
+            let (outbox, _frames) = lanes.beside();
+            lanes.join(Lane::new(3, outbox), Some(Duration::ZERO));
+            assert_eq!(next.join().expect("no panic"), Some(3));
+        });
+        // When that is lost nobody waits for another.
+        lanes.leave(3);
+        assert_eq!(lanes.of(0, u64::MAX, &control).map(|lane| lane.number), Some(0));
+    }
+
+    #[test]
+    fn if_no_lane_joins_the_rest_goes_by_the_wire_before_long() {
+        let monitor = Silent::default();
+        let control = Control::new(&monitor);
+        let (lanes, _frames) = lanes(ByWire::First);
+        let begin = Instant::now();
+        assert_eq!(lanes.of(0, FIRST_LEN + 1, &control).map(|lane| lane.number), Some(0));
+        assert!(begin.elapsed() >= AWAITED_MAX && lanes.is_awaited());
+        assert_eq!(lanes.of(0, u64::MAX, &control).map(|lane| lane.number), Some(0));
     }
 }

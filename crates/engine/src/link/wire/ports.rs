@@ -5,8 +5,8 @@ use super::squeeze::Squeezer;
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use haul_model::{Naming, Outcome, Summary};
 use haul_proto::{
-    Extra, Late, ListItem, Message, OutcomeItem, Prove, Proven, Signature, Taken, Want, Warning,
-    encode,
+    Arrived, Extra, Late, ListItem, Message, OutcomeItem, Prove, Proven, Signature, Taken, Want,
+    Warning, encode,
 };
 use haul_tree::lock;
 use std::sync::{Arc, Mutex};
@@ -104,6 +104,10 @@ impl SenderPort for RemoteSender {
 
     fn taken(&self, taken: Taken) {
         self.0.tell(&Message::Taken(taken));
+    }
+
+    fn arrived(&self, arrived: Arrived) {
+        self.0.tell(&Message::Arrived(arrived));
     }
 
     fn is_far(&self) -> bool {

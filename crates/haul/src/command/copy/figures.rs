@@ -6,7 +6,20 @@ use crate::json::{Line, SummaryLine};
 use crate::quantity;
 use crate::report::{Show, Statement};
 use haul_engine::Summary;
+use std::num::NonZeroU64;
 use std::time::Duration;
+
+/// Content from one host to another that may pass here without a word, in bytes: it is worth
+/// no connection of its own.
+const RELAYED_MIN: u64 = 2 << 20;
+
+/// The end of the figures where more than that has passed here.
+pub(in crate::command) fn passed_here(relayed: u64) -> String {
+    match relayed > RELAYED_MIN {
+        true => format!("; {} passed through here", quantity::bytes(relayed)),
+        false => String::new(),
+    }
+}
 
 /// The figures of a copy.
 pub(super) struct Figures {
@@ -17,6 +30,8 @@ pub(super) struct Figures {
     pub(super) unhashed: bool,
     /// An error has ended it.
     pub(super) ended_early: bool,
+    /// See [`super::End::relayed`].
+    pub(super) relayed: u64,
     pub(super) code: ExitCode,
 }
 
@@ -30,6 +45,7 @@ impl Statement for Figures {
         if self.unhashed && self.summary.copied > 0 {
             line.push_str(UNHASHED);
         }
+        line.push_str(&passed_here(self.relayed));
         line.push('\n');
         line.into_bytes()
     }
@@ -37,6 +53,7 @@ impl Statement for Figures {
     fn json(&self) -> Vec<u8> {
         let mut line = SummaryLine::of(&self.summary, self.time, self.code);
         line.unhashed = self.unhashed;
+        line.relayed = NonZeroU64::new(self.relayed);
         Line::Summary(line).to_bytes()
     }
 

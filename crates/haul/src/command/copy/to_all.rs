@@ -30,7 +30,15 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     report.tell(&Started { copy, dry_run: copy.policy.dry_run });
     let figures = |summary, ended_early, code| {
         let (dry_run, unhashed) = (copy.policy.dry_run, !copy.policy.wants_hashes());
-        Figures { summary, time: started.elapsed(), dry_run, unhashed, ended_early, code }
+        Figures {
+            summary,
+            time: started.elapsed(),
+            dry_run,
+            unhashed,
+            ended_early,
+            relayed: 0,
+            code,
+        }
     };
     let (legs, interrupt) = match prepare(copy, task) {
         Ok(ready) => ready,

@@ -1,11 +1,12 @@
 //! The end of a mirror: its figures.
 
 use crate::args::Stats;
-use crate::command::copy::{End, UNHASHED};
+use crate::command::copy::{End, UNHASHED, passed_here};
 use crate::json::{Line, SyncSummaryLine, seconds};
 use crate::quantity;
 use crate::report::{Show, Statement};
 use haul_engine::{Kinds, Summary};
+use std::num::NonZeroU64;
 
 /// The figures of a mirror.
 pub(super) struct Figures {
@@ -27,7 +28,7 @@ impl Statement for Figures {
     }
 
     fn json(&self) -> Vec<u8> {
-        let End { summary, time, code, .. } = self.end;
+        let End { summary, time, relayed, code, .. } = self.end;
         Line::SyncSummary(SyncSummaryLine {
             copied: summary.copied,
             dirs: summary.dirs_made,
@@ -45,6 +46,7 @@ impl Statement for Figures {
             seconds: seconds(time),
             exit_code: code.number(),
             unhashed: self.unhashed,
+            relayed: NonZeroU64::new(relayed),
         })
         .to_bytes()
     }
@@ -74,7 +76,7 @@ impl Figures {
 
     /// One line of what was done.
     fn line(&self) -> String {
-        let End { summary, time, .. } = self.end;
+        let End { summary, time, relayed, .. } = self.end;
         let Summary { copied, dirs_made, adjusted, deleted, bytes, .. } = summary;
         let parts = [
             (copied, "copied"),
@@ -98,8 +100,8 @@ impl Figures {
             matched => format!("; {} were there already", quantity::bytes(matched)),
         };
         let unhashed = if self.unhashed && copied > 0 { UNHASHED } else { "" };
-        let time = quantity::duration(time);
-        format!("{parts}; {bytes} in {time}{matched}{unhashed}{would}\n")
+        let (time, here) = (quantity::duration(time), passed_here(relayed));
+        format!("{parts}; {bytes} in {time}{matched}{unhashed}{here}{would}\n")
     }
 }
 
