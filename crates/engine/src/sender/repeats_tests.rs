@@ -4,7 +4,9 @@ use super::*;
 use crate::control::Control;
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::ReceiverPort;
-use crate::link::wire::{Frames, Lane, Lanes, Outbox, read_header, read_payload, run_writer};
+use crate::link::wire::{
+    ByWire, Frames, Lane, Lanes, Outbox, read_header, read_payload, run_writer,
+};
 use crate::monitor::Silent;
 use crate::pool::Pool;
 use crate::sender::again::Repeat;
@@ -96,7 +98,7 @@ fn blocks_before_and_after(len: u64) -> [BTreeSet<u64>; 2] {
     let item = wanted(dir.path(), "file");
     sender.remember(item.clone());
     let (main, main_frames) = Outbox::new(false);
-    let lanes = Lanes::new(Arc::clone(&main), false);
+    let lanes = Lanes::new(Arc::clone(&main), ByWire::Any);
     let (outbox, frames): (_, Frames) = lanes.beside();
     let lane = Lane::new(LANE, Arc::clone(&outbox));
     lanes.expect(&lane, killer());

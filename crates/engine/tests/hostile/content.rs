@@ -213,7 +213,7 @@ fn a_piece_beyond_the_end_of_all_files_is_refused() {
 }
 
 /// The same file, of which there may be less than its length says.
-fn with_holes(item: ListItem) -> ListItem {
+pub(crate) fn with_holes(item: ListItem) -> ListItem {
     match item {
         ListItem::Entry { dir, mut entry } => {
             entry.has_holes = true;

@@ -1,6 +1,7 @@
 //! Modes, times, sizes and links that no honest tree has, and links in the way.
 
 use crate::attack::{RECEIVERS, send_to};
+use crate::content::with_holes;
 use crate::peer::{TIME, data, dir, dir_end, entry, file, file_end, link, name, pack, packed};
 use haul_engine::Outcome;
 use haul_model::{Attributes, ContentHash, Entry, FaultKind, Kind, Timestamp};
@@ -146,12 +147,9 @@ fn a_size_beyond_all_files_is_only_a_claim() {
             &["a", "b", "c"],
             |_| {},
             |peer| {
-                peer.list(vec![
-                    file(0, "a", u64::MAX),
-                    file(0, "b", u64::MAX),
-                    file(0, "c", 1 << 63),
-                    dir_end(0),
-                ]);
+                let claims = [("a", u64::MAX), ("b", u64::MAX), ("c", 1 << 63)];
+                let claims = claims.map(|(name, size)| with_holes(file(0, name, size)));
+                peer.list(claims.into_iter().chain([dir_end(0)]).collect());
                 peer.await_wants([1, 2, 3]);
                 peer.raw(&pack([packed(1, b"text")], b"text"));
                 peer.raw(&data(2, 0, b"text"));
