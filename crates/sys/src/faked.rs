@@ -390,8 +390,8 @@ fn extended(
         }
         match told {
             Some(name) => found.xattrs.push(Xattr { name: name.into(), value: value.into() }),
-            None if name == ACCESS => found.acl = Some(acl_of(&value, mode)?),
-            None => found.default_acl = Some(acl_of(&value, mode)?),
+            None if name == ACCESS => found.acl = Some(acl_of(&value, mode, true)?),
+            None => found.default_acl = Some(acl_of(&value, mode, false)?),
         }
         if found.len() > EXTENDED_LEN_MAX {
             return Err(attributes::too_many());

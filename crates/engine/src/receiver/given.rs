@@ -202,7 +202,7 @@ impl Receiver<'_> {
                     _ => {}
                 }
             }
-            acl.0.sort_unstable_by_key(|line| line.who);
+            acl.0.sort_by_key(|line| line.who);
         }
         if !self.acts_as_root()
             && let Some(extended) = extended

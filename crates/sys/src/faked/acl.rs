@@ -37,8 +37,10 @@ pub(super) fn bytes_of(acl: &Acl, is_access: bool) -> Vec<u8> {
     numbers.flat_map(u32::to_le_bytes).collect()
 }
 
-/// The list that rsync has written down of an entry with that `mode`.
-pub(super) fn acl_of(bytes: &[u8], mode: u32) -> io::Result<Acl> {
+/// The list that rsync has written down of an entry with that `mode`. If it `is_access`, the
+/// mode has the last word, as it has once both were set: about the owner, about all others, and
+/// about the most that everybody else may.
+pub(super) fn acl_of(bytes: &[u8], mode: u32, is_access: bool) -> io::Result<Acl> {
     let damaged = || {
         let message = "the access control list that rsync has written down is damaged";
         io::Error::new(io::ErrorKind::InvalidData, message)
@@ -63,7 +65,20 @@ pub(super) fn acl_of(bytes: &[u8], mode: u32) -> io::Result<Acl> {
         let who = if access & NAMES_USER != 0 { AclWho::User(id) } else { AclWho::Group(id) };
         acl.push(AclEntry { who, rights: (access & 7) as u8 });
     }
-    acl.sort_unstable_by_key(|line| line.who);
+    if is_access {
+        let has_mask = acl.iter().any(|line| line.who == AclWho::Mask);
+        for line in &mut acl {
+            let shift = match line.who {
+                AclWho::Owner => 6,
+                AclWho::Other => 0,
+                AclWho::Mask => 3,
+                AclWho::OwnGroup if !has_mask => 3,
+                _ => continue,
+            };
+            line.rights = (mode >> shift & 7) as u8;
+        }
+    }
+    acl.sort_by_key(|line| line.who);
     let acl = Acl(acl);
     if rest.is_empty() && acl.is_valid() { Ok(acl) } else { Err(damaged()) }
 }
@@ -80,10 +95,24 @@ mod tests {
             [77, NAMES_USER | 6, 88, 4].map(u32::to_le_bytes).concat(),
         ]
         .concat();
-        let acl = acl_of(&bytes, 0o664).expect("a list");
+        let acl = acl_of(&bytes, 0o664, true).expect("a list");
         assert_eq!((acl.mode(), acl.0.len()), (0o664, 6));
         assert_eq!(bytes_of(&acl, true), bytes);
-        assert!(acl_of(&bytes[..15], 0o664).is_err() && acl_of(&bytes[..20], 0o664).is_err());
+        let of_part = |len| acl_of(&bytes[..len], 0o664, true);
+        assert!(of_part(15).is_err() && of_part(20).is_err());
+    }
+
+    #[test]
+    fn the_mode_has_the_last_word() {
+        let bytes = [7_u32, 7, 7, 7, 77, NAMES_USER | 6].map(u32::to_le_bytes).concat();
+        let rights = |is_access| {
+            let acl = acl_of(&bytes, 0o641, is_access).expect("a list");
+            acl.0.iter().map(|line| line.rights).collect::<Vec<_>>()
+        };
+        // The owner, the user, the group, the mask, and all others.
+        assert_eq!(rights(true), [6, 6, 7, 4, 1]);
+        // What a directory's entries begin with has nothing to do with its own mode.
+        assert_eq!(rights(false), [7, 6, 7, 7, 7]);
     }
 
     #[test]
@@ -91,7 +120,7 @@ mod tests {
         for byte in [0, 1, 7, 0x4d, 0x80, 0xff] {
             for len in 0..=5 * HEAD_LEN {
                 let bytes = vec![byte; len];
-                if let Ok(acl) = acl_of(&bytes, 0o640) {
+                if let Ok(acl) = acl_of(&bytes, 0o640, byte > 4) {
                     assert!(acl.is_valid(), "{byte} {len}");
                 }
             }
