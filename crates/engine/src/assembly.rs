@@ -7,6 +7,7 @@
 mod beside;
 mod calling;
 mod carrier;
+mod chosen;
 mod joining;
 mod side;
 mod wire;

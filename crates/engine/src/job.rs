@@ -2,10 +2,10 @@
 //! two roles run.
 
 use haul_model::{
-    Altered, Backup, Compression, Fault, Filter, Kept, Naming, Ports, Side, Task, Via, escape_bytes,
+    Altered, Backup, Compression, Fault, Filter, Kept, Logins, Naming, Ports, Side, Task, Via,
+    escape_bytes,
 };
 use haul_net::Connection;
-use haul_proto::LANES_MAX;
 use haul_sftp::Session;
 use haul_sys::{Access, Dir, confine};
 use haul_tree::Tree;
@@ -72,10 +72,10 @@ pub struct Job {
     pub via: Via,
     /// The first and the last port that the agent may open for that; any if there are none.
     pub ports: Option<Ports>,
-    /// Logins to the agent's host besides the first, at most, for contents that go through
-    /// ssh. From one host to another it is the number of direct connections besides the
-    /// first, and 0 leaves that to the time that a call takes.
-    pub logins: u8,
+    /// Logins to the agent's host besides the first, for contents that go through ssh. From
+    /// one host to another it is the number of direct connections besides the first, which
+    /// is left to the time that a call takes if the user has named none.
+    pub logins: Logins,
     /// Bytes of memory that each role of this process may take for hard links, if not as
     /// many as usual.
     pub links_memory_max: Option<NonZeroU64>,
@@ -109,11 +109,11 @@ impl Job {
         self.has_contents() && self.via != Via::Ssh
     }
 
-    /// Logins besides the first, at most, over which contents may travel.
-    pub(crate) fn further_logins(&self) -> u8 {
+    /// Logins besides the first, over which contents may travel.
+    pub(crate) fn further_logins(&self) -> Logins {
         match self.has_contents() && self.via != Via::Tcp {
-            true => self.logins.min(LANES_MAX),
-            false => 0,
+            true => self.logins,
+            false => Logins::UpTo(0),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::receiver::{Asked, Destination};
 use crate::request::Greeted;
 use crate::vigil::Vigil;
 use crate::{Monitor, Summary};
-use haul_model::{Backup, Side, Via};
+use haul_model::{Backup, Logins, Side, Via};
 use haul_net::{Closer, ConnectError, Connection, Identity};
 use haul_proto::{
     DirectWish, FrameType, JobRequest, Message, NamedSources, Role, SOURCES_MAX, encode,
@@ -173,7 +173,12 @@ impl Agent {
             Box::new(DirectWish { key, is_required, ports })
         };
         let direct = identity.as_ref().map(wish);
-        let beside = Beside::new(job.further_logins(), line.closer());
+        let logins = match (job.further_logins(), &line) {
+            // How the user has logged in was not seen.
+            (Logins::Chosen, Line::Standing(_)) => Logins::UpTo(0),
+            (logins, _) => logins,
+        };
+        let beside = Beside::new(logins, line.closer());
         let joins = beside.as_ref().map(Beside::secret);
         let request =
             JobRequest { task, filter, altered, rate, compression, token, direct, joins, role };

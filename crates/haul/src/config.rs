@@ -242,7 +242,7 @@ impl Settings {
             row(&self.remote_haul, None, SettingValue::Text),
             row(&self.transport, None, transport),
             row(&self.timeout, Some(SILENCE_SECONDS), SettingValue::Number),
-            row(&self.parallel, Some(NonZeroU8::MIN), lanes),
+            row(&self.parallel, None, lanes),
             row(&self.retries, Some(RETRIES), SettingValue::Number),
             row(&self.verify, Some(false), SettingValue::Switch),
             row(&self.sync, Some(false), SettingValue::Switch),

@@ -15,8 +15,9 @@ use haul_engine::{
     Event, Greeted, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, SftpSession,
     SharedBlocks, Sharer, Standing, Summary,
 };
-use haul_model::FaultKind;
+use haul_model::{FaultKind, Logins};
 use haul_net::{ConnectError, SshTarget};
+use std::num::NonZeroU8;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The hosts of a command.
@@ -185,7 +186,8 @@ impl Hosts {
         let has_greeted = standing.is_some() || greeted().contains(target);
         let mut standing = standing;
         let Reach { retries, parallel, .. } = self.reaches.of(target);
-        let job = &Job { logins: parallel.get() - 1, ..job.clone() };
+        let logins = parallel.map_or(Logins::Chosen, |all| Logins::UpTo(all.get() - 1));
+        let job = &Job { logins, ..job.clone() };
         let host = target.display();
         let retry =
             Retry { job, is_upload, reads_here: is_upload, retries, monitor, host, has_greeted };
@@ -273,7 +275,7 @@ impl Hosts {
     ) -> Result<Vec<haul_net::Connection>, JobError> {
         let reach = self.reaches.of(target);
         let connect = |_| peer::connect_sftp(target, &reach, &self.screen);
-        let parallel = reach.parallel.get();
+        let parallel = reach.parallel.map_or(1, NonZeroU8::get);
         Ok((standing..parallel).map(connect).collect::<Result<_, _>>()?)
     }
 

@@ -35,8 +35,9 @@ pub(crate) enum WithoutHaul {
 pub(crate) struct Reach {
     /// The course where there is no haul.
     pub(crate) without_haul: WithoutHaul,
-    /// Logins, at most, for contents that go by ssh or through SFTP.
-    pub(crate) parallel: NonZeroU8,
+    /// Logins, at most, for contents that go by ssh or through SFTP. Where the user has not
+    /// said it, haul chooses by ssh, and there is one through SFTP.
+    pub(crate) parallel: Option<NonZeroU8>,
     /// How often in a row a lost connection is made again.
     pub(crate) retries: u32,
     /// The user has said how long it may be silent.
@@ -84,7 +85,7 @@ impl Reaches {
         found.map_or(
             Reach {
                 without_haul: WithoutHaul::GoOn,
-                parallel: NonZeroU8::MIN,
+                parallel: None,
                 retries: 0,
                 has_timeout: false,
                 deploy: false,

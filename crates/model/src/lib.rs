@@ -85,4 +85,4 @@ pub use policy::{
     Resume, Sameness, Systems, Task, Updating, Walking,
 };
 pub use ranges::{BlockRange, BlockRanges};
-pub use via::{Ports, PortsError, Via, ViaError};
+pub use via::{Logins, Ports, PortsError, Via, ViaError};

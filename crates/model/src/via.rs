@@ -32,6 +32,21 @@ impl FromStr for Via {
     }
 }
 
+/// Logins to a host besides the first, for contents that go through ssh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logins {
+    /// So many at most, and as many of them as are worth it.
+    UpTo(u8),
+    /// As many as the round trip and the length of what is left ask for.
+    Chosen,
+}
+
+impl Default for Logins {
+    fn default() -> Self {
+        Self::UpTo(0)
+    }
+}
+
 /// The ports that may be opened for a job: the first and the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports(pub u16, pub u16);

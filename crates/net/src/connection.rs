@@ -251,6 +251,13 @@ impl Closer {
         self.ssh.as_ref().and_then(|ssh| ssh.further.clone())
     }
 
+    /// The ssh of this connection, to be looked at; `None` if there is none, or another
+    /// program in its place.
+    pub fn onlooker(&self) -> Option<Onlooker> {
+        let ssh = self.ssh.as_ref().filter(|ssh| ssh.is_ssh)?;
+        Some(Onlooker(Arc::clone(&ssh.process)))
+    }
+
     /// The streams, reader and writer, if they were given to this process.
     pub fn streams(&self) -> Option<[BorrowedFd<'_>; 2]> {
         let [reader, writer] = self.before.as_ref()?;
@@ -360,6 +367,24 @@ impl Ssh {
             }
             poll = (poll * 2).min(EXIT_POLL_MAX);
         }
+    }
+}
+
+/// Looks at the process of an ssh, as long as that runs.
+#[derive(Clone)]
+pub struct Onlooker(Arc<Process>);
+
+impl Onlooker {
+    /// Calls `look` with the number of the process, which no other one gets before that has
+    /// returned; `None` if it has ended.
+    pub fn look<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
+        self.0.look_at(look)
+    }
+}
+
+impl fmt::Debug for Onlooker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Onlooker").finish_non_exhaustive()
     }
 }
 

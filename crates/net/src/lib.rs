@@ -46,7 +46,7 @@ mod stderr;
 mod target;
 mod whereabouts;
 
-pub use connection::{Closer, Connection, Killer, Writer};
+pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
 pub use direct::{Direct, DirectCaller, DirectListener, Identity};
 pub use error::ConnectError;
 pub use patience::{Patience, SILENCE_SECONDS};

@@ -51,6 +51,13 @@ impl Process {
         state.asked = true;
     }
 
+    /// Calls `look` with its number, which no other process gets before that has returned;
+    /// `None` if it has ended.
+    pub(crate) fn look_at<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
+        let mut state = self.state();
+        matches!(state.child.try_wait(), Ok(None)).then(|| look(state.child.id()))
+    }
+
     /// True if [`Self::kill`] met it alive.
     pub(crate) fn was_killed(&self) -> bool {
         self.state().asked

@@ -2,11 +2,12 @@
 //! handles, ways to move content inside the kernel, and confinement.
 //!
 //! Everything that differs between systems is behind one name here. rustix
-//! wraps the system calls; six functions that it doesn't have, or not with their result, are
+//! wraps the system calls; seven functions that it doesn't have, or not with their result, are
 //! called through libc (`schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
-//! `content/extents.rs`, `pattern.rs`). Those, one more request (`sharing.rs`), the allocator that
-//! ends a process without memory in words (`memory.rs`), and the step to instructions that not
-//! each processor has (`vectors.rs`) are the only unsafe code of the workspace. Each file has a
+//! `content/extents.rs`, `pattern.rs`, `onlooking.rs`). Those, one more request
+//! (`sharing.rs`), the allocator that ends a process without memory in words (`memory.rs`),
+//! and the step to instructions that not each processor has (`vectors.rs`) are the only
+//! unsafe code of the workspace. Each file has a
 //! portable fallback for its part.
 //!
 //! # Rooms
@@ -38,6 +39,7 @@
 //! - `making.rs`: links, FIFOs, sockets and devices.
 //! - `lock.rs`: locks of files. `login.rs`: limits that the system sets to connections.
 //! - `memory.rs`: the allocator, and thrift where address space is little.
+//! - `onlooking.rs`: connections and terminals of a process that this one has started.
 //! - `pattern.rs`: names that match a pattern.
 //! - `schedule.rs`: the turns of a thread. `vectors.rs`: instructions that not each processor
 //!   has.
@@ -62,6 +64,7 @@ mod making;
 mod memory;
 mod meta;
 mod not_kept;
+mod onlooking;
 mod pattern;
 mod post;
 mod reserving;
@@ -99,6 +102,7 @@ pub use meta::{
     Stat, file_stat, is_mount_point, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime,
 };
 pub use not_kept::NotKept;
+pub use onlooking::{has_terminal, round_trip_of};
 pub use pattern::name_matches;
 pub use post::{Post, SECRET_LEN, Successor, secret};
 pub use reserving::{has_no_room, reserve};

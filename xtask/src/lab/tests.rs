@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_testkit::{fixture, proc};
+use haul_testkit::{Haul, fixture, proc, tree};
 
 use super::cable::Via;
 use super::hosts::SERVER;
 use super::link::{Link, Rate, Share, Size};
 use super::*;
+use crate::repo;
 
 /// 20 Mbit/s, a round trip of 40 ms.
 fn plan() -> Plan {
@@ -111,4 +112,57 @@ fn what_the_kernel_lacks_is_an_error_if_it_was_asked_for() {
     let lab = Lab::start(&Plan { congestion: Some("no-such".to_owned()), ..plan() });
     let error = lab.err().expect("no lab").to_string();
     assert!(error.contains("can't be no-such"), "{error}");
+}
+
+/// What haul sends in a job of which it decides by itself how it goes, in bytes: with one
+/// connection and a round trip of 60 ms it takes over 3 s.
+const SENT_LEN: u64 = 110 << 20;
+
+/// The agents at the server of a lab that take part in an upload through ssh, at most, where a
+/// message takes so long there and back; and the upload's own words.
+fn most_agents(delay: Duration, flags: &[&str]) -> Option<(usize, String)> {
+    if !can_make_labs() {
+        return None;
+    }
+    let program = repo::target_dir().join("debug/haul");
+    if !program.exists() {
+        fixture::missing("haul, as cargo builds it for its tests");
+        return None;
+    }
+    let plan = Plan { link: Link { rate: Rate(200_000_000), delay, ..plan().link }, ..plan() };
+    let lab = Lab::start(&plan).expect("a lab");
+    let dir = tempfile::tempdir().expect("a directory");
+    let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+    tree::random_file(&from, SENT_LEN, 1).expect("a file");
+    let haul = Haul::new(&program)
+        .args(["copy", "-v", "--via", "ssh", "--compress", "none"])
+        .args(["--rsh", &lab.sshd().rsh(), "--remote-haul"])
+        .arg(&program)
+        .args(flags)
+        .arg(&from)
+        .arg(lab.sshd().location(&to))
+        .limit(Duration::from_secs(60));
+    let running = lab.client().inside(|| haul.spawn()).expect("entered").expect("it starts");
+    let mut most = 0;
+    running.until(Duration::from_secs(60), || {
+        most = most.max(lab.sshd().agents().len());
+        false
+    });
+    let run = running.wait().expect("it ends").expect_ok();
+    let [sent, came] = [&from, &to].map(|path| fs::read(path).expect("read"));
+    assert!(sent == came, "what came is not what was sent");
+    Some((most, run.err()))
+}
+
+#[test]
+fn haul_logs_in_as_often_as_the_way_is_long_and_once_where_it_is_short_or_asked_to() {
+    let far = Duration::from_millis(60);
+    let cases: [(_, &[&str], _); 3] =
+        [(far, &[], 5), (Duration::from_millis(1), &[], 1), (far, &["--parallel", "1"], 1)];
+    for (delay, flags, expected) in cases {
+        let Some((most, words)) = most_agents(delay, flags) else { return };
+        assert_eq!(most, expected, "{delay:?} {flags:?}: {words}");
+        let is_told = words.contains("contents go to haul-lab over 5 ssh connections");
+        assert_eq!(is_told, expected == 5, "{words}");
+    }
 }

@@ -2,6 +2,7 @@
 //! first takes long, and what becomes of those that fail.
 
 use super::carrier::{Carrier, Login};
+use super::chosen::{self, Choice};
 use super::joining::{CALLED_MIN, LANE_LEN, Opening, Part};
 use super::wire::{FromPeer, listen};
 use crate::LinkEvent;
@@ -11,7 +12,7 @@ use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{ReadEnd, aborted, refused};
 use crate::vigil::Vigil;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use haul_model::escape_controls;
+use haul_model::{Logins, escape_controls};
 use haul_net::{Closer, ConnectError, Connection, Further, Patience};
 use haul_proto::{Join, JoinSecret, LANES_MAX, Message, encode};
 use std::io::{self, Write};
@@ -42,11 +43,18 @@ const FAILURES_MAX: u32 = 6;
 /// The wish of a client for further logins.
 pub(crate) struct Beside {
     secret: JoinSecret,
-    /// How many, at most.
-    count: u8,
+    wish: Wish,
     further: Further,
     patience: Patience,
     starts: Option<Starts>,
+}
+
+/// How many there shall be besides the first.
+enum Wish {
+    /// So many at most, and as many of them as are worth it.
+    UpTo(u8),
+    /// As many as are found out to be worth it.
+    Chosen(Choice),
 }
 
 /// Logins as they are begun.
@@ -82,13 +90,18 @@ struct Failure {
 }
 
 impl Beside {
-    /// Up to `count` logins to the host at the other end of `closer`; `None` if none are
-    /// wanted, or it can't be logged in to.
-    pub(crate) fn new(count: u8, closer: &Closer) -> Option<Self> {
-        let further = closer.further().filter(|_| count > 0)?;
+    /// So many `logins` to the host at the other end of `closer`; `None` if none are wanted,
+    /// or it can't be logged in to.
+    pub(crate) fn new(logins: Logins, closer: &Closer) -> Option<Self> {
+        let wish = match logins {
+            Logins::UpTo(0) => return None,
+            Logins::UpTo(count) => Wish::UpTo(count.min(LANES_MAX)),
+            Logins::Chosen => Wish::Chosen(Choice::new(closer)?),
+        };
+        let further = closer.further()?;
         let secret = haul_sys::secret().ok()?;
         let patience = Patience { login_max: Some(LOGIN_MAX), ..closer.patience() };
-        Some(Self { secret, count, further, patience, starts: None })
+        Some(Self { secret, wish, further, patience, starts: None })
     }
 
     /// The secret by which they find the job.
@@ -96,12 +109,20 @@ impl Beside {
         self.secret
     }
 
-    /// Begins the thread that starts ssh: one that is confined can't.
+    /// Begins the thread that starts ssh, and watches the first one before that: one that is
+    /// confined can't.
     pub(super) fn begin_starter(&mut self, crew: Crew<'_, '_>) -> io::Result<()> {
+        let watch = match &mut self.wish {
+            Wish::UpTo(_) => None,
+            Wish::Chosen(choice) => Some(choice.watch()),
+        };
         let (ask, asked) = bounded::<()>(LANES_MAX.into());
         let (tell, begun) = bounded(LANES_MAX.into());
-        let further = self.further.clone();
+        let (further, control) = (self.further.clone(), crew.control());
         crew.try_begin("starter", move || {
+            if let Some(watch) = watch {
+                watch.run(control);
+            }
             for () in asked {
                 if tell.send(further.connect()).is_err() {
                     return;
@@ -123,6 +144,10 @@ impl Beside {
 struct Course {
     /// How many there shall be, at most.
     count: u8,
+    /// Content that each is worth, in bytes.
+    lane_len: u64,
+    /// Failures in a row that are one too many.
+    failures_max: u32,
     /// Numbers that no lane has had.
     free: Vec<u8>,
     on_their_way: usize,
@@ -139,9 +164,22 @@ struct Course {
 }
 
 impl Course {
-    fn new(count: u8) -> Self {
+    /// As many as the user wants.
+    fn wanted(count: u8) -> Self {
+        Self::new(count, LANE_LEN, FAILURES_MAX)
+    }
+
+    /// As many as haul has chosen: nobody has asked for them, so the first that is refused is
+    /// the last.
+    fn chosen(count: u8) -> Self {
+        Self::new(count, chosen::LANE_LEN, 1)
+    }
+
+    fn new(count: u8, lane_len: u64, failures_max: u32) -> Self {
         Self {
             count,
+            lane_len,
+            failures_max,
             free: (1..=LANES_MAX).rev().collect(),
             on_their_way: 0,
             joined: 0,
@@ -156,7 +194,7 @@ impl Course {
     /// A login that is to be begun now, where so many bytes are `left`,
     /// or the first login is still on its way.
     fn next(&mut self, left: u64, is_early: bool) -> Option<Attempt> {
-        let wanted = left.div_ceil(LANE_LEN).min(self.count.into()) as usize;
+        let wanted = left.div_ceil(self.lane_len).min(self.count.into()) as usize;
         let at_once = match (self.has_failed, is_early) {
             (false, _) => wanted,
             (true, false) => AT_ONCE_MAX,
@@ -198,7 +236,7 @@ impl Course {
             self.failures += 1;
         }
         let is_final = is_final && !(is_early && may_be_asked);
-        if is_final || self.failures >= FAILURES_MAX {
+        if is_final || self.failures >= self.failures_max {
             self.given_up = Some(reason);
         }
     }
@@ -208,6 +246,28 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Logs in further while the job is at work or its first login takes long, as often as
     /// that is worth it.
     pub(super) fn log_in(&self, beside: Beside) {
+        let (course, is_wished) = match &beside.wish {
+            Wish::UpTo(count) => (self.awaited(*count), true),
+            Wish::Chosen(choice) => (self.choose(choice).map(Course::chosen), false),
+        };
+        let (Some(mut course), Some(starts)) = (course, &beside.starts) else { return };
+        self.follow(&mut course, &beside, starts);
+        // Where the first comes to nothing, that is what counts.
+        if course.joined == 0 {
+            let stands = self.until_ended(|| self.wait_unless(!self.is_early()));
+            let Some(()) = stands else { return };
+        }
+        let host = &*self.peer;
+        if course.joined > 0 {
+            self.tell(LinkEvent::LoggedIn { host, connections: course.joined + 1 });
+        }
+        if let Some(reason) = course.given_up.filter(|_| is_wished && self.goes_on()) {
+            self.tell(LinkEvent::NotLoggedIn { host, reason: &escape_controls(&reason) });
+        }
+    }
+
+    /// Up to `count` logins, when it is time for them.
+    fn awaited(&self, count: u8) -> Option<Course> {
         let begun = Instant::now();
         // A host that was lost is found by one.
         let may_be_early = !self.control().monitor().progress().told.is_again();
@@ -217,13 +277,16 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             }
             false => self.left() >= CALLED_MIN,
         };
-        let Some(()) = self.until_ended(|| self.wait_unless(is_time())) else { return };
-        let Some(starts) = &beside.starts else { return };
+        self.until_ended(|| self.wait_unless(is_time()))?;
+        Some(Course::wanted(count))
+    }
+
+    /// Logs in as `course` says, until all have joined, no more are tried, or the job ends.
+    fn follow(&self, course: &mut Course, beside: &Beside, starts: &Starts) {
         let (tell, told) = unbounded();
-        let mut course = Course::new(beside.count);
         while self.goes_on() && !course.is_over() {
             while let Some(attempt) = course.next(self.may_be_left(), self.is_early()) {
-                if let Err(failure) = self.begin_login(&beside, starts, attempt, &tell) {
+                if let Err(failure) = self.begin_login(beside, starts, attempt, &tell) {
                     course.fail(attempt, failure);
                 }
             }
@@ -237,22 +300,10 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                 Err(failure) => course.fail(attempt, failure),
             }
         }
-        // Where the first comes to nothing, that is what counts.
-        if course.joined == 0 {
-            let stands = self.until_ended(|| self.wait_unless(!self.is_early()));
-            let Some(()) = stands else { return };
-        }
-        let host = &*self.peer;
-        if course.joined > 0 {
-            self.tell(LinkEvent::LoggedIn { host, connections: course.joined + 1 });
-        }
-        if let Some(reason) = course.given_up.filter(|_| self.goes_on()) {
-            self.tell(LinkEvent::NotLoggedIn { host, reason: &escape_controls(&reason) });
-        }
     }
 
     /// True if the agent has not greeted yet.
-    fn is_early(&self) -> bool {
+    pub(super) fn is_early(&self) -> bool {
         !self.control().monitor().progress().reached()
     }
 
@@ -382,9 +433,9 @@ mod tests {
 
     #[test]
     fn as_many_are_begun_at_once_as_are_wanted_and_worth_it() {
-        let mut course = Course::new(3);
+        let mut course = Course::wanted(3);
         assert_eq!(lanes(&begun(&mut course, MUCH, true)), [1, 2, 3]);
-        let mut course = Course::new(3);
+        let mut course = Course::wanted(3);
         assert_eq!(lanes(&begun(&mut course, LANE_LEN + 1, false)), [1, 2]);
         course.join();
         assert_eq!(lanes(&begun(&mut course, MUCH, false)), [3]);
@@ -396,7 +447,7 @@ mod tests {
 
     #[test]
     fn those_that_fail_together_are_one_failure_and_then_there_are_fewer_at_once() {
-        let mut course = Course::new(7);
+        let mut course = Course::wanted(7);
         let attempts = begun(&mut course, MUCH, true);
         assert_eq!(attempts.len(), 7);
         for attempt in attempts {
@@ -414,10 +465,23 @@ mod tests {
         for (is_early, may_be_asked, is_over) in
             [(true, true, false), (true, false, true), (false, true, true)]
         {
-            let mut course = Course::new(1);
+            let mut course = Course::wanted(1);
             let attempt = course.next(MUCH, is_early).expect("one is begun");
             course.fail(attempt, failure(true, may_be_asked));
             assert_eq!(course.is_over(), is_over);
         }
+    }
+
+    #[test]
+    fn of_those_that_nobody_has_asked_for_the_first_that_is_refused_is_the_last() {
+        let mut course = Course::chosen(7);
+        let attempts = begun(&mut course, chosen::LANE_LEN * 3, false);
+        assert_eq!(attempts.len(), 3, "they are not worth it for less");
+        course.fail(attempts[0], failure(false, false));
+        assert!(begun(&mut course, MUCH, false).is_empty());
+        course.join();
+        assert!(!course.is_over(), "one is on its way");
+        course.join();
+        assert!(course.is_over());
     }
 }

@@ -31,7 +31,7 @@ use std::time::Duration;
 pub(super) const CALLED_MIN: u64 = 2 << 20;
 
 /// How often is looked how much is left.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Content that a lane is worth, in bytes.
 pub(super) const LANE_LEN: u64 = 4 << 20;

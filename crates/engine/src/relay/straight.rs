@@ -8,7 +8,7 @@ use crate::job::{Job, JobError};
 use crate::link::wire::{OutFrame, ReadEnd, unexpected};
 use crate::request::Requests;
 use crate::{Event, LinkEvent};
-use haul_model::{Via, escape_controls};
+use haul_model::{Logins, Via, escape_controls};
 use haul_net::{ConnectError, Whereabouts, check_call_between};
 use haul_proto::{
     Call, Called, Caps, DirectKey, DirectOffer, DirectWish, FrameType, LANES_MAX, Message,
@@ -48,8 +48,8 @@ impl Straight {
             false => Err("the haul there calls no other hosts".to_owned()),
             true => {
                 let connections = match job.logins {
-                    0 => 0,
-                    logins => logins.saturating_add(1).min(LANES_MAX),
+                    Logins::Chosen => 0,
+                    Logins::UpTo(others) => others.saturating_add(1).min(LANES_MAX),
                 };
                 let call = Call { is_required: job.via == Via::Tcp, connections };
                 // A connection that takes nothing has the answer tell that.

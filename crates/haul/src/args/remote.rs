@@ -78,7 +78,8 @@ pub(super) struct TransferWords {
 /// How many connections there are, and how often one that was lost is made again.
 #[derive(Debug, Args)]
 pub(super) struct ParallelWords {
-    /// Log in to a host up to N times, for contents that go by ssh or through SFTP
+    /// Log in to a host up to N times, for contents that go by ssh or through SFTP [default:
+    /// haul chooses; 1 through SFTP]
     #[arg(long, value_name = "N", help_heading = "Remote")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
     parallel: Option<u8>,
@@ -205,7 +206,7 @@ impl Way<'_> {
             Some(_) => WithoutHaul::Fail,
             None => WithoutHaul::GoOn,
         };
-        let parallel = settings.parallel.as_ref().map_or(NonZeroU8::MIN, |given| given.value);
+        let parallel = settings.parallel.as_ref().map(|given| given.value);
         let (retries, has_timeout) = (settings.retries(), settings.timeout.is_some());
         let deploy = self.deploy;
         Ok((location, Some(Reach { without_haul, parallel, retries, has_timeout, deploy })))

@@ -6,6 +6,7 @@ use crate::peer::WithoutHaul;
 use clap::CommandFactory;
 use haul_model::{Conflict, Kept, Policy};
 use haul_net::SshTarget;
+use std::num::NonZeroU8;
 
 fn parse(words: &str) -> Result<Command, String> {
     let words = std::iter::once("haul").chain(words.split_whitespace());
@@ -312,11 +313,11 @@ fn the_configuration_stands_behind_the_words() {
     assert!(!copied(&config, "copy -V --no-verify a b").policy.verify);
     assert!(copied(&config, "copy --no-verify -V a b").policy.verify);
     let Machine::Sftp(target) = &plain.dest.machine else { panic!("{:?}", plain.dest) };
-    assert_eq!(plain.reaches.of(target).parallel.get(), 3);
+    assert_eq!(plain.reaches.of(target).parallel.map(NonZeroU8::get), Some(3));
     let other = copied(&config, "copy --no-verify --no-sync a other:b");
     assert!(!other.policy.verify && !other.policy.sync);
     let Machine::There(target) = &other.dest.machine else { panic!("{:?}", other.dest) };
-    assert_eq!(other.reaches.of(target).parallel.get(), 1);
+    assert_eq!(other.reaches.of(target).parallel, None);
 
     // What is typed puts aside what it contradicts.
     let typed = copied(&config, "copy --remote-haul /x a h:b");

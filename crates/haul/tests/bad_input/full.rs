@@ -100,7 +100,8 @@ fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
         tree::random_file(scene.path("big"), 70 << 20, 1).expect("a file");
         // In the order of the file, so that its beginning is there.
         let is_wire = matches!(scene.way, Way::Upload | Way::Download);
-        let flags: &[&str] = if is_wire { &["--via", "ssh"] } else { &[] };
+        let in_order: &[&str] = &["--via", "ssh", "--parallel", "1"];
+        let flags = if is_wire { in_order } else { &[] };
         let run = scene.copy(flags, &["big"], "small").run().expect_code(4);
         let told = run.err();
         if scene.way != Way::Local && scene.way != Way::SftpDownload {

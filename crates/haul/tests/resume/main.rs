@@ -75,7 +75,7 @@ fn one_by_one<'f>(scene: &Scene<'_>, flags: &[&'f str]) -> Vec<&'f str> {
     let alone: &[&str] = match scene.way {
         Way::Local => &[],
         _ if scene.is_sftp() => &["--parallel", "1"],
-        _ => &["--via", "ssh"],
+        _ => &["--via", "ssh", "--parallel", "1"],
     };
     [flags, alone].concat()
 }

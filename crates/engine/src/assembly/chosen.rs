@@ -1,0 +1,164 @@
+//! The choice whether further logins are worth it, where nobody has said: by the round trip to
+//! the host and what is left to send.
+//!
+//! An ssh connection has 2 MiB on their way at most, so it moves that much in a round trip;
+//! several move as many times that. What they cost is a login each, of all of which the
+//! processors of both sides and their administrators see something. So there are none before
+//! the first stands, none where that has asked the user for something, or took so long that it
+//! may have, and none where the rest would be over before they stand.
+
+use super::joining::{LOOK_AGAIN, Opening};
+use crate::control::{CANCEL_POLL, Control};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use haul_net::{Closer, Onlooker};
+use haul_proto::LANES_MAX;
+use std::time::{Duration, Instant};
+
+/// Content that a lane is worth, in bytes: it takes some round trips until it is fast.
+pub(super) const LANE_LEN: u64 = 8 << 20;
+
+/// Bytes that an ssh connection has on their way at most: OpenSSH's window of a channel.
+const WINDOW_LEN: u64 = 2 << 20;
+
+/// Bytes in a second that all connections together are to be able to move. A faster network
+/// that is long is rare, and so is a cipher that is faster by more.
+const RATE_MAX: u64 = 160_000_000;
+
+/// How many times as long as a login the rest has to take at least, with one connection.
+const LOGINS_WORTH: u32 = 2;
+
+/// The time of a login that asks nobody for anything: so many round trips, and what the
+/// processors of both sides take for it. OpenSSH has some twelve round trips.
+const LOGIN_ROUND_TRIPS: u32 = 20;
+const LOGIN_WORK_MAX: Duration = Duration::from_secs(2);
+
+/// The means by which the choice is made.
+pub(super) struct Choice {
+    ssh: Onlooker,
+    seen: Option<Receiver<Login>>,
+}
+
+/// The first login, as it was seen.
+#[derive(Debug, Clone, Copy)]
+struct Login {
+    took: Duration,
+    /// It has asked the user for something.
+    has_asked: bool,
+    /// The shortest time in which the host has answered; `None` if the system does not tell.
+    round_trip: Option<Duration>,
+}
+
+impl Choice {
+    /// For the host at the other end of `closer`; `None` if it is not reached by ssh.
+    pub(super) fn new(closer: &Closer) -> Option<Self> {
+        closer.onlooker().map(|ssh| Self { ssh, seen: None })
+    }
+
+    /// The one that watches the first login. It has to do so on a thread that is not confined:
+    /// such a one sees nothing of another process.
+    pub(super) fn watch(&mut self) -> Watch {
+        let (tell, seen) = bounded(1);
+        self.seen = Some(seen);
+        Watch { ssh: self.ssh.clone(), begun: Instant::now(), tell }
+    }
+}
+
+/// Watches the first login.
+pub(super) struct Watch {
+    ssh: Onlooker,
+    begun: Instant,
+    tell: Sender<Login>,
+}
+
+impl Watch {
+    /// Watches until the login stands, or the job ends.
+    pub(super) fn run(self, control: &Control<'_>) {
+        let mut has_asked = false;
+        while !control.monitor().progress().reached() {
+            if control.stopped() {
+                return;
+            }
+            has_asked |= self.ssh.look(haul_sys::has_terminal) == Some(true);
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let round_trip = self.ssh.look(haul_sys::round_trip_of).flatten();
+        // There is room for it, and nobody may want to know.
+        let _ = self.tell.send(Login { took: self.begun.elapsed(), has_asked, round_trip });
+    }
+}
+
+impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
+    /// How many further logins there shall be, as soon as there is plainly so much to send
+    /// that they are worth it. `None` if they are not, or the job ends before.
+    pub(super) fn choose(&self, choice: &Choice) -> Option<u8> {
+        let seen = choice.seen.as_ref()?;
+        let login = self.until_ended(|| seen.recv_timeout(CANCEL_POLL).ok())?;
+        let count = login.further();
+        tracing::debug!(?login, count, "further logins");
+        if count == 0 {
+            return None;
+        }
+        self.until_ended(|| self.wait_unless(login.is_less_than(self.left())))?;
+        Some(count)
+    }
+}
+
+impl Login {
+    /// How many others are good for something.
+    fn further(&self) -> u8 {
+        match self.round_trip {
+            Some(round_trip) if !self.has_asked => count_for(round_trip, self.took),
+            _ => 0,
+        }
+    }
+
+    /// True if it takes far less than so many bytes do over one connection.
+    fn is_less_than(&self, left: u64) -> bool {
+        self.round_trip.is_some_and(|round_trip| is_worth_it(left, round_trip, self.took))
+    }
+}
+
+/// How many further logins fill a network that is as far away, where the first has taken so
+/// long.
+fn count_for(round_trip: Duration, login: Duration) -> u8 {
+    if login > round_trip * LOGIN_ROUND_TRIPS + LOGIN_WORK_MAX {
+        return 0;
+    }
+    let at_once = round_trip.as_secs_f64() * RATE_MAX as f64 / WINDOW_LEN as f64;
+    // The first is one of them.
+    (at_once.ceil() as u8).saturating_sub(1).min(LANES_MAX)
+}
+
+/// True if one connection alone takes far longer for so many bytes than a login does.
+fn is_worth_it(left: u64, round_trip: Duration, login: Duration) -> bool {
+    let alone = round_trip.mul_f64(left as f64 / WINDOW_LEN as f64);
+    alone >= login * LOGINS_WORTH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn the_farther_the_host_the_more_there_are_and_none_where_it_is_near() {
+        let counts = [0, 1, 13, 14, 50, 90, 100, 300].map(|ms| count_for(MS(ms), MS(400)));
+        assert_eq!(counts, [0, 0, 0, 1, 3, 6, 7, 7]);
+    }
+
+    #[test]
+    fn a_login_that_may_have_asked_for_something_is_the_only_one() {
+        assert_eq!(count_for(MS(100), MS(3_900)), 7);
+        assert_eq!(count_for(MS(100), MS(4_100)), 0);
+        assert_eq!(count_for(MS(20), MS(2_500)), 0);
+    }
+
+    #[test]
+    fn a_rest_that_is_over_soon_is_worth_no_login() {
+        assert!(is_worth_it(60 << 20, MS(100), MS(1_500)));
+        assert!(!is_worth_it(59 << 20, MS(100), MS(1_500)));
+        assert!(!is_worth_it(32 << 20, MS(20), MS(500)));
+        assert!(is_worth_it(100 << 20, MS(20), MS(500)));
+    }
+}

@@ -1,0 +1,193 @@
+//! Another process of this user, looked at from outside: the round trip of its connections,
+//! and the terminal that it may have open.
+
+use std::time::Duration;
+
+/// The shortest time in which the other end of a TCP connection of `process` has answered, or
+/// of one of the processes that it has started; the longest of these where it has several.
+/// `None` if it has none, or the system does not tell (only Linux does).
+pub fn round_trip_of(process: u32) -> Option<Duration> {
+    system::round_trip_of(process)
+}
+
+/// True if `process` has a terminal open, as far as the system tells (only Linux does).
+pub fn has_terminal(process: u32) -> bool {
+    system::has_terminal(process)
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::time::Duration;
+
+    pub(super) fn round_trip_of(_: u32) -> Option<Duration> {
+        None
+    }
+
+    pub(super) fn has_terminal(_: u32) -> bool {
+        false
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+    use std::fs;
+    use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    /// Processes that are looked at: the one, those that it has started, and theirs.
+    const PROCESSES_MAX: usize = 8;
+
+    /// The fields of `tcp_info` of four bytes that are read, by their numbers: the smoothed
+    /// round trip and the shortest one, in microseconds (linux/tcp.h).
+    const RTT: usize = 17;
+    const MIN_RTT: usize = 37;
+
+    /// The first byte of `tcp_info` in a connection that stands.
+    const ESTABLISHED: u8 = 1;
+
+    pub(super) fn round_trip_of(process: u32) -> Option<Duration> {
+        let mut processes = vec![process];
+        let mut at = 0;
+        let mut longest = None;
+        while let Some(process) = processes.get(at).copied() {
+            longest = longest.max(of_one(process));
+            let left = PROCESSES_MAX - processes.len();
+            processes.extend(started_by(process).into_iter().take(left));
+            at += 1;
+        }
+        longest
+    }
+
+    fn of_one(process: u32) -> Option<Duration> {
+        let pid = Pid::from_raw(i32::try_from(process).ok()?)?;
+        let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let sockets = open_by(process).filter(|(_, what)| is_socket(what));
+        let round_trip = |(number, _)| {
+            let socket = pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()).ok()?;
+            of_socket(&socket)
+        };
+        sockets.filter_map(round_trip).max()
+    }
+
+    /// The descriptors of a process, each with its file as the system shows it.
+    fn open_by(process: u32) -> impl Iterator<Item = (RawFd, PathBuf)> {
+        let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            Some((number, fs::read_link(entry.path()).ok()?))
+        })
+    }
+
+    fn is_socket(what: &Path) -> bool {
+        what.to_string_lossy().starts_with("socket:[")
+    }
+
+    fn started_by(process: u32) -> Vec<u32> {
+        let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+        let children = children.unwrap_or_default();
+        children.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+    }
+
+    fn of_socket(socket: &OwnedFd) -> Option<Duration> {
+        let mut info = [0_u32; 64];
+        let mut len = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
+        // SAFETY: `info` and `len` live until the call returns, and `len` is the length of
+        // `info`, behind which the system writes nothing. Any bytes are numbers.
+        #[allow(unsafe_code)]
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        // Any other socket refuses that.
+        let is_standing = result == 0 && info[0].to_ne_bytes()[0] == ESTABLISHED;
+        let told = info.get(..len as usize / size_of::<u32>()).filter(|_| is_standing)?;
+        // An older system does not tell the shortest, and before the first answer it is all ones.
+        let known = |field: usize| {
+            told.get(field).copied().filter(|micros| !matches!(*micros, 0 | u32::MAX))
+        };
+        let micros = known(MIN_RTT).or_else(|| known(RTT))?;
+        Some(Duration::from_micros(micros.into()))
+    }
+
+    pub(super) fn has_terminal(process: u32) -> bool {
+        open_by(process).any(|(_, what)| {
+            let name = what.to_string_lossy();
+            name.starts_with("/dev/tty") || name.starts_with("/dev/pts/")
+        })
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use haul_testkit::proc;
+    use std::net::{TcpListener, TcpStream};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_round_trip_is_that_of_a_connection_of_the_process_or_of_one_that_it_has_started() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let near = TcpStream::connect(address).expect("connected");
+        let (far, _) = listener.accept().expect("accepted");
+        // Another process than this one, whose other tests have connections.
+        let sleeps = |stdin: Stdio, words: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", words]).stdin(stdin).spawn().expect("it starts")
+        };
+        let mut none = sleeps(Stdio::null(), "exec sleep 60");
+        let mut own = sleeps(
+            std::os::fd::OwnedFd::from(near.try_clone().expect("it")).into(),
+            "exec sleep 60",
+        );
+        // Only the process that it starts holds the connection.
+        let mut other =
+            sleeps(std::os::fd::OwnedFd::from(near).into(), "sleep 60 <&0 & exec <&-; wait");
+        let told = haul_testkit::holds_within(Duration::from_secs(10), || {
+            [&own, &other].iter().all(|child| round_trip_of(child.id()).is_some())
+        });
+        let found = [&none, &own, &other].map(|child| round_trip_of(child.id()));
+        for pid in proc::descendants(other.id()) {
+            proc::signal(pid, proc::Signal::KILL);
+        }
+        for child in [&mut none, &mut own, &mut other] {
+            let _ = child.kill();
+            child.wait().expect("it ends");
+        }
+        drop(far);
+        assert!(told, "{found:?}");
+        assert_eq!(found[0], None);
+        assert!(found[1].is_some_and(|time| time < Duration::from_secs(1)), "{found:?}");
+    }
+
+    #[test]
+    fn a_terminal_that_is_open_is_seen() {
+        let words = ["-qefc", "sleep 60; true", "/dev/null"];
+        let begun = Command::new("script").args(words).stdin(Stdio::null()).spawn();
+        let Some(mut script) = haul_testkit::fixture::made("a terminal (script)", begun) else {
+            return;
+        };
+        let below = || proc::descendants(script.id());
+        let is_seen = || below().into_iter().any(has_terminal);
+        let is_seen = haul_testkit::holds_within(Duration::from_secs(10), is_seen);
+        let mut sleep = Command::new("sleep");
+        sleep.arg("60").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut without = sleep.spawn().expect("it starts");
+        let is_seen_without = has_terminal(without.id());
+        for pid in below() {
+            proc::signal(pid, proc::Signal::KILL);
+        }
+        for child in [&mut script, &mut without] {
+            let _ = child.kill();
+            child.wait().expect("it ends");
+        }
+        assert!(is_seen && !is_seen_without);
+    }
+}
