@@ -1,7 +1,7 @@
 //! Scenarios that are written once and run in every way, and what a way can't do
 //! as the others do, each with its reason.
 
-use super::{Scene, Way, each_of};
+use super::{Scene, Way, each_of, each_of_and_over_lanes};
 use haul_testkit::Compare;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -185,6 +185,10 @@ const EXCEPTIONS: &[Exception] = &[
 /// Test programs whose scenarios run from one host to another, too; `between` has more.
 const BETWEEN: [&str; 4] = ["bad_input", "check", "output", "semantics"];
 
+/// Test programs whose scenarios with haul at both ends run with contents over direct
+/// connections, too.
+const OVER_LANES: [&str; 2] = ["check", "semantics"];
+
 const SECOND_NS: i128 = 1_000_000_000;
 
 /// How a copy in this way is compared with its source.
@@ -209,7 +213,9 @@ pub(super) fn everywhere(prepare: impl Fn(&mut Scene<'_>), test: impl Fn(&Scene<
         ways.retain(|way| *way != Way::Between);
     }
     ways.retain(|way| !exceptions().any(|exception| exception.ways.contains(way)));
-    each_of(&ways, &prepare, &test);
+    let mut over_lanes = Way::REMOTE.to_vec();
+    over_lanes.retain(|way| ways.contains(way) && OVER_LANES.contains(&env!("CARGO_CRATE_NAME")));
+    each_of_and_over_lanes(&ways, &over_lanes, &prepare, &test);
     for exception in exceptions() {
         eprintln!("not in {:?}: {}", exception.ways, exception.reason);
         for way in exception.ways.iter().filter(|_| exception.fails_soon) {

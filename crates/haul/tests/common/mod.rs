@@ -80,7 +80,8 @@ impl World {
     pub(crate) fn scene_called(&self, name: &str, way: Way) -> Scene<'_> {
         let dir = self.path().join(name);
         fs::create_dir(&dir).expect("a directory");
-        Scene { way, dir, world: self, rsh: None, program: HAUL.into(), nobody: false }
+        let (rsh, nobody, over_lanes) = (None, false, false);
+        Scene { way, dir, world: self, rsh, program: HAUL.into(), nobody, over_lanes }
     }
 }
 
@@ -143,21 +144,37 @@ pub(crate) fn each_of(
     prepare: impl Fn(&mut Scene<'_>),
     test: impl Fn(&Scene<'_>) + Sync,
 ) {
+    each_of_and_over_lanes(ways, &[], prepare, test);
+}
+
+/// The same, and in these ways once more with contents that go over direct connections alone.
+fn each_of_and_over_lanes(
+    ways: &[Way],
+    over_lanes: &[Way],
+    prepare: impl Fn(&mut Scene<'_>),
+    test: impl Fn(&Scene<'_>) + Sync,
+) {
     let world = World::new();
-    let scenes: Vec<Scene<'_>> = ways.iter().map(|&way| world.scene(way)).collect();
+    let over_lanes = over_lanes.iter().map(|&way| {
+        let name = format!("{way:?}-lanes").to_lowercase();
+        Scene { over_lanes: true, ..world.scene_called(&name, way) }
+    });
+    let scenes: Vec<Scene<'_>> =
+        ways.iter().map(|&way| world.scene(way)).chain(over_lanes).collect();
     let test_name = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
         let mut running = Vec::new();
         for mut scene in scenes {
             prepare(&mut scene);
             let test = &test;
-            let (way, thread) = (scene.way, thread::Builder::new().name(test_name.clone()));
+            let (way, thread) =
+                ((scene.way, scene.over_lanes), thread::Builder::new().name(test_name.clone()));
             let started = thread.spawn_scoped(scope, move || test(&scene));
             running.push((way, started.expect("a thread can be started")));
         }
-        for (way, thread) in running {
+        for ((way, over_lanes), thread) in running {
             if let Err(panic) = thread.join() {
-                eprintln!("the way was: {way:?}");
+                eprintln!("the way was: {way:?}, over lanes: {over_lanes}");
                 std::panic::resume_unwind(panic);
             }
         }
@@ -183,6 +200,8 @@ pub(crate) struct Scene<'w> {
     rsh: Option<PathBuf>,
     program: PathBuf,
     nobody: bool,
+    /// Contents go over direct connections alone.
+    over_lanes: bool,
 }
 
 impl Scene<'_> {
@@ -230,7 +249,10 @@ impl Scene<'_> {
             return self.reach_by(script(&self.path("ssh"), &lines));
         }
         // Called like ssh, with the host's name first.
-        self.reach_by(script(&self.path("pipe"), "shift\nexec sh -c \"$*\""));
+        // The host is told its address, as sshd does it, where lanes need one.
+        let address = "export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'\n";
+        let told = if self.over_lanes { address } else { "" };
+        self.reach_by(script(&self.path("pipe"), &format!("shift\n{told}exec sh -c \"$*\"")));
     }
 
     /// Both sides are a user who is not root from now on.
@@ -405,7 +427,12 @@ impl Scene<'_> {
     ) -> Haul {
         let dest = self.path(dest);
         let sources = sources.iter().map(|source| self.path(source).into_os_string());
-        let haul = self.haul().arg(command).args(flags).args(remote).arg("--");
+        let mut haul = self.haul().arg(command).args(flags).args(remote);
+        let moves_contents = matches!(command, "copy" | "move" | "sync");
+        if self.over_lanes && moves_contents && !flags.contains(&"--via") {
+            haul = haul.args(["--via", "tcp"]);
+        }
+        let haul = haul.arg("--");
         match self.way {
             Way::Local => haul.args(sources).arg(dest),
             Way::Upload | Way::SftpUpload => haul.args(sources).arg(self.there(dest)),
