@@ -186,7 +186,7 @@ impl Hosts {
         let has_greeted = standing.is_some() || greeted().contains(target);
         let mut standing = standing;
         let Reach { retries, parallel, .. } = self.reaches.of(target);
-        let logins = parallel.map_or(Logins::Chosen, |all| Logins::UpTo(all.get() - 1));
+        let logins = logins_of(parallel);
         let job = &Job { logins, ..job.clone() };
         let host = target.display();
         let retry =
@@ -302,6 +302,11 @@ impl Hosts {
         };
         haul_engine::run(job, placement, monitor)
     }
+}
+
+/// The logins besides the first that a wish for connections stands for.
+fn logins_of(parallel: Option<NonZeroU8>) -> Logins {
+    parallel.map_or(Logins::Chosen, |all| Logins::UpTo(all.get() - 1))
 }
 
 /// The error of a job through a host's SFTP server: where the destination is, there may be

@@ -1,7 +1,7 @@
 //! A job from one host to another: both are logged in to, one after the other, so that no
 //! two passwords are asked for at once, and their hauls do the rest.
 
-use super::Hosts;
+use super::{Hosts, logins_of};
 use crate::error::CommandError;
 use crate::location::Machine;
 use crate::peer;
@@ -61,8 +61,8 @@ impl<'h> Both<'h> {
     fn run(&self, job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
         let (from, to) = (self.from.display(), self.to.display());
         let retries = |host| self.hosts.reaches.of(host).retries;
-        let parallel = |host| self.hosts.reaches.of(host).parallel.get();
-        let logins = parallel(self.from).max(parallel(self.to)) - 1;
+        let parallel = |host| self.hosts.reaches.of(host).parallel;
+        let logins = logins_of(parallel(self.from).max(parallel(self.to)));
         let job = &Job { logins, ..job.clone() };
         let retry = Retry {
             job,
