@@ -69,7 +69,10 @@ impl Straight {
     pub(super) fn calling_one_with(self, caps: Caps) -> Self {
         match caps.has(Caps::CALLS) {
             true => self,
-            false => Self { key: Err("the haul there is called by no other".to_owned()), ..self },
+            false => {
+                let called_by_none = || Err("the haul there is called by no other".to_owned());
+                Self { key: self.key.and_then(|_| called_by_none()), ..self }
+            }
         }
     }
 }

@@ -262,7 +262,7 @@ fn hosts_are_told_of_each_other_and_meet() {
     let (result, [from, to]) = run_via(Via::Auto, Caps::CALLS, from, to);
     assert_eq!(result.expect("it is done").copied, 1);
     assert_eq!(heard_offers(&from), [&offer(TO_AT, 99)]);
-    assert!(from.messages.contains(&Message::Call(Call { is_required: false, connections: 0 })));
+    assert!(from.messages.contains(&Message::Call(Call { is_required: false, connections: 1 })));
     assert!(from.messages.iter().any(|message| matches!(message, Message::Taken(_))));
     assert!(to.messages.contains(&Message::LaneEnd(LaneEnd { index: 1, lane: 2 })));
     let wished = to.messages.iter().find_map(|message| match message {
@@ -466,14 +466,14 @@ fn a_client_has_nobody_call_who_does_not_send() {
     let dest = bytes(&place.dest(""));
     let attacked = serve(place, move |peer| {
         peer.frame(FrameType::Hello, &Hello::ours(Caps::CALLS, 60, "script").encode());
-        peer.tell(&Message::Call(Call { is_required: false, connections: 0 }));
+        peer.tell(&Message::Call(Call { is_required: false, connections: 1 }));
         let role = crate::peer::receiving(dest, true);
         peer.tell(&Message::Job(crate::peer::job_for(Task::default(), role)));
     });
     attacked.assert_refused("a host call that does not send");
     let attacked = serve(Place::new(), move |peer| {
         peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
-        peer.tell(&Message::Call(Call { is_required: false, connections: 0 }));
+        peer.tell(&Message::Call(Call { is_required: false, connections: 1 }));
     });
     attacked.assert_refused("neither a request nor a job");
 }

@@ -237,7 +237,8 @@ fn a_change_of_what_is_still_in_a_pipe_is_not_published() {
     };
     each_of(&Way::REMOTE, through_pipe, |scene| {
         // In the order of the file: its end is what the pipe holds.
-        let copy = scene.copy(&["--via", "ssh"], &["big"], "to").limit(Duration::from_secs(30));
+        let copy = scene.copy(&["--via", "ssh", "--parallel", "1"], &["big"], "to");
+        let copy = copy.limit(Duration::from_secs(30));
         let run = copy.run().expect_code(1);
         assert_one_error(&run, "big", "", "");
         assert_eq!(scene.read("to/big"), "old", "{run}");
@@ -400,7 +401,8 @@ fn a_file_that_somebody_appends_to_all_the_time_is_copied_as_it_was() {
                 assert!(copied >= before, "{run}");
                 assert_prefix(scene, "log", "dest", copied);
                 let file = format!("\"size\":{copied},\"outcome\":\"copied\"");
-                assert!(run.out().contains(&file), "{run}");
+                // What goes straight from one host to the other has the length that was listed.
+                assert!(scene.way == Way::Between || run.out().contains(&file), "{run}");
                 let has_grown = run.out().contains("\"grew\":true}\n");
                 assert_eq!(has_grown, run.out().contains("\"grown\":1"), "{run}");
                 run.expect_ok();

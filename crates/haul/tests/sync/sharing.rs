@@ -157,14 +157,16 @@ fn a_kill_leaves_the_old_file_or_the_new_one() {
                     .transfer("sync", &scene.route(), &["-aq", "--bwlimit=32M"], &["src/"], "dst")
                     .spawn()
                     .expect("it starts");
-                std::thread::sleep(Duration::from_millis(200 + random.below(900)));
+                let is_left = |name: &String| name.ends_with(".part");
+                let left = || scene.list("dst/.").iter().filter(|name| is_left(name)).count();
+                running.until(Duration::from_secs(10), || left() > 0);
+                std::thread::sleep(Duration::from_millis(random.below(600)));
                 running.signal(haul_testkit::proc::Signal::KILL);
                 running.wait().expect("it ends");
                 until_idle(disk);
                 let there = fs::read(scene.path("dst/f")).expect("read");
                 assert!(there == old || there == new);
-                let is_left = |name: &String| name.ends_with(".part");
-                was_begun += scene.list("dst/.").iter().filter(|name| is_left(name)).count();
+                was_begun += left();
                 let before = free(disk);
                 sync(scene, &[]).expect_ok();
                 assert_copied(scene);
