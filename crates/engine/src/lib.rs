@@ -159,6 +159,7 @@ pub use haul_sys::{Memory, effective_user, is_in_foreground, secret, spare_addre
 pub use haul_tree::{SHARED_LEN_MAX, SharedBlocks, Sharer};
 pub use job::{Job, JobError, Munging, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
+pub use link::wire::RELAYED_FIRST;
 pub use monitor::{Event, LinkEvent, Monitor, Progress, Unfinished};
 pub use moving::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
 pub use relay::{Between, Straight};

@@ -22,7 +22,7 @@ const KILLED_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// Sessions with one host that are on their way. A login takes many round trips,
 /// and some take longer than others.
-pub(crate) struct Logins {
+pub(crate) struct SftpLogins {
     news: Receiver<News>,
     /// Those that have failed, and that nobody was told of.
     failed: Vec<StartError>,
@@ -86,7 +86,7 @@ impl OnTheirWay {
     }
 }
 
-impl Logins {
+impl SftpLogins {
     /// Begins a session over each of `connections`, of which there is one at least unless
     /// one stands already.
     pub(crate) fn begin(

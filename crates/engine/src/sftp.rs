@@ -4,7 +4,7 @@
 use crate::assembly::{Assembly, Leaving, Placed, Receiving, Sending, Way, leave_within};
 use crate::control::{Control, Lifeline, Reporter};
 use crate::dirs::OpenDirs;
-use crate::logins::Logins;
+use crate::logins::SftpLogins;
 use crate::receiver::Destination;
 use crate::sender::Source;
 use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
@@ -84,7 +84,7 @@ pub(crate) fn run(
     };
     options.silence_max = route.silence_max;
     std::thread::scope(|scope| {
-        let mut logins = Logins::begin(route.standing, route.connections, options);
+        let mut logins = SftpLogins::begin(route.standing, route.connections, options);
         let logins_end = logins.end_on_drop();
         let first = logins.first(monitor)?;
         let lost = Lost::new(&peer);

@@ -211,8 +211,8 @@ impl Programs {
 
     /// Runs all programs, as many at a time as there are processors and one of the
     /// patient beside them, each with `args` and what `environment` says; prints what one
-    /// has said when it has ended. A program that has not ended after `limit`, counted from the first
-    /// one's start, is killed with all that descends from it.
+    /// has said when it has ended. A program that has not ended after `limit`, counted from
+    /// the first one's start, is killed with all that descends from it.
     ///
     /// A few tests that failed are run once more when nothing runs beside them, and
     /// counted as passed if they pass then; their names are told, for each is a fault

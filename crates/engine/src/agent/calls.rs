@@ -47,9 +47,9 @@ impl Calls {
         self.asked.is_some()
     }
 
-    /// The call, if one was asked for.
-    pub(super) fn into_asked(self) -> Option<Asked> {
-        self.asked
+    /// Takes the call, if one was asked for.
+    pub(super) fn take(&mut self) -> Option<Asked> {
+        self.asked.take()
     }
 }
 

@@ -211,7 +211,7 @@ impl Client {
 
     /// The call to another host that it has asked for, if it has.
     pub(super) fn take_call(&mut self) -> Option<Asked> {
-        std::mem::replace(&mut self.calls, Calls::new(false)).into_asked()
+        self.calls.take()
     }
 
     /// Queues a message.

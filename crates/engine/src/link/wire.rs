@@ -12,6 +12,7 @@ mod ports;
 mod squeeze;
 mod writer;
 
+pub use lanes::RELAYED_FIRST;
 pub(crate) use lanes::{ByWire, Lane, Lanes};
 pub(crate) use ledger::{Implausible, OnLoss};
 pub(crate) use outgoing::{Body, Frames, OutFrame, Outbox};

@@ -93,7 +93,7 @@ impl Receiver<'_> {
     /// can't be begun at all, that shows again when its content comes.
     pub(super) fn begin_with(&self, file: &mut Pending, old: &dyn SourceFile) {
         let begun = match file.resumed {
-            0 => self.stage_of(file).map(|stage| (stage, Vec::new())),
+            0 => file.stage_for(self).ok().map(|stage| (stage, Vec::new())),
             _ => file.continue_stage(self).ok().flatten(),
         };
         let Some((stage, done)) = begun else { return };
@@ -106,10 +106,6 @@ impl Receiver<'_> {
             false => from..from,
         };
         file.begun = Some(Box::new(Begun { stage, done, shared }));
-    }
-
-    fn stage_of(&self, file: &Pending) -> Option<Box<dyn StagedFile>> {
-        file.stage_for(self).ok()
     }
 }
 

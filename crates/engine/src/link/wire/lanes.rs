@@ -65,9 +65,9 @@ pub(crate) enum ByWire {
     Nothing,
 }
 
-/// Content that goes by a wire that is for the first of it alone, in bytes: it is worth no
-/// call.
-const FIRST_LEN: u64 = 2 << 20;
+/// Content from one host to another that passes through a third machine as a matter of
+/// course, in bytes: it is worth no connection of its own.
+pub const RELAYED_FIRST: u64 = 2 << 20;
 
 /// How long content waits then for a lane to join.
 const AWAITED_MAX: Duration = Duration::from_secs(1);
@@ -150,7 +150,7 @@ impl Lanes {
         match self.by_wire {
             ByWire::Any => true,
             ByWire::First if self.has_waited.load(Ordering::Relaxed) => true,
-            ByWire::First => self.main.outbox.flow().all().saturating_add(len) <= FIRST_LEN,
+            ByWire::First => self.main.outbox.flow().all().saturating_add(len) <= RELAYED_FIRST,
             ByWire::Nothing => false,
         }
     }
@@ -314,8 +314,8 @@ mod tests {
         let control = Control::new(&monitor);
         let (lanes, _frames) = lanes(ByWire::First);
         for _ in 0..2 {
-            assert_eq!(lanes.of(0, FIRST_LEN / 2, &control).map(|lane| lane.number), Some(0));
-            lanes.main.outbox.flow().queued(FIRST_LEN as usize / 2);
+            assert_eq!(lanes.of(0, RELAYED_FIRST / 2, &control).map(|lane| lane.number), Some(0));
+            lanes.main.outbox.flow().queued(RELAYED_FIRST as usize / 2);
         }
         assert!(!lanes.is_awaited());
         std::thread::scope(|scope| {
@@ -338,7 +338,7 @@ mod tests {
         let control = Control::new(&monitor);
         let (lanes, _frames) = lanes(ByWire::First);
         let begin = Instant::now();
-        assert_eq!(lanes.of(0, FIRST_LEN + 1, &control).map(|lane| lane.number), Some(0));
+        assert_eq!(lanes.of(0, RELAYED_FIRST + 1, &control).map(|lane| lane.number), Some(0));
         assert!(begin.elapsed() >= AWAITED_MAX && lanes.is_awaited());
         assert_eq!(lanes.of(0, u64::MAX, &control).map(|lane| lane.number), Some(0));
     }

@@ -5,17 +5,13 @@ use crate::error::ExitCode;
 use crate::json::{Line, SummaryLine};
 use crate::quantity;
 use crate::report::{Show, Statement};
-use haul_engine::Summary;
+use haul_engine::{RELAYED_FIRST, Summary};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Content from one host to another that may pass here without a word, in bytes: it is worth
-/// no connection of its own.
-const RELAYED_MIN: u64 = 2 << 20;
-
-/// The end of the figures where more than that has passed here.
+/// The end of the figures where more has passed here than does so as a matter of course.
 pub(in crate::command) fn passed_here(relayed: u64) -> String {
-    match relayed > RELAYED_MIN {
+    match relayed > RELAYED_FIRST {
         true => format!("; {} passed through here", quantity::bytes(relayed)),
         false => String::new(),
     }
