@@ -11,6 +11,7 @@ mod chart;
 mod lab;
 mod machine;
 mod measure;
+mod merge;
 mod question;
 mod report;
 mod safety;
@@ -52,8 +53,8 @@ const QUICK_SHRINK: u64 = 64;
 /// The rows to measure, and how.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Put the tables into docs/benchmarks.md, and draw docs/benchmarks.svg
-    #[arg(long, conflicts_with_all = ["quick", "only", "haul"])]
+    /// Put the tables, or with --only their rows, into docs/benchmarks.md, and draw docs/benchmarks.svg
+    #[arg(long, conflicts_with_all = ["quick", "haul"])]
     write: bool,
     /// Measure nothing, and draw docs/benchmarks.svg anew from docs/benchmarks.md
     #[arg(long, exclusive = true)]
@@ -171,7 +172,11 @@ fn redraw() -> Result<()> {
 fn conclude(report: &Report, args: &Args, marks: Marks) -> Result<()> {
     println!("{}", report.to_markdown());
     if args.write {
-        report.write_into(&repo::root().join(PAGE), marks)?;
+        let page = repo::root().join(PAGE);
+        match args.only {
+            Some(_) => report.merge_into(&page, marks)?,
+            None => report.write_into(&page, marks)?,
+        }
         redraw()?;
     }
     match report.over() {

@@ -9,6 +9,7 @@ use super::Args;
 use super::chart;
 use super::machine;
 use super::measure::Measured;
+use super::merge::merged;
 use super::question::{Question, Table};
 use super::tool::Tool;
 use super::workload::{NO_BOUND, Word, Workload};
@@ -241,6 +242,23 @@ impl Report {
 
     /// Replaces the marked section of a page, which is made if it is missing.
     pub(crate) fn write_into(&self, page: &Path, marks: Marks) -> Result<()> {
+        self.write(page, marks, |_| Ok(self.to_markdown()))
+    }
+
+    /// Replaces the rows of a page's marked section that were measured.
+    pub(crate) fn merge_into(&self, page: &Path, marks: Marks) -> Result<()> {
+        let date = self.facts.iter().find(|(name, _)| *name == "date");
+        let date = date.map_or("date unknown", |(_, date)| date.as_str());
+        let how = format!("{date}, `{}`", self.command);
+        self.write(page, marks, |old| merged(old, &self.to_markdown(), &how))
+    }
+
+    fn write(
+        &self,
+        page: &Path,
+        marks: Marks,
+        section: impl FnOnce(&str) -> Result<String>,
+    ) -> Result<()> {
         let old = match fs::read_to_string(page) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::NotFound => NEW_PAGE.to_owned(),
@@ -249,7 +267,8 @@ impl Report {
         if let Some(dir) = page.parent() {
             fs::create_dir_all(dir)?;
         }
-        fs::write(page, replaced(&old, &self.to_markdown(), marks))?;
+        let marked = parts(&old, marks).map_or("", |(_, marked, _)| marked);
+        fs::write(page, replaced(&old, &section(marked)?, marks))?;
         Ok(())
     }
 }
@@ -261,14 +280,20 @@ impl Memory {
 }
 
 /// The page with `section` between the marks, which are appended when missing.
-fn replaced(page: &str, section: &str, Marks { begin, end }: Marks) -> String {
+fn replaced(page: &str, section: &str, marks: Marks) -> String {
+    let Marks { begin, end } = marks;
     let section = format!("{begin}\n\n{}\n\n{end}", section.trim());
-    let marked =
-        page.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-    match marked {
-        Some((before, after)) => format!("{before}{section}{after}"),
+    match parts(page, marks) {
+        Some((before, _, after)) => format!("{before}{section}{after}"),
         None => format!("{}\n\n{section}\n", page.trim_end()),
     }
+}
+
+/// The page before the marks, between them and after them.
+fn parts(page: &str, Marks { begin, end }: Marks) -> Option<(&str, &str, &str)> {
+    let (before, rest) = page.split_once(begin)?;
+    let (marked, after) = rest.split_once(end)?;
+    Some((before, marked, after))
 }
 
 pub(crate) fn verdict(holds: bool) -> &'static str {

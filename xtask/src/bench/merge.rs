@@ -1,0 +1,140 @@
+//! A page's tables with some rows measured anew: each row takes the place of
+//! the one that has its table and names, and a line tells when and how.
+
+use crate::Result;
+
+/// The column that names the other tool. Such a table has several rows with one
+/// title.
+const RIVAL: &str = "against";
+
+/// Before the first line about rows that were measured anew.
+const ANEW: &str = "Measured anew since:";
+
+/// A row of a table: the table's first line, and the cells that tell the row
+/// from others.
+type Key<'a> = (&'a str, Vec<&'a str>);
+
+/// `section` with the rows of `newer`, and a line that names them with `how`.
+/// Fails if a row has no place there: then the whole page is to be measured.
+pub(super) fn merged(section: &str, newer: &str, how: &str) -> Result<String> {
+    let mut fresh: Vec<(Key<'_>, &str)> = rows(newer).collect();
+    let mut titles: Vec<&str> = Vec::new();
+    let mut places = rows(section).peekable();
+    let mut out = String::with_capacity(section.len() + newer.len());
+    for line in section.trim().lines() {
+        let place = places.next_if(|(_, row)| std::ptr::eq(*row, line));
+        let found = place.and_then(|(key, _)| fresh.iter().position(|(newer, _)| *newer == key));
+        match found {
+            Some(index) => {
+                let ((_, names), row) = fresh.remove(index);
+                titles.extend(names.first().filter(|title| !titles.contains(title)));
+                out.push_str(row);
+            }
+            None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    if let Some(((_, names), _)) = fresh.first() {
+        let names = names.join(", ");
+        return Err(format!("the page has no row `{names}` yet; write all rows first").into());
+    }
+    if !out.contains(ANEW) {
+        out.push_str(&format!("\n{ANEW}\n\n"));
+    }
+    out.push_str(&format!("- {how}: {}\n", titles.join("; ")));
+    Ok(out)
+}
+
+/// The rows of all tables in `text`, in their order.
+fn rows(text: &str) -> impl Iterator<Item = (Key<'_>, &str)> {
+    let mut header = None;
+    text.trim().lines().filter_map(move |line| {
+        if !line.starts_with('|') {
+            header = None;
+            return None;
+        }
+        let Some(first) = header else {
+            header = Some(line);
+            return None;
+        };
+        if line.starts_with("|--") {
+            return None;
+        }
+        let columns = cells(first);
+        let names = cells(line)
+            .into_iter()
+            .enumerate()
+            .filter(|(index, _)| *index == 0 || columns.get(*index) == Some(&RIVAL))
+            .map(|(_, cell)| cell.trim_end_matches(" (one round)"))
+            .collect();
+        Some(((first, names), line))
+    })
+}
+
+fn cells(line: &str) -> Vec<&str> {
+    line.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "\
+Medians of 5 rounds.
+
+| workload | haul | against | its time | ratio | bound | |
+|---|--:|---|--:|--:|--:|---|
+| up | 4.0 s | scp -r | 5.0 s | 0.80 | 0.70 | **over** |
+| up | 4.0 s | tar (one round) | 8.0 s | 0.50 | 0.70 | ok |
+| down | 3.0 s | scp -r | 5.0 s | 0.60 | 0.70 | ok |
+
+| workload | this side | its agent | bound | |
+|---|--:|--:|--:|---|
+| up | 6.4 MiB | 7.4 MiB | 64.0 MiB | ok |
+
+Measured with `all` on:
+
+- date: 2026-11-23
+";
+
+    const NEWER: &str = "\
+| workload | haul | against | its time | ratio | bound | |
+|---|--:|---|--:|--:|--:|---|
+| up | 1.0 s | scp -r | 5.0 s | 0.20 | 0.70 | ok |
+| up | 1.0 s | tar (one round) | 8.0 s | 0.13 | 0.70 | ok |
+
+| workload | this side | its agent | bound | |
+|---|--:|--:|--:|---|
+| up | 9.0 MiB | 7.4 MiB | 64.0 MiB | ok |
+";
+
+    #[test]
+    fn a_row_takes_the_place_of_its_older_self_alone() {
+        let page = merged(PAGE, NEWER, "today, `up`").expect("merged");
+        let expected = PAGE
+            .replace(
+                "| 4.0 s | scp -r | 5.0 s | 0.80 | 0.70 | **over** |",
+                "| 1.0 s | scp -r | 5.0 s | 0.20 | 0.70 | ok |",
+            )
+            .replace(
+                "| 4.0 s | tar (one round) | 8.0 s | 0.50 |",
+                "| 1.0 s | tar (one round) | 8.0 s | 0.13 |",
+            )
+            .replace("6.4 MiB", "9.0 MiB");
+        assert_eq!(page, format!("{expected}\nMeasured anew since:\n\n- today, `up`: up\n"));
+    }
+
+    #[test]
+    fn later_runs_add_their_lines() {
+        let once = merged(PAGE, NEWER, "today, `up`").expect("merged");
+        let twice = merged(&once, NEWER, "tomorrow, `up`").expect("merged");
+        assert_eq!(twice, format!("{once}- tomorrow, `up`: up\n"));
+    }
+
+    #[test]
+    fn a_row_that_the_page_lacks_is_a_fault() {
+        let other = NEWER.replace("| up | 1.0 s | scp -r |", "| up | 1.0 s | sftp |");
+        let fault = merged(PAGE, &other, "today").expect_err("no such row");
+        assert!(fault.to_string().contains("no row `up, sftp` yet"), "{fault}");
+    }
+}
