@@ -370,3 +370,90 @@ impl Default for Journal {
         Self::new()
     }
 }
+
+/// A file or directory in whose attributes those of root are written down, as somebody may
+/// have left it.
+pub struct Faked {
+    temp: TempDir,
+}
+
+impl Faked {
+    /// Its name.
+    pub const NAME: &[u8] = b"one";
+    /// The name of another one of its kind, of which nothing is written down.
+    pub const COPY: &[u8] = b"other";
+    /// The attributes that a part of the bytes is given to, by its number. The content of a
+    /// file comes behind them; others have names that they bring.
+    const NAMES: [&str; 5] = [
+        "user.rsync.%stat",
+        "user.rsync.%aacl",
+        "user.rsync.%dacl",
+        "user.rsync.trusted.a",
+        "user.rsync.security.capability",
+    ];
+
+    /// A place for one.
+    pub fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let temp = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
+        Self { temp: temp.expect("a temporary directory") }
+    }
+
+    /// The directory that it is in, in which attributes are written down.
+    pub fn open(&self) -> Dir {
+        Dir::open(self.temp.path()).expect("opened").faking()
+    }
+
+    /// Makes both anew; tells if they are directories. The first byte says that, and then
+    /// come attributes: the number of each, the length of its value in two bytes, and that;
+    /// of one with a name of its own the name, too, with a zero byte behind it. `None` where
+    /// the bytes have one that there can't be.
+    pub fn make(&mut self, bytes: &[u8]) -> Option<bool> {
+        let (first, mut rest) = bytes.split_first()?;
+        let is_dir = first & 1 != 0;
+        for name in [Self::NAME, Self::COPY] {
+            let path = self.temp.path().join(std::ffi::OsStr::from_bytes(name));
+            let _ = fs::remove_file(&path);
+            let _ = fs::remove_dir(&path);
+            if is_dir { fs::create_dir(path) } else { fs::write(path, "") }.expect("made");
+        }
+        let path = self.temp.path().join(std::ffi::OsStr::from_bytes(Self::NAME));
+        while let Some(([number, low, high], behind)) = rest.split_first_chunk() {
+            let len = usize::from(u16::from_le_bytes([*low, *high])).min(behind.len());
+            let (value, behind) = behind.split_at(len);
+            rest = behind;
+            match Self::NAMES.get(usize::from(*number)) {
+                Some(name) => haul_testkit::nasty::set_attribute(&path, name, value).ok()?,
+                None if usize::from(*number) == Self::NAMES.len() => {
+                    if !is_dir {
+                        fs::write(&path, value).expect("written");
+                    }
+                }
+                None => {
+                    let at = value.iter().position(|byte| *byte == 0)?;
+                    let name = std::str::from_utf8(&value[..at]).ok()?;
+                    let name = format!("user.{name}");
+                    haul_testkit::nasty::set_attribute(&path, &name, &value[at + 1..]).ok()?;
+                }
+            }
+        }
+        Some(is_dir)
+    }
+
+    /// Bytes of which [`Self::make`] makes one with these attributes.
+    pub fn bytes(is_dir: bool, attributes: &[(u8, &[u8])]) -> Vec<u8> {
+        let mut bytes = vec![u8::from(is_dir)];
+        for (number, value) in attributes {
+            bytes.push(*number);
+            bytes.extend((value.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(value);
+        }
+        bytes
+    }
+}
+
+impl Default for Faked {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -2,7 +2,7 @@
 //! agent in this process, up and down, cut into what each target takes.
 
 use haul_engine::{Job, Placement};
-use haul_fuzz::{ASKED, Journal, Place, Quiet, comparison, job, removal};
+use haul_fuzz::{ASKED, Faked, Journal, Place, Quiet, comparison, job, removal};
 use haul_net::Connection;
 use haul_proto::{FrameType, HEADER_LEN, Header};
 use std::error::Error;
@@ -127,7 +127,31 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (number, seed) in RULES.iter().enumerate() {
         fs::write(seeds.join(format!("rules/{number:02}")), seed)?;
     }
+    record_faked(&seeds)?;
     record_sftp(&seeds)?;
+    Ok(())
+}
+
+/// Attributes of root as rsync writes them down.
+fn record_faked(seeds: &Path) -> io::Result<()> {
+    // Of `setfacl -m u:77:rw,g:88:r`: owner, group, mask and others, then whom a line names,
+    // and its rights.
+    let list = [[0x80, 4, 6, 0x80], [77, 1 << 31 | 6, 88, 4]].concat();
+    let list: Vec<u8> = list.into_iter().flat_map(u32::to_le_bytes).collect();
+    let seeds = seeds.join("faked");
+    fs::create_dir_all(&seeds)?;
+    type Attributes<'a> = &'a [(u8, &'a [u8])];
+    let recorded: [(&str, bool, Attributes<'_>); 6] = [
+        ("file", false, &[(0, b"104755 0,0 1000:12")]),
+        ("device", false, &[(0, b"60640 7,5 0:6")]),
+        ("link", false, &[(0, b"120777 0,0 5:6"), (5, b"away/nowhere")]),
+        ("dir", true, &[(0, b"41777 0,0 1:2"), (1, &list), (2, &list)]),
+        ("list", false, &[(1, &list), (6, b"a\0value"), (6, b"rsync.%other\0x")]),
+        ("system", false, &[(3, b"value"), (4, b"\x01\0\0\x02"), (6, b"rsync.user.b\0")]),
+    ];
+    for (name, is_dir, attributes) in recorded {
+        fs::write(seeds.join(name), Faked::bytes(is_dir, attributes))?;
+    }
     Ok(())
 }
 
