@@ -15,6 +15,12 @@ const MEMORY_MAX: u64 = 64 << 20;
 /// What it may take when it goes through SFTP, in bytes.
 const SFTP_MEMORY_MAX: u64 = 96 << 20;
 
+/// What each side may take that keeps a million files of several names in mind, in bytes.
+const LINKED_MEMORY_MAX: u64 = 200 << 20;
+
+/// Files of two names each, of which there are a million in the bound.
+const LINKED: u64 = 120_000;
+
 /// Links whose targets are nearly as long as a path may be: 80 MB of them.
 fn long_links(root: &Path) {
     let target = "x/".repeat(2_000);
@@ -89,4 +95,44 @@ fn many_directories_cost_bounded_memory() {
 #[test]
 fn a_wide_and_deep_tree_costs_bounded_memory() {
     check(wide_and_deep);
+}
+
+/// Files of two names, so that each side keeps all of them in mind.
+fn many_of_two_names(root: &Path) {
+    const EACH: u64 = 1_000;
+    for number in 0..LINKED / EACH {
+        let dirs = ["first", "second"].map(|name| root.join(name).join(number.to_string()));
+        dirs.iter().for_each(|dir| fs::create_dir_all(dir).expect("a directory"));
+        for number in 0..EACH {
+            let [first, second] =
+                [&dirs[0], &dirs[1]].map(|dir| dir.join(format!("a_file_of_several_{number:06}")));
+            fs::write(&first, "").expect("a file");
+            fs::hard_link(first, second).expect("a hard link");
+        }
+    }
+}
+
+#[test]
+fn a_million_files_of_several_names_would_cost_bounded_memory() {
+    let Some(mount) = Mount::tmpfs(2 << 30) else { return };
+    let scarce = Scarce::below(mount.path(), many_of_two_names);
+    let [src, to] = ["src/", "to"].map(|name| scarce.dir.path().join(name).display().to_string());
+    let there = |path: &str| format!("there:{path}");
+    // Here is the side that is looked at.
+    for (side, paths) in [("sender", [src.clone(), there(&to)]), ("receiver", [there(&src), to])] {
+        // In a dry run nothing is made of them.
+        let [without, with] = ["-rn", "-rnH"].map(|flags| {
+            let haul = Haul::new(&scarce.haul).cwd(scarce.dir.path()).args(["sync", "-q", flags]);
+            let haul = haul.arg("--rsh").arg(&scarce.ssh).arg("--remote-haul").arg(&scarce.haul);
+            let run = haul.args(&paths).limit(LIMIT).run().expect_ok();
+            run.usage.peak_rss_bytes.expect("sampled")
+        });
+        let linked = with.saturating_sub(without);
+        let of_million = without + linked * 1_000_000 / LINKED;
+        eprintln!("{side}: {} KiB, and {} KiB with hard links", without >> 10, with >> 10);
+        // A number, and which object it is, is the least that is kept of each.
+        assert!(linked >= LINKED * 24, "{side}: {linked} bytes: it keeps nothing in mind");
+        assert!(of_million <= LINKED_MEMORY_MAX, "{side}: {} MiB", of_million >> 20);
+    }
+    run(Command::new("rm").arg("-rf").arg(scarce.dir.path()));
 }
