@@ -4,7 +4,7 @@ mod faked;
 mod file;
 
 pub use self::faked::local_tree;
-use self::file::{LocalSource, LocalStage, is_cold, is_of_unknown_size};
+use self::file::{LocalSource, LocalStage, is_of_unknown_size};
 use super::room::with_room;
 use super::spool::Spooled;
 use crate::origin;
@@ -149,9 +149,7 @@ impl TreeDir for LocalDir {
         if is_of_unknown_size(&file, &stat)? {
             return Ok(Box::new(LocalSource::from(Spooled::made_up(&file, stat)?)));
         }
-        let cold = is_cold(&file, stat.size);
-        let shared = self.2.clone();
-        Ok(Box::new(LocalSource { file, opened: stat, cold, fixed: false, shared }))
+        Ok(Box::new(LocalSource::of(file, stat, self.2.clone())))
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {

@@ -156,7 +156,7 @@ fn block(
         }
         data_len += data.end - data.start;
     }
-    source.release_up_to(start);
+    source.release_up_to(end);
     into.end(block, None).map_err(|error| not_assembled(&error))?;
     told(Step::Moved(data_len));
     told(Step::Passed(end - start - data_len));

@@ -67,7 +67,10 @@ impl Outgoing<'_, '_, '_> {
                     (from, to) = (0, to - from);
                     let len = (window.len() - to).min((end - read_to) as usize);
                     match self.source.read_at(&mut window[to..to + len], read_to) {
-                        Ok(read) if read == len => to += len,
+                        Ok(read) if read == len => {
+                            self.source.release(read_to..read_to + len as u64);
+                            to += len;
+                        }
                         Ok(_) => return Some(Err(changed())),
                         Err(error) => return Some(Err(read(&error))),
                     }

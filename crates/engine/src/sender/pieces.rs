@@ -304,10 +304,12 @@ impl Outgoing<'_, '_, '_> {
             if self.reader.control.stopped() {
                 return None;
             }
-            let len = (end - self.passed.len()).min(PIECE_LEN) as usize;
-            if let Err(fault) = self.hash(len) {
+            let at = self.passed.len();
+            let len = (end - at).min(PIECE_LEN);
+            if let Err(fault) = self.hash(len as usize) {
                 return Some(Err(fault));
             }
+            self.source.release(at..at + len);
         }
         Some(Ok(()))
     }

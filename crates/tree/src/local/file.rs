@@ -10,22 +10,40 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub(super) struct LocalSource {
-    pub(super) file: File,
-    pub(super) opened: Stat,
-    /// It is large and was not in memory when it was opened.
-    pub(super) cold: bool,
+    file: File,
+    opened: Stat,
+    /// It is large and was not in memory when it was first read. To look costs a little of
+    /// that, so who opens it for something else does not look.
+    cold: OnceLock<bool>,
+    /// Something of a cold one was released.
+    released: AtomicBool,
     /// Nobody else can change it.
-    pub(super) fixed: bool,
+    fixed: bool,
     /// Blocks that other jobs read, too.
-    pub(super) shared: Option<Arc<SharedBlocks>>,
+    shared: Option<Arc<SharedBlocks>>,
+}
+
+impl LocalSource {
+    /// The content of a file of a tree.
+    pub(super) fn of(file: File, opened: Stat, shared: Option<Arc<SharedBlocks>>) -> Self {
+        let (cold, released) = (OnceLock::new(), AtomicBool::new(false));
+        Self { file, opened, cold, released, fixed: false, shared }
+    }
+
+    /// Content that was in memory before, or has just been written.
+    fn private(file: File, opened: Stat, fixed: bool) -> Self {
+        let (cold, released) = (OnceLock::from(false), AtomicBool::new(false));
+        Self { file, opened, cold, released, fixed, shared: None }
+    }
 }
 
 impl From<Spooled> for LocalSource {
     fn from(Spooled { file, stat, fixed }: Spooled) -> Self {
-        Self { file, opened: stat, cold: false, fixed, shared: None }
+        Self::private(file, stat, fixed)
     }
 }
 
@@ -40,7 +58,7 @@ pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
 }
 
 /// True if a large file is nowhere in memory, as far as three looks tell.
-pub(super) fn is_cold(file: &File, size: u64) -> bool {
+fn is_cold(file: &File, size: u64) -> bool {
     let looks = [size / 4, size / 2, size / 4 * 3];
     size >= RESUME_LEN_MIN && !looks.iter().any(|&at| haul_sys::is_cached(file, at))
 }
@@ -56,6 +74,7 @@ impl SourceFile for LocalSource {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.cold.get_or_init(|| is_cold(&self.file, self.opened.size));
         read_full(&self.file, buf, offset)
     }
 
@@ -92,13 +111,24 @@ impl SourceFile for LocalSource {
     }
 
     fn release(&self, range: Range<u64>) {
-        if self.cold {
+        if self.cold.get() == Some(&true) {
+            self.released.store(true, Ordering::Relaxed);
             haul_sys::drop_cached(&self.file, range);
         }
     }
 
     fn handle(&self) -> Option<&File> {
         Some(&self.file)
+    }
+}
+
+/// Parts that were still in use when they were released, by a thread that had fallen behind,
+/// in a pipe or read ahead, are let go at the end.
+impl Drop for LocalSource {
+    fn drop(&mut self) {
+        if *self.released.get_mut() {
+            haul_sys::drop_cached(&self.file, 0..0);
+        }
     }
 }
 
@@ -154,8 +184,7 @@ impl StagedFile for LocalStage {
     fn written(&self) -> io::Result<Option<Box<dyn SourceFile>>> {
         let file = self.0.file().try_clone()?;
         let opened = haul_sys::file_stat(&file)?;
-        let (cold, fixed, shared) = (false, true, None);
-        Ok(Some(Box::new(LocalSource { file, opened, cold, fixed, shared })))
+        Ok(Some(Box::new(LocalSource::private(file, opened, true))))
     }
 
     fn loss(&self) -> Loss {
