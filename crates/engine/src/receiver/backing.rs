@@ -4,7 +4,7 @@
 use super::Receiver;
 use crate::copy;
 use crate::dirs::{DirNode, OpenDirs};
-use haul_model::{Backup, Fault, FileId, Kept, Name, Side};
+use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, Side};
 use haul_store::{Moved, Mover, OnExisting, Publication};
 use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir, lock};
 use std::io;
@@ -137,9 +137,12 @@ impl Receiver<'_> {
         };
         match linked {
             Ok(Publication::Published | Publication::Kept) => {}
-            Err(error) if is_refused(&error) && matches!(meta.kind, MetaKind::File { .. }) => {
-                self.copy_backup(&*from, name, &meta, &*to, &new).map_err(io::Error::other)?;
-            }
+            Err(error) if is_refused(&error) => match meta.kind {
+                MetaKind::File { .. } => {
+                    self.copy_backup(&*from, name, meta, &*to, &new).map_err(io::Error::other)?;
+                }
+                _ => self.remake(&*from, name, &meta, &*to, &new, error)?,
+            },
             Err(error) => return Err(error),
         }
         if self.policy.sync {
@@ -158,16 +161,68 @@ impl Receiver<'_> {
         self.backing.as_ref().is_some_and(|backing| backing.is_beside)
     }
 
-    /// Copies a file to where it can't be linked.
-    fn copy_backup(
+    /// The attributes that the backup of an entry has, where that is another object.
+    fn kept_of_backups(&self, meta: &Meta) -> Kept {
+        let keeps = self.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
+        if self.acts_as_root() {
+            return keeps;
+        }
+        // A file of another user, of which nobody else may make links, has become one of
+        // this user: it lends no rights of anybody.
+        let is_given = meta.attributes.group.is_some_and(haul_sys::is_of_group);
+        let given = Kept::GROUP.only_if(keeps.has(Kept::GROUP) && is_given);
+        keeps.without(Kept::OWNER).without(Kept::LENT).with(given)
+    }
+
+    /// Makes a link, FIFO, socket or device once more where it can't be linked, which has
+    /// failed by `error`.
+    fn remake(
         &self,
         from: &dyn TreeDir,
         name: &Name,
         meta: &Meta,
         to: &dyn TreeDir,
         new: &Name,
+        error: io::Error,
+    ) -> io::Result<()> {
+        /// The rights of a group, which are those of all that an access list names.
+        const OF_GROUP: u32 = 0o070;
+        let (mut attributes, keeps) = (meta.attributes.clone(), self.kept_of_backups(meta));
+        match (meta.kind, meta.special) {
+            (MetaKind::Symlink, _) => {
+                let target = from.read_link(name)?;
+                to.make_symlink(&target, new, &attributes, keeps, OnExisting::Replace)?;
+            }
+            (_, Some(special)) => {
+                // It is made without one.
+                let names = from.attribute_names(Some(name))?;
+                if names.iter().any(|name| name.starts_with(b"system.posix_acl")) {
+                    attributes.mode &= !OF_GROUP;
+                }
+                to.make_special(special, new, &attributes, keeps, OnExisting::Replace)?;
+            }
+            (_, None) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Copies a file to where it can't be linked.
+    fn copy_backup(
+        &self,
+        from: &dyn TreeDir,
+        name: &Name,
+        meta: Meta,
+        to: &dyn TreeDir,
+        new: &Name,
     ) -> Result<(), Fault> {
         let failed = |error: io::Error| Fault::from_io(Side::Destination, "back it up", &error);
+        let keeps = self.kept_of_backups(&meta);
+        // With an access list it is that which says what the group may: the mode alone would
+        // give it more.
+        let which = keeps.and(Kept::EXTENDED).with(Kept::ACL);
+        let extended = from.extended(Some((name, false)), which).map_err(failed)?;
+        let keeps = keeps.with(which.only_if(extended.is_some()));
+        let attributes = Attributes { extended, ..meta.attributes };
         let source = from.open_file(name, false).map_err(failed)?;
         let mut into = Mover::new(to.stage().map_err(failed)?);
         let scratch = &mut copy::Scratch::default();
@@ -181,15 +236,7 @@ impl Receiver<'_> {
             stage.discard();
             failed(io::Error::other("it changed while it was copied"))
         })?;
-        let mut keeps = self.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
-        if !self.acts_as_root() {
-            // A file of another user, of which nobody else may make links, has become one of
-            // this user: it lends no rights of anybody.
-            let is_given = meta.attributes.group.is_some_and(haul_sys::is_of_group);
-            let given = Kept::GROUP.only_if(keeps.has(Kept::GROUP) && is_given);
-            keeps = keeps.without(Kept::OWNER).without(Kept::LENT).with(given);
-        }
-        let mut sealed = verified.seal(&meta.attributes, keeps).map_err(failed)?;
+        let mut sealed = verified.seal(&attributes, keeps).map_err(failed)?;
         if self.policy.sync {
             sealed.sync().map_err(failed)?;
         }

@@ -3,8 +3,13 @@
 use crate::common::*;
 use crate::oracle::Pair;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+fn target(link: impl AsRef<Path>) -> PathBuf {
+    fs::read_link(link).expect("a link")
+}
 
 /// Trees of which much is replaced and removed.
 fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
@@ -87,14 +92,18 @@ fn a_server_without_links_keeps_copies() {
     assert_eq!(scene.read("dst/same"), "the same in both");
     assert_eq!(fs::metadata(scene.path("dst/same")).expect("there").nlink(), 1);
     assert_no_strays(&scene.path(""));
-    // What can't be copied stays.
+    // What can't be copied or made anew stays.
     scene.symlink("elsewhere", "dst/link");
     scene.symlink("here", "src/link");
+    sh(&scene, "mkfifo dst/pipe");
+    scene.file("src/pipe", "a file now");
     let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
     let run = run.expect_code(23);
-    assert!(run.err().contains("back it up"), "{run}");
-    let kept = fs::read_link(scene.path("dst/link")).expect("a link");
-    assert_eq!(kept.to_str(), Some("elsewhere"));
+    assert!(run.err().contains("pipe: can't back it up"), "{run}");
+    let targets = ["dst/link", "dst/link~"].map(|name| target(scene.path(name)));
+    assert_eq!(targets, ["here", "elsewhere"].map(PathBuf::from));
+    let kept = fs::metadata(scene.path("dst/pipe")).expect("there").file_type();
+    assert!(kept.is_fifo());
 }
 
 #[test]
@@ -138,15 +147,29 @@ fn a_backup_elsewhere_is_a_copy() {
     scene.file("src/a", "new content");
     scene.file("dst/a", "old content");
     mode(scene.path("dst/a"), 0o640);
+    // Its mode says that the group may write, which it may not even read.
+    sh(&scene, "setfacl -m u:1000:rw,g::-,m::rw dst/a");
     let old = fs::metadata(scene.path("dst/a")).expect("there").mtime_nsec();
+    scene.symlink("elsewhere", "dst/link");
+    scene.symlink("here", "src/link");
+    sh(&scene, "mkfifo -m 620 dst/pipe; setfacl -m u:1000:r dst/pipe");
+    scene.file("src/pipe", "a file now");
     let elsewhere = tempfile::tempdir_in("/dev/shm").expect("another file system");
     let flag = format!("--backup-dir={}", elsewhere.path().display());
     scene.haul().args(["sync", "-a", &flag, "src/", "dst"]).run().expect_ok();
     let backup = elsewhere.path().join("a");
     assert_eq!(fs::read(&backup).expect("read"), b"old content");
     let metadata = fs::metadata(&backup).expect("there");
-    assert_eq!((metadata.mode() & 0o777, metadata.mtime_nsec()), (0o640, old));
+    assert_eq!((metadata.mode() & 0o777, metadata.mtime_nsec()), (0o660, old));
+    let list = attributes(elsewhere.path());
+    assert!(list.contains("user:1000:rw-\ngroup::---"), "{list}");
     assert_eq!(scene.read("dst/a"), "new content");
+    // What is no file is made once more.
+    assert_eq!(target(elsewhere.path().join("link")), Path::new("elsewhere"));
+    assert_eq!(target(scene.path("dst/link")), Path::new("here"));
+    let kept = fs::metadata(elsewhere.path().join("pipe")).expect("there");
+    assert!(kept.file_type().is_fifo() && kept.mode() & 0o777 == 0o600, "{:o}", kept.mode());
+    assert_eq!(scene.read("dst/pipe"), "a file now");
 }
 
 #[test]
