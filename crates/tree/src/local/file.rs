@@ -39,6 +39,11 @@ impl LocalSource {
         let (cold, released) = (OnceLock::from(false), AtomicBool::new(false));
         Self { file, opened, cold, released, fixed, shared: None }
     }
+
+    /// Notes, before anything is read, if it is cold.
+    fn look(&self) {
+        self.cold.get_or_init(|| is_cold(&self.file, self.opened.size));
+    }
 }
 
 impl From<Spooled> for LocalSource {
@@ -74,7 +79,7 @@ impl SourceFile for LocalSource {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.cold.get_or_init(|| is_cold(&self.file, self.opened.size));
+        self.look();
         read_full(&self.file, buf, offset)
     }
 
@@ -118,6 +123,7 @@ impl SourceFile for LocalSource {
     }
 
     fn handle(&self) -> Option<&File> {
+        self.look();
         Some(&self.file)
     }
 }
