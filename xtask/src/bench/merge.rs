@@ -7,6 +7,9 @@ use crate::Result;
 /// title.
 const RIVAL: &str = "against";
 
+/// Tables that begin so may get longer.
+const WORKLOADS: &str = "| workload |";
+
 /// Before the first line about rows that were measured anew.
 const ANEW: &str = "Measured anew since:";
 
@@ -14,34 +17,42 @@ const ANEW: &str = "Measured anew since:";
 /// from others.
 type Key<'a> = (&'a str, Vec<&'a str>);
 
-/// `section` with the rows of `newer`, and a line that names them with `how`.
-/// Fails if a row has no place there: then the whole page is to be measured.
+/// `section` with the rows of `newer`, and a line that names them with `how`. Workloads that
+/// it doesn't have come to the ends of their tables; fails if a row has no place at all: then
+/// the whole page is to be measured.
 pub(super) fn merged(section: &str, newer: &str, how: &str) -> Result<String> {
-    let mut fresh: Vec<(Key<'_>, &str)> = rows(newer).collect();
+    let known: Vec<Key<'_>> = rows(section).map(|(key, _)| key).collect();
+    let (mut again, mut added): (Vec<_>, Vec<_>) =
+        rows(newer).partition(|(key, _)| known.contains(key));
     let mut titles: Vec<&str> = Vec::new();
+    for ((_, names), _) in again.iter().chain(&added) {
+        titles.extend(names.first().filter(|title| !titles.contains(title)));
+    }
     let mut places = rows(section).peekable();
-    let mut out = String::with_capacity(section.len() + newer.len());
+    let mut lines: Vec<&str> = Vec::new();
     for line in section.trim().lines() {
-        let place = places.next_if(|(_, row)| std::ptr::eq(*row, line));
-        let found = place.and_then(|(key, _)| fresh.iter().position(|(newer, _)| *newer == key));
-        match found {
-            Some(index) => {
-                let ((_, names), row) = fresh.remove(index);
-                titles.extend(names.first().filter(|title| !titles.contains(title)));
-                out.push_str(row);
-            }
-            None => out.push_str(line),
+        let Some((key, _)) = places.next_if(|(_, row)| std::ptr::eq(*row, line)) else {
+            lines.push(line);
+            continue;
+        };
+        let newer = again.iter().position(|(newer, _)| *newer == key);
+        lines.push(newer.map_or(line, |index| again.remove(index).1));
+        let is_last = places.peek().is_none_or(|((header, _), _)| *header != key.0);
+        if is_last && key.0.starts_with(WORKLOADS) {
+            lines.extend(
+                added.extract_if(.., |((header, _), _)| *header == key.0).map(|(_, row)| row),
+            );
         }
-        out.push('\n');
     }
-    if let Some(((_, names), _)) = fresh.first() {
+    if let Some(((_, names), _)) = added.first() {
         let names = names.join(", ");
-        return Err(format!("the page has no row `{names}` yet; write all rows first").into());
+        return Err(format!("the page has no place for `{names}`; write all rows first").into());
     }
+    let mut out = lines.join("\n");
     if !out.contains(ANEW) {
-        out.push_str(&format!("\n{ANEW}\n\n"));
+        out.push_str(&format!("\n\n{ANEW}\n"));
     }
-    out.push_str(&format!("- {how}: {}\n", titles.join("; ")));
+    out.push_str(&format!("\n- {how}: {}\n", titles.join("; ")));
     Ok(out)
 }
 
@@ -132,9 +143,20 @@ Measured with `all` on:
     }
 
     #[test]
-    fn a_row_that_the_page_lacks_is_a_fault() {
-        let other = NEWER.replace("| up | 1.0 s | scp -r |", "| up | 1.0 s | sftp |");
-        let fault = merged(PAGE, &other, "today").expect_err("no such row");
-        assert!(fault.to_string().contains("no row `up, sftp` yet"), "{fault}");
+    fn a_new_workload_comes_to_the_end_of_its_table() {
+        let row = "| up | 1.0 s | sftp | 5.0 s | 0.20 | 0.70 | ok |";
+        let header = "| workload | haul | against | its time | ratio | bound | |";
+        let newer = format!("{header}\n|---|--:|---|--:|--:|--:|---|\n{row}\n");
+        let page = merged(PAGE, &newer, "today, `up`").expect("merged");
+        let last = "| down | 3.0 s | scp -r | 5.0 s | 0.60 | 0.70 | ok |";
+        let expected = PAGE.replace(last, &format!("{last}\n{row}"));
+        assert_eq!(page, format!("{expected}\nMeasured anew since:\n\n- today, `up`: up\n"));
+    }
+
+    #[test]
+    fn a_row_of_a_table_that_the_page_lacks_is_a_fault() {
+        let other = NEWER.replace("its time | ratio", "its bytes | ratio");
+        let fault = merged(PAGE, &other, "today").expect_err("no such table");
+        assert!(fault.to_string().contains("no place for `up, scp -r`"), "{fault}");
     }
 }
