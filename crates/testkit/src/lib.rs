@@ -31,6 +31,8 @@ pub mod rclone;
 pub mod sftp;
 pub mod snapshot;
 pub mod sshd;
+#[cfg(target_os = "linux")]
+pub mod tcp;
 pub mod tree;
 pub mod wait;
 
@@ -41,6 +43,8 @@ pub use rclone::Rclone;
 pub use sftp::{Fault, Listing, OddSftp, Oddities};
 pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
 pub use sshd::{Sshd, SshdBuilder};
+#[cfg(target_os = "linux")]
+pub use tcp::Tcp;
 pub use tempfile::TempDir;
 pub use wait::holds_within;
 

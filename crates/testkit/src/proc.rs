@@ -13,10 +13,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{
-    Pid, PidfdFlags, PidfdGetfdFlags, WaitId, WaitIdOptions, kill_process, kill_process_group,
-    pidfd_getfd, pidfd_open, waitid,
-};
+use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 pub use rustix::process::Signal;
 
@@ -203,33 +200,6 @@ pub fn is_agent(pid: u32) -> bool {
     let words = command_line(pid);
     let is_haul = |word: &Vec<u8>| word == b"haul" || word.ends_with(b"/haul");
     words.iter().take(2).any(is_haul) && words.iter().any(|word| word == b"serve")
-}
-
-/// Ends one of the TCP connections of process `pid`, as a network would; `false` if it has
-/// none that stands. Of connections through ssh it has none of its own.
-pub fn cut_tcp(pid: u32) -> bool {
-    cut_one(pid).unwrap_or(false)
-}
-
-fn cut_one(pid: u32) -> io::Result<bool> {
-    // Those that stand, by the numbers of their sockets.
-    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp"))?;
-    let fields = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let standing = fields.filter(|fields| fields.get(3) == Some(&"01"));
-    let numbers: Vec<String> =
-        standing.filter_map(|fields| Some(format!("socket:[{}]", fields.get(9)?))).collect();
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap_or(0)).ok_or(io::ErrorKind::NotFound)?;
-    let process = pidfd_open(pid, PidfdFlags::empty())?;
-    for entry in fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()))?.flatten() {
-        let Ok(target) = fs::read_link(entry.path()) else { continue };
-        if numbers.iter().any(|number| target.as_os_str() == number.as_str()) {
-            let number = entry.file_name().to_string_lossy().parse().unwrap_or(-1);
-            let socket = pidfd_getfd(&process, number, PidfdGetfdFlags::empty())?;
-            rustix::net::shutdown(&socket, rustix::net::Shutdown::Both)?;
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// The process's peak resident memory so far. None once it has ended.

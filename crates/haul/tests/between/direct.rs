@@ -5,7 +5,7 @@ use crate::common::*;
 use crate::{LARGE, SOON, said};
 use haul_testkit::haul::{Outcome, Running};
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{Haul, assert_same, fixture, tree};
+use haul_testkit::{Haul, assert_same, fixture, tcp, tree};
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -286,7 +286,7 @@ fn with_cuts(scene: &Scene<'_>, via: &str, cuts: usize) -> Outcome {
     while cut < cuts && begin.elapsed() < SOON && running.is_running() {
         std::thread::sleep(Duration::from_millis(150));
         // Either side of a connection.
-        cut += usize::from(agents(&running).into_iter().any(proc::cut_tcp));
+        cut += usize::from(agents(&running).into_iter().any(tcp::cut_one));
     }
     assert!(cut > 0, "no connection was ever there");
     let run = running.wait().expect("it ends");

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod befallen;
 mod counted;
 mod cuts;
 mod given_up;
