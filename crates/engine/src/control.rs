@@ -97,10 +97,11 @@ impl<'a> Control<'a> {
         self.pace.get().map_or(u64::MAX, Pace::part)
     }
 
-    /// Waits until `len` bytes that were moved are within the bound, or the job ends.
-    pub(crate) fn pace(&self, len: u64) {
+    /// Waits until `len` bytes that were moved are within the bound, or the job ends. Of
+    /// contents that wait at the same time one of a lower rank was begun earlier.
+    pub(crate) fn pace(&self, len: u64, rank: u64) {
         if let Some(pace) = self.pace.get() {
-            pace.wait(len, || !self.stopped());
+            pace.wait(len, rank, || !self.stopped());
         }
     }
 

@@ -1,8 +1,13 @@
 //! A bound on the bytes that a job moves in a second, kept in small steps.
+//!
+//! Threads that move something take turns, a step each. Every other turn goes to the one
+//! whose content was begun first: so it is whole before long, however many there are, and
+//! what is on record when the job breaks off grows from its beginning. The turns between go
+//! to the one that has waited longest, so nobody is left out.
 
 use haul_tree::lock;
 use std::num::NonZeroU64;
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Steps of one second: after each there is a pause.
@@ -12,8 +17,8 @@ const STEPS_PER_SECOND: u64 = 20;
 const PARTS_PER_SECOND: u64 = 8;
 
 /// The shortest and the longest step, in bytes. Shorter ones would cost more than they
-/// smooth.
-const STEP_LEN: (u64, u64) = (1 << 10, 128 << 10);
+/// smooth; longer ones would let others wait for so long that they seem to be gone.
+const STEP_LEN: (u64, u64) = (256, 128 << 10);
 
 /// The time of rest that counts, at most: a pause is not followed by a flood.
 const CREDIT_MAX: Duration = Duration::from_millis(100);
@@ -25,14 +30,51 @@ const SLEEP_MAX: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Pace {
     rate: NonZeroU64,
+    turns: Mutex<Turns>,
+    /// Somebody has had a turn, or has left.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Turns {
     /// The moment up to which all that was moved is paid for.
-    paid: Mutex<Instant>,
+    paid: Instant,
+    /// Those that wait for their turn, in the order in which they came: each with the rank
+    /// of its content and a number of its own.
+    waiting: Vec<(u64, u64)>,
+    /// The number of who comes next.
+    next: u64,
+    /// The next turn is by rank.
+    is_by_rank: bool,
+}
+
+impl Turns {
+    /// The number of the one whose turn is next.
+    fn first(&self) -> Option<u64> {
+        let first = match self.is_by_rank {
+            true => self.waiting.iter().min(),
+            false => self.waiting.first(),
+        };
+        first.map(|(_, number)| *number)
+    }
+
+    fn come(&mut self, rank: u64) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.waiting.push((rank, number));
+        number
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.waiting.retain(|(_, other)| *other != number);
+    }
 }
 
 impl Pace {
     /// One of `rate` bytes in a second.
     pub(crate) fn of(rate: NonZeroU64) -> Self {
-        Self { rate, paid: Mutex::new(Instant::now()) }
+        let turns = Turns { paid: Instant::now(), waiting: Vec::new(), next: 0, is_by_rank: true };
+        Self { rate, turns: Mutex::new(turns), changed: Condvar::new() }
     }
 
     /// The most bytes that are to be moved at once.
@@ -47,9 +89,10 @@ impl Pace {
         (self.rate.get() / PARTS_PER_SECOND).max(STEP_LEN.1)
     }
 
-    /// Waits until `len` bytes that were moved are within the bound, while it `goes_on`.
-    pub(crate) fn wait(&self, len: u64, goes_on: impl Fn() -> bool) {
-        let until = self.pay(len, Instant::now());
+    /// Waits until `len` bytes that were moved are within the bound, while it `goes_on`. They
+    /// are of a content of that rank: a lower one was begun earlier.
+    pub(crate) fn wait(&self, len: u64, rank: u64, goes_on: impl Fn() -> bool) {
+        let Some(until) = self.take_turn(len, rank, &goes_on) else { return };
         while goes_on() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -59,15 +102,44 @@ impl Pace {
         }
     }
 
+    /// Waits for a turn, and takes the time for `len` bytes. Gives its end, or nothing where
+    /// it does not go on.
+    fn take_turn(&self, len: u64, rank: u64, goes_on: impl Fn() -> bool) -> Option<Instant> {
+        let mut turns = lock(&self.turns);
+        let number = turns.come(rank);
+        while goes_on() {
+            let now = Instant::now();
+            let busy = turns.paid.saturating_duration_since(now);
+            if busy.is_zero() && turns.first() == Some(number) {
+                turns.is_by_rank = !turns.is_by_rank;
+                let until = self.pay(&mut turns, len, now);
+                self.end_turn(turns, number);
+                return Some(until);
+            }
+            let patience = if busy.is_zero() { SLEEP_MAX } else { busy.min(SLEEP_MAX) };
+            turns = match self.changed.wait_timeout(turns, patience) {
+                Ok((turns, _)) => turns,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        self.end_turn(turns, number);
+        None
+    }
+
+    fn end_turn(&self, mut turns: MutexGuard<'_, Turns>, number: u64) {
+        turns.leave(number);
+        drop(turns);
+        self.changed.notify_all();
+    }
+
     /// Takes the time that `len` bytes need, and gives its end.
-    fn pay(&self, len: u64, now: Instant) -> Instant {
+    fn pay(&self, turns: &mut Turns, len: u64, now: Instant) -> Instant {
         let nanos = u128::from(len) * 1_000_000_000 / u128::from(self.rate.get());
         let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        let mut paid = lock(&self.paid);
-        let begin = (*paid).max(now.checked_sub(CREDIT_MAX).unwrap_or(now));
+        let begin = turns.paid.max(now.checked_sub(CREDIT_MAX).unwrap_or(now));
         // What is too long to be told is waited for in parts.
-        *paid = begin.checked_add(takes).unwrap_or(begin);
-        *paid
+        turns.paid = begin.checked_add(takes).unwrap_or(begin);
+        turns.paid
     }
 }
 
@@ -82,12 +154,14 @@ mod tests {
     #[test]
     fn bytes_take_the_time_that_they_need() {
         let pace = pace(1000);
-        let now = *lock(&pace.paid);
-        assert_eq!(pace.pay(500, now), now + Duration::from_millis(500));
-        assert_eq!(pace.pay(500, now), now + Duration::from_millis(1000));
+        let mut turns = lock(&pace.turns);
+        let now = turns.paid;
+        assert_eq!(pace.pay(&mut turns, 500, now), now + Duration::from_millis(500));
+        assert_eq!(pace.pay(&mut turns, 500, now), now + Duration::from_millis(1000));
         // Much later no more than a moment is in credit.
         let later = now + Duration::from_secs(100);
-        assert_eq!(pace.pay(500, later), later + Duration::from_millis(500) - CREDIT_MAX);
+        let until = pace.pay(&mut turns, 500, later);
+        assert_eq!(until, later + Duration::from_millis(500) - CREDIT_MAX);
     }
 
     #[test]
@@ -95,13 +169,58 @@ mod tests {
         let pace = pace(1);
         let begin = Instant::now();
         let asked = std::cell::Cell::new(0);
-        pace.wait(1000, || asked.replace(asked.get() + 1) < 2);
+        let goes_on = || asked.replace(asked.get() + 1) < 2;
+        pace.wait(1000, 0, goes_on);
+        // Nor does another wait for one that has left.
+        pace.wait(1000, 0, || false);
+        assert!(lock(&pace.turns).waiting.is_empty());
         assert!(begin.elapsed() < Duration::from_secs(60));
     }
 
     #[test]
+    fn every_other_turn_is_for_what_was_begun_first_and_nobody_is_left_out() {
+        let pace = pace(1000);
+        let mut turns = lock(&pace.turns);
+        for rank in [3, 1, 0, 2] {
+            turns.come(rank);
+        }
+        let mut had = Vec::new();
+        for _ in 0..12 {
+            let number = turns.first().expect("all wait");
+            let (rank, _) = *turns.waiting.iter().find(|it| it.1 == number).expect("it is there");
+            turns.is_by_rank = !turns.is_by_rank;
+            turns.leave(number);
+            turns.come(rank);
+            had.push(rank);
+        }
+        assert_eq!(had, [0, 3, 0, 1, 0, 2, 0, 3, 0, 1, 0, 2]);
+    }
+
+    #[test]
+    fn several_threads_together_keep_the_rate_and_the_first_is_soonest_done() {
+        const STEPS: u64 = 20;
+        let pace = pace(1 << 20);
+        let begin = Instant::now();
+        let took = std::thread::scope(|scope| {
+            let run = |rank| {
+                let pace = &pace;
+                scope.spawn(move || {
+                    (0..STEPS).for_each(|_| pace.wait(4 << 10, rank, || true));
+                    begin.elapsed()
+                })
+            };
+            let threads = [0, 1, 2, 3, 4].map(run);
+            threads.map(|thread| thread.join().expect("no panic"))
+        });
+        // 400 KiB at 1 MiB a second, but for what is in credit.
+        let all = *took.iter().max().expect("there are some");
+        assert!(all >= Duration::from_millis(390) - CREDIT_MAX, "{took:?}");
+        assert_eq!(took.iter().min(), Some(&took[0]), "{took:?}");
+    }
+
+    #[test]
     fn steps_are_parts_of_a_second() {
-        assert_eq!(pace(1).step(), 1 << 10);
+        assert_eq!(pace(1).step(), 256);
         assert_eq!(pace(1 << 20).step(), (1 << 20) / 20);
         assert_eq!(pace(u64::MAX).step(), 128 << 10);
         assert_eq!(pace(4 << 20).part(), 512 << 10);

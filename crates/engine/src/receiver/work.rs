@@ -247,7 +247,7 @@ fn copy_file(
         let recorded = if is_recorded { recorded_of(receiver, *counted) } else { 0 };
         receiver.has_come_to(&dir, index, &entry, recorded);
         if let (Step::Moved(len), false) = (step, is_based) {
-            receiver.control.pace(len);
+            receiver.control.pace(len, 0);
         }
     };
     let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;

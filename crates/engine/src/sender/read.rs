@@ -15,7 +15,7 @@ use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBui
 use haul_tree::{SourceFile, changed, check_size};
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Room for a pack's contents: the last file may begin just below the mark.
 const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
@@ -29,6 +29,8 @@ pub(crate) struct Readers<'a> {
     pub(super) stripes: Option<Arc<Stripes>>,
     pub(crate) pool: Pool,
     workers: AtomicUsize,
+    /// Contents that were begun.
+    begun: AtomicU64,
 }
 
 impl<'a> Readers<'a> {
@@ -41,7 +43,8 @@ impl<'a> Readers<'a> {
         expects_lanes: bool,
     ) -> Self {
         let stripes = expects_lanes.then(Arc::default);
-        Self { sender, queue, lanes, stripes, pool, workers: AtomicUsize::new(0) }
+        let (workers, begun) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { sender, queue, lanes, stripes, pool, workers, begun }
     }
 
     /// How many there are.
@@ -72,7 +75,8 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
     let lane = readers.lanes.main();
     let Readers { sender, pool, .. } = readers;
     let squeezer = RefCell::default();
-    let mut reader = Reader { sender, readers, worker, lane, pool, control, squeezer };
+    let rank = 0;
+    let mut reader = Reader { sender, readers, worker, lane, rank, pool, control, squeezer };
     let mut next = None;
     let mut scratch = Vec::new();
     loop {
@@ -115,6 +119,8 @@ pub(super) struct Reader<'r, 'a> {
     pub(super) readers: &'r Readers<'a>,
     worker: usize,
     pub(super) lane: Lane,
+    /// That of the content that it sends: contents of a lower one were begun earlier.
+    rank: u64,
     pub(super) pool: &'r Pool,
     pub(super) control: &'r Control<'a>,
     pub(super) squeezer: RefCell<Squeezer>,
@@ -129,6 +135,7 @@ impl Reader<'_, '_> {
     /// Takes the lane for the next content, of about `len` bytes. `None` if the job ends.
     pub(super) fn take_lane(&mut self, len: u64) -> Option<()> {
         self.lane = self.readers.lanes.of(self.worker, len, self.control)?;
+        self.rank = self.readers.begun.fetch_add(1, Ordering::Relaxed);
         Some(())
     }
 }
@@ -213,6 +220,7 @@ impl Reader<'_, '_> {
             Some(effort) => self.squeezer.borrow_mut().content(effort, head, body),
             None => OutFrame::content(head, body),
         }
+        .ranked(self.rank)
     }
 
     /// Reads a small file as [`Self::small`], once more if it has changed meanwhile.

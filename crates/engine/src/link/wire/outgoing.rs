@@ -31,6 +31,8 @@ pub(crate) struct OutFrame {
     /// The files whose content it has, in its order, with the bytes that count as sent when
     /// they leave.
     pub(super) counts: Vec<(u64, u64)>,
+    /// Contents of a lower rank were begun earlier.
+    pub(super) rank: u64,
 }
 
 impl OutFrame {
@@ -42,7 +44,7 @@ impl OutFrame {
 
     /// A frame that is encoded already.
     pub(crate) fn whole(head: Vec<u8>) -> Self {
-        Self { head, body: None, patient: false, on_loss: None, counts: Vec::new() }
+        Self { head, body: None, patient: false, on_loss: None, counts: Vec::new(), rank: 0 }
     }
 
     /// No frame: the end of a part whose frames are queued.
@@ -64,6 +66,11 @@ impl OutFrame {
     /// files, in this order.
     pub(crate) fn counting(self, counts: Vec<(u64, u64)>) -> Self {
         Self { counts, ..self }
+    }
+
+    /// The same frame, whose content has that rank.
+    pub(crate) fn ranked(self, rank: u64) -> Self {
+        Self { rank, ..self }
     }
 }
 

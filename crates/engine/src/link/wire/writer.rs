@@ -35,7 +35,6 @@ pub(crate) fn run_writer(
     let (control, on_leaving) = of_job.unzip();
     let on_leaving = on_leaving.unwrap_or(&|_, _| ());
     let step = control.map_or(usize::MAX, Control::step);
-    let pace = |len: usize| control.into_iter().for_each(|control| control.pace(len as u64));
     let Frames { waiting, squeeze, flow, .. } = frames;
     let mut gathered = greeting;
     let mut left = Instant::now();
@@ -77,6 +76,9 @@ pub(crate) fn run_writer(
         };
         gathered.extend_from_slice(&frame.head);
         let began = Instant::now();
+        let rank = frame.rank;
+        let pace =
+            |len: usize| control.into_iter().for_each(|control| control.pace(len as u64, rank));
         let mut counts = Counts::of(&mut frame, on_leaving);
         let step = if counts.total > 0 { step.min(flow.step()) } else { step };
         match &frame.body {
