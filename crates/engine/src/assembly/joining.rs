@@ -82,7 +82,7 @@ pub(super) enum Part<'a> {
 #[derive(Default)]
 pub(super) struct Joined {
     hangup: Mutex<Hangup>,
-    /// A login is on its way no more.
+    /// A login is on its way no more, one that had joined was lost, or the job has ended.
     changed: Condvar,
 }
 
@@ -93,6 +93,8 @@ struct Hangup {
     logins: Vec<(u8, Killer)>,
     /// The numbers that were taken, a bit for each.
     taken: u8,
+    /// Logins that had joined and were lost, and of which nobody has heard yet.
+    lost: u8,
     has_ended: bool,
 }
 
@@ -152,6 +154,23 @@ impl Joined {
         self.changed.notify_all();
     }
 
+    /// A login that had joined was lost.
+    fn lose_login(&self) {
+        lock(&self.hangup).lost += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits a while for logins to be lost: how many were since this was asked last, if the
+    /// job has not ended.
+    pub(super) fn lost_logins(&self) -> Option<u8> {
+        let hangup = lock(&self.hangup);
+        let is_quiet = |hangup: &mut Hangup| hangup.lost == 0 && !hangup.has_ended;
+        let waited = self.changed.wait_timeout_while(hangup, CANCEL_POLL, is_quiet);
+        let mut hangup = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let lost = std::mem::take(&mut hangup.lost);
+        (lost > 0 && !hangup.has_ended).then_some(lost)
+    }
+
     fn has_ended(&self) -> bool {
         lock(&self.hangup).has_ended
     }
@@ -161,6 +180,7 @@ impl Joined {
     pub(super) fn hang_up(&self, is_done: bool) {
         let mut hangup = lock(&self.hangup);
         hangup.has_ended = true;
+        self.changed.notify_all();
         if is_done {
             let on_their_way = |hangup: &mut Hangup| !hangup.logins.is_empty();
             let waited = self.changed.wait_timeout_while(hangup, LOGIN_WAIT_MAX, on_their_way);
@@ -402,7 +422,8 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
 
     fn on_loss(&self, carrier: &Carrier) -> OnLaneLost {
         let (peer, requires_joined) = (self.peer.clone(), self.requires_joined);
-        OnLaneLost { peer, requires_joined, is_direct: carrier.is_direct() }
+        let joined = Arc::clone(&self.joined);
+        OnLaneLost { peer, requires_joined, is_direct: carrier.is_direct(), joined }
     }
 }
 
@@ -411,13 +432,17 @@ struct OnLaneLost {
     peer: String,
     requires_joined: bool,
     is_direct: bool,
+    joined: Arc<Joined>,
 }
 
 impl OnLaneLost {
     /// A lane has ended before the job, and so many are left.
     fn tell(self, control: &Control<'_>, left: usize, end: io::Result<()>) {
         let error = end.err().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into());
-        let Self { peer: host, requires_joined, is_direct } = self;
+        let Self { peer: host, requires_joined, is_direct, joined } = self;
+        if !is_direct {
+            joined.lose_login();
+        }
         if left > 0 {
             return;
         }

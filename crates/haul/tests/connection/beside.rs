@@ -152,15 +152,20 @@ fn little_that_is_to_be_sent_is_no_reason_for_another_login() {
 }
 
 #[test]
-fn a_login_that_is_lost_costs_what_was_on_it() {
+fn a_login_that_is_lost_costs_what_was_on_it_and_another_takes_its_place() {
     at_servers(&[], |scene, sshd| {
         make_source(scene);
         let running = begin(scene, &["--parallel", "3", "--via", "ssh"], "dst");
         assert!(running.until(SOON, || sshd.agents().len() == 3), "no further login");
         std::thread::sleep(Duration::from_millis(300));
-        let killed = beside(&running);
-        assert!(!killed.is_empty());
-        proc::signal(killed[0], Signal::KILL);
+        let before = beside(&running);
+        assert_eq!(before.len(), 2);
+        proc::signal(before[0], Signal::KILL);
+        let has_another = || {
+            let now = beside(&running);
+            now.len() == 2 && !now.contains(&before[0]) && sshd.agents().len() == 3
+        };
+        assert!(running.until(SOON, has_another), "nothing takes its place");
         let run = running.wait().expect("it ends").expect_ok();
         assert!(!run.err().contains("connecting again"), "{run}");
         assert_copied(scene, "dst");
