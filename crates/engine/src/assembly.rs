@@ -168,7 +168,9 @@ impl<'a> Assembly<'a> {
                 self.run_threads(Some(sender), None, Some(*wire))
             }
             Placed::Receiver(receiving, wire) => {
-                let port = Arc::new(RemoteSender(Arc::clone(&wire.outbox)));
+                let tells_sizes = receiving.tells_arrivals && wire.joining.is_some();
+                let outbox = Arc::clone(&wire.outbox);
+                let port = Arc::new(RemoteSender { outbox, tells_sizes });
                 let made = receiving.destination.made.clone();
                 let receiver = self.receiver(receiving, None, port);
                 let ran = self.run_threads(None, receiver, Some(*wire));

@@ -267,8 +267,8 @@ fn message() -> impl Strategy<Value = Message> {
             Just(Called::Failed("no".to_owned())),
         ]
         .prop_map(Message::Called),
-        any::<(u64, Option<u64>, u8)>().prop_map(|(bytes, index, blocks)| {
-            Message::Arrived(Arrived { bytes, index, blocks })
+        any::<(u64, Option<u64>, u8, Option<u64>)>().prop_map(|(bytes, index, blocks, size)| {
+            Message::Arrived(Arrived { bytes, index, blocks, size })
         }),
         measure().prop_map(Message::Measure),
         measured().prop_map(Message::Measured),

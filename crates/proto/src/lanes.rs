@@ -59,6 +59,8 @@ pub struct Arrived {
     pub index: Option<u64>,
     /// Whole blocks of it.
     pub blocks: u8,
+    /// Its length in bytes, where it is not what was listed; told before its outcome.
+    pub size: Option<u64>,
 }
 
 /// Bytes of content that are told in one [`Arrived`], at most.

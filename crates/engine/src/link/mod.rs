@@ -83,6 +83,9 @@ pub(crate) trait SenderPort: Send + Sync {
     /// This has come by a lane; told where that is not seen by whoever shows the job.
     fn arrived(&self, _arrived: Arrived) {}
 
+    /// A file has another length than was listed, in bytes; told before its outcome.
+    fn sized(&self, _index: u64, _size: u64) {}
+
     /// True if it is at the other end of a wire.
     fn is_far(&self) -> bool {
         false

@@ -14,6 +14,8 @@ pub(crate) struct Pending {
     pub(super) dir: Arc<RecvDir>,
     pub(super) name: Name,
     pub(super) entry: Entry,
+    /// Its length when it was listed, in bytes.
+    pub(super) listed: u64,
     pub(super) on_existing: OnExisting,
     pub(super) cost: u64,
     /// Whole blocks that an earlier job has left of it.
@@ -47,12 +49,13 @@ impl Pending {
     ) -> Self {
         let (resumed, found, reading) = (0, Changes::default(), Reading::default());
         let (is_based, old_size, basis, begun) = (false, None, None, None);
-        let (reserves, staging) = (false, None);
+        let (reserves, staging, listed) = (false, None, entry.size());
         Self {
             index,
             dir,
             name,
             entry,
+            listed,
             on_existing,
             cost,
             resumed,

@@ -129,7 +129,11 @@ impl Reading<'_, '_> {
                 input.read_exact(&mut payload)?;
                 let view = decode_pack(&payload).map_err(refused)?;
                 let bytes = view.items.iter().map(|(_, content)| content.len() as u64).sum();
-                self.arrivals.tell(receiver, self.lane, Arrived { bytes, index: None, blocks: 0 });
+                self.arrivals.tell(
+                    receiver,
+                    self.lane,
+                    Arrived { bytes, index: None, blocks: 0, size: None },
+                );
                 receiver.give(Work::Pack(payload, view));
                 Ok(Ended::Continue(()))
             }
@@ -169,7 +173,7 @@ impl Reading<'_, '_> {
         self.untold += len;
         if blocks > 0 || self.untold >= TOLD_MIN {
             let bytes = std::mem::take(&mut self.untold);
-            let arrived = Arrived { bytes, index: Some(index), blocks };
+            let arrived = Arrived { bytes, index: Some(index), blocks, size: None };
             self.arrivals.tell(self.receiver, self.lane, arrived);
         }
     }

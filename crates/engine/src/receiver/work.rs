@@ -203,6 +203,9 @@ pub(super) fn tell(receiver: &Receiver<'_>, settled: Vec<Settled>) {
     let mut firsts = Vec::new();
     for (pending, moved, outcome) in settled {
         let dir = pending.dir();
+        if pending.entry.size() != pending.listed {
+            receiver.sender.sized(pending.index, pending.entry.size());
+        }
         let first = receiver
             .has_other_names(&pending.entry)
             .then(|| (pending.entry.links, Arc::clone(&dir), pending.name.clone()));

@@ -180,11 +180,16 @@ impl<'a> Course<'a> {
 
     /// The receiver has got this from the other host itself.
     pub(super) fn arrived(&self, arrived: Arrived) -> Result<(), ReadEnd> {
-        let Arrived { bytes, index, blocks } = arrived;
-        if bytes > ARRIVED_MAX || blocks > 1 {
+        let Arrived { bytes, index, blocks, size } = arrived;
+        let is_length = size.is_none_or(|size| size <= i64::MAX as u64);
+        if bytes > ARRIVED_MAX || blocks > 1 || !is_length {
             return Err(refused("the peer says that more has arrived than it may tell at once"));
         }
         self.moved(bytes);
+        if let (Some(index), Some(size)) = (index, size) {
+            self.sized(index, size);
+            return Ok(());
+        }
         match index {
             Some(index) if blocks > 0 => self.sealed(index),
             Some(index) => {

@@ -256,7 +256,7 @@ fn hosts_are_told_of_each_other_and_meet() {
             peer.messages.contains(&Message::LaneOver(LaneOver { lane: 1 }))
         });
         peer.tell(&Message::Taken(Taken { lane: 1, frames: 3, is_over: true }));
-        peer.tell(&Message::Arrived(Arrived { bytes: 9, index: Some(1), blocks: 0 }));
+        peer.tell(&arrived(9, Some(1), 0, None));
         tell_copied(peer);
     };
     let (result, [from, to]) = run_via(Via::Auto, Caps::CALLS, from, to);
@@ -317,7 +317,7 @@ fn words_about_calls_have_their_turn() {
     let lists: Script = |peer| peer.list(vec![file(0, "x", 9)]);
     let nothing: Script = |_| ();
     let offers: Script = |peer| peer.tell(&offer(TO_AT, 99));
-    let attacks: [(Script, Script, &str); 11] = [
+    let attacks: [(Script, Script, &str); 12] = [
         (|peer| peer.tell(&offer(TO_AT, 99)), nothing, "a Direct frame where none"),
         (|peer| peer.tell(&Message::Called(Called::Connected(1))), nothing, "a Called frame"),
         (
@@ -351,16 +351,13 @@ fn words_about_calls_have_their_turn() {
             |peer| peer.tell(&Message::Taken(Taken { lane: 0, frames: 0, is_over: true })),
             "a Taken frame where none",
         ),
+        (lists, |peer| peer.tell(&arrived(1 << 40, None, 0, None)), "than it may tell at once"),
         (
             lists,
-            |peer| peer.tell(&Message::Arrived(Arrived { bytes: 1 << 40, index: None, blocks: 0 })),
+            |peer| peer.tell(&arrived(0, Some(1), 0, Some(1 << 63))),
             "than it may tell at once",
         ),
-        (
-            lists,
-            |peer| peer.tell(&Message::Arrived(Arrived { bytes: 0, index: Some(1), blocks: 9 })),
-            "than it may tell at once",
-        ),
+        (lists, |peer| peer.tell(&arrived(0, Some(1), 9, None)), "than it may tell at once"),
     ];
     for (from, to, words) in attacks {
         let (result, _) = run_via(Via::Auto, Caps::CALLS, from, to);
@@ -378,11 +375,7 @@ fn words_about_calls_have_their_turn() {
             |peer| peer.tell(&Message::Taken(Taken { lane: 1, frames: 0, is_over: false })),
             "a Taken frame where none",
         ),
-        (
-            lists,
-            |peer| peer.tell(&Message::Arrived(Arrived { bytes: 1, index: None, blocks: 0 })),
-            "a Arrived frame where none",
-        ),
+        (lists, |peer| peer.tell(&arrived(1, None, 0, None)), "a Arrived frame where none"),
     ];
     for (from, to, words) in unwished {
         for caps in [Caps::NONE, Caps::CALLS] {
@@ -408,6 +401,10 @@ fn where_a_host_calls_nobody_that_is_an_error_only_if_it_has_to() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+fn arrived(bytes: u64, index: Option<u64>, blocks: u8, size: Option<u64>) -> Message {
+    Message::Arrived(Arrived { bytes, index, blocks, size })
 }
 
 /// An agent that sends a file which is worth a call, to a client that has it call `ip`.

@@ -123,7 +123,9 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::LaneEnd => Message::LaneEnd(LaneEnd { index: 1, lane: 0 }),
         FrameType::Call => Message::Call(Call { is_required: true, connections: 1 }),
         FrameType::Called => Message::Called(Called::Connected(1)),
-        FrameType::Arrived => Message::Arrived(Arrived { bytes: 1, index: None, blocks: 0 }),
+        FrameType::Arrived => {
+            Message::Arrived(Arrived { bytes: 1, index: None, blocks: 0, size: None })
+        }
         FrameType::Measure => Message::Measure(Measure::Machine { millis: 1 }),
         FrameType::Measured => Message::Measured(Measured::Door(Err("x".into()))),
         FrameType::Filler => Message::Filler(1),

@@ -53,61 +53,72 @@ impl ReceiverPort for RemoteReceiver {
 }
 
 /// The Sender at the other end.
-pub(crate) struct RemoteSender(pub(crate) Arc<Outbox>);
+pub(crate) struct RemoteSender {
+    pub(crate) outbox: Arc<Outbox>,
+    /// Who shows the job does not see contents, and is told of lengths.
+    pub(crate) tells_sizes: bool,
+}
 
 impl SenderPort for RemoteSender {
     fn naming(&self, naming: Naming) {
-        self.0.tell(&Message::Naming(naming));
+        self.outbox.tell(&Message::Naming(naming));
     }
 
     fn want(&self, wants: Vec<Want>) {
         for part in wants.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.0.tell(&Message::Want(part.to_vec()));
+            self.outbox.tell(&Message::Want(part.to_vec()));
         }
     }
 
     fn signature(&self, signature: Signature) {
-        self.0.tell(&Message::Signature(signature));
+        self.outbox.tell(&Message::Signature(signature));
     }
 
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
         let has_paths = outcomes.iter().any(|one| matches!(one.outcome, Outcome::Linked { .. }));
         let max = if has_paths { EXTRAS_PER_FRAME_MAX } else { ANSWERS_PER_FRAME_MAX };
         for part in outcomes.chunks(max) {
-            self.0.tell(&Message::Outcomes(part.to_vec()));
+            self.outbox.tell(&Message::Outcomes(part.to_vec()));
         }
     }
 
     fn extras(&self, extras: Vec<Extra>) {
         for part in extras.chunks(EXTRAS_PER_FRAME_MAX) {
-            self.0.tell(&Message::Extras(part.to_vec()));
+            self.outbox.tell(&Message::Extras(part.to_vec()));
         }
     }
 
     fn warning(&self, warning: Warning) {
-        self.0.tell(&Message::Warning(warning));
+        self.outbox.tell(&Message::Warning(warning));
     }
 
     fn late(&self, late: Late) {
-        self.0.tell(&Message::Late(late));
+        self.outbox.tell(&Message::Late(late));
     }
 
     fn done(&self, summary: Summary) {
-        self.0.tell(&Message::Done(summary));
+        self.outbox.tell(&Message::Done(summary));
     }
 
     fn proven(&self, proven: Vec<Proven>) {
         for part in proven.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.0.tell(&Message::Proven(part.to_vec()));
+            self.outbox.tell(&Message::Proven(part.to_vec()));
         }
     }
 
     fn taken(&self, taken: Taken) {
-        self.0.tell(&Message::Taken(taken));
+        self.outbox.tell(&Message::Taken(taken));
     }
 
     fn arrived(&self, arrived: Arrived) {
-        self.0.tell(&Message::Arrived(arrived));
+        self.outbox.tell(&Message::Arrived(arrived));
+    }
+
+    fn sized(&self, index: u64, size: u64) {
+        if self.tells_sizes {
+            let (bytes, blocks) = (0, 0);
+            self.arrived(Arrived { bytes, index: Some(index), blocks, size: Some(size) });
+        }
     }
 
     fn is_far(&self) -> bool {
