@@ -62,6 +62,9 @@ fn port_refused(port: &str) -> CommandError {
 /// Advice in place of an option of ssh.
 const FOR_SSH: &str = "what is meant for ssh goes into -e, such as: -e 'ssh -p 2222 -J JUMP'";
 
+/// Advice in place of scp's -3.
+const THROUGH_HERE: &str = "from host to host contents go straight where they can, else through this machine: leave it out; --via ssh has all pass here";
+
 /// Digits of the highest port.
 const PORT_DIGITS_MAX: usize = 5;
 
@@ -76,10 +79,10 @@ pub(super) fn explain(error: clap::Error, words: &[OsString]) -> Result<CommandE
         ErrorKind::UnknownArgument if first.starts_with('-') => Some(no_command(first)),
         ErrorKind::UnknownArgument => no_option(&error, first, words),
         ErrorKind::MissingRequiredArgument => no_places(first),
-        // A word that is nearly a command has clap's tip.
-        ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
-            Some(no_command(first))
-        }
+        ErrorKind::InvalidSubcommand => Some(match similar(&error, first) {
+            Some(command) => not_a_command(first).with_hint(format!("do you mean '{command}'?")),
+            None => no_command(first),
+        }),
         ErrorKind::DisplayHelp if words.len() > 2 && first.starts_with('-') => {
             Some(no_command(first))
         }
@@ -151,15 +154,50 @@ fn no_option(error: &clap::Error, command: &str, words: &[OsString]) -> Option<C
     Some(CommandError::usage(format!("'haul {command}' has no {word}")).with_hint(hint))
 }
 
+/// The shortest word that can be one of the commands, misspelt: a shorter one, such as the
+/// name of a file, is as near to any of them.
+const MISSPELT_LEN_MIN: usize = 3;
+
+/// The command that is most like the word `first`, by clap's measure, if one is.
+fn similar<'e>(error: &'e clap::Error, first: &str) -> Option<&'e str> {
+    // These are like a command, and mean something else.
+    if first.len() < MISSPELT_LEN_MIN || instead(first).is_some() {
+        return None;
+    }
+    let begins_alike = |command: &&str| {
+        let pairs = command.bytes().zip(first.bytes());
+        pairs.take_while(|(one, other)| one == other).count()
+    };
+    match error.get(ContextKind::SuggestedSubcommand)? {
+        ContextValue::Strings(commands) => {
+            commands.iter().map(String::as_str).max_by_key(begins_alike)
+        }
+        ContextValue::String(command) => Some(command),
+        _ => None,
+    }
+}
+
+/// Advice about another program's name in place of a command.
+fn instead(first: &str) -> Option<&'static str> {
+    Some(match first {
+        "rm" | "delete" => "haul removes no files by themselves: use rm, there through ssh",
+        "rsync" => "'haul sync' takes the words of rsync",
+        "scp" | "sftp" | "get" | "put" => "'haul copy' copies to hosts and from them",
+        "diff" | "cmp" | "compare" | "verify" => "'haul check' compares",
+        "dir" | "list" => "'haul ls' lists directories",
+        "b3sum" | "sum" => "'haul hash' prints hashes as b3sum does",
+        _ => return None,
+    })
+}
+
+fn not_a_command(first: &str) -> CommandError {
+    CommandError::usage(format!("'{first}' is not a command of haul"))
+}
+
 /// The error for words whose first is no command.
 fn no_command(first: &str) -> CommandError {
-    let hint = match first {
-        "rm" | "delete" => "haul removes no files by themselves: use rm, there through ssh",
-        _ => "a command comes first, as in: haul copy SOURCE... DEST",
-    };
-    CommandError::usage(format!("'{first}' is not a command of haul"))
-        .with_hint(hint)
-        .with_hint("'haul help' lists the commands")
+    let hint = instead(first).unwrap_or("a command comes first, as in: haul copy SOURCE... DEST");
+    not_a_command(first).with_hint(hint).with_hint("'haul help' lists the commands")
 }
 
 /// The error of a command that goes from one place to another, and was given none.
@@ -205,7 +243,7 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
 /// The same for a copy, where not each command that has two sides says so.
 fn answer_to_copy(word: &str) -> Option<&'static str> {
     Some(match word {
-        "-3" => "from host to host what is copied passes through this machine: leave it out",
+        "-3" => THROUGH_HERE,
         "-s" | "--symbolic-link" | "--link" => "'ln' makes links; haul makes copies",
         "--reflink" => "content is shared where the file system can do that: leave it out",
         "--strip-trailing-slashes" => "leave out both the slash and this word",
@@ -237,7 +275,7 @@ fn answer_to_move(word: &str) -> Option<&'static str> {
 /// The same for a mirror, which has all that rsync has: words of cp and scp.
 fn answer_to_sync(word: &str) -> Option<&'static str> {
     Some(match word {
-        "-3" => "from host to host what is copied passes through this machine: leave it out",
+        "-3" => THROUGH_HERE,
         "--symbolic-link" | "--link" => "'ln' makes links; --link-dest=DIR those to another copy",
         "--reflink" => "content is shared where the file system can do that: leave it out",
         "--parents" => "-R has each source keep its path",

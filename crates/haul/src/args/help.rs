@@ -35,7 +35,7 @@ Examples:
   haul copy a.iso b.iso                     a file under another name
   haul copy -r photos host:backup/          a tree to a host: backup/photos
   haul copy host:a.txt host:b.txt .         two files from a host
-  haul copy -r one:www two:/srv/            from host to host, by way of here
+  haul copy -r one:www two:/srv/            from host to host, straight if it can
   haul copy -r www a:/srv/ b:/srv/ --to-all to several hosts at once
   haul copy -rn photos /mnt/backup/         what would be copied?
   haul copy -r -e 'ssh -p 2222' src host:   with a command in place of ssh

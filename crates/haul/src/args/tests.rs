@@ -8,6 +8,8 @@ use haul_model::{Conflict, Kept, Policy};
 use haul_net::SshTarget;
 use std::num::NonZeroU8;
 
+mod shown;
+
 fn parse(words: &str) -> Result<Command, String> {
     let words = std::iter::once("haul").chain(words.split_whitespace());
     let words: Vec<OsString> = words.map(OsString::from).collect();
@@ -185,6 +187,9 @@ fn words_of_other_programs_are_answered_where_they_are_not_taken() {
         "rsync a b",
         "rsync -av a b",
         "copi a b",
+        "scp a host:b",
+        "chek a b",
+        "diff a b",
         "help us",
     ] {
         let error = parse(words).expect_err("words that haul has not");
