@@ -93,8 +93,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     pub(super) fn send_block(&self, file: &Arc<Striped>, turn: Turn, part: &mut [u8]) -> SentBlock {
         let (block, size) = (turn.block, file.source.seal().size);
         let mut pieces = self.pieces(&file.item, Arc::clone(&file.source), block, part);
-        if turn.is_again {
-            // How much of it had left is not known: its file's outcome counts the rest.
+        if turn.is_counted {
             pieces.counted = u64::MAX;
         }
         let range = BlockRange { start: block, end: Some(block + 1) };

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver as Calls, Sender as Call, unbounded};
 use haul_model::Fault;
 use haul_proto::{FileEnd, FileSeal, LaneEnd, Message};
 use haul_tree::{is_longer, lock};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 /// Workers that are called to what was lost of a file, at most.
@@ -29,7 +29,8 @@ pub(super) enum Part {
 /// Parts of a file that were lost.
 #[derive(Default)]
 pub(super) struct Lost {
-    pub(super) blocks: BTreeSet<u64>,
+    /// Blocks, each with `true` if progress has counted it.
+    pub(super) blocks: BTreeMap<u64, bool>,
     /// The lanes whose [`Part::LaneEnd`] was, as a set of bits.
     pub(super) lanes: u8,
     pub(super) has_end: bool,
@@ -111,14 +112,14 @@ impl Stripes {
     /// The call that has this sent once more.
     pub(super) fn on_loss(self: &Arc<Self>, again: Again) -> OnLoss {
         let stripes = Arc::clone(self);
-        Box::new(move || stripes.add(again))
+        Box::new(move |_| stripes.add(again))
     }
 
     /// The same for a part of a file.
     fn on_part_lost(self: &Arc<Self>, file: &Arc<Striped>, part: Part) -> OnLoss {
         let (stripes, file) = (Arc::clone(self), Arc::clone(file));
-        Box::new(move || {
-            file.lose(part);
+        Box::new(move |has_left| {
+            file.lose(part, has_left);
             stripes.repeat(&file);
         })
     }
@@ -126,7 +127,7 @@ impl Stripes {
     /// The same for a lane of which more than was told may be lost.
     fn on_settled(self: &Arc<Self>, file: &Arc<Striped>) -> OnLoss {
         let (stripes, file) = (Arc::clone(self), Arc::clone(file));
-        Box::new(move || {
+        Box::new(move |_| {
             file.settled();
             stripes.repeat(&file);
         })
@@ -248,8 +249,8 @@ impl Reader<'_, '_> {
         scratch: &mut [u8],
     ) -> Option<()> {
         let mut result = told.clone();
-        while let (Ok(_), Some(block)) = (&result, lost.blocks.first().copied()) {
-            let turn = Turn { block, is_again: true };
+        while let (Ok(_), Some((&block, &is_counted))) = (&result, lost.blocks.first_key_value()) {
+            let turn = Turn { block, is_counted };
             if let Err(fault) = self.send_block(file, turn, scratch)? {
                 result = Err(fault);
             }

@@ -1,13 +1,13 @@
 //! Lanes that break while a file is on its way over them.
 
 use super::*;
-use crate::control::Control;
+use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::ReceiverPort;
 use crate::link::wire::{
-    ByWire, Frames, Lane, Lanes, Outbox, read_header, read_payload, run_writer,
+    ByWire, Frames, Lane, Lanes, OnLeaving, Outbox, read_header, read_payload, run_writer,
 };
-use crate::monitor::Silent;
+use crate::monitor::{Monitor, Silent};
 use crate::pool::Pool;
 use crate::sender::again::Repeat;
 use crate::sender::run_reader;
@@ -20,6 +20,7 @@ use haul_tree::{LocalTree, MetaKind, Tree};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The number of the file.
@@ -86,15 +87,17 @@ fn read_main(mut stream: UnixStream, tell: &Call<u64>) {
 }
 
 /// Sends a file of so many bytes over a lane that takes nothing, and that breaks. Gives the
-/// blocks of it that come by lane 0 before the receiver has said what it has of that lane, and
-/// those that come afterwards.
-fn blocks_before_and_after(len: u64) -> [BTreeSet<u64>; 2] {
+/// blocks of it that come by lane 0 before the receiver has said what it has of that lane,
+/// those that come afterwards, and the bytes that progress has counted when all have left.
+fn blocks_before_and_after(len: u64) -> ([BTreeSet<u64>; 2], u64) {
     let dir = tempfile::tempdir().expect("a directory");
     tree::random_file(dir.path().join("file"), len, 1).expect("a file");
     let silent = Silent::default();
     let control = Control::new(&silent);
     let (queue, wanted_files) = unbounded();
-    let sender = Sender::new(&control, None, Arc::new(Nobody), &Job::default(), Some(queue), None);
+    let reporter = Reporter::new(&silent);
+    let (job, nobody) = (Job::default(), Arc::new(Nobody));
+    let sender = Sender::new(&control, Some(&reporter), nobody, &job, Some(queue), None);
     let item = wanted(dir.path(), "file");
     sender.remember(item.clone());
     let (main, main_frames) = Outbox::new(false);
@@ -111,36 +114,44 @@ fn blocks_before_and_after(len: u64) -> [BTreeSet<u64>; 2] {
         let next = || blocks.recv_timeout(NOTICED).ok();
         std::iter::from_fn(next).collect::<BTreeSet<u64>>()
     };
+    let on_leaving = |index, len| sender.leaves(index, len);
+    let (control, on_leaving) = (&control, &on_leaving);
     std::thread::scope(|scope| {
         scope.spawn(|| read_main(there, &tell));
         let mut output = Writer::new(here, None);
         let main_frames = &main_frames;
-        scope.spawn(move || run_writer(&mut output, main_frames, Vec::new(), None, None).is_ok());
-        scope.spawn(|| run_reader(&readers, &control));
+        scope.spawn(move || {
+            let of_job = Some((control, on_leaving as OnLeaving<'_>));
+            run_writer(&mut output, main_frames, Vec::new(), None, of_job).is_ok()
+        });
+        scope.spawn(|| run_reader(&readers, control));
         // It can send nothing more by then.
         std::thread::sleep(NOTICED);
-        scope.spawn(|| readers.lanes.lose(LANE, frames, &control));
+        scope.spawn(|| readers.lanes.lose(LANE, frames, control));
         let before = blocks_of(&news);
         let taken = readers.lanes.taken(Taken { lane: LANE, frames: 0, is_over: true });
         let after = blocks_of(&news);
         control.fail(JobError::Interrupted);
         sender.close_queue();
         main.close();
-        taken.map(|()| [before, after]).unwrap_or_default()
+        let counted = silent.progress().bytes_done.load(Ordering::Relaxed);
+        taken.map(|()| ([before, after], counted)).unwrap_or_default()
     })
 }
 
 #[test]
 fn a_block_that_a_lane_has_begun_is_not_sent_again_before_it_is_known_what_came_of_it() {
     // The queue has room for the first block and the half of the second.
-    let [before, after] = blocks_before_and_after(6 * BLOCK_LEN);
+    let ([before, after], counted) = blocks_before_and_after(6 * BLOCK_LEN);
     assert_eq!(before, BTreeSet::from([2, 3, 4, 5]));
     assert_eq!(after, BTreeSet::from([0, 1]));
+    assert_eq!(counted, 6 * BLOCK_LEN, "what never left counts when it leaves");
 }
 
 #[test]
 fn nor_is_a_file_of_which_a_lane_has_begun_to_send_the_pieces() {
-    let [before, after] = blocks_before_and_after(2 * BLOCK_LEN);
+    let ([before, after], counted) = blocks_before_and_after(2 * BLOCK_LEN);
+    assert_eq!(counted, 2 * BLOCK_LEN);
     assert_eq!(before, BTreeSet::new());
     assert_eq!(after, BTreeSet::from([0, 1]));
 }

@@ -9,7 +9,7 @@ use crate::control::{CANCEL_POLL, Control};
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
 use haul_proto::FileSeal;
 use haul_tree::{SourceFile, lock};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 
 /// Files are sent as stripes if at least so many blocks are wanted of them.
@@ -43,8 +43,8 @@ struct State {
     phase: Phase,
     /// Blocks that nobody has taken, as ranges of them with their ends, the last first.
     left: Vec<(u64, u64)>,
-    /// Those that were lost on their way.
-    again: BTreeSet<u64>,
+    /// Those that were lost on their way, each with `true` if progress has counted it.
+    again: BTreeMap<u64, bool>,
     /// The wanted blocks that are not merged yet, in their order, the last first.
     unmerged: Vec<(u64, u64)>,
     /// Those of them that were sent, with their hashes where these are wanted.
@@ -69,8 +69,8 @@ struct State {
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
     pub(super) block: u64,
-    /// It was lost.
-    pub(super) is_again: bool,
+    /// It was lost when all of it had left, and progress has counted it.
+    pub(super) is_counted: bool,
 }
 
 impl Striped {
@@ -90,7 +90,7 @@ impl Striped {
                 phase: Phase::Open,
                 unmerged: left.clone(),
                 left,
-                again: BTreeSet::new(),
+                again: BTreeMap::new(),
                 hashes: BTreeMap::new(),
                 merged: BlockTree::behind(0),
                 workers: 0,
@@ -133,7 +133,7 @@ impl Striped {
             return None;
         }
         let turn = match state.again.pop_first() {
-            Some(block) => Turn { block, is_again: true },
+            Some((block, is_counted)) => Turn { block, is_counted },
             None => {
                 let (start, end) = state.left.last_mut()?;
                 let block = *start;
@@ -141,7 +141,7 @@ impl Striped {
                 if start == end {
                     state.left.pop();
                 }
-                Turn { block, is_again: false }
+                Turn { block, is_counted: false }
             }
         };
         state.lanes |= 1 << lane;
@@ -189,17 +189,17 @@ impl Striped {
 
 /// The parts that are lost.
 impl Striped {
-    /// A part has not arrived.
-    pub(super) fn lose(&self, part: Part) {
+    /// A part has not arrived, though it `has_left`, if it has.
+    pub(super) fn lose(&self, part: Part, has_left: bool) {
         let mut state = lock(&self.state);
         match part {
             Part::Block(block) if state.phase == Phase::Open => {
                 if state.fault.is_none() {
-                    state.again.insert(block);
+                    state.again.insert(block, has_left);
                 }
             }
             Part::Block(block) => {
-                state.lost.blocks.insert(block);
+                state.lost.blocks.insert(block, has_left);
             }
             Part::LaneEnd(lane) => state.lost.lanes |= 1 << lane,
             Part::End(lanes) => {
