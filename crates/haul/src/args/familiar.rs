@@ -331,7 +331,11 @@ fn answer_to_transfer(moves: bool, word: &str) -> Option<&'static str> {
             "directories are moved with all that is in them: leave it out"
         }
         "-c" | "--checksum" => {
-            "'haul check --content' compares contents, and --force copies whatever size and time say"
+            "rsync's is 'haul check --content', which compares contents, or --force, which copies whatever size and time say; scp's cipher goes into -e 'ssh -c CIPHER'"
+        }
+        "--mkpath" => "a DEST that ends with a slash is made, with all above it: leave it out",
+        "--info" if !moves => {
+            "progress is shown on a terminal, and the last line has the figures: leave it out; 'haul sync' has --info"
         }
         "--remove-source-files" => "'haul move' removes what has arrived",
         "-A" | "-X" | "-H" | "-o" | "-g" | "-D" | "--acls" | "--xattrs" | "--owner" | "--group"
