@@ -204,7 +204,9 @@ pub(crate) fn is_repeated(line: &[u8], told: &str) -> bool {
 /// True for words that tell that the connection ended, and not why.
 fn is_closing(line: &[u8]) -> bool {
     let starts = |words: &&str| line.starts_with(words.as_bytes());
-    CLOSED_EARLY.iter().chain(&CLOSED).any(starts)
+    // What ConnectTimeout adds to the cause.
+    let is_timeout = starts(&"Connection to ") && contains(line, " timed out");
+    is_timeout || CLOSED_EARLY.iter().chain(&CLOSED).any(starts)
 }
 
 /// True if the command that leads to the host ended before anyone had logged in.

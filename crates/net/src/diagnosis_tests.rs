@@ -108,6 +108,19 @@ fn the_last_line_of_ssh_that_is_known_counts() {
 }
 
 #[test]
+fn a_host_that_says_nothing_in_time_is_told_of_once() {
+    let cause = "Connection timed out during banner exchange";
+    let lines = [cause, "Connection to 10.0.0.1 port 22 timed out"];
+    let error = after(255, &lines).unwrap_err();
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
+    let told = error.to_string();
+    for line in lines.map(str::as_bytes) {
+        assert!(ends_connection(line) && is_repeated(line, &told), "{told}");
+    }
+    assert!(told.ends_with(cause), "{told}");
+}
+
+#[test]
 fn a_proxy_command_that_fails_is_no_lost_connection() {
     for lines in [
         &[
