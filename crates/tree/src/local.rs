@@ -4,7 +4,7 @@ mod faked;
 mod file;
 
 pub use self::faked::local_tree;
-use self::file::{LocalSource, LocalStage, is_of_unknown_size};
+use self::file::{LocalSource, LocalStage, is_of_unknown_size, not_made};
 use super::room::with_room;
 use super::spool::Spooled;
 use crate::origin;
@@ -153,7 +153,7 @@ impl TreeDir for LocalDir {
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
-        self.0.make_dir(name, mode)
+        self.0.make_dir(name, mode).map_err(|error| not_made(&self.0, error))
     }
 
     fn make_symlink(
@@ -191,7 +191,8 @@ impl TreeDir for LocalDir {
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
-        Ok(Box::new(LocalStage(with_room(|| Stage::create(Arc::clone(&self.0)))?)))
+        let stage = with_room(|| Stage::create(Arc::clone(&self.0)));
+        Ok(Box::new(LocalStage(stage.map_err(|error| not_made(&self.0, error))?)))
     }
 
     fn stage_sharing(&self, source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {

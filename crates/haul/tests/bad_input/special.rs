@@ -115,5 +115,8 @@ fn files_that_the_kernel_makes_up_are_copied_to_their_end() {
         let name = "khugepaged/defrag";
         let there = format!("/sys/kernel/mm/transparent_hugepage/{name}");
         assert_eq!(scene.read(format!("tree/{name}")), fs::read_to_string(there).expect("read"));
+        // None can be added to them.
+        let run = scene.copy(&[], &["/proc/version"], "/proc/haul").run().expect_code(1);
+        assert_one_error(&run, "/proc/haul", "the kernel makes up what is there", "");
     });
 }

@@ -5,7 +5,7 @@ use crate::spool::Spooled;
 use crate::{Seal, SealedFile, SourceFile, StagedFile};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
 use haul_store::{Lot, OnExisting, Proof, Publication, RESUME_LEN_MIN, Row, Sealed, Stage, Staged};
-use haul_sys::{Loss, Stat};
+use haul_sys::{Dir, Loss, Stat};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -59,6 +59,17 @@ pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
         // An empty file may have grown since.
         0 => Ok(read_full(file, &mut [0], 0)? > 0 && haul_sys::file_stat(file)?.size == 0),
         _ => Ok(stat.allocated == 0 && haul_sys::is_made_up(file)),
+    }
+}
+
+/// The error of an entry that could not be made in `dir`, which says why where none can be.
+pub(super) fn not_made(dir: &Dir, error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if haul_sys::is_made_up(dir) => {
+            let why = "the kernel makes up what is there, as in /proc, and nothing can be added";
+            io::Error::new(io::ErrorKind::Unsupported, why)
+        }
+        _ => error,
     }
 }
 
