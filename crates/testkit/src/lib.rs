@@ -41,7 +41,7 @@ pub use link::Link;
 pub use mount::{FileSystem, Frozen, Mount, Mounted};
 pub use rclone::Rclone;
 pub use sftp::{Fault, Listing, OddSftp, Oddities};
-pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, snapshot};
+pub use snapshot::{Compare, Snapshot, assert_same, assert_same_with, same_content, snapshot};
 pub use sshd::{Sshd, SshdBuilder};
 #[cfg(target_os = "linux")]
 pub use tcp::Tcp;

@@ -19,6 +19,9 @@ use crate::at;
 /// How many differences a failed assertion shows.
 const SHOWN_MAX: usize = 30;
 
+/// How much of a file is read at once.
+const PIECE_BYTES: u64 = 1 << 20;
+
 /// A copy of a sparse file may take this much more space than its source
 /// before its holes count as lost: file systems round to their own blocks.
 const HOLE_SLACK_BYTES: u64 = 256 << 10;
@@ -161,6 +164,20 @@ pub fn snapshot(root: impl AsRef<Path>) -> io::Result<Snapshot> {
     Ok(Snapshot { root, entries })
 }
 
+/// True if two files have the same content. Nothing is kept of it, as large as it may be.
+pub fn same_content(one: impl AsRef<Path>, other: impl AsRef<Path>) -> io::Result<bool> {
+    let open = |path: &Path| File::open(path).map_err(|e| at("open", path, e));
+    let (mut one, mut other) = (open(one.as_ref())?, open(other.as_ref())?);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    loop {
+        read_piece(&mut one, &mut ours)?;
+        read_piece(&mut other, &mut theirs)?;
+        if ours != theirs || ours.is_empty() {
+            return Ok(ours == theirs);
+        }
+    }
+}
+
 /// Panics with a list of the differences unless `copy` is the same as
 /// `source`, mtimes of directories and holes included.
 #[track_caller]
@@ -195,7 +212,7 @@ pub fn assert_same_with(source: &Snapshot, copy: &Snapshot, rules: Compare) {
 pub struct Difference {
     /// Where, relative to the roots.
     pub path: Vec<u8>,
-    /// What, in words.
+    /// The difference, in words.
     pub what: String,
 }
 
@@ -335,32 +352,41 @@ fn digest(path: &Path) -> io::Result<[u64; 2]> {
     const ODD: [u64; 2] = [0x9fb2_1c65_1e98_df25, 0xd6e8_feb8_6659_fd93];
     let mut lanes = ODD;
     let mut length = 0u64;
-    each_buffer(&mut File::open(path)?, |buffer| {
-        length += buffer.len() as u64;
-        for word in buffer.chunks(8) {
-            let mut padded = [0; 8];
-            padded[..word.len()].copy_from_slice(word);
-            let word = u64::from_le_bytes(padded);
+    each_piece(&mut File::open(path)?, |piece| {
+        length += piece.len() as u64;
+        let mut mix = |word: [u8; 8]| {
+            let word = u64::from_le_bytes(word);
             lanes[0] = (lanes[0] ^ word).wrapping_mul(ODD[0]).rotate_left(29);
             lanes[1] = (lanes[1].rotate_left(31) ^ word).wrapping_mul(ODD[1]);
+        };
+        let (words, rest) = piece.as_chunks();
+        words.iter().copied().for_each(&mut mix);
+        if !rest.is_empty() {
+            let mut padded = [0; 8];
+            padded[..rest.len()].copy_from_slice(rest);
+            mix(padded);
         }
     })?;
     Ok([lanes[0] ^ length, lanes[1] ^ lanes[0].rotate_left(17)])
 }
 
-/// Calls `with` for the file's content in pieces of 1 MiB, only the last of
+/// Calls `with` for the file's content in pieces of [`PIECE_BYTES`], only the last of
 /// which may be shorter.
-fn each_buffer(file: &mut File, mut with: impl FnMut(&[u8])) -> io::Result<()> {
-    const BUFFER_BYTES: u64 = 1 << 20;
-    let mut buffer = Vec::new();
+fn each_piece(file: &mut File, mut with: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut piece = Vec::new();
     loop {
-        buffer.clear();
-        let read = file.by_ref().take(BUFFER_BYTES).read_to_end(&mut buffer)?;
-        if read == 0 {
+        read_piece(file, &mut piece)?;
+        if piece.is_empty() {
             return Ok(());
         }
-        with(&buffer);
+        with(&piece);
     }
+}
+
+/// Reads the next piece in the place of the last one. Behind the end there is nothing in it.
+fn read_piece(file: &mut File, piece: &mut Vec<u8>) -> io::Result<()> {
+    piece.clear();
+    file.by_ref().take(PIECE_BYTES).read_to_end(piece).map(|_| ())
 }
 
 fn first_difference(a: &Path, b: &Path) -> io::Result<Option<u64>> {

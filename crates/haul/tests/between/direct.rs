@@ -5,7 +5,7 @@ use crate::common::*;
 use crate::{LARGE, SOON, said};
 use haul_testkit::haul::{Outcome, Running};
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{Haul, assert_same, fixture, tcp, tree};
+use haul_testkit::{Haul, assert_same, fixture, same_content, tcp, tree};
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -61,7 +61,7 @@ fn job_to(to: &str, scene: &Scene<'_>, words: &[&str], source: &str, dest: &str)
     haul.arg(on(FROM, source)).arg(on(to, dest))
 }
 
-/// What has gone through here since this was asked the last time, in bytes.
+/// Bytes that have gone through here since this was asked the last time.
 fn through_here(scene: &Scene<'_>) -> u64 {
     let count = scene.path("count");
     let len = fs::metadata(&count).expect("it was counted").len();
@@ -129,7 +129,7 @@ fn that_they_do_not_is_told_on_demand() {
     let run = copy(&["--parallel", "5"], "b");
     assert!(run.err().contains("haul: contents go to 127.0.0.2 over 5 direct connec"), "{run}");
     for dest in ["a", "b"] {
-        assert!(fs::read(scene.path("large")).ok() == fs::read(scene.path(dest)).ok(), "{dest}");
+        assert!(same_content(scene.path("large"), scene.path(dest)).expect("read"), "{dest}");
     }
 }
 
@@ -220,7 +220,7 @@ fn calls_that_nobody_answers_hold_up_nobody_for_long() {
     let run = job_to("10.99.99.2", &scene, &["copy", "-v"], "large", "there").run().expect_ok();
     assert!(begin.elapsed() < Duration::from_secs(10), "{run}");
     assert!(run.out().contains("passed through here"), "{run}");
-    assert!(fs::read(scene.path("large")).ok() == fs::read(scene.path("there")).ok());
+    assert!(same_content(scene.path("large"), scene.path("there")).expect("read"));
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn an_interrupt_leaves_what_has_come_straight() {
     assert!(haul_testkit::holds_within(SOON, || !agents.iter().any(|pid| proc::is_alive(*pid))));
     let run = sync(&["--json"]).run().expect_ok();
     assert!(moved(&run) <= LARGE - (4 << 20), "{run}");
-    assert!(fs::read(scene.path("src/large")).ok() == fs::read(scene.path("dst/large")).ok());
+    assert!(same_content(scene.path("src/large"), scene.path("dst/large")).expect("read"));
 }
 
 fn largest(dir: &Path) -> u64 {

@@ -1,4 +1,4 @@
-//! What a user sees of a copy whose destination loses its power, or fails to
+//! A copy, as a user sees it, whose destination loses its power, or fails to
 //! make something durable. The store's own tests (`crates/store/tests/power`)
 //! cut at many more moments; here the whole program runs, at its own pace.
 
@@ -16,7 +16,7 @@ mod verified;
 
 use common::*;
 use haul_testkit::power::{Disk, Loss, Names, Powered};
-use haul_testkit::tree;
+use haul_testkit::{same_content, tree};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const BLOCK: u64 = 4 << 20;
 const HEADER: u64 = 256;
 const RECORD: u64 = 32;
 
-/// What a checkpoint waits for, as documented.
+/// Bytes between two checkpoints, as documented.
 const CHECKPOINT: u64 = 64 << 20;
 
 /// How long a copy may take until it has done something.
@@ -83,8 +83,8 @@ impl<'s> Target<'s> {
     fn finish(&self) -> u64 {
         self.disk.throttle(u64::MAX);
         let run = self.scene.copy(&["--json"], &["big"], "to/").run().expect_ok();
-        let read = |name| fs::read(self.scene.path(name)).expect("read");
-        assert!(read("big") == read("to/big"), "the copy differs");
+        let same = same_content(self.scene.path("big"), self.scene.path("to/big"));
+        assert!(same.expect("read"), "the copy differs");
         assert_eq!(self.scene.list("to/"), ["big"], "something of haul's is left");
         moved(&run)
     }

@@ -1,4 +1,4 @@
-//! What a user sees of resuming: a copy of a large file that was stopped, in
+//! Resuming as a user sees it: a copy of a large file that was stopped, in
 //! whatever way, goes on where it was when the same command runs again.
 
 #[path = "../common/mod.rs"]
@@ -12,7 +12,7 @@ mod stopped;
 
 use common::*;
 use haul_testkit::haul::Running;
-use haul_testkit::tree;
+use haul_testkit::{same_content, tree};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -126,8 +126,7 @@ fn try_interrupt(scene: &Scene<'_>, source: &str, blocks: u64) -> u64 {
 fn finish(scene: &Scene<'_>, flags: &[&str]) -> u64 {
     let flags: Vec<&str> = flags.iter().copied().chain(["--json"]).collect();
     let run = scene.copy(&flags, &["big"], "to").run().expect_ok();
-    let same =
-        fs::read(scene.path("big")).expect("read") == fs::read(scene.path("to/big")).expect("read");
+    let same = same_content(scene.path("big"), scene.path("to/big")).expect("read");
     assert!(same, "the copy differs");
     assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
     assert_eq!(journals(scene), [""; 0].map(PathBuf::from), "a journal is left");

@@ -2,9 +2,9 @@
 //! size and time say that they are the same.
 
 use crate::*;
-use haul_testkit::nasty;
 #[cfg(target_os = "linux")]
 use haul_testkit::odd::{OddMount, Quirks};
+use haul_testkit::{nasty, same_content};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -52,8 +52,7 @@ fn a_source_that_was_replaced_with_its_old_size_and_time_is_copied_anew() {
                 interrupt(scene, 6);
                 replace(&scene.path("big"), how);
                 let run = scene.copy(flags, &["big"], "to").run().expect_ok();
-                let same = fs::read(scene.path("big")).expect("read")
-                    == fs::read(scene.path("to/big")).expect("read");
+                let same = same_content(scene.path("big"), scene.path("to/big")).expect("read");
                 assert!(same, "{how:?} {flags:?}: half old, half new");
                 assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
                 let told = "the source was replaced since its copy was interrupted";
@@ -76,10 +75,7 @@ fn where_no_time_tells_of_a_change_what_is_there_is_compared_with_the_source() {
         scene.mkdir("to");
         scene.symlink(odd.path(), "from");
         let copy = |flags: &[&str]| scene.copy(flags, &["from/big"], "to").run();
-        let is_same = || {
-            fs::read(odd.join("big")).expect("read")
-                == fs::read(scene.path("to/big")).expect("read")
-        };
+        let is_same = || same_content(odd.join("big"), scene.path("to/big")).expect("read");
         // It is the same: the copy goes on.
         tree::random_file(odd.join("big"), LEN, 7).expect("a file");
         let there = interrupt_from(scene, "from/big", 6);

@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::{rules, strays};
 use haul_testkit::proc::Signal;
-use haul_testkit::{Mount, assert_same_with, nasty, sshd, tree};
+use haul_testkit::{Mount, assert_same_with, nasty, same_content, sshd, tree};
 use std::fs;
 use std::time::Duration;
 
@@ -64,8 +64,7 @@ fn what_is_refused_is_told_once_and_the_content_arrives() {
         assert_eq!(scene.list("to"), ["tree", "tree/middle", "tree/sub", "tree/sub/small"]);
         for name in ["sub/small", "middle"] {
             let there = scene.path(format!("to/tree/{name}"));
-            let same = fs::read(&there).expect("read")
-                == fs::read(scene.path(format!("tree/{name}"))).expect("read");
+            let same = same_content(&there, scene.path(format!("tree/{name}"))).expect("read");
             assert!(same, "{name}");
             // No more may look at it than may at its source.
             assert_eq!(mode_of(&there), 0o600, "{name}");
@@ -114,8 +113,7 @@ fn a_large_file_that_was_interrupted_completes() {
     running.wait().expect("it ends").expect_code(130);
     let run = scene.copy(&[], &["big"], "to/").run().expect_code(1);
     assert!(errors(&run).len() == 1 && run.err().contains(TOLD), "{run}");
-    let same =
-        fs::read(scene.path("big")).expect("read") == fs::read(scene.path("to/big")).expect("read");
+    let same = same_content(scene.path("big"), scene.path("to/big")).expect("read");
     assert!(same, "the copy differs");
     assert_eq!(scene.list("to"), ["big"]);
 }

@@ -5,7 +5,7 @@ use crate::common::*;
 use crate::{copy, strays, summary};
 use haul_testkit::haul::Running;
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{Haul, Mount, tree};
+use haul_testkit::{Haul, Mount, same_content, tree};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -73,8 +73,7 @@ fn interrupt(scene: &Scene<'_>, flags: &[&str]) {
 pub(crate) fn finish(scene: &Scene<'_>, flags: &[&str]) -> [u64; 2] {
     let flags = [flags, &["--json"]].concat();
     let run = haul(scene, &flags, &["big"]).run().expect_ok();
-    let same =
-        fs::read(scene.path("big")).expect("read") == fs::read(scene.path("to/big")).expect("read");
+    let same = same_content(scene.path("big"), scene.path("to/big")).expect("read");
     assert!(same, "the copy differs");
     assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
     assert_eq!(journals(scene), [""; 0].map(PathBuf::from), "a journal is left");

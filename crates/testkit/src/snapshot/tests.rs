@@ -57,6 +57,26 @@ fn one_changed_byte_is_seen_and_named() {
 }
 
 #[test]
+fn files_are_the_same_up_to_their_last_byte() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    let of = |len: u64, seed| crate::content::bytes(len as usize, seed);
+    for len in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1] {
+        fs::write(&a, of(len, 1)).expect("written");
+        fs::write(&b, of(len, 1)).expect("written");
+        assert!(same_content(&a, &b).expect("read"), "{len}");
+        fs::write(&b, of(len + 1, 1)).expect("written");
+        assert!(!same_content(&a, &b).expect("read") && !same_content(&b, &a).expect("read"));
+        let mut last = of(len, 1);
+        let Some(byte) = last.last_mut() else { continue };
+        *byte ^= 1;
+        fs::write(&b, last).expect("written");
+        assert!(!same_content(&a, &b).expect("read"), "{len}");
+    }
+    assert!(same_content(&a, dir.path().join("none")).is_err());
+}
+
+#[test]
 fn swapped_words_and_a_changed_tail_change_the_digest() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("file");
