@@ -30,6 +30,7 @@ pub struct Haul {
     home: Option<PathBuf>,
     stdin: Vec<u8>,
     limit: Duration,
+    is_sampled: bool,
     agents_below: Option<u32>,
 }
 
@@ -44,6 +45,7 @@ impl Haul {
             home: None,
             stdin: Vec::new(),
             limit: LIMIT,
+            is_sampled: false,
             agents_below: None,
         }
     }
@@ -120,12 +122,19 @@ impl Haul {
         self
     }
 
-    /// Samples the memory of agents too: of those that descend from the ssh
+    /// Samples its memory. That costs a little processor time as long as it runs.
+    #[must_use]
+    pub fn sampled(mut self) -> Haul {
+        self.is_sampled = true;
+        self
+    }
+
+    /// Samples its memory, and that of agents: of those that descend from the ssh
     /// server with this process number.
     #[must_use]
     pub fn agents_below(mut self, sshd: u32) -> Haul {
         self.agents_below = Some(sshd);
-        self
+        self.sampled()
     }
 
     /// Runs it to its end.
@@ -176,7 +185,10 @@ impl Haul {
         });
         let stdout = collect(child.stdout.take().expect("it was piped"));
         let stderr = collect(child.stderr.take().expect("it was piped"));
-        let mut watch = Watch::new(self.limit).sampling(SAMPLE_EVERY);
+        let mut watch = Watch::new(self.limit);
+        if self.is_sampled {
+            watch = watch.sampling(SAMPLE_EVERY);
+        }
         if let Some(sshd) = self.agents_below {
             watch = watch.agents_below(sshd);
         }

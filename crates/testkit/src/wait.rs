@@ -3,20 +3,30 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often is looked.
-const POLL: Duration = Duration::from_millis(1);
+/// The shortest pause between two looks.
+const POLL_MIN: Duration = Duration::from_millis(1);
+
+/// The longest one.
+const POLL_MAX: Duration = Duration::from_millis(20);
+
+/// A pause is so many times as long as the look before it: looking through all processes
+/// takes milliseconds, and what is waited for needs the processor, too.
+const REST: u32 = 3;
 
 /// Waits for `condition` to hold; `false` if `limit` passed before it did. It is
 /// looked at once at least.
 pub fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + limit;
+    let mut looked = Instant::now();
+    let end = looked + limit;
     loop {
         if condition() {
             return true;
         }
-        if Instant::now() >= end {
+        let took = looked.elapsed();
+        if looked + took >= end {
             return false;
         }
-        thread::sleep(POLL);
+        thread::sleep((took * REST).clamp(POLL_MIN, POLL_MAX));
+        looked = Instant::now();
     }
 }
