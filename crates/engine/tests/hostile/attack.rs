@@ -16,6 +16,10 @@ use std::time::Duration;
 /// How long a job may take to end; every one here is over in moments.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
+/// The scripted side of a conversation. It is boxed, so that what runs it is compiled once,
+/// and not anew for each script.
+type Script = Box<dyn FnOnce(&mut Peer) + Send>;
+
 /// Who receives from the scripted sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Victim {
@@ -34,9 +38,9 @@ pub(crate) struct Attacked {
     pub(crate) place: Place,
     /// How the job ended on the victim's side.
     pub(crate) result: Result<Option<Summary>, JobError>,
-    /// What the peer heard.
+    /// The peer, with all that it heard.
     pub(crate) peer: Peer,
-    /// What the victim's user was told, where there is one.
+    /// All that the victim's user was told, where there is one.
     pub(crate) watch: Arc<Watch>,
 }
 
@@ -114,6 +118,16 @@ pub(crate) fn send_by(
     task: Task,
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
+    send_script(victim, place, asked, task, Box::new(script))
+}
+
+fn send_script(
+    victim: Victim,
+    place: Place,
+    asked: &[&str],
+    task: Task,
+    script: Script,
+) -> Attacked {
     match victim {
         Victim::Client => {
             let sources = asked.iter().map(|name| format!("/there/{name}").into_bytes());
@@ -157,6 +171,10 @@ pub(crate) fn receive_by(
 ) -> Attacked {
     let place = Place::new();
     prepare(&place);
+    receive_script(task, place, Box::new(script))
+}
+
+fn receive_script(task: Task, place: Place, script: Script) -> Attacked {
     let job = Job {
         task,
         sources: vec![bytes(&place.source("")), b"missing".to_vec()],
@@ -190,6 +208,16 @@ pub(crate) fn watched_client(
     watch: Arc<Watch>,
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
+    watched_script(place, job, placement, watch, Box::new(script))
+}
+
+fn watched_script(
+    place: Place,
+    job: Job,
+    placement: fn(haul_net::Connection) -> Placement,
+    watch: Arc<Watch>,
+    script: Script,
+) -> Attacked {
     let (connection, peer) = Peer::of_client();
     let told = Arc::clone(&watch);
     let job = within(move || haul_engine::run(&job, placement(connection), &*told));
@@ -200,6 +228,10 @@ pub(crate) fn watched_client(
 
 /// Runs an agent with a scripted client.
 pub(crate) fn serve(place: Place, script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
+    serve_script(place, Box::new(script))
+}
+
+fn serve_script(place: Place, script: Script) -> Attacked {
     let (here, there) = UnixStream::pair().expect("a socket pair");
     // An agent confines the thread that it runs in.
     let agent = within(move || {
@@ -215,7 +247,7 @@ pub(crate) fn serve(place: Place, script: impl FnOnce(&mut Peer) + Send + 'stati
     Attacked { place, result, peer: script.end(), watch: Arc::default() }
 }
 
-fn play(mut peer: Peer, script: impl FnOnce(&mut Peer) + Send + 'static) -> Running<Peer> {
+fn play(mut peer: Peer, script: Script) -> Running<Peer> {
     within(move || {
         script(&mut peer);
         peer.hear_out();
@@ -231,9 +263,10 @@ pub(crate) struct Running<T> {
 
 pub(crate) fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
     let (done, result) = mpsc::channel();
-    let thread = thread::spawn(move || {
+    let work: Box<dyn FnOnce() + Send> = Box::new(move || {
         let _ = done.send(work());
     });
+    let thread = thread::spawn(work);
     Running { thread, result }
 }
 
