@@ -7,8 +7,10 @@
 //! - `job.rs`: a job in plain words, and why one ended early. `run.rs`: runs it.
 //! - `assembly.rs`: puts a job together, from roles, trees and a link, and ends it;
 //!   `assembly/side.rs`: a role and its threads; `assembly/wire.rs`: one end of a wire;
-//!   `assembly/joining.rs`: further connections; `callers.rs`: who is let in by a key,
-//!   `agent/entrance.rs`: by a secret.
+//!   `assembly/joining.rs`: further connections: logins (`assembly/beside.rs`; worth it or
+//!   not: `assembly/chosen.rs`) and direct ones (`assembly/calling.rs`), each behind
+//!   `assembly/carrier.rs`; `callers.rs`: who is let in by a key, `agent/entrance.rs`: by a
+//!   secret.
 //! - `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
 //!   `agent/conversation.rs`: requests before its job; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.
@@ -17,27 +19,35 @@
 //!   `agent/calls.rs`: direct connections between them.
 //! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
 //!   sessions, which begin at the same time.
-//! - `beneath.rs`: directories behind links that lead nowhere else.
+//! - `beneath.rs`: directories behind links that lead nowhere else. `rules.rs`: files with
+//!   rules in the trees themselves.
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
 //! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells;
 //!   `told.rs`: what a job that is run again has told; `census.rs`: entries by their kinds.
-//!   `lacks.rs`: the words about
-//!   attributes that are not kept.
+//!   `lacks.rs`: the words about attributes that are not kept.
 //! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
-//!   `wire/ports.rs`, `wire/outgoing.rs` (the queue) and `wire/writer.rs`; `greeting.rs`;
-//!   `proof.rs` (proof that the destination has what is about to be removed).
+//!   `wire/ports.rs`, `wire/outgoing.rs` (the queue) and `wire/writer.rs`; `wire/lanes.rs`
+//!   (the connections of a Sender), `wire/flow.rs` (how fast each is), `wire/ledger.rs` (what
+//!   is lost with one), `wire/squeeze.rs` (compression); `greeting.rs`; `proof.rs` (proof that
+//!   the destination has what is about to be removed), `loss.rs` (the fault of what stays).
 //!
-//! The Sender, with `walk.rs` (directories, read before the walk comes to them), in
-//! `sender/`:
+//! The Sender, with `walk.rs` (directories, read before the walk comes to them;
+//! `walk/merged.rs`: of several sources; `walk/bounds.rs`: those that it does not go into;
+//! `walk/led.rs`: links that it follows), in `sender/`:
 //!
 //! - `source.rs`: a named source. `special.rs`: one that is a FIFO, a device or a
 //!   descriptor.
-//! - `scan.rs`: the walk, a loop and no recursion; `scan/telling.rs`: its batches.
+//! - `scan.rs`: the walk, a loop and no recursion; `scan/telling.rs`: its batches;
+//!   `scan/places.rs`: several sources as one tree; `scan/bounds.rs`: rules about sources as
+//!   a whole; `scan/kept.rs`: the attributes that are told; `scan/linked.rs`: files of
+//!   several names; `names.rs`: names of users and groups.
 //! - `mod.rs`: entries in flight, and the window; `item.rs`: one of them. `portions.rs`:
 //!   wanted files on one machine.
 //! - `read.rs`: workers that read contents for a wire, and pack small files; `pieces.rs`:
-//!   large files, in pieces; `stripes.rs`: by several workers; `counted.rs`: what counts as
-//!   sent; `again.rs`: contents that are sent once more.
+//!   large files, in pieces; `passed.rs`: how far one is; `stripes.rs`: by several workers;
+//!   `wants.rs`: the rules for what is asked for; `differences.rs`: files of which the
+//!   Receiver has an older version; `counted.rs`: what counts as sent; `again.rs`: files that
+//!   are sent once more; `repeats.rs`: what was lost with a lane.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
 //! - `emptied.rs`: directories that became empty.
@@ -47,25 +57,37 @@
 //!
 //! The Receiver, in `receiver/`:
 //!
-//! - `reading.rs`: what comes through a wire. `destination.rs`: found and opened.
-//!   `listing.rs`: the listing as it is taken, and what may be in it. `mod.rs`: wants and
-//!   outcomes.
+//! - `reading.rs`: what comes through a wire; `arrivals.rs`: contents, by all its lanes.
+//!   `destination.rs`: found and opened; `way.rs`: the directories above it.
+//!   `listing.rs`: the listing as it is taken, and what may be in it; `asked.rs`: of what a
+//!   far Sender was asked for. `mod.rs`: wants and outcomes.
 //! - `compare.rs`: the decision about an existing entry; `own.rs`: entries that a peer on
 //!   this machine lists and that are the destination's own; `times.rs`: how exactly the
-//!   destination keeps times. `check.rs`: a job that compares and copies nothing.
-//! - `place.rs`: an entry at its place when it is listed; `subdir.rs`: a directory;
-//!   `mirror.rs`: both in a mirror, and what goes there. `naming.rs`: names, given so that
-//!   none takes another's.
-//! - `work.rs`: workers, for local files and packs. `filling.rs`: how a file gets into
-//!   its stage. `incoming.rs`: a file in pieces. `small.rs`: small files through SFTP,
-//!   many at a time.
+//!   destination keeps times; `given.rs`, `modes.rs`: the attributes that an entry is given.
+//!   `check.rs`: a job that compares and copies nothing; `hashing.rs`: contents that are
+//!   compared.
+//! - `place.rs`: an entry at its place when it is listed; `taking.rs`: one that is no
+//!   directory; `subdir.rs`: a directory. `naming.rs`: names, given so that none takes
+//!   another's; `linking.rs`: names of one file; `full.rs`: the words about a full
+//!   destination.
+//! - `mirror.rs`: a mirror, and what goes there; `mirror/bounds.rs`, `mirror/spared.rs`: what
+//!   stays; `deciding.rs`: its files and links; `backing.rs`: backups; `bases.rs`: other
+//!   directories that are looked into; `renames.rs`: files that have got another name;
+//!   `in_place.rs`: files that keep their place; `waiting.rs`: files that wait for the end.
+//! - `pending.rs`: a file on its way. `work.rs`: workers, for local files and packs.
+//!   `filling.rs`: how a file gets into its stage. `incoming.rs`: a file in pieces;
+//!   `incoming/matched.rs`: its parts that the old version has. `small.rs`: small files
+//!   through SFTP, many at a time.
+//! - `differing.rs`: files of which there is an older version; `begun.rs`: stages that begin
+//!   with it; `similar.rs`: files whose names are alike.
 //! - `resume.rs`: what an earlier job has left; `proving.rs`: proof that it is of the
 //!   source as it is now.
 //! - `live.rs`: files that others write to while they are copied.
 //! - `hold.rs`: files that have to be durable or read back before they are published.
 //! - `dirs.rs`: a directory that waits for its entries; `sealing.rs`: its mode and time,
 //!   set last.
-//! - `proofs.rs`: what the destination has of sources that are about to be removed.
+//! - `proofs.rs`: what the destination has of sources that are about to be removed;
+//!   `losing.rs`: what a move would lose.
 //!
 //! Content:
 //!
@@ -77,10 +99,11 @@
 //! Parts of commands that need one side only, or no job:
 //!
 //! - `doctor/`: measures the way to a host, and the host; `doctor/answering.rs`: the
-//!   agent's side; `doctor/door.rs`: its port; `doctor/flow.rs`: what goes over connections;
+//!   agent's side; `doctor/door.rs`: its port; `doctor/lanes.rs`: the client's connections
+//!   to it; `doctor/flow.rs`: what goes over connections;
 //!   `doctor/processor.rs`, `doctor/disk.rs`: a machine.
 //! - `request.rs`: stat, list and hash; `request/answer.rs` here and at a peer,
-//!   `request/sftp.rs` through a host's SFTP server.
+//!   `request/peer.rs` over a connection, `request/sftp.rs` through a host's SFTP server.
 //! - `expand.rs`: the paths that a pattern stands for.
 //! - `moving/`: a move, and the machines that it needs; `moving/course.rs`: its steps;
 //!   `moving/not_copied.rs`: what failed, and stays; `moving/removing.rs`: how its

@@ -5,13 +5,16 @@
 //!
 //! # Rooms
 //!
-//! - `args.rs`: commands as plain structs; `args/`: the words, and the answers to words
-//!   of other programs. `command/`: one file for each command.
+//! - `args.rs`: commands as plain structs; `args/words.rs`: the words, with a file for each
+//!   kind of them beside it (`args/sync/`: those of rsync); `args/familiar.rs`: the answers to
+//!   words of other programs. `command/`: one file for each command, with its parts below it.
 //! - `monitor.rs`: hands on what jobs tell; `monitor/`: the statements about entries of
 //!   copies, comparisons and moves, and where these are on both sides.
 //! - `report.rs`: the trait of a report, and of what can be told in both forms;
-//!   `report/text.rs` and `report/json.rs`: the two reports, over `report/output.rs`.
-//! - `json.rs`: the lines of JSON, all fields. `progress.rs`: the line on the terminal;
+//!   `report/text.rs` and `report/json.rs`: the two reports, over `report/output.rs`;
+//!   `report/addressed.rs`, `report/log_file.rs`: reports in front of one of them.
+//! - `json.rs`: the lines of JSON, all fields; `json/`: those of some commands, and the words
+//!   of closed sets. `lines.rs`: the lines of rsync. `progress.rs`: the line on the terminal;
 //!   `progress/meter.rs`: its words. `quantity.rs`: figures for people. `stdout.rs`:
 //!   standard output.
 //! - `location.rs`: the forms of a place. `hint.rs`: what a person can do about an error.
@@ -20,7 +23,8 @@
 //!   command line.
 //! - `interrupt.rs`: signals; those that are ignored from the start stay so.
 //! - `mistake.rs`: the end of the process after a panic.
-//! - `peer.rs`: connects. `hosts.rs`: runs jobs, and turns to a host's SFTP server when
+//! - `peer.rs`: connects; `retry.rs`: again, when a connection was lost. `hosts.rs`: runs
+//!   jobs (`hosts/between.rs`: between two hosts), and turns to a host's SFTP server when
 //!   there is no haul (`ConnectError::lacks_haul`), as `peer.rs` does for single requests.
 //! - `state.rs`: the user's directories, and that for the journals of uploads.
 //!   `haul_store::Journals` makes it, and refuses one that is not the user's alone.

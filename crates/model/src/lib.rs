@@ -7,11 +7,13 @@
 //! - `path.rs`: `Name`, one component that can't be bad. The wire carries `Name`s and
 //!   directory numbers, no paths.
 //! - `words.rs`: paths as users write them, taken apart without looking at any disk.
+//!   `place.rs`: the place that a source gets by the words of its path.
 //! - `entry.rs`: `Entry`, `Kind`, `Timestamp`, whose bound is checked as it is decoded.
 //!   `travelling.rs`: an entry's encoding, with a mask that says which fields it has.
 //! - `attributes.rs`: `Attributes` of an entry, and `Kept`, a set of them.
 //!   `extended.rs`: those that few entries have.
-//!   `altered.rs`: attributes that entries get in place of those of the sources.
+//!   `altered.rs`: attributes that entries get in place of those of the sources
+//!   (`altered/accounts.rs`, `altered/modes.rs`: their words).
 //! - `hash.rs`: `ContentHash`, and `ContentHasher`, which hashes in blocks of 4 MiB.
 //!   `ranges.rs`: a set of such blocks, as a peer asks for them.
 //! - `granularity.rs`: the units in which file systems keep times.

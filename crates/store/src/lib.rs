@@ -10,7 +10,8 @@
 //! - `elsewhere.rs`: stages in another directory than the one where their files appear.
 //! - `assembler.rs`: content as it is written, hashed and recorded: a large one in blocks,
 //!   which come in any order from any thread. `pieces.rs`: blocks that come in pieces.
-//! - `mover.rs`: content that comes in its order, and is not hashed.
+//! - `mover.rs`: content that comes in its order, and is not hashed. `in_place.rs`: content
+//!   that is written into a file which has its name already.
 //! - `making.rs`: links, FIFOs, sockets and devices, which have no content.
 //! - `verified.rs`: the proof that a stage can be sealed, and the stage, in one. It comes
 //!   of what was written alone: the hashes agree, or the whole length of a file of this

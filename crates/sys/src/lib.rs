@@ -24,10 +24,13 @@
 //!   by the page cache, or read past it.
 //! - `known.rs`: file systems whose habits are known. On others haul looks if its wishes
 //!   were carried out.
-//! - `closing.rs`: errors that closing a file tells.
+//! - `closing.rs`: errors that closing a file tells. `reserving.rs`: room for a file that is
+//!   about to be written.
 //! - `meta.rs`: attributes through open handles. `attributes.rs`: extended
 //!   attributes and access control lists. `held.rs`: entries that are not opened for it.
-//! - `faked.rs`: attributes of root that anybody keeps, in the form of rsync.
+//!   `not_kept.rs`: the error of one that can't be given.
+//! - `faked.rs`: attributes of root that anybody keeps, in the form of rsync;
+//!   `faked/acl.rs`: an access control list in that form.
 //! - `accounts.rs`: users and groups by name and number.
 //! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be bound to;
 //!   every path that a user or a peer names, and every link that is followed, goes
