@@ -111,7 +111,7 @@ impl Kept {
     pub const TIMES: Self = Self(0x02);
     /// The user who owns an entry: only root can give it.
     pub const USER: Self = Self(0x04);
-    /// The group that it belongs to: others than root can give those that they are in.
+    /// The group that it belongs to: without root only those that the user is in can be given.
     pub const GROUP: Self = Self(0x08);
     /// The time of the last reading.
     pub const ATIMES: Self = Self(0x10);

@@ -49,7 +49,7 @@ failed, 2 wrong usage, 3 no connection, 4 the host can't take it.";
 /// The words as clap reads them.
 #[derive(Debug, Args)]
 pub(super) struct DeployWords {
-    /// Where haul is to be
+    /// The host to put haul onto
     #[arg(value_name = "HOST")]
     host: OsString,
 

@@ -16,7 +16,7 @@ pub(super) struct KeptWords {
     /// Keep owners, as root
     #[arg(long, help_heading = KEPT)]
     owner: bool,
-    /// Keep groups: others than root those that they are in
+    /// Keep groups; without root only those that the user is in
     #[arg(long, help_heading = KEPT)]
     group: bool,
     /// Keep access control lists

@@ -156,7 +156,7 @@ pub(super) struct CopyWords {
 
 #[derive(Debug, Args)]
 pub(super) struct MoveWords {
-    /// What to move and, last, where to
+    /// The sources and, last, the destination
     #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
@@ -197,7 +197,7 @@ pub(super) struct MoveWords {
 
 #[derive(Debug, Args)]
 pub(super) struct CheckWords {
-    /// What was copied and, last, where to
+    /// The sources and, last, the destination
     #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
@@ -267,7 +267,7 @@ pub(super) struct LsWords {
 
 #[derive(Debug, Args)]
 pub(super) struct StatWords {
-    /// What to look at
+    /// Paths to look at
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
