@@ -1,4 +1,4 @@
-//! What the targets that run a whole role share: jobs, a peer that says given
+//! Shared by the targets that run a whole role: jobs, a peer that says given
 //! bytes, a place to work in, the tree that the seeds were recorded with, and
 //! what an interrupted copy leaves.
 
@@ -340,7 +340,7 @@ impl Journal {
         Self { temp, name, source, bytes, path }
     }
 
-    /// What follows the journal's identity.
+    /// The bytes behind the journal's identity.
     pub fn after_header(&self) -> &[u8] {
         &self.bytes[IDENTITY_LEN..]
     }

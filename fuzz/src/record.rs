@@ -19,7 +19,7 @@ use std::thread;
 /// As much of a program as its ELF header and program headers take.
 const PROGRAM_SEED_LEN: usize = 1 << 10;
 
-/// What passed in one direction.
+/// A recording of one direction.
 #[derive(Clone, Default)]
 struct Tape(Arc<Mutex<Vec<u8>>>);
 
@@ -155,7 +155,7 @@ fn record_faked(seeds: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What is read before haul is put onto a host: the head of a program, and the
+/// Seeds for what is read before haul is put onto a host: the head of a program, and the
 /// lines of a host.
 fn record_deploy(seeds: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(seeds.join("executable"))?;
@@ -254,7 +254,7 @@ fn frames(mut stream: &[u8]) -> Vec<(FrameType, &[u8])> {
     frames
 }
 
-/// What follows the greeting.
+/// The frames behind the greeting.
 fn after_greeting(stream: &[u8]) -> &[u8] {
     let greeting = frames(stream)[0].1.len();
     &stream[HEADER_LEN + greeting..]

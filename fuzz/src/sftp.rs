@@ -28,7 +28,7 @@ struct Asked {
 #[derive(Default)]
 struct State {
     requests: usize,
-    /// What is still to come of the request that is being written.
+    /// Bytes still to come of the request that is being written.
     rest: usize,
     len: Vec<u8>,
     closed: bool,

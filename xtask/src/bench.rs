@@ -1,7 +1,7 @@
 //! Measuring haul against the tools that people use now: every workload, every
 //! tool in turn, round by round, in one run on one machine.
 //!
-//! What is compared is always from the same round, seconds apart, so that a
+//! Compared figures are always from the same round, seconds apart, so that a
 //! machine that is busy for a while slows both. The tools share one ssh server
 //! on loopback and one client configuration, with the ciphers that each would
 //! choose by itself.

@@ -30,7 +30,7 @@ use crate::{Result, setup};
 pub(crate) struct Args {
     #[command(flatten)]
     plan: Plan,
-    /// What to run on the client, after `--`
+    /// The command to run on the client, after `--`
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }

@@ -1,4 +1,4 @@
-//! What the tests and benchmarks need from the system, and installing it where
+//! Programs that the tests and benchmarks need from the system, and their installation where
 //! that is possible: as root, with apt-get.
 
 use std::path::PathBuf;

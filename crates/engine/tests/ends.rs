@@ -39,7 +39,7 @@ const DISTURBANCES: u64 = 25;
 /// How long the user of a disturbed job waits.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What happens to one direction of a conversation, at a byte of it.
+/// A disturbance of one direction of a conversation, at a byte of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disturbance {
     None,

@@ -1,4 +1,4 @@
-//! What a peer claims and floods costs bounded memory. Each check has a process of its own:
+//! A peer's claims and floods cost bounded memory. Each check has a process of its own:
 //! the peak that the system keeps is the whole process's, and what another has given back to
 //! the allocator would be taken by the next one unseen.
 
@@ -38,7 +38,7 @@ use watch::Watch;
 /// The environment variable that names the only check of a process.
 const CHECK: &str = "HAUL_MEMORY_CHECK";
 
-/// What either side of a job may take, in bytes.
+/// The most that either side of a job may take, in bytes.
 const MEMORY_MAX: u64 = 64 << 20;
 
 /// The same of one that keeps a million files of several names in mind.

@@ -36,7 +36,7 @@ impl Home {
         self.command(words).output().expect("haul starts")
     }
 
-    /// What a command that is refused says, with the home directory as `~`.
+    /// The words of a command that is refused, with the home directory as `~`.
     fn refused(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert_eq!(output.status.code(), Some(2), "{output:?}");

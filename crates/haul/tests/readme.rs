@@ -1,4 +1,4 @@
-//! What the documents show, done as it stands there.
+//! The examples in the documents, done as they stand there.
 //!
 //! In the README and the guide, `nas` is this machine behind a real ssh server,
 //! and its home directory is made for the run.

@@ -1,4 +1,4 @@
-//! What a safe copy is made of, one part at a time, for the benchmarks: each
+//! The parts of a safe copy, one at a time, for the benchmarks: each
 //! run does one thing once and prints the seconds that it took.
 //!
 //! ```text
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is read, hashed and written at once, in bytes, as in a copy.
+/// Bytes that are read, hashed and written at once, as in a copy.
 const PART_LEN: usize = 512 << 10;
 
 const TIME: Timestamp = Timestamp { secs: 1_000_000_000, nanos: 0 };

@@ -251,7 +251,7 @@ mod tests {
         name(&StageSeries::begin(journals, host, roots).unwrap().name())
     }
 
-    /// What is in the directory besides its id.
+    /// The number of files in the directory besides its id.
     fn records(temp: &tempfile::TempDir) -> usize {
         std::fs::read_dir(temp.path()).unwrap().count() - 1
     }

@@ -85,7 +85,7 @@ fn work_confined(place: &Place) -> bool {
     true
 }
 
-/// What a stage does: a file without a name gets one, and one with a private
+/// Publishes as a stage does: a file without a name gets one, and one with a private
 /// name is renamed.
 fn publish_both_ways(dir: &Dir) {
     if let Some(file) = dir.create_unnamed() {

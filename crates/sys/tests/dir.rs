@@ -1,4 +1,4 @@
-//! What can be done below a directory that is held open, and what is refused:
+//! Operations below a directory that is held open, and those that are refused:
 //! no symbolic link is followed, nothing waits for a FIFO, and a publication
 //! replaces only what it may.
 

@@ -1,4 +1,4 @@
-//! What a test needs of the machine and may not get: the right to mount, a
+//! Things that a test needs of the machine and may not get: the right to mount, a
 //! device, a program. Under `cargo xtask test` and in continuous integration its
 //! absence fails the test, for a test that returns early proves nothing. Under a
 //! plain `cargo test`, which may run without root, the test is skipped, says so,

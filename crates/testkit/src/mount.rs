@@ -20,7 +20,7 @@ pub struct Mount {
     kind: Option<FileSystem>,
 }
 
-/// What a file system's image held at one moment: what a cut of the power would
+/// The content of a file system's image at one moment: all that a cut of the power would
 /// have left then.
 #[derive(Debug)]
 pub struct Frozen {
@@ -203,7 +203,7 @@ impl Mount {
         Self::of_image(backing, kind)
     }
 
-    /// What a power cut at this moment would leave: a second file system, of a
+    /// The file system that a power cut at this moment would leave: a second one, of a
     /// copy of what has been written to the image so far. ext4 only.
     pub fn after_power_cut(&self) -> io::Result<Mount> {
         let backing = TempDir::new()?;
@@ -213,7 +213,7 @@ impl Mount {
         Self::of_image(backing, FileSystem::Ext4)
     }
 
-    /// What its image holds at this moment, exactly, also while it is written to. Its
+    /// The content of its image at this moment, exactly, also while it is written to. Its
     /// image must be on a file system that shares content ([`Self::image_on`]).
     pub fn freeze(&self) -> io::Result<Frozen> {
         let (own, kind) =

@@ -26,7 +26,7 @@ pub use rustix::io::Errno;
 /// The ways in which a file system is odd; by default in none.
 #[derive(Debug, Clone, Default)]
 pub struct Quirks {
-    /// What was written to a file is lost when it is closed, and the first
+    /// Data that was written to a file is lost when it is closed, and the first
     /// handle that is closed is told this.
     pub at_close: Option<Errno>,
     /// The fate of a time that is set.

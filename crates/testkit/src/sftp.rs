@@ -293,7 +293,7 @@ impl Server {
         }
     }
 
-    /// What is to be answered next: one request, or all that come within a
+    /// The requests to be answered next: one, or all that come within a
     /// moment, or as many as are to be gathered.
     fn next_batch(&mut self) -> Option<Vec<Vec<u8>>> {
         while let Some((kind, count)) = self.odd.gathered {

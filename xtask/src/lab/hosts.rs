@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     /// The congestion control of all sockets [default: cubic, if the kernel has it]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
-    /// What makes the link what it is [default: netem, if the kernel has it]
+    /// The way in which the link is made [default: netem, if the kernel has it]
     #[arg(long, value_enum)]
     pub(crate) via: Option<Via>,
 }

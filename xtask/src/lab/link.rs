@@ -18,7 +18,7 @@ const QUEUE_PACKETS_MIN: u64 = 64;
 /// A link between two hosts, the same in both directions.
 #[derive(clap::Args, Clone, Debug, PartialEq)]
 pub(crate) struct Link {
-    /// What passes in each direction: a number with bit, kbit, mbit or gbit (per second)
+    /// The rate in each direction: a number with bit, kbit, mbit or gbit (per second)
     #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = rate)]
     pub(crate) rate: Rate,
     /// The round trip time, of which each direction takes half: a number with us, ms or s
@@ -27,8 +27,8 @@ pub(crate) struct Link {
     /// How many packets are lost, in each direction: a number with %
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = share)]
     pub(crate) loss: Share,
-    /// What waits before the link at most, in each direction: a number with B,
-    /// KiB or MiB [default: what the link takes in a round trip]
+    /// The bytes that may wait before the link, in each direction: a number with B,
+    /// KiB or MiB [default: those that the link takes in a round trip]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) queue: Option<Size>,
     /// The largest packet, in bytes

@@ -19,7 +19,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::Result;
 
-/// What the watching process does: it says that it is there, waits for the end
+/// The watching process: it says that it is there, waits for the end
 /// of its input, and kills what lives where it lives. In a group of its own and
 /// deaf to what a terminal sends, it outlives what it waits for.
 const WATCH: &str = "trap '' INT TERM HUP

@@ -114,7 +114,7 @@ fn what_the_kernel_lacks_is_an_error_if_it_was_asked_for() {
     assert!(error.contains("can't be no-such"), "{error}");
 }
 
-/// What haul sends in a job of which it decides by itself how it goes, in bytes: with one
+/// Bytes that haul sends in a job of which it decides by itself how it goes: with one
 /// connection and a round trip of 60 ms it takes over 3 s.
 const SENT_LEN: u64 = 110 << 20;
 

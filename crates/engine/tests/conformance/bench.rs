@@ -18,7 +18,7 @@ pub(crate) struct Bench {
     temp: TempDir,
     /// Furnishes a destination before the job.
     pub(crate) before: fn(&Path),
-    /// What is copied, below the source.
+    /// The paths below the source that are copied.
     pub(crate) sources: &'static [&'static str],
     /// Appended to the destination's path.
     pub(crate) dest: &'static str,

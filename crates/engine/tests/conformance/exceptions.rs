@@ -1,4 +1,4 @@
-//! What a link can't do as the others do, each with its reason; in all else it
+//! Cases in which a link can't do as the others do, each with its reason; in all else it
 //! has to be the same.
 
 use crate::link::Link;

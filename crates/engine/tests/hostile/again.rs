@@ -99,7 +99,7 @@ fn what_comes_behind_the_second_time_is_refused() {
     }
 }
 
-/// What came the first time is no part of what comes the second time.
+/// Content that came the first time is no part of that of the second time.
 #[test]
 fn nothing_of_the_first_time_is_left_in_the_second() {
     let second: &[u8] = b"\0\0\0\0BBBB";

@@ -1,4 +1,4 @@
-//! What handles a peer's words is confined by the system itself: an agent, and the
+//! Threads that handle a peer's words are confined by the system: those of an agent, and the
 //! threads of a client that downloads. Here they try, from within, what a peer
 //! could make them do if they had a hole.
 
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What a thread could do at one moment.
+/// A thread's abilities at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Could {
     write_outside: bool,
@@ -29,7 +29,7 @@ struct Could {
     write_at_dest: bool,
 }
 
-/// What [`Could`] is without confinement.
+/// The abilities of a thread that is not confined.
 const ALL: Could =
     Could { write_outside: true, read_outside: true, write_at_source: true, write_at_dest: true };
 
@@ -128,7 +128,7 @@ fn has_landlock() -> bool {
     confined
 }
 
-/// What the threads of an agent could do that served `script`: those that read and
+/// The abilities of an agent's threads while it served `script`: of those that read and of
 /// those that write.
 fn serve(place: &Place, script: impl FnOnce(&mut Peer)) -> [Could; 2] {
     let (here, there) = UnixStream::pair().expect("a socket pair");
@@ -174,7 +174,7 @@ fn an_agent_that_receives_works_at_the_destination_alone() {
     assert_eq!(place.read("a"), "text");
 }
 
-/// What is left to who may read everywhere.
+/// The abilities of a thread that may read everywhere, and write nowhere.
 const READS: Could = Could {
     write_outside: false,
     read_outside: true,
@@ -249,7 +249,7 @@ fn a_client_that_downloads_works_at_the_destination_alone() {
     assert_eq!(place.read("a"), "text");
 }
 
-/// What the threads of a client could do that has `job` done through the SFTP server
+/// The abilities of a client's threads that has `job` done through the SFTP server
 /// of a host, where the source is.
 fn through_sftp(place: &Place, job: Job) -> Could {
     let trial = Trial::of(place);

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 /// How long a server may take until it has seen something.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is copied, in bytes: fifteen blocks, and a part of one.
+/// Length of the file that is copied, in bytes: fifteen blocks, and a part of one.
 const FILE_LEN: u64 = (60 << 20) + 5;
 
 /// The requests for one block's content at such a server.
@@ -33,7 +33,7 @@ const CLOSE: u8 = 4;
 const READ: u8 = 5;
 const WRITE: u8 = 6;
 
-/// What a server's answers to a part of the file come to, in bytes: far from all
+/// Length of a server's answers to a part of the file, in bytes: far from all
 /// of it, and enough for it to see the requests for a block.
 const STEP_UP: usize = 4 << 10;
 const STEP_DOWN: usize = 5 << 20;

@@ -23,7 +23,7 @@ const NIL: u64 = 4;
 const DIR: u64 = 5;
 const BELOW: u64 = 6;
 
-/// What is in the source when it is moved.
+/// The paths in the source when it is moved.
 const ALL: [&str; 6] = ["tree", "tree/dir", "tree/dir/below", "tree/full", "tree/link", "tree/nil"];
 
 /// An agent that is asked to move `tree`, by a client that goes on as `script`
@@ -79,7 +79,7 @@ fn same(_: u64) -> Outcome {
     Outcome::Skipped(Skip::Unchanged)
 }
 
-/// What the agent said of its sources, without the end, which has to come last.
+/// The agent's words about its sources, without the end, which has to come last.
 #[track_caller]
 fn removals(attacked: &Attacked) -> Vec<Removal> {
     let told = attacked.peer.messages.iter().filter_map(|message| match message {
@@ -378,7 +378,7 @@ fn a_client_waits_until_all_is_removed_and_believes_no_earlier_end() {
     attacked.assert_refused("before all was compared");
 }
 
-/// What a client answers that has `tree/f` and is asked for a proof, by an agent that
+/// The answer of a client that has `tree/f` and is asked for a proof, by an agent that
 /// has set its own aside under `aside`, when `change` was made.
 fn proof_of(aside: &'static str, change: fn(&Path)) -> Result<(), Fault> {
     let place = Place::new();

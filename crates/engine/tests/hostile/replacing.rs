@@ -13,7 +13,7 @@ use std::path::Path;
 /// Requests that a job may take for what is replaced here.
 const REQUESTS_MAX: usize = 60;
 
-/// What is at `path`: the beginning of a content, or where a link points.
+/// The beginning of the content at `path`, or the target of the link there.
 fn what(path: &Path) -> Vec<u8> {
     match fs::read_link(path) {
         Ok(target) => target.into_os_string().into_encoded_bytes(),
@@ -21,7 +21,7 @@ fn what(path: &Path) -> Vec<u8> {
     }
 }
 
-/// What is replaced: its name, and what is there before and afterwards.
+/// An entry that is replaced: its name, and its content before and afterwards.
 type Replaced = (&'static str, Vec<u8>, Vec<u8>);
 
 /// A file that goes through a stream, a small one, and a link, each with an old one
@@ -45,7 +45,7 @@ fn place() -> (Place, [Replaced; 3]) {
     (place, both)
 }
 
-/// What is in the directory that is written to, under whatever names.
+/// The contents of the directory that is written to, under whatever names.
 fn contents(place: &Place) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(place.dest("tree")).expect("read").flatten();
     let content = |entry: fs::DirEntry| {

@@ -101,7 +101,7 @@ fn is_on_record(dest: &Path, blocks: u64) -> bool {
     })
 }
 
-/// What is left of an interrupted copy.
+/// The files that an interrupted copy has left.
 fn left_in(dest: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dest).expect("read");
     let mut left: Vec<_> = entries

@@ -25,7 +25,7 @@ fn patience() -> Patience {
     Patience { silence_max: Some(SILENCE), login_max: Some(SILENCE * 2) }
 }
 
-/// What a client is asked to do.
+/// The work that a client is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Upload,
@@ -246,7 +246,7 @@ fn a_sign_of_life_is_no_greeting() {
     attacked.assert_refused("did not greet");
 }
 
-/// What a client says before it falls silent.
+/// The jobs that a client announces before it falls silent.
 fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
     let sources = vec![bytes(&place.source("a"))];
     let sends = Role::Sender { sources, base: None, recursive: true, follow: false };

@@ -69,7 +69,7 @@ pub(crate) struct Peer {
     pub(crate) contents: Vec<(FrameType, Vec<u8>)>,
     /// How often the other side has said that it is there.
     pub(crate) signs: usize,
-    /// What the other side is told of what it has set aside; `None` if nothing.
+    /// The answer about a source that the other side has set aside; `None` for no answer.
     pub(crate) proves: fn(u64) -> Option<Result<(), Fault>>,
 }
 
@@ -180,7 +180,7 @@ impl Peer {
         }
     }
 
-    /// What the other side has listed.
+    /// The items that the other side has listed.
     pub(crate) fn listed(&self) -> impl Iterator<Item = &ListItem> {
         self.messages.iter().flat_map(|message| match message {
             Message::List(items) => items.as_slice(),
@@ -326,7 +326,7 @@ pub(crate) fn dir_end(dir: u64) -> ListItem {
     ListItem::DirEnd { dir }
 }
 
-/// What a pack says of a file with this content.
+/// The item of a pack for a file with this content.
 pub(crate) fn packed(index: u64, content: &[u8]) -> PackItem {
     let hash = ContentHash::of(content);
     PackItem::File { index, len: content.len() as u32, mtime: TIME, hash: Some(hash), grew: false }
@@ -354,7 +354,7 @@ pub(crate) fn file_end(index: u64, size: u64, content: &[u8]) -> Message {
     Message::FileEnd(FileEnd { index, result: Ok(seal), lanes: 0 })
 }
 
-/// What is vouched for a block of a file; for what can be none, some hash.
+/// The seal of a block of a file; for content that can be no block, some hash.
 pub(crate) fn block_seal(index: u64, block: u64, content: &[u8]) -> Message {
     let hash = if content.len() as u64 == BLOCK_LEN && block < u64::MAX / BLOCK_LEN {
         BlockHash::of(block, content)

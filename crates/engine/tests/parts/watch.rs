@@ -18,7 +18,7 @@ fn shown(path: &[u8]) -> String {
     }
 }
 
-/// What was told about a job.
+/// A record of all that was told about a job.
 #[derive(Default)]
 pub(crate) struct Watch {
     progress: Progress,

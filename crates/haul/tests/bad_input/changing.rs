@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 /// More than all buffers on the way can hold.
 const BIG: u64 = 40 << 20;
 
-/// What the pipe lets through before it stops: all that is said first, the small files,
+/// Bytes that the pipe lets through before it stops: all that is said first, the small files,
 /// and the beginning of the big one.
 const BEFORE: u64 = 5 << 20;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with sources and destinations: one clear message, the
+//! Faults of sources and destinations: one clear message, the
 //! other files copied all the same, and nothing lost.
 
 #[path = "../common/mod.rs"]

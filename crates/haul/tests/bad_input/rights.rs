@@ -1,4 +1,4 @@
-//! What the user may not read, and where the user may not write.
+//! Sources that the user may not read, and places where the user may not write.
 
 use crate::common::*;
 use haul_testkit::{fixture, nasty};

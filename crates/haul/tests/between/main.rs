@@ -15,7 +15,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What takes longer hangs.
+/// The time after which a run counts as hung.
 const SOON: Duration = Duration::from_secs(60);
 
 /// Bytes of the large file.

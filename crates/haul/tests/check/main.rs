@@ -1,4 +1,4 @@
-//! What a user sees of `haul check`: after a copy the same words find nothing,
+//! `haul check` as a user sees it: after a copy the same words find nothing,
 //! and every kind of difference is found and named.
 
 #[path = "../common/mod.rs"]

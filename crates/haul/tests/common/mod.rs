@@ -71,7 +71,7 @@ impl World {
         self.sshd.get_or_init(|| quick_sshd().start().expect("sshd starts"))
     }
 
-    /// What is done in one way, in a directory of its own.
+    /// A scene for one way, in a directory of its own.
     pub(crate) fn scene(&self, way: Way) -> Scene<'_> {
         self.scene_called(&format!("{way:?}").to_lowercase(), way)
     }
@@ -196,7 +196,7 @@ pub(crate) struct Scene<'w> {
     pub(crate) way: Way,
     dir: PathBuf,
     world: &'w World,
-    /// What reaches the host in place of ssh.
+    /// The program that reaches the host in place of ssh.
     rsh: Option<PathBuf>,
     program: PathBuf,
     nobody: bool,
@@ -487,8 +487,8 @@ pub(crate) fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What `getfacl` and `getfattr` tell of all that is in `dir`, with owners and modes, but for
-/// haul's own.
+/// The lines of `getfacl` and `getfattr` about all that is in `dir`, with owners and modes,
+/// but for haul's own.
 pub(crate) fn attributes(dir: &Path) -> String {
     let told = |program: &str, flags: &[&str]| {
         let output = Command::new(program).args(flags).current_dir(dir).output();

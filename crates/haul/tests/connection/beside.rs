@@ -8,7 +8,7 @@ use haul_testkit::{Haul, Sshd, tree};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What takes longer hangs.
+/// The time after which a run counts as hung.
 const SOON: Duration = Duration::from_secs(60);
 
 const WAYS: [Way; 2] = [Way::Upload, Way::Download];

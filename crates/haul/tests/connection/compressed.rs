@@ -1,4 +1,4 @@
-//! What travels compressed, and arrives as it was.
+//! Contents that travel compressed, and arrive as they were.
 
 use crate::common::*;
 use haul_testkit::tree;

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What takes longer hangs.
+/// The time after which a run counts as hung.
 const SOON: Duration = Duration::from_secs(60);
 
 const WAYS: [Way; 2] = [Way::Upload, Way::Download];
@@ -55,7 +55,7 @@ fn make_source(scene: &Scene<'_>) {
     }
 }
 
-/// What has gone through the pipe, in bytes.
+/// Bytes that have gone through the pipe.
 fn through_pipe(scene: &Scene<'_>) -> u64 {
     let count = scene.path("count");
     let len = fs::metadata(&count).expect("it was counted").len();

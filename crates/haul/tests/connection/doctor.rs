@@ -10,7 +10,7 @@ fn doctor(scene: &Scene<'_>, server: &Sshd, words: &[&str]) -> Haul {
     scene.haul().arg("doctor").args(["--rsh", &server.rsh(), "--remote-haul", HAUL]).args(words)
 }
 
-/// What it found, as the one line of JSON.
+/// Its findings, as the one line of JSON.
 #[track_caller]
 fn found(run: &Outcome) -> serde_json::Value {
     let out = run.out();

@@ -1,4 +1,4 @@
-//! What is found on the host under the name of haul.
+//! Programs that are found on the host under the name of haul.
 
 use crate::common::*;
 use haul_testkit::fixture;

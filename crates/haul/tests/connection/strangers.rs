@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What takes longer hangs.
+/// The time after which a run counts as hung.
 const SOON: Duration = Duration::from_secs(60);
 
 const WAYS: [Way; 2] = [Way::Upload, Way::Download];

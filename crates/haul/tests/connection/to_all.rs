@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What takes longer hangs.
+/// The time after which a run counts as hung.
 const SOON: Duration = Duration::from_secs(60);
 
 /// Bytes of the large file.

@@ -13,7 +13,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// Takes most of a second while ssh compresses it, which it can't.
 const BIG: u64 = 32 << 20;
 
-/// What has been moved when the copy is in its middle.
+/// Bytes that have been moved when the copy is in its middle.
 const MIDDLE: u64 = 4 << 20;
 
 /// A tree of small files and a big one, of which an older version is at the

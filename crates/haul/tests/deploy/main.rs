@@ -82,7 +82,7 @@ fn names_in(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What the run said on standard error, without the lines of ssh.
+/// The run's standard error, without the lines of ssh.
 fn said(run: &Outcome) -> Vec<String> {
     let text = run.err();
     text.lines().filter(|line| !line.starts_with("ssh: ")).map(str::to_owned).collect()

@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     pub(crate) xattrs: BTreeMap<&'static str, &'static str>,
     /// A user may read it by its ACL.
     pub(crate) acl: bool,
-    /// What is made in it has such an ACL.
+    /// Entries that are made in it have such an ACL.
     pub(crate) default_acl: bool,
 }
 
@@ -30,7 +30,7 @@ impl Entry {
     }
 }
 
-/// What it is.
+/// The kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     Dir,
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Device(bool, u32, u32),
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     /// So many bytes that follow from a seed, those of another seed from a place on.

@@ -435,7 +435,7 @@ const IN_CODES: &[(&str, Covers)] = &[
 
 type Change = fn(&Case, &mut Said, &mut Said);
 
-/// What a program has told: its lines, and its errors.
+/// A program's output: its lines, and its errors.
 pub(crate) struct Said {
     pub(crate) lines: Vec<String>,
     pub(crate) errors: String,

@@ -68,7 +68,7 @@ fn both_make_the_same_of_whatever_they_are_given() {
     assert_eq!(failed, 0, "haul and rsync differ");
 }
 
-/// What is told of the case of `seed` if the programs differ.
+/// The report on the case of `seed` if the programs differ.
 fn report(bench: &Bench, name: &str, seed: u64) -> Option<String> {
     let case = Case::draw(seed, true);
     let whole = bench.try_out(name, &case);

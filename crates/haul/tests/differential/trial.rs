@@ -39,7 +39,7 @@ pub(crate) enum Difference {
     Lines(Vec<String>),
 }
 
-/// What both made of a case.
+/// The results of both programs for a case.
 pub(crate) struct Trial {
     pub(crate) found: Vec<Difference>,
     pub(crate) rsync: Outcome,
@@ -203,7 +203,7 @@ fn lines(text: &[u8], is_rsyncs: bool) -> Vec<String> {
     shown.map(|line| line.replacen('<', ">", usize::from(line.starts_with('<')))).collect()
 }
 
-/// What rsync has written as `\#ooo`.
+/// The bytes that rsync has written as `\#ooo`.
 fn unescaped(line: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = line;

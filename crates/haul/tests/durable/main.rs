@@ -1,4 +1,4 @@
-//! What a user is promised by `--sync` and `--verify`, seen on a file system
+//! The promises of `--sync` and `--verify` to a user, seen on a file system
 //! whose device the test has in its hands.
 
 #[path = "../common/mod.rs"]

@@ -30,7 +30,7 @@ enum Victim {
     Killed,
     /// The client, as by Ctrl-C.
     Interrupted,
-    /// What runs at the other end, and the way there.
+    /// The program at the other end, and the way there.
     Agent,
 }
 

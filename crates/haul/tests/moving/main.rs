@@ -1,4 +1,4 @@
-//! What a user sees of `haul move`: sources that are where they should be, whole,
+//! `haul move` as a user sees it: sources that are where they should be, whole,
 //! and gone from where they were; and sources that stay because something is
 //! not as it should be.
 

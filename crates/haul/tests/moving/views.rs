@@ -142,7 +142,7 @@ fn what_a_killed_move_has_set_aside_is_moved_by_the_next_one_and_no_litter() {
     }
 }
 
-/// What rclone remembers is what was in a directory when it was first looked at, with
+/// rclone remembers what was in a directory when it was first looked at, with
 /// the cache also contents.
 const REMEMBERING: [&[&str]; 2] = [&[], &["--vfs-cache-mode", "full"]];
 

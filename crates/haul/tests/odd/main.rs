@@ -1,4 +1,4 @@
-//! What a user sees of copies and moves to file systems that are odd: that tell
+//! Copies and moves, as a user sees them, to file systems that are odd: that tell
 //! of errors when a file is closed, keep times their own way, take several names
 //! for one, lack the fast ways, or refuse a call for whatever reason.
 

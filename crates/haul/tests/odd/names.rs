@@ -5,7 +5,7 @@ use super::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What is below a directory, by content, with the names that it has.
+/// The files below a directory, by content, with the names that they have.
 fn contents(root: &Path) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut left = vec![root.to_path_buf()];

@@ -7,7 +7,7 @@ use haul_testkit::haul::Outcome;
 use haul_testkit::{Snapshot, TempDir, holds_within, snapshot};
 use std::path::{Path, PathBuf};
 
-/// What may come of a call.
+/// The errors that a call may have.
 const ERRNOS: [Errno; 13] = [
     Errno::IO,
     Errno::INVAL,
@@ -33,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How long an agent may take to leave behind its client.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
 
-/// What the copy replaces.
+/// The files that the copy replaces.
 const OLD: [&str; 3] = ["a", "b/d", "b/middle"];
 
 fn make_source(source: &Path) {

@@ -1,4 +1,4 @@
-//! What a script reads: one JSON object a line.
+//! Output for scripts: one JSON object a line.
 
 use crate::common::*;
 use haul_testkit::haul::Outcome;

@@ -1,4 +1,4 @@
-//! What haul says: to a person, to a terminal, to a script, and by its exit
+//! haul's output: to a person, to a terminal, to a script, and by its exit
 //! code.
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! What `--sync` promises, on a file system that keeps no more than POSIX
+//! The promises of `--sync`, on a file system that keeps no more than POSIX
 //! demands.
 
 use super::*;

@@ -12,7 +12,7 @@ const HOST_LEN: u64 = 1 << 30;
 /// Room for what is copied.
 const IMAGE_LEN: u64 = 400 << 20;
 
-/// What the files below come to, about.
+/// Bytes of all files below, about.
 const TREE_LEN: u64 = 36 << 20;
 
 const KINDS: [FileSystem; 3] = [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs];

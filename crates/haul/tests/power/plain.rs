@@ -116,7 +116,7 @@ fn frozen_while_copying(scene: &Scene<'_>, by: By, disk: &Mount, seed: u64) -> V
     })
 }
 
-/// What was lost at any moment, a second copy brings.
+/// Whatever was lost at any moment, a second copy brings.
 fn is_whole_after_a_second_copy(kind: FileSystem, by: By) {
     let Some(host) = Mount::image(FileSystem::Xfs, HOST_LEN) else { return };
     let world = World::new();

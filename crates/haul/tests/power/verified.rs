@@ -1,4 +1,4 @@
-//! What `-V` sees: a medium that does not hold what was written to it, while
+//! `-V` sees a medium that does not hold what was written to it, while
 //! the page cache does.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! What copies leave behind: what `haul clean` removes and what not, what a
+//! Leftovers of copies: those that `haul clean` removes, those that it leaves, those that a
 //! later copy removes by itself, and what a copy of a directory with such files
 //! in it does.
 

@@ -1,4 +1,4 @@
-//! What is left of a copy is believed no further than it can be proven.
+//! Leftovers of a copy are believed no further than they can be proven.
 
 use crate::common::*;
 use crate::{BLOCK, HEADER, LEN, finish, interrupt, journals, left, make_big, on_record};

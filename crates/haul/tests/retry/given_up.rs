@@ -1,4 +1,4 @@
-//! What is not tried again, and when it is given up.
+//! Failures that are not retried, and the end of retries.
 
 use crate::common::*;
 use crate::link::*;

@@ -1,4 +1,4 @@
-//! What the system gives little of: processes, memory, open files. haul does with
+//! Scarce resources: processes, memory, open files. haul does with
 //! fewer, or says what it lacks and ends; it never hangs and never panics.
 
 #[path = "../common/mod.rs"]
@@ -35,7 +35,7 @@ struct Scarce {
     dir: TempDir,
     ssh: PathBuf,
     haul: PathBuf,
-    /// What is in `src`, once it was asked for.
+    /// The tree in `src`, once it was asked for.
     source: OnceLock<Snapshot>,
 }
 

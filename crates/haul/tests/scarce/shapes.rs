@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-/// What a haul may take that talks to another, or to none, in bytes.
+/// Memory of a haul that talks to another, or to none, at most, in bytes.
 const MEMORY_MAX: u64 = 64 << 20;
 
-/// What it may take when it goes through SFTP, in bytes.
+/// The same where it goes through SFTP.
 const SFTP_MEMORY_MAX: u64 = 96 << 20;
 
-/// What each side may take that keeps a million files of several names in mind, in bytes.
+/// Memory of a side that keeps a million files of several names in mind, at most, in bytes.
 const LINKED_MEMORY_MAX: u64 = 200 << 20;
 
 /// Files of two names each, of which there are a million in the bound.

@@ -1,4 +1,4 @@
-//! What is left out, by patterns with the meaning that they have in rsync.
+//! Entries that are left out, by patterns with the meaning that they have in rsync.
 
 use crate::common::*;
 use haul_testkit::content::Stream;

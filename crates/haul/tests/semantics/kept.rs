@@ -1,4 +1,4 @@
-//! What arrives of a tree: everything that is promised to be kept.
+//! A tree as it arrives: with everything that is promised to be kept.
 
 use crate::attributes::changed_at;
 use crate::common::*;

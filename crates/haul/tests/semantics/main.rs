@@ -1,4 +1,4 @@
-//! What a copy does when all goes well: where it puts things, what it keeps of
+//! A copy when all goes well: where it puts things, what it keeps of
 //! them, and what it replaces.
 
 #[path = "../common/mod.rs"]

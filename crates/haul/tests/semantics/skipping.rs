@@ -1,4 +1,4 @@
-//! What is left as it is, and what happens when the same command runs again.
+//! Entries that are left as they are, and the same command, run again.
 
 use crate::common::*;
 use haul_testkit::{assert_same, assert_same_with, nasty, tree};

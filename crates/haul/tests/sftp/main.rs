@@ -33,7 +33,7 @@ fn copy<S: AsRef<OsStr>>(scene: &Scene<'_>, flags: &[&str], sources: &[S], dest:
     scene.copy_by(&by_sftp(scene), flags, sources, dest)
 }
 
-/// What is compared of a copy: it has whole seconds.
+/// The comparison of a copy with its source: it has whole seconds.
 fn rules() -> Compare {
     const SECOND_NS: i128 = 1_000_000_000;
     Compare::everything().keeping_mtimes_as(|mtime_ns| mtime_ns / SECOND_NS * SECOND_NS)

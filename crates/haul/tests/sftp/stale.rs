@@ -1,4 +1,4 @@
-//! What killed uploads of small files leave at a host, and who removes it.
+//! Files that killed uploads of small files leave at a host, and who removes them.
 
 use crate::common::*;
 use crate::killed::kills;

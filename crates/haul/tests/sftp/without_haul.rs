@@ -1,4 +1,4 @@
-//! What is done where no haul is found on a host.
+//! Hosts on which no haul is found.
 
 use crate::common::logins::{counting, logins};
 use crate::common::*;

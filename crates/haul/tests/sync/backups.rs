@@ -1,4 +1,4 @@
-//! What is replaced or removed, and kept.
+//! Backups of entries that are replaced or removed.
 
 use crate::common::*;
 use crate::oracle::Pair;

@@ -1,4 +1,4 @@
-//! What only the destination has.
+//! Entries that only the destination has.
 
 use crate::common::*;
 use crate::oracle::Pair;

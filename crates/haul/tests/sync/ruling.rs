@@ -1,4 +1,4 @@
-//! What rules leave out on one side or the other, and the files that they are in.
+//! Rules that leave out entries on one side or the other, and the files that they are in.
 
 use crate::common::*;
 use crate::oracle::Pair;

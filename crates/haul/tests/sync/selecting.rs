@@ -1,4 +1,4 @@
-//! What is taken, by the words of the command and the names of its sources.
+//! The choice of sources, by the words of the command and their names.
 
 use crate::common::*;
 use crate::oracle::Pair;

@@ -1,4 +1,4 @@
-//! What is told, and the exit codes.
+//! Messages, and the exit codes.
 
 use crate::common::*;
 use crate::oracle::Pair;

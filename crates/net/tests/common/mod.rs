@@ -1,4 +1,4 @@
-//! What the tests of connections have in common.
+//! The parts that the tests of connections share.
 
 use haul_net::{Connection, Diagnostics};
 use std::io::{Read, Write};

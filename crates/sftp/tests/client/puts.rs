@@ -1,4 +1,4 @@
-//! What a small file can be asked to be on its way: durable, read back, in the
+//! Wishes that a small file takes along: to be durable, to be read back, to take the
 //! place of another or not.
 
 use crate::servers::{Bench, odd, openssh, with_each};
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 
 type Done = Result<(), SftpError>;
 
-/// What becomes of the files, in the order of their keys.
+/// Puts the files; their ends, in the order of their keys.
 fn put_all(bench: &Bench, files: impl IntoIterator<Item = Put<Vec<u8>>>) -> Vec<Done> {
     let mut puts = Puts::new(bench.client());
     files.into_iter().for_each(|file| puts.push(file));

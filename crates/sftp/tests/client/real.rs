@@ -1,4 +1,4 @@
-//! What has to work with any real server, against two that share no code:
+//! Requests that have to work with any real server, against two that share no code:
 //! OpenSSH's and rclone's. Where the second differs, that is said here.
 
 use crate::servers::{REPLACE, rclone, with_real};

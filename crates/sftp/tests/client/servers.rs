@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// What has the name is replaced, by a server that can do so in one step.
+/// The entry with the name is replaced, by a server that can do so in one step.
 pub(crate) const REPLACE: Existing = Existing::Replace { aside: Vec::new() };
 
 /// A session with a server, and a directory that it may write to.

@@ -1,4 +1,4 @@
-//! What resuming and checkpoints cost: the same however much is there, and no
+//! The cost of resuming and of checkpoints: the same however much is there, and no
 //! other program its place in memory. One test at a time, since the figures are
 //! those of the whole process.
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A file of 4 GiB.
 const LEN: u64 = 4 << 30;
 
-/// What the process itself reads and writes beside a file, in bytes: the id of
+/// Bytes that the process itself reads and writes beside a file: the id of
 /// the boot and the like.
 const BESIDE: u64 = 64 << 10;
 

@@ -1,4 +1,4 @@
-//! What a journal claims, read by its documented format and by nothing of the
+//! The claims of a journal, read by its documented format and by nothing of the
 //! store's own code.
 
 use super::{BLOCKS, content};

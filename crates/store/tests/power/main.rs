@@ -43,7 +43,7 @@ const NEVER: Pace = Pace { blocks: u64::MAX, every: Duration::ZERO };
 
 const TIME: Timestamp = Timestamp { secs: 1_600_000_000, nanos: 5 };
 
-/// What stands at the destination before.
+/// The existing entry at the destination.
 const OLD: &[u8] = b"the old content";
 
 /// The content that is copied.

@@ -1,4 +1,4 @@
-//! What the kernel asks of an odd file system, answered from the directory that
+//! The kernel's requests to an odd file system, answered from the directory that
 //! it shows: each object by a handle of it, so that renames change nothing.
 
 use super::refusals::Refusals;
