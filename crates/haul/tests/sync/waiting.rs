@@ -5,10 +5,12 @@ use crate::oracle::Pair;
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::Signal;
+use haul_testkit::wait::holds_within;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Ways in which the destination is not behind an SFTP server.
@@ -214,30 +216,118 @@ fn an_interrupt_leaves_all_old_and_no_strays() {
     assert_no_strays(&scene.path("dst"));
 }
 
-#[test]
-fn a_kill_while_names_are_given_leaves_old_files_and_new_ones() {
-    let world = World::new();
-    let scene = world.scene(Way::Local);
-    let mut random = Stream::new(campaign::seed(77));
-    let flags = ["-a", DELAY];
-    for _ in 0..campaign::rounds(6) {
-        prepare_slow(&scene);
-        fs::write(scene.path("src/z/z"), "small").expect("written");
-        let haul = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst");
-        let running = haul.spawn().expect("it starts");
-        // From when files wait on, at some moment.
-        let _ =
-            running.until(Duration::from_secs(2), || waiting(&scene) > 20 || new_files(&scene) > 0);
-        std::thread::sleep(Duration::from_micros(random.below(6_000)));
-        running.signal(Signal::KILL);
-        running.wait().expect("it ends");
-        new_files(&scene);
-        let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
-        assert_eq!(run.code, Some(0), "{run}");
-        let differences = scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules());
-        assert!(differences.is_empty(), "{differences:?}");
-        assert_no_strays(&scene.path("dst"));
+/// The words with which a job is killed, and each of which has another way to a file's name.
+const KILLED_WITH: [&[&str]; 9] = [
+    &["-a", DELAY],
+    &["-a", DELAY, "--delete", KEEPS, "-b"],
+    &["-a", "--delete-after", KEEPS, "-b"],
+    &["-aH", "--delete-before"],
+    &["-a", "-T", "../scratch", "--delete-during"],
+    &["-a", "-T", "../scratch", DELAY],
+    &["-a", "--link-dest=../prev", "--delete-delay", "--partial-dir=.partial"],
+    &["-aH", "--copy-dest=../prev"],
+    &["-aXS", "--fsync", "--no-whole-file"],
+];
+
+const KEEPS: &str = "--backup-dir=../kept";
+
+/// Trees as of [`prepare_slow`], without what is slow, with all that [`KILLED_WITH`] asks for.
+fn prepare_to_be_killed(scene: &Scene<'_>) {
+    scene.clear(&["scratch", "prev", "kept"]);
+    prepare_slow(scene);
+    scene.mkdir("scratch");
+    fs::write(scene.path("src/z/z"), "small").expect("written");
+    fs::hard_link(scene.path("src/a/fresh"), scene.path("src/z/linked")).expect("linked");
+    // A difference of it is sent, between two machines.
+    let mut content = vec![4; 2 << 20];
+    scene.file("dst/a/0", "the old one of a 0");
+    scene.file("dst/large", &content);
+    content[1 << 20] = 5;
+    scene.file("src/large", &content);
+    for file in 0..20 {
+        scene.file(format!("dst/extra/{file}"), "extra");
     }
+    let _ = Pair::of(scene);
+    run(Command::new("cp").arg("-a").arg(scene.path("src")).arg(scene.path("prev")));
+}
+
+/// Checks what a kill has left of trees as of [`prepare_to_be_killed`]; true if something is
+/// new, and something old.
+fn is_halfway(scene: &Scene<'_>, flags: &[&str]) -> bool {
+    let new = new_files(scene);
+    let keeps = |name: &str, content: &str| {
+        let has_it =
+            scene.exists(format!("kept/{name}")) && scene.read(format!("kept/{name}")) == content;
+        assert!(has_it || !flags.contains(&KEEPS), "{flags:?}: {name} has no backup");
+    };
+    for (dir, file) in ["a", "b", "c"].iter().flat_map(|dir| (0..20).map(move |file| (dir, file))) {
+        let name = format!("{dir}/{file}");
+        if scene.read(format!("dst/{name}")) == format!("new {dir} {file}") {
+            keeps(&name, &format!("the old one of {dir} {file}"));
+            let metadata = fs::metadata(scene.path(format!("dst/{name}"))).expect("there");
+            let source = fs::metadata(scene.path(format!("src/{name}"))).expect("there");
+            assert_eq!(metadata.mtime(), source.mtime(), "{flags:?}: {name}");
+        }
+    }
+    let large = fs::read(scene.path("dst/large")).expect("there");
+    let old = vec![4; 2 << 20];
+    let is_old = large == old;
+    assert!(is_old || large == fs::read(scene.path("src/large")).expect("there"), "{flags:?}");
+    let extra = |file: &u32| scene.exists(format!("dst/extra/{file}"));
+    let gone = (0..20).filter(|file| !extra(file));
+    let deletes = flags.iter().any(|flag| flag.starts_with("--delete"));
+    for file in gone.clone() {
+        assert!(deletes, "{flags:?}: {file} is gone");
+        keeps(&format!("extra/{file}"), "extra");
+    }
+    let all = gone.count() + new;
+    all > 0 && (all < 80 || is_old)
+}
+
+#[test]
+fn a_kill_leaves_old_files_and_new_ones() {
+    let halfway = AtomicUsize::new(0);
+    each_of(
+        &[Way::Local, Way::Upload, Way::Download],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            let mut random = Stream::new(campaign::seed(77 + scene.way as u64));
+            for flags in (0..campaign::rounds(1)).flat_map(|_| KILLED_WITH) {
+                prepare_to_be_killed(scene);
+                let prev = scene.snapshot("prev");
+                let sync = || scene.transfer("sync", &scene.route(), flags, &["src/"], "dst");
+                let running = sync().spawn().expect("it starts");
+                // From when files wait on, or the first is new or gone, at some moment.
+                let is_begun =
+                    || waiting(scene) > 20 || new_files(scene) > 0 || !scene.exists("dst/extra/19");
+                let _ = running.until(Duration::from_secs(2), is_begun);
+                std::thread::sleep(Duration::from_micros(random.below(6_000)));
+                running.signal(Signal::KILL);
+                running.wait().expect("it ends");
+                // An agent hears of it by and by.
+                let is_quiet = holds_within(SOON, || !scene.is_at_work());
+                assert!(is_quiet, "the agent is still there");
+                halfway.fetch_add(is_halfway(scene, flags).into(), Ordering::Relaxed);
+                let run = sync().run();
+                assert_eq!(run.code, Some(0), "{flags:?}: {run}");
+                is_halfway(scene, flags);
+                if !flags.iter().any(|flag| flag.starts_with("--delete")) {
+                    scene.clear(&["dst/extra"]);
+                }
+                let rules = scene.rules().ignoring_root();
+                let differences = scene.snapshot("src").differences(&scene.snapshot("dst"), rules);
+                assert!(differences.is_empty(), "{flags:?}: {differences:?}");
+                let inodes = ["dst/a/fresh", "dst/z/linked"]
+                    .map(|name| fs::metadata(scene.path(name)).expect("there").ino());
+                assert!(!flags[0].contains('H') || inodes[0] == inodes[1], "{flags:?}");
+                assert!(prev.differences(&scene.snapshot("prev"), scene.rules()).is_empty());
+                for tree in ["dst", "scratch", "prev"] {
+                    assert_no_strays(&scene.path(tree));
+                }
+            }
+        },
+    );
+    assert!(halfway.into_inner() > 0, "no kill came in the middle");
 }
 
 #[test]
