@@ -303,7 +303,10 @@ impl Way for Served<'_> {
             {
                 self.outbox.tell_within(&Message::Abort(abort(error)), patience);
             }
-            if let Err(JobError::Connection(ConnectError::NotDirect { detail, .. })) = result {
+            if let Err(JobError::Connection(
+                ConnectError::NotDirect { detail, .. } | ConnectError::DirectLost { detail, .. },
+            )) = result
+            {
                 let failed = Called::Failed(detail.clone());
                 self.outbox.tell_within(&Message::Called(failed), patience);
             }

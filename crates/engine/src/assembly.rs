@@ -313,8 +313,11 @@ impl Joins {
         let Self { joining, by_wire, joined, peer, silence_max } = self;
         let requires_joined = by_wire == ByWire::Nothing;
         let Some(joining) = joining else { return };
+        let lets_in = matches!(*joining, Joining::LetsIn { .. });
         let at_work = at_work.clone();
-        Opening { crew, part, joined, requires_joined, peer, silence_max, at_work }.begin(*joining);
+        let opening =
+            Opening { crew, part, joined, requires_joined, lets_in, peer, silence_max, at_work };
+        opening.begin(*joining);
     }
 }
 

@@ -96,7 +96,7 @@ impl Hint for ConnectError {
             Self::NoHaul { host, tried: None } => format!(
                 "'ssh {host} haul --version' must print a version: this login may be bound to another command (ForceCommand in sshd_config, command= in authorized_keys)"
             ),
-            Self::NotDirect { .. } => {
+            Self::NotDirect { .. } | Self::DirectLost { .. } => {
                 "without --via tcp, contents go through ssh if there is no other way; --port-range names ports that a firewall lets through".into()
             }
             Self::SftpOnly { host } => {

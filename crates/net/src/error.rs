@@ -197,6 +197,14 @@ pub enum ConnectError {
         /// Why.
         detail: String,
     },
+    /// All connections past ssh were lost, and contents go by no other.
+    #[error("the direct connections to {host} were lost{}", after_colon(detail))]
+    DirectLost {
+        /// The peer.
+        host: String,
+        /// Why.
+        detail: String,
+    },
     /// This side ended the connection, through [`crate::Killer::kill`] or
     /// [`crate::Closer::kill`].
     #[error("the connection to {host} was ended from here")]
@@ -236,6 +244,7 @@ impl ConnectError {
             self,
             Self::Unreachable { .. }
                 | Self::Lost { .. }
+                | Self::DirectLost { .. }
                 | Self::Silent { .. }
                 | Self::Unanswered { .. }
         )

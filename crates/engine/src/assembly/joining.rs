@@ -17,7 +17,7 @@ use crate::workers::workers;
 use crate::{Event, JobError, LinkEvent};
 use crossbeam_channel::Sender as Giver;
 use haul_model::escape_controls;
-use haul_net::{DirectListener, Killer};
+use haul_net::{ConnectError, DirectListener, Killer};
 use haul_proto::{Join, LANES_MAX, Message, encode};
 use haul_sys::{HandedOver, Handover};
 use haul_tree::lock;
@@ -198,6 +198,8 @@ pub(super) struct Opening<'scope, 'env, 'a> {
     pub(super) joined: Arc<Joined>,
     /// Contents go over lanes that have joined alone.
     pub(super) requires_joined: bool,
+    /// The other side opens them.
+    pub(super) lets_in: bool,
     /// The peer's name for messages.
     pub(super) peer: String,
     /// The longest silence of either side.
@@ -421,9 +423,10 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
     }
 
     fn on_loss(&self, carrier: &Carrier) -> OnLaneLost {
-        let (peer, requires_joined) = (self.peer.clone(), self.requires_joined);
+        let Self { requires_joined, lets_in, .. } = *self;
+        let (peer, is_direct) = (self.peer.clone(), carrier.is_direct());
         let joined = Arc::clone(&self.joined);
-        OnLaneLost { peer, requires_joined, is_direct: carrier.is_direct(), joined }
+        OnLaneLost { peer, requires_joined, lets_in, is_direct, joined }
     }
 }
 
@@ -431,6 +434,7 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
 struct OnLaneLost {
     peer: String,
     requires_joined: bool,
+    lets_in: bool,
     is_direct: bool,
     joined: Arc<Joined>,
 }
@@ -439,7 +443,7 @@ impl OnLaneLost {
     /// A lane has ended before the job, and so many are left.
     fn tell(self, control: &Control<'_>, left: usize, end: io::Result<()>) {
         let error = end.err().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into());
-        let Self { peer: host, requires_joined, is_direct, joined } = self;
+        let Self { peer: host, requires_joined, lets_in, is_direct, joined } = self;
         if !is_direct {
             joined.lose_login();
         }
@@ -449,7 +453,16 @@ impl OnLaneLost {
         if requires_joined {
             // The peer may have said why, or that all is done.
             control.linger();
-            return ReadEnd::Lost(error).report(control, &host);
+            // Who has opened them ends the job, and knows what to tell: that the other side
+            // has hung up would be no reason.
+            if lets_in {
+                control.linger();
+            }
+            let detail = error.to_string();
+            return control.fail(match is_direct {
+                true => ConnectError::DirectLost { host, detail }.into(),
+                false => ConnectError::Lost { host, detail }.into(),
+            });
         }
         let of = if is_direct { "the direct connections were" } else { "those that stood were" };
         let (host, reason) = (&*host, &*escape_controls(&format!("{of} lost: {error}")));

@@ -65,6 +65,31 @@ fn when_all_lanes_are_lost_contents_go_through_ssh() {
 }
 
 #[test]
+fn when_all_are_lost_and_nothing_else_may_be_taken_they_are_made_again() {
+    each_of(&WAYS, reached, |scene| {
+        scene.mkdir("src");
+        tree::random_file(scene.path("src/large"), 60 << 20, 1).expect("a file");
+        let flags = ["-a", "--via", "tcp", "--bwlimit", "40m"];
+        let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").limit(SOON);
+        let running = sync.env("HAUL_RETRIES", "3").spawn().expect("it starts");
+        let begin = Instant::now();
+        while !proc::cut_tcp(running.pid()) && begin.elapsed() < SOON {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // All others, too, and those that are made while they end.
+        let cut = Instant::now();
+        while cut.elapsed() < Duration::from_millis(300) {
+            proc::cut_tcp(running.pid());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let run = running.wait().expect("it ends").expect_ok();
+        let told = ["the direct connections to ", " were lost", "; connecting again in 1 s"];
+        assert!(told.iter().all(|told| run.err().contains(told)), "{run}");
+        assert_eq!(scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules()), []);
+    });
+}
+
+#[test]
 fn a_difference_on_a_lost_lane_is_made_up_for() {
     each_of(&WAYS, reached, |scene| {
         for (name, len) in [("a", 50 << 20), ("b", 30 << 20)] {
