@@ -8,6 +8,7 @@ mod beside;
 mod calling;
 mod carrier;
 mod chosen;
+mod course;
 mod joining;
 mod side;
 mod wire;

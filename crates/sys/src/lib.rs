@@ -105,7 +105,7 @@ pub use meta::{
     Stat, file_stat, is_mount_point, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime,
 };
 pub use not_kept::NotKept;
-pub use onlooking::{has_terminal, round_trip_of};
+pub use onlooking::{has_session, has_terminal, round_trip_of};
 pub use pattern::name_matches;
 pub use post::{Post, SECRET_LEN, Successor, secret};
 pub use reserving::{has_no_room, reserve};

@@ -1,5 +1,5 @@
 //! Another process of this user, looked at from outside: the round trip of its connections,
-//! and the terminal that it may have open.
+//! the terminal that it may have open, and how far an ssh has come.
 
 use std::time::Duration;
 
@@ -15,6 +15,13 @@ pub fn has_terminal(process: u32) -> bool {
     system::has_terminal(process)
 }
 
+/// True if `process`, an ssh whose standard input is a pipe or a socket, has begun its session,
+/// which it does as soon as it is let in: OpenSSH then holds its standard input once more. As
+/// far as the system tells (only Linux does).
+pub fn has_session(process: u32) -> bool {
+    system::has_session(process)
+}
+
 #[cfg(not(target_os = "linux"))]
 mod system {
     use std::time::Duration;
@@ -24,6 +31,10 @@ mod system {
     }
 
     pub(super) fn has_terminal(_: u32) -> bool {
+        false
+    }
+
+    pub(super) fn has_session(_: u32) -> bool {
         false
     }
 }
@@ -84,6 +95,10 @@ mod system {
         what.to_string_lossy().starts_with("socket:[")
     }
 
+    fn is_pipe(what: &Path) -> bool {
+        what.to_string_lossy().starts_with("pipe:[")
+    }
+
     fn started_by(process: u32) -> Vec<u32> {
         let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
         let children = children.unwrap_or_default();
@@ -121,6 +136,14 @@ mod system {
             let name = what.to_string_lossy();
             name.starts_with("/dev/tty") || name.starts_with("/dev/pts/")
         })
+    }
+
+    pub(super) fn has_session(process: u32) -> bool {
+        let input = fs::read_link(format!("/proc/{process}/fd/0"));
+        let Some(input) = input.ok().filter(|what| is_socket(what) || is_pipe(what)) else {
+            return false;
+        };
+        open_by(process).any(|(number, what)| number > libc::STDERR_FILENO && what == input)
     }
 }
 
@@ -165,6 +188,27 @@ mod tests {
         assert!(told, "{found:?}");
         assert_eq!(found[0], None);
         assert!(found[1].is_some_and(|time| time < Duration::from_secs(1)), "{found:?}");
+    }
+
+    #[test]
+    fn an_ssh_that_is_let_in_has_a_session_and_one_that_is_not_heard_has_none() {
+        let sshd = haul_testkit::Sshd::start().expect("sshd starts");
+        let mut let_in = sshd.command("cat");
+        let mut let_in = let_in.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("ssh");
+        let deaf = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = deaf.local_addr().expect("an address").port().to_string();
+        let mut waits = Command::new("ssh");
+        waits.args(["-F", "/dev/null", "-o", "BatchMode=yes", "-p", &port, "127.0.0.1", "cat"]);
+        let mut waits = waits.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("ssh");
+        let is_seen = haul_testkit::holds_within(Duration::from_secs(20), || {
+            has_session(let_in.id()) && round_trip_of(waits.id()).is_some()
+        });
+        let is_seen_without = has_session(waits.id());
+        for child in [&mut let_in, &mut waits] {
+            let _ = child.kill();
+            child.wait().expect("it ends");
+        }
+        assert!(is_seen && !is_seen_without);
     }
 
     #[test]

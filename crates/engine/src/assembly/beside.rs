@@ -1,15 +1,12 @@
 //! Logins of a client beside the first: how they are begun, while the job is at work or the
 //! first takes long. What becomes of those that fail or are lost is in `course.rs`.
 
-mod course;
-
-use self::course::{Attempt, Course, Failure};
 use super::carrier::{Carrier, Login};
 use super::chosen::Choice;
-use super::joining::{CALLED_MIN, Opening, Part};
+use super::course::{Attempt, Course, Failure};
+use super::joining::{CALLED_MIN, LOOK_AGAIN, Opening, Part};
 use super::wire::{FromPeer, listen};
 use crate::LinkEvent;
-use crate::control::CANCEL_POLL;
 use crate::crew::Crew;
 use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{ReadEnd, aborted, refused};
@@ -82,7 +79,7 @@ impl Beside {
     /// Begins the thread that starts ssh, and watches the first one before that: one that is
     /// confined can't.
     pub(super) fn begin_starter(&mut self, crew: Crew<'_, '_>) -> io::Result<()> {
-        let watch = match &mut self.wish {
+        let watch = match &self.wish {
             Wish::UpTo(_) => None,
             Wish::Chosen(choice) => Some(choice.watch()),
         };
@@ -103,6 +100,14 @@ impl Beside {
         Ok(())
     }
 
+    /// The round trip to the host, if it is known.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        match &self.wish {
+            Wish::UpTo(_) => None,
+            Wish::Chosen(choice) => choice.round_trip(),
+        }
+    }
+
     /// The first words on a login.
     fn words(&self, lane: u8) -> Vec<u8> {
         let joins = Message::Join(Join { lane, secret: Some(self.secret) });
@@ -116,7 +121,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     pub(super) fn log_in(&self, beside: Beside) {
         let (course, is_wished) = match &beside.wish {
             Wish::UpTo(count) => (self.awaited(*count), true),
-            Wish::Chosen(choice) => (self.choose(choice).map(Course::chosen), false),
+            Wish::Chosen(choice) => (self.choose(choice), false),
         };
         let (Some(mut course), Some(starts)) = (course, &beside.starts) else { return };
         self.follow(&mut course, &beside, starts);
@@ -152,7 +157,8 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let may_be_early = !self.control().monitor().progress().told.is_again();
         let is_time = || match self.is_early() {
             true => {
-                may_be_early && begun.elapsed() >= EARLY_AFTER && self.may_be_left() >= CALLED_MIN
+                let is_much = || self.may_be_left().is_none_or(|left| left >= CALLED_MIN);
+                may_be_early && begun.elapsed() >= EARLY_AFTER && is_much()
             }
             false => self.left() >= CALLED_MIN,
         };
@@ -169,7 +175,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                     course.fail(attempt, failure);
                 }
             }
-            let Ok(Told { attempt, stands }) = told.recv_timeout(CANCEL_POLL) else { continue };
+            let Ok(Told { attempt, stands }) = told.recv_timeout(LOOK_AGAIN) else { continue };
             let lane = attempt.lane;
             let joined = stands.and_then(|login| {
                 self.take(lane, Carrier::Login(Box::new(login)), Vec::new()).map_err(Failure::here)
@@ -186,12 +192,11 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         !self.control().monitor().progress().reached()
     }
 
-    /// Bytes of the listed files that are not done; any number of them while only the agent
-    /// knows.
-    fn may_be_left(&self) -> u64 {
+    /// Bytes of the listed files that are not done; `None` while only the agent knows.
+    pub(super) fn may_be_left(&self) -> Option<u64> {
         match (&self.part, self.is_early()) {
-            (Part::Receives(..), true) => u64::MAX,
-            _ => self.left(),
+            (Part::Receives(..), true) => None,
+            _ => Some(self.left()),
         }
     }
 
@@ -212,7 +217,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let vigil = Vigil::new(beside.patience);
         let (words, silence_max) = (beside.words(lane), self.silence_max);
         let (joined, tell, watch) = (Arc::clone(&self.joined), tell.clone(), Arc::clone(&vigil));
-        self.joined.begin_login(lane, killer.clone());
+        self.joined.begin_login(lane, &connection.closer);
         let has_begun = self.crew.try_begin("login", move || {
             let stands = log_in(connection, &words, vigil, silence_max);
             joined.end_login(lane);

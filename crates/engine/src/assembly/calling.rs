@@ -28,6 +28,9 @@ const CALL_AGAIN: Duration = Duration::from_millis(50);
 const BY_ROUND_TRIP: [(Duration, u8); 2] =
     [(Duration::from_millis(2), 2), (Duration::from_millis(20), 4)];
 
+/// From this round trip on all are called at once.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(20);
+
 /// Who calls, and whom.
 pub(crate) struct Calling {
     /// The key that the one who is called knows.
@@ -55,9 +58,9 @@ impl Direct {
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// Calls the other side, as often as there shall be lanes. `false` if it can't be reached
-    /// so.
-    pub(super) fn call(&self, direct: &Direct) -> bool {
+    /// Calls the other side, as often as there shall be lanes; `round_trip` gives the time that
+    /// is known to pass until it answers. `false` if it can't be reached so.
+    pub(super) fn call(&self, direct: &Direct, round_trip: impl Fn() -> Option<Duration>) -> bool {
         let Direct { offer, is_required, .. } = direct;
         let Some(offer) = self.until_ended(|| offer.recv_timeout(CANCEL_POLL).ok()) else {
             return true;
@@ -67,7 +70,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         };
         let before = self.transferred();
         let called = offer.map_err(io::Error::other);
-        let called = called.and_then(|offer| self.call_lanes(direct, &offer));
+        let called = called.and_then(|offer| self.call_lanes(direct, &offer, round_trip()));
         let host = &*self.peer;
         match called {
             // The job has ended, which is no fault of the call.
@@ -108,16 +111,26 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         }
     }
 
-    /// Gives how many there are. Those behind the first are called at the same time: each takes
-    /// some round trips until it stands, and as many until it is fast.
-    fn call_lanes(&self, direct: &Direct, offer: &DirectOffer) -> io::Result<u8> {
+    /// Gives how many there are. Those behind the first are called at the same time, and with
+    /// it where the host is known to be far away: each takes some round trips until it stands,
+    /// and as many until it is fast.
+    fn call_lanes(
+        &self,
+        direct: &Direct,
+        offer: &DirectOffer,
+        round_trip: Option<Duration>,
+    ) -> io::Result<u8> {
         let Calling { there, connections, .. } = &direct.calling;
         match there {
             Some(there) => check_call(offer.address, there),
             None => check_plain(offer.address),
         }
         .map_err(io::Error::other)?;
-        let took = self.call_lane(1, direct, offer)?;
+        let call = |lane| self.call_lane(lane, direct, offer);
+        let (first, took) = match round_trip.filter(|time| *time >= LONG_ROUND_TRIP) {
+            Some(round_trip) => (1, round_trip),
+            None => (2, call(1)?),
+        };
         let by_time = || BY_ROUND_TRIP.iter().find(|(max, _)| took < *max);
         let lanes_max = match connections {
             Some(connections) => connections.get().min(LANES_MAX),
@@ -125,28 +138,31 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         };
         let is_worth_it =
             |lane: &u8| direct.is_of_agent() || self.left() >= u64::from(lane - 1) * LANE_LEN;
-        let others = (2..=lanes_max).take_while(is_worth_it);
+        let others = (first..=lanes_max).take_while(is_worth_it);
         let called = std::thread::scope(|scope| {
             let call = |lane| {
-                let call = move || self.call_lane(lane, direct, offer);
-                let begun = Builder::new().name("call".to_owned()).spawn_scoped(scope, call);
-                (lane, begun)
+                let begun = Builder::new().name("call".to_owned());
+                (lane, begun.spawn_scoped(scope, move || call(lane)))
             };
             let called: Vec<_> = others.map(call).collect();
-            let stands = |(lane, begun): (u8, io::Result<ScopedJoinHandle<'_, _>>)| {
-                let broken = |_| io::Error::other("its thread has panicked");
-                let called =
-                    begun.and_then(|call| call.join().unwrap_or_else(|it| Err(broken(it))));
-                // There are others.
-                called
-                    .inspect_err(|error| {
-                        tracing::debug!(lane, %error, "no further direct connection");
-                    })
-                    .is_ok()
-            };
-            called.into_iter().map(stands).filter(|stands| *stands).count()
+            called.into_iter().map(|(lane, begun)| (lane, ended(begun))).collect::<Vec<_>>()
         });
-        Ok(1 + called as u8)
+        let mut stand = first - 1;
+        let mut failure = None;
+        for (lane, called) in called {
+            match called {
+                Ok(_) => stand += 1,
+                Err(error) => {
+                    tracing::debug!(lane, %error, "no further direct connection");
+                    failure = failure.or(Some(error));
+                }
+            }
+        }
+        match failure {
+            Some(error) if stand == 0 => Err(error),
+            // There are others, or there is nothing left to be sent.
+            _ => Ok(stand),
+        }
     }
 
     /// Calls for one lane, again where the host hangs up: it does on some where many call.
@@ -174,6 +190,12 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         tracing::debug!(lane, ?took, "a direct connection stands");
         Ok(took)
     }
+}
+
+/// The result of a call by a thread of its own.
+fn ended<T>(call: io::Result<ScopedJoinHandle<'_, io::Result<T>>>) -> io::Result<T> {
+    let broken = |_| Err(io::Error::other("its thread has panicked"));
+    call.and_then(|call| call.join().unwrap_or_else(broken))
 }
 
 /// True if somebody was there, and has left.

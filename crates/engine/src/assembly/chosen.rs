@@ -4,14 +4,16 @@
 //! An ssh connection has 2 MiB on their way at most, so it moves that much in a round trip;
 //! several move as many times that. What they cost is a login each, of all of which the
 //! processors of both sides and their administrators see something. So there are none before
-//! the first stands, none where that has asked the user for something, or took so long that it
-//! may have, and none where the rest would be over before they stand.
+//! the first is let in, none where that has asked the user for something, or took so long that
+//! it may have, and none where the rest would be over before they stand. What a host has to
+//! send nobody knows until its agent has greeted: before that there are a few.
 
+use super::course::Course;
 use super::joining::{LOOK_AGAIN, Opening};
-use crate::control::{CANCEL_POLL, Control};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crate::control::Control;
 use haul_net::{Closer, Onlooker};
 use haul_proto::LANES_MAX;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Content that a lane is worth, in bytes: it takes some round trips until it is fast.
@@ -27,6 +29,13 @@ const RATE_MAX: u64 = 160_000_000;
 /// How many times as long as a login the rest has to take at least, with one connection.
 const LOGINS_WORTH: u32 = 2;
 
+/// Logins while nobody knows how much there is to send.
+const UNKNOWN_MAX: u8 = 2;
+
+/// How many times as long as until it is let in a login takes: the session, the command and
+/// the greeting of its agent come behind that.
+const OF_LETTING_IN: u32 = 2;
+
 /// The time of a login that asks nobody for anything: so many round trips, and what the
 /// processors of both sides take for it. OpenSSH has some twelve round trips.
 const LOGIN_ROUND_TRIPS: u32 = 20;
@@ -35,13 +44,13 @@ const LOGIN_WORK_MAX: Duration = Duration::from_secs(2);
 /// The means by which the choice is made.
 pub(super) struct Choice {
     ssh: Onlooker,
-    seen: Option<Receiver<Login>>,
+    seen: Arc<OnceLock<Login>>,
 }
 
 /// The first login, as it was seen.
 #[derive(Debug, Clone, Copy)]
 struct Login {
-    took: Duration,
+    takes: Duration,
     /// It has asked the user for something.
     has_asked: bool,
     /// The shortest time in which the host has answered; `None` if the system does not tell.
@@ -51,15 +60,18 @@ struct Login {
 impl Choice {
     /// For the host at the other end of `closer`; `None` if it is not reached by ssh.
     pub(super) fn new(closer: &Closer) -> Option<Self> {
-        closer.onlooker().map(|ssh| Self { ssh, seen: None })
+        closer.onlooker().map(|ssh| Self { ssh, seen: Arc::default() })
     }
 
     /// The one that watches the first login. It has to do so on a thread that is not confined:
     /// such a one sees nothing of another process.
-    pub(super) fn watch(&mut self) -> Watch {
-        let (tell, seen) = bounded(1);
-        self.seen = Some(seen);
-        Watch { ssh: self.ssh.clone(), begun: Instant::now(), tell }
+    pub(super) fn watch(&self) -> Watch {
+        Watch { ssh: self.ssh.clone(), begun: Instant::now(), seen: Arc::clone(&self.seen) }
+    }
+
+    /// The round trip to the host, if it is known.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.seen.get()?.round_trip
     }
 }
 
@@ -67,39 +79,45 @@ impl Choice {
 pub(super) struct Watch {
     ssh: Onlooker,
     begun: Instant,
-    tell: Sender<Login>,
+    seen: Arc<OnceLock<Login>>,
 }
 
 impl Watch {
-    /// Watches until the login stands, or the job ends.
+    /// Watches until the login is let in, or the job ends.
     pub(super) fn run(self, control: &Control<'_>) {
         let mut has_asked = false;
-        while !control.monitor().progress().reached() {
+        let takes = loop {
             if control.stopped() {
                 return;
             }
+            if control.monitor().progress().reached() {
+                break self.begun.elapsed();
+            }
             has_asked |= self.ssh.look(haul_sys::has_terminal) == Some(true);
+            if self.ssh.look(haul_sys::has_session) == Some(true) {
+                break self.begun.elapsed() * OF_LETTING_IN;
+            }
             std::thread::sleep(LOOK_AGAIN);
-        }
+        };
         let round_trip = self.ssh.look(haul_sys::round_trip_of).flatten();
-        // There is room for it, and nobody may want to know.
-        let _ = self.tell.send(Login { took: self.begun.elapsed(), has_asked, round_trip });
+        // It is the only one that says so.
+        let _ = self.seen.set(Login { takes, has_asked, round_trip });
     }
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// How many further logins there shall be, as soon as there is plainly so much to send
-    /// that they are worth it. `None` if they are not, or the job ends before.
-    pub(super) fn choose(&self, choice: &Choice) -> Option<u8> {
-        let seen = choice.seen.as_ref()?;
-        let login = self.until_ended(|| seen.recv_timeout(CANCEL_POLL).ok())?;
+    /// The further logins that there shall be, as soon as there is plainly so much to send that
+    /// they are worth it, or nobody knows. `None` if they are not, or the job ends before.
+    pub(super) fn choose(&self, choice: &Choice) -> Option<Course> {
+        let seen = || choice.seen.get().copied();
+        let login = self.until_ended(|| seen().or_else(|| self.wait_unless(false).and(None)))?;
         let count = login.further();
         tracing::debug!(?login, count, "further logins");
-        if count == 0 {
-            return None;
-        }
-        self.until_ended(|| self.wait_unless(login.is_less_than(self.left())))?;
-        Some(count)
+        let round_trip = login.round_trip.filter(|_| count > 0)?;
+        let left_min = worth(round_trip, login.takes);
+        let is_time = || self.may_be_left().is_none_or(|left| left >= left_min);
+        self.until_ended(|| self.wait_unless(is_time()))?;
+        Some(Course::chosen(count, count.min(UNKNOWN_MAX), left_min))
     }
 }
 
@@ -107,18 +125,13 @@ impl Login {
     /// How many others are good for something.
     fn further(&self) -> u8 {
         match self.round_trip {
-            Some(round_trip) if !self.has_asked => count_for(round_trip, self.took),
+            Some(round_trip) if !self.has_asked => count_for(round_trip, self.takes),
             _ => 0,
         }
     }
-
-    /// True if it takes far less than so many bytes do over one connection.
-    fn is_less_than(&self, left: u64) -> bool {
-        self.round_trip.is_some_and(|round_trip| is_worth_it(left, round_trip, self.took))
-    }
 }
 
-/// How many further logins fill a network that is as far away, where the first has taken so
+/// How many further logins fill a network that is as far away, where the first takes so
 /// long.
 fn count_for(round_trip: Duration, login: Duration) -> u8 {
     if login > round_trip * LOGIN_ROUND_TRIPS + LOGIN_WORK_MAX {
@@ -129,10 +142,11 @@ fn count_for(round_trip: Duration, login: Duration) -> u8 {
     (at_once.ceil() as u8).saturating_sub(1).min(LANES_MAX)
 }
 
-/// True if one connection alone takes far longer for so many bytes than a login does.
-fn is_worth_it(left: u64, round_trip: Duration, login: Duration) -> bool {
-    let alone = round_trip.mul_f64(left as f64 / WINDOW_LEN as f64);
-    alone >= login * LOGINS_WORTH
+/// The content in bytes, at least, for which one connection alone takes far longer than a login
+/// does.
+fn worth(round_trip: Duration, login: Duration) -> u64 {
+    let round_trips = (login * LOGINS_WORTH).as_secs_f64() / round_trip.as_secs_f64();
+    (round_trips * WINDOW_LEN as f64).ceil() as u64
 }
 
 #[cfg(test)]
@@ -156,9 +170,7 @@ mod tests {
 
     #[test]
     fn a_rest_that_is_over_soon_is_worth_no_login() {
-        assert!(is_worth_it(60 << 20, MS(100), MS(1_500)));
-        assert!(!is_worth_it(59 << 20, MS(100), MS(1_500)));
-        assert!(!is_worth_it(32 << 20, MS(20), MS(500)));
-        assert!(is_worth_it(100 << 20, MS(20), MS(500)));
+        assert_eq!(worth(MS(100), MS(1_500)), 60 << 20);
+        assert_eq!(worth(MS(20), MS(500)), 100 << 20);
     }
 }

@@ -17,14 +17,14 @@ use crate::workers::workers;
 use crate::{Event, JobError, LinkEvent};
 use crossbeam_channel::Sender as Giver;
 use haul_model::escape_controls;
-use haul_net::{ConnectError, DirectListener, Killer};
+use haul_net::{Closer, ConnectError, DirectListener, Killer, Onlooker};
 use haul_proto::{Join, LANES_MAX, Message, encode};
 use haul_sys::{HandedOver, Handover};
 use haul_tree::lock;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Content that is left of a job, in bytes, below which nobody is called: it would be over
 /// before they are there.
@@ -39,9 +39,9 @@ pub(super) const LANE_LEN: u64 = 4 << 20;
 /// Buffers that a lane adds to those that go round.
 const BUFFERS_PER_LANE: usize = 3;
 
-/// How long logins that are on their way may take when the job is done. To cut one looks
-/// like an attack to some servers: OpenSSH 9.8 and later refuse an address after many of
-/// those (`PerSourcePenalties`).
+/// How long logins that are on their way may take to be let in when the job is done. To cut one
+/// before looks like an attack to some servers: OpenSSH 9.8 and later refuse an address after
+/// many of those (`PerSourcePenalties`).
 const LOGIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How lanes of a job come about on this side.
@@ -89,8 +89,8 @@ pub(super) struct Joined {
 #[derive(Default)]
 struct Hangup {
     lanes: Vec<Ends>,
-    /// Logins on their way, by the numbers of their lanes.
-    logins: Vec<(u8, Killer)>,
+    /// Logins on their way.
+    logins: Vec<OnItsWay>,
     /// The numbers that were taken, a bit for each.
     taken: u8,
     /// Logins that had joined and were lost, and of which nobody has heard yet.
@@ -102,6 +102,23 @@ struct Hangup {
 struct Ends {
     killer: Killer,
     outbox: Option<Arc<Outbox>>,
+}
+
+/// A login that is on its way.
+struct OnItsWay {
+    /// The number of its lane.
+    lane: u8,
+    killer: Killer,
+    /// Its ssh, if it is one.
+    ssh: Option<Onlooker>,
+}
+
+impl OnItsWay {
+    /// True if the host has let it in, as far as that can be seen.
+    fn is_let_in(&self) -> bool {
+        let ssh = self.ssh.as_ref();
+        ssh.is_some_and(|ssh| ssh.look(haul_sys::has_session) == Some(true))
+    }
 }
 
 impl Ends {
@@ -139,18 +156,19 @@ impl Joined {
         is_free
     }
 
-    /// A login for a lane is on its way, which `killer` ends.
-    pub(super) fn begin_login(&self, lane: u8, killer: Killer) {
+    /// A login for a lane is on its way.
+    pub(super) fn begin_login(&self, lane: u8, closer: &Closer) {
+        let (killer, ssh) = (closer.killer(), closer.onlooker());
         let mut hangup = lock(&self.hangup);
         match hangup.has_ended {
             true => kill(&killer),
-            false => hangup.logins.push((lane, killer)),
+            false => hangup.logins.push(OnItsWay { lane, killer, ssh }),
         }
     }
 
     /// It is no more.
     pub(super) fn end_login(&self, lane: u8) {
-        lock(&self.hangup).logins.retain(|(other, _)| *other != lane);
+        lock(&self.hangup).logins.retain(|login| login.lane != lane);
         self.changed.notify_all();
     }
 
@@ -181,13 +199,14 @@ impl Joined {
         let mut hangup = lock(&self.hangup);
         hangup.has_ended = true;
         self.changed.notify_all();
-        if is_done {
-            let on_their_way = |hangup: &mut Hangup| !hangup.logins.is_empty();
-            let waited = self.changed.wait_timeout_while(hangup, LOGIN_WAIT_MAX, on_their_way);
+        let deadline = Instant::now() + LOGIN_WAIT_MAX;
+        while is_done && !hangup.logins.iter().all(OnItsWay::is_let_in) && Instant::now() < deadline
+        {
+            let waited = self.changed.wait_timeout(hangup, LOOK_AGAIN);
             hangup = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         hangup.lanes.iter().for_each(Ends::end);
-        hangup.logins.iter().for_each(|(_, killer)| kill(killer));
+        hangup.logins.iter().for_each(|login| kill(&login.killer));
     }
 }
 
@@ -238,7 +257,8 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
 
     /// Opens them: by logins where no direct connection stands.
     fn open(&self, direct: Option<Direct>, beside: Option<Beside>) {
-        if direct.is_some_and(|direct| self.call(&direct)) {
+        let round_trip = || beside.as_ref().and_then(Beside::round_trip);
+        if direct.is_some_and(|direct| self.call(&direct, round_trip)) {
             return;
         }
         if let Part::Sends(readers) = &self.part {

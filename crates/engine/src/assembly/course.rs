@@ -1,8 +1,8 @@
 //! How far the further logins of a job are: how many are begun at a time, and what becomes of
 //! those that fail or are lost.
 
-use crate::assembly::chosen;
-use crate::assembly::joining::LANE_LEN;
+use super::chosen;
+use super::joining::LANE_LEN;
 use haul_proto::LANES_MAX;
 use std::time::{Duration, Instant};
 
@@ -41,10 +41,13 @@ pub(super) struct Failure {
 
 /// How far the logins are.
 pub(super) struct Course {
-    /// How many there shall be, at most.
+    /// How many there shall be, at most; and while nobody knows how much is left.
     count: u8,
+    count_unknown: u8,
     /// Content that each is worth, in bytes.
     lane_len: u64,
+    /// The content that has to be left for any to be begun, in bytes.
+    left_min: u64,
     /// Failures in a row that are one too many.
     failures_max: u32,
     /// Numbers that no lane has had.
@@ -67,19 +70,25 @@ pub(super) struct Course {
 impl Course {
     /// As many as the user wants.
     pub(super) fn wanted(count: u8) -> Self {
-        Self::new(count, LANE_LEN, FAILURES_MAX)
+        Self::new([count, count], [LANE_LEN, 0], FAILURES_MAX)
     }
 
-    /// As many as haul has chosen: nobody has asked for them, so the first that is refused is
-    /// the last.
-    pub(super) fn chosen(count: u8) -> Self {
-        Self::new(count, chosen::LANE_LEN, 1)
+    /// As many as haul has chosen, where so much is left, and while nobody knows: nobody has
+    /// asked for them, so the first that is refused is the last.
+    pub(super) fn chosen(count: u8, count_unknown: u8, left_min: u64) -> Self {
+        Self::new([count, count_unknown], [chosen::LANE_LEN, left_min], 1)
     }
 
-    fn new(count: u8, lane_len: u64, failures_max: u32) -> Self {
+    fn new(
+        [count, count_unknown]: [u8; 2],
+        [lane_len, left_min]: [u64; 2],
+        failures_max: u32,
+    ) -> Self {
         Self {
             count,
+            count_unknown,
             lane_len,
+            left_min,
             failures_max,
             free: (1..=LANES_MAX).rev().collect(),
             on_their_way: 0,
@@ -93,10 +102,14 @@ impl Course {
         }
     }
 
-    /// A login that is to be begun now, where so many bytes are `left`,
+    /// A login that is to be begun now, where so many bytes are `left` as far as anybody knows,
     /// or the first login is still on its way.
-    pub(super) fn next(&mut self, left: u64, is_early: bool) -> Option<Attempt> {
-        let wanted = left.div_ceil(self.lane_len).min(self.count.into()) as usize;
+    pub(super) fn next(&mut self, left: Option<u64>, is_early: bool) -> Option<Attempt> {
+        let wanted = match left {
+            None => self.count_unknown.into(),
+            Some(left) if left < self.left_min => 0,
+            Some(left) => left.div_ceil(self.lane_len).min(self.count.into()) as usize,
+        };
         let at_once = match (self.has_failed, is_early) {
             (false, _) => wanted,
             (true, false) => AT_ONCE_MAX,
@@ -165,14 +178,14 @@ impl Course {
 mod tests {
     use super::*;
 
-    const MUCH: u64 = u64::MAX;
+    const MUCH: Option<u64> = Some(u64::MAX);
 
     fn failure(is_final: bool, may_be_asked: bool) -> Failure {
         Failure { reason: "no".to_owned(), is_final, may_be_asked, has_greeted: false }
     }
 
     /// The logins that are begun now.
-    fn begun(course: &mut Course, left: u64, is_early: bool) -> Vec<Attempt> {
+    fn begun(course: &mut Course, left: Option<u64>, is_early: bool) -> Vec<Attempt> {
         std::iter::from_fn(|| course.next(left, is_early)).collect()
     }
 
@@ -185,7 +198,7 @@ mod tests {
         let mut course = Course::wanted(3);
         assert_eq!(lanes(&begun(&mut course, MUCH, true)), [1, 2, 3]);
         let mut course = Course::wanted(3);
-        assert_eq!(lanes(&begun(&mut course, LANE_LEN + 1, false)), [1, 2]);
+        assert_eq!(lanes(&begun(&mut course, Some(LANE_LEN + 1), false)), [1, 2]);
         course.join();
         assert_eq!(lanes(&begun(&mut course, MUCH, false)), [3]);
         assert!(begun(&mut course, MUCH, false).is_empty());
@@ -246,8 +259,8 @@ mod tests {
 
     #[test]
     fn of_those_that_nobody_has_asked_for_the_first_that_is_refused_is_the_last() {
-        let mut course = Course::chosen(7);
-        let attempts = begun(&mut course, chosen::LANE_LEN * 3, false);
+        let mut course = Course::chosen(7, 2, 0);
+        let attempts = begun(&mut course, Some(chosen::LANE_LEN * 3), false);
         assert_eq!(attempts.len(), 3, "they are not worth it for less");
         course.fail(attempts[0], failure(false, false));
         assert!(begun(&mut course, MUCH, false).is_empty());
@@ -255,5 +268,15 @@ mod tests {
         assert!(!course.is_over(), "one is on its way");
         course.join();
         assert!(course.is_over());
+    }
+
+    #[test]
+    fn while_nobody_knows_how_much_is_left_there_are_few_unless_the_user_wants_more() {
+        const LEFT_MIN: u64 = chosen::LANE_LEN * 10;
+        let mut course = Course::chosen(7, 2, LEFT_MIN);
+        assert_eq!(begun(&mut course, None, true).len(), 2);
+        assert!(begun(&mut course, Some(LEFT_MIN - 1), false).is_empty());
+        assert_eq!(begun(&mut course, Some(LEFT_MIN), false).len(), 5);
+        assert_eq!(begun(&mut Course::wanted(7), None, true).len(), 7);
     }
 }
