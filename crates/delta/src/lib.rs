@@ -6,15 +6,16 @@
 //! [`Signature`]. Whoever has the new one looks for these blocks in it at every offset
 //! ([`Matcher`]), and tells where they are; the rest is sent as it is.
 //!
-//! Each sum is a rolling one, which is cheap at every offset, and a few bytes of a
-//! BLAKE3 under a key that is fresh each time, so that nobody can make files whose blocks
-//! are taken for each other. A few bytes are no proof: **the whole must be verified by a
+//! Each sum is a rolling one, which is cheap at every offset, and a few bytes of a strong one
+//! under a key that is fresh each time, so that nobody can make files whose blocks are taken
+//! for each other. A few bytes are no proof: **the whole must be verified by a
 //! hash of its own**, and sent without this where that differs.
 //!
 //! # Rooms
 //!
 //! - `shape.rs`: how a file is cut, and how long its sums are.
-//! - `rolling.rs`: the sum that rolls. `signature.rs`: the sums of a file.
+//! - `rolling.rs`: the sum that rolls. `strong.rs`: the one that proves a match.
+//! - `signature.rs`: the sums of a file.
 //! - `table.rs`: finds the blocks that have a sum. `matcher.rs`: the search.
 
 #![forbid(unsafe_code)]
@@ -23,11 +24,13 @@ mod matcher;
 mod rolling;
 mod shape;
 mod signature;
+mod strong;
 mod table;
 
 pub use matcher::{Matcher, Step};
 pub use shape::Shape;
 pub use signature::{Key, Signature, TooLong};
+pub use strong::Summer;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use crate::rolling::{self, Roller};
 use crate::signature::Signature;
+use crate::strong::Summer;
 use crate::table::Table;
 
 /// Bytes that may be hashed in vain, on top of as many as were searched: a peer could make
@@ -28,6 +29,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Matcher {
     signature: Signature,
+    summer: Summer,
     table: Table,
     roller: Roller,
     /// How many blocks have the full length.
@@ -52,8 +54,10 @@ impl Matcher {
         let whole = (shape.old_len() / shape.block_len() as u64) as usize;
         let table = Table::of(&signature, whole);
         let roller = Roller::new(shape.block_len());
+        let summer = Summer::new(signature.key());
         Self {
             signature,
+            summer,
             table,
             roller,
             whole,
@@ -121,6 +125,7 @@ impl Matcher {
     }
 
     /// The block of the old file that has these bytes, whose rolling sum is `sum`.
+    #[inline(always)]
     fn find(&mut self, sum: u32, window: &[u8]) -> Option<usize> {
         let expected = self.expected;
         let is_expected = expected < self.whole && self.signature.weak(expected) == sum;
@@ -130,7 +135,7 @@ impl Matcher {
         if !is_expected && self.table.with(sum).next().is_none() {
             return None;
         }
-        let strong = self.signature.key().strong(window);
+        let strong = self.summer.strong(window);
         let matches = |block: &usize| strong.starts_with(self.signature.strong(*block));
         let found = Some(expected).filter(|_| is_expected).filter(matches);
         let found = found.or_else(|| self.table.with(sum).find(matches));
@@ -153,7 +158,7 @@ impl Matcher {
         {
             let tail = &bytes[at..];
             let is_last = rolling::sum(tail) == self.signature.weak(last)
-                && self.signature.key().strong(tail).starts_with(self.signature.strong(last));
+                && self.summer.strong(tail).starts_with(self.signature.strong(last));
             return match is_last {
                 true if at == 0 => self.reuse(last, len),
                 true => self.pass(at),

@@ -1,6 +1,5 @@
 //! The sums of an old file's blocks.
 
-use crate::rolling;
 use crate::shape::{Shape, WEAK_LEN};
 
 /// The key of a signature's strong sums, which nobody may know before the files are made.
@@ -14,17 +13,6 @@ impl Key {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
-    }
-
-    /// Puts the sum of a block of a file of this `shape` behind `sums`.
-    #[inline(always)]
-    pub fn sum(&self, shape: &Shape, block: &[u8], sums: &mut Vec<u8>) {
-        sums.extend_from_slice(&rolling::sum(block).to_le_bytes());
-        sums.extend_from_slice(&self.strong(block)[..usize::from(shape.strong_len())]);
-    }
-
-    pub(crate) fn strong(&self, block: &[u8]) -> [u8; 32] {
-        *blake3::keyed_hash(&self.0, block).as_bytes()
     }
 }
 
@@ -81,8 +69,8 @@ impl Signature {
         &self.shape
     }
 
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
+    pub(crate) fn key(&self) -> Key {
+        self.key
     }
 
     /// The rolling sum of a block.

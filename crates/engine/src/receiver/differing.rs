@@ -9,7 +9,7 @@ use super::dirs::DirState;
 use super::{Pending, Receiver, Work, similar};
 use crate::crew::share_out;
 use crate::workers::workers;
-use haul_delta::{Key, Shape};
+use haul_delta::{Key, Shape, Summer};
 use haul_model::{BlockRanges, Changes, Mirror};
 use haul_proto::{
     How, PACK_FILE_MAX, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature, Want,
@@ -194,6 +194,7 @@ impl Receiver<'_> {
             strong_len: shape.strong_len(),
             key: *key.as_bytes(),
         });
+        let summer = Summer::new(key);
         let read_len = READ_LEN.next_multiple_of(shape.block_len());
         let parts = shape.old_len().div_ceil(read_len as u64);
         let (next, is_whole) = (AtomicU64::new(0), AtomicBool::new(true));
@@ -210,7 +211,7 @@ impl Receiver<'_> {
                 if self.control.stopped() || !old.read_at(blocks, at) {
                     return is_whole.store(false, Ordering::Relaxed);
                 }
-                let sums = with_vectors(Summing { key: &key, shape: &shape, blocks });
+                let sums = with_vectors(Summing { summer: &summer, shape: &shape, blocks });
                 let tell = |sums| self.sender.signature(Signature::Sums { index, sums });
                 lock(&telling).take(part, sums, tell);
             }
@@ -225,7 +226,7 @@ impl Receiver<'_> {
 
 /// Blocks that follow each other, to be summed.
 struct Summing<'s> {
-    key: &'s Key,
+    summer: &'s Summer,
     shape: &'s Shape,
     blocks: &'s [u8],
 }
@@ -235,11 +236,11 @@ impl VectorWork for Summing<'_> {
 
     #[inline(always)]
     fn run(self) -> Vec<u8> {
-        let Self { key, shape, blocks } = self;
+        let Self { summer, shape, blocks } = self;
         let count = blocks.len().div_ceil(shape.block_len());
         let mut sums = Vec::with_capacity(count * shape.sum_len());
         for block in blocks.chunks(shape.block_len()) {
-            key.sum(shape, block, &mut sums);
+            summer.sum(shape, block, &mut sums);
         }
         sums
     }
