@@ -10,12 +10,12 @@ use haul_model::BLOCK_LEN;
 use haul_proto::{Message, Reuse, data_head};
 use haul_sys::{VectorWork, with_vectors};
 use haul_tree::changed;
+use std::ops::Range;
 
 /// The search for the difference, and what was read of the file for it.
 pub(super) struct Search {
     matcher: Matcher,
-    /// Room for the shortest window in which the search comes to an end, and a piece.
-    window: Vec<u8>,
+    window: Window,
     /// The part that is told next, once it is known that no more is behind it.
     reuse: Option<Reuse>,
 }
@@ -23,7 +23,42 @@ pub(super) struct Search {
 impl Search {
     /// A search that takes windows of twice `block_len`.
     pub(super) fn new(matcher: Matcher, block_len: usize) -> Self {
-        Self { matcher, window: vec![0; 2 * block_len + PIECE_LEN as usize], reuse: None }
+        Self { matcher, window: Window::new(2 * block_len + PIECE_LEN as usize), reuse: None }
+    }
+}
+
+/// A part of the file in memory: room for the shortest one in which the search comes to an
+/// end, and a piece.
+struct Window {
+    bytes: Vec<u8>,
+    /// The bytes that were told and are not hashed yet: a hash is faster over many at once.
+    told: Range<usize>,
+    /// Where the bytes end that were read.
+    read: usize,
+}
+
+impl Window {
+    fn new(len: usize) -> Self {
+        Self { bytes: vec![0; len], told: 0..0, read: 0 }
+    }
+
+    /// Those that were read and are not told.
+    fn untold(&self) -> &[u8] {
+        &self.bytes[self.told.end..self.read]
+    }
+
+    /// Drops what was told, and gives the room behind what was not.
+    fn room(&mut self) -> &mut [u8] {
+        debug_assert!(self.told.is_empty());
+        self.bytes.copy_within(self.told.end..self.read, 0);
+        self.read -= self.told.end;
+        self.told = 0..0;
+        &mut self.bytes[self.read..]
+    }
+
+    /// Forgets all.
+    fn clear(&mut self) {
+        (self.told, self.read) = (0..0, 0);
     }
 }
 
@@ -46,48 +81,55 @@ impl VectorWork for Next<'_> {
 impl Outgoing<'_, '_, '_> {
     /// Sends what there is up to `end`, and tells what the Receiver has of it.
     pub(super) fn send_differences(&mut self, search: &mut Search, end: u64) -> Sent {
-        let Search { matcher, window, reuse } = search;
-        // Where what was read and is not told yet is in the window.
-        let (mut from, mut to) = (0, 0);
-        while self.passed.len() < end {
+        search.window.clear();
+        while self.told(&search.window) < end {
             if !self.reader.sender.is_awaited(self.item.index) {
                 return Some(Err(given_up()));
             }
-            let read_to = self.passed.len() + (to - from) as u64;
-            let step = match from == to {
-                true => Step::More,
-                false => {
-                    let bytes = &window[from..to];
-                    with_vectors(Next { matcher, bytes, is_end: read_to == end })
-                }
+            let Search { matcher, window, .. } = search;
+            let read_to = self.told(window) + window.untold().len() as u64;
+            let step = match window.untold() {
+                [] => Step::More,
+                bytes => with_vectors(Next { matcher, bytes, is_end: read_to == end }),
             };
             match step {
                 Step::More => {
-                    window.copy_within(from..to, 0);
-                    (from, to) = (0, to - from);
-                    let len = (window.len() - to).min((end - read_to) as usize);
-                    match self.source.read_at(&mut window[to..to + len], read_to) {
+                    self.catch_up(window);
+                    let room = window.room();
+                    let len = room.len().min((end - read_to) as usize);
+                    match self.source.read_at(&mut room[..len], read_to) {
                         Ok(read) if read == len => {
                             self.source.release(read_to..read_to + len as u64);
-                            to += len;
+                            window.read += len;
                         }
                         Ok(_) => return Some(Err(changed())),
                         Err(error) => return Some(Err(read(&error))),
                     }
                 }
                 Step::Literal(len) => {
-                    self.tell_reuse(reuse)?;
-                    self.send_literal(&window[from..from + len])?;
-                    from += len;
+                    self.tell_reuse(&mut search.reuse)?;
+                    self.catch_up(window);
+                    self.send_literal(&window.untold()[..len])?;
+                    let told = window.told.end + len;
+                    window.told = told..told;
                 }
-                Step::Reuse { from: old, len } => {
-                    self.reuse(reuse, old, &window[from..from + len])?;
-                    from += len;
-                }
+                Step::Reuse { from, len } => self.reuse(search, from, len)?,
             }
         }
-        self.tell_reuse(reuse)?;
+        self.catch_up(&mut search.window);
+        self.tell_reuse(&mut search.reuse)?;
         Some(Ok(()))
+    }
+
+    /// How far the file was told, in bytes.
+    fn told(&self, window: &Window) -> u64 {
+        self.passed.len() + window.told.len() as u64
+    }
+
+    /// Hashes what was told.
+    fn catch_up(&mut self, window: &mut Window) {
+        self.passed.update(&window.bytes[window.told.clone()]);
+        window.told.start = window.told.end;
     }
 
     fn send_literal(&mut self, mut bytes: &[u8]) -> Option<()> {
@@ -109,28 +151,29 @@ impl Outgoing<'_, '_, '_> {
         Some(())
     }
 
-    /// Tells that `bytes` are in the old file from `old` on, as soon as it is known how many
-    /// more are.
-    fn reuse(&mut self, pending: &mut Option<Reuse>, mut old: u64, mut bytes: &[u8]) -> Option<()> {
-        while !bytes.is_empty() {
-            let at = self.passed.len();
-            let len = ((BLOCK_LEN - at % BLOCK_LEN) as usize).min(bytes.len());
-            let (now, later) = bytes.split_at(len);
-            self.passed.update(now);
-            match pending {
-                Some(told) if told.from + u64::from(told.len) == old => told.len += len as u32,
+    /// Tells that the next `len` bytes are in the old file from `old` on, as soon as it is known
+    /// how many more are.
+    fn reuse(&mut self, search: &mut Search, mut old: u64, mut len: usize) -> Option<()> {
+        let Search { window, reuse, .. } = search;
+        while len > 0 {
+            let at = self.told(window);
+            let now = ((BLOCK_LEN - at % BLOCK_LEN) as usize).min(len);
+            match reuse {
+                Some(told) if told.from + u64::from(told.len) == old => told.len += now as u32,
                 _ => {
-                    self.tell_reuse(pending)?;
+                    self.tell_reuse(reuse)?;
                     let index = self.item.index;
-                    *pending = Some(Reuse { index, at, from: old, len: len as u32 });
+                    *reuse = Some(Reuse { index, at, from: old, len: now as u32 });
                 }
             }
-            self.reader.sender.came_by(self.item.index, Progress::Matched(len as u64));
-            if self.passed.len().is_multiple_of(BLOCK_LEN) {
-                self.tell_reuse(pending)?;
+            self.reader.sender.came_by(self.item.index, Progress::Matched(now as u64));
+            window.told.end += now;
+            if self.told(window).is_multiple_of(BLOCK_LEN) {
+                self.tell_reuse(reuse)?;
+                self.catch_up(window);
                 self.seal_block()?;
             }
-            (old, bytes) = (old + len as u64, later);
+            (old, len) = (old + now as u64, len - now);
         }
         Some(())
     }
