@@ -3,10 +3,7 @@
 
 use crate::common::*;
 use crate::direct::reached;
-use haul_testkit::proc::Signal;
 use haul_testkit::{tcp, tree};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -104,30 +101,5 @@ fn a_difference_on_a_lost_lane_is_made_up_for() {
         }
         let summary = sync_with_cuts(scene, &["--via", "auto"], "dst", 2);
         assert!(summary.contains("\"copied\":2"), "{summary}");
-    });
-}
-
-#[test]
-fn at_a_bounded_rate_blocks_are_whole_one_after_the_other_however_many_lanes_there_are() {
-    const BLOCK: u64 = 4 << 20;
-    each_of(&WAYS, reached, |scene| {
-        tree::random_file(scene.path("src"), 12 * BLOCK, 1).expect("a file");
-        scene.mkdir("to");
-        let flags = ["-a", "-q", "--bwlimit", "8m", "--via", "tcp", "--parallel", "7"];
-        let sync = scene.transfer("sync", &scene.route(), &flags, &["src"], "to/").limit(SOON);
-        let running = sync.spawn().expect("it starts");
-        // Whatever the journal has beside its header is on record.
-        let sum = |ending: &[u8], size: &dyn Fn(fs::Metadata) -> u64| -> u64 {
-            let entries = fs::read_dir(scene.path("to")).into_iter().flatten().flatten();
-            let files = entries.filter(|it| it.file_name().as_encoded_bytes().ends_with(ending));
-            files.filter_map(|file| file.metadata().ok()).map(size).sum()
-        };
-        let has_one = || sum(b".journal", &|journal| journal.len()) > 256;
-        assert!(running.until(SOON, has_one), "nothing comes on record");
-        let there = sum(b".part", &|stage| stage.blocks() * 512);
-        running.signal(Signal::INT);
-        running.wait().expect("it ends").expect_code(20);
-        // It takes twice as long as alone, and the others' blocks are begun meanwhile.
-        assert!(there <= 4 * BLOCK, "{there} bytes were there before the first was on record");
     });
 }
