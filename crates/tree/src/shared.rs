@@ -2,7 +2,10 @@
 //! comes to a block first reads and hashes it, the others take it from memory.
 //!
 //! Nobody waits for a slower job: memory is bounded, the oldest blocks make room, and a job
-//! that comes too late for one reads it again. A block goes when all jobs have taken it.
+//! that comes too late for one reads it again. A block goes when all jobs have taken it. Once
+//! alone, at the first file that is longer than what is kept, those that come first wait a
+//! moment for the others: whoever takes blocks from memory is no slower than the one that
+//! reads them, so jobs that begin together stay together.
 //!
 //! A block belongs to one version of a file, as the job that takes it has opened it: object,
 //! size, and the times of the last change of content and of anything. A file is shared
@@ -21,8 +24,8 @@ use std::io;
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 /// Bytes of blocks that are kept, at most. What jobs have taken and still send comes on top,
 /// within the bounds of their queues.
@@ -40,6 +43,10 @@ const SPARE_MAX: usize = 4;
 /// A change that is less long ago may be followed by one at the same time, as coarse as file
 /// systems tell it.
 const SETTLED: Duration = Duration::from_secs(2);
+
+/// How long the jobs that come first to a long file wait for the others, once: about as long as
+/// the logins of some hosts differ.
+const START_WAIT: Duration = Duration::from_millis(400);
 
 /// A version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,6 +70,8 @@ type Key = (Version, u64);
 /// The blocks that the jobs of one command share.
 pub struct SharedBlocks {
     state: Mutex<State>,
+    /// A job has come to the first long file, or has left.
+    changed: Condvar,
     len_max: usize,
     itself: Weak<Self>,
 }
@@ -71,6 +80,7 @@ pub struct SharedBlocks {
 struct State {
     /// Jobs that read.
     sharers: usize,
+    start: Start,
     slots: HashMap<Key, Arc<Slot>>,
     /// Their keys by age.
     ages: BTreeMap<u64, Key>,
@@ -78,6 +88,18 @@ struct State {
     /// Bytes that they take, or will.
     len: usize,
     spare: Vec<Vec<u8>>,
+}
+
+/// How far the jobs are with the first file that is longer than what is kept.
+#[derive(Default, Clone, Copy)]
+enum Start {
+    /// None has come to it.
+    #[default]
+    Awaited,
+    /// So many are at its beginning, and wait until then at most.
+    Begins { version: Version, come: usize, until: Instant },
+    /// Nobody waits any more.
+    Over,
 }
 
 /// The place of a block. Who fills it holds its lock.
@@ -127,6 +149,7 @@ impl SharedBlocks {
     pub fn new(len_max: usize) -> Arc<Self> {
         Arc::new_cyclic(|itself| Self {
             state: Mutex::default(),
+            changed: Condvar::new(),
             len_max,
             itself: Weak::clone(itself),
         })
@@ -154,6 +177,7 @@ impl SharedBlocks {
         if len == 0 || !haul_sys::is_past(version.ctime, SETTLED) {
             return None;
         }
+        self.begin_together(version, index);
         let key = (*version, index);
         let slot = self.slot(key, len)?;
         let mut found = lock(&slot.block);
@@ -168,6 +192,39 @@ impl SharedBlocks {
         drop(found);
         self.take(&key, &slot);
         Some(Ok(block))
+    }
+
+    /// Waits a moment for the others, where that is the first file that they can't share
+    /// otherwise.
+    fn begin_together(&self, version: &Version, index: u64) {
+        let mut state = lock(&self.state);
+        if version.size <= self.len_max as u64 || state.sharers < 2 {
+            return;
+        }
+        if matches!(state.start, Start::Awaited) {
+            let (version, until) = (*version, Instant::now() + START_WAIT);
+            state.start = Start::Begins { version, come: 0, until };
+        }
+        if let Start::Begins { version: of, come, .. } = &mut state.start
+            && (&*of, index) == (version, 0)
+        {
+            *come += 1;
+            self.changed.notify_all();
+        }
+        while let Start::Begins { version: of, come, until } = state.start
+            && of == *version
+        {
+            let left = until.saturating_duration_since(Instant::now());
+            if come >= state.sharers || left.is_zero() {
+                state.start = Start::Over;
+                self.changed.notify_all();
+                return;
+            }
+            state = match self.changed.wait_timeout(state, left) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
     }
 
     /// The place of a block of that length; `None` if nobody else reads.
@@ -254,8 +311,10 @@ impl Drop for Sharer {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.sharers -= 1;
+        self.0.changed.notify_all();
         if state.sharers < 2 {
-            let alone = State { sharers: state.sharers, ..State::default() };
+            let (sharers, start) = (state.sharers, state.start);
+            let alone = State { sharers, start, ..State::default() };
             let left = mem::replace(&mut *state, alone);
             drop(state);
             drop(left);

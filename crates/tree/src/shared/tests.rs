@@ -145,3 +145,37 @@ fn a_block_that_could_not_be_read_is_tried_by_the_next_job() {
     assert_eq!(take(&blocks, &version, 0, &file).bytes(), [1; 9]);
     assert_eq!(file.times(), 1);
 }
+
+#[test]
+fn who_comes_first_to_a_long_file_waits_for_the_others_once_and_for_a_moment() {
+    const LATE: Duration = Duration::from_millis(60);
+    let (blocks, file) = (SharedBlocks::new(2 * (LEN + OVERHEAD)), Counted::default());
+    let _sharers = [blocks.join(), blocks.join()];
+    let (short, long) = (version(2 * BLOCK_LEN), version(9 * BLOCK_LEN));
+    let took = |version: &Version, index| {
+        let begin = Instant::now();
+        take(&blocks, version, index, &file);
+        begin.elapsed()
+    };
+    assert!(took(&short, 0) < START_WAIT, "it is kept as a whole");
+    thread::scope(|scope| {
+        let others = [scope.spawn(|| took(&long, 1)), scope.spawn(|| took(&long, 0))];
+        thread::sleep(LATE);
+        took(&long, 0);
+        for other in others {
+            assert!(other.join().expect("no panic") >= LATE, "it has not waited");
+        }
+    });
+    let longer = version(11 * BLOCK_LEN);
+    assert!(took(&longer, 0) < START_WAIT);
+    // Nobody comes, and one leaves.
+    let blocks = SharedBlocks::new(LEN);
+    let (_one, _two, three) = (blocks.join(), blocks.join(), blocks.join());
+    let begin = Instant::now();
+    take(&blocks, &long, 0, &file);
+    assert!(begin.elapsed() >= START_WAIT);
+    drop(three);
+    let begin = Instant::now();
+    take(&blocks, &long, 1, &file);
+    assert!(begin.elapsed() < START_WAIT, "it waits again");
+}
