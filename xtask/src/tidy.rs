@@ -317,7 +317,7 @@ mod tests {
         assert!(found[1].starts_with("line 5: "), "{found:?}");
         let good = "//! A.\n//!\n//! What it does.\n\n/// B.\n/// What it is.\n// What?\n";
         assert!(check_docs(good).is_empty());
-        assert_eq!(check_docs("#[cfg(test)]\nmod tests {\n/// What.\n").len(), 1);
+        assert_eq!(check_docs("#[cfg(test)]\nmod tests {\n/// What it is.\n").len(), 1);
     }
 
     #[test]
