@@ -70,13 +70,13 @@ fn when_all_are_lost_and_nothing_else_may_be_taken_they_are_made_again() {
         let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").limit(SOON);
         let running = sync.env("HAUL_RETRIES", "3").spawn().expect("it starts");
         let begin = Instant::now();
-        while !proc::cut_tcp(running.pid()) && begin.elapsed() < SOON {
+        while !tcp::cut_one(running.pid()) && begin.elapsed() < SOON {
             std::thread::sleep(Duration::from_millis(50));
         }
         // All others, too, and those that are made while they end.
         let cut = Instant::now();
         while cut.elapsed() < Duration::from_millis(300) {
-            proc::cut_tcp(running.pid());
+            tcp::cut_one(running.pid());
             std::thread::sleep(Duration::from_millis(5));
         }
         let run = running.wait().expect("it ends").expect_ok();
