@@ -42,7 +42,7 @@
 //! - `making.rs`: links, FIFOs, sockets and devices.
 //! - `lock.rs`: locks of files. `login.rs`: limits that the system sets to connections.
 //! - `memory.rs`: the allocator, and thrift where address space is little.
-//! - `onlooking.rs`: connections and terminals of a process that this one has started.
+//! - `onlooking.rs`: connections, terminals and sessions of a process that this one has started.
 //! - `pattern.rs`: names that match a pattern.
 //! - `schedule.rs`: the turns of a thread. `vectors.rs`: instructions that not each processor
 //!   has.
