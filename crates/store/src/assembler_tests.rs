@@ -233,6 +233,33 @@ fn what_was_lost_with_a_lane_comes_again_over_another() {
 }
 
 #[test]
+fn who_takes_out_the_blocks_of_a_lane_goes_on_with_them_alone() {
+    let (memory, content) = (Memory::default(), content(3, 77));
+    let into = memory.resume(crate::AHEAD_MAX);
+    let mut pieces = Pieces::default();
+    let by = |lane| Route { lane, may_repeat: false };
+    let half = BLOCK_LEN as usize / 2;
+    for index in 0..2 {
+        let (begin, at) = (&part(&content, index)[..half], index as u64 * BLOCK_LEN);
+        pieces.take_by(by(index as u8 + 1), &into, begin, at).expect("taken");
+    }
+    let mut taken_out = pieces.take_out(1);
+    let rest = |index: usize| (&part(&content, index)[half..], (index * 2 + 1) * half);
+    let (first, at) = rest(0);
+    let elsewhere = pieces.take_by(by(1), &into, first, at as u64);
+    assert!(matches!(elsewhere, Err(NotAssembled::OutOfOrder)));
+    taken_out.take_by(by(1), &into, first, at as u64).expect("taken");
+    let (second, at) = rest(1);
+    pieces.take_by(by(2), &into, second, at as u64).expect("taken");
+    pieces.put_back(taken_out);
+    for index in [1, 0] {
+        let hash = BlockHash::of(index, part(&content, index as usize));
+        pieces.seal(&into, index, Some(hash)).expect("sealed");
+    }
+    assert_eq!(into.recorded(), 2);
+}
+
+#[test]
 fn pieces_of_several_blocks_may_mix_within_bounds() {
     let (memory, content) = (Memory::default(), content(3, 77));
     let into = memory.resume(crate::AHEAD_MAX);

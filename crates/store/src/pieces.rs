@@ -43,6 +43,22 @@ pub struct Took {
 }
 
 impl Pieces {
+    /// Takes out the blocks whose pieces come over this lane: who has them goes on with them
+    /// while others take what comes over theirs.
+    #[must_use]
+    pub fn take_out(&mut self, lane: u8) -> Self {
+        let (open, others) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|(_, (_, its_lane))| *its_lane == lane);
+        self.open = others;
+        Self { open }
+    }
+
+    /// Puts back what was taken out.
+    pub fn put_back(&mut self, mut taken_out: Self) {
+        self.open.append(&mut taken_out.open);
+    }
+
     /// As [`Self::take`], of what comes by this `route`.
     ///
     /// # Errors

@@ -1,28 +1,29 @@
-//! A file that arrives in pieces, which are put together by one thread at a time. Mostly
-//! it is one that reads a connection ([`Direct`]): what it has just read is in its
-//! processor's cache. When it would have to wait for more than that, pieces are queued
-//! for the workers.
+//! A file that arrives in pieces. Mostly they are put together by the threads that read the
+//! connections, each those of its own blocks ([`Direct`]): what one has just read is in its
+//! processor's cache. When it would have to wait for more than that, pieces are queued for
+//! the workers, one of which at a time has the file.
 
+mod direct;
 mod matched;
+mod queue;
 
+pub(crate) use direct::Direct;
+pub(crate) use queue::Piece;
+
+use self::queue::Queue;
 use super::hold::{Filling, Whole};
 use super::resume::replaced;
-use super::{Pending, Receiver, Work, work};
+use super::{Pending, Receiver, work};
 use crate::control::Step;
 use crate::copy::{Blocks, STEP_LEN, not_assembled};
-use crate::pool::Buf;
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
-use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal, Reuse};
+use haul_proto::{BlockSeal, FileEnd, FileSeal, Reuse};
 use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces, Route, Took};
 use haul_tree::lock;
 use haul_tree::{SourceFile, StagedFile, changed};
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-
-/// Pieces and seals of one file that may wait for a worker.
-const PIECES_MAX: usize = 4096;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Blocks that lanes may be ahead of the first that is not on record: so much at most is
 /// sent again when the job breaks off.
@@ -40,6 +41,8 @@ pub(crate) struct Incoming {
     old_size: Option<u64>,
     /// The first block that is not recorded.
     recorded: AtomicU64,
+    /// Its stage was begun: nobody who has the file has it for long.
+    is_begun: AtomicBool,
     over: Mutex<Over>,
 }
 
@@ -52,31 +55,15 @@ struct Over {
     end: Option<FileEnd>,
 }
 
-#[derive(Default)]
-struct Queue {
-    pieces: VecDeque<Piece>,
-    /// A worker has it, or is about to.
-    scheduled: bool,
-}
-
-/// A part of a file as it arrives.
-pub(crate) enum Piece {
-    /// Some of its content; `DataView` says where.
-    Data(Buf, DataView, Route),
-    /// Some of it is in the old version.
-    Reuse(Reuse, Route),
-    /// A block was sent, and this is its hash.
-    Seal(BlockSeal, Route),
-    /// All was sent.
-    End(FileEnd),
-}
-
 struct State {
     /// The file; taken once its fate is known.
     pending: Option<Pending>,
     /// The part that is there; `None` before there is one.
-    into: Option<Blocks>,
+    into: Option<Arc<Blocks>>,
+    /// The blocks that have begun, but for those that a [`Direct`] has.
     pieces: Pieces,
+    /// A stage that was given up while a [`Direct`] still had it: the last one removes it.
+    to_discard: Option<Arc<Blocks>>,
     /// Blocks that an earlier job had received.
     resumed: u64,
     /// Bytes of it that were counted as done.
@@ -99,6 +86,7 @@ impl Incoming {
             pending: Some(pending),
             into: None,
             pieces: Pieces::default(),
+            to_discard: None,
             resumed,
             counted: resumed * BLOCK_LEN,
             old: None,
@@ -107,8 +95,9 @@ impl Incoming {
             has_holes: false,
             suspect: None,
         };
-        let (queue, over, recorded) = (Mutex::default(), Mutex::default(), resumed.into());
-        Self { queue, state: Mutex::new(state), old_size, recorded, over }
+        let (queue, over) = (Mutex::default(), Mutex::default());
+        let (recorded, is_begun) = (resumed.into(), AtomicBool::new(false));
+        Self { queue, state: Mutex::new(state), old_size, recorded, is_begun, over }
     }
 
     /// True if the old version has such a part, as it was when its sums were told.
@@ -145,69 +134,28 @@ impl Incoming {
     /// Queues a piece; `true` if a worker must be called.
     #[must_use]
     pub(crate) fn push(&self, piece: Piece) -> bool {
-        let mut queue = lock(&self.queue);
-        queue.pieces.push_back(piece);
-        !std::mem::replace(&mut queue.scheduled, true)
+        lock(&self.queue).push(piece)
     }
 
-    /// True if so much is queued that the reader has to wait. Content is bounded
-    /// by the buffers that it is in, seals are not.
+    /// True if so much is queued that the reader has to wait.
     pub(crate) fn is_full(&self) -> bool {
-        lock(&self.queue).pieces.len() >= PIECES_MAX
-    }
-
-    /// The file, for the thread that reads the connection to go on with, if no
-    /// worker has it and writing it is not to wait for the medium.
-    pub(crate) fn directly<'f>(
-        self: &'f Arc<Self>,
-        receiver: &'f Receiver<'_>,
-        route: Route,
-    ) -> Option<Direct<'f>> {
-        // What comes between is read from a disk.
-        if receiver.policy.verify || receiver.policy.sync || self.old_size.is_some() {
-            return None;
-        }
-        if std::mem::replace(&mut lock(&self.queue).scheduled, true) {
-            return None;
-        }
-        let direct = Direct { file: self, state: lock(&self.state), receiver, route };
-        // A stage that can be continued may have to be waited for, since another
-        // process has it, and all that is in it may have to be read.
-        direct.state.is_begun(receiver).then_some(direct)
+        lock(&self.queue).is_full()
     }
 
     /// Works off what is queued. Called by one worker at a time.
     pub(crate) fn work(&self, receiver: &Receiver<'_>) {
-        let mut state = lock(&self.state);
-        state.take_up(receiver);
         loop {
-            let piece = {
-                let mut queue = lock(&self.queue);
-                let piece = queue.pieces.pop_front();
-                queue.scheduled = piece.is_some();
-                piece
-            };
-            match piece {
-                None => break,
-                // Its fate is sealed: what still comes is passed over.
-                Some(_) if state.pending.is_none() => {}
-                Some(Piece::Data(bytes, view, route)) => {
-                    let mut at = view.offset;
-                    for part in bytes[view.content].chunks(STEP_LEN) {
-                        state.take(receiver, part, at, route);
-                        at += part.len() as u64;
-                    }
-                }
-                Some(Piece::Reuse(reuse, route)) => state.take_old(receiver, &reuse, route),
-                Some(Piece::Seal(seal, route)) => state.check_block(receiver, &seal, route),
-                Some(Piece::End(end)) => state.end(receiver, end),
-            }
+            let mut state = lock(&self.state);
+            state.take_up(receiver);
+            let Some(piece) = lock(&self.queue).next() else { return };
+            state.take_piece(receiver, piece);
             self.note(&state);
         }
     }
 
     fn note(&self, state: &State) {
-        if state.pending.is_none() || state.suspect.is_some() {
+        self.is_begun.fetch_or(state.into.is_some(), Ordering::Relaxed);
+        if state.is_over() {
             // What still comes is passed over, and nothing is waited for.
             self.recorded.store(u64::MAX, Ordering::Relaxed);
         } else if let Some(into) = &state.into {
@@ -216,41 +164,26 @@ impl Incoming {
     }
 }
 
-/// A file in the hands of the thread that reads the connection.
-pub(crate) struct Direct<'f> {
-    file: &'f Arc<Incoming>,
-    state: MutexGuard<'f, State>,
-    receiver: &'f Receiver<'f>,
-    route: Route,
-}
-
-impl Direct<'_> {
-    /// Takes content that belongs at `offset`.
-    pub(crate) fn take(&mut self, content: &[u8], offset: u64) {
-        self.state.take(self.receiver, content, offset, self.route);
-    }
-
-    /// Takes what the Sender says of a block.
-    pub(crate) fn check_block(&mut self, seal: &BlockSeal) {
-        self.state.check_block(self.receiver, seal, self.route);
-    }
-}
-
-impl Drop for Direct<'_> {
-    fn drop(&mut self) {
-        self.file.note(&self.state);
-        let mut queue = lock(&self.file.queue);
-        if queue.pieces.is_empty() {
-            queue.scheduled = false;
-            return;
-        }
-        drop(queue);
-        // Another lane has queued more meanwhile.
-        self.receiver.give(Work::Arrived(Arc::clone(self.file)));
-    }
-}
-
 impl State {
+    /// Takes what was queued. **What came over one connection is taken in its order**, and
+    /// goes from the queue to here while the file is locked.
+    fn take_piece(&mut self, receiver: &Receiver<'_>, piece: Piece) {
+        match piece {
+            // Its fate is sealed: what still comes is passed over.
+            _ if self.pending.is_none() => {}
+            Piece::Data(bytes, view, route) => {
+                let mut at = view.offset;
+                for part in bytes[view.content].chunks(STEP_LEN) {
+                    self.take(receiver, part, at, route);
+                    at += part.len() as u64;
+                }
+            }
+            Piece::Reuse(reuse, route) => self.take_old(receiver, &reuse, route),
+            Piece::Seal(seal, route) => self.check_block(receiver, &seal, route),
+            Piece::End(end) => self.end(receiver, end),
+        }
+    }
+
     /// Takes up the stage that is continued, unless that was done.
     fn take_up(&mut self, receiver: &Receiver<'_>) {
         if self.into.is_some() {
@@ -259,14 +192,16 @@ impl State {
         let Some(pending) = &mut self.pending else { return };
         if let Some(begun) = pending.begun.take() {
             let (into, shared) = begun.into_blocks();
-            (self.into, self.shared) = (Some(into), shared);
+            (self.into, self.shared) = (Some(Arc::new(into)), shared);
             return;
         }
         if self.resumed == 0 {
             return;
         }
         match pending.continue_stage(receiver) {
-            Ok(Some((stage, blocks))) => self.into = Some(Assembler::new(stage, blocks, AHEAD_MAX)),
+            Ok(Some((stage, blocks))) => {
+                self.into = Some(Assembler::new(stage, blocks, AHEAD_MAX).into());
+            }
             Ok(None) => {}
             Err(fault) => self.settle(receiver, Err(fault)),
         }
@@ -280,7 +215,7 @@ impl State {
 
     /// Takes content, unless the file's fate is sealed.
     fn take(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64, route: Route) {
-        if self.pending.is_none() || self.suspect.is_some() {
+        if self.is_over() {
             return;
         }
         match self.write(receiver, content, offset, route) {
@@ -308,16 +243,29 @@ impl State {
         receiver: &Receiver<'_>,
         assemble: impl FnOnce(&mut Pieces, &Blocks) -> Result<Took, NotAssembled>,
     ) -> Result<Took, Fault> {
-        if self.into.is_none() {
-            let pending = self.pending.as_ref().expect("checked by the caller");
-            let stage = pending.stage_for(receiver)?;
-            self.into = Some(match pending.is_unhashed(receiver) {
-                true => Assembler::unhashed(stage, AHEAD_MAX),
-                false => Assembler::new(stage, [], AHEAD_MAX),
-            });
+        let into = self.begun(receiver)?;
+        let took = assemble(&mut self.pieces, &into).map_err(|error| not_assembled(&error))?;
+        self.count(receiver, took);
+        Ok(took)
+    }
+
+    /// The stage, which is begun if there is none.
+    fn begun(&mut self, receiver: &Receiver<'_>) -> Result<Arc<Blocks>, Fault> {
+        if let Some(into) = &self.into {
+            return Ok(Arc::clone(into));
         }
-        let into = self.into.as_ref().expect("just made");
-        let took = assemble(&mut self.pieces, into).map_err(|error| not_assembled(&error))?;
+        let pending = self.pending.as_ref().expect("checked by the caller");
+        let stage = pending.stage_for(receiver)?;
+        let into = Arc::new(match pending.is_unhashed(receiver) {
+            true => Assembler::unhashed(stage, AHEAD_MAX),
+            false => Assembler::new(stage, [], AHEAD_MAX),
+        });
+        self.into = Some(Arc::clone(&into));
+        Ok(into)
+    }
+
+    /// Counts what was not content.
+    fn count(&mut self, receiver: &Receiver<'_>, took: Took) {
         if took.dropped > 0 {
             receiver.reporter.begins_again(took.dropped, 0);
             self.counted -= took.dropped.min(self.counted);
@@ -326,7 +274,11 @@ impl State {
             self.has_holes = true;
             self.came_by(receiver, Step::Passed(took.holes));
         }
-        Ok(took)
+    }
+
+    /// True if nothing more is taken of it.
+    fn is_over(&self) -> bool {
+        self.pending.is_none() || self.suspect.is_some()
     }
 
     fn is_unhashed(&self, receiver: &Receiver<'_>) -> bool {
@@ -335,7 +287,7 @@ impl State {
 
     /// Compares a block with what the Sender says of it, and puts it on record.
     fn check_block(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal, route: Route) {
-        if self.pending.is_none() || self.suspect.is_some() {
+        if self.is_over() {
             return;
         }
         if seal.hash.is_none() != self.is_unhashed(receiver) {
@@ -390,9 +342,7 @@ impl State {
         let again = self.pending.take_if(|file| receiver.begins_again(file, fault, counted));
         let Some(pending) = again else { return false };
         receiver.reporter.not_matched(self.matched);
-        if let Some(into) = self.into.take() {
-            into.into_stage().discard();
-        }
+        self.give_up(true);
         receiver.want_again(pending);
         true
     }
@@ -406,9 +356,7 @@ impl State {
         let (counted, matched) = (self.counted, self.matched);
         let again = self.pending.take_if(|file| receiver.takes_whole(file, counted, matched));
         let Some(pending) = again else { return false };
-        if let Some(into) = self.into.take() {
-            into.into_stage().discard();
-        }
+        self.give_up(true);
         receiver.want_again(pending);
         true
     }
@@ -429,6 +377,11 @@ impl State {
         };
         self.assemble(receiver, end)?;
         let into = self.into.take().expect("just seen");
+        let into = Arc::try_unwrap(into).map_err(|into| {
+            // The peer ends a file that it still sends.
+            self.to_discard = Some(into);
+            not_assembled(&NotAssembled::Incomplete)
+        })?;
         let is_of_tail = self.resumed > 0 && !proves && !seal.grew;
         let assembled = |(stage, error)| give_up(stage, not_assembled(&error));
         let verified = match &seal.hash {
@@ -463,11 +416,29 @@ impl State {
         pending.seal(&receiver.policy, verified, seal.mtime, filling)
     }
 
+    /// Gives up the stage, which is removed if it `is_of_no_use`: by the last who has it.
+    fn give_up(&mut self, is_of_no_use: bool) {
+        let Some(into) = self.into.take() else { return };
+        if is_of_no_use {
+            self.to_discard = Some(into);
+            self.discard();
+        }
+    }
+
+    /// Removes what was given up, unless somebody still has it, who does so then.
+    fn discard(&mut self) {
+        let into = self.to_discard.take().map(Arc::try_unwrap);
+        match into {
+            Some(Ok(into)) => into.into_stage().discard(),
+            Some(Err(into)) => self.to_discard = Some(into),
+            None => {}
+        }
+    }
+
     fn settle(&mut self, receiver: &Receiver<'_>, whole: Result<Whole, Fault>) {
-        let whole = whole.map_err(|fault| match self.into.take() {
-            Some(into) => give_up(into.into_stage(), fault),
-            None => fault,
-        });
+        if let Err(fault) = &whole {
+            self.give_up(is_of_no_use(fault));
+        }
         if whole.is_err() && receiver.control.stopped() {
             // It was cut short; that is no fault of the file.
             return;
@@ -480,8 +451,13 @@ impl State {
 
 /// Gives up a stage; nothing goes on with what is of no more use.
 fn give_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
-    if matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt) {
+    if is_of_no_use(&fault) {
         stage.discard();
     }
     fault
+}
+
+/// True if nothing can go on with what is there after this fault.
+fn is_of_no_use(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt)
 }

@@ -307,8 +307,8 @@ fn take_directly(
 }
 
 fn check_block(receiver: &Receiver<'_>, file: Arc<Incoming>, seal: BlockSeal, route: Route) {
-    if let Some(mut file) = file.directly(receiver, route) {
-        return file.check_block(&seal);
+    if file.checks_block(receiver, &seal, route) {
+        return;
     }
     hand_on(receiver, file, Piece::Seal(seal, route));
 }

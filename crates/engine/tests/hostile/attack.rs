@@ -3,10 +3,10 @@
 use crate::peer::{Peer, receiving};
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{Job, JobError, Outcome, Placement, Summary};
+use haul_engine::{Job, JobError, Outcome, Placement, Serving, Summary};
 use haul_model::{Fault, Policy, Task, Via};
 use haul_proto::{Message, Role};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
@@ -228,16 +228,27 @@ fn watched_script(
 
 /// Runs an agent with a scripted client.
 pub(crate) fn serve(place: Place, script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
-    serve_script(place, Box::new(script))
+    serve_at(None, place, script)
 }
 
-fn serve_script(place: Place, script: Script) -> Attacked {
+/// The same where it was reached by this address.
+pub(crate) fn serve_at(
+    address: Option<IpAddr>,
+    place: Place,
+    script: impl FnOnce(&mut Peer) + Send + 'static,
+) -> Attacked {
+    serve_script(address, place, Box::new(script))
+}
+
+fn serve_script(address: Option<IpAddr>, place: Place, script: Script) -> Attacked {
     let (here, there) = UnixStream::pair().expect("a socket pair");
     // An agent confines the thread that it runs in.
     let agent = within(move || {
         let input = there.try_clone().expect("a second handle");
         let last = there.try_clone().expect("a third handle");
-        let result = haul_engine::serve(input, there);
+        let mut serving = Serving::default();
+        serving.address = address.map_or(serving.address, Ok);
+        let result = haul_engine::serve_with(serving, input, there);
         // Its process would end here, and the connection with it.
         let _ = last.shutdown(Shutdown::Both);
         result

@@ -34,6 +34,7 @@ mod requests;
 mod resuming;
 mod sftp;
 mod silence;
+mod striping;
 mod walking;
 #[path = "../parts/watch.rs"]
 mod watch;

@@ -1,0 +1,116 @@
+//! The blocks of a file that come over one connection, in the hands of the thread that reads
+//! it, while others have those of theirs.
+
+use super::{Incoming, State};
+use crate::control::Step;
+use crate::copy::{Blocks, not_assembled};
+use crate::receiver::Receiver;
+use haul_proto::BlockSeal;
+use haul_store::{Pieces, Route};
+use haul_tree::lock;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+/// A file in the hands of a thread that reads a connection.
+pub(crate) struct Direct<'f> {
+    file: &'f Incoming,
+    receiver: &'f Receiver<'f>,
+    route: Route,
+    /// The stage; `None` if nothing more is taken.
+    into: Option<Arc<Blocks>>,
+    /// The blocks that come over this connection.
+    pieces: Pieces,
+}
+
+impl Incoming {
+    /// The file, for the thread that reads the connection to go on with, if no worker has it
+    /// and writing it is not to wait for the medium.
+    pub(crate) fn directly<'f>(
+        &'f self,
+        receiver: &'f Receiver<'_>,
+        route: Route,
+    ) -> Option<Direct<'f>> {
+        // What comes once more may be of a block that has begun over another connection.
+        let mut state = self.at_once(receiver, route).filter(|_| !route.may_repeat)?;
+        let into = match state.is_over() {
+            true => None,
+            false => match state.begun(receiver) {
+                Ok(into) => Some(into),
+                Err(fault) => {
+                    state.settle(receiver, Err(fault));
+                    None
+                }
+            },
+        };
+        let pieces = state.pieces.take_out(route.lane);
+        Some(Direct { file: self, receiver, route, into, pieces })
+    }
+
+    /// Takes what the Sender says of a block, if that need not wait; false if it has to.
+    #[must_use]
+    pub(crate) fn checks_block(
+        &self,
+        receiver: &Receiver<'_>,
+        seal: &BlockSeal,
+        route: Route,
+    ) -> bool {
+        let Some(mut state) = self.at_once(receiver, route) else { return false };
+        state.check_block(receiver, seal, route);
+        self.note(&state);
+        true
+    }
+
+    /// The file with all that came over this connection, if what comes next need not wait.
+    fn at_once(&self, receiver: &Receiver<'_>, route: Route) -> Option<MutexGuard<'_, State>> {
+        // What comes between is read from a disk.
+        if receiver.policy.verify || receiver.policy.sync || self.old_size.is_some() {
+            return None;
+        }
+        if !self.is_begun.load(Ordering::Relaxed) && lock(&self.queue).has_worker() {
+            return None;
+        }
+        let mut state = lock(&self.state);
+        // A stage that can be continued may have to be waited for, since another
+        // process has it, and all that is in it may have to be read.
+        if !state.is_begun(receiver) {
+            return None;
+        }
+        let queued = lock(&self.queue).take_of(route.lane);
+        queued.into_iter().for_each(|piece| state.take_piece(receiver, piece));
+        Some(state)
+    }
+}
+
+impl Direct<'_> {
+    /// Takes content that belongs at `offset`.
+    pub(crate) fn take(&mut self, content: &[u8], offset: u64) {
+        let Some(into) = &self.into else { return };
+        let took = self.pieces.take_by(self.route, into, content, offset);
+        let mut state = lock(&self.file.state);
+        if state.is_over() {
+            self.into = None;
+            return;
+        }
+        match took {
+            Ok(took) => {
+                state.count(self.receiver, took);
+                let new = content.len() as u64 - took.known;
+                state.came_by(self.receiver, Step::Moved(new));
+            }
+            Err(error) => {
+                self.into = None;
+                state.settle(self.receiver, Err(not_assembled(&error)));
+            }
+        }
+    }
+}
+
+impl Drop for Direct<'_> {
+    fn drop(&mut self) {
+        self.into = None;
+        let mut state = lock(&self.file.state);
+        state.pieces.put_back(std::mem::take(&mut self.pieces));
+        state.discard();
+        self.file.note(&state);
+    }
+}
