@@ -17,7 +17,7 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// What takes longer hangs.
+/// Beyond this it hangs.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Bytes of the content of a frame.
