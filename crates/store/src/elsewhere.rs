@@ -2,7 +2,7 @@
 //! renamed into that or, if it is on another file system, copied to a second stage there.
 
 use crate::private::as_name;
-use crate::stage::{Home, PrivateName};
+use crate::stage::PrivateName;
 use crate::{OnExisting, Publication, Stage};
 use haul_model::{Kept, Name};
 use haul_sys::Dir;
@@ -45,11 +45,10 @@ impl PrivateName {
     }
 }
 
-/// Copies `file`, which can't get a name in `dir`, with its metadata to one that has a
-/// private name there. It is durable: the first may have been made so.
-pub(crate) fn copy_under_name(dir: &Arc<Dir>, file: &File) -> io::Result<(File, PrivateName)> {
+/// Copies `file`, which can't get a name in `dir`, with its metadata to `stage`, which is
+/// there. It is durable: the first may have been made so.
+pub(crate) fn copy_to(dir: &Dir, stage: Stage, file: &File) -> io::Result<Stage> {
     const STEP_LEN: usize = 1 << 20;
-    let stage = Stage::create_named(Arc::clone(dir))?;
     let stat = dir.stat_of(file)?;
     haul_sys::read_cached(file);
     if !haul_sys::clone_file(file, &stage.file) {
@@ -76,8 +75,5 @@ pub(crate) fn copy_under_name(dir: &Arc<Dir>, file: &File) -> io::Result<(File, 
     }
     haul_sys::set_attributes(dir, &stage.file, &attributes, kept)?;
     stage.file.sync_all()?;
-    match stage.home {
-        Home::Private(temp) => Ok((stage.file, temp)),
-        Home::Unnamed | Home::Partial(_) => unreachable!("it was made under a private name"),
-    }
+    Ok(stage)
 }

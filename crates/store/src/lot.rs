@@ -9,10 +9,10 @@
 //! 3. A file that can be continued is there under both names: if the job is killed, the next
 //!    one finds all of it in the place where it looks.
 
-use crate::elsewhere::copy_under_name;
+use crate::elsewhere::copy_to;
 use crate::private::{Form, as_name, lot_name, parse};
 use crate::stage::{Home, NAME_ATTEMPTS_MAX};
-use crate::{OnExisting, Publication, Sealed};
+use crate::{OnExisting, Publication, Sealed, Stage};
 use haul_model::{FileId, Name};
 use haul_sys::Dir;
 use std::io;
@@ -155,8 +155,8 @@ impl Lot {
             }
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                 let (file, _) = from.open_file(name, false)?;
-                let (_, mut temp) = copy_under_name(dir, &file)?;
-                let published = temp.publish(name, on_existing)?;
+                let copy = copy_to(dir, Stage::create(Arc::clone(dir))?, &file)?;
+                let published = Sealed(copy).publish(name, on_existing)?;
                 if published == Publication::Published {
                     from.remove_file(name)?;
                 }
@@ -276,7 +276,6 @@ fn empty(dir: &Dir) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Stage;
     use haul_model::{Attributes, Kept, Timestamp};
     use std::fs;
     use std::path::Path;

@@ -13,7 +13,7 @@
 //!    name never shows a file without them. Nothing writes to it afterwards.
 
 use crate::Pace;
-use crate::elsewhere::copy_under_name;
+use crate::elsewhere::copy_to;
 use crate::journal::{Earlier, SourceId};
 use crate::partial::{self, Partial};
 use crate::private::private_name;
@@ -283,39 +283,31 @@ impl Sealed {
     /// Those of the operations; the old file is untouched then.
     pub fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
         let Stage { dir, dest, file, home, .. } = &mut self.0;
-        let dir = dest.as_ref().unwrap_or(dir);
-        let is_elsewhere = match home {
-            Home::Unnamed => {
-                if let Some(publication) = publish_unnamed(dir, file, name, on_existing)? {
-                    return Ok(publication);
-                }
-                true
-            }
+        let (has_other, dir) = (dest.is_some(), dest.as_ref().unwrap_or(dir));
+        let published = match home {
+            Home::Unnamed => publish_unnamed(dir, file, name, on_existing)?,
             Home::Private(temp) if !Arc::ptr_eq(&temp.dir, dir) => {
-                if let Some(publication) = temp.publish_in(dir, name, on_existing)? {
-                    return Ok(publication);
-                }
-                true
+                temp.publish_in(dir, name, on_existing)?
             }
-            Home::Private(_) | Home::Partial(_) => false,
-        };
-        if is_elsewhere {
-            // If more is wrong than that it can't be named there, this tells.
-            let (copy, temp) = copy_under_name(dir, file)?;
-            (*file, *home) = (copy, Home::Private(temp));
-        }
-        match home {
-            Home::Unnamed => unreachable!("it has a private name by now"),
-            Home::Private(temp) => temp.publish(name, on_existing),
+            Home::Private(temp) => return temp.publish(name, on_existing),
             Home::Partial(partial) => {
                 partial.check()?;
                 let publication = place(dir, partial.name(), name, on_existing)?;
                 if publication == Publication::Published {
                     partial.forget();
                 }
-                Ok(publication)
+                return Ok(publication);
             }
+        };
+        if let Some(publication) = published {
+            return Ok(publication);
         }
+        // One without a name vanishes with the process, too. If more is wrong than that it
+        // can't be named there, what follows tells.
+        let second = if has_other { Stage::create } else { Stage::create_named };
+        let copy = copy_to(dir, second(Arc::clone(dir))?, file)?;
+        self.0 = copy;
+        self.publish(name, on_existing)
     }
 }
 
