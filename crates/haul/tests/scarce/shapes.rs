@@ -123,7 +123,8 @@ fn a_million_files_of_several_names_would_cost_bounded_memory() {
         // In a dry run nothing is made of them.
         let [without, with] = ["-rn", "-rnH"].map(|flags| {
             let haul = Haul::new(&scarce.haul).cwd(scarce.dir.path()).args(["sync", "-q", flags]);
-            let haul = haul.arg("--rsh").arg(&scarce.ssh).arg("--remote-haul").arg(&scarce.haul);
+            let haul =
+                haul.sampled().arg("--rsh").arg(&scarce.ssh).arg("--remote-haul").arg(&scarce.haul);
             let run = haul.args(&paths).limit(LIMIT).run().expect_ok();
             run.usage.peak_rss_bytes.expect("sampled")
         });
