@@ -52,7 +52,11 @@ pub(super) fn merged(section: &str, newer: &str, how: &str) -> Result<String> {
     if !out.contains(ANEW) {
         out.push_str(&format!("\n\n{ANEW}\n"));
     }
-    out.push_str(&format!("\n- {how}: {}\n", titles.join("; ")));
+    let told = format!("- {how}: {}", titles.join("; "));
+    if !out.lines().any(|line| line == told) {
+        out.push_str(&format!("\n{told}"));
+    }
+    out.push('\n');
     Ok(out)
 }
 
@@ -140,6 +144,7 @@ Measured with `all` on:
         let once = merged(PAGE, NEWER, "today, `up`").expect("merged");
         let twice = merged(&once, NEWER, "tomorrow, `up`").expect("merged");
         assert_eq!(twice, format!("{once}- tomorrow, `up`: up\n"));
+        assert_eq!(merged(&twice, NEWER, "tomorrow, `up`").expect("merged"), twice);
     }
 
     #[test]
