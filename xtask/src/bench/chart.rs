@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use super::merge::cells;
 use super::report::LOOPBACK;
 use crate::Result;
 
@@ -126,8 +127,7 @@ fn groups(page: &str) -> Result<Vec<Group<'_>>> {
     let (_, table) = section.split_once(HEADER).ok_or("the page has no table of workloads")?;
     let mut groups: Vec<Group> = Vec::new();
     for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let [_, title, haul, tool, time, ..] = cells[..] else {
+        let [title, haul, tool, time, ..] = cells(row)[..] else {
             return Err(format!("not a row of the table: {row}").into());
         };
         if title.contains(LEFT_OUT) {

@@ -86,7 +86,8 @@ fn rows(text: &str) -> impl Iterator<Item = (Key<'_>, &str)> {
     })
 }
 
-fn cells(line: &str) -> Vec<&str> {
+/// The cells of a row.
+pub(super) fn cells(line: &str) -> Vec<&str> {
     line.trim_matches('|').split('|').map(str::trim).collect()
 }
 
