@@ -31,7 +31,10 @@ impl Incoming {
         route: Route,
     ) -> Option<Direct<'f>> {
         // What comes once more may be of a block that has begun over another connection.
-        let mut state = self.at_once(receiver, route).filter(|_| !route.may_repeat)?;
+        if route.may_repeat {
+            return None;
+        }
+        let mut state = self.at_once(receiver, route)?;
         let into = match state.is_over() {
             true => None,
             false => match state.begun(receiver) {
