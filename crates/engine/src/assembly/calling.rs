@@ -29,7 +29,7 @@ const BY_ROUND_TRIP: [(Duration, u8); 2] =
     [(Duration::from_millis(2), 2), (Duration::from_millis(20), 4)];
 
 /// From this round trip on all are called at once.
-const LONG_ROUND_TRIP: Duration = Duration::from_millis(20);
+const AT_ONCE_FROM: Duration = Duration::from_millis(20);
 
 /// Who calls, and whom.
 pub(crate) struct Calling {
@@ -127,7 +127,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         }
         .map_err(io::Error::other)?;
         let call = |lane| self.call_lane(lane, direct, offer);
-        let (first, took) = match round_trip.filter(|time| *time >= LONG_ROUND_TRIP) {
+        let (first, took) = match round_trip.filter(|time| *time >= AT_ONCE_FROM) {
             Some(round_trip) => (1, round_trip),
             None => (2, call(1)?),
         };

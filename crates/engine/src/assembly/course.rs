@@ -23,9 +23,9 @@ const FAILURES_MAX: u32 = 6;
 #[derive(Clone, Copy)]
 pub(super) struct Attempt {
     pub(super) lane: u8,
-    pub(super) begun: Instant,
+    begun: Instant,
     /// The first login did not stand when it was begun.
-    pub(super) is_early: bool,
+    is_early: bool,
 }
 
 /// A login that came to nothing.
