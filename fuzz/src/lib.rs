@@ -404,6 +404,12 @@ impl Faked {
         Dir::open(self.temp.path()).expect("opened").faking()
     }
 
+    /// One of both, a file or a directory, open as it really is.
+    pub fn held(&self, name: &[u8]) -> fs::File {
+        let path = self.temp.path().join(std::ffi::OsStr::from_bytes(name));
+        fs::File::open(path).expect("it is there")
+    }
+
     /// Makes both anew; tells if they are directories. The first byte says that, and then
     /// come attributes: the number of each, the length of its value in two bytes, and that;
     /// of one with a name of its own the name, too, with a zero byte behind it. `None` where
