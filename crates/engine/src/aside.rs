@@ -1,6 +1,7 @@
 //! Sources that are set aside: in the moment before it is removed a source has a
 //! name that tells what it is, under which nobody else looks for it. What a killed
-//! move has left under such a name gets its own back from the next one.
+//! move has left under such a name gets its own back from the next one, which also takes
+//! away the marks that it has left (see [`haul_tree::Mark`]).
 
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes, words};
 use haul_sys::Dir;
@@ -60,8 +61,11 @@ impl Aside {
 }
 
 /// Gives those of `entries` of `dir` their names back that a killed move has set
-/// aside. Where the name is taken, what was set aside is an entry like any other.
-pub(crate) fn restore(dir: &dyn TreeDir, entries: &mut [TreeEntry]) {
+/// aside, and removes its marks. Where the name is taken, what was set aside is an entry
+/// like any other.
+pub(crate) fn restore(dir: &dyn TreeDir, entries: &mut Vec<TreeEntry>) {
+    let is_mark = |name| dir.system_handle().is_ok_and(|dir| haul_store::remove_mark(&dir, name));
+    entries.retain(|entry| !(haul_store::is_private(&entry.name) && is_mark(&entry.name)));
     let mut is_changed = false;
     for entry in entries.iter_mut() {
         if let Some(name) = haul_store::set_aside(&entry.name)

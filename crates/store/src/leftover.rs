@@ -172,6 +172,19 @@ impl Leftovers {
     }
 }
 
+/// Removes the entry `name` of `dir` if it is a mark that a killed move has left: an empty
+/// file or directory with a random private name, by the same rules as [`Leftover::clean`].
+/// True if it is gone.
+pub fn remove_mark(dir: &Dir, name: &Name) -> bool {
+    let Some((Form::Random, stem)) = parse(name.as_bytes()) else { return false };
+    let may_be_mark = |stat: Stat| stat.is_dir() || stat.is_file() && stat.size == 0;
+    let mark = Leftover { stem, stage: &Stage::Random };
+    dir.stat(name).is_ok_and(may_be_mark)
+        && mark
+            .clean(dir, false, false)
+            .is_ok_and(|cleaned| cleaned.is_none_or(|cleaned| cleaned.fate == Fate::Removed))
+}
+
 impl Leftover<'_> {
     /// The private name, for showing.
     pub fn name(&self) -> String {

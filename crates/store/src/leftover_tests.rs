@@ -136,6 +136,28 @@ fn a_directory_that_was_made_for_a_moment_goes_when_that_has_passed() {
 }
 
 #[test]
+fn a_mark_goes_if_nobody_holds_it_and_nothing_is_in_it() {
+    let (temp, dir) = place();
+    let names: Vec<_> = (0..5).map(|n| format!(".haul-0123456789abcde{n}")).collect();
+    let path = |n: usize| temp.path().join(&names[n]);
+    for (n, content) in [(0, ""), (1, ""), (2, "precious")] {
+        fs::write(path(n), content).expect("written");
+    }
+    let held = File::open(path(1)).expect("opened");
+    assert!(haul_sys::try_lock(&held).expect("locked"));
+    // It may have been made in this moment.
+    fs::create_dir(path(3)).expect("made");
+    symlink("nowhere", path(4)).expect("a link");
+    fs::write(temp.path().join(".haul-notes"), "").expect("written");
+    let gone: Vec<_> = names.iter().map(|one| remove_mark(&dir, &name(one))).collect();
+    assert_eq!(gone, [true, false, false, false, false]);
+    assert!(!remove_mark(&dir, &name(".haul-notes")));
+    assert_eq!(count(&temp), 5);
+    drop(held);
+    assert!(remove_mark(&dir, &name(&names[1])));
+}
+
+#[test]
 fn a_link_that_is_published_takes_those_with_it_that_were_staged_for_it() {
     let (temp, dir) = place();
     let staged = |digit: char| format!(".haul-0123456789abcde{digit}");

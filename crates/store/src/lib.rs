@@ -54,7 +54,7 @@ mod verified;
 
 pub use assembler::{Assembler, Block, NotAssembled};
 pub use journal::{Earlier, SourceId};
-pub use leftover::{Cleaned, Fate, Leftover, Leftovers};
+pub use leftover::{Cleaned, Fate, Leftover, Leftovers, remove_mark};
 pub use lot::{Lot, Row};
 pub use mover::Mover;
 pub use origins::Origins;

@@ -1,17 +1,23 @@
 //! Marks: private entries that are in a directory for a moment. Where one shows that
-//! was made elsewhere, both are the same directory.
+//! was made elsewhere, both are the same directory. A file's lock is held as long as it is
+//! a mark, so that nobody takes it for one that a killed process has left.
 
 use crate::PRIVATE_DIR_MODE;
 use haul_model::{Name, Timestamp};
 use haul_store::private_name;
 use haul_sys::Dir;
+use std::fs::File;
 use std::io;
+
+/// How often a file is made anew that somebody took for one that was left.
+const ATTEMPTS_MAX: usize = 8;
 
 /// A mark; dropped, it goes as far as that can be done.
 pub struct Mark {
     dir: Dir,
     name: Name,
-    is_file: bool,
+    /// The file that it is, locked; else it is a directory.
+    file: Option<File>,
     /// The directory's own time, which it gets back.
     time: Timestamp,
     is_there: bool,
@@ -27,11 +33,19 @@ impl Mark {
         if !dir.is_known() {
             return Self::make_new_dir(dir);
         }
-        let name = private_name();
-        let mut mark = Self::of(dir, Name::new(name.as_bytes()).map_err(io::Error::other)?)?;
-        dir.create_private(&name)?;
-        (mark.is_file, mark.is_there) = (true, true);
-        Ok(mark)
+        for _ in 0..ATTEMPTS_MAX {
+            let name = private_name();
+            let mut mark = Self::of(dir, Name::new(name.as_bytes()).map_err(io::Error::other)?)?;
+            let file = dir.create_private(&name)?;
+            let locked = haul_sys::try_lock(&file);
+            let shows = dir.private_is(&name, &file);
+            (mark.file, mark.is_there) = (Some(file), true);
+            // Where nothing can be locked, nothing is taken for a leftover either.
+            if locked.unwrap_or(true) && shows? {
+                return Ok(mark);
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "each mark was removed at once"))
     }
 
     /// Makes one in `dir` that is a directory.
@@ -57,7 +71,7 @@ impl Mark {
     /// One that is not there yet.
     fn of(dir: &Dir, name: Name) -> io::Result<Self> {
         let (time, dir) = (dir.stat_self()?.mtime, dir.try_clone()?);
-        Ok(Self { dir, name, is_file: false, time, is_there: false })
+        Ok(Self { dir, name, file: None, time, is_there: false })
     }
 
     /// Its name.
@@ -86,9 +100,9 @@ impl Mark {
         if !std::mem::take(&mut self.is_there) {
             return Ok(());
         }
-        let removed = match self.is_file {
-            true => self.dir.remove_file(&self.name),
-            false => self.dir.remove_dir(&self.name),
+        let removed = match self.file {
+            Some(_) => self.dir.remove_file(&self.name),
+            None => self.dir.remove_dir(&self.name),
         };
         // A directory that was copied has the time of its source, and another one
         // would be no fault of it.

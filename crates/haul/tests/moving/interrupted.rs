@@ -1,7 +1,7 @@
 //! Moves that are killed or interrupted in their middle: at each moment every
 //! file is whole in one of the two places, and the same command does the rest.
 
-use super::common::is_root;
+use super::common::{Way, World, is_root, script};
 use super::{Stage, To, each_target};
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
@@ -212,4 +212,35 @@ fn a_killed_move_to_a_new_name_goes_on_under_that_name() {
             fs::remove_dir_all(stage.there("renamed")).expect("removed");
         }
     });
+}
+
+#[test]
+fn a_mark_that_a_killed_move_has_left_in_its_source_is_in_nobodys_way() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Upload);
+    // Each answer comes late, so that a mark is there for a while.
+    let part = scene.path("part.$$");
+    let lines = format!(
+        "shift\nsh -c \"$*\" | while dd of={0} bs=65536 count=1 2> {0}.log && [ -s {0} ]; do\n\
+         sleep 0.1; cat {0}\ndone",
+        part.display()
+    );
+    scene.reach_by(script(&scene.path("late"), &lines));
+    scene.file("tree/f", "x");
+    scene.mkdir("to");
+    let marks = || {
+        let names = fs::read_dir(scene.path("tree")).expect("read").flatten();
+        names.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".haul-")).count()
+    };
+    let running = scene.transfer("move", &scene.remote(), &["-q"], &["tree"], "to");
+    let running = running.spawn().expect("it starts");
+    assert!(running.until(SOON, || marks() > 0), "no mark was made");
+    running.signal(Signal::KILL);
+    running.wait().expect("it ends");
+    assert_eq!(marks(), 1);
+    scene.reach_by_pipe();
+    let run = scene.transfer("move", &scene.remote(), &["-q"], &["tree"], "to").run().expect_ok();
+    assert_eq!(run.err(), "");
+    assert!(!scene.exists("tree"));
+    assert_eq!(scene.list("to"), ["tree", "tree/f"]);
 }
