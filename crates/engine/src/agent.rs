@@ -264,7 +264,7 @@ fn run<'a>(
         }
         opened.ok().map(|(listener, _)| listener)
     });
-    let lets_in = direct.is_some() || handover.is_some();
+    let (lets_in, calls) = (direct.is_some() || handover.is_some(), call.is_some());
     wire.joining = lets_in.then(|| Joining::LetsIn { direct, handover }.into());
     let monitor: Box<dyn Monitor> = match call {
         None => Box::new(Silent::default()),
@@ -277,7 +277,7 @@ fn run<'a>(
     };
     let control = Control::with(&*monitor, &vigil, CLIENT);
     let outbox = Arc::clone(&wire.outbox);
-    let way = Served { outbox, killer, vigil: &vigil, on_failure };
+    let way = Served { outbox, killer, vigil: &vigil, on_failure, calls };
     Assembly { job, control: &control, way: &way }.run(place(wire)).map(drop)
 }
 
@@ -287,6 +287,8 @@ struct Served<'c> {
     killer: Killer,
     vigil: &'c Vigil,
     on_failure: &'c dyn Fn(),
+    /// The client has asked for calls, and hears what came of them.
+    calls: bool,
 }
 
 impl Way for Served<'_> {
@@ -303,12 +305,10 @@ impl Way for Served<'_> {
             {
                 self.outbox.tell_within(&Message::Abort(abort(error)), patience);
             }
-            if let Err(JobError::Connection(
-                ConnectError::NotDirect { detail, .. } | ConnectError::DirectLost { detail, .. },
-            )) = result
+            if self.calls
+                && let Some(called) = called(result)
             {
-                let failed = Called::Failed(detail.clone());
-                self.outbox.tell_within(&Message::Called(failed), patience);
+                self.outbox.tell_within(&Message::Called(called), patience);
             }
             self.outbox.close();
             if let Some(write) = leaving.write.take() {
@@ -321,6 +321,19 @@ impl Way for Served<'_> {
         self.outbox.close();
         self.outbox.cut();
         self.killer.kill();
+    }
+}
+
+/// What the client hears of calls without which the job could not go on.
+fn called(result: &Result<Summary, JobError>) -> Option<Called> {
+    match result {
+        Err(JobError::Connection(ConnectError::NotDirect { detail, .. })) => {
+            Some(Called::Failed(detail.clone()))
+        }
+        Err(JobError::Connection(ConnectError::DirectLost { detail, .. })) => {
+            Some(Called::Lost(detail.clone()))
+        }
+        _ => None,
     }
 }
 

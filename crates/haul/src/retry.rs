@@ -13,6 +13,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,7 +70,7 @@ impl Retry<'_, '_> {
             let lost = match once(&job, is_first, &watch) {
                 Ok(summary) if is_first => return Ok(summary),
                 Ok(last) => return Ok(of_all(progress.summary().since(before), last)),
-                Err(JobError::Connection(error)) if error.retriable() => error,
+                Err(JobError::Connection(error)) if watch.is_loss(&error) => error,
                 Err(error) => return Err(error),
             };
             is_first = false;
@@ -183,12 +184,25 @@ pub(crate) fn is_stream(path: &[u8]) -> bool {
 pub(crate) struct Once<'m> {
     monitor: &'m dyn Monitor,
     warned: Mutex<HashSet<u64>>,
+    /// Direct connections have stood.
+    has_gone_directly: AtomicBool,
 }
 
 impl<'m> Once<'m> {
     /// One that tells `monitor`.
     pub(crate) fn new(monitor: &'m dyn Monitor) -> Self {
-        Self { monitor, warned: Mutex::default() }
+        Self { monitor, warned: Mutex::default(), has_gone_directly: AtomicBool::new(false) }
+    }
+
+    /// True if a run that ends with `error` may be followed by another. Where direct
+    /// connections have stood before, that none can be made is a loss as well.
+    fn is_loss(&self, error: &ConnectError) -> bool {
+        if matches!(error, ConnectError::DirectLost { .. }) {
+            self.has_gone_directly.store(true, Ordering::Relaxed);
+        }
+        let has_gone_directly = self.has_gone_directly.load(Ordering::Relaxed);
+        let is_undone = matches!(error, ConnectError::NotDirect { .. });
+        error.retriable() || is_undone && has_gone_directly
     }
 
     fn is_new(&self, path: &[u8], message: &str) -> bool {
@@ -212,6 +226,9 @@ impl Monitor for Once<'_> {
             && !self.is_new(path, message)
         {
             return;
+        }
+        if let Event::Link(LinkEvent::Direct { .. }) = event {
+            self.has_gone_directly.store(true, Ordering::Relaxed);
         }
         self.monitor.event(event);
     }

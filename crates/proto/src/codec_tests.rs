@@ -265,6 +265,7 @@ fn message() -> impl Strategy<Value = Message> {
             any::<[u8; 32]>().prop_map(Called::Key),
             any::<u8>().prop_map(Called::Connected),
             Just(Called::Failed("no".to_owned())),
+            Just(Called::Lost("cut".to_owned())),
         ]
         .prop_map(Message::Called),
         any::<(u64, Option<u64>, u8, Option<u64>)>().prop_map(|(bytes, index, blocks, size)| {

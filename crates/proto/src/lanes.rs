@@ -46,8 +46,10 @@ pub enum Called {
     Key(DirectKey),
     /// So many connections stand.
     Connected(u8),
-    /// There is none, or none any more: why.
+    /// There is none, or contents go another way from now on: why.
     Failed(String),
+    /// Those that stood were lost, and contents must go no other way: why.
+    Lost(String),
 }
 
 /// Content that has come to a receiver from another host than that of the client.

@@ -170,16 +170,21 @@ impl<'a> Calls<'a> {
             }
             state.refused.clone()
         };
+        let host = self.to.clone();
         match (called, refused) {
             (Called::Failed(reason), refused) if self.is_required => {
                 let detail = refused.unwrap_or_else(|| escape_controls(&reason));
-                let host = self.to.clone();
                 let error = ConnectError::NotDirect { host, detail };
                 return Err(ReadEnd::Refused(error.into()));
             }
+            (Called::Lost(reason), None) if self.is_required => {
+                let error = ConnectError::DirectLost { host, detail: escape_controls(&reason) };
+                return Err(ReadEnd::Refused(error.into()));
+            }
+            (Called::Lost(_), _) => return Err(unexpected(FrameType::Called)),
             (Called::Failed(reason), None) => self.tell_not_direct(&escape_controls(&reason)),
             (Called::Connected(connections), None) => {
-                let host = &*self.to;
+                let host = &*host;
                 self.control.monitor().event(Event::Link(LinkEvent::Direct { host, connections }));
             }
             // That was told, or can't be.

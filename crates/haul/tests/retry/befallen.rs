@@ -29,6 +29,31 @@ enum Trouble {
 const TROUBLES: [Trouble; 5] =
     [Trouble::Killed, Trouble::LosesOne, Trouble::Cut, Trouble::Corrupt, Trouble::Silent];
 
+/// The process or the connection that is troubled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// One that is drawn by lot.
+    Any,
+    /// An agent: of two, the first one receives.
+    Agent(usize),
+    /// A connection past ssh.
+    Direct,
+    /// One of ssh.
+    Ssh,
+}
+
+/// What befalls jobs between two hosts.
+const BETWEEN: [(Trouble, Aim); 8] = [
+    (Trouble::Killed, Aim::Any),
+    (Trouble::LosesOne, Aim::Agent(0)),
+    (Trouble::LosesOne, Aim::Agent(1)),
+    (Trouble::Cut, Aim::Direct),
+    (Trouble::Cut, Aim::Ssh),
+    (Trouble::Silent, Aim::Direct),
+    (Trouble::Silent, Aim::Ssh),
+    (Trouble::Corrupt, Aim::Any),
+];
+
 /// Connections that a job may have.
 const CONNECTIONS: [&str; 2] = ["1", "4"];
 
@@ -99,10 +124,10 @@ impl Jobs<'_> {
     }
 
     /// Runs a job that this befalls.
-    fn befall(&mut self, trouble: Trouble, connections: &str) {
+    fn befall(&mut self, (trouble, aim): (Trouble, Aim), connections: &str) {
         for _ in 0..ATTEMPTS {
             let dest = self.next_dest();
-            let is_befallen = self.try_befall(trouble, connections, &dest);
+            let is_befallen = self.try_befall((trouble, aim), connections, &dest);
             self.scene.clear(&[&dest]);
             if is_befallen {
                 return;
@@ -111,13 +136,18 @@ impl Jobs<'_> {
         panic!("{trouble:?} over {connections}: it was done too soon, {ATTEMPTS} times");
     }
 
-    fn try_befall(&mut self, trouble: Trouble, connections: &str, dest: &str) -> bool {
+    fn try_befall(
+        &mut self,
+        (trouble, aim): (Trouble, Aim),
+        connections: &str,
+        dest: &str,
+    ) -> bool {
         let job = self.job(connections, dest);
         let running = job.spawn().expect("it starts");
         let begins = || self.on_record(dest) > 0 || self.is_there(dest, "a-large");
         assert!(running.until(LONG, begins), "{trouble:?} over {connections}: nothing comes");
         self.wait_a_moment();
-        let is_befallen = self.strike(trouble, &running) && !self.is_done(trouble, &running);
+        let is_befallen = self.strike(trouble, aim, &running) && !self.is_done(trouble, &running);
         self.assert_whole(dest);
         if trouble == Trouble::Killed {
             running.wait().expect("it ends");
@@ -125,12 +155,9 @@ impl Jobs<'_> {
         } else {
             self.wait_a_moment();
             let another = TROUBLES[1 + self.lot.below(TROUBLES.len() as u64 - 1) as usize];
-            self.strike(another, &running);
+            self.strike(another, Aim::Any, &running);
             self.assert_whole(dest);
-            let run = running.wait().expect("it ends");
-            // A direct connection that ends while it is made may be the last that is tried.
-            let is_refused = run.err().contains("haul: no direct connection to ");
-            if is_refused && self.via == "tcp" { job.run() } else { run }.expect_ok();
+            running.wait().expect("it ends").expect_ok();
         }
         let [src, there] = ["src", dest].map(|name| self.scene.snapshot(name));
         let differences = src.differences(&there, self.scene.rules());
@@ -165,9 +192,8 @@ impl Jobs<'_> {
     }
 
     /// Troubles a job now; `false` if there is nothing to be troubled.
-    fn strike(&mut self, trouble: Trouble, running: &Running) -> bool {
-        let mut processes = proc::descendants(running.pid());
-        processes.extend(self.sshd.agents());
+    fn strike(&mut self, trouble: Trouble, aim: Aim, running: &Running) -> bool {
+        let (here, agents) = (proc::descendants(running.pid()), self.sshd.agents());
         let drawn = self.lot.next_u64() as usize;
         if trouble == Trouble::Killed {
             let was_running = running.is_running();
@@ -175,13 +201,18 @@ impl Jobs<'_> {
             return was_running;
         }
         if trouble == Trouble::LosesOne {
-            let Some(&process) = processes.get(drawn % processes.len().max(1)) else {
-                return false;
-            };
-            proc::signal(process, Signal::KILL);
-            return true;
+            let processes = if aim == Aim::Any { [&here[..], &agents].concat() } else { agents };
+            let nth = if let Aim::Agent(nth) = aim { nth } else { drawn % processes.len().max(1) };
+            let process = processes.get(nth);
+            process.into_iter().for_each(|process| proc::signal(*process, Signal::KILL));
+            return process.is_some();
         }
-        processes.push(running.pid());
+        let own = [running.pid()];
+        let processes = match aim {
+            Aim::Direct => [&own[..], &agents].concat(),
+            Aim::Ssh => here,
+            Aim::Any | Aim::Agent(_) => [&own[..], &here, &agents].concat(),
+        };
         let connections: Vec<Tcp> = processes.into_iter().flat_map(Tcp::of).collect();
         let connection = connections.get(drawn % connections.len().max(1));
         connection.is_some_and(|connection| match trouble {
@@ -217,11 +248,11 @@ impl Jobs<'_> {
     }
 }
 
-/// Has every trouble befall jobs to a host and from it, in each way with the other number of
-/// connections.
+/// Has every trouble befall jobs to a host, from one, and between two, in each way with the
+/// other number of connections.
 fn befall_all(via: &str) {
     each_of(
-        &Way::REMOTE,
+        &[Way::Upload, Way::Download, Way::Between],
         |_| {},
         |scene| {
             // Agents are told apart by their servers.
@@ -234,13 +265,24 @@ fn befall_all(via: &str) {
             let mut jobs = Jobs { scene: &reached, sshd, via, lot, begun: 0 };
             jobs.make_sources();
             for round in 0..campaign::rounds(1) {
-                for (nth, trouble) in TROUBLES.into_iter().enumerate() {
+                for (nth, trouble) in troubles(scene.way, via).into_iter().enumerate() {
                     let odd = (nth as u64 + way + round) % CONNECTIONS.len() as u64;
                     jobs.befall(trouble, CONNECTIONS[odd as usize]);
                 }
             }
         },
     );
+}
+
+/// The troubles of jobs in that way.
+fn troubles(way: Way, via: &str) -> Vec<(Trouble, Aim)> {
+    let has_direct = via != "ssh";
+    match way {
+        Way::Between => {
+            BETWEEN.into_iter().filter(|(_, aim)| has_direct || *aim != Aim::Direct).collect()
+        }
+        _ => TROUBLES.map(|trouble| (trouble, Aim::Any)).into(),
+    }
 }
 
 #[test]
