@@ -15,7 +15,7 @@ mod writer;
 pub use lanes::RELAYED_FIRST;
 pub(crate) use lanes::{ByWire, Lane, Lanes};
 pub(crate) use ledger::{Implausible, OnLoss};
-pub(crate) use outgoing::{Body, Frames, OutFrame, Outbox};
+pub(crate) use outgoing::{Body, Counted, Frames, OutFrame, Outbox, Tally};
 pub(crate) use ports::{RemoteReceiver, RemoteSender};
 pub(crate) use squeeze::{Effort, Squeezer};
 pub(crate) use writer::{OnLeaving, run_writer};

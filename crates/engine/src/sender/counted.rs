@@ -2,13 +2,14 @@
 
 use super::Sender;
 use crate::control::Step;
+use crate::link::wire::Counted;
 use haul_model::{Policy, Resume};
 use haul_tree::lock;
 
 impl Sender<'_> {
     /// Bytes of that file that count when they leave, if anybody looks at it.
-    pub(crate) fn counts(&self, index: u64, len: u64) -> Option<(u64, u64)> {
-        (self.reporter.is_some() && len > 0).then_some((index, len))
+    pub(crate) fn counts(&self, index: u64, len: u64) -> Option<Counted> {
+        (self.reporter.is_some() && len > 0).then_some(Counted { index, len, tally: None })
     }
 
     /// Counts content of a file as sent: it is given to a connection. What only waits for

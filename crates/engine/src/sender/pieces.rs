@@ -5,10 +5,11 @@ use super::Item;
 use super::differences::Search;
 use super::passed::Passed;
 use super::read::{Reader, is_still_wanted, read};
+use super::repeats::Part;
 use super::stripes::{SentBlock, Striped, Turn};
 use crate::control::Step;
 use crate::digest::hash_again;
-use crate::link::wire::{Body, OutFrame};
+use crate::link::wire::{Body, Counted, OutFrame, Tally};
 use haul_delta::Matcher;
 use haul_model::{BLOCK_LEN, BlockRange, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{BlockSeal, FileSeal, Message, data_head};
@@ -37,6 +38,8 @@ pub(super) struct Outgoing<'p, 'r, 'a> {
     search: Option<Search>,
     /// The bytes of what is to be sent that were counted before.
     pub(super) counted: u64,
+    /// The account of the one block that is sent.
+    tally: Option<Tally>,
 }
 
 /// `None` where the job ends; a fault where the file can't be sent.
@@ -85,20 +88,25 @@ impl<'r, 'a> Reader<'r, 'a> {
             && !is_unhashed
             && source.handle().is_some_and(haul_sys::remembers_reads);
         let (passed, next_block, search) = (Passed::behind(first, is_unhashed), 0, None);
-        let (reader, counted) = (self, item.recounted());
-        Outgoing { reader, item, source, passed, next_block, splices, part, search, counted }
+        let (reader, counted, tally) = (self, item.recounted(), None);
+        Outgoing { reader, item, source, passed, next_block, splices, part, search, counted, tally }
     }
 
     /// Sends one block of a file, by way of `part`.
-    pub(super) fn send_block(&self, file: &Arc<Striped>, turn: Turn, part: &mut [u8]) -> SentBlock {
-        let (block, size) = (turn.block, file.source.seal().size);
+    pub(super) fn send_block(
+        &self,
+        file: &Arc<Striped>,
+        turn: &Turn,
+        part: &mut [u8],
+    ) -> SentBlock {
+        let Turn { block, tally } = turn.clone();
+        let size = file.source.seal().size;
         let mut pieces = self.pieces(&file.item, Arc::clone(&file.source), block, part);
-        if turn.is_counted {
-            pieces.counted = u64::MAX;
-        }
+        pieces.counted = tally.get();
+        pieces.tally = Some(tally.clone());
         let range = BlockRange { start: block, end: Some(block + 1) };
         let sent = match pieces.send_range(range, size) {
-            Some(Ok(())) => self.end_block(file, block).map(Ok),
+            Some(Ok(())) => self.end_block(file, Part::Block(block, tally)).map(Ok),
             sent => sent,
         };
         sent.map(|sent| sent.map(|()| pieces.passed.last()))
@@ -182,9 +190,10 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// The next `len` bytes of the file as far as they count when they leave.
-    pub(super) fn counts(&mut self, len: u64) -> Option<(u64, u64)> {
+    pub(super) fn counts(&mut self, len: u64) -> Option<Counted> {
         let len = self.uncounted(len);
-        self.reader.sender.counts(self.item.index, len)
+        let counted = self.reader.sender.counts(self.item.index, len)?;
+        Some(Counted { tally: self.tally.clone(), ..counted })
     }
 
     /// Sends what there is up to `end`, or tells what the Receiver has of it.
@@ -282,6 +291,7 @@ impl Outgoing<'_, '_, '_> {
             self.passed.update_zeros(len);
             let uncounted = self.uncounted(len);
             sender.came_by(self.item.index, Step::Passed(uncounted));
+            self.tally.iter().for_each(|tally| tally.add(uncounted));
             self.seal_block()?;
         }
         Some(Ok(()))

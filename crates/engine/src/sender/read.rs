@@ -8,7 +8,7 @@ use super::{Item, Sender};
 use crate::control::Control;
 use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
-use crate::link::wire::{Body, Effort, Lane, Lanes, OutFrame, Outbox, Squeezer};
+use crate::link::wire::{Body, Counted, Effort, Lane, Lanes, OutFrame, Outbox, Squeezer};
 use crate::pool::Pool;
 use haul_model::{BLOCK_LEN, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
@@ -209,7 +209,7 @@ impl Reader<'_, '_> {
         effort: Option<Effort>,
         head: Vec<u8>,
         body: Body,
-        counts: Option<(u64, u64)>,
+        counts: Option<Counted>,
     ) -> Option<()> {
         let counts = counts.into_iter().collect();
         self.outbox().send(self.frame(effort, head, body).counting(counts))
@@ -357,9 +357,9 @@ impl Reader<'_, '_> {
         loop {
             self.take_lane(BLOCK_LEN)?;
             let Some(turn) = file.next(self.lane.number, self.control) else { break };
-            match self.send_block(file, turn, &mut scratch[..STEP_LEN]) {
+            match self.send_block(file, &turn, &mut scratch[..STEP_LEN]) {
                 Some(sent) => file.sent(turn.block, sent),
-                None => self.lost_block(file, turn.block)?,
+                None => self.lost_block(file, turn.into_part())?,
             }
         }
         if self.control.stopped() {

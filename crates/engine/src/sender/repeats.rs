@@ -4,7 +4,7 @@ use super::pieces::given_up;
 use super::read::{Reader, Readers};
 use super::stripes::{Striped, Turn};
 use super::{Item, Sender};
-use crate::link::wire::{OnLoss, OutFrame};
+use crate::link::wire::{OnLoss, OutFrame, Tally};
 use crossbeam_channel::{Receiver as Calls, Sender as Call, unbounded};
 use haul_model::Fault;
 use haul_proto::{FileEnd, FileSeal, LaneEnd, Message};
@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex};
 const CALLED_MAX: usize = 2;
 
 /// A part of a file that is sent as stripes.
-#[derive(Clone, Copy)]
 pub(super) enum Part {
-    Block(u64),
+    /// A block, and how much of it counts as sent.
+    Block(u64, Tally),
     /// The word that all was sent that goes over this lane.
     LaneEnd(u8),
     /// The end, on a lane that may have had no such word: those for whose it stands, as a
@@ -29,8 +29,8 @@ pub(super) enum Part {
 /// Parts of a file that were lost.
 #[derive(Default)]
 pub(super) struct Lost {
-    /// Blocks, each with `true` if progress has counted it.
-    pub(super) blocks: BTreeMap<u64, bool>,
+    /// Blocks, with how much of each counts as sent.
+    pub(super) blocks: BTreeMap<u64, Tally>,
     /// The lanes whose [`Part::LaneEnd`] was, as a set of bits.
     pub(super) lanes: u8,
     pub(super) has_end: bool,
@@ -112,14 +112,14 @@ impl Stripes {
     /// The call that has this sent once more.
     pub(super) fn on_loss(self: &Arc<Self>, again: Again) -> OnLoss {
         let stripes = Arc::clone(self);
-        Box::new(move |_| stripes.add(again))
+        Box::new(move || stripes.add(again))
     }
 
     /// The same for a part of a file.
     fn on_part_lost(self: &Arc<Self>, file: &Arc<Striped>, part: Part) -> OnLoss {
         let (stripes, file) = (Arc::clone(self), Arc::clone(file));
-        Box::new(move |has_left| {
-            file.lose(part, has_left);
+        Box::new(move || {
+            file.lose(part);
             stripes.repeat(&file);
         })
     }
@@ -127,7 +127,7 @@ impl Stripes {
     /// The same for a lane of which more than was told may be lost.
     fn on_settled(self: &Arc<Self>, file: &Arc<Striped>) -> OnLoss {
         let (stripes, file) = (Arc::clone(self), Arc::clone(file));
-        Box::new(move |_| {
+        Box::new(move || {
             file.settled();
             stripes.repeat(&file);
         })
@@ -208,8 +208,8 @@ impl Reader<'_, '_> {
     }
 
     /// The same for a block of a file.
-    pub(super) fn lost_block(&self, file: &Arc<Striped>, block: u64) -> Option<()> {
-        self.lost_with_lane(|stripes| stripes.on_part_lost(file, Part::Block(block)))
+    pub(super) fn lost_block(&self, file: &Arc<Striped>, block: Part) -> Option<()> {
+        self.lost_with_lane(|stripes| stripes.on_part_lost(file, block))
     }
 
     /// Calls `on_loss` when the receiver has said what it has of the lane. Not before: what
@@ -249,9 +249,9 @@ impl Reader<'_, '_> {
         scratch: &mut [u8],
     ) -> Option<()> {
         let mut result = told.clone();
-        while let (Ok(_), Some((&block, &is_counted))) = (&result, lost.blocks.first_key_value()) {
-            let turn = Turn { block, is_counted };
-            if let Err(fault) = self.send_block(file, turn, scratch)? {
+        while let (Ok(_), Some((&block, tally))) = (&result, lost.blocks.first_key_value()) {
+            let turn = Turn { block, tally: tally.clone() };
+            if let Err(fault) = self.send_block(file, &turn, scratch)? {
                 result = Err(fault);
             }
             lost.blocks.remove(&block);
@@ -280,10 +280,10 @@ impl Reader<'_, '_> {
     }
 
     /// Ends the part of a file that is a block: it is queued.
-    pub(super) fn end_block(&self, file: &Arc<Striped>, block: u64) -> Option<()> {
+    pub(super) fn end_block(&self, file: &Arc<Striped>, block: Part) -> Option<()> {
         match &self.readers.stripes {
             Some(stripes) if self.lane.number != 0 => {
-                let on_loss = stripes.on_part_lost(file, Part::Block(block));
+                let on_loss = stripes.on_part_lost(file, block);
                 self.outbox().send(OutFrame::end_of_part(on_loss))
             }
             _ => Some(()),

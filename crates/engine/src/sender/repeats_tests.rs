@@ -18,9 +18,10 @@ use haul_proto::{FrameType, How, ListItem, Taken, decode_data_start};
 use haul_testkit::tree;
 use haul_tree::{LocalTree, MetaKind, Tree};
 use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The number of the file.
@@ -86,10 +87,39 @@ fn read_main(mut stream: UnixStream, tell: &Call<u64>) {
     }
 }
 
-/// Sends a file of so many bytes over a lane that takes nothing, and that breaks. Gives the
-/// blocks of it that come by lane 0 before the receiver has said what it has of that lane,
-/// those that come afterwards, and the bytes that progress has counted when all have left.
-fn blocks_before_and_after(len: u64) -> ([BTreeSet<u64>; 2], u64) {
+/// A stream that breaks when so many bytes have left by it.
+struct Breaking(usize);
+
+impl Write for Breaking {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let len = bytes.len().min(self.0);
+        self.0 -= len;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file that was sent over a lane that broke.
+#[derive(Default)]
+struct Broken {
+    /// The blocks that come by lane 0 before the receiver has said what it has of that lane.
+    before: BTreeSet<u64>,
+    /// Those that come afterwards.
+    after: BTreeSet<u64>,
+    /// The bytes that progress has counted when all have left, and those that were told to it.
+    counted: u64,
+    told: u64,
+}
+
+/// Sends a file of so many bytes over a lane that `takes` some, or none, of which the receiver
+/// has nothing, and that breaks.
+fn broken(len: u64, takes: usize) -> Broken {
     let dir = tempfile::tempdir().expect("a directory");
     tree::random_file(dir.path().join("file"), len, 1).expect("a file");
     let silent = Silent::default();
@@ -114,20 +144,27 @@ fn blocks_before_and_after(len: u64) -> ([BTreeSet<u64>; 2], u64) {
         let next = || blocks.recv_timeout(NOTICED).ok();
         std::iter::from_fn(next).collect::<BTreeSet<u64>>()
     };
-    let on_leaving = |index, len| sender.leaves(index, len);
-    let (control, on_leaving) = (&control, &on_leaving);
+    let told = AtomicU64::new(0);
+    let on_leaving = |index, len| {
+        told.fetch_add(len, Ordering::Relaxed);
+        sender.leaves(index, len);
+    };
+    let of_job = || Some((&control, &on_leaving as OnLeaving<'_>));
     std::thread::scope(|scope| {
         scope.spawn(|| read_main(there, &tell));
-        let mut output = Writer::new(here, None);
-        let main_frames = &main_frames;
-        scope.spawn(move || {
-            let of_job = Some((control, on_leaving as OnLeaving<'_>));
-            run_writer(&mut output, main_frames, Vec::new(), None, of_job).is_ok()
+        scope.spawn(|| {
+            let mut output = Writer::new(here, None);
+            run_writer(&mut output, &main_frames, Vec::new(), None, of_job()).is_ok()
         });
-        scope.spawn(|| run_reader(&readers, control));
+        scope.spawn(|| run_reader(&readers, &control));
+        if takes > 0 {
+            let mut output = Writer::new(Breaking(takes), None);
+            let sent = run_writer(&mut output, &frames, Vec::new(), None, of_job());
+            assert!(sent.is_err(), "it has taken all");
+        }
         // It can send nothing more by then.
         std::thread::sleep(NOTICED);
-        scope.spawn(|| readers.lanes.lose(LANE, frames, control));
+        scope.spawn(|| readers.lanes.lose(LANE, frames, &control));
         let before = blocks_of(&news);
         let taken = readers.lanes.taken(Taken { lane: LANE, frames: 0, is_over: true });
         let after = blocks_of(&news);
@@ -135,23 +172,35 @@ fn blocks_before_and_after(len: u64) -> ([BTreeSet<u64>; 2], u64) {
         sender.close_queue();
         main.close();
         let counted = silent.progress().bytes_done.load(Ordering::Relaxed);
-        taken.map(|()| ([before, after], counted)).unwrap_or_default()
+        let told = told.load(Ordering::Relaxed);
+        taken.map(|()| Broken { before, after, counted, told }).unwrap_or_default()
     })
 }
 
 #[test]
 fn a_block_that_a_lane_has_begun_is_not_sent_again_before_it_is_known_what_came_of_it() {
     // The queue has room for the first block and the half of the second.
-    let ([before, after], counted) = blocks_before_and_after(6 * BLOCK_LEN);
+    let Broken { before, after, counted, told } = broken(6 * BLOCK_LEN, 0);
     assert_eq!(before, BTreeSet::from([2, 3, 4, 5]));
     assert_eq!(after, BTreeSet::from([0, 1]));
-    assert_eq!(counted, 6 * BLOCK_LEN, "what never left counts when it leaves");
+    let all = 6 * BLOCK_LEN;
+    assert_eq!([counted, told], [all, all], "what never left counts when it leaves");
+}
+
+#[test]
+fn what_had_left_of_a_block_does_not_count_once_more() {
+    let all = 6 * BLOCK_LEN;
+    for takes in [1 << 20, (6 << 20) + 4321] {
+        let Broken { after, counted, told, .. } = broken(all, takes);
+        assert!(after.contains(&0), "{after:?}");
+        assert_eq!([counted, told], [all, all], "{takes}");
+    }
 }
 
 #[test]
 fn nor_is_a_file_of_which_a_lane_has_begun_to_send_the_pieces() {
-    let ([before, after], counted) = blocks_before_and_after(2 * BLOCK_LEN);
-    assert_eq!(counted, 2 * BLOCK_LEN);
+    let Broken { before, after, counted, told } = broken(2 * BLOCK_LEN, 0);
+    assert_eq!([counted, told], [2 * BLOCK_LEN, 2 * BLOCK_LEN]);
     assert_eq!(before, BTreeSet::new());
     assert_eq!(after, BTreeSet::from([0, 1]));
 }

@@ -6,6 +6,7 @@ use super::Item;
 use super::pieces::Sent;
 use super::repeats::{Lost, Part};
 use crate::control::{CANCEL_POLL, Control};
+use crate::link::wire::Tally;
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
 use haul_proto::FileSeal;
 use haul_tree::{SourceFile, lock};
@@ -43,8 +44,8 @@ struct State {
     phase: Phase,
     /// Blocks that nobody has taken, as ranges of them with their ends, the last first.
     left: Vec<(u64, u64)>,
-    /// Those that were lost on their way, each with `true` if progress has counted it.
-    again: BTreeMap<u64, bool>,
+    /// Those that were lost on their way.
+    again: BTreeMap<u64, Tally>,
     /// The wanted blocks that are not merged yet, in their order, the last first.
     unmerged: Vec<(u64, u64)>,
     /// Those of them that were sent, with their hashes where these are wanted.
@@ -66,11 +67,18 @@ struct State {
 }
 
 /// A block that a worker is to send.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Turn {
     pub(super) block: u64,
-    /// It was lost when all of it had left, and progress has counted it.
-    pub(super) is_counted: bool,
+    /// The bytes of it that progress has counted: something if it was lost on its way.
+    pub(super) tally: Tally,
+}
+
+impl Turn {
+    /// The part of the file that it is.
+    pub(super) fn into_part(self) -> Part {
+        Part::Block(self.block, self.tally)
+    }
 }
 
 impl Striped {
@@ -133,7 +141,7 @@ impl Striped {
             return None;
         }
         let turn = match state.again.pop_first() {
-            Some((block, is_counted)) => Turn { block, is_counted },
+            Some((block, tally)) => Turn { block, tally },
             None => {
                 let (start, end) = state.left.last_mut()?;
                 let block = *start;
@@ -141,7 +149,7 @@ impl Striped {
                 if start == end {
                     state.left.pop();
                 }
-                Turn { block, is_counted: false }
+                Turn { block, tally: Tally::default() }
             }
         };
         state.lanes |= 1 << lane;
@@ -189,17 +197,17 @@ impl Striped {
 
 /// The parts that are lost.
 impl Striped {
-    /// A part has not arrived, though it `has_left`, if it has.
-    pub(super) fn lose(&self, part: Part, has_left: bool) {
+    /// A part has not arrived.
+    pub(super) fn lose(&self, part: Part) {
         let mut state = lock(&self.state);
         match part {
-            Part::Block(block) if state.phase == Phase::Open => {
+            Part::Block(block, tally) if state.phase == Phase::Open => {
                 if state.fault.is_none() {
-                    state.again.insert(block, has_left);
+                    state.again.insert(block, tally);
                 }
             }
-            Part::Block(block) => {
-                state.lost.blocks.insert(block, has_left);
+            Part::Block(block, tally) => {
+                state.lost.blocks.insert(block, tally);
             }
             Part::LaneEnd(lane) => state.lost.lanes |= 1 << lane,
             Part::End(lanes) => {

@@ -292,7 +292,7 @@ impl Lanes {
             None => Some(on_loss),
         };
         if let Some(on_loss) = late {
-            on_loss(false);
+            on_loss();
         }
     }
 }

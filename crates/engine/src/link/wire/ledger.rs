@@ -10,9 +10,8 @@ use std::time::Duration;
 /// leaves far fewer.
 const PARTS_MAX: usize = 64 << 10;
 
-/// Called when it turns out that something has not arrived: with `true` if all of it had been
-/// handed to the connection, and so was counted as sent.
-pub(crate) type OnLoss = Box<dyn FnOnce(bool) + Send>;
+/// Called when it turns out that something has not arrived.
+pub(crate) type OnLoss = Box<dyn FnOnce() + Send>;
 
 /// In place of the frames by which a part has left, for one that never does.
 const NEVER: u64 = u64::MAX;
@@ -111,7 +110,7 @@ impl Ledger {
             if parts.is_empty() {
                 return;
             }
-            parts.into_iter().for_each(|(end, on_loss)| on_loss(end != NEVER));
+            parts.into_iter().for_each(|(_, on_loss)| on_loss());
         }
     }
 }
@@ -121,9 +120,9 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn part(lost: &Arc<Mutex<Vec<(u32, bool)>>>, number: u32) -> OnLoss {
+    fn part(lost: &Arc<Mutex<Vec<u32>>>, number: u32) -> OnLoss {
         let lost = Arc::clone(lost);
-        Box::new(move |has_left| lock(&lost).push((number, has_left)))
+        Box::new(move || lock(&lost).push(number))
     }
 
     #[test]
@@ -141,16 +140,16 @@ mod tests {
         assert!(ledger.is_over_within(Duration::ZERO));
         assert!(ledger.unsent(part(&lost, 9)).is_none());
         ledger.settle();
-        assert_eq!(*lock(&lost), [(2, true), (3, true), (4, true), (9, false)]);
+        assert_eq!(*lock(&lost), [2, 3, 4, 9]);
         let late = ledger.unsent(part(&lost, 10)).expect("it is too late for that");
-        late(false);
-        assert_eq!(lock(&lost).last(), Some(&(10, false)));
+        late();
+        assert_eq!(lock(&lost).last(), Some(&10));
     }
 
     #[test]
     fn a_receiver_that_says_nothing_is_found_out() {
         let ledger = Ledger::default();
-        let on_its_way = (0..=PARTS_MAX).filter(|_| ledger.part(Box::new(|_| ())).is_ok());
+        let on_its_way = (0..=PARTS_MAX).filter(|_| ledger.part(Box::new(|| ())).is_ok());
         assert_eq!(on_its_way.count(), PARTS_MAX);
     }
 }

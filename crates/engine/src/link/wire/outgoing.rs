@@ -11,7 +11,7 @@ use haul_proto::{Message, encode};
 use haul_tree::{SharedBlock, SourceFile, lock};
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,9 +28,8 @@ pub(crate) struct OutFrame {
     pub(super) patient: bool,
     /// With it a part ends that is sent once more if it is lost with its lane.
     on_loss: Option<OnLoss>,
-    /// The files whose content it has, in its order, with the bytes that count as sent when
-    /// they leave.
-    pub(super) counts: Vec<(u64, u64)>,
+    /// The contents that it has, in its order, as far as they count as sent when they leave.
+    pub(super) counts: Vec<Counted>,
     /// Contents of a lower rank were begun earlier.
     pub(super) rank: u64,
 }
@@ -62,15 +61,41 @@ impl OutFrame {
         Self { body: Some(body), ..Self::whole(head) }
     }
 
-    /// The same frame, whose content counts as it leaves: so many bytes of each of these
-    /// files, in this order.
-    pub(crate) fn counting(self, counts: Vec<(u64, u64)>) -> Self {
+    /// The same frame, whose content counts as it leaves: these, in this order.
+    pub(crate) fn counting(self, counts: Vec<Counted>) -> Self {
         Self { counts, ..self }
     }
 
     /// The same frame, whose content has that rank.
     pub(crate) fn ranked(self, rank: u64) -> Self {
         Self { rank, ..self }
+    }
+}
+
+/// Content of a file that counts as sent when it leaves.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counted {
+    /// The number of the file.
+    pub(crate) index: u64,
+    /// Its length, in bytes.
+    pub(crate) len: u64,
+    /// The account of the block that it is of, if that may be sent again by itself.
+    pub(crate) tally: Option<Tally>,
+}
+
+/// The bytes of a block that count as sent: it may be lost when a part of it has left.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tally(Arc<AtomicU64>);
+
+impl Tally {
+    /// So many bytes more count.
+    pub(crate) fn add(&self, len: u64) {
+        self.0.fetch_add(len, Ordering::Relaxed);
+    }
+
+    /// All that count.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

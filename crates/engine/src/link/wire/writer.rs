@@ -1,7 +1,7 @@
 //! The writer of a connection: it sends what is queued, gathers what is small, and keeps the
 //! pace of the job.
 
-use super::outgoing::{Body, Frames, OutFrame};
+use super::outgoing::{Body, Counted, Frames, OutFrame};
 use crate::control::Control;
 use crossbeam_channel::RecvTimeoutError;
 use haul_net::Writer;
@@ -146,10 +146,10 @@ fn send_bytes(
 
 /// The content of a frame that counts as it leaves.
 struct Counts<'a> {
-    /// The files, and what is left to tell of each.
-    files: std::vec::IntoIter<(u64, u64)>,
-    /// The one that is being told, and what is left of it.
-    file: (u64, u64),
+    /// The contents that were not begun.
+    contents: std::vec::IntoIter<Counted>,
+    /// The one that is being told; its length is what is left of it.
+    content: Counted,
     /// The bytes that there are to tell, and those that were told.
     total: u64,
     told: u64,
@@ -162,11 +162,11 @@ struct Counts<'a> {
 impl<'a> Counts<'a> {
     /// Those of `frame`, which are taken from it.
     fn of(frame: &mut OutFrame, on_leaving: OnLeaving<'a>) -> Self {
-        let files = std::mem::take(&mut frame.counts);
-        let total = files.iter().map(|(_, len)| len).sum();
+        let contents = std::mem::take(&mut frame.counts);
+        let total = contents.iter().map(|content| content.len).sum();
         let len = frame.body.as_ref().map_or(0, Body::len) as u64;
-        let (files, file) = (files.into_iter(), (0, 0));
-        Self { files, file, total, told: 0, len, left: 0, on_leaving }
+        let (contents, content) = (contents.into_iter(), Counted::default());
+        Self { contents, content, total, told: 0, len, left: 0, on_leaving }
     }
 
     /// So many bytes more of the content are about to leave.
@@ -175,15 +175,16 @@ impl<'a> Counts<'a> {
         // What was compressed counts as what it was.
         let due = u128::from(self.total) * u128::from(self.left) / u128::from(self.len.max(1));
         while self.told < due as u64 {
-            if self.file.1 == 0 {
-                let Some(file) = self.files.next() else { return };
-                self.file = file;
+            if self.content.len == 0 {
+                let Some(content) = self.contents.next() else { return };
+                self.content = content;
                 continue;
             }
-            let (index, of_it) = self.file;
-            let now = of_it.min(due as u64 - self.told);
-            (self.on_leaving)(index, now);
-            self.file.1 -= now;
+            let Counted { index, len, tally } = &mut self.content;
+            let now = (*len).min(due as u64 - self.told);
+            (self.on_leaving)(*index, now);
+            tally.iter().for_each(|tally| tally.add(now));
+            *len -= now;
             self.told += now;
         }
     }
@@ -258,7 +259,8 @@ mod tests {
         let (output, mut input) = UnixStream::pair().expect("a pair");
         for _ in 0..FRAMES {
             let body = Body::Squeezed { bytes: vec![0; MIB as usize], len: 3 * MIB as usize };
-            let counts = vec![(1, MIB), (2, 0), (3, 2 * MIB)];
+            let counts = [(1, MIB), (2, 0), (3, 2 * MIB)];
+            let counts = counts.map(|(index, len)| Counted { index, len, tally: None }).into();
             outbox.send(OutFrame::content(vec![1], body).counting(counts)).expect("there is room");
         }
         outbox.close();
