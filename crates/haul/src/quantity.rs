@@ -1,11 +1,9 @@
-//! Numbers as people read them: counts, sizes, times, rates, dates and modes.
+//! Numbers as people read them: counts, times, rates, dates and modes.
 
+pub(crate) use haul_model::size_words as bytes;
 use haul_model::{Entry, Kind, Special, Timestamp};
 use jiff::tz::TimeZone;
 use std::time::Duration;
-
-/// Binary units, each 1,024 times the one before.
-const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// `n` with a comma between thousands: `12,345`.
 pub(crate) fn count(n: u64) -> String {
@@ -23,21 +21,6 @@ pub(crate) fn count(n: u64) -> String {
 /// `n` and what is counted: `1 file`, `2 files`.
 pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
-}
-
-/// A size: `1,023 B`, `19.9 MiB`.
-pub(crate) fn bytes(n: u64) -> String {
-    if n < 1024 {
-        return format!("{n} B");
-    }
-    let mut value = n as f64 / 1024.0;
-    let mut unit = 0;
-    // What would be rounded to 1024.0 is one of the next unit.
-    while value >= 1023.95 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
 }
 
 /// A rate from bytes per second: `48.5 MiB/s`.
@@ -143,19 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
-        for (n, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (1536, "1.5 KiB"),
-            (1024 * 1024 - 1, "1.0 MiB"),
-            (20_866_662, "19.9 MiB"),
-            (1 << 30, "1.0 GiB"),
-            (u64::MAX, "16.0 EiB"),
-        ] {
-            assert_eq!(bytes(n), text);
-        }
+    fn rates() {
         assert_eq!(rate(f64::INFINITY), "16.0 EiB/s");
         assert_eq!(rate(f64::NAN), "0 B/s");
     }

@@ -31,6 +31,7 @@
 //!   `changes.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
 //!   a form that travels, and if it ends the job.
 //! - `escape.rs`: bytes from outside as text that can move no cursor.
+//! - `size.rs`: sizes as people read them.
 //! - `executable.rs`: system, processor and loader, from an ELF header. `host.rs`: facts
 //!   that a host tells of itself before haul is put onto it.
 
@@ -56,6 +57,7 @@ mod path;
 mod place;
 mod policy;
 mod ranges;
+mod size;
 mod travelling;
 mod via;
 pub mod words;
@@ -87,4 +89,5 @@ pub use policy::{
     Resume, Sameness, Systems, Task, Updating, Walking,
 };
 pub use ranges::{BlockRange, BlockRanges};
+pub use size::size_words;
 pub use via::{Logins, Ports, PortsError, Via, ViaError};

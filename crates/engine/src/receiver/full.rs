@@ -3,9 +3,8 @@
 
 use super::dirs::DirState;
 use super::{Pending, Receiver};
-use haul_model::{BLOCK_LEN, Fault, FaultKind, Mirror, Side, Updating, escape_bytes};
+use haul_model::{BLOCK_LEN, Fault, FaultKind, Mirror, Side, Updating, escape_bytes, size_words};
 use haul_tree::TreeDir;
-use std::fmt::Write;
 
 impl Receiver<'_> {
     /// The fault of a large file for which there is plainly no room, so that nothing of it is
@@ -34,15 +33,14 @@ impl Receiver<'_> {
     /// The fault of a full file system, with what a file needs and, as far as the tree
     /// tells, what there is. Of the file `moved` bytes have come.
     pub(super) fn with_room(&self, fault: Fault, pending: &Pending, moved: u64) -> Fault {
-        let mut message =
-            format!("{}: the file needs {} bytes", fault.message, pending.entry.size());
-        let DirState::Open(node) = &pending.dir.state else { return Fault { message, ..fault } };
-        let dir = node.handle().ok();
-        if let Some(free) = dir.as_ref().and_then(|dir| dir.free_bytes()) {
-            // Writing to a string can't fail.
-            let _ = write!(message, ", and {free} are free");
-        }
-        message += &dir.map(|dir| self.kept_of(&*dir, pending, moved)).unwrap_or_default();
+        let dir = match &pending.dir.state {
+            DirState::Open(node) => node.handle().ok(),
+            _ => None,
+        };
+        let free = dir.as_ref().and_then(|dir| dir.free_bytes());
+        let room = room_words(pending.entry.size(), free);
+        let kept = dir.map(|dir| self.kept_of(&*dir, pending, moved)).unwrap_or_default();
+        let message = format!("{}: {room}{kept}", fault.message);
         Fault { message, ..fault }
     }
 
@@ -57,8 +55,36 @@ impl Receiver<'_> {
         if len == 0 {
             return String::new();
         }
-        format!(
-            "; {len} bytes of it are kept for the next run to go on from, and occupy space{place}"
-        )
+        let kept = size_words(len);
+        format!("; {kept} of it are kept for the next run to go on from, and occupy space{place}")
+    }
+}
+
+/// The bytes that a file needs and, if that is known, those that are free.
+fn room_words(needed: u64, free: Option<u64>) -> String {
+    let needs = format!("the file needs {}", size_words(needed));
+    let Some(free) = free else { return needs };
+    match size_words(needed) == size_words(free) {
+        // What differs does not show.
+        true => format!("the file needs {needed} bytes, and {free} are free"),
+        false => format!("{needs}, and {} are free", size_words(free)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_told_with_units_as_long_as_that_shows_what_is_missing() {
+        const GIB: u64 = 1 << 30;
+        for (needed, free, words) in [
+            (GIB + GIB / 5, None, "the file needs 1.2 GiB"),
+            (GIB + GIB / 5, Some(300 << 20), "the file needs 1.2 GiB, and 300.0 MiB are free"),
+            (10, Some(0), "the file needs 10 B, and 0 B are free"),
+            (GIB, Some(GIB - 1), "the file needs 1073741824 bytes, and 1073741823 are free"),
+        ] {
+            assert_eq!(room_words(needed, free), words);
+        }
     }
 }

@@ -85,7 +85,7 @@ fn a_path_in_the_message_of_a_full_destination_is_escaped_once() {
     each_way_on_a_small_file_system(|scene, _| {
         tree::random_file(scene.path("a\nb\\c"), 2 * ROOM, 1).expect("a file");
         let run = scene.copy(&[], &["a\nb\\c"], "small").run().expect_code(4);
-        let needed = format!(": the file needs {} bytes, and ", 2 * ROOM);
+        let needed = format!(": the file needs {}.0 MiB, and ", (2 * ROOM) >> 20);
         assert!(run.err().contains(&needed), "{run}");
         assert!(run.err().contains(removal(scene)), "{run}");
         assert!(is_about(&run.err(), "small/a\\nb\\\\c: can't "), "{run}");
@@ -107,15 +107,14 @@ fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
         if scene.way != Way::Local && scene.way != Way::SftpDownload {
             // There is a look at the room before, and nothing is sent.
             let on = if scene.way == Way::SftpUpload { " on the host" } else { "" };
-            let room = format!(
-                "not enough room{on}: the file needs 73400320 bytes, and 41943040 are free\n"
-            );
+            let room =
+                format!("not enough room{on}: the file needs 70.0 MiB, and 40.0 MiB are free\n");
             assert!(told.contains(&room) && told.contains(removal(scene)), "{run}");
             assert!(names(mount.path()).is_empty(), "{run}");
             return;
         }
-        assert!(told.contains("the file needs 73400320 bytes, and 0 are free; "), "{run}");
-        assert!(told.contains(" bytes of it are kept for the next run to go on from,"), "{run}");
+        assert!(told.contains("the file needs 70.0 MiB, and 0 B are free; "), "{run}");
+        assert!(told.contains(" MiB of it are kept for the next run to go on from,"), "{run}");
         assert!(!names(mount.path()).is_empty());
         scene.haul().args(["clean", "-a"]).arg(mount.path()).run().expect_ok();
         assert!(names(mount.path()).is_empty());

@@ -218,13 +218,14 @@ fn what_is_kept_on_a_full_host_is_named_and_can_be_removed() {
 
     let run = haul(&scene, &[], &["big"]).run().expect_code(4);
     let told = run.err();
-    assert!(told.contains(&format!(": the file needs {LEN} bytes, and ")), "{run}");
+    assert!(told.contains(&format!(": the file needs {}.0 MiB, and ", LEN >> 20)), "{run}");
     assert!(
         told.contains("an unfinished file that was kept there can be removed with sftp's 'rm'")
     );
-    let words = " bytes of it are kept for the next run to go on from, and occupy space as ";
+    let words = " MiB of it are kept for the next run to go on from, and occupy space as ";
     let (before, place) = told.split_once(words).expect("what is kept is told");
-    let kept: u64 = before.rsplit(' ').next().and_then(|len| len.parse().ok()).expect("a number");
+    let kept: f64 = before.rsplit(' ').next().and_then(|len| len.parse().ok()).expect("a number");
+    let kept = (kept * 1024.0 * 1024.0) as u64;
     assert!((BLOCK..LEN).contains(&kept) && kept.is_multiple_of(BLOCK), "{run}");
     let place = PathBuf::from(place.lines().next().expect("a path"));
     assert_eq!(strays(small.path()), std::slice::from_ref(&place), "{run}");
@@ -244,7 +245,7 @@ fn what_is_kept_on_a_full_host_is_named_and_can_be_removed() {
     fs::write(small.join("filler"), vec![1; 60 << 20]).expect("written");
     let upload = haul(&scene, &[], &["big"]).env("XDG_STATE_HOME", "state").env_remove("HOME");
     let told = upload.run().expect_code(4).err();
-    assert!(told.contains(": the file needs ") && !told.contains("bytes of it are kept"), "{told}");
+    assert!(told.contains(": the file needs ") && !told.contains("of it are kept"), "{told}");
     assert_eq!(strays(small.path()), [""; 0].map(PathBuf::from));
 }
 
