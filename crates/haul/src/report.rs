@@ -5,6 +5,7 @@
 pub(crate) use self::addressed::{Addressed, ToldOnce};
 pub(crate) use self::log_file::{LogFile, Logged};
 use crate::error::{CommandError, ExitCode};
+use crate::hint;
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Task, escape_bytes};
@@ -85,7 +86,13 @@ pub(crate) trait Report: Sync {
     fn tell(&self, statement: &dyn Statement);
 
     /// Tells that `path`, on `host` if it isn't here, failed.
-    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault);
+    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
+        let hint = hint::of_fault_at(fault, host.is_some(), path);
+        self.fault_with(host, path, fault, hint);
+    }
+
+    /// The same with another hint.
+    fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>);
 
     /// Tells that the entry of a job at `path`, which is at `there` on `host` if it isn't
     /// here, failed.

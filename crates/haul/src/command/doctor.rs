@@ -11,6 +11,7 @@ use crate::peer::{self, WithoutHaul, diagnostics};
 use crate::progress::Screen;
 use crate::report::Report;
 use haul_engine::{Findings, JobError, Requests, Step, Wish, examine};
+use haul_model::FaultKind;
 use haul_net::SshTarget;
 use std::time::{Duration, Instant};
 
@@ -24,12 +25,29 @@ pub(super) fn run(doctor: &Doctor) -> ExitCode {
         Ok(diagnosis) => {
             if let Some(Err(fault)) = diagnosis.there().and_then(|there| there.disk.as_ref()) {
                 let path = doctor.path.as_deref().unwrap_or_default();
-                report.fault(Some(diagnosis.host.clone()), path, fault);
+                let host = Some(diagnosis.host.clone());
+                report.fault_with(host, path, fault, hint(fault.kind));
             }
             report.conclude(diagnosis.code(), &diagnosis)
         }
         Err(error) => report.refused(&error, None),
     }
+}
+
+/// The hint where a disk can't be measured: it is about no copy.
+fn hint(kind: FaultKind) -> Option<&'static str> {
+    Some(match kind {
+        FaultKind::NotFound | FaultKind::NotDirectory => {
+            "name a directory that is there: the disk below it is measured, and nothing stays in it"
+        }
+        FaultKind::PermissionDenied | FaultKind::ReadOnly => {
+            "name a directory that you may write to: a file is there for a moment"
+        }
+        FaultKind::NoSpace => {
+            "it takes 64 MiB of free room: name a directory of a disk that has it"
+        }
+        _ => return None,
+    })
 }
 
 /// All that was found out about a host.

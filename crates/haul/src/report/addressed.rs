@@ -106,8 +106,8 @@ impl Report for Addressed<'_> {
         self.report.tell(&About { dest: &self.dest, statement });
     }
 
-    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
-        self.report.fault(host, path, fault);
+    fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
+        self.report.fault_with(host, path, fault, hint);
     }
 
     fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {

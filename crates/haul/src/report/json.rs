@@ -35,9 +35,9 @@ impl Report for Json {
         self.output().print(&statement.json());
     }
 
-    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
+    fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
         self.output().fail();
-        self.print(&Line::Error(ErrorLine::of_fault(host, path, fault)));
+        self.print(&Line::Error(ErrorLine::of_fault(host, path, fault).with_hint(hint)));
     }
 
     fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {

@@ -114,9 +114,9 @@ impl Report for Logged {
         self.report.tell(statement);
     }
 
-    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
+    fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
         self.log_fault(host.as_deref(), path, fault);
-        self.report.fault(host, path, fault);
+        self.report.fault_with(host, path, fault, hint);
     }
 
     fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {

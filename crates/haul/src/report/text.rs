@@ -3,7 +3,7 @@
 
 use super::{Output, Report, Show, Statement};
 use crate::error::{CommandError, ExitCode};
-use crate::hint::{self, Hint};
+use crate::hint::Hint;
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome, Skip};
@@ -36,6 +36,14 @@ impl Text {
         let output = Mutex::new(Output::new(screen));
         Self { show, screen: screen.clone(), draws, output, drawn: Mutex::default() }
     }
+}
+
+impl Report for Text {
+    fn tell(&self, statement: &dyn Statement) {
+        if self.show >= statement.least() {
+            self.output().print(&statement.text());
+        }
+    }
 
     fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
         let mut output = self.output();
@@ -50,19 +58,6 @@ impl Text {
         if let Some(hint) = hint {
             output.hint(hint);
         }
-    }
-}
-
-impl Report for Text {
-    fn tell(&self, statement: &dyn Statement) {
-        if self.show >= statement.least() {
-            self.output().print(&statement.text());
-        }
-    }
-
-    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
-        let hint = hint::of_fault_at(fault, host.is_some(), path);
-        self.fault_with(host, path, fault, hint);
     }
 
     fn entry_fault(&self, _: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {

@@ -121,16 +121,16 @@ fn a_place_where_nothing_can_be_written_is_an_error_and_the_rest_is_told() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
     // Nobody can make a file in /proc, and there is no room.
-    for (path, said) in [
-        (Path::new("/proc"), "too little room"),
-        (&file, "not a directory"),
-        (Path::new("/nonexistent/dir"), "no such file"),
+    for (path, said, hint) in [
+        (Path::new("/proc"), "too little room", "64 MiB of free room"),
+        (&file, "not a directory", "a directory that is there"),
+        (Path::new("/nonexistent/dir"), "no such file", "a directory that is there"),
     ] {
         let there = scene.there(path);
         let there = there.to_str().expect("text");
         let run = doctor(&scene, scene.sshd(), &["--port-range", &port, there]).run();
         let run = run.expect_code(1);
-        assert_one_error(&run, &path.display().to_string(), "", "");
+        assert_one_error(&run, &path.display().to_string(), "", hint);
         assert!(run.err().to_lowercase().contains(said), "{run}");
         assert!(run.out().contains("BLAKE3"), "{run}");
     }
