@@ -64,7 +64,8 @@ impl Aside {
 /// aside, and removes its marks. Where the name is taken, what was set aside is an entry
 /// like any other.
 pub(crate) fn restore(dir: &dyn TreeDir, entries: &mut Vec<TreeEntry>) {
-    let is_mark = |name| dir.system_handle().is_ok_and(|dir| haul_store::remove_mark(&dir, name));
+    let is_mark =
+        |name: &Name| dir.system_handle().is_ok_and(|dir| haul_store::remove_mark(&dir, name));
     entries.retain(|entry| !(haul_store::is_private(&entry.name) && is_mark(&entry.name)));
     let mut is_changed = false;
     for entry in entries.iter_mut() {
