@@ -2,7 +2,7 @@
 
 mod listed;
 
-pub(crate) use self::listed::{Columns, Listed};
+pub(crate) use self::listed::{Columns, ListedLine};
 
 use crate::error::CommandError;
 use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLine};
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lines {
     /// The parts of a line; without any nothing is told.
-    parts: Vec<Part>,
+    parts: Vec<Field>,
     /// Entries are told of that only have other attributes now.
     itemizes: bool,
     /// Unchanged ones are told of, too.
@@ -40,7 +40,7 @@ pub(crate) struct LogWish {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum Field {
     Text(Vec<u8>),
     /// `%i`.
     Changes,
@@ -59,9 +59,9 @@ enum Part {
 /// Changes that are no reason to tell of an entry: it is what it was, in another place.
 const UNTOLD: Changes = Changes::LOCAL.with(Changes::LINKED);
 
-/// The fate of an entry.
+/// The fate of an entry of a mirror.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fate<'a> {
+pub(crate) enum SyncFate<'a> {
     /// It differed, or was missing, and is that of the source now.
     Synced(Changes),
     /// It differed like this, or was missing, and is a further name of the file at that
@@ -72,11 +72,11 @@ pub(crate) enum Fate<'a> {
 }
 
 /// An entry of which a line tells.
-pub(crate) struct Told<'a> {
+pub(crate) struct Itemized<'a> {
     pub(crate) lines: &'a Lines,
     pub(crate) path: &'a [u8],
     pub(crate) kind: &'a Kind,
-    pub(crate) fate: Fate<'a>,
+    pub(crate) fate: SyncFate<'a>,
     /// It goes to another machine.
     pub(crate) goes_out: bool,
 }
@@ -107,7 +107,7 @@ impl Lines {
             (None, ..) => b"%i %n%L",
         };
         let parts = parts("--out-format", format)?;
-        let itemizes = parts.contains(&Part::Changes);
+        let itemizes = parts.contains(&Field::Changes);
         let tells_unchanged = itemizes && (itemize > 1 || verbose > 1);
         let columns = Columns::default();
         Ok(Self {
@@ -137,7 +137,7 @@ impl Lines {
     ) -> Result<Self, CommandError> {
         let format = format.unwrap_or(OsStr::new("%i %n%L"));
         let parts = parts("--log-file-format", format.as_bytes())?;
-        let itemizes = parts.contains(&Part::Changes);
+        let itemizes = parts.contains(&Field::Changes);
         let Self { keeps_times, keeps_link_times, columns, .. } = self;
         let lines =
             Self { parts, itemizes, keeps_times, keeps_link_times, columns, ..Self::default() };
@@ -152,15 +152,15 @@ impl Lines {
 
     /// True if a log tells of an entry with that fate: of what is made, sent, or removed, and
     /// of directories that only have other attributes now.
-    pub(crate) fn is_logged(&self, kind: &Kind, fate: Fate<'_>) -> bool {
+    pub(crate) fn is_logged(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         match fate {
             _ if self.parts.is_empty() => false,
-            Fate::Linked(_, first) => !first.is_empty(),
-            Fate::Synced(found) => {
+            SyncFate::Linked(_, first) => !first.is_empty(),
+            SyncFate::Synced(found) => {
                 let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
                 is_new || *kind == Kind::Dir && !found.without(UNTOLD).is_empty()
             }
-            Fate::Deleted => true,
+            SyncFate::Deleted => true,
         }
     }
 
@@ -175,23 +175,23 @@ impl Lines {
     }
 
     /// True if an entry with that fate is told of.
-    pub(crate) fn tell(&self, kind: &Kind, fate: Fate<'_>) -> bool {
+    pub(crate) fn tell(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         match fate {
             _ if self.parts.is_empty() => false,
-            Fate::Linked(_, []) => self.tells_unchanged,
-            Fate::Linked(..) => true,
-            Fate::Synced(found) if found.without(UNTOLD).is_empty() => self.tells_unchanged,
-            Fate::Synced(found) => {
+            SyncFate::Linked(_, []) => self.tells_unchanged,
+            SyncFate::Linked(..) => true,
+            SyncFate::Synced(found) if found.without(UNTOLD).is_empty() => self.tells_unchanged,
+            SyncFate::Synced(found) => {
                 let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
                 self.itemizes || is_new || *kind == Kind::Dir
             }
-            Fate::Deleted => true,
+            SyncFate::Deleted => true,
         }
     }
 }
 
 /// Reads the format that is the value of `word`.
-fn parts(word: &str, format: &[u8]) -> Result<Vec<Part>, CommandError> {
+fn parts(word: &str, format: &[u8]) -> Result<Vec<Field>, CommandError> {
     let mut parts = Vec::new();
     let mut text = Vec::new();
     let mut bytes = format.iter().copied();
@@ -205,12 +205,12 @@ fn parts(word: &str, format: &[u8]) -> Result<Vec<Part>, CommandError> {
                 text.push(b'%');
                 continue;
             }
-            Some(b'i') => Part::Changes,
-            Some(b'n') => Part::Name { slash: true },
-            Some(b'f') => Part::Name { slash: false },
-            Some(b'L') => Part::Target,
-            Some(b'l') => Part::Len,
-            Some(b'o') => Part::Operation,
+            Some(b'i') => Field::Changes,
+            Some(b'n') => Field::Name { slash: true },
+            Some(b'f') => Field::Name { slash: false },
+            Some(b'L') => Field::Target,
+            Some(b'l') => Field::Len,
+            Some(b'o') => Field::Operation,
             other => {
                 let escape = escape_bytes(&other.into_iter().collect::<Vec<_>>());
                 return Err(CommandError::usage(format!(
@@ -219,23 +219,23 @@ fn parts(word: &str, format: &[u8]) -> Result<Vec<Part>, CommandError> {
             }
         };
         if !text.is_empty() {
-            parts.push(Part::Text(std::mem::take(&mut text)));
+            parts.push(Field::Text(std::mem::take(&mut text)));
         }
         parts.push(part);
     }
     if !text.is_empty() {
-        parts.push(Part::Text(text));
+        parts.push(Field::Text(text));
     }
     Ok(parts)
 }
 
-impl Told<'_> {
+impl Itemized<'_> {
     /// The eleven letters of rsync's `%i`.
     fn changes(&self) -> String {
         let (found, is_linked) = match self.fate {
-            Fate::Synced(found) => (found, false),
-            Fate::Linked(found, _) => (found, true),
-            Fate::Deleted => return "*deleting  ".to_owned(),
+            SyncFate::Synced(found) => (found, false),
+            SyncFate::Linked(found, _) => (found, true),
+            SyncFate::Deleted => return "*deleting  ".to_owned(),
         };
         let is_file = matches!(self.kind, Kind::File { .. });
         let kind = match self.kind {
@@ -292,32 +292,32 @@ impl Told<'_> {
     }
 }
 
-impl Statement for Told<'_> {
+impl Statement for Itemized<'_> {
     fn text(&self) -> Vec<u8> {
-        let is_deleted = matches!(self.fate, Fate::Deleted);
+        let is_deleted = matches!(self.fate, SyncFate::Deleted);
         let mut line = Vec::new();
         if is_deleted && !self.lines.itemizes {
             line.extend(b"deleting ");
         }
         for part in &self.lines.parts {
             match part {
-                Part::Text(text) => {
+                Field::Text(text) => {
                     line.extend(escape_text(&String::from_utf8_lossy(text)).as_bytes());
                 }
-                Part::Changes => line.extend(self.changes().as_bytes()),
-                Part::Name { slash } => line.extend(self.name(*slash).as_bytes()),
-                Part::Target => {
-                    if let Fate::Linked(_, first @ [_, ..]) = self.fate {
+                Field::Changes => line.extend(self.changes().as_bytes()),
+                Field::Name { slash } => line.extend(self.name(*slash).as_bytes()),
+                Field::Target => {
+                    if let SyncFate::Linked(_, first @ [_, ..]) = self.fate {
                         line.extend(format!(" => {}", escape_bytes(first)).as_bytes());
                     } else if let (Kind::Symlink { target }, false) = (self.kind, is_deleted) {
                         line.extend(format!(" -> {}", escape_bytes(target)).as_bytes());
                     }
                 }
-                Part::Len => {
+                Field::Len => {
                     let len = json::size(self.kind).unwrap_or_default();
                     line.extend(len.to_string().as_bytes());
                 }
-                Part::Operation => line.extend(match (is_deleted, self.goes_out) {
+                Field::Operation => line.extend(match (is_deleted, self.goes_out) {
                     (true, _) => &b"del."[..],
                     (_, true) => b"send",
                     (_, false) => b"recv",
@@ -331,9 +331,11 @@ impl Statement for Told<'_> {
     fn json(&self) -> Vec<u8> {
         let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
         let (found, first) = match self.fate {
-            Fate::Synced(found) => (found, None),
-            Fate::Linked(found, first) => (found, Some(first).filter(|first| !first.is_empty())),
-            Fate::Deleted => return Line::Deleted(DeletedLine { path, kind }).to_bytes(),
+            SyncFate::Synced(found) => (found, None),
+            SyncFate::Linked(found, first) => {
+                (found, Some(first).filter(|first| !first.is_empty()))
+            }
+            SyncFate::Deleted => return Line::Deleted(DeletedLine { path, kind }).to_bytes(),
         };
         let linked_to = first.map(String::from_utf8_lossy);
         let (sent, differed) =
@@ -346,8 +348,8 @@ impl Statement for Told<'_> {
 mod tests {
     use super::*;
 
-    fn line(lines: &Lines, kind: &Kind, fate: Fate<'_>, goes_out: bool) -> String {
-        let told = Told { lines, path: b"a/b\n", kind, fate, goes_out };
+    fn line(lines: &Lines, kind: &Kind, fate: SyncFate<'_>, goes_out: bool) -> String {
+        let told = Itemized { lines, path: b"a/b\n", kind, fate, goes_out };
         String::from_utf8(told.text()).expect("text")
     }
 
@@ -356,19 +358,19 @@ mod tests {
         let lines = Lines::new(1, 0, None).expect("a format");
         let file = Kind::File { size: 5 };
         let link = Kind::Symlink { target: (*b"to").into() };
-        let new = Fate::Synced(Changes::MISSING.with(Changes::SENT));
+        let new = SyncFate::Synced(Changes::MISSING.with(Changes::SENT));
         let grown = Changes::SIZE.with(Changes::TIME).with(Changes::SENT);
         let shown = [
             line(&lines, &file, new, false),
             line(&lines, &file, new, true),
-            line(&lines, &file, Fate::Synced(grown), false),
-            line(&lines, &file, Fate::Synced(Changes::MODE), true),
-            line(&lines, &file, Fate::Synced(Changes::default()), true),
-            line(&lines, &Kind::Dir, Fate::Synced(Changes::MISSING), false),
-            line(&lines, &Kind::Dir, Fate::Synced(Changes::TIME), false),
+            line(&lines, &file, SyncFate::Synced(grown), false),
+            line(&lines, &file, SyncFate::Synced(Changes::MODE), true),
+            line(&lines, &file, SyncFate::Synced(Changes::default()), true),
+            line(&lines, &Kind::Dir, SyncFate::Synced(Changes::MISSING), false),
+            line(&lines, &Kind::Dir, SyncFate::Synced(Changes::TIME), false),
             line(&lines, &link, new, false),
-            line(&lines, &link, Fate::Synced(Changes::TARGET.with(Changes::SENT)), false),
-            line(&lines, &Kind::Dir, Fate::Deleted, false),
+            line(&lines, &link, SyncFate::Synced(Changes::TARGET.with(Changes::SENT)), false),
+            line(&lines, &Kind::Dir, SyncFate::Deleted, false),
         ];
         insta::assert_snapshot!(shown.concat(), @r"
         >f+++++++++ a/b\n
@@ -389,7 +391,7 @@ mod tests {
         let format = |format: &str| Lines::new(0, 0, Some(OsStr::new(format)));
         let lines = format("%o %l 100%% %f").expect("a format");
         let file = Kind::File { size: 5 };
-        let new = Fate::Synced(Changes::MISSING.with(Changes::SENT));
+        let new = SyncFate::Synced(Changes::MISSING.with(Changes::SENT));
         assert_eq!(line(&lines, &file, new, false), "recv 5 100% a/b\\n\n");
         assert!(format("%Q").is_err());
         assert!(format("%").is_err());
@@ -399,7 +401,9 @@ mod tests {
     fn only_what_was_asked_for_is_told() {
         let file = Kind::File { size: 5 };
         let tells = |itemize, verbose, kind: &Kind, found| {
-            Lines::new(itemize, verbose, None).expect("a format").tell(kind, Fate::Synced(found))
+            Lines::new(itemize, verbose, None)
+                .expect("a format")
+                .tell(kind, SyncFate::Synced(found))
         };
         let new = Changes::MISSING.with(Changes::SENT);
         assert!(!tells(0, 0, &file, new));

@@ -4,7 +4,7 @@ use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::interrupt::Interrupt;
 use crate::json::{Found, OutcomeWord};
-use crate::lines::{self, Lines, Listed, Told};
+use crate::lines::{self, Itemized, Lines, ListedLine, SyncFate};
 use crate::location::Machine;
 use crate::progress::Counts;
 use crate::quantity;
@@ -27,7 +27,7 @@ mod removal;
 
 use self::compared::{Difference, Same};
 use self::ends::{Ends, Located};
-use self::fate::{Fate, passed_over};
+use self::fate::{CopyFate, passed_over};
 use self::moved::Moved;
 pub(crate) use self::removal::SourceRemoval;
 
@@ -202,31 +202,31 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// Tells of an entry of a mirror.
-    fn line(&self, path: &[u8], kind: &Kind, fate: lines::Fate<'_>) {
+    fn line(&self, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
         let goes_out = self.goes_out.load(Ordering::Relaxed);
-        self.report.tell(&Told { lines: &self.lines, path, kind, fate, goes_out });
+        self.report.tell(&Itemized { lines: &self.lines, path, kind, fate, goes_out });
     }
 
     /// Tells of an entry in the log, if there is one.
-    fn log(&self, path: &[u8], kind: &Kind, fate: lines::Fate<'_>) {
+    fn log(&self, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
         if let Some(log) = self.log.as_ref().filter(|log| log.tells(kind, fate)) {
             log.entry(path, kind, fate, self.goes_out.load(Ordering::Relaxed));
         }
     }
 
     /// The fate by which a mirror tells of an outcome, if it may.
-    fn fate<'o>(&self, outcome: &'o Outcome) -> Option<lines::Fate<'o>> {
+    fn fate<'o>(&self, outcome: &'o Outcome) -> Option<SyncFate<'o>> {
         self.task.mirrors()?;
         Some(match outcome {
-            Outcome::Synced(found) => lines::Fate::Synced(*found),
-            Outcome::Linked { found, first } => lines::Fate::Linked(*found, first),
-            Outcome::Skipped(Skip::Unchanged) => lines::Fate::Synced(Changes::default()),
+            Outcome::Synced(found) => SyncFate::Synced(*found),
+            Outcome::Linked { found, first } => SyncFate::Linked(*found, first),
+            Outcome::Skipped(Skip::Unchanged) => SyncFate::Synced(Changes::default()),
             _ => return None,
         })
     }
 
     /// The same, if it does.
-    fn synced<'o>(&self, kind: &Kind, outcome: &'o Outcome) -> Option<lines::Fate<'o>> {
+    fn synced<'o>(&self, kind: &Kind, outcome: &'o Outcome) -> Option<SyncFate<'o>> {
         let fate = self.fate(outcome)?;
         (!self.report.is_text() || self.lines.tell(kind, fate)).then_some(fate)
     }
@@ -274,7 +274,7 @@ impl<'r> JobMonitor<'r> {
             _ => None,
         };
         let fate = |outcome, skip| {
-            self.report.tell(&Fate { path, kind, outcome, skip, grew, linked_to });
+            self.report.tell(&CopyFate { path, kind, outcome, skip, grew, linked_to });
         };
         match outcome {
             Outcome::Failed(fault) => {
@@ -319,13 +319,13 @@ impl Monitor for JobMonitor<'_> {
                 self.report.tell(&Difference { path, kind, found: Found::Extra });
             }
             Event::Deleted { path, kind } => {
-                self.log(path, kind, lines::Fate::Deleted);
-                if !self.report.is_text() || self.lines.tell(kind, lines::Fate::Deleted) {
-                    self.line(path, kind, lines::Fate::Deleted);
+                self.log(path, kind, SyncFate::Deleted);
+                if !self.report.is_text() || self.lines.tell(kind, SyncFate::Deleted) {
+                    self.line(path, kind, SyncFate::Deleted);
                 }
             }
             Event::Listed { path, entry } => {
-                let listed = Listed { columns: self.lines.columns(), path, entry };
+                let listed = ListedLine { columns: self.lines.columns(), path, entry };
                 if let Some(log) = &self.log {
                     log.lines(&String::from_utf8_lossy(&listed.text()));
                 }

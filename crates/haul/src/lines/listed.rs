@@ -18,13 +18,13 @@ pub(crate) struct Columns {
 }
 
 /// An entry of a source.
-pub(crate) struct Listed<'a> {
+pub(crate) struct ListedLine<'a> {
     pub(crate) columns: Columns,
     pub(crate) path: &'a [u8],
     pub(crate) entry: &'a Entry,
 }
 
-impl Listed<'_> {
+impl ListedLine<'_> {
     /// The time of the last reading, with a space in front, where there is such a column.
     fn atime(&self) -> String {
         match (self.columns.atimes, self.entry.attributes.atime) {
@@ -37,7 +37,7 @@ impl Listed<'_> {
     }
 }
 
-impl Statement for Listed<'_> {
+impl Statement for ListedLine<'_> {
     fn text(&self) -> Vec<u8> {
         let width = if self.columns.readable == 0 { 11 } else { 14 };
         let target = match &self.entry.kind {
@@ -117,7 +117,7 @@ mod tests {
         let time = Timestamp { secs: i64::MAX, nanos: 0 };
         let entry = Entry::new(None, kind, Attributes::new(0o777, time));
         let columns = Columns { readable: 1, targets: true, atimes: false };
-        let line = Listed { columns, path: b"a\n", entry: &entry }.text();
+        let line = ListedLine { columns, path: b"a\n", entry: &entry }.text();
         let shown = format!("lrwxrwxrwx              1 @{} a\\n -> \\x1b\n", i64::MAX);
         assert_eq!(String::from_utf8(line).expect("text"), shown);
     }

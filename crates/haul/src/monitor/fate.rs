@@ -6,7 +6,7 @@ use haul_engine::Skip;
 use haul_model::{Kind, escape_bytes};
 
 /// The fate of an entry that did not fail.
-pub(super) struct Fate<'a> {
+pub(super) struct CopyFate<'a> {
     pub(super) path: &'a [u8],
     pub(super) kind: &'a Kind,
     pub(super) outcome: OutcomeWord,
@@ -17,7 +17,7 @@ pub(super) struct Fate<'a> {
     pub(super) linked_to: Option<&'a [u8]>,
 }
 
-impl Statement for Fate<'_> {
+impl Statement for CopyFate<'_> {
     fn text(&self) -> Vec<u8> {
         let word = match self.outcome {
             OutcomeWord::Copied => "copied",
@@ -67,9 +67,9 @@ mod tests {
     #[test]
     fn lines_for_people_are_escaped() {
         let line = |path, kind, outcome, skip| {
-            Fate { path, kind, outcome, skip, grew: false, linked_to: None }.text()
+            CopyFate { path, kind, outcome, skip, grew: false, linked_to: None }.text()
         };
-        let grown = Fate {
+        let grown = CopyFate {
             path: b"log",
             kind: &FILE,
             outcome: OutcomeWord::Copied,

@@ -3,7 +3,7 @@
 
 use super::{Output, Report, Statement};
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::lines::{Fate, LogWish, Told};
+use crate::lines::{Itemized, LogWish, SyncFate};
 use crate::progress::Counts;
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome};
@@ -40,13 +40,13 @@ impl LogFile {
     }
 
     /// True if it tells of an entry with that fate.
-    pub(crate) fn tells(&self, kind: &Kind, fate: Fate<'_>) -> bool {
+    pub(crate) fn tells(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         self.wish.lines.is_logged(kind, fate)
     }
 
     /// Tells of an entry.
-    pub(crate) fn entry(&self, path: &[u8], kind: &Kind, fate: Fate<'_>, goes_out: bool) {
-        let told = Told { lines: &self.wish.lines, path, kind, fate, goes_out };
+    pub(crate) fn entry(&self, path: &[u8], kind: &Kind, fate: SyncFate<'_>, goes_out: bool) {
+        let told = Itemized { lines: &self.wish.lines, path, kind, fate, goes_out };
         self.lines(&String::from_utf8_lossy(&told.text()));
     }
 
