@@ -1,5 +1,7 @@
 //! Removes what copies have left behind: walks one tree, for which nobody else
-//! is needed, and so is no job of two roles.
+//! is needed, and so is no job of two roles. It goes through the directories by itself, and
+//! not by `walk`, which looks at every entry, ahead and by the rules of a job: of a directory
+//! nothing but haul's own names and the directories in it matter here.
 
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::words;

@@ -1,5 +1,7 @@
 //! The directories of a move's sources, removed at its end as far as they have become
-//! empty.
+//! empty. It goes through them by itself, and not by `walk`: directories are left in the
+//! order in which they become empty, from below, with a second one at the destination held
+//! beside each, and no entry is looked at.
 
 use crate::Job;
 use crate::aside::Aside;
