@@ -7,7 +7,7 @@ mod entrance;
 mod heir;
 
 use self::calls::{Calls, Telling};
-use self::conversation::{Asks, Begun, Client, Line};
+use self::conversation::{Asks, Client, LastRequest, Line};
 use self::heir::Held;
 use crate::assembly::{
     Assembly, Calling, Joining, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within,
@@ -114,8 +114,8 @@ pub fn serve_with(
     let measuring = Measuring::new(rights, address.map_err(str::to_owned), program);
     let (mut client, job) = match conversation::begin(line, rights, measuring, Calls::new(calls))? {
         None => return Ok(()),
-        Some(Begun { client, asked: Asks::Job(job) }) => (client, job),
-        Some(Begun { client, asked: Asks::Join(join) }) => {
+        Some(LastRequest { client, asked: Asks::Job(job) }) => (client, job),
+        Some(LastRequest { client, asked: Asks::Join(join) }) => {
             return entrance::join(client, join, &closer);
         }
     };

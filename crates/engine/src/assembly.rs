@@ -18,7 +18,7 @@ pub(crate) use self::calling::Calling;
 pub(crate) use self::joining::Joining;
 pub(crate) use self::wire::{FromPeer, Greeting, Wire, listen};
 
-use self::joining::{Joined, Opening, Part};
+use self::joining::{Joined, LaneRole, Opening};
 use self::side::{ReceiverSide, SenderSide};
 use self::wire::Input;
 use crate::control::{Control, Reporter};
@@ -308,7 +308,7 @@ impl Joins {
     fn begin<'scope, 'a: 'scope>(
         self,
         crew: Crew<'scope, '_>,
-        part: Part<'a>,
+        part: LaneRole<'a>,
         at_work: &crossbeam_channel::Sender<()>,
     ) {
         let Self { joining, by_wire, joined, peer, silence_max } = self;

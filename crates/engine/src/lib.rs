@@ -40,7 +40,7 @@
 //! - `scan.rs`: the walk, a loop and no recursion; `scan/telling.rs`: its batches;
 //!   `scan/places.rs`: several sources as one tree; `scan/bounds.rs`: rules about sources as
 //!   a whole; `scan/kept.rs`: the attributes that are told; `scan/linked.rs`: files of
-//!   several names; `names.rs`: names of users and groups.
+//!   several names; `accounts.rs`: names of users and groups.
 //! - `mod.rs`: entries in flight, and the window; `item.rs`: one of them. `portions.rs`:
 //!   wanted files on one machine.
 //! - `read.rs`: workers that read contents for a wire, and pack small files; `pieces.rs`:

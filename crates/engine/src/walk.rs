@@ -68,7 +68,7 @@ pub(crate) struct Subdirs {
 }
 
 /// A place that was looked at.
-pub(crate) struct Listed {
+pub(crate) struct PlaceListing {
     /// The directory whose attributes count; `None` where sources have places in one that
     /// is none of them.
     pub(crate) node: Option<Arc<DirNode>>,
@@ -99,7 +99,7 @@ pub(crate) struct Found {
 }
 
 /// A directory, or why it can't be walked.
-type Read = Result<Listed, Fault>;
+type Read = Result<PlaceListing, Fault>;
 
 #[derive(Default)]
 struct State {
@@ -134,7 +134,7 @@ impl<'w> Walk<'w> {
     }
 
     /// Looks at the place in which the walk begins.
-    pub(crate) fn begin(&self, merged: Merged) -> Listed {
+    pub(crate) fn begin(&self, merged: Merged) -> PlaceListing {
         let listed = self.list(merged);
         self.expect(&mut lock(&self.state), None, &listed.subdirs);
         listed

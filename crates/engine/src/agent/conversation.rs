@@ -54,7 +54,7 @@ pub(super) struct Line {
 }
 
 /// The end of a client's requests.
-pub(super) struct Begun {
+pub(super) struct LastRequest {
     pub(super) client: Client,
     pub(super) asked: Asks,
 }
@@ -76,7 +76,7 @@ pub(super) fn begin(
     rights: Rights,
     measuring: Measuring,
     calls: Calls,
-) -> Result<Option<Begun>, JobError> {
+) -> Result<Option<LastRequest>, JobError> {
     let (done, begun) = crossbeam_channel::bounded(1);
     let (vigil, killer) = (Arc::clone(&line.vigil), line.killer.clone());
     let mark = Held::default();
@@ -107,7 +107,7 @@ fn talk(
     measuring: Measuring,
     calls: Calls,
     mark: Held,
-) -> Result<Option<Begun>, JobError> {
+) -> Result<Option<LastRequest>, JobError> {
     let Line { mut input, mut output, vigil, killer, .. } = line;
     let hello = match greet(&mut input, &mut output) {
         Ok(hello) => hello,
@@ -133,7 +133,7 @@ fn talk(
     let mut client =
         Client { input, outbox, written, vigil, killer, caps, rights, mark, measuring, calls };
     match client.hear_job() {
-        Ok(Some(asked)) => Ok(Some(Begun { client, asked })),
+        Ok(Some(asked)) => Ok(Some(LastRequest { client, asked })),
         Ok(None) => client.into_line().map(|_| None),
         Err(ReadEnd::Refused(error)) => {
             client.tell(&Message::Abort(Abort::Protocol(error.to_string())));

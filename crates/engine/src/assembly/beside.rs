@@ -4,7 +4,7 @@
 use super::carrier::{Carrier, Login};
 use super::chosen::Choice;
 use super::course::{Attempt, Course, Failure};
-use super::joining::{CALLED_MIN, LOOK_AGAIN, Opening, Part};
+use super::joining::{CALLED_MIN, LOOK_AGAIN, LaneRole, Opening};
 use super::wire::{FromPeer, listen};
 use crate::LinkEvent;
 use crate::crew::Crew;
@@ -51,7 +51,7 @@ struct Starts {
 }
 
 /// The end of a login.
-struct Told {
+struct EndedLogin {
     attempt: Attempt,
     stands: Result<Login, Failure>,
 }
@@ -175,7 +175,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                     course.fail(attempt, failure);
                 }
             }
-            let Ok(Told { attempt, stands }) = told.recv_timeout(LOOK_AGAIN) else { continue };
+            let Ok(EndedLogin { attempt, stands }) = told.recv_timeout(LOOK_AGAIN) else {
+                continue;
+            };
             let lane = attempt.lane;
             let joined = stands.and_then(|login| {
                 self.take(lane, Carrier::Login(Box::new(login)), Vec::new()).map_err(Failure::here)
@@ -195,7 +197,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Bytes of the listed files that are not done; `None` while only the agent knows.
     pub(super) fn may_be_left(&self) -> Option<u64> {
         match (&self.part, self.is_early()) {
-            (Part::Receives(..), true) => None,
+            (LaneRole::Receives(..), true) => None,
             _ => Some(self.left()),
         }
     }
@@ -206,7 +208,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         beside: &Beside,
         starts: &Starts,
         attempt: Attempt,
-        tell: &Sender<Told>,
+        tell: &Sender<EndedLogin>,
     ) -> Result<(), Failure> {
         let lane = attempt.lane;
         let gone = || Failure::here(io::ErrorKind::BrokenPipe.into());
@@ -222,7 +224,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             let stands = log_in(connection, &words, vigil, silence_max);
             joined.end_login(lane);
             // Nobody takes it when the job has ended.
-            let _ = tell.send(Told { attempt, stands });
+            let _ = tell.send(EndedLogin { attempt, stands });
         });
         has_begun.map_err(|error| {
             self.joined.end_login(lane);

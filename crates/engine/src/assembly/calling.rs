@@ -2,7 +2,7 @@
 //! or another agent, to which the client has passed on where that port is.
 
 use super::carrier::Carrier;
-use super::joining::{CALLED_MIN, LANE_LEN, Opening, Part};
+use super::joining::{CALLED_MIN, LANE_LEN, LaneRole, Opening};
 use crate::LinkEvent;
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::Receiver as Told;
@@ -104,7 +104,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     fn is_time(&self, direct: &Direct) -> bool {
         match &self.part {
             // The figures are the client's.
-            Part::Sends(readers) if direct.is_of_agent() => readers.lanes.is_awaited(),
+            LaneRole::Sends(readers) if direct.is_of_agent() => readers.lanes.is_awaited(),
             // An empty file, or the end of one that is there, may have to be told.
             _ if direct.is_required => self.has_files_left(),
             _ => self.left() >= CALLED_MIN,

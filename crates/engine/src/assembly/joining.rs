@@ -71,7 +71,7 @@ impl Joining {
 
 /// The part of a lane on this side.
 #[derive(Clone)]
-pub(super) enum Part<'a> {
+pub(super) enum LaneRole<'a> {
     /// Contents leave by it.
     Sends(Arc<Readers<'a>>),
     /// Contents come by it.
@@ -213,7 +213,7 @@ impl Joined {
 /// A job whose lanes are being opened.
 pub(super) struct Opening<'scope, 'env, 'a> {
     pub(super) crew: Crew<'scope, 'env>,
-    pub(super) part: Part<'a>,
+    pub(super) part: LaneRole<'a>,
     pub(super) joined: Arc<Joined>,
     /// Contents go over lanes that have joined alone.
     pub(super) requires_joined: bool,
@@ -261,7 +261,7 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         if direct.is_some_and(|direct| self.call(&direct, round_trip)) {
             return;
         }
-        if let Part::Sends(readers) = &self.part {
+        if let LaneRole::Sends(readers) = &self.part {
             readers.lanes.await_no_more();
         }
         if let Some(beside) = beside {
@@ -359,8 +359,8 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         match &self.part {
-            Part::Sends(readers) => self.send_by(readers, lane, carrier, greeting),
-            Part::Receives(receiver, arrivals) => {
+            LaneRole::Sends(readers) => self.send_by(readers, lane, carrier, greeting),
+            LaneRole::Receives(receiver, arrivals) => {
                 self.receive_by((receiver, arrivals), lane, carrier, &greeting)
             }
         }

@@ -1,6 +1,6 @@
 //! A role in this process, the queues in front of its threads, and these threads.
 
-use super::joining::Part;
+use super::joining::LaneRole;
 use super::wire::Input;
 use super::{Assembly, Receiving, Sending};
 use crate::Job;
@@ -107,7 +107,7 @@ impl<'a> SenderSide<'a> {
         (input, outbox): (Input, Arc<Outbox>),
         (expects_lanes, by_wire): (bool, ByWire),
         at_work: Giver<()>,
-    ) -> Part<'a>
+    ) -> LaneRole<'a>
     where
         'a: 'scope,
     {
@@ -134,7 +134,7 @@ impl<'a> SenderSide<'a> {
                 Remover::new(&role, tree, &job.sources, &tell).run(&heard);
             });
         }
-        let part = Part::Sends(Arc::clone(&readers));
+        let part = LaneRole::Sends(Arc::clone(&readers));
         crew.begin_several("file reader", workers(), move || run_reader(&readers, control));
         part
     }
@@ -245,7 +245,7 @@ impl<'a> ReceiverSide<'a> {
         input: Input,
         expects_lanes: bool,
         at_work: Giver<()>,
-    ) -> Part<'a>
+    ) -> LaneRole<'a>
     where
         'a: 'scope,
     {
@@ -254,7 +254,7 @@ impl<'a> ReceiverSide<'a> {
         crew.begin("lister", move || listed.iter().for_each(|items| role.take_list(items)));
         let arrivals = Arrivals::new(pool(), expects_lanes, self.tells_arrivals);
         let (role, arrivals) = (Arc::clone(&self.role), Arc::new(arrivals));
-        let part = Part::Receives(Arc::clone(&role), Arc::clone(&arrivals));
+        let part = LaneRole::Receives(Arc::clone(&role), Arc::clone(&arrivals));
         crew.begin("reader", move || {
             let _at_work = at_work;
             input.read(role.control, |input, offers| {

@@ -29,7 +29,7 @@ pub(crate) struct Asked {
     /// A source of which all others are a part may be listed alone.
     begins: bool,
     /// How the listing has begun.
-    begun: Begun,
+    begun: Beginning,
     /// The directory of the last entry below all places, and how much of it may be listed.
     last: Option<(u64, Cover)>,
 }
@@ -52,7 +52,7 @@ struct Point {
 
 /// The beginning of a listing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Begun {
+enum Beginning {
     No,
     /// With what all others are a part of.
     Whole,
@@ -70,9 +70,9 @@ enum Cover {
     All,
 }
 
-/// The part that an entry has in the listing.
+/// The standing of an entry in the listing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Standing {
     /// It is a source, or in one.
     Covered,
     /// It is on the way to a source.
@@ -112,7 +112,7 @@ impl Asked {
             only_dirs: walking.only_dirs,
             base: job.base.clone(),
             begins: false,
-            begun: Begun::No,
+            begun: Beginning::No,
             last: None,
         };
         let base = job.base.as_deref().map(words::without_tilde);
@@ -150,15 +150,15 @@ impl Asked {
         if self.follow && matches!(entry.kind, Kind::Symlink { .. }) {
             return Err(Broken("it listed a symbolic link where links are followed"));
         }
-        let part = self.take_place(dir, above, entry)?;
-        if entry.kind == Kind::Dir && !self.recursive && part == Part::Covered {
+        let standing = self.take_place(dir, above, entry)?;
+        if entry.kind == Kind::Dir && !self.recursive && standing == Standing::Covered {
             return Err(Broken("it listed a directory where none was asked for"));
         }
-        if entry.is_way && part == Part::Covered {
+        if entry.is_way && standing == Standing::Covered {
             return Err(Broken("it told nothing of a source"));
         }
         let is_closed = self.merges && entry.kind == Kind::Dir && self.is_closed(dir, above, entry);
-        Ok(Taken { is_ruled: part == Part::Covered, is_closed })
+        Ok(Taken { is_ruled: standing == Standing::Covered, is_closed })
     }
 
     /// True if nothing in that directory of `above` was asked for, but for places.
@@ -172,27 +172,27 @@ impl Asked {
         self.cover(&names).0 == Cover::Nothing
     }
 
-    fn take_place(&mut self, dir: u64, above: &RecvDir, entry: &Entry) -> Result<Part, Broken> {
+    fn take_place(&mut self, dir: u64, above: &RecvDir, entry: &Entry) -> Result<Standing, Broken> {
         let Some(name) = &entry.name else {
             // All the others are in it.
-            if self.merges && self.begun != Begun::No {
+            if self.merges && self.begun != Beginning::No {
                 return Err(Broken("it listed a source beside the one that has all others in it"));
             }
-            self.begun = Begun::Whole;
+            self.begun = Beginning::Whole;
             if self.begins && self.root.left == 0 {
-                return Ok(Part::Way);
+                return Ok(Standing::Way);
             }
             self.answer(&[])?;
-            return Ok(Part::Covered);
+            return Ok(Standing::Covered);
         };
         if dir != 0 && !self.merges {
-            return Ok(Part::Covered);
+            return Ok(Standing::Covered);
         }
         if dir == 0 && self.merges {
-            if self.begun == Begun::Whole {
+            if self.begun == Beginning::Whole {
                 return Err(Broken("it listed a source beside the one that has all others in it"));
             }
-            self.begun = Begun::Apart;
+            self.begun = Beginning::Apart;
         }
         if let Some((last, cover)) = self.last
             && last == dir
@@ -212,7 +212,7 @@ impl Asked {
         };
         let is_dir = entry.kind == Kind::Dir;
         if !here.is_end && cover == Cover::Nothing {
-            return if is_dir { Ok(Part::Way) } else { Err(UNASKED) };
+            return if is_dir { Ok(Standing::Way) } else { Err(UNASKED) };
         }
         // Another source that becomes one with it may have it, too.
         let is_shared = self.merges && cover != Cover::Nothing;
@@ -228,16 +228,16 @@ impl Asked {
                 answered => answered?,
             }
         }
-        Ok(if is_on_way { Part::Way } else { Part::Covered })
+        Ok(if is_on_way { Standing::Way } else { Standing::Covered })
     }
 
-    fn covered(&self, cover: Cover) -> Result<Part, Broken> {
+    fn covered(&self, cover: Cover) -> Result<Standing, Broken> {
         match cover {
             Cover::Nothing if self.only_dirs => {
                 Err(Broken("it listed what is in a directory that was to come without"))
             }
             Cover::Nothing => Err(UNASKED),
-            Cover::Once | Cover::All => Ok(Part::Covered),
+            Cover::Once | Cover::All => Ok(Standing::Covered),
         }
     }
 

@@ -48,9 +48,9 @@ enum Group {
 
 /// Names that wait for the first one's outcome, if any do.
 #[derive(Default)]
-struct Awaiting(Option<Box<Names>>);
+struct Awaiting(Option<Box<Waiters>>);
 
-struct Names(Vec<Pending>);
+struct Waiters(Vec<Pending>);
 
 /// The name to which others are linked.
 #[derive(Clone)]
@@ -153,7 +153,7 @@ impl Receiver<'_> {
                 match group.get_mut() {
                     Group::Awaited(Awaiting(waiting)) => {
                         one.dir.expect_one();
-                        waiting.get_or_insert_with(|| Box::new(Names(Vec::new()))).0.push(one);
+                        waiting.get_or_insert_with(|| Box::new(Waiters(Vec::new()))).0.push(one);
                         Met::Awaited
                     }
                     Group::There(first) => Met::Other(First::clone(first), one),

@@ -18,7 +18,7 @@ pub(super) type Going = (Item, Option<Proof>);
 
 /// Those that wait for the others, by what they are names of.
 pub(super) struct Linked {
-    names: HashMap<FileId, Names>,
+    names: HashMap<FileId, Group>,
     len: usize,
     /// Sources were left out that could not be copied, and may be among the other names.
     leaves_out: bool,
@@ -28,7 +28,7 @@ pub(super) struct Linked {
 
 /// The names of one file.
 #[derive(Default)]
-struct Names {
+struct Group {
     waiting: Vec<Going>,
     /// One of them stays.
     stays: bool,
@@ -82,7 +82,7 @@ impl Linked {
     /// the others.
     pub(super) fn take_going(&mut self, tell: &mut dyn FnMut(Removal)) -> Vec<Going> {
         let mut going = Vec::new();
-        for Names { waiting, stays } in std::mem::take(&mut self.names).into_values() {
+        for Group { waiting, stays } in std::mem::take(&mut self.names).into_values() {
             if !(stays || self.leaves_out || self.is_full) {
                 going.extend(waiting);
                 continue;

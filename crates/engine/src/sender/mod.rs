@@ -1,6 +1,7 @@
 //! The Sender: walks the sources, lists what it finds, and sends what the
 //! Receiver wants. It never waits for an answer per file.
 
+mod accounts;
 mod again;
 mod counted;
 mod differences;
@@ -9,7 +10,6 @@ mod emptied;
 mod item;
 mod linked;
 mod loss;
-mod names;
 mod passed;
 mod pieces;
 mod portions;

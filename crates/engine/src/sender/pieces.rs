@@ -5,7 +5,7 @@ use super::Item;
 use super::differences::Search;
 use super::passed::Passed;
 use super::read::{Reader, is_still_wanted, read};
-use super::repeats::Part;
+use super::repeats::StripePart;
 use super::stripes::{SentBlock, Striped, Turn};
 use crate::control::Step;
 use crate::digest::hash_again;
@@ -106,7 +106,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         pieces.tally = Some(tally.clone());
         let range = BlockRange { start: block, end: Some(block + 1) };
         let sent = match pieces.send_range(range, size) {
-            Some(Ok(())) => self.end_block(file, Part::Block(block, tally)).map(Ok),
+            Some(Ok(())) => self.end_block(file, StripePart::Block(block, tally)).map(Ok),
             sent => sent,
         };
         sent.map(|sent| sent.map(|()| pieces.passed.last()))

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 const CALLED_MAX: usize = 2;
 
 /// A part of a file that is sent as stripes.
-pub(super) enum Part {
+pub(super) enum StripePart {
     /// A block, and how much of it counts as sent.
     Block(u64, Tally),
     /// The word that all was sent that goes over this lane.
@@ -31,7 +31,7 @@ pub(super) enum Part {
 pub(super) struct Lost {
     /// Blocks, with how much of each counts as sent.
     pub(super) blocks: BTreeMap<u64, Tally>,
-    /// The lanes whose [`Part::LaneEnd`] was, as a set of bits.
+    /// The lanes whose [`StripePart::LaneEnd`] was, as a set of bits.
     pub(super) lanes: u8,
     pub(super) has_end: bool,
 }
@@ -116,7 +116,7 @@ impl Stripes {
     }
 
     /// The same for a part of a file.
-    fn on_part_lost(self: &Arc<Self>, file: &Arc<Striped>, part: Part) -> OnLoss {
+    fn on_part_lost(self: &Arc<Self>, file: &Arc<Striped>, part: StripePart) -> OnLoss {
         let (stripes, file) = (Arc::clone(self), Arc::clone(file));
         Box::new(move || {
             file.lose(part);
@@ -208,7 +208,7 @@ impl Reader<'_, '_> {
     }
 
     /// The same for a block of a file.
-    pub(super) fn lost_block(&self, file: &Arc<Striped>, block: Part) -> Option<()> {
+    pub(super) fn lost_block(&self, file: &Arc<Striped>, block: StripePart) -> Option<()> {
         self.lost_with_lane(|stripes| stripes.on_part_lost(file, block))
     }
 
@@ -265,22 +265,22 @@ impl Reader<'_, '_> {
             self.offers_again(&file.item, &result);
             file.ends_with(&result, lanes);
             let end = FileEnd { index: file.item.index, result, lanes };
-            self.send_part(file, Part::End(0), &Message::FileEnd(end))?;
+            self.send_part(file, StripePart::End(0), &Message::FileEnd(end))?;
             lost.has_end = false;
         }
         for lane in lanes_of(lost.lanes) {
-            self.send_part(file, Part::LaneEnd(lane), &lane_end(file, lane))?;
+            self.send_part(file, StripePart::LaneEnd(lane), &lane_end(file, lane))?;
             lost.lanes &= !(1 << lane);
         }
         Some(())
     }
 
-    fn send_part(&self, file: &Arc<Striped>, part: Part, message: &Message) -> Option<()> {
+    fn send_part(&self, file: &Arc<Striped>, part: StripePart, message: &Message) -> Option<()> {
         self.send_or_lose(OutFrame::message(message), |stripes| stripes.on_part_lost(file, part))
     }
 
     /// Ends the part of a file that is a block: it is queued.
-    pub(super) fn end_block(&self, file: &Arc<Striped>, block: Part) -> Option<()> {
+    pub(super) fn end_block(&self, file: &Arc<Striped>, block: StripePart) -> Option<()> {
         match &self.readers.stripes {
             Some(stripes) if self.lane.number != 0 => {
                 let on_loss = stripes.on_part_lost(file, block);
@@ -315,7 +315,7 @@ impl Reader<'_, '_> {
             let outbox = self.readers.lanes.outbox(lane);
             let mut frame = OutFrame::message(&lane_end(file, lane));
             if let (Some(stripes), 1..) = (&self.readers.stripes, lane) {
-                frame = frame.or_lost(stripes.on_part_lost(file, Part::LaneEnd(lane)));
+                frame = frame.or_lost(stripes.on_part_lost(file, StripePart::LaneEnd(lane)));
             }
             if outbox.and_then(|outbox| outbox.send(frame)).is_none() {
                 if lane == 0 || self.control.stopped() {
@@ -331,7 +331,7 @@ impl Reader<'_, '_> {
             let end = FileEnd { index: file.item.index, result: result.clone(), lanes: told };
             // The first one has no other end on this lane: it stands for that, too.
             let stands_for = if self.lane.number == first { own & lanes } else { 0 };
-            let part = Part::End(stands_for & told);
+            let part = StripePart::End(stands_for & told);
             if self.send_part(file, part, &Message::FileEnd(end)).is_some() {
                 break;
             }

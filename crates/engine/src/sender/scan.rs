@@ -9,8 +9,8 @@ mod telling;
 
 use self::linked::Groups;
 use self::telling::too_deep;
+use super::accounts::ToldAccounts;
 use super::earlier::Earlier;
-use super::names::Names;
 use super::special::Specials;
 use super::{Sender, Source};
 use crate::aside;
@@ -18,7 +18,7 @@ use crate::control::Reporter;
 use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs, Selection};
 use crate::lacks;
-use crate::walk::{Depth, Found, Listed, Merged, Rules, Subdirs, Walk, into_itself, look_up};
+use crate::walk::{Depth, Found, Merged, PlaceListing, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
 use crate::{Event, Job, Munging};
 use haul_model::words;
@@ -54,7 +54,7 @@ pub(crate) struct Scan<'s, 'a> {
     /// Files of several names, with the numbers by which they are told.
     groups: Groups,
     /// Names of users and groups, where these are told.
-    names: Option<Names>,
+    accounts: Option<ToldAccounts>,
     next_index: u64,
     /// The number of the source that is walked, where each is by itself.
     nth_source: u64,
@@ -105,7 +105,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             modes: &job.altered.modes,
             asks_tree_for: job.task.keeps().only_if(tells_lacks),
             groups: Groups::of(job.links_memory_max),
-            names: (sender.is_far() && job.names_accounts()).then(Names::default),
+            accounts: (sender.is_far() && job.names_accounts()).then(ToldAccounts::default),
             next_index: 1,
             nth_source: 0,
             batch: Vec::new(),
@@ -346,7 +346,12 @@ impl<'s, 'a> Scan<'s, 'a> {
     }
 
     /// Lists a directory itself and all in it that is no directory.
-    fn enter(&mut self, parent: u64, listed: Listed, name: Option<Name>) -> Result<Level, Stopped> {
+    fn enter(
+        &mut self,
+        parent: u64,
+        listed: PlaceListing,
+        name: Option<Name>,
+    ) -> Result<Level, Stopped> {
         let node = Arc::clone(listed.node.as_ref().expect("only the destination itself is none"));
         let (index, is_way) = (self.next_index, listed.is_way && !self.tells_ways());
         let Meta { attributes, id, .. } = node.meta();
@@ -376,8 +381,8 @@ impl<'s, 'a> Scan<'s, 'a> {
     }
 
     /// Lists all in a directory, which has this number, that is no directory.
-    fn fill(&mut self, index: u64, listed: Listed) -> Result<Level, Stopped> {
-        let Listed { node, entries, missing, faults, subdirs, .. } = listed;
+    fn fill(&mut self, index: u64, listed: PlaceListing) -> Result<Level, Stopped> {
+        let PlaceListing { node, entries, missing, faults, subdirs, .. } = listed;
         for fault in faults {
             self.fault(index, node.clone(), None, None, fault)?;
         }

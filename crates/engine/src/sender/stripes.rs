@@ -4,7 +4,7 @@
 
 use super::Item;
 use super::pieces::Sent;
-use super::repeats::{Lost, Part};
+use super::repeats::{Lost, StripePart};
 use crate::control::{CANCEL_POLL, Control};
 use crate::link::wire::Tally;
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
@@ -76,8 +76,8 @@ pub(super) struct Turn {
 
 impl Turn {
     /// The part of the file that it is.
-    pub(super) fn into_part(self) -> Part {
-        Part::Block(self.block, self.tally)
+    pub(super) fn into_part(self) -> StripePart {
+        StripePart::Block(self.block, self.tally)
     }
 }
 
@@ -198,19 +198,19 @@ impl Striped {
 /// The parts that are lost.
 impl Striped {
     /// A part has not arrived.
-    pub(super) fn lose(&self, part: Part) {
+    pub(super) fn lose(&self, part: StripePart) {
         let mut state = lock(&self.state);
         match part {
-            Part::Block(block, tally) if state.phase == Phase::Open => {
+            StripePart::Block(block, tally) if state.phase == Phase::Open => {
                 if state.fault.is_none() {
                     state.again.insert(block, tally);
                 }
             }
-            Part::Block(block, tally) => {
+            StripePart::Block(block, tally) => {
                 state.lost.blocks.insert(block, tally);
             }
-            Part::LaneEnd(lane) => state.lost.lanes |= 1 << lane,
-            Part::End(lanes) => {
+            StripePart::LaneEnd(lane) => state.lost.lanes |= 1 << lane,
+            StripePart::End(lanes) => {
                 state.lost.has_end = true;
                 state.lost.lanes |= lanes;
             }

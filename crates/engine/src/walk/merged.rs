@@ -2,7 +2,7 @@
 //! have a place in it. Of what has one name there the first stays, in the order of the
 //! sources; a directory comes before what is none, and directories become one.
 
-use super::{Found, Listed, Rules, Subdirs, Walk, found_or_fault};
+use super::{Found, PlaceListing, Rules, Subdirs, Walk, found_or_fault};
 use crate::dirs::DirNode;
 use haul_model::{Fault, Name, Side, Systems};
 use haul_tree::{Meta, TreeEntry};
@@ -127,23 +127,24 @@ struct Slot {
 
 impl Walk<'_> {
     /// Finds out what is in `merged`.
-    pub(super) fn list(&self, merged: Merged) -> Listed {
+    pub(super) fn list(&self, merged: Merged) -> PlaceListing {
         let is_plain = merged.spot.is_none() && merged.layers.len() == 1;
         match merged.layers.first() {
             Some(layer) if is_plain && layer.depth == Depth::Open => match self.read_layer(layer) {
                 Ok((entries, names)) => {
-                    Listed { entries, ..self.listed(merged, names, Vec::new()) }
+                    PlaceListing { entries, ..self.listed(merged, names, Vec::new()) }
                 }
-                Err(fault) => {
-                    Listed { faults: vec![fault], ..self.listed(merged, Vec::new(), Vec::new()) }
-                }
+                Err(fault) => PlaceListing {
+                    faults: vec![fault],
+                    ..self.listed(merged, Vec::new(), Vec::new())
+                },
             },
             _ if is_plain => self.listed(merged, Vec::new(), Vec::new()),
             _ => self.merge(merged),
         }
     }
 
-    fn merge(&self, merged: Merged) -> Listed {
+    fn merge(&self, merged: Merged) -> PlaceListing {
         let mut slots: BTreeMap<Name, Slot> = BTreeMap::new();
         let mut faults = Vec::new();
         let is_open = |layer: &&Layer| layer.depth == Depth::Open;
@@ -185,11 +186,11 @@ impl Walk<'_> {
                 None => missing.push(name),
             }
         }
-        Listed { entries, faults, missing, ..self.listed(merged, names, from) }
+        PlaceListing { entries, faults, missing, ..self.listed(merged, names, from) }
     }
 
     /// `merged` with directories of these names, and nothing else so far.
-    fn listed(&self, merged: Merged, names: Vec<Name>, from: Vec<Vec<usize>>) -> Listed {
+    fn listed(&self, merged: Merged, names: Vec<Name>, from: Vec<Vec<usize>>) -> PlaceListing {
         let (node, is_way) = match merged.first() {
             Some((node, is_way)) => (Some(Arc::clone(node)), is_way),
             None => (None, false),
@@ -197,7 +198,7 @@ impl Walk<'_> {
         let is_closed = merged.is_closed();
         let number = self.next_number();
         let subdirs = Arc::new(Subdirs { merged, names, from, number });
-        Listed {
+        PlaceListing {
             node,
             is_way,
             entries: Vec::new(),

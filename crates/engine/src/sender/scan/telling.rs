@@ -41,7 +41,7 @@ impl Scan<'_, '_> {
             let place = || Position { source, path: dir.path_of(name.as_ref()), is_dir };
             reporter.listed(&entry, place);
         }
-        if let Some(names) = &mut self.names {
+        if let Some(names) = &mut self.accounts {
             let Some(accounts) = names.of(&entry.attributes) else {
                 self.sender.control.fail(JobError::Usage(TOO_MANY.to_owned()));
                 return Err(Stopped);

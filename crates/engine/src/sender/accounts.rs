@@ -7,9 +7,9 @@ use std::collections::HashSet;
 
 /// Users and groups whose names were told.
 #[derive(Default)]
-pub(super) struct Names(HashSet<(AccountKind, u32)>);
+pub(super) struct ToldAccounts(HashSet<(AccountKind, u32)>);
 
-impl Names {
+impl ToldAccounts {
     /// The names that belong to `attributes` and were not told before; `None` if there are
     /// more than [`ACCOUNTS_MAX`] users and groups. Where there is no name, the number is all
     /// that is told.
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn no_user_is_told_without_its_name_because_there_are_many() {
-        let mut names = Names::default();
+        let mut names = ToldAccounts::default();
         let mut of = |user| {
             let time = Timestamp { secs: 0, nanos: 0 };
             names.of(&Attributes { user: Some(user), ..Attributes::new(0o644, time) })
