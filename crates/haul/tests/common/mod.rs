@@ -252,7 +252,7 @@ impl Scene<'_> {
         // The host is told its address, as sshd does it, where lanes need one.
         let address = "export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'\n";
         let told = if self.over_lanes { address } else { "" };
-        self.reach_by(script(&self.path("pipe"), &format!("shift\n{told}exec sh -c \"$*\"")));
+        self.reach_by(script(&self.path("pipe"), &format!("shift\n{told}eval \"exec $*\"")));
     }
 
     /// Both sides are a user who is not root from now on.

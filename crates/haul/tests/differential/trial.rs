@@ -51,7 +51,7 @@ impl Bench {
         let world = World::new();
         let program = world.path().join("haul");
         run(std::process::Command::new("cp").arg(HAUL).arg(&program));
-        let pipe = script(&world.path().join("pipe"), "shift\nexec sh -c \"$*\"");
+        let pipe = script(&world.path().join("pipe"), "shift\neval \"exec $*\"");
         let home = world.path().join("home");
         fs::create_dir(&home).expect("a directory");
         mode(&home, 0o777);
