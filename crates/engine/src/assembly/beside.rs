@@ -3,7 +3,7 @@
 
 use super::carrier::{Carrier, Login};
 use super::chosen::Choice;
-use super::course::{Attempt, Course, Failure};
+use super::course::{Attempt, Course, Failure, First};
 use super::joining::{CALLED_MIN, LOOK_AGAIN, LaneRole, Opening};
 use super::wire::{FromPeer, listen};
 use crate::LinkEvent;
@@ -31,6 +31,8 @@ const LOGIN_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Beside {
     secret: JoinSecret,
     wish: Wish,
+    /// Set if the first login can be looked at.
+    choice: Option<Choice>,
     further: Further,
     patience: Patience,
     starts: Option<Starts>,
@@ -41,7 +43,7 @@ enum Wish {
     /// So many at most, and as many of them as are worth it.
     UpTo(u8),
     /// As many as are found out to be worth it.
-    Chosen(Choice),
+    Chosen,
 }
 
 /// Logins as they are begun.
@@ -60,15 +62,17 @@ impl Beside {
     /// So many `logins` to the host at the other end of `closer`; `None` if none are wanted,
     /// or it can't be logged in to.
     pub(crate) fn new(logins: Logins, closer: &Closer) -> Option<Self> {
+        let choice = Choice::new(closer);
         let wish = match logins {
             Logins::UpTo(0) => return None,
             Logins::UpTo(count) => Wish::UpTo(count.min(LANES_MAX)),
-            Logins::Chosen => Wish::Chosen(Choice::new(closer)?),
+            Logins::Chosen if choice.is_none() => return None,
+            Logins::Chosen => Wish::Chosen,
         };
         let further = closer.further()?;
         let secret = haul_sys::secret().ok()?;
         let patience = Patience { login_max: Some(LOGIN_MAX), ..closer.patience() };
-        Some(Self { secret, wish, further, patience, starts: None })
+        Some(Self { secret, wish, choice, further, patience, starts: None })
     }
 
     /// The secret by which they find the job.
@@ -79,13 +83,19 @@ impl Beside {
     /// Begins the thread that starts ssh, and watches the first one before that: one that is
     /// confined can't.
     pub(super) fn begin_starter(&mut self, crew: Crew<'_, '_>) -> io::Result<()> {
-        let watch = match &self.wish {
-            Wish::UpTo(_) => None,
-            Wish::Chosen(choice) => Some(choice.watch()),
+        let (further, control) = (self.further.clone(), crew.control());
+        let watch = self.choice.as_ref().map(Choice::watch);
+        let watch = match (&self.wish, watch) {
+            (Wish::Chosen, watch) => watch,
+            (Wish::UpTo(_), None) => None,
+            (Wish::UpTo(_), Some(watch)) => {
+                // Some are begun meanwhile.
+                crew.try_begin("watch", move || watch.run(control))?;
+                None
+            }
         };
         let (ask, asked) = bounded::<()>(LANES_MAX.into());
         let (tell, begun) = bounded(LANES_MAX.into());
-        let (further, control) = (self.further.clone(), crew.control());
         crew.try_begin("starter", move || {
             if let Some(watch) = watch {
                 watch.run(control);
@@ -104,8 +114,14 @@ impl Beside {
     pub(super) fn round_trip(&self) -> Option<Duration> {
         match &self.wish {
             Wish::UpTo(_) => None,
-            Wish::Chosen(choice) => choice.round_trip(),
+            Wish::Chosen => self.choice.as_ref()?.round_trip(),
         }
+    }
+
+    /// True if the first login is let in, and has asked the user for nothing that others can't
+    /// ask for.
+    fn needs_nobody(&self, is_early: bool) -> bool {
+        self.choice.as_ref().map_or(!is_early, Choice::needs_nobody)
     }
 
     /// The first words on a login.
@@ -119,9 +135,10 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Logs in further while the job is at work or its first login takes long, as often as
     /// that is worth it.
     pub(super) fn log_in(&self, beside: Beside) {
-        let (course, is_wished) = match &beside.wish {
-            Wish::UpTo(count) => (self.awaited(*count), true),
-            Wish::Chosen(choice) => (self.choose(choice), false),
+        let (course, is_wished) = match (&beside.wish, &beside.choice) {
+            (Wish::UpTo(count), _) => (self.awaited(*count), true),
+            (Wish::Chosen, Some(choice)) => (self.choose(choice), false),
+            (Wish::Chosen, None) => (None, false),
         };
         let (Some(mut course), Some(starts)) = (course, &beside.starts) else { return };
         self.follow(&mut course, &beside, starts);
@@ -170,7 +187,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     fn follow(&self, course: &mut Course, beside: &Beside, starts: &Starts) {
         let (tell, told) = unbounded();
         while self.goes_on() && !course.is_over() {
-            while let Some(attempt) = course.next(self.may_be_left(), self.is_early()) {
+            let is_early = self.is_early();
+            let first = First { is_early, needs_nobody: beside.needs_nobody(is_early) };
+            while let Some(attempt) = course.next(self.may_be_left(), first) {
                 if let Err(failure) = self.begin_login(beside, starts, attempt, &tell) {
                     course.fail(attempt, failure);
                 }

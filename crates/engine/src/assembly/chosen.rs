@@ -69,6 +69,11 @@ impl Choice {
         Watch { ssh: self.ssh.clone(), begun: Instant::now(), seen: Arc::clone(&self.seen) }
     }
 
+    /// True if the first login is let in, and has asked the user for nothing.
+    pub(super) fn needs_nobody(&self) -> bool {
+        self.seen.get().is_some_and(|login| !login.may_have_asked())
+    }
+
     /// The round trip to the host, if it is known.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.seen.get()?.round_trip
@@ -125,18 +130,21 @@ impl Login {
     /// How many others are good for something.
     fn further(&self) -> u8 {
         match self.round_trip {
-            Some(round_trip) if !self.has_asked => count_for(round_trip, self.takes),
+            Some(round_trip) if !self.may_have_asked() => count_for(round_trip),
             _ => 0,
         }
     }
+
+    /// True if it has asked the user for something, or took so long that it may have.
+    fn may_have_asked(&self) -> bool {
+        let takes_long =
+            |round_trip: Duration| self.takes > round_trip * LOGIN_ROUND_TRIPS + LOGIN_WORK_MAX;
+        self.has_asked || self.round_trip.is_some_and(takes_long)
+    }
 }
 
-/// How many further logins fill a network that is as far away, where the first takes so
-/// long.
-fn count_for(round_trip: Duration, login: Duration) -> u8 {
-    if login > round_trip * LOGIN_ROUND_TRIPS + LOGIN_WORK_MAX {
-        return 0;
-    }
+/// How many further logins fill a network that is as far away.
+fn count_for(round_trip: Duration) -> u8 {
     let at_once = round_trip.as_secs_f64() * RATE_MAX as f64 / WINDOW_LEN as f64;
     // The first is one of them.
     (at_once.ceil() as u8).saturating_sub(1).min(LANES_MAX)
@@ -157,15 +165,20 @@ mod tests {
 
     #[test]
     fn the_farther_the_host_the_more_there_are_and_none_where_it_is_near() {
-        let counts = [0, 1, 13, 14, 50, 90, 100, 300].map(|ms| count_for(MS(ms), MS(400)));
+        let counts = [0, 1, 13, 14, 50, 90, 100, 300].map(|ms| count_for(MS(ms)));
         assert_eq!(counts, [0, 0, 0, 1, 3, 6, 7, 7]);
     }
 
     #[test]
     fn a_login_that_may_have_asked_for_something_is_the_only_one() {
-        assert_eq!(count_for(MS(100), MS(3_900)), 7);
-        assert_eq!(count_for(MS(100), MS(4_100)), 0);
-        assert_eq!(count_for(MS(20), MS(2_500)), 0);
+        let further = |round_trip, takes, has_asked| {
+            let seen = Login { takes: MS(takes), has_asked, round_trip: Some(MS(round_trip)) };
+            (seen.further(), seen.may_have_asked())
+        };
+        assert_eq!(further(100, 3_900, false), (7, false));
+        assert_eq!(further(100, 3_900, true), (0, true));
+        assert_eq!(further(100, 4_100, false), (0, true));
+        assert_eq!(further(20, 2_500, false), (0, true));
     }
 
     #[test]

@@ -10,6 +10,11 @@ use std::time::{Duration, Instant};
 /// before these are known may refuse them (`MaxStartups`).
 const AT_ONCE_MAX: usize = 2;
 
+/// Logins on their way as long as none beside the first is known to be let in without a
+/// question: OpenSSH 9.8 and later refuse an address for a while after three that have failed
+/// with keys that are not taken (`PerSourcePenalties`).
+const UNPROVEN_MAX: usize = 2;
+
 /// The pause after a login that failed; after each further one it is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 
@@ -26,6 +31,15 @@ pub(super) struct Attempt {
     begun: Instant,
     /// The first login did not stand when it was begun.
     is_early: bool,
+}
+
+/// The first login.
+#[derive(Clone, Copy)]
+pub(super) struct First {
+    /// It does not stand yet.
+    pub(super) is_early: bool,
+    /// It is let in, and has asked the user for nothing.
+    pub(super) needs_nobody: bool,
 }
 
 /// A login that came to nothing.
@@ -103,8 +117,9 @@ impl Course {
     }
 
     /// A login that is to be begun now, where so many bytes are `left` as far as anybody knows,
-    /// or the first login is still on its way.
-    pub(super) fn next(&mut self, left: Option<u64>, is_early: bool) -> Option<Attempt> {
+    /// and the `first` login is so far.
+    pub(super) fn next(&mut self, left: Option<u64>, first: First) -> Option<Attempt> {
+        let First { is_early, needs_nobody } = first;
         let wanted = match left {
             None => self.count_unknown.into(),
             Some(left) if left < self.left_min => 0,
@@ -115,6 +130,8 @@ impl Course {
             (true, false) => AT_ONCE_MAX,
             (true, true) => 0,
         };
+        let is_proven = needs_nobody || self.joined > 0 || self.losses > 0;
+        let at_once = if is_proven { at_once } else { at_once.min(UNPROVEN_MAX) };
         let is_time = self.given_up.is_none()
             && self.on_their_way < at_once
             && usize::from(self.joined) + self.on_their_way < wanted
@@ -184,9 +201,10 @@ mod tests {
         Failure { reason: "no".to_owned(), is_final, may_be_asked, has_greeted: false }
     }
 
-    /// The logins that are begun now.
+    /// The logins that are begun now, where the first is let in without a question.
     fn begun(course: &mut Course, left: Option<u64>, is_early: bool) -> Vec<Attempt> {
-        std::iter::from_fn(|| course.next(left, is_early)).collect()
+        let first = First { is_early, needs_nobody: true };
+        std::iter::from_fn(|| course.next(left, first)).collect()
     }
 
     fn lanes(attempts: &[Attempt]) -> Vec<u8> {
@@ -205,6 +223,25 @@ mod tests {
         course.join();
         course.join();
         assert!(course.is_over());
+    }
+
+    #[test]
+    fn as_long_as_none_is_known_to_be_let_in_there_are_two() {
+        for is_early in [true, false] {
+            let mut course = Course::wanted(7);
+            let first = First { is_early, needs_nobody: false };
+            let next = |course: &mut Course| {
+                std::iter::from_fn(|| course.next(MUCH, first)).collect::<Vec<_>>()
+            };
+            assert_eq!(lanes(&next(&mut course)), [1, 2]);
+            let mut refused = Course::wanted(7);
+            for attempt in next(&mut refused) {
+                refused.fail(attempt, Failure { is_final: true, ..failure(false, false) });
+            }
+            assert!(refused.is_over(), "no others are refused");
+            course.join();
+            assert_eq!(lanes(&next(&mut course)), [3, 4, 5, 6, 7]);
+        }
     }
 
     #[test]
@@ -251,7 +288,7 @@ mod tests {
             [(true, true, false), (true, false, true), (false, true, true)]
         {
             let mut course = Course::wanted(1);
-            let attempt = course.next(MUCH, is_early).expect("one is begun");
+            let attempt = begun(&mut course, MUCH, is_early)[0];
             course.fail(attempt, failure(true, may_be_asked));
             assert_eq!(course.is_over(), is_over);
         }

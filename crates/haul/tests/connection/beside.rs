@@ -96,7 +96,13 @@ fn holds_soon(condition: impl FnMut() -> bool) -> bool {
 
 #[test]
 fn a_server_that_takes_few_logins_at_a_time_takes_eight_in_the_end() {
-    at_servers(&["MaxStartups 2:30:10"], |scene, sshd| {
+    for startups in ["MaxStartups 2:30:10", "MaxStartups 1:100:1"] {
+        takes_eight_in_the_end(startups);
+    }
+}
+
+fn takes_eight_in_the_end(startups: &str) {
+    at_servers(&[startups], |scene, sshd| {
         make_source(scene);
         let flags = ["--parallel", "8", "--via", "ssh", "--bwlimit", "10m"];
         let sync = slowly(scene, &flags, "dst").agents_below(sshd.pid());
@@ -124,7 +130,8 @@ fn others_are_begun_while_the_first_login_is_on_its_way() {
     at_servers_behind(LATE, &[], |scene, sshd| {
         make_source(scene);
         let running = begin(scene, &["--parallel", "4", "--via", "ssh"], "dst");
-        assert!(running.until(SOON, || sshd.agents().len() == 3), "they wait for the first");
+        // All, when one is known to be let in.
+        assert!(running.until(SOON, || sshd.agents().len() == 2), "they wait for the first");
         assert!(!scene.exists("bin/ssh.late"), "the first was not late");
         assert!(running.until(SOON, || sshd.agents().len() == 4), "the first never stands");
         let run = running.wait().expect("it ends").expect_ok();
@@ -145,7 +152,8 @@ fn little_that_is_to_be_sent_is_no_reason_for_another_login() {
         });
         running.wait().expect("it ends").expect_ok();
         // How much a host has to send is not known before it was reached.
-        assert_eq!(most, if scene.way == Way::Upload { 0 } else { 3 });
+        let may_be = if scene.way == Way::Upload { 0..=0 } else { 2..=3 };
+        assert!(may_be.contains(&most), "{most}");
         assert_copied(scene, "dst");
         assert!(holds_soon(|| sshd.agents().is_empty()), "somebody stays");
     });
@@ -192,11 +200,19 @@ fn a_job_that_connects_again_logs_in_as_often_again() {
     });
 }
 
+/// The end of an ssh whose keys are not taken.
+const REFUSED: &str = "echo 'you@haul-test: Permission denied (publickey).' >&2; exit 255";
+
 /// Has ssh do `instead` where it logs in beside another connection.
 fn beside_is(scene: &mut Scene<'_>, instead: &str) {
+    after_the_first(scene, ":", instead);
+}
+
+/// The same, and what comes `before` the first login.
+fn after_the_first(scene: &mut Scene<'_>, before: &str, instead: &str) {
     let rsh = scene.sshd().rsh();
     let lines = format!(
-        "case \" $* \" in *' -G '*) ;; *BatchMode=yes*) {instead} ;; esac\nexec {rsh} \"$@\""
+        "case \" $* \" in *' -G '*) ;; *BatchMode=yes*) {instead} ;; *) {before} ;; esac\nexec {rsh} \"$@\""
     );
     let path: &Path = &scene.mkdir("bin").join("ssh");
     let rsh = script(path, &lines);
@@ -204,11 +220,29 @@ fn beside_is(scene: &mut Scene<'_>, instead: &str) {
 }
 
 #[test]
+fn where_others_would_be_refused_two_are_and_no_more() {
+    let beside_is_refused = |scene: &mut Scene<'_>| {
+        let refused = format!("echo no >> '{}'; {REFUSED}", scene.path("refused").display());
+        // The first takes as long as if somebody typed a password.
+        after_the_first(scene, "sleep 2.5", &refused);
+    };
+    each_of(&WAYS, beside_is_refused, |scene| {
+        scene.mkdir("src");
+        tree::random_file(scene.path("src/large"), 30 << 20, 1).expect("a file");
+        let running = begin(scene, &["--parallel", "8", "--via", "ssh"], "dst");
+        let run = running.wait().expect("it ends").expect_ok();
+        assert!(run.err().contains("a further login has failed"), "{run}");
+        assert_eq!(scene.read("refused").lines().count(), 2, "{run}");
+        assert_copied(scene, "dst");
+    });
+}
+
+#[test]
 fn logins_that_hang_or_fail_hold_up_nobody() {
     let cases = [
         ("exec sleep 600", None),
         ("trap '' TERM; exec sleep 600", None),
-        ("echo 'Permission denied (publickey).' >&2; exit 255", Some("a further login has failed")),
+        (REFUSED, Some("a further login has failed")),
     ];
     for (instead, words) in cases {
         each_of(
