@@ -40,7 +40,9 @@ struct State {
     cost: u64,
     /// Those of them whose contents are wanted.
     wanted: usize,
-    /// Bytes of content that have passed, and that no outcome has accounted for.
+    /// Bytes of their contents that are to come.
+    awaited: u64,
+    /// Those that have passed, and that no outcome has accounted for.
     passed: u64,
     listed_all: bool,
 }
@@ -88,6 +90,11 @@ impl Item {
     fn size(&self) -> u64 {
         if let Kind::File { size } = self.kind { size } else { 0 }
     }
+
+    /// Bytes of it that are to come, or have.
+    fn awaited(&self) -> u64 {
+        if self.wanted { self.size().saturating_sub(self.there) } else { 0 }
+    }
 }
 
 impl<'a> Course<'a> {
@@ -100,6 +107,7 @@ impl<'a> Course<'a> {
             items: HashMap::new(),
             cost: 0,
             wanted: 0,
+            awaited: 0,
             passed: 0,
             listed_all: false,
         };
@@ -170,11 +178,18 @@ impl<'a> Course<'a> {
         self.moved(len);
     }
 
-    /// So many bytes of content have passed here, or have gone another way.
+    /// So many bytes of content have passed here, or have gone another way. What is sent once
+    /// more, since it was lost with a connection, makes no more of them than there are.
     fn moved(&self, len: u64) {
         if len > 0 {
-            lock(&self.state).passed += len;
-            self.reporter.came_by(Step::Moved(len));
+            let counted = {
+                let mut state = lock(&self.state);
+                let counted = len.min(state.awaited.saturating_sub(state.passed));
+                state.passed += counted;
+                counted
+            };
+            self.reporter.took(Step::Moved(len));
+            self.reporter.is_done(counted);
         }
     }
 
@@ -204,10 +219,14 @@ impl<'a> Course<'a> {
 
     /// The content of that file has so many bytes, whatever was listed.
     pub(super) fn sized(&self, index: u64, size: u64) {
-        if let Some(item) = lock(&self.state).items.get_mut(&index)
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        if let Some(item) = state.items.get_mut(&index)
             && item.wanted
         {
+            state.awaited = state.awaited.saturating_sub(item.awaited());
             item.kind = Kind::File { size };
+            state.awaited = state.awaited.saturating_add(item.awaited());
         }
     }
 
@@ -230,12 +249,14 @@ impl<'a> Course<'a> {
         for want in wants.iter().filter(|want| !want.blocks.is_empty()) {
             // The sender refuses what it has not listed.
             let Some(item) = state.items.get_mut(&want.index) else { continue };
+            state.awaited = state.awaited.saturating_sub(item.awaited());
             state.wanted += usize::from(!std::mem::replace(&mut item.wanted, true));
             let there = want.blocks.left_out(item.size());
             if there > 0 && item.there == 0 {
                 item.there = there;
                 self.reporter.resumed(there, || item.path());
             }
+            state.awaited = state.awaited.saturating_add(item.awaited());
             self.reporter.wanted(|| item.path());
         }
     }
@@ -253,12 +274,13 @@ impl<'a> Course<'a> {
                 let mut counted = item.there;
                 if item.wanted {
                     state.wanted -= 1;
+                    state.awaited = state.awaited.saturating_sub(item.awaited());
                     let of_it = state.passed.min(item.size() - counted.min(item.size()));
                     state.passed -= of_it;
                     counted += of_it;
                 }
                 if state.wanted == 0 {
-                    // It was in frames beside contents, or was sent twice.
+                    // It was in frames beside contents.
                     let more = std::mem::take(&mut state.passed);
                     Progress::take_off(&self.progress().bytes_done, more);
                 }
@@ -336,5 +358,45 @@ impl State {
         self.items.insert(self.next_index, Box::new(item));
         self.next_index += 1;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::{Monitor, Silent};
+    use haul_model::{Attributes, BlockRanges, Timestamp};
+    use haul_proto::How;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn what_comes_once_more_makes_no_more_of_a_file_than_it_has() {
+        const LEN: u64 = 10 << 20;
+        let silent = Silent::default();
+        let (control, job) = (Control::new(&silent), Job::default());
+        let course = Course::new(&job, &control);
+        let attributes = Attributes::new(0o644, Timestamp { secs: 1, nanos: 0 });
+        let entry = |name: &[u8]| {
+            let name = Name::new(name).expect("a name");
+            let entry = Entry::new(Some(name), Kind::File { size: LEN }, attributes.clone());
+            ListItem::Entry { dir: 0, entry }
+        };
+        assert!(course.listed([entry(b"a"), entry(b"b")].into()).is_ok());
+        let done = || silent.progress().bytes_done.load(Ordering::Relaxed);
+        for index in [1, 2] {
+            let blocks = BlockRanges::all();
+            course.wanted(&[Want { index, blocks, how: How::PLAIN }]);
+            let before = done();
+            for _ in 0..4 {
+                let arrived = Arrived { bytes: LEN / 3, index: Some(index), blocks: 0, size: None };
+                assert!(course.arrived(arrived).is_ok());
+            }
+            assert_eq!(done(), before + LEN);
+            let outcome = OutcomeItem { index, outcome: Outcome::Copied };
+            assert!(course.outcomes([outcome].into()).is_ok());
+            assert_eq!(done(), before + LEN);
+        }
+        let moved = silent.progress().bytes_transferred.load(Ordering::Relaxed);
+        assert_eq!(moved, 8 * (LEN / 3), "what was sent twice has moved twice");
     }
 }

@@ -317,7 +317,7 @@ fn words_about_calls_have_their_turn() {
     let lists: Script = |peer| peer.list(vec![file(0, "x", 9)]);
     let nothing: Script = |_| ();
     let offers: Script = |peer| peer.tell(&offer(TO_AT, 99));
-    let attacks: [(Script, Script, &str); 12] = [
+    let attacks: [(Script, Script, &str); 13] = [
         (|peer| peer.tell(&offer(TO_AT, 99)), nothing, "a Direct frame where none"),
         (|peer| peer.tell(&Message::Called(Called::Connected(1))), nothing, "a Called frame"),
         (
@@ -334,6 +334,14 @@ fn words_about_calls_have_their_turn() {
                 for _ in 0..20 {
                     peer.tell(&Message::Called(Called::Failed("x".to_owned())));
                 }
+            },
+            offers,
+            "a Called frame where none",
+        ),
+        (
+            |peer| {
+                await_offer(peer);
+                peer.tell(&Message::Called(Called::Lost("they may go another way".to_owned())));
             },
             offers,
             "a Called frame where none",
@@ -383,6 +391,23 @@ fn words_about_calls_have_their_turn() {
             let (result, _) = run_via(via, caps, from, to);
             assert_refused(&result, words);
         }
+    }
+}
+
+#[test]
+fn calls_that_are_lost_may_be_made_again_where_nothing_else_carries_contents() {
+    let loses = |peer: &mut Peer| {
+        await_offer(peer);
+        peer.tell(&Message::Called(Called::Connected(1)));
+        peer.tell(&Message::Called(Called::Lost("cut \u{1b}".to_owned())));
+    };
+    let offers = |peer: &mut Peer| peer.tell(&offer(TO_AT, 99));
+    let (result, _) = run_via(Via::Tcp, Caps::CALLS, loses, offers);
+    match result {
+        Err(JobError::Connection(error @ ConnectError::DirectLost { .. })) => {
+            assert!(error.retriable() && error.to_string().ends_with("were lost: cut \\x1b"));
+        }
+        other => panic!("{other:?}"),
     }
 }
 
