@@ -3,7 +3,8 @@
 
 use crate::common::*;
 use crate::link::*;
-use haul_testkit::{Link, assert_same, holds_within, tree};
+use haul_testkit::{Link, Tcp, assert_same, holds_within, proc, tree};
+use std::time::Duration;
 
 /// Content of the tree, in bytes: many files, and two that have journals.
 const SMALL: [u64; 2] = [400, 32 << 10];
@@ -47,6 +48,55 @@ fn ten_cuts_of_which_five_are_silent_end_in_a_whole_tree() {
         let files = SMALL[0] + 2;
         assert!(run.out().starts_with(&format!("copied {files} files, 60.5 MiB")), "{run}");
         assert!(!run.out().contains("skipped"), "{run}");
+    });
+}
+
+#[test]
+fn as_many_cuts_of_all_connections_cost_the_blocks_that_were_on_their_way() {
+    /// The block that a connection has on its way, and what is small beside all of them.
+    const BLOCK: u64 = 4 << 20;
+    const SMALL: u64 = 1 << 20;
+    /// A job goes on for so long between two cuts: some blocks come whole.
+    const BETWEEN: Duration = Duration::from_millis(600);
+    each_remote_way(|scene| {
+        scene.mkdir("tree");
+        let large = 120 << 20;
+        tree::random_file(scene.path("tree/large"), large, 2).expect("a file");
+        tree::many(scene.path("tree/small"), 50, 4 << 10, 8, 1).expect("a tree");
+        let sshd = quick_sshd().start().expect("sshd starts");
+        let rsh = script(&scene.path("ssh"), &format!("exec {} \"$@\"", sshd.rsh()));
+        let mut reached = scene.another(&format!("{:?}-reached", scene.way));
+        reached.reach_by(rsh);
+        let flags = ["-r", "--json", "--via", "tcp", "--bwlimit", "16m"];
+        let flags = [&flags[..], &["--timeout", "1", "--retries", "8"]].concat();
+        let tree = scene.path("tree");
+        let copy = reached.transfer("copy", &reached.route(), &flags, &[tree], "new");
+        let copy = copy.env_remove("HAUL_RETRIES").limit(LONG * 2);
+        let running = copy.spawn().expect("it starts");
+        let (mut before, mut lost_max) = (Vec::new(), 0);
+        for cut in 0..CUTS {
+            let is_new = |agent: &u32| !before.contains(agent);
+            let own = || Tcp::of(running.pid());
+            let stands = || sshd.agents().iter().any(is_new) && !own().is_empty();
+            if !running.until(LONG, stands) {
+                panic!("it does not connect again: {cut}: {}", running.wait().expect("it ends"));
+            }
+            std::thread::sleep(BETWEEN);
+            before = sshd.agents();
+            let mut connections = own();
+            assert!(!connections.is_empty(), "it was done too soon: {cut}");
+            lost_max += connections.len() as u64 * BLOCK + SMALL;
+            connections.extend(proc::descendants(running.pid()).into_iter().flat_map(Tcp::of));
+            for connection in connections {
+                let _ = if cut % 2 == 0 { connection.cut() } else { connection.silence() };
+            }
+        }
+        let run = running.wait().expect("it ends").expect_ok();
+        assert_eq!(run.out().matches("\"connection_lost\"").count(), CUTS as usize, "{run}");
+        assert_same(&scene.snapshot("tree"), &reached.snapshot("new"));
+        assert_no_strays(&reached.path(""));
+        let all = large + 50 * (4 << 10);
+        assert!(moved(&run) < all + lost_max, "{} of {all} and {lost_max}: {run}", moved(&run));
     });
 }
 
