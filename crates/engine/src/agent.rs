@@ -324,7 +324,7 @@ impl Way for Served<'_> {
     }
 }
 
-/// What the client hears of calls without which the job could not go on.
+/// The news of calls without which the job could not go on, for the client.
 fn called(result: &Result<Summary, JobError>) -> Option<Called> {
     match result {
         Err(JobError::Connection(ConnectError::NotDirect { detail, .. })) => {

@@ -42,7 +42,7 @@ enum Aim {
     Ssh,
 }
 
-/// What befalls jobs between two hosts.
+/// The troubles of jobs between two hosts.
 const BETWEEN: [(Trouble, Aim); 8] = [
     (Trouble::Killed, Aim::Any),
     (Trouble::LosesOne, Aim::Agent(0)),
