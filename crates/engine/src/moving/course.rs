@@ -111,9 +111,10 @@ impl<M: Machines> Course<'_, M> {
 
     /// The parts that all jobs of the move have in common.
     fn like(&self, task: Task) -> Job {
-        let MoveJob { state, compression, via, ports, .. } = self.job;
-        let (state, compression, via, ports) = (state.clone(), *compression, *via, *ports);
-        Job { recursive: true, task, state, compression, via, ports, ..Job::default() }
+        let MoveJob { state, rate, compression, via, ports, .. } = self.job;
+        let (state, rate) = (state.clone(), *rate);
+        let (compression, via, ports) = (*compression, *via, *ports);
+        Job { recursive: true, task, state, rate, compression, via, ports, ..Job::default() }
     }
 
     /// Tells that a source stays, for `fault`, which is about the source.

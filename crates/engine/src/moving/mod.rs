@@ -13,6 +13,7 @@ pub use self::not_copied::NotCopied;
 use crate::{JobError, Leg, LinkEvent, Monitor, Requests, Spot};
 use haul_model::{Compression, Fault, Naming, Policy, Ports, Summary, Via};
 use std::fmt;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 /// A move in plain words.
@@ -29,6 +30,8 @@ pub struct MoveJob<H> {
     pub policy: Policy,
     /// See [`crate::Job::state`].
     pub state: Option<PathBuf>,
+    /// See [`crate::Job::rate`].
+    pub rate: Option<NonZeroU64>,
     /// See [`crate::Job::compression`].
     pub compression: Compression,
     /// See [`crate::Job::via`].

@@ -100,8 +100,9 @@ fn move_tree(
     let policy = Policy { moving: Some(Moving::Whole), ..Policy::default() };
     let dest_shown = "b".to_owned();
     let (sources, dest) = (vec![spot("a/tree")], spot("b"));
-    let (compression, via, ports) = (Compression::Auto, Via::Auto, None);
-    let job = MoveJob { sources, dest, dest_shown, policy, state: None, compression, via, ports };
+    let (rate, compression, via, ports) = (None, Compression::Auto, Via::Auto, None);
+    let state = None;
+    let job = MoveJob { sources, dest, dest_shown, policy, state, rate, compression, via, ports };
     let mut here = Here {
         requests: None,
         after_copy: Box::new(after_copy),

@@ -1,5 +1,6 @@
 //! The words that say how hosts are reached.
 
+use super::sync;
 use crate::config::{
     Config, PARALLEL_MAX, RETRIES, RETRIES_MAX, Settings, TIMEOUT_MAX, Transport, typed,
 };
@@ -9,9 +10,9 @@ use crate::peer::{Reach, Reaches, WithoutHaul};
 use clap::Args;
 use haul_model::{Compression, Ports, Via};
 use haul_net::{Patience, SILENCE_SECONDS, SshTarget};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::num::NonZeroU8;
+use std::num::{NonZeroU8, NonZeroU64};
 
 /// How hosts are reached.
 #[derive(Debug, Args)]
@@ -70,9 +71,21 @@ pub(super) struct TransferWords {
     /// Let the host open one of these ports for direct connections, as 7000-7009
     #[arg(long, value_name = "FIRST-LAST", help_heading = "Remote")]
     port_range: Option<Ports>,
+    /// Move no more than RATE KiB of content a second, or as 5m; 0 is no bound
+    #[arg(long, value_name = "RATE", help_heading = "Remote", value_parser = rate)]
+    bwlimit: Option<Rate>,
     /// Put haul onto a host that has none, then go on with it
     #[arg(long, conflicts_with_all = ["remote_haul", "transport"], help_heading = "Remote")]
     deploy: bool,
+}
+
+/// Bytes of content a second, if they are bounded.
+#[derive(Debug, Clone, Copy)]
+struct Rate(Option<NonZeroU64>);
+
+/// Reads a rate as `haul sync` does.
+fn rate(words: &str) -> Result<Rate, &'static str> {
+    sync::rate(OsStr::new(words)).map(Rate)
 }
 
 /// How many connections there are, and how often one that was lost is made again.
@@ -307,6 +320,11 @@ impl TransferWords {
     /// The connections that contents take.
     pub(super) fn via(&self) -> Via {
         self.via
+    }
+
+    /// Bytes of content that may be moved in a second.
+    pub(super) fn rate(&self) -> Option<NonZeroU64> {
+        self.bwlimit.and_then(|Rate(rate)| rate)
     }
 
     /// The ports that a host may open for them, if not any.

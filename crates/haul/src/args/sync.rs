@@ -9,7 +9,8 @@ mod table;
 mod writing;
 
 use self::absent::{ABSENT, Absent, refuse_daemon};
-use self::reading::{number, rate, size};
+pub(super) use self::reading::rate;
+use self::reading::{number, size};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::Typed;

@@ -49,6 +49,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         dest_shown: copy.dest.to_string(),
         policy: copy.policy,
         state: state::journals(),
+        rate: copy.rate,
         compression: copy.compression,
         via: copy.via,
         ports: copy.ports,

@@ -4,14 +4,22 @@ use crate::common::*;
 use haul_testkit::tree;
 use std::time::{Duration, Instant};
 
+/// The words of a command that moves no more than 1 MiB a second.
+fn flags(command: &str) -> Vec<&'static str> {
+    let all = if command == "move" { &[][..] } else { &["-a"] };
+    [all, &["--bwlimit=1m"]].concat()
+}
+
 #[test]
 fn content_comes_no_faster_than_it_may() {
     everywhere_by_pipe(|scene| {
         if matches!(scene.way, Way::SftpUpload | Way::SftpDownload) {
             let route = scene.route();
             scene.file("src/a", "a");
-            let run = scene.transfer("sync", &route, &["-a", "--bwlimit=1m"], &["src/"], "dst");
-            assert!(run.run().err().contains("the rate can't be bounded"));
+            for (command, source) in [("sync", "src/"), ("copy", "src/."), ("move", "src/a")] {
+                let run = scene.transfer(command, &route, &flags(command), &[source], "dst");
+                assert!(run.run().err().contains("the rate can't be bounded"));
+            }
             return;
         }
         // One that travels by itself, and some that travel together.
@@ -22,14 +30,21 @@ fn content_comes_no_faster_than_it_may() {
         make("large".to_owned(), 1 << 20, 0);
         (1..=32).for_each(|seed| make(seed.to_string(), 32 << 10, seed));
         let route = scene.route();
-        let sync = scene.transfer("sync", &route, &["-a", "--bwlimit=1m"], &["src/"], "dst");
+        // Each is a copy, as far as contents go.
+        let (command, source) = match scene.way {
+            Way::Upload => ("sync", "src/"),
+            Way::Download => ("move", "src"),
+            _ => ("copy", "src/."),
+        };
+        let job = scene.transfer(command, &route, &flags(command), &[source], "dst");
+        let before = scene.snapshot("src");
         let begin = Instant::now();
-        let run = sync.run().expect_ok();
+        let run = job.run().expect_ok();
         let time = begin.elapsed();
         // 2 MiB, and a moment of credit.
         assert!(time > Duration::from_millis(1800), "{run}");
         assert!(time < Duration::from_secs(20), "{run}");
-        assert_eq!(scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules()), []);
+        assert_eq!(before.differences(&scene.snapshot("dst"), scene.rules()), []);
     });
 }
 

@@ -27,7 +27,7 @@ pub(super) fn answer(command: &str, word: &str, words: &[OsString]) -> Option<St
         "--preserve" if !moves => preserved(value_of(word, words)),
         "-l" => match number_behind('l', words) {
             Some(kbits) => limit(kbits),
-            None => "cp's -l makes hard links, which 'ln' does; scp's is 'haul sync -a --bwlimit=RATE'; rsync's is done anyway: links in trees stay links".to_owned(),
+            None => "cp's -l makes hard links, which 'ln' does; scp's is --bwlimit=RATE; rsync's is done anyway: links in trees stay links".to_owned(),
         },
         "-S" if moves => "mv's suffix of backups is 'haul sync -a --remove-source-files -b --suffix=SUFFIX'; scp's program goes into -e PROGRAM".to_owned(),
         "-S" => "cp's suffix of backups is 'haul sync -ab --suffix=SUFFIX'; scp's program goes into -e PROGRAM; rsync's is done anyway: holes are kept".to_owned(),
@@ -60,7 +60,7 @@ fn preserved(attributes: Option<&str>) -> String {
 /// The answer to scp's limit.
 fn limit(kbits: u64) -> String {
     let kib = (kbits / 8).max(1);
-    format!("scp's limit of {kbits} kbit/s is 'haul sync -a --bwlimit={kib}', in KiB/s")
+    format!("scp's limit of {kbits} kbit/s is --bwlimit={kib}, in KiB/s")
 }
 
 /// True if the option was typed in one word with others that say with it what is kept,
