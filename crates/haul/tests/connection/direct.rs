@@ -132,19 +132,15 @@ fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
             scene.mkdir("src");
             // It is on its way for longer than looking for another takes.
             tree::random_file(scene.path("src/large"), 40 << 20, 1).expect("a file");
-            let copy = |via: &str, dest: &str| {
-                let flags = [&["-r", "--via", via], flags].concat();
-                scene.copy(&flags, &["src"], dest).run()
-            };
-            let run = copy("tcp", "required").expect_code(3);
+            let required = [&["-r", "--via", "tcp"], flags].concat();
+            let run = scene.copy(&required, &["src"], "required").run().expect_code(3);
             assert!(run.err().contains("no direct connection to haul-test"), "{run}");
             assert!(run.err().contains(words), "{run}");
             assert!(!scene.exists("required/large"));
             assert_no_strays(&scene.path(""));
-            copy("auto", "dst").expect_ok();
-            assert_copied(scene, "dst");
             let flags = [&["-rv", "--via", "auto"], flags].concat();
-            let run = scene.copy(&flags, &["src"], "again").run().expect_ok();
+            let run = scene.copy(&flags, &["src"], "dst").run().expect_ok();
+            assert_copied(scene, "dst");
             assert!(run.err().contains("haul: contents go to haul-test through ssh: "), "{run}");
             assert!(run.err().contains(words), "{run}");
         });
