@@ -450,12 +450,12 @@ impl Scene<'_> {
 /// while this one has a file open for writing, a child of another test may
 /// hold it open too, and then it can't be run.
 pub(crate) fn script(path: &Path, lines: &str) -> PathBuf {
-    let mut writer = Command::new("sh")
-        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+    let mut writer = Command::new("install")
+        .args(["-m", "755", "/dev/stdin"])
         .arg(path)
         .stdin(Stdio::piped())
         .spawn()
-        .expect("sh starts");
+        .expect("install starts");
     let text = format!("#!/bin/sh\n{lines}\n");
     writer.stdin.take().expect("it was piped").write_all(text.as_bytes()).expect("taken");
     assert!(writer.wait().expect("waited").success());
