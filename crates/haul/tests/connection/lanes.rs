@@ -63,6 +63,13 @@ fn when_all_lanes_are_lost_contents_go_through_ssh() {
 
 #[test]
 fn when_all_are_lost_and_nothing_else_may_be_taken_they_are_made_again() {
+    // Once none can be made, which is nothing final where some have stood.
+    let reached = |scene: &mut Scene<'_>| {
+        let told = "export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'";
+        let lines = at_connection(scene, 2, "unset SSH_CONNECTION");
+        let lines = format!("shift\n{told}\n{lines}\nexec sh -c \"$*\"");
+        scene.reach_by(script(&scene.path("again"), &lines));
+    };
     each_of(&WAYS, reached, |scene| {
         scene.mkdir("src");
         tree::random_file(scene.path("src/large"), 60 << 20, 1).expect("a file");
@@ -82,6 +89,9 @@ fn when_all_are_lost_and_nothing_else_may_be_taken_they_are_made_again() {
         let run = running.wait().expect("it ends").expect_ok();
         let told = ["the direct connections to ", " were lost", "; connecting again in 1 s"];
         assert!(told.iter().all(|told| run.err().contains(told)), "{run}");
+        let told = ["no direct connection to ", "; connecting again in "];
+        let is_told = |line: &str| told.iter().all(|told| line.contains(told));
+        assert!(run.err().lines().any(is_told), "{run}");
         assert_eq!(scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules()), []);
     });
 }
