@@ -157,14 +157,13 @@ impl Body {
         }
     }
 
-    /// It has left, and `took` that time.
-    pub(super) fn left(&self, took: Duration) -> Left {
-        match self {
-            Self::Squeezed { bytes, len } => Left { len: *len, squeezed: Some(bytes.len()), took },
-            Self::Bytes(_) | Self::Shared { .. } | Self::Range { .. } => {
-                Left { len: self.len(), squeezed: None, took }
-            }
-        }
+    /// It has left, and `took` that time, at whose beginning it was there if it `was_behind`.
+    pub(super) fn left(&self, took: Duration, was_behind: bool) -> Left {
+        let (len, squeezed) = match self {
+            Self::Squeezed { bytes, len } => (*len, Some(bytes.len())),
+            Self::Bytes(_) | Self::Shared { .. } | Self::Range { .. } => (self.len(), None),
+        };
+        Left { len, squeezed, took, was_behind }
     }
 }
 
@@ -187,6 +186,7 @@ impl Frames {
                 ledger.unsent(on_loss);
             }
         }
+        self.squeeze.leave();
     }
 
     /// Notes that `frame` is about to leave; tells if it is one at all.
@@ -220,13 +220,17 @@ impl Outbox {
     /// The queue of outgoing frames, and its end for the writer. `splices` says if the
     /// writer may splice file content.
     pub(crate) fn new(splices: bool) -> (Arc<Self>, Frames) {
-        Self::with(splices, None)
+        Self::with(splices, None, Arc::default())
     }
 
-    fn with(splices: bool, ledger: Option<Arc<Ledger>>) -> (Arc<Self>, Frames) {
+    fn with(
+        splices: bool,
+        ledger: Option<Arc<Ledger>>,
+        squeeze: Arc<Squeeze>,
+    ) -> (Arc<Self>, Frames) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
         let (frames, cut) = (Mutex::new(Some(frames)), AtomicBool::new(false));
-        let (squeeze, flow) = (Arc::new(Squeeze::default()), Arc::new(Flow::default()));
+        let flow = Arc::new(Flow::default());
         let (filled, paced, noted) = (Arc::clone(&squeeze), Arc::clone(&flow), ledger.clone());
         let queue = Frames { waiting, squeeze: filled, flow: paced, ledger: noted };
         (Arc::new(Self { frames, splices, squeeze, flow, cut, ledger }), queue)
@@ -234,9 +238,8 @@ impl Outbox {
 
     /// Another queue, whose frames are compressed as those of this one, and may be lost.
     pub(super) fn beside(&self) -> (Arc<Self>, Frames) {
-        let (beside, frames) = Self::with(false, Some(Arc::default()));
-        beside.squeeze.begin_as(&self.squeeze);
-        (beside, frames)
+        self.squeeze.join();
+        Self::with(false, Some(Arc::default()), Arc::clone(&self.squeeze))
     }
 
     /// True if ranges of files may be sent as [`Body::Range`].

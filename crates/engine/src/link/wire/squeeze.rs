@@ -4,11 +4,12 @@
 //! more than this side makes, and time spent on compressing would make it less; while frames
 //! wait, something behind them is what everything waits for, and there is time to compress
 //! better. So each frame moves a gear by one step, up or down, and the gear says how the
-//! frame is compressed.
+//! frame is compressed. All connections of a job move the same gear.
 //!
 //! What is short may be the processors of either side, which a codec makes shorter still. So
 //! the writer measures how much content leaves in its time, as it is and compressed, and the
-//! faster of the two stays; the other is tried again after ever longer runs.
+//! faster of the two stays; the other is tried again after ever longer runs. Where less leaves
+//! than any processor could make, the link is what is short, and nothing is tried.
 //!
 //! Content that doesn't shrink is found out by a sample before all of it is compressed, and
 //! after some such samples of one file most of its frames are sent without one.
@@ -51,6 +52,10 @@ const PROBE_GAP: (u32, u32) = (8, 256);
 /// Frames that are sent as they are before compressing is tried again where it has yielded
 /// less; and the most.
 const PAUSE: (u32, u32) = (32, 1024);
+
+/// Compressed content that leaves in a second, in bytes, below which the link is what is short:
+/// processors that are slower have links that are.
+const SLOW_MAX: f64 = 64e6;
 
 /// Frames that wait while the link is what is short. There are no more buffers than that
 /// on small machines, besides those that are being filled and sent.
@@ -95,6 +100,8 @@ pub(super) struct Left {
     pub(super) squeezed: Option<usize>,
     /// The time since the frame before it had left.
     pub(super) took: Duration,
+    /// It was there by then: the time is that of the link, and not of those who make frames.
+    pub(super) was_behind: bool,
 }
 
 /// Content that has left, and the time that it took.
@@ -115,12 +122,25 @@ impl Yield {
     fn is_below(self, other: Self) -> bool {
         self.bytes * other.seconds * 1.05 < other.bytes * self.seconds
     }
+
+    /// The same over a longer time, in which all connections have a part.
+    fn add_slowly(&mut self, bytes: usize, took: Duration) {
+        self.bytes = self.bytes * 0.95 + bytes as f64;
+        self.seconds = self.seconds * 0.95 + took.as_secs_f64();
+    }
+
+    /// Bytes in a second.
+    fn rate(self) -> f64 {
+        self.bytes / self.seconds.max(f64::EPSILON)
+    }
 }
 
-/// How one connection does.
+/// How the connections do.
 #[derive(Debug)]
 struct State {
     gear: u32,
+    /// How many there are.
+    lanes: u32,
     /// Compressed bytes that are yet to leave before an empty queue counts.
     swallows: usize,
     /// Compressed frames since that is the way, or others since it is not.
@@ -135,13 +155,31 @@ struct State {
     plain: Yield,
     /// Of compressed ones.
     squeezed: Yield,
+    /// Of these over a longer time, and of how many.
+    steady: Yield,
+    counted: u32,
 }
 
 impl Default for State {
     fn default() -> Self {
         let (gear, swallows, gap) = (START, SWALLOWED, PROBE_GAP.0);
         let (plain, squeezed) = (Yield::default(), Yield::default());
-        Self { gear, swallows, run: 0, probe: gap, gap, pause: 0, paused: 0, plain, squeezed }
+        let (run, pause, paused, counted, lanes) = (0, 0, 0, 0, 1);
+        let (steady, probe) = (Yield::default(), gap);
+        Self {
+            gear,
+            lanes,
+            swallows,
+            run,
+            probe,
+            gap,
+            pause,
+            paused,
+            plain,
+            squeezed,
+            steady,
+            counted,
+        }
     }
 }
 
@@ -165,6 +203,11 @@ impl State {
         }
         self.run += 1;
         if self.run == self.probe {
+            // Nothing else can be better, or there is too little to compare with.
+            if self.counted < BELIEVED || self.steady.rate() * f64::from(self.lanes) < SLOW_MAX {
+                self.probe += 1;
+                return Some(rung as usize);
+            }
             self.gap = (self.gap * 2).min(PROBE_GAP.1);
             self.probe += self.gap;
             return None;
@@ -172,15 +215,18 @@ impl State {
         Some(rung as usize)
     }
 
-    /// A frame has left, and so many wait.
-    fn sent(&mut self, frame: Left, waiting: usize) {
+    /// A frame has left.
+    fn sent(&mut self, frame: Left) {
         if let Some(len) = frame.squeezed {
             self.swallows = self.swallows.saturating_sub(len);
         }
-        // Else it tells how fast they are made, and nothing of what is behind.
-        if waiting > 0 {
+        if frame.was_behind {
             match frame.squeezed {
-                Some(_) => self.squeezed.add(frame.len, frame.took),
+                Some(_) => {
+                    self.squeezed.add(frame.len, frame.took);
+                    self.steady.add_slowly(frame.len, frame.took);
+                    self.counted = self.counted.saturating_add(1);
+                }
                 None => self.plain.add(frame.len, frame.took),
             }
         }
@@ -193,7 +239,7 @@ impl State {
     }
 }
 
-/// The way in which the frames of one connection are compressed.
+/// The way in which the frames of a job's connections are compressed.
 #[derive(Debug, Default)]
 pub(crate) struct Squeeze {
     /// Set when it is known that a job is sent.
@@ -214,17 +260,18 @@ impl Squeeze {
         let _ = self.taken.set(caps);
     }
 
-    /// The same wish, and the same peer.
-    pub(super) fn begin_as(&self, other: &Self) {
-        if let Some(mode) = other.mode.get() {
-            self.wish(*mode);
-        }
-        if let Some(caps) = other.taken.get() {
-            self.allow(*caps);
-        }
+    /// There is a connection more.
+    pub(super) fn join(&self) {
+        lock(&self.state).lanes += 1;
     }
 
-    /// How the next frame is compressed, where so many are waiting; `None` if it is not.
+    /// One of those that have joined is lost.
+    pub(super) fn leave(&self) {
+        lock(&self.state).lanes -= 1;
+    }
+
+    /// How the next frame is compressed, where so many wait for its connection; `None` if it
+    /// is not.
     pub(super) fn effort(&self, waiting: usize) -> Option<Effort> {
         let (mode, taken) = (self.mode.get()?, self.taken.get()?);
         let effort = match *mode {
@@ -239,10 +286,10 @@ impl Squeeze {
         effort.is_taken(*taken).then_some(effort)
     }
 
-    /// A frame has left, and so many wait.
-    pub(super) fn sent(&self, frame: Left, waiting: usize) {
+    /// A frame has left.
+    pub(super) fn sent(&self, frame: Left) {
         if self.mode.get() == Some(&Compression::Auto) {
-            lock(&self.state).sent(frame, waiting);
+            lock(&self.state).sent(frame);
         }
     }
 }
@@ -333,7 +380,10 @@ fn entropy(bytes: &[u8]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::writer::run_writer;
     use super::*;
+    use crate::link::wire::Outbox;
+    use haul_net::Writer;
     use haul_testkit::content::Stream;
 
     const ALL: Caps = Caps::OURS;
@@ -352,6 +402,10 @@ mod tests {
             (0..frames).map(|_| squeeze.effort(waiting)).collect::<Vec<_>>()
         };
         lock(&squeeze.state).swallows = 0;
+        let took = Duration::from_millis(10);
+        for _ in 0..BELIEVED {
+            squeeze.sent(Left { len: 1 << 20, squeezed: Some(1 << 18), took, was_behind: true });
+        }
         let up = efforts(WAITING_MANY, 4 * STEPS);
         assert_eq!(up.first().copied().flatten(), Some(LADDER[1]));
         assert_eq!(up.last().copied().flatten(), Some(LADDER[3]));
@@ -379,13 +433,38 @@ mod tests {
                 let rate = if is_squeezed { (link * 4.0).min(codec) } else { link };
                 let took = Duration::from_secs_f64(LEN as f64 / rate);
                 let squeezed = is_squeezed.then_some(LEN / 4);
-                state.sent(Left { len: LEN, squeezed, took }, WAITING_MANY);
+                state.sent(Left { len: LEN, squeezed, took, was_behind: true });
             }
             squeezed
         };
-        let (slow, fast, codec) = (12e6, 900e6, 300e6);
-        assert!(run(slow, codec) > 3900, "{}", run(slow, codec));
+        let (slow, middling, fast, codec) = (12e6, 50e6, 900e6, 300e6);
+        assert_eq!(run(slow, codec), 4000, "there is nothing to be tried");
+        assert!((3900..4000).contains(&run(middling, codec)), "{}", run(middling, codec));
         assert!(run(fast, codec) < 80, "{}", run(fast, codec));
+    }
+
+    #[test]
+    fn the_time_in_which_no_frame_was_there_is_not_the_links() {
+        let (outbox, frames) = Outbox::new(false);
+        outbox.squeeze.wish(Compression::Auto);
+        let squeezed = || {
+            let body = Body::Squeezed { bytes: vec![0; 1 << 10], len: 1 << 20 };
+            OutFrame::content(vec![1], body)
+        };
+        std::thread::scope(|scope| {
+            let mut output = Writer::new(std::io::sink(), None);
+            let frames = &frames;
+            let write = move || run_writer(&mut output, frames, Vec::new(), None, None);
+            let writer = scope.spawn(write);
+            std::thread::sleep(Duration::from_millis(100));
+            for _ in 0..2 {
+                outbox.send(squeezed()).expect("there is room");
+            }
+            outbox.close();
+            writer.join().expect("no panic").expect("written");
+        });
+        let seconds = lock(&outbox.squeeze.state).squeezed.seconds;
+        assert!(seconds < 0.05, "{seconds}");
     }
 
     #[test]

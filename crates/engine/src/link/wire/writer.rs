@@ -38,6 +38,8 @@ pub(crate) fn run_writer(
     let Frames { waiting, squeeze, flow, .. } = frames;
     let mut gathered = greeting;
     let mut left = Instant::now();
+    // Since then, all that was sent was there already.
+    let mut was_behind = false;
     // Until when what is gathered may wait; `None` if it must not.
     let mut patience = None;
     loop {
@@ -49,6 +51,7 @@ pub(crate) fn run_writer(
         let mut frame = match more {
             Some(frame) => frame,
             None => {
+                was_behind = false;
                 output.write_all(&gathered)?;
                 output.flush()?;
                 gathered.clear();
@@ -90,7 +93,7 @@ pub(crate) fn run_writer(
         if let Some(body) = &frame.body {
             let now = Instant::now();
             let took = now.duration_since(std::mem::replace(&mut left, now));
-            squeeze.sent(body.left(took), waiting.len());
+            squeeze.sent(body.left(took, std::mem::replace(&mut was_behind, true)));
             flow.left(body.len(), now.duration_since(began));
         }
     }
