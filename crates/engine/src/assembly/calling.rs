@@ -5,6 +5,7 @@ use super::carrier::Carrier;
 use super::joining::{CALLED_MIN, LANE_LEN, LaneRole, Opening};
 use crate::LinkEvent;
 use crate::control::CANCEL_POLL;
+use crate::link::wire::LONG_ROUND_TRIP;
 use crossbeam_channel::Receiver as Told;
 use haul_model::escape_controls;
 use haul_net::{ConnectError, Identity, Whereabouts, check_call, check_plain};
@@ -23,13 +24,13 @@ const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
 /// The pause before a call that follows one that the host has hung up on.
 const CALL_AGAIN: Duration = Duration::from_millis(50);
 
+/// Content that a lane is worth where the host is far away, in bytes: it takes several round
+/// trips until it is fast, and is slow to the end if that comes before.
+const FAR_LANE_LEN: u64 = 16 << 20;
+
 /// How many lanes there are at most, by the time that a call takes: one of them is held up
 /// by that the more, the longer it takes to be heard.
-const BY_ROUND_TRIP: [(Duration, u8); 2] =
-    [(Duration::from_millis(2), 2), (Duration::from_millis(20), 4)];
-
-/// From this round trip on all are called at once.
-const AT_ONCE_FROM: Duration = Duration::from_millis(20);
+const BY_ROUND_TRIP: [(Duration, u8); 2] = [(Duration::from_millis(2), 2), (LONG_ROUND_TRIP, 4)];
 
 /// Who calls, and whom.
 pub(crate) struct Calling {
@@ -68,9 +69,11 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let Some(()) = self.until_ended(|| self.wait_unless(self.is_time(direct))) else {
             return true;
         };
+        let far = round_trip().filter(|time| *time >= LONG_ROUND_TRIP);
+        self.hear_of_more(far.unwrap_or_default());
         let before = self.transferred();
         let called = offer.map_err(io::Error::other);
-        let called = called.and_then(|offer| self.call_lanes(direct, &offer, round_trip()));
+        let called = called.and_then(|offer| self.call_lanes(direct, &offer, far));
         let host = &*self.peer;
         match called {
             // The job has ended, which is no fault of the call.
@@ -111,14 +114,26 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         }
     }
 
-    /// Gives how many there are. Those behind the first are called at the same time, and with
+    /// Waits so long for more to be listed: what there is at first says little of how many
+    /// lanes there should be.
+    fn hear_of_more(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let is_plain = || {
+            let left = self.left();
+            left >= u64::from(LANES_MAX) * FAR_LANE_LEN || Instant::now() >= until
+        };
+        self.until_ended(|| self.wait_unless(is_plain()));
+    }
+
+    /// Gives how many there are. `far` is the time that is known to pass until the host
+    /// answers, where that is long. Those behind the first are called at the same time, and with
     /// it where the host is known to be far away: each takes some round trips until it stands,
     /// and as many until it is fast.
     fn call_lanes(
         &self,
         direct: &Direct,
         offer: &DirectOffer,
-        round_trip: Option<Duration>,
+        far: Option<Duration>,
     ) -> io::Result<u8> {
         let Calling { there, connections, .. } = &direct.calling;
         match there {
@@ -127,7 +142,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         }
         .map_err(io::Error::other)?;
         let call = |lane| self.call_lane(lane, direct, offer);
-        let (first, took) = match round_trip.filter(|time| *time >= AT_ONCE_FROM) {
+        let (first, took) = match far {
             Some(round_trip) => (1, round_trip),
             None => (2, call(1)?),
         };
@@ -136,8 +151,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             Some(connections) => connections.get().min(LANES_MAX),
             None => by_time().map_or(LANES_MAX, |(_, lanes)| *lanes),
         };
+        let lane_len = if first == 1 { FAR_LANE_LEN } else { LANE_LEN };
         let is_worth_it =
-            |lane: &u8| direct.is_of_agent() || self.left() >= u64::from(lane - 1) * LANE_LEN;
+            |lane: &u8| direct.is_of_agent() || self.left() >= u64::from(lane - 1) * lane_len;
         let others = (first..=lanes_max).take_while(is_worth_it);
         let called = std::thread::scope(|scope| {
             let call = |lane| {

@@ -13,7 +13,7 @@ mod squeeze;
 mod writer;
 
 pub use lanes::RELAYED_FIRST;
-pub(crate) use lanes::{ByWire, Lane, Lanes};
+pub(crate) use lanes::{ByWire, LONG_ROUND_TRIP, Lane, Lanes};
 pub(crate) use ledger::{Implausible, OnLoss};
 pub(crate) use outgoing::{Body, Counted, Frames, OutFrame, Outbox, Tally};
 pub(crate) use ports::{RemoteReceiver, RemoteSender};

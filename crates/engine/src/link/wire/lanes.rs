@@ -45,9 +45,9 @@ impl Lane {
 }
 
 /// From this time on that a message takes there and back, a connection is slow to begin with,
-/// and no processor is what is short: then the wire of the job carries contents, too, until
-/// one that has joined is faster.
-const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
+/// and no processor is what is short: then all are called at once, and the wire of the job
+/// carries contents, too, until one that has joined is faster.
+pub(crate) const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
 
 /// The time that a pack may take on such a lane, and its least length in bytes.
 const PACK_TIME: Duration = Duration::from_millis(100);
