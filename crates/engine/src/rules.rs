@@ -24,6 +24,13 @@ impl Unruly {
         Self { name: None, why, kind: FaultKind::of(error) }
     }
 
+    /// Nothing in a directory above can be looked at.
+    fn of_dir_above(dir: &[u8], error: &io::Error) -> Self {
+        let action = format!("look into the directory /{} above it", escape_bytes(dir));
+        let why = Fault::from_io(Side::Source, &action, error).message;
+        Self { name: None, why, kind: FaultKind::of(error) }
+    }
+
     fn new(name: &Name, kind: FaultKind, why: impl Into<String>) -> Self {
         Self { name: Some(name.clone()), why: why.into(), kind }
     }
@@ -84,13 +91,22 @@ pub(crate) fn begin(
         if !filter.files().any(is_looked_at) {
             continue;
         }
-        let Ok(opened) = tree.open(&[b"/", dir].concat()) else { continue };
+        let opened = match tree.open_to_enter(&[b"/", dir].concat()) {
+            Ok(opened) => opened,
+            // No directory has no rules.
+            Err(error) if is_missing(&error) => continue,
+            Err(error) => return Err(Unruly::of_dir_above(dir, &error)),
+        };
         if level > 0 {
             scope = scope.below();
         }
         read_files(filter, is_looked_at, &mut scope, &*opened, Err(dir))?;
     }
     Ok(scope)
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// True if `dir`, written as that of [`Scope::at`], is the directory at `start`, or below.

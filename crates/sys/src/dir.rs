@@ -46,7 +46,7 @@ pub struct DirEntry {
 #[cfg(target_os = "linux")]
 const READ_LEN: usize = 64 << 10;
 
-const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(crate) const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Dir {
     /// Opens a directory that the operator named; symbolic links on the way
@@ -61,7 +61,7 @@ impl Dir {
         }
     }
 
-    fn of(fd: OwnedFd) -> Self {
+    pub(crate) fn of(fd: OwnedFd) -> Self {
         let no = || AtomicBool::new(false);
         Self { fd, kind: OnceLock::new(), cant_name: no(), was_read: no(), fakes: false }
     }

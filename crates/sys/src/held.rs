@@ -1,14 +1,21 @@
 //! Entries held for their attributes alone, by a handle through which nothing can be read:
-//! files that their owner may not read, and what does something when it is opened, as FIFOs
-//! and devices do.
+//! files that their owner may not read, what does something when it is opened, as FIFOs
+//! and devices do, and directories that may be entered and not read.
 
 use crate::Dir;
+#[cfg(target_os = "linux")]
+use crate::dir::DIR_FLAGS;
+#[cfg(target_os = "linux")]
+use crate::jail;
 use crate::meta::{self, Stat};
 use haul_model::{Attributes, Kept, Name};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+#[cfg(target_os = "linux")]
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// An entry that is held for its attributes.
 #[derive(Debug)]
@@ -33,6 +40,26 @@ pub(crate) enum Target<'t> {
 }
 
 impl Dir {
+    /// Opens a directory that the operator named as [`Dir::open`] does, to look for names in
+    /// it and to list nothing: it need not be one that may be read, where the system holds
+    /// such ones.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn open_to_enter(path: &Path) -> io::Result<Self> {
+        match Self::open(path) {
+            #[cfg(target_os = "linux")]
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let flags = DIR_FLAGS | OFlags::PATH;
+                match jail::open(path.as_os_str().as_bytes(), flags) {
+                    Some(opened) => opened.map(Self::of),
+                    None => Ok(Self::of(rustix::fs::open(path, flags, Mode::empty())?)),
+                }
+            }
+            opened => opened,
+        }
+    }
+
     /// Holds the regular file `name` for its attributes, no link followed: also if this
     /// process may not read it.
     ///

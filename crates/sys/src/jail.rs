@@ -12,7 +12,7 @@ use crate::Dir;
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 static ROOT: OnceLock<Dir> = OnceLock::new();
@@ -54,6 +54,18 @@ pub(crate) fn open(path: &[u8], flags: OFlags) -> Option<io::Result<OwnedFd>> {
         return Some(Err(refused()));
     }
     Some(system::open(root, below, flags | OFlags::CLOEXEC))
+}
+
+/// `path` from the root of all paths on, which is the directory where there is one; no link is
+/// followed.
+///
+/// # Errors
+/// Those of asking for the working directory.
+pub fn absolute(path: &Path) -> io::Result<PathBuf> {
+    match root() {
+        Some(_) => Ok(Path::new("/").join(path)),
+        None => std::path::absolute(path),
+    }
 }
 
 /// Opens what the entry `name` of `dir` leads to; `None` where there is no

@@ -90,7 +90,7 @@ pub use durability::{
 };
 pub use handover::{Giver, HandedOver, Handover, Taker};
 pub use held::Held;
-pub use jail::enter as enter_jail;
+pub use jail::{absolute, enter as enter_jail};
 pub use known::remembers_reads;
 pub use limits::{
     ROOT, boot_id, cache_id, effective_group, effective_user, free_bytes, is_in_foreground,

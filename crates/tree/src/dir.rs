@@ -27,6 +27,12 @@ pub trait Tree: Send + Sync {
         self.open(path)
     }
 
+    /// The same for a directory in which names are looked for and nothing is listed: it need
+    /// not be one that may be read.
+    fn open_to_enter(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+        self.open(path)
+    }
+
     /// The path of the directory `path` from the root of its file system on, as words tell
     /// it: links in it need not be followed.
     ///

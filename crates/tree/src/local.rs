@@ -43,9 +43,14 @@ impl Tree for LocalTree {
         Ok(Arc::new(LocalDir::new(dir)))
     }
 
+    fn open_to_enter(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+        let dir = with_room(|| Dir::open_to_enter(Path::new(OsStr::from_bytes(path))))?;
+        Ok(Arc::new(LocalDir::new(dir)))
+    }
+
     fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let path = if path.is_empty() { b"." } else { path };
-        let whole = std::path::absolute(OsStr::from_bytes(path))?;
+        let whole = haul_sys::absolute(Path::new(OsStr::from_bytes(path)))?;
         let mut clean = PathBuf::new();
         for part in whole.components() {
             match part {

@@ -328,6 +328,11 @@ impl Tree for Sharer {
         Ok(Arc::new(LocalDir::sharing(dir, &self.0)))
     }
 
+    fn open_to_enter(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+        let dir = with_room(|| Dir::open_to_enter(Path::new(OsStr::from_bytes(path))))?;
+        Ok(Arc::new(LocalDir::sharing(dir, &self.0)))
+    }
+
     fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         LocalTree.whole_path(path)
     }

@@ -84,6 +84,23 @@ fn a_key_that_is_bound_to_a_directory_copies_up_down_and_moves_in_it() {
 }
 
 #[test]
+fn rules_above_a_source_are_found_in_the_directory_of_the_key() {
+    let world = World::new();
+    let login = Login::new(&world, "rules", "--read-only");
+    let scene = &login.scene;
+    for name in ["f.o", "e/g", "e/g.o"] {
+        scene.file(format!("backup/d/{name}"), name);
+    }
+    scene.file("backup/.rsync-filter", "- *.o\n-/ /d/f\n");
+    for source in ["haul-test:d/", "haul-test:/d/"] {
+        scene.clear(&["down"]);
+        login.run(&["sync", "-aF", source, "down"]).expect_ok();
+        assert_eq!(scene.list("down"), ["e", "e/g"]);
+    }
+    login.check();
+}
+
+#[test]
 fn a_key_that_is_bound_has_measured_what_it_may() {
     let world = World::new();
     for (rights, code) in [("", 0), ("--read-only", 1)] {

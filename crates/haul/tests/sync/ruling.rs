@@ -3,6 +3,7 @@
 use crate::common::*;
 use crate::oracle::Pair;
 use std::fs;
+use std::os::unix::fs::chown;
 
 /// Trees in which rules find something: the names say what they are for.
 fn trees(scene: &Scene<'_>) {
@@ -140,6 +141,28 @@ fn rules_above_the_job_are_found() {
             prepare();
             Pair::of(scene).run(&["-ai", "--filter=: ../.rsync-filter"], &sources, dest);
         }
+    });
+}
+
+#[test]
+fn rules_above_the_job_are_found_in_directories_that_may_only_be_entered() {
+    everywhere_as_nobody(|scene| {
+        trees(scene);
+        for (tree, rules) in [("src", "- *.o\n"), ("dst", "P x\n")] {
+            scene.file(format!("{tree}/.rsync-filter"), rules);
+            scene.give_to_nobody(tree);
+            chown(scene.path(tree), Some(0), Some(0)).expect("given");
+            mode(scene.path(tree), 0o711);
+        }
+        let run = Pair::of(scene).run(&["-aiF", "--delete"], &["src/d/"], "dst/gone");
+        assert!(!run.out().contains("a.o") && scene.exists("dst/gone/deep/x"), "{run}");
+        // One of which nothing can be known fails the command.
+        chown(scene.path("src/.rsync-filter"), Some(0), Some(0)).expect("given");
+        mode(scene.path("src/.rsync-filter"), 0o600);
+        let (route, flags) = (scene.route(), ["-aF", "--delete"]);
+        let run = scene.transfer("sync", &route, &flags, &["src/d/"], "dst/gone").run();
+        let run = run.expect_code(23);
+        assert!(run.err().contains("its rules are not known: .rsync-filter"), "{run}");
     });
 }
 
