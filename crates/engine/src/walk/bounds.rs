@@ -2,14 +2,29 @@
 
 use super::{Depth, Layer, Walk, look_up};
 use crate::dirs::DirNode;
-use haul_model::{Name, Systems};
+use haul_model::{Asking, Name, Scope, Subject, Systems};
 use haul_tree::MetaKind;
 
 impl Walk<'_> {
     /// True if the directory `name` of `layer` takes part.
     pub(super) fn takes_dir(&self, layer: &Layer, name: &Name) -> bool {
         !self.is_left_out(layer, name)
-            && (!self.rules.walking.prunes_empty || self.has_files_in(layer, name))
+            && (!self.rules.walking.prunes_empty
+                || self.is_protected_in(layer, name)
+                || self.has_files_in(layer, name))
+    }
+
+    fn is_protected_in(&self, layer: &Layer, name: &Name) -> bool {
+        let front = || layer.node.front();
+        !self.rules.filter.is_empty() && self.is_protected(&[&*front(), name.as_bytes()].concat())
+    }
+
+    /// True if a rule of the command protects a directory with that path at the destination:
+    /// it takes part though it is empty.
+    pub(super) fn is_protected(&self, path: &[u8]) -> bool {
+        let asking = Asking::Receiver;
+        let subject = Subject { path, is_dir: true, asking, is_going: false };
+        self.rules.filter.leaves_out(&subject, &Scope::default())
     }
 
     /// True if a directory is left out, since another file system is mounted there.
@@ -70,7 +85,7 @@ impl Walk<'_> {
             if selection.leaves_out(&entry.name, is_dir) {
                 continue;
             }
-            if !is_dir {
+            if !is_dir || self.is_protected_in(layer, &entry.name) {
                 return None;
             }
             if !self.is_left_out(layer, &entry.name) {

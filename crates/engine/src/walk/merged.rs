@@ -262,6 +262,7 @@ impl Walk<'_> {
     fn has_files_at(&self, spot: &Spot) -> bool {
         spot.file.is_some()
             || spot.is_missing
+            || spot.dirs.iter().any(|layer| self.is_protected(&layer.node.path_of(None)))
             || spot.dirs.iter().any(|layer| layer.depth == Depth::Open && self.has_files(layer))
             || spot.below.values().any(|spot| self.has_files_at(spot))
     }

@@ -74,12 +74,14 @@ fn what_none_of_several_sources_has_is_removed() {
         for flags in [
             &["-di", "-lpt", "--delete"][..],
             &["-aim", "--delete"],
+            &["-aim", "--filter=P empty"],
             &["-aic", "--delete"],
             &["-ai", "--delete-before", "--exclude=only-*"],
             &["-ai", "--delete-excluded", "--exclude=only-two"],
             &["-ai", "--delete", "--max-delete=3"],
         ] {
             build(scene);
+            scene.mkdir("src/two/e/empty");
             let _ = fs::remove_dir_all(scene.path("dst/one"));
             Pair::of(scene).run(flags, &["src/two/", "src/one/d", "src/three/"], "dst");
         }

@@ -40,6 +40,7 @@ fn sources_keep_their_paths() {
             (&["-dtiR"], &["src/./a/b/", "src/./empty"]),
             (&["-dtiR"], &["src/./a/b"]),
             (&["-aimR"], &["src/./a/b/c", "src/./empty"]),
+            (&["-aimR", "--filter=P empty"], &["src/./a/b/c", "src/./empty"]),
             (&["-aiR", "--exclude=a"], &["src/./a/h", "src/./real"]),
             (&["-aiR", "--exclude=h"], &["src/./a/h", "src/./real"]),
             (&["-aiR", "--exclude=/a/b"], &["src/./a/b/c", "src/./a"]),
