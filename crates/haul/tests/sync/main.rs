@@ -11,6 +11,7 @@ mod comparing;
 mod deleting;
 mod differences;
 mod faking;
+mod faults;
 mod in_place;
 mod keeping;
 mod leading;
