@@ -378,6 +378,8 @@ pub enum Sameness {
     Size,
     /// Its length and the hash of its content: both sides read it.
     Content,
+    /// There is none: no file is taken for another.
+    None,
 }
 
 /// The rules by which a mirror removes what the sources do not have.

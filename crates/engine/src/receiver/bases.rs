@@ -211,7 +211,7 @@ impl Receiver<'_> {
         if !matches!(entry.kind, Kind::File { .. }) {
             return Ok(found.is_empty());
         }
-        let is_same = self.looks_the_same(mirror, entry, there, found);
+        let is_same = Self::looks_the_same(mirror, entry, there, found);
         Ok(is_same && !self.was_lost(base, name, entry, Some(there))?)
     }
 

@@ -115,7 +115,7 @@ impl Receiver<'_> {
                 return Ok((Decision::Hash, found));
             }
         }
-        let is_same = self.looks_the_same(mirror, entry, existing, found);
+        let is_same = Self::looks_the_same(mirror, entry, existing, found);
         if !is_same && appends && size_there == entry.size() {
             return settled(Outcome::Skipped(Skip::Ruled));
         }
@@ -161,19 +161,18 @@ impl Receiver<'_> {
     /// True if a file that is `existing`, and differs from `entry` by `found`, has its
     /// content, for all that can be told without looking at that.
     pub(super) fn looks_the_same(
-        &self,
         mirror: &Mirror,
         entry: &Entry,
         existing: &Meta,
         found: Changes,
     ) -> bool {
         let has_time = existing.attributes.mtime == entry.attributes.mtime;
-        let counts = self.policy.conflict != Conflict::ReplaceAll;
         !found.has(Changes::SIZE)
             && match mirror.sameness {
-                Sameness::SizeAndTime => has_time && counts,
+                Sameness::SizeAndTime => has_time,
                 Sameness::Size => true,
                 Sameness::Content => entry.size() == 0,
+                Sameness::None => false,
             }
     }
 

@@ -430,7 +430,7 @@ impl Wish {
             window: u32::try_from(self.window).ok(),
             skips_newer: self.update,
             bases: self.how_bases_are_used()?,
-            sameness: if self.checksum { Sameness::Content } else { self.mirror.sameness },
+            sameness: self.sameness(),
             executability: self.executability,
             makes_way: self.force || self.deletes,
             delete: self.deletes.then_some(self.delete),

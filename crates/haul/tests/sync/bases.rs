@@ -51,6 +51,24 @@ fn prepare(scene: &Scene<'_>) {
 }
 
 #[test]
+fn where_times_do_not_count_a_base_has_nothing_by_its_time() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    for how in ["--link-dest=../prev", "--copy-dest=../prev", "--compare-dest=../prev"] {
+        for flags in [&["-ai", "-I"][..], &["-ai", "-I", "--ignore-existing"]] {
+            scene.clear(&["src", "dst", "prev"]);
+            scene.file("src/a", "11111");
+            scene.file("prev/a", "77777");
+            for path in ["src/a", "prev/a", "src", "prev"] {
+                nasty::set_mtime(scene.path(path), 1_600_000_000, 0).expect("a time");
+            }
+            Pair::with_times(&scene).run(&[flags, &[how]].concat(), &["src/"], "dst");
+            assert_eq!(scene.read("dst/a"), "11111");
+        }
+    }
+}
+
+#[test]
 fn what_a_base_has_is_not_sent() {
     everywhere_by_pipe(|scene| {
         for how in ["--link-dest", "--copy-dest", "--compare-dest"] {

@@ -3,7 +3,7 @@
 
 use super::{When, Wish};
 use crate::error::CommandError;
-use haul_model::{Backup, Bases, Updating};
+use haul_model::{Backup, Bases, Sameness, Updating};
 use std::os::unix::ffi::OsStrExt;
 
 impl Wish {
@@ -22,6 +22,15 @@ impl Wish {
             return Err(CommandError::usage("--suffix must not be empty without --backup-dir"));
         }
         Ok(Some(Backup { dir, suffix }))
+    }
+
+    /// The proof that a file of the destination is that of a source.
+    pub(super) fn sameness(&self) -> Sameness {
+        match self.mirror.sameness {
+            _ if self.checksum => Sameness::Content,
+            Sameness::SizeAndTime if self.ignore_times => Sameness::None,
+            given => given,
+        }
     }
 
     pub(super) fn updating(&self) -> Result<Updating, CommandError> {
