@@ -69,7 +69,8 @@ impl Receiver<'_> {
         entry: &Entry,
         existing: &Meta,
     ) -> io::Result<Option<(Decision, Changes)>> {
-        let is_file = matches!(existing.kind, MetaKind::File { .. });
+        let is_file = matches!(existing.kind, MetaKind::File { .. })
+            && matches!(entry.kind, Kind::File { .. });
         if mirror.bases != Some(Bases::Link) || !is_file {
             return Ok(None);
         }

@@ -69,6 +69,23 @@ fn where_times_do_not_count_a_base_has_nothing_by_its_time() {
 }
 
 #[test]
+fn a_link_that_takes_the_place_of_a_file_is_told_whatever_a_base_has() {
+    each_way_by_pipe(|scene| {
+        for flags in [&["-ai"][..], &["-ain"]] {
+            scene.clear(&["src", "dst", "prev"]);
+            scene.mkdir("src");
+            scene.mkdir("prev");
+            scene.symlink("a", "src/link");
+            run(Command::new("cp").arg("-a").arg(scene.path("src/link")).arg(scene.path("prev")));
+            scene.file("dst/link", "a file");
+            let pair = Pair::with_times(scene);
+            let told = pair.run(&[flags, &["--link-dest=../prev"]].concat(), &["src/"], "dst");
+            assert!(told.out().contains("cL+++++++++ link -> a"), "{told}");
+        }
+    });
+}
+
+#[test]
 fn what_a_base_has_is_not_sent() {
     everywhere_by_pipe(|scene| {
         for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
