@@ -222,6 +222,7 @@ impl Receiver<'_> {
         let scope = dir.scope();
         let is_spared = |name: &Name, meta: &Meta| {
             self.is_spared(&scope, &dir.path_of(Some(name)), name, meta, false)
+                || self.is_left_mounted(node, meta)
         };
         let look = |name: Name| {
             let stat = node.handle().and_then(|handle| handle.stat(&name, false));
@@ -331,7 +332,9 @@ impl Receiver<'_> {
                 if self.is_source(&meta) {
                     level.stays = true;
                     failure = Err(a_source());
-                } else if self.is_spared(&level.scope, &path, &name, &meta, true) {
+                } else if self.is_spared(&level.scope, &path, &name, &meta, true)
+                    || self.is_left_mounted(&node, &meta)
+                {
                     level.stays = true;
                 } else if meta.kind == MetaKind::Dir {
                     match self.enter_extra(&node, &level.scope, &name, path) {
@@ -407,8 +410,7 @@ impl Receiver<'_> {
         let is_mounted =
             node.handle()?.system_handle().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
         if is_mounted || outer.zip(here).is_some_and(|(outer, here)| outer.dev != here.dev) {
-            let message = "another file system is mounted there";
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+            return Err(io::Error::other("another file system is mounted there"));
         }
         if self.is_source(node.meta()) {
             return Err(a_source());

@@ -116,16 +116,20 @@ fn what_is_mounted_is_left_alone_on_both_sides() {
 fn what_is_mounted_at_the_destination_keeps_what_is_in_it() {
     each_way_by_pipe(|scene| {
         trees(scene);
-        run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(scene.path("dst/d")));
-        scene.file("dst/d/own", "own");
+        for dir in ["dst/d", "dst/extra"] {
+            scene.mkdir(dir);
+            run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(scene.path(dir)));
+            scene.file(format!("{dir}/own"), "own");
+        }
         scene.mkdir("dst/d/e");
         scene.file("dst/d/e/own", "own");
         let route = scene.route();
         let flags = ["-a", "-x", "--delete"];
         let ours = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
         let there = scene.list("dst");
-        run(Command::new("umount").arg(scene.path("dst/d")));
+        run(Command::new("umount").args([scene.path("dst/d"), scene.path("dst/extra")]));
         let has = |name: &str| there.iter().any(|there| there == name);
+        assert!(has("extra/own") && ours.code == Some(0), "{ours}: {there:?}");
         assert!(has("d/own") && has("d/e/own") && has("d/b") && !has("gone"), "{ours}: {there:?}");
     });
 }

@@ -2,14 +2,15 @@
 //! walked there, and the sources that are not there at all.
 
 use super::a_source;
+use crate::dirs::DirNode;
 use crate::receiver::Receiver;
 use crate::receiver::check::told_kind;
 use crate::receiver::deciding::is_empty;
 use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::listing::Broken;
-use haul_model::{Fault, Missing, Name, Part, Side, Systems, Walking};
+use haul_model::{Fault, FileId, Missing, Name, Part, Side, Systems, Walking};
 use haul_proto::Extra;
-use haul_tree::{MetaKind, lock};
+use haul_tree::{Meta, MetaKind, lock};
 use std::io;
 
 impl Receiver<'_> {
@@ -42,6 +43,15 @@ impl Receiver<'_> {
             top = above;
         }
         system(top).zip(system(dir)).is_some_and(|(first, here)| first != here)
+    }
+
+    /// True if an entry of `node` is the root of another file system, where the job takes no
+    /// part in such ones.
+    pub(super) fn is_left_mounted(&self, node: &DirNode, meta: &Meta) -> bool {
+        let is_other = |here: FileId| meta.id.is_some_and(|there| there.dev != here.dev);
+        self.walking().systems != Systems::All
+            && meta.kind == MetaKind::Dir
+            && node.id().is_some_and(is_other)
     }
 
     /// Removes what has the name of a source that is not there.
