@@ -271,6 +271,9 @@ impl Receiver<'_> {
         let (outcome, state, fresh) = match (&parent.state, &name, into_itself) {
             (DirState::Failed, ..) => (Outcome::Failed(parent_fault()), DirState::Failed, false),
             (_, _, Some(fault)) => (Outcome::Failed(fault), DirState::Failed, false),
+            (DirState::Absent, Some(_), _) if self.makes_nothing() => {
+                (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)
+            }
             (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
             (DirState::Ruled, ..) => (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false),
             (DirState::Open(node), None, None) => {
