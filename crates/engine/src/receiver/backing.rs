@@ -40,12 +40,18 @@ impl Backing {
         Ok(Some(Self { root, is_beside, suffix: suffix.clone(), last: Mutex::default() }))
     }
 
-    /// True if what has that name and is that object is a backup, or has backups in it.
-    pub(super) fn is_one(&self, name: &Name, meta: &Meta) -> bool {
+    /// True if what has that name and is that object is a backup, or has backups in it; one
+    /// that is beside what it is of is told `by_name` alone.
+    pub(super) fn is_one(&self, name: &Name, meta: &Meta, by_name: bool) -> bool {
         match &self.root {
             Some(root) => meta.id.is_some() && meta.id == root.id(),
-            None => self.is_beside && name.as_bytes().ends_with(&self.suffix),
+            None => by_name && self.is_named(name),
         }
+    }
+
+    /// True if that is the name of a backup beside what it is of.
+    fn is_named(&self, name: &Name) -> bool {
+        self.is_beside && name.as_bytes().ends_with(&self.suffix)
     }
 
     /// The directory for the backups of what is in `node`, made like that if it is missing.
@@ -107,6 +113,17 @@ impl Receiver<'_> {
     /// Why it has none: it must stay then.
     pub(super) fn back_up(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
         self.back_up_by(node, name, true)
+    }
+
+    /// The same of what only the destination has, and is removed: of a backup none is made.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn back_up_extra(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
+        match self.backing.as_ref().is_some_and(|backing| backing.is_named(name)) {
+            true => Ok(()),
+            false => self.back_up(node, name),
+        }
     }
 
     /// The same of a file that will be written into: its backup is a copy.

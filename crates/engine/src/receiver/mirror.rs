@@ -211,7 +211,7 @@ impl Receiver<'_> {
         self.task.mirrors().is_some_and(|mirror| mirror.part != Part::AllElse)
     }
 
-    fn deletes(&self) -> Option<Delete> {
+    pub(super) fn deletes(&self) -> Option<Delete> {
         self.task.mirrors()?.delete
     }
 
@@ -450,7 +450,7 @@ impl Receiver<'_> {
             match kind {
                 Kind::Dir => handle.remove_dir(name)?,
                 _ => {
-                    self.back_up(node, name)?;
+                    self.back_up_extra(node, name)?;
                     handle.remove_file(name)?;
                 }
             }

@@ -169,7 +169,7 @@ struct Wish {
     log_format: Option<OsString>,
     in_place: bool,
     appends: bool,
-    has_partial_dir: bool,
+    partial_dir: Option<OsString>,
     lists: bool,
     /// How lengths in lists are written: 0 as digits, 1 with separators, then with units.
     readable: u8,
@@ -305,7 +305,7 @@ impl SyncWords {
             reaches,
             recursive: wish.is_recursive() || mirror.walking.only_dirs,
             follow: wish.copy_links,
-            filter: self.filter.rules(wish.style())?,
+            filter: wish.with_own_rules(self.filter.rules(wish.style())?)?,
             policy: wish.policy(),
             altered: wish.altered.clone(),
             detail,

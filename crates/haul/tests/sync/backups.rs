@@ -35,6 +35,8 @@ fn what_is_replaced_or_removed_is_kept() {
             &["-ai", "--backup-dir=../kept"],
             &["-ai", "--backup-dir=../kept", "--suffix=.old"],
             &["-ai", "-b", "--delete"],
+            &["-ai", "-b", "--delete-excluded"],
+            &["-ai", "-b", "--delete", "--filter=R *~"],
             &["-ai", "--backup-dir=../kept", "--delete"],
             &["-ai", "--backup-dir=../kept", "--delete-after", "--suffix=~"],
             &["-aib", "-n"],

@@ -279,6 +279,18 @@ fn links_to_directories_of_the_destination_stay() {
 }
 
 #[test]
+fn a_directory_that_is_to_go_goes_before_a_link_to_it_is_followed() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/d/new", "new");
+        scene.file("src/d/sub/new", "new below");
+        scene.file("dst/real/extra", "extra");
+        scene.symlink("real", "dst/d");
+        Pair::of(scene).run(&["-rlpiK", "--delete"], &["src/"], "dst");
+        assert_eq!(scene.list("dst"), ["d", "d/new", "d/sub", "d/sub/new"]);
+    });
+}
+
+#[test]
 fn a_link_that_leads_out_of_the_destination_is_never_followed() {
     each_way(|scene| {
         for target in ["../out", "deep/../../out", "../dst/real", "../../out"] {

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use std::fs;
 use std::process::Command;
 
 #[test]
@@ -58,6 +59,39 @@ fn what_stands_in_the_way_goes_as_it_does_with_rsync() {
         ] {
             prepare();
             Pair::of(scene).run(flags, &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
+fn a_dry_run_tells_of_nothing_that_rules_leave_unmade() {
+    each_way_by_pipe(|scene| {
+        Pair::usual(scene);
+        for flags in [&["-ain", "--existing"][..], &["-ai", "--existing"]] {
+            let told = Pair::of(scene).run(flags, &["src"], "new/");
+            assert_eq!(told.out(), "", "{told}");
+            fs::remove_dir(scene.path("new")).ok();
+        }
+    });
+}
+
+#[test]
+fn directories_for_partial_files_are_neither_sent_nor_removed() {
+    everywhere_by_pipe(|scene| {
+        for (flags, last) in [
+            (&["-ai", "--delete", "--partial-dir=.part"][..], "--partial-dir=.part"),
+            (&["-ai", "--delete", "--partial-dir=.part/"], "-u"),
+            (&["-ai", "--delete-excluded", "--partial-dir=.part"], "-u"),
+            (&["-ai", "--delete", "--partial-dir=.part"], "--filter=R .part/"),
+            (&["-ai", "--delete", "--partial-dir=/nowhere/.part"], "-u"),
+        ] {
+            scene.clear(&["src", "dst"]);
+            scene.file("src/.part/x", "sent by nobody");
+            scene.file("src/d/y", "y");
+            for dir in ["d", "gone"] {
+                scene.file(format!("dst/{dir}/.part/z"), "left by another run");
+            }
+            Pair::of(scene).run(&[flags, &[last]].concat(), &["src/"], "dst");
         }
     });
 }

@@ -22,7 +22,10 @@ impl Receiver<'_> {
     ) -> bool {
         let is_dir = meta.kind == MetaKind::Dir;
         let subject = Subject { path, is_dir, asking: Asking::Receiver, is_going };
-        let is_backup = || self.backing.as_ref().is_some_and(|backing| backing.is_one(name, meta));
+        // A rule keeps those that are beside what they are of from being extras.
+        let by_name = self.deletes().is_none();
+        let is_backup =
+            || self.backing.as_ref().is_some_and(|backing| backing.is_one(name, meta, by_name));
         self.filter.leaves_out(&subject, scope)
             || is_stage(&told_kind(meta), Some(name))
             || is_backup()

@@ -325,8 +325,8 @@ const WORDS: &[Word] = &[
         (wish.devices, wish.specials) = (on, on);
     }),
     switch!(WRITING, "partial", None, "", "Taken: what was interrupted is gone on with", |_, _| {}),
-    value!(WRITING, "partial-dir", None, &[], "DIR", "Taken, as --partial", |wish, _| {
-        wish.has_partial_dir = true;
+    value!(WRITING, "partial-dir", None, &[], "DIR", "Taken, as --partial", |wish, dir| {
+        wish.partial_dir = Some(dir.to_owned());
         Ok(())
     }),
     flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |_, _| {}),

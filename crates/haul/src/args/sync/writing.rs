@@ -3,7 +3,8 @@
 
 use super::{When, Wish};
 use crate::error::CommandError;
-use haul_model::{Backup, Bases, Sameness, Updating};
+use haul_model::{Backup, Bases, Filter, Line, Lines, Sameness, Style, Updating};
+use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 
 impl Wish {
@@ -24,6 +25,40 @@ impl Wish {
         Ok(Some(Backup { dir, suffix }))
     }
 
+    /// `filter` with the rules behind it that rsync adds: partial files and backups that are
+    /// beside what they are of are neither sent nor removed.
+    pub(super) fn with_own_rules(&self, mut filter: Filter) -> Result<Filter, CommandError> {
+        let mut rules = Vec::new();
+        if let Some(dir) = self.partial_dir() {
+            rules.push([b"-p ", dir, b"/"].concat());
+        }
+        let is_beside = |backup: &Backup| backup.dir.is_none();
+        if self.deletes
+            && !self.deletes_excluded
+            && let Some(Backup { suffix, .. }) = self.backup()?.filter(is_beside)
+        {
+            rules.push([b"P *", &*suffix].concat());
+        }
+        // Each ends with its last byte, whatever is in it.
+        let style = Style { zeros: true, ..self.style() };
+        for line in rules.iter().flat_map(|rule| Lines::of(rule, style)) {
+            let wrong = |why: &dyn Display| CommandError::usage(why.to_string());
+            if let Line::Rule(rule) = line.map_err(|why| wrong(&why))? {
+                filter.push(rule).map_err(|why| wrong(&why))?;
+            }
+        }
+        Ok(filter)
+    }
+
+    /// The directory beside each file in which rsync keeps what was interrupted.
+    fn partial_dir(&self) -> Option<&[u8]> {
+        let mut dir = self.partial_dir.as_ref()?.as_bytes();
+        while let Some(rest) = dir.strip_suffix(b"/") {
+            dir = rest;
+        }
+        (![&b""[..], b"."].contains(&dir) && !dir.starts_with(b"/")).then_some(dir)
+    }
+
     /// The proof that a file of the destination is that of a source.
     pub(super) fn sameness(&self) -> Sameness {
         match self.mirror.sameness {
@@ -39,7 +74,7 @@ impl Wish {
             (false, true) => ("--inplace", Updating::InPlace),
             (false, false) => return Ok(Updating::Replaces),
         };
-        let other = match (self.has_partial_dir, self.whole_file && self.appends) {
+        let other = match (self.partial_dir.is_some(), self.whole_file && self.appends) {
             _ if self.mirror.delays => "--delay-updates",
             (true, _) => "--partial-dir",
             (_, true) => "--whole-file (-W)",
@@ -49,11 +84,11 @@ impl Wish {
     }
 
     /// True if files may get their new names in the destination: not where what is removed
-    /// makes room on the way, or may stay.
+    /// makes room on the way, or may stay, or where a link may lead into what goes.
     pub(super) fn renames(&self) -> Result<bool, CommandError> {
         let waits = matches!(self.when, None | Some(When::After));
         let stays = self.backup || self.backup_dir.is_some() || self.mirror.delete_max.is_some();
-        let replaces = self.updating()? == Updating::Replaces;
+        let replaces = self.updating()? == Updating::Replaces && !self.mirror.keeps_dir_links;
         Ok(self.deletes && waits && !stays && replaces && !self.dry_run && !self.sends_moved)
     }
 
