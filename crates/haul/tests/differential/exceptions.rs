@@ -41,7 +41,13 @@ const IN_TREE: &[Exception] = &[
                 .map(|of| of.is_some_and(removed));
             let is_kept = fact.is_ours_alone() && (removed(path) || of.contains(&true));
             let has_lost = fact.name == "mtime" && entries.any(|other| removed(other));
-            case.has_word("--compare-dest") && (is_kept || has_lost)
+            // What is sent then is linked to further names of it, and leaves a backup.
+            let is_backup = || {
+                let of = path.strip_prefix(b"kept/").map(|of| [fact.dest(), b"/", of].concat());
+                fact.is_ours_alone() && of.is_some_and(|of| removed(&of))
+            };
+            let is_linked = || fact.name == "names" && case.state.keys().any(|path| removed(path));
+            case.has_word("--compare-dest") && (is_kept || has_lost || is_backup() || is_linked())
         },
     },
     Exception {
@@ -191,6 +197,39 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "a name whose file in DEST is newer stays as it is",
+        covers: |fact| fact.case.has('H') && fact.case.has('u') && is_linked(fact.case, fact.path),
+    },
+    Exception {
+        reason: "and looks unchanged, for the file",
+        covers: |fact| {
+            let are_files = [fact.theirs, fact.ours]
+                .map(|kind| kind.is_some_and(|kind| kind.starts_with("file of")));
+            let is_content = fact.name == "kind" && are_files == [true, true];
+            is_content && fact.case.has('H') && is_linked(fact.case, fact.path)
+        },
+    },
+    Exception {
+        reason: "real access lists and other extended attributes are neither read nor changed",
+        covers: |fact| {
+            let there = fact.case.state.get(fact.path);
+            faking::is_of_dest(fact.case)
+                && matches!(fact.name, "really" | "xattrs")
+                && there.is_some_and(|there| there.acl)
+        },
+    },
+    Exception {
+        reason: "One with a slash behind its name for which there is nothing",
+        covers: |fact| {
+            let is_theirs = fact.name == "kind" && fact.ours.is_none();
+            is_theirs && fact.case.dest.ends_with(b"/") && fact.path == fact.dest()
+        },
+    },
+    Exception {
+        reason: "or a look for rules",
+        covers: |fact| fact.name == "atime" && is_of_rules(fact.path),
+    },
+    Exception {
         reason: "keeps its mode also if its owner may not read it",
         covers: |fact| {
             let is_closed = fact.modes().is_some_and(|(_, ours)| ours & 0o400 == 0);
@@ -260,16 +299,6 @@ const IN_TREE: &[Exception] = &[
             faking::is_of_dest(fact.case) && fact.case.has('X') && is_kept
         },
     },
-    Exception {
-        reason: "`-m` leaves out empty directories that a rule protects, too",
-        covers: |fact| {
-            let is_left_out = fact.ours.is_none() && fact.theirs == Some("directory");
-            let there = fact.case.state.get(fact.path);
-            let is_dir = there.is_some_and(|there| there.kind == Kind::Dir);
-            let is_left = fact.name != "kind" && is_dir;
-            fact.case.has('m') && fact.case.has_rules() && (is_left_out || is_left)
-        },
-    },
 ];
 
 impl Fact<'_> {
@@ -311,6 +340,11 @@ impl Fact<'_> {
         let mode = |text: Option<&str>| u32::from_str_radix(text?, 8).ok();
         if self.name == "mode" { mode(self.theirs).zip(mode(self.ours)) } else { None }
     }
+}
+
+/// True if a file with that path may have rules.
+fn is_of_rules(path: &[u8]) -> bool {
+    path.ends_with(b".cvsignore") || path.ends_with(b".rsync-filter")
 }
 
 /// The path of which this may be the backup.
@@ -381,6 +415,9 @@ fn is_below_lent(case: &Case, path: &[u8]) -> bool {
     let names = told(case, path);
     let lent =
         case.state.iter().filter(|(_, entry)| entry.kind == Kind::Dir && entry.mode & 0o2000 != 0);
+    if case.flags.iter().any(|flag| flag.starts_with("--chmod=D2")) {
+        return true;
+    }
     lent.flat_map(|(dir, _)| told(case, dir)).any(|dir| {
         let is_below =
             |name: &String| dir.is_empty() || *name == dir || name.starts_with(&format!("{dir}/"));
@@ -413,7 +450,18 @@ type Covers = fn(&Case, &Said, &Said) -> bool;
 /// Where exit codes differ on purpose, with the words of docs/rsync.md that say so.
 const IN_CODES: &[(&str, Covers)] = &[
     ("what would be in a directory whose place is taken is left out", |case, rsync, _| {
-        case.has_word("--ignore-existing") && rsync.errors.contains("Not a directory (20)")
+        let fails = ["Not a directory (20)", "No such file or directory (2)"];
+        case.has_word("--ignore-existing") && fails.iter().any(|why| rsync.errors.contains(why))
+    }),
+    ("what is in a directory that makes way for something else", |case, rsync, haul| {
+        !case.is_root && rsync.errors.contains("could not make way for") && haul.errors.is_empty()
+    }),
+    ("Nor does a new directory that its owner may not write fail", |case, rsync, haul| {
+        let is_known = !case.is_root && case.has('X') && !case.has('p');
+        is_known && rsync.errors.contains("mkstemp") && haul.errors.is_empty()
+    }),
+    ("A DEST that is a link is followed, whoever made it", |_, rsync, _| {
+        rsync.errors.contains("refusing to follow a symlink owned by an untrusted user")
     }),
     ("where it can't ask for an access list", |case, rsync, _| {
         case.has('A') && rsync.errors.contains("get_acl: sys_acl_get_file")
@@ -453,6 +501,22 @@ const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
+    ("rsync tells that directories go that stay", |case, rsync, haul| {
+        if case.has('n') && (case.has_rules() || case.has('b')) {
+            let told = &haul.lines;
+            let is_of_dir = |line: &str| line.starts_with('*') && line.ends_with('/');
+            rsync.lines.retain(|line| !is_of_dir(line) || told.contains(line));
+        }
+    }),
+    ("or a look for rules", |case, rsync, haul| {
+        if case.has('U') {
+            both(rsync, haul, |lines| {
+                lines.retain(|line| {
+                    !(line.starts_with(".f......u..") && is_of_rules(line.as_bytes()))
+                });
+            });
+        }
+    }),
     ("what is in it is no extra", |case, rsync, _| {
         if case.has_word("--backup-dir=kept") && case.deletes() {
             rsync.lines.retain(|line| !line.starts_with("*deleting   kept/"));
@@ -469,7 +533,7 @@ const IN_LINES: &[(&str, Change)] = &[
         }
     }),
     ("rsync tells that it gets another time", |case, rsync, haul| {
-        if case.has_word("--copy-dest") && !case.has('t') {
+        if (case.has_word("--copy-dest") || case.has_word("--link-dest")) && !case.has('t') {
             let told = &haul.lines;
             rsync.lines.retain(|line| !line.starts_with("cf..T...... ") || told.contains(line));
         }
@@ -595,6 +659,14 @@ fn told_as_new(_: &Case, rsync: &mut Said, haul: &mut Said) {
             }
         }
     });
+    // A socket that takes the place of a FIFO.
+    let told = &haul.lines;
+    for line in rsync.lines.iter_mut().filter(|line| line.starts_with("cS")) {
+        let anew = format!("cS+++++++++{}", &line[11..]);
+        if told.contains(&anew) {
+            *line = anew;
+        }
+    }
 }
 
 /// Names, as they are told, of all that has several, in the destination or, with `-H`, in

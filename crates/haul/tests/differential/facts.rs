@@ -22,6 +22,7 @@ pub(crate) fn read(root: &Path, run: &RangeInclusive<i64>, atimes: bool) -> Fact
     let mut facts = Facts::new();
     let mut names: BTreeMap<(u64, u64), Vec<Vec<u8>>> = BTreeMap::new();
     let mut open = vec![Vec::new()];
+    let mut found = Vec::new();
     while let Some(dir) = open.pop() {
         for child in fs::read_dir(root.join(OsStr::from_bytes(&dir))).expect("it can be listed") {
             let name = child.expect("an entry").file_name();
@@ -37,10 +38,13 @@ pub(crate) fn read(root: &Path, run: &RangeInclusive<i64>, atimes: bool) -> Fact
             } else {
                 names.entry((meta.dev(), meta.ino())).or_default().push(path.clone());
             }
-            // Reading a source changes when it was read.
-            let atimes = atimes && !is_in(&path, b"src");
-            facts.insert(path, of_one(&there, &meta, run, atimes));
+            found.push((path, there, meta));
         }
+    }
+    // A file is read when all of its names were looked at: that changes when it was read.
+    for (path, there, meta) in found {
+        let atimes = atimes && !is_in(&path, b"src");
+        facts.insert(path, of_one(&there, &meta, run, atimes));
     }
     for mut all in names.into_values().filter(|all| all.len() > 1) {
         all.sort();
