@@ -25,6 +25,12 @@ const EXCEPTIONS: &[Exception] = &[
         fails_soon: true,
     },
     Exception {
+        scenario: "faults::a_source_that_fails_halfway_has_nothing_removed_behind_it",
+        ways: &[Way::SftpDownload],
+        reason: "the server tells the end of a directory also where it could not read on",
+        fails_soon: true,
+    },
+    Exception {
         scenario: "attributes::who_is_not_root_makes_fifos_and_sockets",
         ways: &[Way::SftpUpload, Way::SftpDownload],
         reason: "the protocol makes no FIFO and no socket, and tells none from the other",

@@ -44,7 +44,8 @@ const IN_TREE: &[Exception] = &[
             // What is sent then is linked to further names of it, and leaves a backup.
             let is_backup = || {
                 let of = path.strip_prefix(b"kept/").map(|of| [fact.dest(), b"/", of].concat());
-                fact.is_ours_alone() && of.is_some_and(|of| removed(&of))
+                let is_of = |of: &[u8]| removed(of) || without_suffix(of).is_some_and(removed);
+                fact.is_ours_alone() && of.is_some_and(|of| is_of(&of))
             };
             let is_linked = || fact.name == "names" && case.state.keys().any(|path| removed(path));
             case.has_word("--compare-dest") && (is_kept || has_lost || is_backup() || is_linked())

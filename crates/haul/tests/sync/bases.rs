@@ -76,9 +76,9 @@ fn a_link_that_takes_the_place_of_a_file_is_told_whatever_a_base_has() {
             scene.mkdir("src");
             scene.mkdir("prev");
             scene.symlink("a", "src/link");
-            run(Command::new("cp").arg("-a").arg(scene.path("src/link")).arg(scene.path("prev")));
             scene.file("dst/link", "a file");
-            let pair = Pair::with_times(scene);
+            let pair = Pair::of(scene);
+            run(Command::new("cp").arg("-a").arg(scene.path("src/link")).arg(scene.path("prev")));
             let told = pair.run(&[flags, &["--link-dest=../prev"]].concat(), &["src/"], "dst");
             assert!(told.out().contains("cL+++++++++ link -> a"), "{told}");
         }
