@@ -6,11 +6,12 @@ use haul_model::{
     escape_bytes,
 };
 use haul_net::Connection;
+use haul_proto::LANES_MAX;
 use haul_sftp::Session;
 use haul_sys::{Access, Dir, confine};
 use haul_tree::Tree;
 use std::borrow::Cow;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU8, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -114,6 +115,15 @@ impl Job {
         match self.has_contents() && self.via != Via::Tcp {
             true => self.logins,
             false => Logins::UpTo(0),
+        }
+    }
+
+    /// The direct connections that are asked for; `None` leaves their number to how far away
+    /// the host is.
+    pub(crate) fn direct_connections(&self) -> Option<NonZeroU8> {
+        match self.logins {
+            Logins::Chosen => None,
+            Logins::UpTo(others) => NonZeroU8::new(others.saturating_add(1).min(LANES_MAX)),
         }
     }
 

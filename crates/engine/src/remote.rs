@@ -198,7 +198,8 @@ impl Agent {
                 (wire, vigil, closer)
             }
         };
-        let calling = identity.map(|identity| Calling { identity, there, connections: None });
+        let connections = job.direct_connections();
+        let calling = identity.map(|identity| Calling { identity, there, connections });
         let wire = wire.with_lanes(calling, is_required, beside);
         let (name, outbox) = (closer.peer().to_owned(), Arc::clone(&wire.outbox));
         (Self { name, closer, vigil, outbox }, wire)

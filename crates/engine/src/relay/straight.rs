@@ -8,12 +8,13 @@ use crate::job::{Job, JobError};
 use crate::link::wire::{OutFrame, ReadEnd, unexpected};
 use crate::request::Requests;
 use crate::{Event, LinkEvent};
-use haul_model::{Logins, Via, escape_controls};
+use haul_model::{Via, escape_controls};
 use haul_net::{ConnectError, Whereabouts, check_call_between};
 use haul_proto::{
     Call, Called, Caps, DirectKey, DirectOffer, DirectWish, FrameType, LANES_MAX, Message,
 };
 use haul_tree::lock;
+use std::num::NonZeroU8;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -47,10 +48,7 @@ impl Straight {
         let key = match agent.caps().has(Caps::CALLS) {
             false => Err("the haul there calls no other hosts".to_owned()),
             true => {
-                let connections = match job.logins {
-                    Logins::Chosen => 0,
-                    Logins::UpTo(others) => others.saturating_add(1).min(LANES_MAX),
-                };
+                let connections = job.direct_connections().map_or(0, NonZeroU8::get);
                 let call = Call { is_required: job.via == Via::Tcp, connections };
                 // A connection that takes nothing has the answer tell that.
                 let _ = agent.say(OutFrame::message(&Message::Call(call)), KEY_MAX);

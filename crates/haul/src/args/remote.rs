@@ -91,8 +91,8 @@ fn rate(words: &str) -> Result<Rate, &'static str> {
 /// How many connections there are, and how often one that was lost is made again.
 #[derive(Debug, Args)]
 pub(super) struct ParallelWords {
-    /// Log in to a host up to N times, for contents that go by ssh or through SFTP [default:
-    /// haul chooses; 1 through SFTP]
+    /// Have contents go over up to N connections, direct ones or logins [default: haul
+    /// chooses; 1 through SFTP]
     #[arg(long, value_name = "N", help_heading = "Remote")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
     parallel: Option<u8>,

@@ -84,6 +84,18 @@ fn direct_connections_are_told_of_where_contents_go_over_them() {
 }
 
 #[test]
+fn there_are_as_many_direct_connections_as_are_asked_for() {
+    each_of(&WAYS, reached, |scene| {
+        tree::random_file(scene.path("large"), LARGE, 1).expect("a file");
+        for (asked, told) in [("1", "over 1 direct connection\n"), ("4", "over 4 direct conn")] {
+            let flags = ["-v", "--via", "tcp", "--parallel", asked];
+            let run = scene.copy(&flags, &["large"], asked).run().expect_ok();
+            assert!(run.err().contains(told), "{run}");
+        }
+    });
+}
+
+#[test]
 fn contents_go_the_way_that_is_asked_for_and_arrive_the_same() {
     each_of(&WAYS, reached, |scene| {
         make_source(scene);

@@ -213,7 +213,7 @@ pub(super) const WORDS: &[Word] = &[
         None,
         &[],
         "N",
-        "Log in to a host up to N times, for contents that go by ssh or through SFTP",
+        "Have contents go over up to N connections, direct ones or logins",
         |wish, value| {
             let logins: u8 = number(value)?;
             wish.parallel = NonZeroU8::new(logins).filter(|_| logins <= PARALLEL_MAX);
