@@ -13,7 +13,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Frames that may wait for the writer.
 const OUTBOX_FRAMES_MAX: usize = 8;
@@ -157,13 +157,14 @@ impl Body {
         }
     }
 
-    /// It has left, and `took` that time, at whose beginning it was there if it `was_behind`.
-    pub(super) fn left(&self, took: Duration, was_behind: bool) -> Left {
+    /// It has left by now, `at`, and `took` that time, at whose beginning it was there if it
+    /// `was_behind`.
+    pub(super) fn left(&self, at: Instant, took: Duration, was_behind: bool) -> Left {
         let (len, squeezed) = match self {
             Self::Squeezed { bytes, len } => (*len, Some(bytes.len())),
             Self::Bytes(_) | Self::Shared { .. } | Self::Range { .. } => (self.len(), None),
         };
-        Left { len, squeezed, took, was_behind }
+        Left { len, squeezed, took, at, was_behind }
     }
 }
 
@@ -186,7 +187,6 @@ impl Frames {
                 ledger.unsent(on_loss);
             }
         }
-        self.squeeze.leave();
     }
 
     /// Notes that `frame` is about to leave; tells if it is one at all.
@@ -238,7 +238,6 @@ impl Outbox {
 
     /// Another queue, whose frames are compressed as those of this one, and may be lost.
     pub(super) fn beside(&self) -> (Arc<Self>, Frames) {
-        self.squeeze.join();
         Self::with(false, Some(Arc::default()), Arc::clone(&self.squeeze))
     }
 

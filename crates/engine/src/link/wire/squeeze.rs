@@ -18,8 +18,9 @@ use super::outgoing::{Body, OutFrame};
 use haul_model::Compression;
 use haul_proto::{Caps, Codec, Wrapper};
 use haul_tree::lock;
+use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Codecs and their levels, from those that take the least time to those that save the most.
 const LADDER: [Effort; 4] = [
@@ -53,9 +54,10 @@ const PROBE_GAP: (u32, u32) = (8, 256);
 /// less; and the most.
 const PAUSE: (u32, u32) = (32, 1024);
 
-/// Compressed content that leaves in a second, in bytes, below which the link is what is short:
-/// processors that are slower have links that are.
+/// Content that leaves in a second, in bytes, below which the link is what is short: processors
+/// that are slower have links that are. And the frames by which that is seen.
 const SLOW_MAX: f64 = 64e6;
+const LAST_MANY: usize = 16;
 
 /// Frames that wait while the link is what is short. There are no more buffers than that
 /// on small machines, besides those that are being filled and sent.
@@ -100,7 +102,9 @@ pub(super) struct Left {
     pub(super) squeezed: Option<usize>,
     /// The time since the frame before it had left.
     pub(super) took: Duration,
-    /// It was there by then: the time is that of the link, and not of those who make frames.
+    /// Then it had.
+    pub(super) at: Instant,
+    /// It was there when the frame before it had left: the time is that of the link, and not of those who make frames.
     pub(super) was_behind: bool,
 }
 
@@ -122,25 +126,12 @@ impl Yield {
     fn is_below(self, other: Self) -> bool {
         self.bytes * other.seconds * 1.05 < other.bytes * self.seconds
     }
-
-    /// The same over a longer time, in which all connections have a part.
-    fn add_slowly(&mut self, bytes: usize, took: Duration) {
-        self.bytes = self.bytes * 0.95 + bytes as f64;
-        self.seconds = self.seconds * 0.95 + took.as_secs_f64();
-    }
-
-    /// Bytes in a second.
-    fn rate(self) -> f64 {
-        self.bytes / self.seconds.max(f64::EPSILON)
-    }
 }
 
 /// How the connections do.
 #[derive(Debug)]
 struct State {
     gear: u32,
-    /// How many there are.
-    lanes: u32,
     /// Compressed bytes that are yet to leave before an empty queue counts.
     swallows: usize,
     /// Compressed frames since that is the way, or others since it is not.
@@ -155,31 +146,16 @@ struct State {
     plain: Yield,
     /// Of compressed ones.
     squeezed: Yield,
-    /// Of these over a longer time, and of how many.
-    steady: Yield,
-    counted: u32,
+    /// The last frames by whichever connection: the length of their content, and when they left.
+    last: VecDeque<(usize, Instant)>,
 }
 
 impl Default for State {
     fn default() -> Self {
         let (gear, swallows, gap) = (START, SWALLOWED, PROBE_GAP.0);
         let (plain, squeezed) = (Yield::default(), Yield::default());
-        let (run, pause, paused, counted, lanes) = (0, 0, 0, 0, 1);
-        let (steady, probe) = (Yield::default(), gap);
-        Self {
-            gear,
-            lanes,
-            swallows,
-            run,
-            probe,
-            gap,
-            pause,
-            paused,
-            plain,
-            squeezed,
-            steady,
-            counted,
-        }
+        let (run, pause, paused, last) = (0, 0, 0, VecDeque::with_capacity(LAST_MANY));
+        Self { gear, swallows, run, probe: gap, gap, pause, paused, plain, squeezed, last }
     }
 }
 
@@ -203,8 +179,7 @@ impl State {
         }
         self.run += 1;
         if self.run == self.probe {
-            // Nothing else can be better, or there is too little to compare with.
-            if self.counted < BELIEVED || self.steady.rate() * f64::from(self.lanes) < SLOW_MAX {
+            if !self.is_fast() {
                 self.probe += 1;
                 return Some(rung as usize);
             }
@@ -215,23 +190,34 @@ impl State {
         Some(rung as usize)
     }
 
+    /// True if so much content leaves, by all connections together, that the processors may be
+    /// what is short.
+    fn is_fast(&self) -> bool {
+        let (Some((first, begin)), Some((_, end))) = (self.last.front(), self.last.back()) else {
+            return false;
+        };
+        let bytes = self.last.iter().map(|(len, _)| len).sum::<usize>() - first;
+        let took = end.duration_since(*begin).as_secs_f64();
+        self.last.len() == LAST_MANY && bytes as f64 >= SLOW_MAX * took
+    }
+
     /// A frame has left.
     fn sent(&mut self, frame: Left) {
+        if self.last.len() == LAST_MANY {
+            self.last.pop_front();
+        }
+        self.last.push_back((frame.len, frame.at));
         if let Some(len) = frame.squeezed {
             self.swallows = self.swallows.saturating_sub(len);
         }
         if frame.was_behind {
             match frame.squeezed {
-                Some(_) => {
-                    self.squeezed.add(frame.len, frame.took);
-                    self.steady.add_slowly(frame.len, frame.took);
-                    self.counted = self.counted.saturating_add(1);
-                }
+                Some(_) => self.squeezed.add(frame.len, frame.took),
                 None => self.plain.add(frame.len, frame.took),
             }
         }
         let is_on = self.gear >= STEPS;
-        if is_on && self.run >= BELIEVED && self.squeezed.is_below(self.plain) {
+        if is_on && self.run >= BELIEVED && self.is_fast() && self.squeezed.is_below(self.plain) {
             self.gear = 0;
             self.paused = (self.paused * 4).clamp(PAUSE.0, PAUSE.1);
             self.pause = self.paused;
@@ -258,16 +244,6 @@ impl Squeeze {
     /// The peer takes what `caps` say. Only what is told first counts.
     pub(crate) fn allow(&self, caps: Caps) {
         let _ = self.taken.set(caps);
-    }
-
-    /// There is a connection more.
-    pub(super) fn join(&self) {
-        lock(&self.state).lanes += 1;
-    }
-
-    /// One of those that have joined is lost.
-    pub(super) fn leave(&self) {
-        lock(&self.state).lanes -= 1;
     }
 
     /// How the next frame is compressed, where so many wait for its connection; `None` if it
@@ -402,9 +378,10 @@ mod tests {
             (0..frames).map(|_| squeeze.effort(waiting)).collect::<Vec<_>>()
         };
         lock(&squeeze.state).swallows = 0;
-        let took = Duration::from_millis(10);
-        for _ in 0..BELIEVED {
-            squeeze.sent(Left { len: 1 << 20, squeezed: Some(1 << 18), took, was_behind: true });
+        let (took, at) = (Duration::from_millis(1), Instant::now());
+        for frame in 0..LAST_MANY as u32 {
+            let (squeezed, at) = (Some(1 << 18), at + took * frame);
+            squeeze.sent(Left { len: 1 << 20, squeezed, took, at, was_behind: true });
         }
         let up = efforts(WAITING_MANY, 4 * STEPS);
         assert_eq!(up.first().copied().flatten(), Some(LADDER[1]));
@@ -425,7 +402,7 @@ mod tests {
         const LEN: usize = 1 << 20;
         // Frames of text as a link takes them at `link` bytes a second: all wait for that.
         let run = |link: f64, codec: f64| {
-            let mut state = State::default();
+            let (mut state, mut at) = (State::default(), Instant::now());
             let mut squeezed = 0;
             for _ in 0..4000 {
                 let is_squeezed = state.next(WAITING_MANY).is_some();
@@ -433,7 +410,8 @@ mod tests {
                 let rate = if is_squeezed { (link * 4.0).min(codec) } else { link };
                 let took = Duration::from_secs_f64(LEN as f64 / rate);
                 let squeezed = is_squeezed.then_some(LEN / 4);
-                state.sent(Left { len: LEN, squeezed, took, was_behind: true });
+                at += took;
+                state.sent(Left { len: LEN, squeezed, took, at, was_behind: true });
             }
             squeezed
         };

@@ -93,7 +93,7 @@ pub(crate) fn run_writer(
         if let Some(body) = &frame.body {
             let now = Instant::now();
             let took = now.duration_since(std::mem::replace(&mut left, now));
-            squeeze.sent(body.left(took, std::mem::replace(&mut was_behind, true)));
+            squeeze.sent(body.left(now, took, std::mem::replace(&mut was_behind, true)));
             flow.left(body.len(), now.duration_since(began));
         }
     }
