@@ -227,6 +227,22 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "gives the second the time of the directory",
+        covers: |fact| {
+            let is_left = fact.name == "mtime" && fact.case.has_word("--ignore-existing");
+            is_left && fact.is_as_before() && is_swapped(fact.case, fact.path)
+        },
+    },
+    Exception {
+        reason: "though the file may not be read, rsync leaves it without",
+        covers: |fact| {
+            let there = fact.case.state.get(fact.path);
+            let is_closed = there.is_some_and(|there| there.mode & 0o400 == 0);
+            let is_theirs_bare = fact.name == "xattrs" && fact.theirs.is_none();
+            !fact.case.is_root && fact.case.has('X') && is_closed && is_theirs_bare
+        },
+    },
+    Exception {
         reason: "or a look for rules",
         covers: |fact| fact.name == "atime" && is_of_rules(fact.path),
     },
