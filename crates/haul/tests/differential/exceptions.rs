@@ -473,9 +473,8 @@ const IN_CODES: &[(&str, Covers)] = &[
     ("what is in a directory that makes way for something else", |case, rsync, haul| {
         !case.is_root && rsync.errors.contains("could not make way for") && haul.errors.is_empty()
     }),
-    ("Nor does a new directory that its owner may not write fail", |case, rsync, haul| {
-        let is_known = !case.is_root && case.has('X') && !case.has('p');
-        is_known && rsync.errors.contains("mkstemp") && haul.errors.is_empty()
+    ("Nor does a new directory that its owner may not write fail", |case, rsync, _| {
+        !case.is_root && case.has('X') && rsync.errors.contains("mkstemp")
     }),
     ("A DEST that is a link is followed, whoever made it", |_, rsync, _| {
         rsync.errors.contains("refusing to follow a symlink owned by an untrusted user")
