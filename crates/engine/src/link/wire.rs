@@ -1,12 +1,14 @@
 //! The link over a connection: frames as they are read, and the reader that decodes
 //! them for a Sender, by its trait. A Receiver has its own (`receiver/reading.rs`);
-//! [`ports`] encode what they are told, [`outgoing`] has the queue and [`writer`] drains it;
+//! [`ports`] encode what they are told, [`outgoing`] has the queue, [`listed`] that of the
+//! listing, and [`writer`] drains both;
 //! [`squeeze`] says how frames are compressed, [`lanes`] by which connection contents leave, and
 //! [`ledger`] what is lost with one.
 
 mod flow;
 mod lanes;
 mod ledger;
+mod listed;
 mod outgoing;
 mod ports;
 mod squeeze;

@@ -1,8 +1,9 @@
-//! Frames on their way out: the queue that ports and workers fill. The writer drains it
-//! (`writer.rs`).
+//! Frames on their way out: the queue that ports and workers fill, and beside it that of
+//! the listing (`listed.rs`). The writer drains both (`writer.rs`).
 
 use super::flow::Flow;
 use super::ledger::{Implausible, Ledger, OnLoss};
+use super::listed::{Listed, Lists, lists};
 use super::squeeze::{Effort, Left, Squeeze};
 use crate::control::CANCEL_POLL;
 use crate::pool::Buf;
@@ -171,6 +172,7 @@ impl Body {
 /// The writer's end of the queue.
 pub(crate) struct Frames {
     pub(super) waiting: crossbeam_channel::Receiver<OutFrame>,
+    pub(super) listed: Listed,
     pub(super) squeeze: Arc<Squeeze>,
     pub(super) flow: Arc<Flow>,
     /// Set for a lane that may be lost.
@@ -206,6 +208,7 @@ impl Frames {
 /// Takes frames for the writer; closed when the job has nothing more to say.
 pub(crate) struct Outbox {
     frames: Mutex<Option<crossbeam_channel::Sender<OutFrame>>>,
+    lists: Lists,
     splices: bool,
     /// How frames are compressed.
     pub(crate) squeeze: Arc<Squeeze>,
@@ -230,10 +233,11 @@ impl Outbox {
     ) -> (Arc<Self>, Frames) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
         let (frames, cut) = (Mutex::new(Some(frames)), AtomicBool::new(false));
+        let (lists, listed) = lists();
         let flow = Arc::new(Flow::default());
         let (filled, paced, noted) = (Arc::clone(&squeeze), Arc::clone(&flow), ledger.clone());
-        let queue = Frames { waiting, squeeze: filled, flow: paced, ledger: noted };
-        (Arc::new(Self { frames, splices, squeeze, flow, cut, ledger }), queue)
+        let queue = Frames { waiting, listed, squeeze: filled, flow: paced, ledger: noted };
+        (Arc::new(Self { frames, lists, splices, squeeze, flow, cut, ledger }), queue)
     }
 
     /// Another queue, whose frames are compressed as those of this one, and may be lost.
@@ -282,6 +286,11 @@ impl Outbox {
         }
     }
 
+    /// Queues a part of the listing, encoded and not compressed, as soon as there is room.
+    pub(crate) fn list(&self, frame: Vec<u8>) -> Option<()> {
+        self.lists.send(frame)
+    }
+
     /// Queues a message.
     pub(crate) fn tell(&self, message: &Message) {
         self.send(OutFrame::message(message));
@@ -294,6 +303,7 @@ impl Outbox {
 
     /// Lets the writer end once it has sent what is queued.
     pub(crate) fn close(&self) {
+        self.lists.close();
         lock(&self.frames).take();
     }
 

@@ -1,15 +1,13 @@
 //! The ports of both roles over a wire: they encode what they are told, and queue it.
 
-use super::outgoing::{OutFrame, Outbox};
-use super::squeeze::Squeezer;
+use super::outgoing::Outbox;
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use haul_model::{Naming, Outcome, Summary};
 use haul_proto::{
     Arrived, Extra, Late, ListItem, Message, OutcomeItem, Prove, Proven, Signature, Taken, Want,
     Warning, encode,
 };
-use haul_tree::lock;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Wants, outcomes and proofs in one frame, at most: it stays far below its bound even
 /// when every outcome carries a long message.
@@ -22,23 +20,18 @@ const EXTRAS_PER_FRAME_MAX: usize = 32;
 /// The Receiver at the other end.
 pub(crate) struct RemoteReceiver {
     outbox: Arc<Outbox>,
-    squeezer: Mutex<Squeezer>,
 }
 
 impl RemoteReceiver {
     /// The one that is reached through `outbox`.
     pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
-        Self { outbox, squeezer: Mutex::default() }
+        Self { outbox }
     }
 }
 
 impl ReceiverPort for RemoteReceiver {
     fn list(&self, items: Vec<ListItem>) {
-        let message = Message::List(items);
-        self.outbox.send(match self.outbox.effort() {
-            Some(effort) => lock(&self.squeezer).message(effort, encode(&message)),
-            None => OutFrame::message(&message),
-        });
+        self.outbox.list(encode(&Message::List(items)));
     }
 
     fn files(&self, _: Vec<SourceHandle>) {

@@ -61,7 +61,7 @@ const LAST_MANY: usize = 16;
 
 /// Frames that wait while the link is what is short. There are no more buffers than that
 /// on small machines, besides those that are being filled and sent.
-const WAITING_MANY: usize = 2;
+pub(super) const WAITING_MANY: usize = 2;
 
 /// The sample of a frame's content: parts of so many bytes, spread evenly.
 const SAMPLE_PARTS: usize = 4;

@@ -2,8 +2,9 @@
 //! pace of the job.
 
 use super::outgoing::{Body, Counted, Frames, OutFrame};
+use super::squeeze::{Squeezer, WAITING_MANY};
 use crate::control::Control;
-use crossbeam_channel::RecvTimeoutError;
+use crossbeam_channel::{RecvTimeoutError, after, never, select};
 use haul_net::Writer;
 use haul_proto::{FrameType, frame_bytes};
 use haul_tree::SourceFile;
@@ -17,6 +18,10 @@ const GATHER_LEN: usize = 32 << 10;
 /// processes on its way, ssh's two and the peer. Only a Sender that has listed as
 /// much as it may waits for outcomes, and those come by the hundred.
 const OUTCOMES_WAIT: Duration = Duration::from_millis(2);
+
+/// A link that takes longer for what was gathered is what a listing waits for, and there is
+/// time to compress it better.
+const HELD_UP: Duration = Duration::from_millis(5);
 
 /// Told of content that is about to leave: the number of its file, and its length in bytes.
 pub(crate) type OnLeaving<'a> = &'a (dyn Fn(u64, u64) + Sync + 'a);
@@ -36,6 +41,7 @@ pub(crate) fn run_writer(
     let on_leaving = on_leaving.unwrap_or(&|_, _| ());
     let step = control.map_or(usize::MAX, Control::step);
     let Frames { waiting, squeeze, flow, .. } = frames;
+    let mut queues = Queues::of(frames);
     let mut gathered = greeting;
     let mut left = Instant::now();
     // Since then, all that was sent was there already.
@@ -44,9 +50,9 @@ pub(crate) fn run_writer(
     let mut patience = None;
     loop {
         let more = match patience {
-            Some(until) => waiting.recv_deadline(until).ok(),
+            Some(until) => queues.next_until(Some(until)).ok(),
             // Anything else waits only while more is there already.
-            None => waiting.try_recv().ok(),
+            None => queues.try_next(),
         };
         let mut frame = match more {
             Some(frame) => frame,
@@ -55,11 +61,7 @@ pub(crate) fn run_writer(
                 output.write_all(&gathered)?;
                 output.flush()?;
                 gathered.clear();
-                let next = match sign_after {
-                    Some(silence) => waiting.recv_timeout(silence),
-                    None => waiting.recv().map_err(RecvTimeoutError::from),
-                };
-                match next {
+                match queues.next_until(sign_after.map(|silence| Instant::now() + silence)) {
                     Ok(frame) => frame,
                     Err(RecvTimeoutError::Timeout) => {
                         gathered = frame_bytes(FrameType::Alive, &[]);
@@ -86,7 +88,10 @@ pub(crate) fn run_writer(
         let step = if counts.total > 0 { step.min(flow.step()) } else { step };
         match &frame.body {
             Some(body) => send_body(output, &gathered, body, step, &pace, &mut counts)?,
-            None if gathered.len() > GATHER_LEN => output.write_all(&gathered)?,
+            None if gathered.len() > GATHER_LEN => {
+                output.write_all(&gathered)?;
+                queues.wrote_in(began.elapsed());
+            }
             None => continue,
         }
         gathered.clear();
@@ -96,6 +101,89 @@ pub(crate) fn run_writer(
             squeeze.sent(body.left(now, took, std::mem::replace(&mut was_behind, true)));
             flow.left(body.len(), now.duration_since(began));
         }
+    }
+}
+
+/// The two queues that the writer drains, in turn as long as there is something in both.
+struct Queues<'f> {
+    frames: &'f Frames,
+    /// Of the listing; it is compressed here.
+    squeezer: Squeezer,
+    /// The last frame was one of the listing.
+    has_listed: bool,
+    /// The link is slower than what is queued.
+    is_held_up: bool,
+}
+
+impl<'f> Queues<'f> {
+    fn of(frames: &'f Frames) -> Self {
+        Self { frames, squeezer: Squeezer::default(), has_listed: false, is_held_up: false }
+    }
+
+    /// The next frame, if one is there.
+    fn try_next(&mut self) -> Option<OutFrame> {
+        let Frames { waiting, listed, .. } = self.frames;
+        let first = if self.has_listed { waiting.try_recv().ok() } else { None };
+        if first.is_some() {
+            return self.other(first);
+        }
+        match listed.try_next() {
+            Some(list) => Some(self.list(list)),
+            None => self.other(waiting.try_recv().ok()),
+        }
+    }
+
+    /// The next frame, if one comes in time.
+    fn next_until(&mut self, until: Option<Instant>) -> Result<OutFrame, RecvTimeoutError> {
+        if let Some(frame) = self.try_next() {
+            return Ok(frame);
+        }
+        let Frames { waiting, listed, .. } = self.frames;
+        let time_is_up = until
+            .map_or_else(never, |until| after(until.saturating_duration_since(Instant::now())));
+        // One that is closed leaves the other.
+        let mut open = (Some(waiting), Some(&listed.waiting));
+        let (no_frames, no_lists) = (never(), never());
+        loop {
+            if open.0.is_none() && open.1.is_none() {
+                return Err(RecvTimeoutError::Disconnected);
+            }
+            select! {
+                recv(open.0.unwrap_or(&no_frames)) -> frame => match frame {
+                    Ok(frame) => return Ok(self.other(Some(frame)).expect("it is one")),
+                    Err(_) => open.0 = None,
+                },
+                recv(open.1.unwrap_or(&no_lists)) -> list => match list {
+                    Ok(list) => {
+                        if let Some(list) = listed.taken(list) {
+                            return Ok(self.list(list));
+                        }
+                    }
+                    Err(_) => open.1 = None,
+                },
+                recv(time_is_up) -> _ => return Err(RecvTimeoutError::Timeout),
+            }
+        }
+    }
+
+    fn other(&mut self, frame: Option<OutFrame>) -> Option<OutFrame> {
+        self.has_listed &= frame.is_none();
+        frame
+    }
+
+    /// The frame of a part of the listing, compressed if that is wished for.
+    fn list(&mut self, list: Vec<u8>) -> OutFrame {
+        self.has_listed = true;
+        let waiting = if self.is_held_up { WAITING_MANY } else { 1 };
+        match self.frames.squeeze.effort(waiting) {
+            Some(effort) => self.squeezer.message(effort, list),
+            None => OutFrame::whole(list),
+        }
+    }
+
+    /// So long it took to write what was gathered.
+    fn wrote_in(&mut self, took: Duration) {
+        self.is_held_up = took > HELD_UP;
     }
 }
 
@@ -246,6 +334,8 @@ fn write_both(output: &mut impl Write, mut head: &[u8], mut body: &[u8]) -> io::
 mod tests {
     use super::*;
     use crate::link::wire::Outbox;
+    use haul_model::Compression;
+    use haul_proto::{Caps, HEADER_LEN, Header, Unwrapper};
     use haul_tree::lock;
     use std::collections::BTreeMap;
     use std::io::Read;
@@ -255,6 +345,54 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
     const FRAMES: u64 = 6;
+
+    /// Has the writer send what is queued, and `read` from it.
+    fn with_writer(outbox: &Outbox, frames: &Frames, read: impl FnOnce(&mut UnixStream)) {
+        let (output, mut input) = UnixStream::pair().expect("a pair");
+        thread::scope(|scope| {
+            let write = || run_writer(&mut Writer::new(output, None), frames, vec![], None, None);
+            let writer = scope.spawn(write);
+            read(&mut input);
+            outbox.close();
+            writer.join().expect("no panic").expect("written");
+        });
+    }
+
+    #[test]
+    fn what_is_listed_stands_in_front_of_nothing_else_for_long() {
+        let (outbox, frames) = Outbox::new(false);
+        for _ in 0..100 {
+            outbox.list(vec![2]).expect("there is room");
+        }
+        outbox.send(OutFrame::whole(vec![1])).expect("there is room");
+        let mut read = [0; 101];
+        with_writer(&outbox, &frames, |input| input.read_exact(&mut read).expect("all comes"));
+        assert_eq!(read.iter().position(|byte| *byte == 1), Some(1));
+    }
+
+    #[test]
+    fn what_was_listed_before_the_peer_has_greeted_is_compressed_all_the_same() {
+        const FRAME_LEN: usize = 64 << 10;
+        let (outbox, frames) = Outbox::new(false);
+        outbox.squeeze.wish(Compression::Lz4);
+        let list = frame_bytes(FrameType::List, &[b'a'; FRAME_LEN]);
+        outbox.list(list.clone()).expect("there is room");
+        outbox.squeeze.allow(Caps::OURS);
+        let mut header = [0; HEADER_LEN];
+        with_writer(&outbox, &frames, |input| {
+            input.read_exact(&mut header).expect("a header");
+            let header = Header::decode(header).expect("one of a frame");
+            let mut payload = vec![0; header.payload_len as usize];
+            input.read_exact(&mut payload).expect("a payload");
+            assert_eq!(header.kind, FrameType::Wrapped);
+            assert!(payload.len() < FRAME_LEN / 10, "{}", payload.len());
+            let mut unwrapper = Unwrapper::default();
+            let (_, mut inner) = unwrapper.unwrap(&payload).expect("what was wrapped");
+            let mut whole = Vec::new();
+            inner.read_to_end(&mut whole).expect("in memory");
+            assert_eq!(whole, list[HEADER_LEN..]);
+        });
+    }
 
     #[test]
     fn content_counts_as_it_leaves_and_not_while_it_waits() {
