@@ -3,7 +3,7 @@
 use crate::attack::{RECEIVERS, Victim, send_to};
 use crate::peer::{Peer, TIME, dir, dir_end, entry, file, link, pack, packed};
 use haul_model::{Attributes, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Side};
-use haul_proto::{ListItem, Message, Rival, encode};
+use haul_proto::{LIST_WINDOW, ListItem, Message, Rival, encode};
 
 /// Lists these to either receiver, whose job is for `a` and `b`, and expects
 /// that a rule is broken by it.
@@ -289,10 +289,18 @@ fn more_than_the_window_is_refused() {
             |_| {},
             |peer| {
                 peer.list(vec![dir(0, "a")]);
-                // Each file is wanted and stays open, as it never comes.
-                for part in 0..500 {
-                    let names = (0..200).map(|n| format!("{part:03}-{n:04}-{:0200}", 0));
-                    peer.list(names.map(|name| file(1, &name, 1)).collect());
+                let (mut open, mut listed) = (0, 0);
+                // Each file is wanted and stays open, as it never comes. The script listens as
+                // long as there is room, for the victim waits for that.
+                while open < 2 * LIST_WINDOW {
+                    let names = (listed..listed + 200).map(|n| format!("{n:0255}"));
+                    let items: Vec<_> = names.map(|name| file(1, &name, 1)).collect();
+                    open += items.iter().map(ListItem::cost).sum::<u64>();
+                    listed += items.len();
+                    peer.list(items);
+                    if open < LIST_WINDOW {
+                        peer.await_that("all are wanted", |peer| peer.wanted.len() == listed);
+                    }
                 }
             },
         );

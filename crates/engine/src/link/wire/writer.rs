@@ -40,7 +40,7 @@ pub(crate) fn run_writer(
     let (control, on_leaving) = of_job.unzip();
     let on_leaving = on_leaving.unwrap_or(&|_, _| ());
     let step = control.map_or(usize::MAX, Control::step);
-    let Frames { waiting, squeeze, flow, .. } = frames;
+    let Frames { squeeze, flow, .. } = frames;
     let mut queues = Queues::of(frames);
     let mut gathered = greeting;
     let mut left = Instant::now();
