@@ -104,7 +104,7 @@ pub(super) struct Left {
     pub(super) took: Duration,
     /// Then it had.
     pub(super) at: Instant,
-    /// It was there when the frame before it had left: the time is that of the link, and not of those who make frames.
+    /// It was there when the frame before it had left: the time is the link's.
     pub(super) was_behind: bool,
 }
 
@@ -210,7 +210,8 @@ impl State {
         if let Some(len) = frame.squeezed {
             self.swallows = self.swallows.saturating_sub(len);
         }
-        if frame.was_behind {
+        // Where much leaves, those who make frames are what may be short.
+        if frame.was_behind || self.is_fast() {
             match frame.squeezed {
                 Some(_) => self.squeezed.add(frame.len, frame.took),
                 None => self.plain.add(frame.len, frame.took),
@@ -400,7 +401,8 @@ mod tests {
     #[test]
     fn the_way_stays_by_which_more_content_leaves() {
         const LEN: usize = 1 << 20;
-        // Frames of text as a link takes them at `link` bytes a second: all wait for that.
+        // Frames of text as a link takes them at `link` bytes a second: all wait for that, or
+        // for the codec.
         let run = |link: f64, codec: f64| {
             let (mut state, mut at) = (State::default(), Instant::now());
             let mut squeezed = 0;
@@ -411,7 +413,8 @@ mod tests {
                 let took = Duration::from_secs_f64(LEN as f64 / rate);
                 let squeezed = is_squeezed.then_some(LEN / 4);
                 at += took;
-                state.sent(Left { len: LEN, squeezed, took, at, was_behind: true });
+                let was_behind = !is_squeezed || link * 4.0 < codec;
+                state.sent(Left { len: LEN, squeezed, took, at, was_behind });
             }
             squeezed
         };
