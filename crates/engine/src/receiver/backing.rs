@@ -40,18 +40,18 @@ impl Backing {
         Ok(Some(Self { root, is_beside, suffix: suffix.clone(), last: Mutex::default() }))
     }
 
-    /// True if what has that name and is that object is a backup, or has backups in it; one
-    /// that is beside what it is of is told `by_name` alone.
-    pub(super) fn is_one(&self, name: &Name, meta: &Meta, by_name: bool) -> bool {
-        match &self.root {
-            Some(root) => meta.id.is_some() && meta.id == root.id(),
-            None => by_name && self.is_named(name),
-        }
+    /// True if that object is the directory of the backups. Those that are beside what they are
+    /// of are kept by a rule.
+    pub(super) fn is_root(&self, meta: &Meta) -> bool {
+        self.root.as_ref().is_some_and(|root| meta.id.is_some() && meta.id == root.id())
     }
 
-    /// True if that is the name of a backup beside what it is of.
-    fn is_named(&self, name: &Name) -> bool {
-        self.is_beside && name.as_bytes().ends_with(&self.suffix)
+    /// True if `name` in `node` is that of a backup beside what it is of. As with rsync it may
+    /// be the suffix alone, but not in the destination itself.
+    fn is_named(&self, node: &DirNode, name: &Name) -> bool {
+        let name = name.as_bytes();
+        let is_more = name.len() > self.suffix.len() || node.place().is_some();
+        self.is_beside && is_more && name.ends_with(&self.suffix)
     }
 
     /// The directory for the backups of what is in `node`, made like that if it is missing.
@@ -120,10 +120,16 @@ impl Receiver<'_> {
     /// # Errors
     /// As above.
     pub(super) fn back_up_extra(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
-        match self.backing.as_ref().is_some_and(|backing| backing.is_named(name)) {
+        match self.backing.as_ref().is_some_and(|backing| backing.is_named(node, name)) {
             true => Ok(()),
             false => self.back_up(node, name),
         }
+    }
+
+    /// True if what only the destination has leaves a backup beside it when it is removed.
+    pub(super) fn leaves_backup_beside(&self, node: &DirNode, name: &Name) -> bool {
+        let backing = self.backing.as_ref();
+        backing.is_some_and(|backing| backing.is_beside && !backing.is_named(node, name))
     }
 
     /// The same of a file that will be written into: its backup is a copy.
@@ -171,11 +177,6 @@ impl Receiver<'_> {
     /// True if what is replaced or removed is kept.
     pub(super) fn backs_up(&self) -> bool {
         self.backing.is_some()
-    }
-
-    /// True if backups are beside what they are of.
-    pub(super) fn backs_up_beside(&self) -> bool {
-        self.backing.as_ref().is_some_and(|backing| backing.is_beside)
     }
 
     /// The attributes that the backup of an entry has, where that is another object.

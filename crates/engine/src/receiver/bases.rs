@@ -106,13 +106,14 @@ impl Receiver<'_> {
         }
     }
 
-    /// Gives a file that is the same as that of a base what it gets by that.
+    /// Gives a file that is the same as that of a base what it gets by that. What is there
+    /// `differs` from it, or is not known to.
     pub(super) fn take_from_base(
         &self,
         pending: Pending,
         base: Base,
         found: Changes,
-        counted: u64,
+        (counted, differs): (u64, bool),
     ) {
         let Some(how) = self.task.mirrors().and_then(|mirror| mirror.bases) else { return };
         let (decision, found) = by_base(how, base, found, true);
@@ -122,7 +123,7 @@ impl Receiver<'_> {
             _ if self.policy.dry_run => Outcome::WouldCopy,
             Decision::Linked(base, _) => {
                 let Pending { dir, name, on_existing, .. } = &pending;
-                match self.link_to_base(dir, name, &base, *on_existing) {
+                match self.link_to_base(dir, name, &base, (*on_existing, differs)) {
                     Some(outcome) => outcome,
                     None => {
                         let pending = Pending { found: Changes::LOCAL, ..pending };
@@ -238,13 +239,14 @@ impl Receiver<'_> {
         first.unwrap_or(Changes::MISSING)
     }
 
-    /// Makes an entry a hard link to that of a base; `None` if that can't be done.
+    /// Makes an entry a hard link to that of a base; `None` if that can't be done. What is
+    /// there is known to have other content if it `differs`.
     pub(super) fn link_to_base(
         &self,
         dir: &RecvDir,
         name: &Name,
         base: &Base,
-        on_existing: OnExisting,
+        (on_existing, differs): (OnExisting, bool),
     ) -> Option<Outcome> {
         let DirState::Open(node) = &dir.state else {
             return Some(Outcome::Failed(parent_fault()));
@@ -262,7 +264,7 @@ impl Receiver<'_> {
                 let there = dir.stat(name, false)?;
                 Ok::<_, io::Error>(there.map(|there| (there.kind, there.attributes.mtime)))
             };
-            if on_existing == OnExisting::Replace && look(&*handle)? != look(&*from)? {
+            if on_existing == OnExisting::Replace && (differs || look(&*handle)? != look(&*from)?) {
                 self.back_up(node, name)?;
             }
             let linked = handle.make_hard_link(&*from, name, None, name, on_existing)?;
@@ -296,7 +298,7 @@ impl Receiver<'_> {
         if self.control.stopped() {
             return;
         }
-        match self.link_to_base(&file.dir, &file.name, &base, on_existing) {
+        match self.link_to_base(&file.dir, &file.name, &base, (on_existing, false)) {
             Some(outcome) => work::tell(self, vec![(file, 0, outcome)]),
             None => {
                 let file = Pending { found: Changes::LOCAL, on_existing, ..file };

@@ -233,7 +233,8 @@ impl Receiver<'_> {
             && let Some(hash) = source.hash
             && let Some((base, found)) = with_content(bases, &of_bases, hash)
         {
-            return self.take_from_base(pending, base, found, counted);
+            let differs = !own.is_ok_and(|own| own.hash == Some(hash));
+            return self.take_from_base(pending, base, found, (counted, differs));
         }
         match (otherwise, of_source) {
             (Decision::Hash, of_source) => self.end_hashing(pending, of_source, own, counted),

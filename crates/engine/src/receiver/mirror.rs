@@ -211,7 +211,7 @@ impl Receiver<'_> {
         self.task.mirrors().is_some_and(|mirror| mirror.part != Part::AllElse)
     }
 
-    pub(super) fn deletes(&self) -> Option<Delete> {
+    fn deletes(&self) -> Option<Delete> {
         self.task.mirrors()?.delete
     }
 
@@ -348,9 +348,9 @@ impl Receiver<'_> {
                         }
                     }
                 } else {
+                    let leaves_backup = self.leaves_backup_beside(&node, &name);
                     match self.remove_one(dir, &node, &name, path, told_kind(&meta), told) {
-                        // Its backup may be beside it.
-                        Ok(is_gone) => level.stays |= !is_gone || self.backs_up_beside(),
+                        Ok(is_gone) => level.stays |= !is_gone || leaves_backup,
                         Err(error) => {
                             level.stays = true;
                             failure = Err(error);

@@ -41,7 +41,8 @@ impl Receiver<'_> {
                 None
             }
             Decision::Linked(base, on_existing) => {
-                let linked = self.link_to_base(&file.dir, &file.name, &base, on_existing);
+                let how = (on_existing, false);
+                let linked = self.link_to_base(&file.dir, &file.name, &base, how);
                 if let Some(outcome) = linked {
                     return self.settle_listed(&file, outcome);
                 }
@@ -69,7 +70,7 @@ impl Receiver<'_> {
             _ if self.policy.dry_run => Outcome::WouldCopy,
             Decision::Linked(base, on_existing) => {
                 let or_made = || self.make(dir, name, entry, on_existing);
-                self.link_to_base(dir, name, &base, on_existing).unwrap_or_else(or_made)
+                self.link_to_base(dir, name, &base, (on_existing, false)).unwrap_or_else(or_made)
             }
             Decision::Copy(on_existing) if self.costs_round_trips => {
                 dir.expect_change();

@@ -85,12 +85,16 @@ impl Walk<'_> {
             if selection.leaves_out(&entry.name, is_dir) {
                 continue;
             }
-            if !is_dir || self.is_protected_in(layer, &entry.name) {
+            if !is_dir {
                 return None;
             }
-            if !self.is_left_out(layer, &entry.name) {
-                dirs.push(entry.name);
+            if self.is_left_out(layer, &entry.name) {
+                continue;
             }
+            if self.is_protected_in(layer, &entry.name) {
+                return None;
+            }
+            dirs.push(entry.name);
         }
         Some(dirs)
     }

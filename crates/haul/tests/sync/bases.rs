@@ -69,6 +69,27 @@ fn where_times_do_not_count_a_base_has_nothing_by_its_time() {
 }
 
 #[test]
+fn other_content_that_a_link_to_a_base_replaces_has_a_backup() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/a", "11111");
+        scene.file("prev/a", "11111");
+        scene.file("dst/a", "77777");
+        for path in ["src/a", "prev/a", "dst/a"] {
+            nasty::set_mtime(scene.path(path), 1_600_000_000, 0).expect("a time");
+        }
+        let flags = ["-abc", "--link-dest=../prev"];
+        scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
+        assert_eq!((&*scene.read("dst/a"), &*scene.read("dst/a~")), ("11111", "77777"));
+        // What is the same has none.
+        scene.clear(&["dst"]);
+        scene.file("dst/a", "11111");
+        nasty::set_mtime(scene.path("dst/a"), 1_600_000_000, 0).expect("a time");
+        scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
+        assert_eq!(scene.list("dst"), ["a"]);
+    });
+}
+
+#[test]
 fn a_link_that_takes_the_place_of_a_file_is_told_whatever_a_base_has() {
     each_way_by_pipe(|scene| {
         for flags in [&["-ai"][..], &["-ain"]] {

@@ -10,8 +10,8 @@ use haul_tree::{Meta, MetaKind, TreeDir, lock};
 use std::io;
 
 impl Receiver<'_> {
-    /// True if the entry `name` at `path` is no extra: rules protect it, it is a backup, or
-    /// it is of haul's own at work.
+    /// True if the entry `name` at `path` is no extra: rules protect it, backups are
+    /// in it, or it is of haul's own at work.
     pub(in crate::receiver) fn is_spared(
         &self,
         scope: &Scope,
@@ -22,13 +22,9 @@ impl Receiver<'_> {
     ) -> bool {
         let is_dir = meta.kind == MetaKind::Dir;
         let subject = Subject { path, is_dir, asking: Asking::Receiver, is_going };
-        // A rule keeps those that are beside what they are of from being extras.
-        let by_name = self.deletes().is_none();
-        let is_backup =
-            || self.backing.as_ref().is_some_and(|backing| backing.is_one(name, meta, by_name));
         self.filter.leaves_out(&subject, scope)
             || is_stage(&told_kind(meta), Some(name))
-            || is_backup()
+            || self.backing.as_ref().is_some_and(|backing| backing.is_root(meta))
     }
 
     /// The rules for what is in `dir`, with those of files in it.
