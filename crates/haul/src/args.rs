@@ -345,7 +345,7 @@ impl CopyWords {
             to_all,
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
-            filter: self.filter.rules(Style::default())?,
+            filter: self.filter.rules(Style::default(), |_| false)?,
             altered: Altered::default(),
             policy: Policy {
                 conflict,
@@ -462,7 +462,7 @@ impl CheckWords {
             to_all: Vec::new(),
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
-            filter: self.filter.rules(Style::default())?,
+            filter: self.filter.rules(Style::default(), |_| false)?,
             altered: Altered::default(),
             policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
             detail: detail(self.quiet, self.verbose, self.json),

@@ -20,7 +20,7 @@ const NESTED_MAX: usize = 16;
 /// patterns.
 #[derive(Debug, Default)]
 pub(super) struct FilterWords<const ALL: bool = false> {
-    given: Vec<(Form, OsString)>,
+    given: Vec<(usize, Form, OsString)>,
 }
 
 /// One of the words.
@@ -160,20 +160,27 @@ impl<const ALL: bool> FromArgMatches for FilterWords<ALL> {
         };
         let mut given: Vec<_> = Self::forms().iter().copied().flat_map(of_form).collect();
         given.sort_by_key(|(place, ..)| *place);
-        self.given.extend(given.into_iter().map(|(_, form, value)| (form, value)));
+        self.given.extend(given);
         Ok(())
     }
 }
 
 impl<const ALL: bool> FilterWords<ALL> {
-    /// The rules, in which those that don't say it themselves are for the sides of `style`.
+    /// The rules, in which those that don't say it themselves are for the sides of `style`. A
+    /// file that a word at a place of the command names has rules that end with a byte 0 if
+    /// `zeros` says so.
     ///
     /// # Errors
     /// A usage error that names the word, or the file and its rule.
-    pub(super) fn rules(&self, style: Style) -> Result<Filter, CommandError> {
-        let mut found = Found { filter: Filter::default(), style };
+    pub(super) fn rules(
+        &self,
+        style: Style,
+        zeros: impl Fn(usize) -> bool,
+    ) -> Result<Filter, CommandError> {
+        let mut found = Found { filter: Filter::default(), style, zeros: false };
         let mut shorthands = 0;
-        for (form, value) in &self.given {
+        for (place, form, value) in &self.given {
+            found.zeros = zeros(*place);
             let bytes = value.as_bytes();
             let at = || format!("--{} '{}'", form.name, escape_bytes(bytes));
             match form.takes {
@@ -194,7 +201,8 @@ impl<const ALL: bool> FilterWords<ALL> {
                 Takes::Nothing => {}
             }
         }
-        if self.given.iter().any(|(form, _)| form.name == CVS) {
+        if self.given.iter().any(|(_, form, _)| form.name == CVS) {
+            found.zeros = style.zeros;
             found.take_word(b":C", CVS)?;
             found.take_word(b"-C", CVS)?;
         }
@@ -206,6 +214,8 @@ impl<const ALL: bool> FilterWords<ALL> {
 struct Found {
     filter: Filter,
     style: Style,
+    /// What is read for the word that is taken ends with a byte 0.
+    zeros: bool,
 }
 
 impl Found {
@@ -217,7 +227,7 @@ impl Found {
         shown: &str,
     ) -> Result<(), CommandError> {
         let content = read(path).map_err(|error| unreadable(shown, &error))?;
-        let is_end = |byte: &u8| match self.style.zeros {
+        let is_end = |byte: &u8| match self.zeros {
             true => *byte == 0,
             // A carriage return ends a line, too, and is in no pattern.
             false => matches!(byte, b'\n' | b'\r'),
@@ -261,7 +271,10 @@ impl Found {
     fn take(&mut self, line: Line, at: &str, nested: usize) -> Result<(), CommandError> {
         let added = match line {
             Line::Rule(rule) => self.filter.push(rule),
-            Line::Files(files) => self.filter.push_files(files),
+            Line::Files(mut files) => {
+                files.style.zeros = self.style.zeros;
+                self.filter.push_files(files)
+            }
             Line::Clear => {
                 self.filter.clear();
                 Ok(())
@@ -273,7 +286,8 @@ impl Found {
                 let path = OsStr::from_bytes(&merge.path);
                 let content = read(path).map_err(|error| unreadable(at, &error))?;
                 let name = escape_bytes(&merge.path);
-                return self.take_all(&content, merge.style, &name, nested + 1);
+                let style = Style { zeros: self.zeros, ..merge.style };
+                return self.take_all(&content, style, &name, nested + 1);
             }
             Line::Cvs(style) => return self.take_cvs(style, nested + 1),
         };

@@ -22,8 +22,8 @@ use crate::location::Location;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
 use haul_model::{
-    Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
-    Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
+    Altered, Bases, Compression, Conflict, Delete, Filter, Kept, Mirror, Moving, Place, PlaceError,
+    Policy, Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
 };
 use std::ffi::{OsStr, OsString};
 use std::num::{NonZeroU8, NonZeroU64};
@@ -188,6 +188,10 @@ struct Wish {
     window: i64,
     deletes: bool,
     when: Option<When>,
+    /// The group of words that has said when, if one has.
+    when_group: Option<&'static str>,
+    /// Another has, too.
+    mixes_when: bool,
     /// Files that have only other names are sent.
     sends_moved: bool,
     /// Yes is the answer to all that would be asked on a terminal.
@@ -227,7 +231,11 @@ struct Wish {
     transport: Option<Transport>,
     retries: Option<u32>,
     parallel: Option<NonZeroU8>,
-    compression: Compression,
+    /// What travels is not compressed.
+    uncompressed: bool,
+    /// The way in which it is, and the level of zstd, where words say them.
+    compression: Option<Compression>,
+    level: Option<u8>,
     via: Via,
     ports: Option<Ports>,
     fast: bool,
@@ -305,7 +313,7 @@ impl SyncWords {
             reaches,
             recursive: wish.is_recursive() || mirror.walking.only_dirs,
             follow: wish.copy_links,
-            filter: wish.with_own_rules(self.filter.rules(wish.style())?)?,
+            filter: wish.with_own_rules(self.rules(wish.style())?)?,
             policy: wish.policy(),
             altered: wish.altered.clone(),
             detail,
@@ -318,7 +326,7 @@ impl SyncWords {
             rate: wish.rate,
             list,
             munges: wish.munges,
-            compression: wish.compression,
+            compression: wish.compression(),
             via: wish.via,
             ports: wish.ports,
             asks: wish.asks() && !self.json,
@@ -335,6 +343,22 @@ impl SyncWords {
     }
 }
 
+impl SyncWords {
+    /// The rules. As with rsync, a file that the command names is read as words in front of it
+    /// say, and those in directories as the last one says.
+    fn rules(&self, style: Style) -> Result<Filter, CommandError> {
+        let zeros = |place| {
+            let said = self.switches.given.iter().rev().find_map(|(at, given)| match given {
+                Given::On(Word { long: "from0", .. }, _) if *at < place => Some(true),
+                Given::Off(Word { long: "from0", .. }) if *at < place => Some(false),
+                _ => None,
+            });
+            said.unwrap_or(false)
+        };
+        self.filter.rules(style, zeros)
+    }
+}
+
 impl Wish {
     /// True if directories are taken with all that is in them.
     fn is_recursive(&self) -> bool {
@@ -342,6 +366,18 @@ impl Wish {
             Recursion::No => false,
             Recursion::OfArchive => self.files_from.is_none(),
             Recursion::Yes => true,
+        }
+    }
+
+    /// The way in which what travels is compressed.
+    fn compression(&self) -> Compression {
+        match (self.compression, self.level) {
+            (None | Some(Compression::Auto | Compression::Zstd(_)), Some(level)) => {
+                Compression::Zstd(level)
+            }
+            (Some(how), _) => how,
+            (None, None) if self.uncompressed => Compression::None,
+            (None, None) => Compression::Auto,
         }
     }
 
@@ -372,9 +408,9 @@ impl Wish {
     }
 
     fn policy(&self) -> Policy {
-        let conflict = match (self.ignore_existing, self.ignore_times) {
+        let conflict = match (self.ignore_existing, self.sameness()) {
             (true, _) => Conflict::Keep,
-            (_, true) => Conflict::ReplaceAll,
+            (_, Sameness::None) => Conflict::ReplaceAll,
             _ => Conflict::ReplaceChanged,
         };
         Policy {
@@ -396,15 +432,15 @@ impl Wish {
     fn keeps(&self) -> Kept {
         let times = self.times;
         // As with rsync: backups beside what they are of change the times of directories.
-        let backs_up_beside = self.backup && self.backup_dir.is_none();
+        let backs_up_beside = self.backs_up_beside();
         let perms = Kept::MODE.with(Kept::SET_ID).with(Kept::LENT);
         perms
             .only_if(self.perms || self.acls)
             .with(Kept::TIMES.only_if(times))
             .with(Kept::DIR_TIMES.only_if(times && !self.omits_dir_times && !backs_up_beside))
             .with(Kept::LINK_TIMES.only_if(times && !self.omits_link_times))
-            .with(Kept::USER.only_if(self.owner || !self.altered.users.is_empty()))
-            .with(Kept::GROUP.only_if(self.group || !self.altered.groups.is_empty()))
+            .with(Kept::USER.only_if(self.owner))
+            .with(Kept::GROUP.only_if(self.group))
             .with(Kept::ACL.only_if(self.acls))
             .with(Kept::XATTRS.only_if(self.xattrs))
             .with(Kept::ATIMES.only_if(self.atimes))
@@ -421,6 +457,10 @@ impl Wish {
             (true, false) => Relative::Yes,
             (true, true) => Relative::WithoutWay,
         };
+        if self.mixes_when {
+            let message = "--delete-before, --delete-during and --delete-after exclude each other";
+            return Err(CommandError::usage(message));
+        }
         if self.deletes && !recursive && !only_dirs {
             let message = "--delete does not work without --recursive (-r) or --dirs (-d)";
             return Err(CommandError::usage(message));

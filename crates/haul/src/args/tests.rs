@@ -410,8 +410,33 @@ fn what_travels_is_compressed_as_the_last_word_says() {
     assert_eq!(how("sync --zl=7 a h:b"), Compression::Zstd(7));
     assert_eq!(how("sync -z --no-compress a h:b"), Compression::None);
     assert_eq!(how("sync --no-z --compress-choice zstd a h:b"), Compression::Zstd(3));
+    assert_eq!(how("sync --zl=9 --zc=zstd -az a h:b"), Compression::Zstd(9));
+    assert_eq!(how("sync --zc=zstd:5 --zl=9 a h:b"), Compression::Zstd(9));
+    assert_eq!(how("sync --zl=9 --zc=zstd:5 a h:b"), Compression::Zstd(5));
+    assert_eq!(how("sync --zc=lz4 --zl=9 a h:b"), Compression::Lz4);
+    assert_eq!(how("sync --zc=none -az --zl=9 a h:b"), Compression::None);
+    assert_eq!(how("sync --zc=lz4 --zl=9 --no-z a h:b"), Compression::None);
+    assert_eq!(how("sync --no-z -z a h:b"), Compression::Auto);
     for wrong in ["copy --compress zlib a h:b", "sync --zc=zlibx a h:b", "sync --zl=20 a h:b"] {
         assert!(parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn words_that_say_when_it_is_removed_exclude_each_other_as_with_rsync() {
+    for wrong in [
+        "sync -a --delete-before --delete-after a b",
+        "sync -a --delete-before --delete-delay a b",
+        "sync -a --del --delete-after a b",
+    ] {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+    for right in [
+        "sync -a --delete --delete-after a b",
+        "sync -a --delete-after --delete-after a b",
+        "sync -a --delete-delay --del a b",
+    ] {
+        assert!(parse(right).is_ok(), "{right}");
     }
 }
 

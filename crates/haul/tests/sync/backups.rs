@@ -52,6 +52,57 @@ fn what_is_replaced_or_removed_is_kept() {
 }
 
 #[test]
+fn backups_alone_go_with_the_directory_that_they_are_in() {
+    everywhere_by_pipe(|scene| {
+        for flags in [
+            &["-aib", "--delete-excluded"][..],
+            &["-aincb", "--delete-excluded"],
+            &["-aib", "--delete", "--filter=R *~"],
+        ] {
+            scene.clear(&["src", "dst"]);
+            scene.file("src/d", "takes the place of a directory");
+            scene.file("dst/d/x~", "a backup");
+            scene.file("dst/gone/x~", "a backup");
+            scene.file("dst/gone/sub/~", "another");
+            scene.file("dst/~", "is called as nothing's backup");
+            Pair::of(scene).run(flags, &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
+fn what_is_called_as_a_backup_goes_where_no_rule_keeps_it() {
+    everywhere_by_pipe(|scene| {
+        for (flags, source) in [
+            (&["-aib", "--delete-missing-args"][..], "src/x~"),
+            (&["-aib", "--delete-missing-args", "--delete"], "src/x~"),
+            (&["-aib", "--force"], "src/"),
+        ] {
+            scene.clear(&["src", "dst"]);
+            scene.file("src/d", "takes the place of a directory");
+            scene.file("dst/d/y~", "a backup");
+            scene.file("dst/x~", "a backup");
+            Pair::of(scene).run(flags, &[source], "dst");
+        }
+    });
+}
+
+#[test]
+fn a_backup_directory_that_is_the_destination_is_none() {
+    everywhere_by_pipe(|scene| {
+        for dir in ["--backup-dir=.", "--backup-dir=./.", "--backup-dir="] {
+            scene.clear(&["src", "dst"]);
+            scene.file("src/a", "new");
+            scene.file("dst/a", "old content");
+            scene.file("dst/b.old", "a backup");
+            let flags = ["-aib", "--delete", dir, "--suffix=.old"];
+            Pair::of(scene).run(&flags, &["src/"], "dst");
+            assert_eq!(scene.list("dst"), ["a", "a.old", "b.old"]);
+        }
+    });
+}
+
+#[test]
 fn a_dry_run_tells_what_goes_to_a_directory_that_is_missing() {
     everywhere_by_pipe(|scene| {
         for flags in [

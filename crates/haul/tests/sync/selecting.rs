@@ -84,6 +84,9 @@ fn directories_for_partial_files_are_neither_sent_nor_removed() {
             (&["-ai", "--delete-excluded", "--partial-dir=.part"], "-u"),
             (&["-ai", "--delete", "--partial-dir=.part"], "--filter=R .part/"),
             (&["-ai", "--delete", "--partial-dir=/nowhere/.part"], "-u"),
+            (&["-ai", "--delete", "--partial-dir=./.part"], "-u"),
+            (&["-ai", "--delete", "--partial-dir=x/..//.part/"], "-u"),
+            (&["-ai", "--delete", "--partial-dir=./"], "-u"),
         ] {
             scene.clear(&["src", "dst"]);
             scene.file("src/.part/x", "sent by nobody");
@@ -94,6 +97,50 @@ fn directories_for_partial_files_are_neither_sent_nor_removed() {
             Pair::of(scene).run(&[flags, &[last]].concat(), &["src/"], "dst");
         }
     });
+}
+
+#[test]
+fn directories_for_delayed_files_are_neither_sent_nor_removed() {
+    each_way_by_pipe(|scene| {
+        // rsync itself makes files in it.
+        let no_times = "--exclude=nothing";
+        for flags in [
+            &["-ai", "--delete", "--delay-updates", no_times][..],
+            &["-ai", "--delete", "--delay-updates", "--partial-dir=.part", no_times],
+            &["-ai", "--delete"],
+        ] {
+            scene.clear(&["src", "dst"]);
+            scene.file("src/.~tmp~/x", "sent by nobody");
+            scene.file("src/y", "y");
+            scene.file("dst/.~tmp~/z", "left by another run");
+            Pair::of(scene).run(flags, &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
+fn a_file_of_rules_is_read_as_words_in_front_of_it_say() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    for (flags, has_lines) in [
+        (&["-0", "--exclude-from=rules"][..], false),
+        (&["--exclude-from=rules", "-0"], true),
+        (&["-0", "--no-from0", "--exclude-from=rules", "-0"], true),
+        (&["--filter=merge rules", "-0"], true),
+        (&["-0", "--filter=merge rules"], false),
+        (&["--filter=dir-merge .rules", "-0"], false),
+    ] {
+        scene.clear(&["src", "dst"]);
+        let end = if has_lines { "\n" } else { "\0" };
+        let rules = format!("- *.o{end}- *.p{end}");
+        for file in ["src/a.o", "src/b.p", "src/c", "dst/a.o", "dst/d.p"] {
+            scene.file(file, file);
+        }
+        scene.file("rules", rules);
+        scene.file("src/.rules", "- *.o\0- *.p\0");
+        let flags = [&["-ai", "--delete"], flags].concat();
+        Pair::of(&scene).with_files(&["rules"]).run(&flags, &["src/"], "dst");
+    }
 }
 
 #[test]

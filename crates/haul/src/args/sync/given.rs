@@ -27,10 +27,12 @@ pub(super) fn chown(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> 
     if !user.is_empty() {
         once(wish, USERS, CHOWN)?;
         wish.altered.users = AccountMap::all_to(user).map_err(words)?;
+        wish.owner = true;
     }
     if !group.is_empty() {
         once(wish, GROUPS, CHOWN)?;
         wish.altered.groups = AccountMap::all_to(group).map_err(words)?;
+        wish.group = true;
     }
     Ok(())
 }
@@ -39,6 +41,7 @@ pub(super) fn chown(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> 
 pub(super) fn usermap(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
     once(wish, USERS, "usermap")?;
     wish.altered.users = AccountMap::parse(value.as_bytes()).map_err(words)?;
+    wish.owner = true;
     Ok(())
 }
 
@@ -46,6 +49,7 @@ pub(super) fn usermap(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str
 pub(super) fn groupmap(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
     once(wish, GROUPS, "groupmap")?;
     wish.altered.groups = AccountMap::parse(value.as_bytes()).map_err(words)?;
+    wish.group = true;
     Ok(())
 }
 

@@ -296,7 +296,10 @@ const WORDS: &[Word] = &[
     switch!(KEEPING, "times", Some('t'), "no-t", "Modification times", |wish, on| wish.times = on),
     switch!(KEEPING, "owner", Some('o'), "no-o", "Owners (root only)", |wish, on| wish.owner = on),
     switch!(KEEPING, "group", Some('g'), "no-g", "Groups", |wish, on| wish.group = on),
-    switch!(KEEPING, "acls", Some('A'), "no-A", "Access control lists", |wish, on| wish.acls = on),
+    switch!(KEEPING, "acls", Some('A'), "no-A", "Access control lists", |wish, on| {
+        wish.acls = on;
+        wish.perms |= on;
+    }),
     switch!(KEEPING, "xattrs", Some('X'), "no-X", "Extended attributes", |wish, on| {
         wish.xattrs = on;
     }),

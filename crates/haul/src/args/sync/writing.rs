@@ -13,8 +13,8 @@ impl Wish {
         if !self.backup && self.backup_dir.is_none() {
             return Ok(None);
         }
-        let dir = self.backup_dir.as_ref().map(|dir| dir.as_bytes().to_vec());
-        let usual: &[u8] = if dir.is_some() { b"" } else { b"~" };
+        let dir = self.backup_dir().map(<[u8]>::to_vec);
+        let usual: &[u8] = if self.backup_dir.is_some() { b"" } else { b"~" };
         let suffix = self.suffix.as_ref().map_or(usual, |suffix| suffix.as_bytes()).to_vec();
         if suffix.contains(&b'/') {
             return Err(CommandError::usage("--suffix must have no \"/\""));
@@ -25,17 +25,32 @@ impl Wish {
         Ok(Some(Backup { dir, suffix }))
     }
 
+    /// The directory of backups that are not beside what they are of: DEST itself is none.
+    fn backup_dir(&self) -> Option<&[u8]> {
+        let given = self.backup_dir.as_ref()?.as_bytes();
+        let mut dir = given;
+        while let Some(rest) = dir.strip_prefix(b"./") {
+            dir = rest;
+        }
+        (!matches!(dir, b"" | b".")).then_some(given)
+    }
+
+    /// True if backups are beside what they are of.
+    pub(super) fn backs_up_beside(&self) -> bool {
+        (self.backup || self.backup_dir.is_some()) && self.backup_dir().is_none()
+    }
+
     /// `filter` with the rules behind it that rsync adds: partial files and backups that are
     /// beside what they are of are neither sent nor removed.
     pub(super) fn with_own_rules(&self, mut filter: Filter) -> Result<Filter, CommandError> {
         let mut rules = Vec::new();
         if let Some(dir) = self.partial_dir() {
-            rules.push([b"-p ", dir, b"/"].concat());
+            rules.push([b"-p ", &*dir, b"/"].concat());
         }
-        let is_beside = |backup: &Backup| backup.dir.is_none();
         if self.deletes
             && !self.deletes_excluded
-            && let Some(Backup { suffix, .. }) = self.backup()?.filter(is_beside)
+            && self.backs_up_beside()
+            && let Some(Backup { suffix, .. }) = self.backup()?
         {
             rules.push([b"P *", &*suffix].concat());
         }
@@ -50,13 +65,29 @@ impl Wish {
         Ok(filter)
     }
 
-    /// The directory beside each file in which rsync keeps what was interrupted.
-    fn partial_dir(&self) -> Option<&[u8]> {
-        let mut dir = self.partial_dir.as_ref()?.as_bytes();
-        while let Some(rest) = dir.strip_suffix(b"/") {
-            dir = rest;
+    /// The directory beside each file in which rsync keeps what was interrupted, or what waits
+    /// for its name.
+    fn partial_dir(&self) -> Option<Vec<u8>> {
+        const OF_DELAYS: &[u8] = b".~tmp~";
+        let dir = match &self.partial_dir {
+            Some(dir) => dir.as_bytes(),
+            None if self.mirror.delays => OF_DELAYS,
+            None => return None,
+        };
+        if dir.starts_with(b"/") {
+            return None;
         }
-        (![&b""[..], b"."].contains(&dir) && !dir.starts_with(b"/")).then_some(dir)
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut left = dir.split(|byte| *byte == b'/').peekable();
+        while let Some(name) = left.next() {
+            match name {
+                b"" => {}
+                b"." if left.peek().is_some() => {}
+                b".." if names.last().is_some_and(|above| *above != b"..") => drop(names.pop()),
+                name => names.push(name),
+            }
+        }
+        (!matches!(&*names, [] | [b"."])).then(|| names.join(&b'/'))
     }
 
     /// The proof that a file of the destination is that of a source.

@@ -1,6 +1,6 @@
 //! The words about what is removed.
 
-use super::{DELETING, Turn, When, Word, number};
+use super::{DELETING, Turn, When, Wish, Word, number};
 
 pub(super) const WORDS: &[Word] = &[
     flag!(
@@ -13,19 +13,19 @@ pub(super) const WORDS: &[Word] = &[
         }
     ),
     flag!(DELETING, "delete-during", None, "The same", |wish, _| {
-        (wish.deletes, wish.when) = (true, Some(When::During));
+        removes(wish, "during", When::During);
     }),
     flag!(DELETING, "delete-before", None, "The same, before anything is copied", |wish, _| {
-        (wish.deletes, wish.when) = (true, Some(When::Before));
+        removes(wish, "before", When::Before);
     }),
     flag!(DELETING, "delete-after", None, "The same, when all is copied", |wish, _| {
-        (wish.deletes, wish.when) = (true, Some(When::After));
+        removes(wish, "after", When::After);
     }),
     flag!(DELETING, "delete-delay", None, "The same", |wish, _| {
-        (wish.deletes, wish.when) = (true, Some(When::After));
+        removes(wish, "during", When::After);
     }),
     flag!(DELETING, "del", None, "", |wish, _| {
-        (wish.deletes, wish.when) = (true, Some(When::During));
+        removes(wish, "during", When::During);
     }),
     flag!(DELETING, "delete-excluded", None, "And what is left out of the sources", |wish, _| {
         wish.deletes = true;
@@ -91,3 +91,10 @@ pub(super) const WORDS: &[Word] = &[
         }
     ),
 ];
+
+/// Has what only DEST has removed at that time. Words of the same `group` replace each other,
+/// others are refused beside it, as with rsync.
+fn removes(wish: &mut Wish, group: &'static str, when: When) {
+    (wish.deletes, wish.when) = (true, Some(when));
+    wish.mixes_when |= wish.when_group.replace(group).is_some_and(|before| before != group);
+}

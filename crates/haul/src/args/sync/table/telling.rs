@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use haul_model::Compression;
 use std::ffi::OsStr;
 use std::num::NonZeroU8;
+use std::os::unix::ffi::OsStrExt;
 
 const TELLING: &str = "Telling";
 const REMOTE: &str = "Remote";
@@ -22,7 +23,10 @@ pub(super) const WORDS: &[Word] = &[
             wish.verbose = wish.verbose.saturating_add(1);
         }
     ),
-    flag!(TELLING, "no-verbose", None, "", |wish, _| wish.verbose = 0),
+    Word {
+        aliases: &["no-v"],
+        ..flag!(TELLING, "no-verbose", None, "", |wish, _| wish.verbose = 0)
+    },
     flag!(TELLING, "quiet", Some('q'), "Tell errors only", |wish, on| wish.quiet = on),
     switch!(
         TELLING,
@@ -119,7 +123,10 @@ pub(super) const WORDS: &[Word] = &[
             wish.readable = wish.readable.saturating_add(1);
         }
     ),
-    flag!(TELLING, "no-human-readable", None, "", |wish, _| wish.readable = 0),
+    Word {
+        aliases: &["no-h"],
+        ..flag!(TELLING, "no-human-readable", None, "", |wish, _| wish.readable = 0)
+    },
     flag!(TELLING, "8-bit-output", Some('8'), "", |_, _| {}),
     switch!(
         REMOTE,
@@ -128,7 +135,10 @@ pub(super) const WORDS: &[Word] = &[
         "no-z",
         "Taken, and done anyway where it pays",
         |wish, on| {
-            wish.compression = if on { Compression::Auto } else { Compression::None };
+            wish.uncompressed = !on;
+            if !on {
+                (wish.compression, wish.level) = (None, None);
+            }
         }
     ),
     value!(
@@ -140,7 +150,11 @@ pub(super) const WORDS: &[Word] = &[
         "Compress what travels: auto (where that pays), none, lz4, zstd or zstd:LEVEL",
         |wish, value| {
             let how = value.to_str().and_then(|text| text.parse().ok());
-            wish.compression = how.ok_or("it is none of auto, none, lz4, zstd and zstd:LEVEL")?;
+            let how = how.ok_or("it is none of auto, none, lz4, zstd and zstd:LEVEL")?;
+            wish.compression = Some(how);
+            if let (Compression::Zstd(level), true) = (how, value.as_bytes().contains(&b':')) {
+                wish.level = Some(level);
+            }
             Ok(())
         }
     ),
@@ -154,7 +168,7 @@ pub(super) const WORDS: &[Word] = &[
         |wish, value| {
             let level = value.to_str().and_then(|text| text.parse().ok());
             let level = level.filter(|level| Compression::LEVELS.contains(level));
-            wish.compression = Compression::Zstd(level.ok_or("it is no level from 1 to 19")?);
+            wish.level = Some(level.ok_or("it is no level from 1 to 19")?);
             Ok(())
         }
     ),
