@@ -46,6 +46,9 @@ const SWALLOWED: usize = 3 << 20;
 /// Frames of one way after which what it yields is believed.
 const BELIEVED: u32 = 6;
 
+/// The weight of the frames before, when one is added to what a way has yielded.
+const KEPT: f64 = 0.9;
+
 /// Compressed frames in front of the first that is sent as it is, to compare; and the most
 /// between two of these.
 const PROBE_GAP: (u32, u32) = (8, 256);
@@ -116,10 +119,11 @@ struct Yield {
 }
 
 impl Yield {
-    /// Earlier frames count less and less.
+    /// Earlier frames count less and less, but not so little that the last few decide: they
+    /// may have left by the slowest connection, and what they are compared with by a fast one.
     fn add(&mut self, bytes: usize, took: Duration) {
-        self.bytes = self.bytes * 0.75 + bytes as f64;
-        self.seconds = self.seconds * 0.75 + took.as_secs_f64();
+        self.bytes = self.bytes * KEPT + bytes as f64;
+        self.seconds = self.seconds * KEPT + took.as_secs_f64();
     }
 
     /// True if it is clearly less than `other`; neither is, where nothing is known.
@@ -422,6 +426,47 @@ mod tests {
         assert_eq!(run(slow, codec), 4000, "there is nothing to be tried");
         assert!((3900..4000).contains(&run(middling, codec)), "{}", run(middling, codec));
         assert!(run(fast, codec) < 80, "{}", run(fast, codec));
+    }
+
+    #[test]
+    fn connections_that_are_not_equally_fast_are_not_taken_for_a_slow_codec() {
+        const LEN: usize = 1 << 20;
+        // One of ssh and two direct ones share a link of 50 MB/s, and each takes now more and
+        // now less. Text shrinks to the half, which costs nothing.
+        let rates = [5e6, 22.5e6, 22.5e6];
+        for seed in 1..=4 {
+            let (mut state, begin) = (State::default(), Instant::now());
+            let mut noise = Stream::new(seed);
+            let mut next = |state: &mut State, rate: f64| {
+                let mut byte = [0];
+                noise.fill(&mut byte);
+                // From 0.7 to 1.4 times the rate.
+                let rate = rate * (f64::from(byte[0]) / 255.0 - 0.5).exp2();
+                let squeezed = state.next(WAITING_MANY).map(|_| LEN / 2);
+                let took = squeezed.unwrap_or(LEN) as f64 / rate;
+                (squeezed, took)
+            };
+            let mut lanes: Vec<_> = rates
+                .iter()
+                .map(|rate| {
+                    let (squeezed, took) = next(&mut state, *rate);
+                    (took, squeezed, took)
+                })
+                .collect();
+            let mut count = 0;
+            for _ in 0..4000 {
+                let soonest = (0..3).min_by(|a, b| lanes[*a].0.total_cmp(&lanes[*b].0));
+                let lane = soonest.expect("there are three");
+                let (end, squeezed, took) = lanes[lane];
+                count += u32::from(squeezed.is_some());
+                let at = begin + Duration::from_secs_f64(end);
+                let took = Duration::from_secs_f64(took);
+                state.sent(Left { len: LEN, squeezed, took, at, was_behind: true });
+                let (squeezed, took) = next(&mut state, rates[lane]);
+                lanes[lane] = (end + took, squeezed, took);
+            }
+            assert!(count > 3900, "{seed}: {count}");
+        }
     }
 
     #[test]
