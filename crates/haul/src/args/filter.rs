@@ -214,7 +214,7 @@ impl<const ALL: bool> FilterWords<ALL> {
 struct Found {
     filter: Filter,
     style: Style,
-    /// What is read for the word that is taken ends with a byte 0.
+    /// A byte 0 ends each line of what the word at hand has read.
     zeros: bool,
 }
 

@@ -22,8 +22,8 @@ use crate::location::Location;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
 use haul_model::{
-    Altered, Bases, Compression, Conflict, Delete, Filter, Kept, Mirror, Moving, Place, PlaceError,
-    Policy, Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
+    Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
+    Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
 };
 use std::ffi::{OsStr, OsString};
 use std::num::{NonZeroU8, NonZeroU64};
@@ -231,9 +231,9 @@ struct Wish {
     transport: Option<Transport>,
     retries: Option<u32>,
     parallel: Option<NonZeroU8>,
-    /// What travels is not compressed.
+    /// `--no-z` was the last word about compression.
     uncompressed: bool,
-    /// The way in which it is, and the level of zstd, where words say them.
+    /// The codec, and the level of zstd, where words say them.
     compression: Option<Compression>,
     level: Option<u8>,
     via: Via,
@@ -343,22 +343,6 @@ impl SyncWords {
     }
 }
 
-impl SyncWords {
-    /// The rules. As with rsync, a file that the command names is read as words in front of it
-    /// say, and those in directories as the last one says.
-    fn rules(&self, style: Style) -> Result<Filter, CommandError> {
-        let zeros = |place| {
-            let said = self.switches.given.iter().rev().find_map(|(at, given)| match given {
-                Given::On(Word { long: "from0", .. }, _) if *at < place => Some(true),
-                Given::Off(Word { long: "from0", .. }) if *at < place => Some(false),
-                _ => None,
-            });
-            said.unwrap_or(false)
-        };
-        self.filter.rules(style, zeros)
-    }
-}
-
 impl Wish {
     /// True if directories are taken with all that is in them.
     fn is_recursive(&self) -> bool {
@@ -366,18 +350,6 @@ impl Wish {
             Recursion::No => false,
             Recursion::OfArchive => self.files_from.is_none(),
             Recursion::Yes => true,
-        }
-    }
-
-    /// The way in which what travels is compressed.
-    fn compression(&self) -> Compression {
-        match (self.compression, self.level) {
-            (None | Some(Compression::Auto | Compression::Zstd(_)), Some(level)) => {
-                Compression::Zstd(level)
-            }
-            (Some(how), _) => how,
-            (None, None) if self.uncompressed => Compression::None,
-            (None, None) => Compression::Auto,
         }
     }
 

@@ -119,6 +119,8 @@ pub(crate) enum Body {
         bytes: Vec<u8>,
         /// Its own length, in bytes.
         len: usize,
+        /// The time that the codec took.
+        took: Duration,
     },
     /// A range of a file of this machine, to be spliced.
     Range {
@@ -162,7 +164,7 @@ impl Body {
     /// `was_behind`.
     pub(super) fn left(&self, at: Instant, took: Duration, was_behind: bool) -> Left {
         let (len, squeezed) = match self {
-            Self::Squeezed { bytes, len } => (*len, Some(bytes.len())),
+            Self::Squeezed { bytes, len, took } => (*len, Some((bytes.len(), *took))),
             Self::Bytes(_) | Self::Shared { .. } | Self::Range { .. } => (self.len(), None),
         };
         Left { len, squeezed, took, at, was_behind }

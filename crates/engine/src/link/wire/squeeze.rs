@@ -9,7 +9,8 @@
 //! What is short may be the processors of either side, which a codec makes shorter still. So
 //! the writer measures how much content leaves in its time, as it is and compressed, and the
 //! faster of the two stays; the other is tried again after ever longer runs. Where less leaves
-//! than any processor could make, the link is what is short, and nothing is tried.
+//! than any processor could make, and than a thread of the codec does make, the link is what is
+//! short, and nothing is tried.
 //!
 //! Content that doesn't shrink is found out by a sample before all of it is compressed, and
 //! after some such samples of one file most of its frames are sent without one.
@@ -101,8 +102,8 @@ impl Effort {
 pub(super) struct Left {
     /// The length of the content, in bytes.
     pub(super) len: usize,
-    /// As long as that was on the wire, if it was compressed.
-    pub(super) squeezed: Option<usize>,
+    /// If it was compressed: as long as that was on the wire, and the time of the codec.
+    pub(super) squeezed: Option<(usize, Duration)>,
     /// The time since the frame before it had left.
     pub(super) took: Duration,
     /// Then it had.
@@ -124,6 +125,11 @@ impl Yield {
     fn add(&mut self, bytes: usize, took: Duration) {
         self.bytes = self.bytes * KEPT + bytes as f64;
         self.seconds = self.seconds * KEPT + took.as_secs_f64();
+    }
+
+    /// Bytes in a second; without end where nothing is known.
+    fn rate(self) -> f64 {
+        if self.seconds > 0.0 { self.bytes / self.seconds } else { f64::INFINITY }
     }
 
     /// True if it is clearly less than `other`; neither is, where nothing is known.
@@ -150,6 +156,8 @@ struct State {
     plain: Yield,
     /// Of compressed ones.
     squeezed: Yield,
+    /// Of the codec, in one thread.
+    codec: Yield,
     /// The last frames by whichever connection: the length of their content, and when they left.
     last: VecDeque<(usize, Instant)>,
 }
@@ -157,9 +165,9 @@ struct State {
 impl Default for State {
     fn default() -> Self {
         let (gear, swallows, gap) = (START, SWALLOWED, PROBE_GAP.0);
-        let (plain, squeezed) = (Yield::default(), Yield::default());
+        let [plain, squeezed, codec] = [Yield::default(); 3];
         let (run, pause, paused, last) = (0, 0, 0, VecDeque::with_capacity(LAST_MANY));
-        Self { gear, swallows, run, probe: gap, gap, pause, paused, plain, squeezed, last }
+        Self { gear, swallows, run, probe: gap, gap, pause, paused, plain, squeezed, codec, last }
     }
 }
 
@@ -202,7 +210,9 @@ impl State {
         };
         let bytes = self.last.iter().map(|(len, _)| len).sum::<usize>() - first;
         let took = end.duration_since(*begin).as_secs_f64();
-        self.last.len() == LAST_MANY && bytes as f64 >= SLOW_MAX * took
+        // A thread of the codec may make less where others take the processors.
+        let slow = SLOW_MAX.min(self.codec.rate());
+        self.last.len() == LAST_MANY && bytes as f64 >= slow * took
     }
 
     /// A frame has left.
@@ -211,8 +221,9 @@ impl State {
             self.last.pop_front();
         }
         self.last.push_back((frame.len, frame.at));
-        if let Some(len) = frame.squeezed {
+        if let Some((len, took)) = frame.squeezed {
             self.swallows = self.swallows.saturating_sub(len);
+            self.codec.add(frame.len, took);
         }
         // Where much leaves, those who make frames are what may be short.
         if frame.was_behind || self.is_fast() {
@@ -306,6 +317,7 @@ impl Squeezer {
     /// A frame with this head and content, compressed if it shrinks.
     pub(crate) fn content(&mut self, effort: Effort, head: Vec<u8>, body: Body) -> OutFrame {
         let Some(bytes) = body.content() else { return OutFrame::content(head, body) };
+        let began = Instant::now();
         let wrapped = match self.shrinks(bytes) {
             true => self.wrapper.wrap(effort.codec, effort.level, &head, bytes),
             false => None,
@@ -315,7 +327,11 @@ impl Squeezer {
                 self.misses = 0;
                 OutFrame::content(
                     wrapped.head.to_vec(),
-                    Body::Squeezed { bytes: wrapped.content, len: bytes.len() },
+                    Body::Squeezed {
+                        bytes: wrapped.content,
+                        len: bytes.len(),
+                        took: began.elapsed(),
+                    },
                 )
             }
             None => {
@@ -360,181 +376,5 @@ fn entropy(bytes: &[u8]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::writer::run_writer;
-    use super::*;
-    use crate::link::wire::Outbox;
-    use haul_net::Writer;
-    use haul_testkit::content::Stream;
-
-    const ALL: Caps = Caps::OURS;
-
-    fn squeeze(mode: Compression, caps: Caps) -> Squeeze {
-        let squeeze = Squeeze::default();
-        squeeze.wish(mode);
-        squeeze.allow(caps);
-        squeeze
-    }
-
-    #[test]
-    fn frames_that_wait_have_the_next_ones_compressed_better_and_none_less() {
-        let squeeze = squeeze(Compression::Auto, ALL);
-        let efforts = |waiting: usize, frames: u32| {
-            (0..frames).map(|_| squeeze.effort(waiting)).collect::<Vec<_>>()
-        };
-        lock(&squeeze.state).swallows = 0;
-        let (took, at) = (Duration::from_millis(1), Instant::now());
-        for frame in 0..LAST_MANY as u32 {
-            let (squeezed, at) = (Some(1 << 18), at + took * frame);
-            squeeze.sent(Left { len: 1 << 20, squeezed, took, at, was_behind: true });
-        }
-        let up = efforts(WAITING_MANY, 4 * STEPS);
-        assert_eq!(up.first().copied().flatten(), Some(LADDER[1]));
-        assert_eq!(up.last().copied().flatten(), Some(LADDER[3]));
-        // One in between is sent as it is, to compare.
-        let now = efforts(1, 9);
-        let same = now.iter().filter(|effort| **effort == Some(LADDER[3])).count();
-        assert_eq!(same, 8, "{now:?}");
-        let down = efforts(0, 5 * STEPS);
-        let level = |effort: &Option<Effort>| LADDER.iter().position(|one| Some(*one) == *effort);
-        let levels: Vec<_> = down.iter().filter_map(level).collect();
-        assert!(levels.is_sorted_by(|now, next| now >= next), "{down:?}");
-        assert_eq!(down.last().copied().flatten(), None);
-    }
-
-    #[test]
-    fn the_way_stays_by_which_more_content_leaves() {
-        const LEN: usize = 1 << 20;
-        // Frames of text as a link takes them at `link` bytes a second: all wait for that, or
-        // for the codec.
-        let run = |link: f64, codec: f64| {
-            let (mut state, mut at) = (State::default(), Instant::now());
-            let mut squeezed = 0;
-            for _ in 0..4000 {
-                let is_squeezed = state.next(WAITING_MANY).is_some();
-                squeezed += u32::from(is_squeezed);
-                let rate = if is_squeezed { (link * 4.0).min(codec) } else { link };
-                let took = Duration::from_secs_f64(LEN as f64 / rate);
-                let squeezed = is_squeezed.then_some(LEN / 4);
-                at += took;
-                let was_behind = !is_squeezed || link * 4.0 < codec;
-                state.sent(Left { len: LEN, squeezed, took, at, was_behind });
-            }
-            squeezed
-        };
-        let (slow, middling, fast, codec) = (12e6, 50e6, 900e6, 300e6);
-        assert_eq!(run(slow, codec), 4000, "there is nothing to be tried");
-        assert!((3900..4000).contains(&run(middling, codec)), "{}", run(middling, codec));
-        assert!(run(fast, codec) < 80, "{}", run(fast, codec));
-    }
-
-    #[test]
-    fn connections_that_are_not_equally_fast_are_not_taken_for_a_slow_codec() {
-        const LEN: usize = 1 << 20;
-        // One of ssh and two direct ones share a link of 50 MB/s, and each takes now more and
-        // now less. Text shrinks to the half, which costs nothing.
-        let rates = [5e6, 22.5e6, 22.5e6];
-        for seed in 1..=4 {
-            let (mut state, begin) = (State::default(), Instant::now());
-            let mut noise = Stream::new(seed);
-            let mut next = |state: &mut State, rate: f64| {
-                let mut byte = [0];
-                noise.fill(&mut byte);
-                // From 0.7 to 1.4 times the rate.
-                let rate = rate * (f64::from(byte[0]) / 255.0 - 0.5).exp2();
-                let squeezed = state.next(WAITING_MANY).map(|_| LEN / 2);
-                let took = squeezed.unwrap_or(LEN) as f64 / rate;
-                (squeezed, took)
-            };
-            let mut lanes: Vec<_> = rates
-                .iter()
-                .map(|rate| {
-                    let (squeezed, took) = next(&mut state, *rate);
-                    (took, squeezed, took)
-                })
-                .collect();
-            let mut count = 0;
-            for _ in 0..4000 {
-                let soonest = (0..3).min_by(|a, b| lanes[*a].0.total_cmp(&lanes[*b].0));
-                let lane = soonest.expect("there are three");
-                let (end, squeezed, took) = lanes[lane];
-                count += u32::from(squeezed.is_some());
-                let at = begin + Duration::from_secs_f64(end);
-                let took = Duration::from_secs_f64(took);
-                state.sent(Left { len: LEN, squeezed, took, at, was_behind: true });
-                let (squeezed, took) = next(&mut state, rates[lane]);
-                lanes[lane] = (end + took, squeezed, took);
-            }
-            assert!(count > 3900, "{seed}: {count}");
-        }
-    }
-
-    #[test]
-    fn the_time_in_which_no_frame_was_there_is_not_the_links() {
-        let (outbox, frames) = Outbox::new(false);
-        outbox.squeeze.wish(Compression::Auto);
-        let squeezed = || {
-            let body = Body::Squeezed { bytes: vec![0; 1 << 10], len: 1 << 20 };
-            OutFrame::content(vec![1], body)
-        };
-        std::thread::scope(|scope| {
-            let mut output = Writer::new(std::io::sink(), None);
-            let frames = &frames;
-            let write = move || run_writer(&mut output, frames, Vec::new(), None, None);
-            let writer = scope.spawn(write);
-            std::thread::sleep(Duration::from_millis(100));
-            for _ in 0..2 {
-                outbox.send(squeezed()).expect("there is room");
-            }
-            outbox.close();
-            writer.join().expect("no panic").expect("written");
-        });
-        let seconds = lock(&outbox.squeeze.state).squeezed.seconds;
-        assert!(seconds < 0.05, "{seconds}");
-    }
-
-    #[test]
-    fn nothing_is_compressed_that_is_not_wished_for_and_taken() {
-        let silent = Squeeze::default();
-        assert_eq!(silent.effort(9), None);
-        silent.wish(Compression::Lz4);
-        assert_eq!(silent.effort(9), None);
-        silent.allow(ALL);
-        assert_eq!(silent.effort(9), Some(LADDER[0]));
-        assert_eq!(squeeze(Compression::None, ALL).effort(9), None);
-        assert_eq!(squeeze(Compression::Zstd(3), Caps::LZ4).effort(9), None);
-        assert_eq!(squeeze(Compression::Auto, Caps::NONE).effort(9), None);
-        let level = |level| squeeze(Compression::Zstd(level), ALL).effort(0).map(|e| e.level);
-        assert_eq!((level(0), level(7), level(200)), (Some(1), Some(7), Some(19)));
-    }
-
-    #[test]
-    fn noise_is_found_out_by_its_sample_and_text_and_repetitions_are_not_taken_for_it() {
-        let mut squeezer = Squeezer::default();
-        let mut noise = vec![0; 1 << 20];
-        Stream::new(1).fill(&mut noise);
-        assert!(!squeezer.shrinks(&noise));
-        // As base64 has it: six bits in each byte.
-        let letters: Vec<u8> = noise.iter().map(|byte| b'A' + byte % 64).collect();
-        assert!(squeezer.shrinks(&letters));
-        let repeated: Vec<u8> = noise[..1 << 10].iter().copied().cycle().take(1 << 20).collect();
-        assert!(squeezer.shrinks(&repeated));
-    }
-
-    #[test]
-    fn a_file_that_does_not_shrink_is_sampled_less_and_less() {
-        let mut squeezer = Squeezer::default();
-        let mut samples = 0;
-        for _ in 0..1000 {
-            if squeezer.may_shrink(Some(1)) {
-                samples += 1;
-                squeezer.misses = (squeezer.misses + 1).min(6);
-                squeezer.passed = (1 << squeezer.misses) - 1;
-            }
-        }
-        assert!((15..30).contains(&samples), "{samples}");
-        assert!(squeezer.may_shrink(Some(2)), "another file is looked at");
-        squeezer.passed = 5;
-        assert!(squeezer.may_shrink(None), "so are several");
-    }
-}
+#[path = "squeeze_tests.rs"]
+mod tests;

@@ -399,7 +399,11 @@ mod tests {
         let (outbox, frames) = Outbox::new(false);
         let (output, mut input) = UnixStream::pair().expect("a pair");
         for _ in 0..FRAMES {
-            let body = Body::Squeezed { bytes: vec![0; MIB as usize], len: 3 * MIB as usize };
+            let body = Body::Squeezed {
+                bytes: vec![0; MIB as usize],
+                len: 3 * MIB as usize,
+                took: Duration::ZERO,
+            };
             let counts = [(1, MIB), (2, 0), (3, 2 * MIB)];
             let counts = counts.map(|(index, len)| Counted { index, len, tally: None }).into();
             outbox.send(OutFrame::content(vec![1], body).counting(counts)).expect("there is room");

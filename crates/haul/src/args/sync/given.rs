@@ -1,7 +1,10 @@
-//! The words of `haul sync` that give entries other attributes than those of the sources.
+//! Words of `haul sync` that are read together with others: those that give entries other
+//! attributes than those of the sources, those about compression, and the rules.
 
-use super::Wish;
-use haul_model::{AccountMap, MapError, ModeError};
+use super::table::Word;
+use super::{Given, SyncWords, Wish};
+use crate::error::CommandError;
+use haul_model::{AccountMap, Compression, Filter, MapError, ModeError, Style};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -70,5 +73,35 @@ fn words(error: MapError) -> &'static str {
         MapError::Number => "a number of an account is none, or out of range",
         MapError::Name => "a name of an account can't be one",
         MapError::TooMany => "it has too many rules",
+    }
+}
+
+impl SyncWords {
+    /// The rules. As with rsync, a file that the command names is read as words in front of it
+    /// say, and those in directories as the last one says.
+    pub(super) fn rules(&self, style: Style) -> Result<Filter, CommandError> {
+        let zeros = |place| {
+            let said = self.switches.given.iter().rev().find_map(|(at, given)| match given {
+                Given::On(Word { long: "from0", .. }, _) if *at < place => Some(true),
+                Given::Off(Word { long: "from0", .. }) if *at < place => Some(false),
+                _ => None,
+            });
+            said.unwrap_or(false)
+        };
+        self.filter.rules(style, zeros)
+    }
+}
+
+impl Wish {
+    /// The way in which what travels is compressed.
+    pub(super) fn compression(&self) -> Compression {
+        match (self.compression, self.level) {
+            (None | Some(Compression::Auto | Compression::Zstd(_)), Some(level)) => {
+                Compression::Zstd(level)
+            }
+            (Some(how), _) => how,
+            (None, None) if self.uncompressed => Compression::None,
+            (None, None) => Compression::Auto,
+        }
     }
 }
