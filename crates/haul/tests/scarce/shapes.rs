@@ -118,13 +118,23 @@ fn a_million_files_of_several_names_would_cost_bounded_memory() {
     let scarce = Scarce::below(mount.path(), many_of_two_names);
     let [src, to] = ["src/", "to"].map(|name| scarce.dir.path().join(name).display().to_string());
     let there = |path: &str| format!("there:{path}");
+    // The answers of the host come late: then as much of the listing waits for them at the end,
+    // when all links are known, as at any time before.
+    let part = scarce.dir.path().join("part.$$");
+    let late = format!(
+        "{1} \"$@\" | while dd of={0} bs=65536 count=1 2> {0}.log && [ -s {0} ]; do\n\
+         sleep 0.05; cat {0}\ndone",
+        part.display(),
+        scarce.ssh.display()
+    );
+    let late = script(&scarce.dir.path().join("late"), &late);
     // Here is the side that is looked at.
     for (side, paths) in [("sender", [src.clone(), there(&to)]), ("receiver", [there(&src), to])] {
         // In a dry run nothing is made of them.
         let [without, with] = ["-rn", "-rnH"].map(|flags| {
             let haul = Haul::new(&scarce.haul).cwd(scarce.dir.path()).args(["sync", "-q", flags]);
             let haul =
-                haul.sampled().arg("--rsh").arg(&scarce.ssh).arg("--remote-haul").arg(&scarce.haul);
+                haul.sampled().arg("--rsh").arg(&late).arg("--remote-haul").arg(&scarce.haul);
             let run = haul.args(&paths).limit(LIMIT).run().expect_ok();
             run.usage.peak_rss_bytes.expect("sampled")
         });
