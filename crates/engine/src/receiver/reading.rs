@@ -31,7 +31,8 @@ const TOLD_MIN: u64 = 256 << 10;
 const FULL_POLL: Duration = Duration::from_millis(1);
 
 /// Reads for a Receiver on this side, until the job has ended. Listings are
-/// handed to `lists`, so that looking at the destination doesn't hold up data.
+/// handed to `lists`, so that looking at the destination holds up data only where as many
+/// wait there as may.
 pub(crate) fn read_for_receiver(
     input: impl Read,
     receiver: &Receiver<'_>,
