@@ -177,7 +177,9 @@ impl Leftovers {
 /// True if it is gone.
 pub fn remove_mark(dir: &Dir, name: &Name) -> bool {
     let Some((Form::Random, stem)) = parse(name.as_bytes()) else { return false };
-    let may_be_mark = |stat: Stat| stat.is_dir() || stat.is_file() && stat.size == 0;
+    // Files are marks where all agree on locks.
+    let may_be_mark =
+        |stat: Stat| stat.is_dir() || stat.is_file() && stat.size == 0 && dir.is_known();
     let mark = Leftover { stem, stage: &Stage::Random };
     dir.stat(name).is_ok_and(may_be_mark)
         && mark
