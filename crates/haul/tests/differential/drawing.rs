@@ -154,11 +154,14 @@ pub(crate) fn derive(lot: &mut Lot, state: &mut State, from: &[u8], to: &[u8], i
         let is_top = path == from;
         let mut entry = original.clone();
         if let Kind::Name(first) = &original.kind {
-            let first = moved(first);
-            let is_there = state.get(&first).is_some_and(|first| first.kind != Kind::Dir);
-            entry.kind = match is_there && is_in(&first, to) && lot.chance(65) {
-                true => Kind::Name(first),
-                false => Kind::File(content(lot)),
+            // It may be in another source.
+            let first = is_in(first, from).then(|| moved(first));
+            let is_there = |first: &Vec<u8>| {
+                state.get(first).is_some_and(|first| first.kind != Kind::Dir) && is_in(first, to)
+            };
+            entry.kind = match first.filter(|first| is_there(first) && lot.chance(65)) {
+                Some(first) => Kind::Name(first),
+                None => Kind::File(content(lot)),
             };
         }
         if !(lot.chance(same) || is_top && entry.kind != Kind::Dir) {
