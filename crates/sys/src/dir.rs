@@ -46,7 +46,7 @@ pub struct DirEntry {
 #[cfg(target_os = "linux")]
 const READ_LEN: usize = 64 << 10;
 
-pub(crate) const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Dir {
     /// Opens a directory that the operator named; symbolic links on the way
@@ -55,13 +55,17 @@ impl Dir {
     /// # Errors
     /// Those of `open`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        match jail::open(path.as_os_str().as_bytes(), DIR_FLAGS) {
-            Some(opened) => opened.map(Self::of),
-            None => Ok(Self::of(rustix::fs::open(path, DIR_FLAGS, Mode::empty())?)),
-        }
+        Self::open_by(path, OFlags::empty())
     }
 
-    pub(crate) fn of(fd: OwnedFd) -> Self {
+    /// The same with more flags.
+    pub(crate) fn open_by(path: &Path, flags: OFlags) -> io::Result<Self> {
+        let flags = DIR_FLAGS | flags;
+        let opened = jail::open(path.as_os_str().as_bytes(), flags);
+        opened.unwrap_or_else(|| Ok(rustix::fs::open(path, flags, Mode::empty())?)).map(Self::of)
+    }
+
+    fn of(fd: OwnedFd) -> Self {
         let no = || AtomicBool::new(false);
         Self { fd, kind: OnceLock::new(), cant_name: no(), was_read: no(), fakes: false }
     }

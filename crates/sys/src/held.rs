@@ -3,18 +3,12 @@
 //! and devices do, and directories that may be entered and not read.
 
 use crate::Dir;
-#[cfg(target_os = "linux")]
-use crate::dir::DIR_FLAGS;
-#[cfg(target_os = "linux")]
-use crate::jail;
 use crate::meta::{self, Stat};
 use haul_model::{Attributes, Kept, Name};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-#[cfg(target_os = "linux")]
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// An entry that is held for its attributes.
@@ -50,11 +44,7 @@ impl Dir {
         match Self::open(path) {
             #[cfg(target_os = "linux")]
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let flags = DIR_FLAGS | OFlags::PATH;
-                match jail::open(path.as_os_str().as_bytes(), flags) {
-                    Some(opened) => opened.map(Self::of),
-                    None => Ok(Self::of(rustix::fs::open(path, flags, Mode::empty())?)),
-                }
+                Self::open_by(path, OFlags::PATH)
             }
             opened => opened,
         }
