@@ -3,7 +3,7 @@
 
 use super::{When, Wish};
 use crate::error::CommandError;
-use haul_model::{Backup, Bases, Filter, Line, Lines, Sameness, Style, Updating};
+use haul_model::{Action, Backup, Bases, Filter, Pattern, Rule, Sameness, Sides, Updating};
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 
@@ -43,24 +43,21 @@ impl Wish {
     /// `filter` with the rules behind it that rsync adds: partial files and backups that are
     /// beside what they are of are neither sent nor removed.
     pub(super) fn with_own_rules(&self, mut filter: Filter) -> Result<Filter, CommandError> {
-        let mut rules = Vec::new();
+        let mut add = |pattern: &[u8], sides, perishable| {
+            let wrong = |why: &dyn Display| CommandError::usage(why.to_string());
+            let pattern = Pattern::new(pattern).map_err(|why| wrong(&why))?;
+            let rule = Rule { sides, perishable, ..Rule::new(Action::Exclude, pattern) };
+            filter.push(rule).map_err(|why| wrong(&why))
+        };
         if let Some(dir) = self.partial_dir() {
-            rules.push([b"-p ", &*dir, b"/"].concat());
+            add(&[&*dir, b"/"].concat(), self.style().plain, true)?;
         }
         if self.deletes
             && !self.deletes_excluded
             && self.backs_up_beside()
             && let Some(Backup { suffix, .. }) = self.backup()?
         {
-            rules.push([b"P *", &*suffix].concat());
-        }
-        // Each ends with its last byte, whatever is in it.
-        let style = Style { zeros: true, ..self.style() };
-        for line in rules.iter().flat_map(|rule| Lines::of(rule, style)) {
-            let wrong = |why: &dyn Display| CommandError::usage(why.to_string());
-            if let Line::Rule(rule) = line.map_err(|why| wrong(&why))? {
-                filter.push(rule).map_err(|why| wrong(&why))?;
-            }
+            add(&[b"*", &*suffix].concat(), Sides::Receiver, false)?;
         }
         Ok(filter)
     }
