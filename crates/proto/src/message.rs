@@ -24,7 +24,7 @@ pub const PACK_FILE_MAX: u64 = 512 << 10;
 
 /// How much of a listing may be under way: the sum of [`ListItem::cost`] over
 /// all items whose outcome the sender has not heard yet. It bounds the memory
-/// of both sides, and with it the listing never stands in front of the data.
+/// of both sides.
 pub const LIST_WINDOW: u64 = 8 << 20;
 
 /// The most sources of one job: more than the words of a command line can be.

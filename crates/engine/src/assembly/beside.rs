@@ -84,16 +84,13 @@ impl Beside {
     /// confined can't.
     pub(super) fn begin_starter(&mut self, crew: Crew<'_, '_>) -> io::Result<()> {
         let (further, control) = (self.further.clone(), crew.control());
-        let watch = self.choice.as_ref().map(Choice::watch);
-        let watch = match (&self.wish, watch) {
-            (Wish::Chosen, watch) => watch,
-            (Wish::UpTo(_), None) => None,
-            (Wish::UpTo(_), Some(watch)) => {
-                // Some are begun meanwhile.
-                crew.try_begin("watch", move || watch.run(control))?;
-                None
-            }
-        };
+        let mut watch = self.choice.as_ref().map(Choice::watch);
+        // Some are begun meanwhile.
+        if matches!(self.wish, Wish::UpTo(_))
+            && let Some(watch) = watch.take()
+        {
+            crew.try_begin("watch", move || watch.run(control))?;
+        }
         let (ask, asked) = bounded::<()>(LANES_MAX.into());
         let (tell, begun) = bounded(LANES_MAX.into());
         crew.try_begin("starter", move || {
@@ -135,10 +132,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Logs in further while the job is at work or its first login takes long, as often as
     /// that is worth it.
     pub(super) fn log_in(&self, beside: Beside) {
-        let (course, is_wished) = match (&beside.wish, &beside.choice) {
-            (Wish::UpTo(count), _) => (self.awaited(*count), true),
-            (Wish::Chosen, Some(choice)) => (self.choose(choice), false),
-            (Wish::Chosen, None) => (None, false),
+        let (course, is_wished) = match beside.wish {
+            Wish::UpTo(count) => (self.awaited(count), true),
+            Wish::Chosen => (beside.choice.as_ref().and_then(|it| self.choose(it)), false),
         };
         let (Some(mut course), Some(starts)) = (course, &beside.starts) else { return };
         self.follow(&mut course, &beside, starts);

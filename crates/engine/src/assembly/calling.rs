@@ -151,7 +151,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             Some(connections) => connections.get().min(LANES_MAX),
             None => by_time().map_or(LANES_MAX, |(_, lanes)| *lanes),
         };
-        let lane_len = if first == 1 { FAR_LANE_LEN } else { LANE_LEN };
+        let lane_len = if far.is_some() { FAR_LANE_LEN } else { LANE_LEN };
         let is_worth_it =
             |lane: &u8| direct.is_of_agent() || self.left() >= u64::from(lane - 1) * lane_len;
         let others = (first..=lanes_max).take_while(is_worth_it);

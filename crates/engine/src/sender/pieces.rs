@@ -5,7 +5,6 @@ use super::Item;
 use super::differences::Search;
 use super::passed::Passed;
 use super::read::{Reader, is_still_wanted, read};
-use super::repeats::StripePart;
 use super::stripes::{SentBlock, Striped, Turn};
 use crate::control::Step;
 use crate::digest::hash_again;
@@ -99,14 +98,13 @@ impl<'r, 'a> Reader<'r, 'a> {
         turn: &Turn,
         part: &mut [u8],
     ) -> SentBlock {
-        let Turn { block, tally } = turn.clone();
-        let size = file.source.seal().size;
+        let (block, size) = (turn.block, file.source.seal().size);
         let mut pieces = self.pieces(&file.item, Arc::clone(&file.source), block, part);
-        pieces.counted = tally.get();
-        pieces.tally = Some(tally.clone());
+        pieces.counted = turn.tally.get();
+        pieces.tally = Some(turn.tally.clone());
         let range = BlockRange { start: block, end: Some(block + 1) };
         let sent = match pieces.send_range(range, size) {
-            Some(Ok(())) => self.end_block(file, StripePart::Block(block, tally)).map(Ok),
+            Some(Ok(())) => self.end_block(file, turn.part()).map(Ok),
             sent => sent,
         };
         sent.map(|sent| sent.map(|()| pieces.passed.last()))

@@ -359,7 +359,7 @@ impl Reader<'_, '_> {
             let Some(turn) = file.next(self.lane.number, self.control) else { break };
             match self.send_block(file, &turn, &mut scratch[..STEP_LEN]) {
                 Some(sent) => file.sent(turn.block, sent),
-                None => self.lost_block(file, turn.into_part())?,
+                None => self.lost_block(file, turn.part())?,
             }
         }
         if self.control.stopped() {

@@ -76,8 +76,8 @@ pub(super) struct Turn {
 
 impl Turn {
     /// The part of the file that it is.
-    pub(super) fn into_part(self) -> StripePart {
-        StripePart::Block(self.block, self.tally)
+    pub(super) fn part(&self) -> StripePart {
+        StripePart::Block(self.block, self.tally.clone())
     }
 }
 

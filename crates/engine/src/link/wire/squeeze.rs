@@ -59,8 +59,10 @@ const PROBE_GAP: (u32, u32) = (8, 256);
 const PAUSE: (u32, u32) = (32, 1024);
 
 /// Content that leaves in a second, in bytes, below which the link is what is short: processors
-/// that are slower have links that are. And the frames by which that is seen.
+/// that are slower have links that are.
 const SLOW_MAX: f64 = 64e6;
+
+/// The frames, the last ones, by which it is seen how much leaves.
 const LAST_MANY: usize = 16;
 
 /// Frames that wait while the link is what is short. There are no more buffers than that
@@ -106,7 +108,7 @@ pub(super) struct Left {
     pub(super) squeezed: Option<(usize, Duration)>,
     /// The time since the frame before it had left.
     pub(super) took: Duration,
-    /// Then it had.
+    /// The moment in which it had left.
     pub(super) at: Instant,
     /// It was there when the frame before it had left: the time is the link's.
     pub(super) was_behind: bool,
@@ -225,15 +227,16 @@ impl State {
             self.swallows = self.swallows.saturating_sub(len);
             self.codec.add(frame.len, took);
         }
+        let is_fast = self.is_fast();
         // Where much leaves, those who make frames are what may be short.
-        if frame.was_behind || self.is_fast() {
+        if frame.was_behind || is_fast {
             match frame.squeezed {
                 Some(_) => self.squeezed.add(frame.len, frame.took),
                 None => self.plain.add(frame.len, frame.took),
             }
         }
         let is_on = self.gear >= STEPS;
-        if is_on && self.run >= BELIEVED && self.is_fast() && self.squeezed.is_below(self.plain) {
+        if is_on && self.run >= BELIEVED && is_fast && self.squeezed.is_below(self.plain) {
             self.gear = 0;
             self.paused = (self.paused * 4).clamp(PAUSE.0, PAUSE.1);
             self.pause = self.paused;

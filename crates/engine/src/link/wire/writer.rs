@@ -123,13 +123,14 @@ impl<'f> Queues<'f> {
     /// The next frame, if one is there.
     fn try_next(&mut self) -> Option<OutFrame> {
         let Frames { waiting, listed, .. } = self.frames;
-        let first = if self.has_listed { waiting.try_recv().ok() } else { None };
-        if first.is_some() {
-            return self.other(first);
+        if self.has_listed
+            && let Ok(frame) = waiting.try_recv()
+        {
+            return Some(self.other(frame));
         }
         match listed.try_next() {
             Some(list) => Some(self.list(list)),
-            None => self.other(waiting.try_recv().ok()),
+            None => waiting.try_recv().ok().map(|frame| self.other(frame)),
         }
     }
 
@@ -150,7 +151,7 @@ impl<'f> Queues<'f> {
             }
             select! {
                 recv(open.0.unwrap_or(&no_frames)) -> frame => match frame {
-                    Ok(frame) => return Ok(self.other(Some(frame)).expect("it is one")),
+                    Ok(frame) => return Ok(self.other(frame)),
                     Err(_) => open.0 = None,
                 },
                 recv(open.1.unwrap_or(&no_lists)) -> list => match list {
@@ -166,8 +167,9 @@ impl<'f> Queues<'f> {
         }
     }
 
-    fn other(&mut self, frame: Option<OutFrame>) -> Option<OutFrame> {
-        self.has_listed &= frame.is_none();
+    /// A frame that is none of the listing.
+    fn other(&mut self, frame: OutFrame) -> OutFrame {
+        self.has_listed = false;
         frame
     }
 

@@ -41,8 +41,8 @@ impl Scan<'_, '_> {
             let place = || Position { source, path: dir.path_of(name.as_ref()), is_dir };
             reporter.listed(&entry, place);
         }
-        if let Some(names) = &mut self.accounts {
-            let Some(accounts) = names.of(&entry.attributes) else {
+        if let Some(told) = &mut self.accounts {
+            let Some(accounts) = told.of(&entry.attributes) else {
                 self.sender.control.fail(JobError::Usage(TOO_MANY.to_owned()));
                 return Err(Stopped);
             };
