@@ -152,6 +152,7 @@ mod moving;
 mod origin;
 mod pace;
 mod pool;
+mod prefetch;
 mod receiver;
 mod relay;
 mod relocate;

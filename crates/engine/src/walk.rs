@@ -14,17 +14,22 @@ pub(crate) use merged::{Depth, Layer, Merged, NamedFile, Spot};
 use crate::aside;
 use crate::control::{CANCEL_POLL, Control};
 use crate::dirs::{DirNode, Selection};
+use crate::prefetch::Prefetched;
 use haul_model::{Fault, FaultKind, FileId, Filter, Name, Side, Walking};
 use haul_tree::{Meta, MetaKind, TreeEntry, lock};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 /// Entries of directories that were read and not needed yet, beyond which none is begun.
 const ENTRIES_AHEAD_MAX: usize = 8192;
 
 /// Directories that were read and not needed yet, at most: each may hold a handle.
 const DIRS_AHEAD_MAX: usize = 32;
+
+/// Directories that were read and not needed yet, beyond which the walk is behind: helpers
+/// then look at the destination too. Builds for tests always do: their trees are small.
+const DIRS_AHEAD_ENOUGH: usize = if cfg!(debug_assertions) { 0 } else { DIRS_AHEAD_MAX / 4 };
 
 /// Entries of one directory that a helper looks at. The walk looks at the others, so
 /// that a large directory is listed while it is looked at.
@@ -56,7 +61,13 @@ pub(crate) struct Rules<'w> {
     pub(crate) walking: Walking,
     /// Directories on the way to a source have their attributes told.
     pub(crate) tells_ways: bool,
+    /// Looks at the destination in place of the one who lists, if that can be done.
+    pub(crate) prefetch: &'w Prefetch<'w>,
 }
+
+/// What stands at the destination in the place of the directory `name`, and of these entries
+/// of it; it is in the one that was listed under this number.
+pub(crate) type Prefetch<'w> = dyn Fn(u64, &Name, &[Found]) -> Option<Prefetched> + Sync + 'w;
 
 /// The subdirectories of one place, by their names in the order of the walk.
 pub(crate) struct Subdirs {
@@ -65,6 +76,8 @@ pub(crate) struct Subdirs {
     /// The layers that have each of them; where nothing was merged, that is the only one.
     from: Vec<Vec<usize>>,
     number: u64,
+    /// The number under which the directory that they are in was listed.
+    listed_as: OnceLock<u64>,
 }
 
 /// A place that was looked at.
@@ -83,13 +96,17 @@ pub(crate) struct PlaceListing {
     /// By the rules not all that is in it was looked at.
     pub(crate) is_closed: bool,
     pub(crate) subdirs: Arc<Subdirs>,
+    /// See [`Rules::prefetch`].
+    pub(crate) prefetched: Option<Prefetched>,
 }
 
 /// An entry of a directory.
 pub(crate) struct Found {
     /// The directory.
     pub(crate) dir: Arc<DirNode>,
-    pub(crate) entry: TreeEntry,
+    pub(crate) name: Name,
+    /// Where it points, if it is a link and the listing has told that.
+    pub(crate) target: Option<Vec<u8>>,
     /// Its metadata, or why that is not known; `None` where nobody has looked yet.
     pub(crate) looked: Option<Result<Meta, Fault>>,
     /// Links are followed.
@@ -209,8 +226,12 @@ impl<'w> Walk<'w> {
             };
             let key = (subdirs.number, at);
             state.begun.insert(key);
+            let has_time = state.ahead() > DIRS_AHEAD_ENOUGH;
             drop(state);
-            let read = self.read(&subdirs, at);
+            let mut read = self.read(&subdirs, at);
+            if let (true, Ok(listed)) = (has_time, &mut read) {
+                self.prefetch(&subdirs, at, listed);
+            }
             state = lock(&self.state);
             state.begun.remove(&key);
             if !state.coming.iter().any(|(one, _)| one.number == subdirs.number) {
@@ -255,6 +276,12 @@ impl<'w> Walk<'w> {
         Ok(listed)
     }
 
+    fn prefetch(&self, subdirs: &Subdirs, at: usize, listed: &mut PlaceListing) {
+        if let Some(above) = subdirs.listed_as.get() {
+            listed.prefetched = (self.rules.prefetch)(*above, &subdirs.names[at], &listed.entries);
+        }
+    }
+
     fn next_number(&self) -> u64 {
         let mut state = lock(&self.state);
         state.next_number += 1;
@@ -274,10 +301,11 @@ impl<'w> Walk<'w> {
         let (node, follow) = (&layer.node, self.rules.follow);
         let led = self.rules.walking.led;
         let (mut entries, mut names) = (Vec::with_capacity(found.len()), Vec::new());
-        let of = |entry, looked, follow| {
+        let of = |TreeEntry { name, target, .. }, looked, follow| {
             let dir = Arc::clone(node);
-            Found { dir, entry, looked, follow, is_named: false }
+            Found { dir, name, target, looked, follow, is_named: false }
         };
+        let handle = node.handle()?;
         for (at, mut entry) in found.into_iter().enumerate() {
             // What a link leads to shows when it is looked at.
             let may_lead = follow || led.may_be();
@@ -299,7 +327,7 @@ impl<'w> Walk<'w> {
             }
             let looked = match told {
                 Some(meta) => Ok(Some(meta)),
-                None => node.handle().and_then(|handle| handle.stat(&entry.name, follow)),
+                None => handle.stat(&entry.name, follow),
             };
             let (looked, follow) = match &looked {
                 Ok(Some(meta)) if meta.kind == MetaKind::Symlink && !follow && led.may_be() => {
@@ -392,6 +420,11 @@ impl Subdirs {
     /// The directory that they are in, as far as there is one.
     pub(crate) fn above(&self) -> Option<&Arc<DirNode>> {
         self.merged.layers.first().map(|layer| &layer.node)
+    }
+
+    /// The directory that they are in was listed under this number.
+    pub(crate) fn listed_as(&self, index: u64) {
+        let _ = self.listed_as.set(index);
     }
 
     /// Their names.

@@ -15,7 +15,7 @@ const ENGINE: &str = "crates/engine/src";
 const LAYERS: &[&[&str]] = &[
     &["census", "room", "rules", "told"],
     &["aside", "dirs", "job", "lacks", "mark", "monitor", "origin", "pace", "workers"],
-    &["vigil"],
+    &["prefetch", "vigil"],
     &["control"],
     &["crew", "pool"],
     &["beneath", "copy", "walk"],

@@ -1,7 +1,8 @@
 //! The link between two roles in one process: a call is a message.
 
 use super::{Proof, ReceiverPort, SenderPort, SourceHandle};
-use haul_model::Summary;
+use crate::prefetch::Prefetched;
+use haul_model::{Name, Summary};
 use haul_proto::{Extra, Late, ListItem, OutcomeItem, Want, Warning};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -43,6 +44,21 @@ impl ReceiverPort for MemoryLink<'_> {
     fn files(&self, files: Vec<SourceHandle>) {
         if let Some(receiver) = self.receiver() {
             receiver.files(files);
+        }
+    }
+
+    fn prefetch(
+        &self,
+        above: u64,
+        name: &Name,
+        entries: &mut dyn Iterator<Item = &Name>,
+    ) -> Option<Prefetched> {
+        self.receiver()?.prefetch(above, name, entries)
+    }
+
+    fn take_prefetched(&self, index: u64, prefetched: Prefetched) {
+        if let Some(receiver) = self.receiver() {
+            receiver.take_prefetched(index, prefetched);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::naming::Claims;
 use crate::dirs::DirNode;
+use crate::prefetch::Prefetched;
 use haul_model::{Attributes, Kept, Name, Scope};
 use haul_store::StaleStages;
 use haul_tree::{PRIVATE_DIR_MODE, lock};
@@ -40,6 +41,8 @@ pub(crate) struct RecvDir {
     pub(crate) listed: Mutex<Option<Vec<Name>>>,
     /// The rules of files, where something may be removed.
     scope: OnceLock<Scope>,
+    /// See [`Self::prefetched`].
+    pub(super) prefetched: Mutex<Option<Prefetched>>,
     /// See [`Self::bases`].
     bases: OnceLock<Vec<Arc<DirNode>>>,
     /// See [`Self::claims`].
@@ -125,6 +128,7 @@ impl RecvDir {
             unlisted: Mutex::default(),
             listed: Mutex::default(),
             scope: OnceLock::new(),
+            prefetched: Mutex::default(),
             bases: OnceLock::new(),
             claims: OnceLock::new(),
             stale: OnceLock::new(),

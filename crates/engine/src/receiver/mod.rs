@@ -29,6 +29,7 @@ mod naming;
 mod own;
 mod pending;
 mod place;
+mod prefetching;
 mod proofs;
 mod proving;
 mod reading;
@@ -55,6 +56,7 @@ pub(crate) use work::{Tasks, Work, run_worker};
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
+use crate::prefetch::Prefetched;
 use crate::{Event, Job, JobError};
 use backing::Backing;
 use differing::Signing;
@@ -77,6 +79,7 @@ use losing::Losing;
 use mirror::Deleting;
 use naming::Merging;
 pub(crate) use pending::Pending;
+use prefetching::Prefetching;
 use proofs::Proofs;
 use renames::Renames;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -118,6 +121,7 @@ pub(crate) struct Receiver<'a> {
     /// The sources of the job, where this side named them.
     asked: Option<Mutex<Asked>>,
     listing: Mutex<Listing>,
+    prefetching: Prefetching,
     /// See [`Merging`].
     merging: Merging,
     wanted: Mutex<HashMap<u64, Box<Pending>>>,
@@ -224,6 +228,7 @@ impl<'a> Receiver<'a> {
             filter: job.filter.clone(),
             asked: asked.map(Mutex::new),
             listing: Mutex::new(Listing::of(root)),
+            prefetching: Prefetching::default(),
             merging: Merging::default(),
             wanted: Mutex::default(),
             signing: Signing::default(),
@@ -455,6 +460,19 @@ impl ReceiverPort for Receiver<'_> {
         if let Some(tasks) = tasks {
             tasks.give_files(files);
         }
+    }
+
+    fn prefetch(
+        &self,
+        above: u64,
+        name: &Name,
+        entries: &mut dyn Iterator<Item = &Name>,
+    ) -> Option<Prefetched> {
+        self.look_ahead(above, name, entries)
+    }
+
+    fn take_prefetched(&self, index: u64, prefetched: Prefetched) {
+        self.prefetching.keep(index, prefetched);
     }
 
     fn proof(&self, index: u64) -> Option<Proof> {

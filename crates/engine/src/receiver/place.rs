@@ -9,6 +9,7 @@ use super::own::{self, is_own};
 use super::work::{self, Making, Work};
 use super::{Pending, Receiver, losing, naming, parent_fault};
 use crate::dirs::DirNode;
+use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{OnExisting, Publication};
@@ -48,9 +49,14 @@ impl Receiver<'_> {
             DirState::Ruled => return settled(Outcome::Skipped(Skip::Ruled), Changes::default()),
         };
         let looked = (|| {
-            let existing = if dir.fresh { None } else { self.look_at(&*node.handle()?, name)? };
+            let handle = node.handle()?;
+            let existing = match dir.prefetched(name) {
+                _ if dir.fresh => None,
+                Some(prefetched) => Some(prefetched),
+                None => self.look_at(&*handle, name)?,
+            };
             if let Some(existing) = &existing
-                && !self.is_free(dir, &*node.handle()?, name, existing)?
+                && !self.is_free(dir, &*handle, name, existing)?
             {
                 return Ok(settled(Outcome::Failed(naming::another()), Changes::default()));
             }
@@ -267,6 +273,11 @@ impl Receiver<'_> {
         entry: &Entry,
         cost: u64,
     ) -> Option<Outcome> {
+        let prefetched =
+            self.prefetching.take(index).filter(|ahead| match (&parent.state, &name) {
+                (DirState::Open(node), Some(name)) => ahead.is_of(node, name),
+                _ => false,
+            });
         let into_itself = self.goes_into_itself(entry, parent.parent.is_none());
         let (outcome, state, fresh) = match (&parent.state, &name, into_itself) {
             (DirState::Failed, ..) => (Outcome::Failed(parent_fault()), DirState::Failed, false),
@@ -284,7 +295,8 @@ impl Receiver<'_> {
                 (outcome, state, false)
             }
             (DirState::Open(node), Some(name), None) => {
-                match self.open_dir(parent, node, name, entry) {
+                let ahead = prefetched.as_ref().map(Prefetched::dir);
+                match self.open_dir(parent, node, (name, ahead), entry) {
                     Ok(opened) => opened,
                     Err(fault) => (Outcome::Failed(fault), DirState::Failed, false),
                 }
@@ -309,6 +321,7 @@ impl Receiver<'_> {
             dir
         };
         let mut dir = of(state, attributes);
+        *lock(&dir.prefetched) = prefetched;
         self.remove_lots_in(&dir);
         if !self.policy.dry_run && !dir.is_searchable() {
             dir.open_up();

@@ -12,18 +12,23 @@ use std::io;
 use std::sync::Arc;
 
 impl Receiver<'_> {
-    /// Opens the directory `name`, or makes it; tells its outcome, and if it was made.
+    /// Opens the directory `name`, or makes it, if it was not opened `ahead`; tells its
+    /// outcome, and if it was made.
     pub(super) fn open_dir(
         &self,
         above: &RecvDir,
         parent: &Arc<DirNode>,
-        name: &Name,
+        (name, ahead): (&Name, Option<&Arc<DirNode>>),
         entry: &Entry,
     ) -> Result<(Outcome, DirState, bool), Fault> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
-        let (made, opened) = match self.find_or_make_dir(above, parent, &*handle, name, entry)? {
+        let found = match ahead {
+            Some(node) => Presence::Found(Ok(Arc::clone(node))),
+            None => self.find_or_make_dir(above, parent, &*handle, name, entry)?,
+        };
+        let (made, opened) = match found {
             Presence::Found(opened) => (false, opened),
             Presence::Made(opened) => (true, opened),
             Presence::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),

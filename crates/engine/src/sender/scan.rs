@@ -27,7 +27,7 @@ use haul_model::{
     Relative, Side, Timestamp, Walking,
 };
 use haul_proto::ListItem;
-use haul_tree::{Meta, MetaKind, Tree, TreeEntry};
+use haul_tree::{Meta, MetaKind, Tree};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -264,6 +264,10 @@ impl<'s, 'a> Scan<'s, 'a> {
         &mut self,
         work: impl FnOnce(&mut Self, &Walk<'_>) -> Result<(), Stopped>,
     ) -> Result<(), Stopped> {
+        let receiver = &self.sender.receiver;
+        let prefetch = |above, name: &Name, found: &[Found]| {
+            receiver.prefetch(above, name, &mut found.iter().map(|found| &found.name))
+        };
         let walk = Walk::new(Rules {
             control: self.sender.control,
             follow: self.sender.follows(),
@@ -272,8 +276,9 @@ impl<'s, 'a> Scan<'s, 'a> {
             filter: self.filter,
             walking: self.walking,
             tells_ways: self.tells_ways(),
+            prefetch: &prefetch,
         });
-        let helpers = if self.tree.lists_ahead() { 0 } else { workers() };
+        let helpers = if self.tree.lists_ahead() { 0 } else { workers() - 1 };
         with_helpers(
             self.sender.control,
             "walk",
@@ -382,13 +387,15 @@ impl<'s, 'a> Scan<'s, 'a> {
 
     /// Lists all in a directory, which has this number, that is no directory.
     fn fill(&mut self, index: u64, listed: PlaceListing) -> Result<Level, Stopped> {
-        let PlaceListing { node, entries, missing, faults, subdirs, .. } = listed;
+        let PlaceListing { node, entries, missing, faults, subdirs, prefetched, .. } = listed;
+        subdirs.listed_as(index);
+        if let Some(prefetched) = prefetched {
+            self.sender.receiver.take_prefetched(index, prefetched);
+        }
         for fault in faults {
             self.fault(index, node.clone(), None, None, fault)?;
         }
-        for Found { dir, entry: TreeEntry { name, target, .. }, looked, follow, is_named } in
-            entries
-        {
+        for Found { dir, name, target, looked, follow, is_named } in entries {
             let looked = looked.unwrap_or_else(|| look_up(&dir, &name, follow));
             let looked = looked.and_then(|meta| match is_named {
                 true => self.specials.resolve(&dir, &name, meta, self.sender.control),

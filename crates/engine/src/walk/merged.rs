@@ -5,10 +5,10 @@
 use super::{Found, PlaceListing, Rules, Subdirs, Walk, found_or_fault};
 use crate::dirs::DirNode;
 use haul_model::{Fault, Name, Side, Systems};
-use haul_tree::{Meta, TreeEntry};
+use haul_tree::Meta;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The directories of sources that have one place.
 #[derive(Default)]
@@ -152,7 +152,7 @@ impl Walk<'_> {
             match self.read_layer(layer) {
                 Ok((entries, names)) => {
                     for found in entries {
-                        let slot = slots.entry(found.entry.name.clone()).or_default();
+                        let slot = slots.entry(found.name.clone()).or_default();
                         slot.file.get_or_insert((layer.number, found));
                     }
                     for name in names {
@@ -197,7 +197,7 @@ impl Walk<'_> {
         };
         let is_closed = merged.is_closed();
         let number = self.next_number();
-        let subdirs = Arc::new(Subdirs { merged, names, from, number });
+        let subdirs = Arc::new(Subdirs { merged, names, from, number, listed_as: OnceLock::new() });
         PlaceListing {
             node,
             is_way,
@@ -206,6 +206,7 @@ impl Walk<'_> {
             faults: Vec::new(),
             is_closed,
             subdirs,
+            prefetched: None,
         }
     }
 
@@ -270,10 +271,10 @@ impl Walk<'_> {
 
 impl NamedFile {
     fn found(&self, name: &Name) -> Found {
-        let entry = TreeEntry { name: name.clone(), is_dir: Some(false), meta: None, target: None };
         Found {
             dir: Arc::clone(&self.dir),
-            entry,
+            name: name.clone(),
+            target: None,
             looked: Some(found_or_fault(io::Result::Ok(Some(self.meta.clone())), self.follow)),
             follow: self.follow,
             is_named: true,

@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 static FILTER: LazyLock<Filter> = LazyLock::new(Filter::default);
 static SILENT: LazyLock<Silent> = LazyLock::new(Silent::default);
@@ -37,6 +38,7 @@ fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
         filter: &FILTER,
         walking: Walking::default(),
         tells_ways: true,
+        prefetch: &|_, _, _| None,
     };
     let walk = Walk::new(rules);
     let dir = LocalTree.open(root.as_os_str().as_bytes()).unwrap();
@@ -57,7 +59,7 @@ fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
             while let Some((listed, at)) = levels.last_mut() {
                 if *at == 0 {
                     let entries = listed.entries.iter();
-                    shown.extend(entries.map(|found| path(&found.dir, &found.entry.name)));
+                    shown.extend(entries.map(|found| path(&found.dir, &found.name)));
                 }
                 *at += 1;
                 let Some(name) = listed.subdirs.names().get(*at - 1) else {
@@ -102,4 +104,52 @@ fn more_directories_than_are_read_ahead_come_in_order() {
     let mut expected = Vec::new();
     by_recursion(temp.path(), &mut expected);
     assert_eq!(by_walk(temp.path(), 3), expected);
+}
+
+#[test]
+fn who_reads_ahead_looks_at_the_destination_for_what_was_read() {
+    const LISTED_AS: u64 = 7;
+    let temp = tempfile::tempdir().unwrap();
+    for n in 0..DIRS_AHEAD_MAX + 8 {
+        fs::create_dir(temp.path().join(format!("{n:03}"))).unwrap();
+        fs::write(temp.path().join(format!("{n:03}/of-{n:03}")), "").unwrap();
+    }
+    let asked = Mutex::new(Vec::new());
+    let prefetch = |above: u64, name: &Name, found: &[Found]| {
+        lock(&asked).push((above, name.clone(), found[0].name.clone()));
+        None
+    };
+    let control = Control::new(&*SILENT);
+    let walk = Walk::new(Rules {
+        control: &control,
+        follow: false,
+        restores: false,
+        around_dest: &[],
+        filter: &FILTER,
+        walking: Walking::default(),
+        tells_ways: true,
+        prefetch: &prefetch,
+    });
+    let dir = LocalTree.open(temp.path().as_os_str().as_bytes()).unwrap();
+    let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
+    let work = || {
+        let _end = walk.end_on_drop();
+        let listed = walk.begin(Merged::of(node, Depth::Open));
+        listed.subdirs.listed_as(LISTED_AS);
+        // Room for further ones, of which it is known where they were listed.
+        for at in 0..DIRS_AHEAD_MAX / 2 {
+            walk.take(&listed.subdirs, at).unwrap();
+        }
+        let begun = Instant::now();
+        while lock(&asked).is_empty() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    with_helpers(&control, "walk", 1, || walk.help(), work);
+    let asked = asked.into_inner().unwrap();
+    assert!(!asked.is_empty(), "nobody has looked ahead");
+    for (above, name, entry) in asked {
+        assert_eq!(above, LISTED_AS);
+        assert_eq!(entry.as_bytes(), [b"of-", name.as_bytes()].concat());
+    }
 }
