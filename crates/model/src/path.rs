@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 /// Longest name of one path component, in bytes (`NAME_MAX` on Linux and macOS).
 pub const MAX_NAME_LEN: usize = 255;
@@ -37,9 +38,9 @@ pub enum NameError {
 }
 
 /// The name of one directory entry: 1 to 255 bytes without `/` and NUL, and
-/// neither `.` nor `..`. It need not be UTF-8.
+/// neither `.` nor `..`. It need not be UTF-8. Its clones share its bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(Box<[u8]>);
+pub struct Name(Arc<[u8]>);
 
 impl Name {
     /// Checks `bytes` and keeps them.

@@ -14,7 +14,7 @@ impl Receiver<'_> {
     pub(super) fn take_file(&self, mut file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
         let (decision, found) = self.decide(&file.dir, &file.name, &mut file.entry);
         let decision = self.cleared(&file.dir, &file.name, decision, found);
-        let file = Pending { found, ..file };
+        file.found = found;
         match decision {
             Decision::Settled(outcome) => self.settle_listed(&file, outcome),
             Decision::Hash => {

@@ -344,7 +344,7 @@ impl SenderPort for Sender<'_> {
                 if self.heard.is_none() {
                     in_flight.cost -= item.cost;
                 }
-                settled.push((*item, outcome.outcome));
+                settled.push((item, outcome.outcome));
             }
         }
         if let Some(heard) = &self.heard {

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 /// tells it never waits, and removing, or telling what was removed, may have to.
 pub(crate) enum Heard {
     /// The fate of an entry, which is in the window until it was dealt with.
-    Outcome(Item, Outcome),
+    Outcome(Box<Item>, Outcome),
     /// Proof that the destination still has sources that were set aside.
     Proven(Vec<Proven>),
     /// All have their outcome.

@@ -38,7 +38,7 @@ pub(crate) struct Remover<'r, 'a> {
 
 enum Next {
     /// An outcome.
-    Judge(Item, Outcome),
+    Judge(Box<Item>, Outcome),
     /// It has waited, and goes.
     Remove(Item),
 }
@@ -113,7 +113,7 @@ impl<'r, 'a> Remover<'r, 'a> {
             && let Some(next) = self.later.pop_front()
         {
             match next {
-                Next::Judge(item, outcome) => self.judge(item, &outcome),
+                Next::Judge(item, outcome) => self.judge(*item, &outcome),
                 Next::Remove(item) => self.begin(item),
             }
             if self.asks.len() >= BATCH_LEN || self.told.len() >= BATCH_LEN {
