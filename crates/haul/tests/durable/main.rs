@@ -25,7 +25,7 @@ fn ext4() -> Option<Mount> {
 
 /// Files of all the sizes that are treated in their own way.
 fn make_source(scene: &Scene<'_>) {
-    tree::many(scene.path("src"), 3, 300, 5_000, 1).expect("a tree");
+    tree::many(scene.path("src"), 300, 5_000, 3, 1).expect("a tree");
     tree::random_file(scene.path("src/middle"), 3_333_333, 2).expect("a file");
     tree::random_file(scene.path("src/large"), LARGE, 3).expect("a file");
     let sparse = fs::File::create_new(scene.path("src/sparse")).expect("a file");
@@ -94,7 +94,7 @@ fn what_a_move_verifies_is_read_from_its_device() {
         // How much is read from the device where the sources go. A large file is read
         // from there in any case: it leaves the page cache as it is written.
         let read_by = |flags: &[&str], dest: &str| {
-            tree::many(scene.path("src"), 3, 300, 5_000, 1).expect("a tree");
+            tree::many(scene.path("src"), 60, 5_000, 3, 1).expect("a tree");
             tree::random_file(scene.path("src/middle"), 3_333_333, 2).expect("a file");
             let source = scene.snapshot("src");
             let flags = [&["-q"], flags].concat();
