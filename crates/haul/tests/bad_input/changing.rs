@@ -381,14 +381,16 @@ fn run_while(haul: &Haul, file: &Path, write: impl Fn(&fs::File)) -> Outcome {
     running.wait().expect("it ends")
 }
 
+/// Runs until a change came at the right moment: between two looks at a small file, or while
+/// a large one was read.
+const TRIES: usize = 50;
+
 fn append(mut file: &fs::File) {
     std::io::Write::write_all(&mut file, b"a line\n").expect("written");
 }
 
 #[test]
 fn a_file_that_somebody_appends_to_all_the_time_is_copied_as_it_was() {
-    /// Runs until the end came in the moment between two looks at a small file.
-    const TRIES: usize = 50;
     for len in [10 << 10, 3 << 20, 70 << 20] {
         everywhere(|scene| {
             let log = scene.path("log");
@@ -408,12 +410,23 @@ fn a_file_that_somebody_appends_to_all_the_time_is_copied_as_it_was() {
                 has_grown
             });
             assert!(has_grown, "{:?}: it never grew at the right time", scene.way);
-            let run =
-                run_while(&scene.copy(&["-f", "--strict-source"], &["log"], "dest"), &log, append);
-            // A smaller one may have been still.
-            if len > BIG {
-                assert_one_error(&run.expect_code(1), "log", "it changed while", "run the same");
-            }
+            let strict = scene.copy(&["-f", "--strict-source"], &["log"], "dest");
+            let is_refused = || {
+                let run = run_while(&strict, &log, append);
+                if run.code == Some(0) {
+                    // Whoever appends had no turn meanwhile.
+                    let copied = fs::metadata(scene.path("dest")).expect("it is there").len();
+                    assert_prefix(scene, "log", "dest", copied);
+                    return false;
+                }
+                let run = run.expect_code(1);
+                assert_one_error(&run, "log", "it changed while", "run the same");
+                true
+            };
+            // A smaller one may be still each time.
+            let tries = if len > BIG { TRIES } else { 1 };
+            let was_refused = (0..tries).any(|_| is_refused());
+            assert!(was_refused || len < BIG, "{:?}: no change was seen", scene.way);
         });
     }
 }
@@ -428,18 +441,42 @@ fn a_file_that_somebody_rewrites_all_the_time_fails_after_a_second_try() {
         let rewrite = |_: &fs::File| {
             turn.set(turn.get() + 1);
             let file = fs::File::options().write(true).open(&file).expect("a file");
-            file.write_all_at(&turn.get().to_le_bytes(), BIG - 8).expect("written");
+            // Its number is at both ends.
+            for at in [0, BIG - 8] {
+                file.write_all_at(&turn.get().to_le_bytes(), at).expect("written");
+            }
             // A server without haul tells whole seconds.
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(turn.get());
             file.set_modified(time).expect("a time");
         };
-        let run = run_while(&scene.copy(&["--json"], &["file"], "dest"), &file, rewrite);
-        let run = run.expect_code(1);
-        assert!(run.out().contains("\"kind\":\"changed\""), "{run}");
-        assert_eq!(scene.read("dest"), "old");
-        // Of the second try, what was on its way when the change was seen need not arrive.
-        let moved = moved(&run);
-        assert!(BIG < moved && moved <= 2 * BIG, "{run}");
-        assert_no_strays(&scene.path(""));
+        // From the first version on.
+        rewrite(&fs::File::open(&file).expect("a file"));
+        let copy = scene.copy(&["--json"], &["file"], "dest");
+        let fails = || {
+            let run = run_while(&copy, &file, rewrite);
+            if run.code == Some(0) {
+                // Who rewrites it had no turn while it was read: it is as it was then, and at
+                // most the writing of one version had begun.
+                let read = |path: &Path| fs::read(path).expect("read");
+                let (now, copy) = (read(&file), read(&scene.path("dest")));
+                let middle = 8..copy.len() - 8;
+                assert!(now.len() == copy.len() && now[middle.clone()] == copy[middle], "{run}");
+                let version = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8"));
+                let (first, last) = (version(&copy[..8]), version(&copy[copy.len() - 8..]));
+                let is_one = turn.get() >= first && (first == last || first == last + 1);
+                assert!(is_one, "{first}, {last}: {run}");
+                scene.file("dest", "old");
+                return false;
+            }
+            let run = run.expect_code(1);
+            assert!(run.out().contains("\"kind\":\"changed\""), "{run}");
+            assert_eq!(scene.read("dest"), "old");
+            // Of the second try, what was on its way when the change was seen need not arrive.
+            let moved = moved(&run);
+            assert!(BIG < moved && moved <= 2 * BIG, "{run}");
+            assert_no_strays(&scene.path(""));
+            true
+        };
+        assert!((0..TRIES).any(|_| fails()), "{:?}: no change was seen", scene.way);
     });
 }
