@@ -23,13 +23,12 @@ use crate::{Result, repo};
 /// waited for by one processor alone. The others follow as cargo names them.
 const SLOW: &[&str] = &[
     "sync",
-    "scarce",
     "sftp",
     "power",
     "resume",
-    "durable",
-    "haul_engine",
+    "scarce",
     "semantics",
+    "durable",
     "odd",
     "connection",
     "hostile",
@@ -44,6 +43,8 @@ const SLOW: &[&str] = &[
     "deploy",
     "output",
     "restricted",
+    "between",
+    "haul_engine",
     "ends",
 ];
 
@@ -100,10 +101,6 @@ const LONG: &[&str] = &[
     "sync",
 ];
 
-/// Tests that `--quick` leaves out, and whose waiting is most of their program's time.
-const LONG_TESTS: &[&str] =
-    &["deploy::tests::whichever_request_fails_nothing_is_left_or_all_is_done"];
-
 /// A program with tests in it.
 #[derive(Debug)]
 struct Program {
@@ -120,8 +117,6 @@ pub(crate) struct Programs {
     waiting: VecDeque<Program>,
     /// A file system in memory, where one can be mounted.
     memory: Option<Mount>,
-    /// Parts of the names of tests that are left out.
-    skipped: &'static [&'static str],
 }
 
 /// Whose turn it is when a program has ended.
@@ -192,14 +187,13 @@ impl Programs {
         programs.sort_by_key(|program| place(program).unwrap_or(SLOW.len()));
         // It takes half of the machine's memory, and no more.
         let memory = Mount::try_tmpfs_for_all().ok();
-        Ok(Self { waiting: programs.into(), memory, skipped: &[] })
+        Ok(Self { waiting: programs.into(), memory })
     }
 
     /// Only what one runs while working.
     pub(super) fn quick(mut self) -> Self {
         let is_unit_test = |program: &Program| program.target.starts_with("haul");
         self.waiting.retain(|program| is_unit_test(program) || !LONG.contains(&&*program.target));
-        self.skipped = LONG_TESTS;
         self
     }
 
@@ -230,8 +224,6 @@ impl Programs {
             return Err("there is no such test program".into());
         }
         let end = Instant::now() + limit;
-        let skips = self.skipped.iter().flat_map(|name| ["--skip", name]).map(OsString::from);
-        let args: Vec<OsString> = args.iter().cloned().chain(skips).collect();
         let waiting = Mutex::new(self.waiting);
         let total = Mutex::new(Total::default());
         let next =
@@ -248,7 +240,7 @@ impl Programs {
         thread::scope(|scope| {
             let turns = iter::repeat_n(Turn::Any, processors).chain([Turn::Patient]);
             for turn in turns {
-                let (next, total, args, environment) = (&next, &total, &args, &environment);
+                let (next, total, environment) = (&next, &total, &environment);
                 scope.spawn(move || {
                     while let Some(program) = next(turn) {
                         let left = end.saturating_duration_since(Instant::now());
