@@ -39,15 +39,16 @@ pub use lanes::{
     ARRIVED_MAX, Arrived, Call, Called, DirectKey, DirectOffer, DirectWish, JOIN_SECRET_LEN, Join,
     JoinSecret, LANES_MAX, LaneEnd, LaneOver, Taken,
 };
-pub use listing::{ListItem, Rival};
+pub use listing::{ITEM_COST_MIN, ListItem, Rival};
 pub use measure::{
     Amount, DISK_BYTES_MAX, FILLER_LEN, FLOW_BYTES_MAX, Flow, MEASURE_MILLIS_MAX, Machine, Measure,
     Measured, ProcessorRates, Startups,
 };
 pub use message::{
     Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, Hashing, JobRequest, LIST_WINDOW, Late,
-    Listed, Marked, Message, NamedSources, OutcomeItem, PACK_FILE_MAX, PACK_TARGET, PackItem,
-    Prove, Proven, Removal, Reply, Request, Role, SOURCES_MAX, TOKEN_LEN, Warning,
+    Listed, Marked, Message, NAMES_WAITING_MAX, NamedSources, OutcomeItem, PACK_FILE_MAX,
+    PACK_TARGET, PackItem, Prove, Proven, Removal, Reply, Request, Role, SOURCES_MAX, TOKEN_LEN,
+    Warning,
 };
 pub use want::{How, Want};
 pub use wrapped::{Codec, UnwrapError, Unwrapper, WRAP_HEAD_LEN, Wrapped, Wrapper};

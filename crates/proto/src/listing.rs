@@ -85,6 +85,10 @@ pub struct Rival {
     pub fault: Fault,
 }
 
+/// The least [`ListItem::cost`] of an item that has an outcome: so many of them at most are under
+/// way as this goes into [`LIST_WINDOW`](crate::LIST_WINDOW).
+pub const ITEM_COST_MIN: u64 = 64;
+
 impl ListItem {
     /// The item's share of [`LIST_WINDOW`](crate::LIST_WINDOW): about the bytes of memory that an entry under
     /// way takes on either side.
@@ -112,6 +116,19 @@ impl ListItem {
             | Self::Missing { .. }
             | Self::Mover { .. } => return 0,
         };
-        64 + names as u64
+        ITEM_COST_MIN + names as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{FaultKind, Side};
+
+    #[test]
+    fn no_item_with_an_outcome_costs_less_than_the_least() {
+        let fault = Fault::new(Side::Source, FaultKind::Io, "");
+        let least = ListItem::Fault { dir: 0, name: Vec::new(), fault };
+        assert_eq!(least.cost(), ITEM_COST_MIN);
     }
 }

@@ -27,6 +27,10 @@ pub const PACK_FILE_MAX: u64 = 512 << 10;
 /// of both sides.
 pub const LIST_WINDOW: u64 = 8 << 20;
 
+/// Names of files with several that the sender of a move has wait outside of the window, until
+/// it is known if all of a file go: some 10 MiB. Of those beyond, none goes.
+pub const NAMES_WAITING_MAX: usize = 32 << 10;
+
 /// The most sources of one job: more than the words of a command line can be.
 pub const SOURCES_MAX: usize = 256 << 10;
 

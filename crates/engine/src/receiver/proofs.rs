@@ -7,16 +7,16 @@ use super::{Receiver, of_sender};
 use crate::Event;
 use crate::link::Proof;
 use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side};
-use haul_proto::{LIST_WINDOW, Prove, Proven, Removal};
+use haul_proto::{ITEM_COST_MIN, LIST_WINDOW, NAMES_WAITING_MAX, Prove, Proven, Removal};
 use haul_tree::{Meta, lock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Proofs that are kept for a Sender at the other end of a wire, at most: some 30 MiB.
-/// Those of the entries of a listing window, each of which costs 64 at least, and of names
-/// that wait for the end since their files have several: 32,768, and as many that go.
-const PROOFS_MAX: usize = LIST_WINDOW as usize / 64 + (64 << 10);
+/// Those of the entries of a listing window, and of names that wait for the end since their
+/// files have several, and as many that go.
+const PROOFS_MAX: usize = (LIST_WINDOW / ITEM_COST_MIN) as usize + 2 * NAMES_WAITING_MAX;
 
 /// By the numbers of the sources. There is none where it can't be told which object was
 /// compared.

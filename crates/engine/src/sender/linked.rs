@@ -7,11 +7,8 @@ use crate::Job;
 use crate::link::Proof;
 use haul_model::words;
 use haul_model::{Fault, FileId};
-use haul_proto::Removal;
+use haul_proto::{NAMES_WAITING_MAX, Removal};
 use std::collections::HashMap;
-
-/// Names that wait, at most: some 10 MiB. Of files with names besides, none goes.
-const WAITING_MAX: usize = 32 << 10;
 
 /// A name that goes, with the proof that it can where there is one here.
 pub(super) type Going = (Item, Option<Proof>);
@@ -53,7 +50,7 @@ impl Linked {
 
     /// Has one of the `links` names of a file wait.
     pub(super) fn add(&mut self, id: FileId, links: u64, name: Going) -> Met {
-        self.is_full |= self.len >= WAITING_MAX;
+        self.is_full |= self.len >= NAMES_WAITING_MAX;
         let names = self.names.entry(id).or_default();
         if self.is_full || names.stays {
             names.stays = true;
@@ -72,7 +69,7 @@ impl Linked {
 
     /// A name of this file stays, and with it the others.
     pub(super) fn keep(&mut self, id: FileId) {
-        self.is_full |= self.names.len() >= WAITING_MAX;
+        self.is_full |= self.names.len() >= NAMES_WAITING_MAX;
         if !self.is_full {
             self.names.entry(id).or_default().stays = true;
         }
