@@ -102,6 +102,22 @@ impl Acl {
             | group.unwrap_or(0) << 3
             | rights(AclWho::Other).unwrap_or(0)
     }
+
+    /// Makes it the list of an entry with the bits of `mode`, as changing the mode of one does:
+    /// what [`Acl::mode`] reads becomes those, and all else stays.
+    pub fn set_mode(&mut self, mode: u32) {
+        let has_mask = self.0.iter().any(|line| line.who == AclWho::Mask);
+        for line in &mut self.0 {
+            let shift = match line.who {
+                AclWho::Owner => 6,
+                AclWho::Mask => 3,
+                AclWho::OwnGroup if !has_mask => 3,
+                AclWho::Other => 0,
+                _ => continue,
+            };
+            line.rights = (mode >> shift & 7) as u8;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_a_mode_has_that_mode() {
+    fn a_list_has_the_mode_that_it_is_given() {
         for mode in 0..0o1000 {
             assert_eq!(Acl::of_mode(mode).mode(), mode);
         }
@@ -117,5 +133,16 @@ mod tests {
         acl.0.push(AclEntry { who: AclWho::User(5), rights: 7 });
         acl.0.push(AclEntry { who: AclWho::Mask, rights: 6 });
         assert_eq!(acl.mode(), 0o760);
+        let rights =
+            |acl: &Acl, who| acl.0.iter().find(|line| line.who == who).map(|one| one.rights);
+        for mode in 0..0o1000 {
+            acl.set_mode(mode);
+            assert_eq!(acl.mode(), mode);
+            assert_eq!(rights(&acl, AclWho::User(5)), Some(7));
+            assert_eq!(rights(&acl, AclWho::OwnGroup), Some(4));
+            let mut plain = Acl::of_mode(0o777);
+            plain.set_mode(mode);
+            assert_eq!(plain, Acl::of_mode(mode));
+        }
     }
 }

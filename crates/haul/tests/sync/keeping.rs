@@ -155,6 +155,24 @@ fn modes_are_changed_before_anything_is_compared() {
 }
 
 #[test]
+fn a_mode_that_is_changed_is_also_that_of_the_access_list() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    mode(scene.file("src/d/a", "a"), 0o664);
+    sh(&scene, "setfacl -m u:12345:rwx src/d src/d/a");
+    let pair = Pair::of(&scene);
+    // The second run changes nothing.
+    for _ in 0..2 {
+        pair.run(&["-aA", "--chmod=a-w"], &["src/"], "dst");
+        let [ours, theirs] = ["dst", "oracle/dst"].map(|tree| attributes(&scene.path(tree)));
+        assert_eq!(ours, theirs);
+    }
+    let route = scene.route();
+    let third = scene.transfer("sync", &route, &["-aAi", "--chmod=a-w"], &["src/"], "dst").run();
+    assert_eq!(third.expect_ok().out(), "");
+}
+
+#[test]
 fn users_and_groups_become_others_by_the_words_of_rsync() {
     each_way_by_pipe(|scene| {
         for flags in [

@@ -83,7 +83,9 @@ impl Scan<'_, '_> {
         name: Option<(&Name, bool)>,
         attributes: Attributes,
     ) -> Result<Attributes, Fault> {
-        let mut attributes = self.told(attributes, name.is_none()).only(self.keeps);
+        let told = self.told(attributes, name.is_none());
+        let mode = told.mode;
+        let mut attributes = told.only(self.keeps);
         if self.keeps.has_any(Kept::EXTENDED) {
             let read = dir.handle().and_then(|dir| dir.extended(name, self.keeps));
             let what = "read its extended attributes";
@@ -91,6 +93,12 @@ impl Scan<'_, '_> {
                 Err(_) if self.keeps.has(Kept::AS_POSSIBLE) => None,
                 read => read.map_err(|error| Fault::from_io(Side::Source, what, &error))?,
             };
+            // A list says what the mode says. Where that is told as another one, an old line
+            // would undo it.
+            let acl = attributes.extended.as_mut().and_then(|all| all.acl.as_mut());
+            if let Some(acl) = acl.filter(|_| !self.modes.is_empty()) {
+                acl.set_mode(mode);
+            }
         }
         Ok(attributes)
     }
