@@ -162,7 +162,10 @@ impl Receiver<'_> {
             Ok(Publication::Published | Publication::Kept) => {}
             Err(error) if is_refused(&error) => match meta.kind {
                 MetaKind::File { .. } => {
-                    self.copy_backup(&*from, name, meta, &*to, &new).map_err(io::Error::other)?;
+                    // What only may not be linked could stay where it is with all that it has.
+                    let whole = error.kind() == io::ErrorKind::PermissionDenied;
+                    let copied = self.copy_backup((&*from, name), meta, (&*to, &new), whole);
+                    copied.map_err(io::Error::other)?;
                 }
                 _ => self.remake(&*from, name, &meta, &*to, &new, error)?,
             },
@@ -224,21 +227,25 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Copies a file to where it can't be linked.
+    /// Copies a file to where it can't be linked; `whole` is with its extended attributes, also
+    /// if the job does not keep those.
     fn copy_backup(
         &self,
-        from: &dyn TreeDir,
-        name: &Name,
+        (from, name): (&dyn TreeDir, &Name),
         meta: Meta,
-        to: &dyn TreeDir,
-        new: &Name,
+        (to, new): (&dyn TreeDir, &Name),
+        whole: bool,
     ) -> Result<(), Fault> {
         let failed = |error: io::Error| Fault::from_io(Side::Destination, "back it up", &error);
         let keeps = self.kept_of_backups(&meta);
         // With an access list it is that which says what the group may: the mode alone would
         // give it more.
         let which = keeps.and(Kept::EXTENDED).with(Kept::ACL);
-        let extended = from.extended(Some((name, false)), which).map_err(failed)?;
+        let which = if whole { Kept::EXTENDED } else { which };
+        let mut extended = from.extended(Some((name, false)), which).map_err(failed)?;
+        if let Some(extended) = extended.as_mut().filter(|_| !self.acts_as_root()) {
+            extended.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
+        }
         let keeps = keeps.with(which.only_if(extended.is_some()));
         let attributes = Attributes { extended, ..meta.attributes };
         let source = from.open_file(name, false).map_err(failed)?;

@@ -256,7 +256,7 @@ impl Scene<'_> {
     }
 
     /// Both sides are a user who is not root from now on.
-    fn become_nobody(&mut self) {
+    pub(crate) fn become_nobody(&mut self) {
         self.reach_by_pipe();
         let program = self.path("haul");
         run(Command::new("cp").arg(HAUL).arg(&program));

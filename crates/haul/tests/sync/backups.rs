@@ -226,6 +226,26 @@ fn a_backup_elsewhere_is_a_copy() {
 }
 
 #[test]
+fn a_backup_of_another_users_file_has_its_attributes() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Local);
+    if !is_root() {
+        return haul_testkit::fixture::missing("root, who makes another owner's file");
+    }
+    scene.become_nobody();
+    scene.file("src/a", "new content");
+    scene.file("dst/a", "old content");
+    scene.file("dst/extra", "extra");
+    sh(&scene, "setfattr -n user.note -v kept dst/*; chown -R 65534 src dst; chown 1 dst/*");
+    // Who does not own a file makes no links of it where the kernel protects these.
+    scene.haul().args(["sync", "-rtb", "--delete", "src/", "dst"]).run().expect_ok();
+    let contents = ["a", "a~", "extra~"].map(|name| scene.read(format!("dst/{name}")));
+    assert_eq!(contents, ["new content", "old content", "extra"]);
+    let listed = attributes(&scene.path("dst"));
+    assert_eq!(listed.matches("user.note=0x6b657074").count(), 2, "{listed}");
+}
+
+#[test]
 fn what_can_not_be_kept_stays() {
     let world = World::new();
     let scene = world.scene(Way::Local);
