@@ -381,7 +381,22 @@ impl Case {
         }
         // What can't be read in another directory, rsync fails for, also where it is not needed.
         if !self.is_root {
-            self.flags.retain(|flag| !flag.starts_with("--copy-dest"));
+            for (path, entry) in &mut self.state {
+                let is_of_base = is_in(path, b"prev") || is_in(path, b"older");
+                if is_of_base && !matches!(entry.kind, Kind::Link(_)) {
+                    entry.mode |= 0o404;
+                }
+            }
+        }
+        // A pattern of a host stands for several sources; rsync is run here.
+        if self.sources.iter().any(|source| source.iter().any(|byte| b"*?[".contains(byte))) {
+            self.way = Way::Local;
+        }
+        // A destination that is a link out of the case would be the same for both.
+        if let Some(Entry { kind: Kind::Link(target), .. }) = self.state.get_mut(&self.dest)
+            && target.starts_with(b"..")
+        {
+            *target = b"missing".to_vec();
         }
         // rsync gives a directory in which nothing is the name of a DEST that is missing.
         let is_alone = match &*self.sources {

@@ -2,6 +2,7 @@
 //! and names words of it: one that the page does not have is none.
 
 use crate::case::Case;
+use crate::codes;
 use crate::entry::{Entry, Kind, USER, is_in};
 use crate::faking;
 use haul_model::escape_bytes;
@@ -16,6 +17,8 @@ pub(crate) struct Fact<'f> {
     pub(crate) name: &'f str,
     pub(crate) theirs: Option<&'f str>,
     pub(crate) ours: Option<&'f str>,
+    /// The errors that haul has told.
+    pub(crate) errors: &'f str,
 }
 
 /// A difference that is meant.
@@ -169,8 +172,11 @@ const IN_TREE: &[Exception] = &[
         reason: "belong to whom those belong that they stand for",
         covers: |fact| {
             let mut above = fact.path.split(|byte| *byte == b'/');
+            let [theirs, ours] = [fact.theirs, fact.ours].map(Option::unwrap_or_default);
+            // As written down.
+            let is_made = [theirs, ours].iter().all(|kind| kind.starts_with("directory"));
             fact.case.has_word("--backup-dir")
-                && matches!(fact.name, "owner" | "mode" | "xattrs")
+                && (matches!(fact.name, "owner" | "mode" | "xattrs") || is_made)
                 && above.any(|name| name == b"kept")
         },
     },
@@ -194,7 +200,11 @@ const IN_TREE: &[Exception] = &[
             let is_sent = is_linked(case, path) || entries.any(|other| is_linked(case, other));
             let is_now = fact.name == "mtime" && fact.ours == Some("now");
             let has_its_mode = fact.name == "mode" && !case.has('p') && is_linked(case, path);
-            case.has('H') && (is_now && is_sent || has_its_mode)
+            // So it is that name's directory whose list it begins with.
+            let lists = case.state.values().any(|entry| entry.default_acl);
+            let is_listed = fact.name == "xattrs" && !case.has('A') && lists;
+            let has_its_list = is_listed && is_linked(case, path);
+            case.has('H') && (is_now && is_sent || has_its_mode || has_its_list)
         },
     },
     Exception {
@@ -292,7 +302,14 @@ const IN_TREE: &[Exception] = &[
                 .iter()
                 .filter(|(other, entry)| is_right_in(other, path) && entry.kind == Kind::Dir);
             let mut stay = dirs.filter(|(other, _)| is_swapped(case, other));
-            fact.name == "mtime" && fact.ours == Some("now") && stay.next().is_some()
+            let is_touched = fact.name == "mtime" && stay.next().is_some();
+            // It was read from a base.
+            let is_read = || {
+                let rest = path.iter().position(|byte| *byte == b'/').map(|at| &path[at..]);
+                let there = rest.map(|rest| [fact.dest(), rest].concat());
+                fact.name == "atime" && there.is_some_and(|there| is_swapped(case, &there))
+            };
+            fact.ours == Some("now") && (is_touched || is_read())
         },
     },
     Exception {
@@ -314,6 +331,36 @@ const IN_TREE: &[Exception] = &[
             let has = |xattrs: Option<&str>| xattrs.unwrap_or_default().contains(LIST);
             let is_kept = fact.name == "xattrs" && has(fact.ours) && !has(fact.theirs);
             faking::is_of_dest(fact.case) && fact.case.has('X') && is_kept
+        },
+    },
+    Exception {
+        reason: "whose attributes can't be read fails, also where it would be left",
+        covers: |fact| {
+            let failed = format!("{}: can't look at the destination", escape_bytes(fact.path));
+            !fact.case.is_root && fact.case.has('X') && fact.errors.contains(&failed)
+        },
+    },
+    Exception {
+        reason: "rsync makes all names of a file or none",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let is_alone = fact.theirs.is_none() || fact.ours.is_none();
+            let is_there = fact.name == "kind" && is_alone || fact.name == "names";
+            let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
+            let is_touched = fact.name == "mtime" && entries.any(|other| is_linked(case, other));
+            let compares = case.has('H') && case.has_word("--compare-dest");
+            compares && (is_there && is_linked(case, path) || is_touched)
+        },
+    },
+    Exception {
+        reason: "those that access lists name become others",
+        covers: |fact| {
+            let is_list = |xattrs: Option<&str>| xattrs.unwrap_or_default().contains("posix_acl");
+            let is_in_both = is_list(fact.theirs) && is_list(fact.ours);
+            let words = ["--chown", "--usermap", "--groupmap"];
+            let maps = words.iter().any(|word| fact.case.has_word(word));
+            let by_numbers = fact.case.has('A') && fact.case.has_word("--numeric-ids") && maps;
+            fact.name == "xattrs" && by_numbers && is_in_both
         },
     },
 ];
@@ -457,46 +504,6 @@ fn is_linked_there(case: &Case, path: &[u8]) -> bool {
     !path.starts_with(b"src/") && case.state.iter().any(is_name)
 }
 
-/// True if it is meant that the programs end with other codes.
-pub(crate) fn is_in_codes(case: &Case, rsync: &Said, haul: &Said) -> bool {
-    IN_CODES.iter().any(|(_, covers)| covers(case, rsync, haul))
-}
-
-type Covers = fn(&Case, &Said, &Said) -> bool;
-
-/// Where exit codes differ on purpose, with the words of docs/rsync.md that say so.
-const IN_CODES: &[(&str, Covers)] = &[
-    ("what would be in a directory whose place is taken is left out", |case, rsync, _| {
-        let fails = ["Not a directory (20)", "No such file or directory (2)"];
-        case.has_word("--ignore-existing") && fails.iter().any(|why| rsync.errors.contains(why))
-    }),
-    ("what is in a directory that makes way for something else", |case, rsync, haul| {
-        !case.is_root && rsync.errors.contains("could not make way for") && haul.errors.is_empty()
-    }),
-    ("Nor does a new directory that its owner may not write fail", |case, rsync, _| {
-        !case.is_root && case.has('X') && rsync.errors.contains("mkstemp")
-    }),
-    ("A DEST that is a link is followed, whoever made it", |_, rsync, _| {
-        rsync.errors.contains("refusing to follow a symlink owned by an untrusted user")
-    }),
-    ("where it can't ask for an access list", |case, rsync, _| {
-        case.has('A') && rsync.errors.contains("get_acl: sys_acl_get_file")
-    }),
-    ("whose attributes can't be read fails, also where it would be left", |case, _, haul| {
-        !case.is_root && case.has('X') && haul.errors.contains("can't look at the destination")
-    }),
-    ("rsync may end with code 2 there", |case, rsync, _| {
-        case.has('H') && rsync.errors.contains("protocol incompatibility (code 2)")
-    }),
-    ("one that can't be made ends the command", |case, _, haul| {
-        case.has_word("--backup-dir") && haul.errors.contains("kept/: can't make the directory")
-    }),
-    ("one that can't be backed up fails", |case, _, haul| {
-        let backs_up = case.has('b') || case.has_word("--backup-dir");
-        backs_up && (haul.errors.contains("back it up") || haul.errors.contains("too long"))
-    }),
-];
-
 type Change = fn(&Case, &mut Said, &mut Said);
 
 /// A program's output: its lines, and its errors.
@@ -588,6 +595,26 @@ const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
+    ("rsync makes all names of a file or none", |case, rsync, haul| {
+        if case.has('H') && case.has_word("--compare-dest") {
+            let linked = linked(case);
+            both(rsync, haul, |lines| {
+                lines.retain(|line| !names_in(line).any(|name| linked.contains(name)));
+            });
+        }
+    }),
+    ("those that access lists name become others", |case, rsync, haul| {
+        let words = ["--chown", "--usermap", "--groupmap"];
+        let maps = words.iter().any(|word| case.has_word(word));
+        if case.has('A') && case.has_word("--numeric-ids") && maps {
+            both(rsync, haul, |lines| without(lines, &[9]));
+        }
+    }),
+    ("rsync compares the list of the source, and sets it again", |case, rsync, haul| {
+        if case.has('A') && case.has_word("--chmod") {
+            both(rsync, haul, |lines| without(lines, &[5, 9]));
+        }
+    }),
     (
         "a mode that differs is told (`p`) whether the access list differs or not",
         |case, rsync, haul| {
@@ -630,7 +657,8 @@ const IN_LINES: &[(&str, Change)] = &[
                     line.replace_range(..11, ".f.........");
                 }
             }
-            lines.retain(|line| !lent.contains(&line[12..]) || !line.starts_with(".f........."));
+            let is_nothing = |line: &str| [".f.........", "cS........."].contains(&&line[..11]);
+            lines.retain(|line| !lent.contains(&line[12..]) || !is_nothing(line));
         });
     }),
 ];
@@ -641,6 +669,17 @@ pub(crate) fn in_lines(case: &Case, rsync: &mut Said, haul: &mut Said) {
     for (_, change) in IN_LINES {
         change(case, rsync, haul);
     }
+}
+
+/// Has lines tell nothing at those places, and leaves out those that tell nothing then.
+fn without(lines: &mut Vec<String>, places: &[usize]) {
+    for line in lines.iter_mut() {
+        let is_of_old = line.get(2..11).is_some_and(|told| told.contains('.'));
+        for place in places.iter().filter(|_| is_of_old) {
+            line.replace_range(*place..*place + 1, ".");
+        }
+    }
+    lines.retain(|line| line.get(2..11) != Some(".........") || !line.starts_with('.'));
 }
 
 fn both(rsync: &mut Said, haul: &mut Said, change: impl Fn(&mut Vec<String>)) {
@@ -730,7 +769,7 @@ fn each_exception_has_its_reason_in_the_documentation() {
     let page = include_str!("../../../../docs/rsync.md");
     let in_tree = IN_TREE.iter().map(|exception| exception.reason);
     let others = IN_LINES.iter().map(|(reason, _)| *reason);
-    let reasons = in_tree.chain(others).chain(IN_CODES.iter().map(|(reason, _)| *reason));
+    let reasons = in_tree.chain(others).chain(codes::IN_CODES.iter().map(|(reason, _)| *reason));
     for reason in reasons {
         assert!(page.contains(reason), "docs/rsync.md does not say: {reason}");
     }

@@ -6,6 +6,7 @@
 mod common;
 
 mod case;
+mod codes;
 mod drawing;
 mod entry;
 mod exceptions;

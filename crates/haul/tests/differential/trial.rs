@@ -1,6 +1,7 @@
 //! Runs both programs on the trees of a case, and compares what they make of them.
 
 use crate::case::{Case, Way};
+use crate::codes;
 use crate::common::{HAUL, World, mode, run, script};
 use crate::entry::USER;
 use crate::exceptions::{self, Fact, Said};
@@ -141,13 +142,14 @@ fn compare(case: &Case, theirs: (&Outcome, &Facts), ours: (&Outcome, &Facts)) ->
     };
     let (mut rsync, mut haul) = (said(theirs.0, true), said(ours.0, false));
     if theirs.0.code != ours.0.code {
-        if exceptions::is_in_codes(case, &rsync, &haul) {
+        if codes::is_in_codes(case, &rsync, &haul) {
             return found;
         }
         found.push(Difference::Code { rsync: theirs.0.code, haul: ours.0.code });
     }
+    let errors = haul.errors.clone();
     let meant = |path: &[u8], name: &str, theirs: Option<&str>, ours: Option<&str>| {
-        exceptions::is_in_tree(&Fact { case, path, name, theirs, ours })
+        exceptions::is_in_tree(&Fact { case, path, name, theirs, ours, errors: &errors })
     };
     let differences = facts::differences(theirs.1, ours.1, meant);
     if !differences.is_empty() {
