@@ -2,6 +2,7 @@
 
 use crate::drawing::{derive, fill, name};
 use crate::entry::{Content, Entry, Kind, State, entry, is_in};
+use crate::exceptions::is_of_rules;
 use crate::faking;
 use crate::lot::Lot;
 use std::ffi::OsString;
@@ -387,6 +388,11 @@ impl Case {
                     entry.mode |= 0o404;
                 }
             }
+        }
+        // A file with rules that can't be read fails its directory.
+        if !self.is_root {
+            let of_rules = self.state.iter_mut().filter(|(path, _)| is_of_rules(path));
+            of_rules.for_each(|(_, entry)| entry.mode |= 0o404);
         }
         // A pattern of a host stands for several sources; rsync is run here.
         if self.sources.iter().any(|source| source.iter().any(|byte| b"*?[".contains(byte))) {

@@ -2,7 +2,7 @@
 //! docs/rsync.md.
 
 use crate::case::Case;
-use crate::exceptions::Said;
+use crate::lines::Said;
 
 /// True if it is meant that the programs end with other codes.
 pub(crate) fn is_in_codes(case: &Case, rsync: &Said, haul: &Said) -> bool {
@@ -14,7 +14,7 @@ pub(crate) type Covers = fn(&Case, &Said, &Said) -> bool;
 /// Where exit codes differ on purpose, with the words of docs/rsync.md that say so.
 pub(crate) const IN_CODES: &[(&str, Covers)] = &[
     ("what would be in a directory whose place is taken is left out", |case, rsync, _| {
-        let fails = ["Not a directory (20)", "No such file or directory (2)"];
+        let fails = ["Not a directory (20)", "No such file or directory (2)", "Too many levels of"];
         case.has_word("--ignore-existing") && fails.iter().any(|why| rsync.errors.contains(why))
     }),
     ("what is in a directory that makes way for something else", |case, rsync, haul| {

@@ -5,6 +5,7 @@ use crate::case::Case;
 use crate::codes;
 use crate::entry::{Entry, Kind, USER, is_in};
 use crate::faking;
+use crate::lines;
 use haul_model::escape_bytes;
 use std::collections::BTreeSet;
 use std::mem::discriminant;
@@ -62,7 +63,7 @@ const IN_TREE: &[Exception] = &[
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
             let is_other_name = is_anew && is_linked_there(case, path);
             match fact.name {
-                "mtime" | "owner" if is_other_name && fact.is_as_before() => true,
+                "mtime" | "owner" | "mode" if is_other_name && fact.is_as_before() => true,
                 "mtime" => {
                     let is_now = fact.ours == Some("now");
                     let is_touched = is_anew || entries.any(|other| is_anew_at(case, other));
@@ -112,8 +113,11 @@ const IN_TREE: &[Exception] = &[
         reason: "what is in it is no extra",
         covers: |fact| {
             let is_there = fact.case.has_word("--backup-dir=kept") && fact.case.deletes();
-            let backed_up = [fact.dest(), b"/kept/kept"].concat();
-            is_there && fact.ours.is_none() && fact.name == "kind" && is_in(fact.path, &backed_up)
+            let kept = [fact.dest(), b"/kept"].concat();
+            let backed_up = [&kept[..], b"/kept"].concat();
+            let is_ours = fact.is_ours_alone() && is_in(fact.path, &kept);
+            let is_theirs = fact.ours.is_none() && is_in(fact.path, &backed_up);
+            is_there && fact.name == "kind" && (is_ours || is_theirs)
         },
     },
     Exception {
@@ -257,9 +261,12 @@ const IN_TREE: &[Exception] = &[
         covers: |fact| fact.name == "atime" && is_of_rules(fact.path),
     },
     Exception {
-        reason: "keeps its mode also if its owner may not read it",
+        reason: "keeps its mode also if it may not be read",
         covers: |fact| {
-            let is_closed = fact.modes().is_some_and(|(_, ours)| ours & 0o400 == 0);
+            let there = fact.case.state.get(fact.path);
+            let is_anothers = there.is_some_and(|there| there.owner.0 != USER);
+            let right = if is_anothers { 0o004 } else { 0o400 };
+            let is_closed = fact.modes().is_some_and(|(_, ours)| ours & right == 0);
             !fact.case.is_root && !fact.case.has('p') && is_closed
         },
     },
@@ -309,7 +316,8 @@ const IN_TREE: &[Exception] = &[
                 let there = rest.map(|rest| [fact.dest(), rest].concat());
                 fact.name == "atime" && there.is_some_and(|there| is_swapped(case, &there))
             };
-            fact.ours == Some("now") && (is_touched || is_read())
+            let is_now = fact.ours == Some("now");
+            is_touched && fact.has_same_seconds() || is_now && (is_touched || is_read())
         },
     },
     Exception {
@@ -341,13 +349,40 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "which of more entries go is not the same where a directory is to make way",
+        covers: |fact| {
+            let is_of_them = matches!(fact.name, "kind" | "mtime");
+            is_of_them && is_bounded_in_the_way(fact.case, fact.errors)
+        },
+    },
+    Exception {
+        reason: "a new directory with the sticky bit has no more rights than others",
+        covers: |fact| {
+            let is_sticky = fact.modes().is_some_and(|(theirs, _)| theirs & 0o1000 != 0);
+            is_sticky && fact.case.has('X') && !fact.case.has('p')
+        },
+    },
+    Exception {
+        reason: "one that can't be backed up fails",
+        covers: |fact| {
+            let is_refused = fact.errors.contains("can't back it up: Permission denied");
+            let is_of_it = matches!(fact.name, "kind" | "mtime");
+            !fact.case.is_root && fact.backs_up() && is_refused && is_of_it
+        },
+    },
+    Exception {
         reason: "rsync makes all names of a file or none",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let is_alone = fact.theirs.is_none() || fact.ours.is_none();
-            let is_there = fact.name == "kind" && is_alone || fact.name == "names";
-            let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
-            let is_touched = fact.name == "mtime" && entries.any(|other| is_linked(case, other));
+            let is_there =
+                fact.name == "kind" && is_alone || matches!(fact.name, "names" | "mtime");
+            // One of them is in it, here or in a source.
+            let (dirs, linked) = (told(case, path), linked(case));
+            let mut above =
+                linked.iter().map(|name| name.rsplit_once('/').map_or("", |(dir, _)| dir));
+            let is_touched =
+                fact.name == "mtime" && above.any(|dir| dirs.iter().any(|other| other == dir));
             let compares = case.has('H') && case.has_word("--compare-dest");
             compares && (is_there && is_linked(case, path) || is_touched)
         },
@@ -386,6 +421,7 @@ impl Fact<'_> {
         });
         let before = entry.map(|entry| match self.name {
             "owner" => format!("{}:{}", entry.owner.0, entry.owner.1),
+            "mode" => format!("{:04o}", entry.mode),
             _ => format!("{}.{:09}", entry.mtime.0, entry.mtime.1),
         });
         before.is_some() && before.as_deref() == self.ours
@@ -407,7 +443,7 @@ impl Fact<'_> {
 }
 
 /// True if a file with that path may have rules.
-fn is_of_rules(path: &[u8]) -> bool {
+pub(crate) fn is_of_rules(path: &[u8]) -> bool {
     path.ends_with(b".cvsignore") || path.ends_with(b".rsync-filter")
 }
 
@@ -456,7 +492,7 @@ fn is_right_in(path: &[u8], dir: &[u8]) -> bool {
 }
 
 /// True if another directory has something by the name that `path` has in the destination.
-fn is_in_base(case: &Case, path: &[u8]) -> bool {
+pub(crate) fn is_in_base(case: &Case, path: &[u8]) -> bool {
     let Some(at) = path.iter().position(|byte| *byte == b'/') else { return false };
     [&b"prev"[..], b"older"]
         .iter()
@@ -504,229 +540,9 @@ fn is_linked_there(case: &Case, path: &[u8]) -> bool {
     !path.starts_with(b"src/") && case.state.iter().any(is_name)
 }
 
-type Change = fn(&Case, &mut Said, &mut Said);
-
-/// A program's output: its lines, and its errors.
-pub(crate) struct Said {
-    pub(crate) lines: Vec<String>,
-    pub(crate) errors: String,
-}
-
-/// Where lines differ on purpose, with the words of docs/rsync.md that say so.
-const IN_LINES: &[(&str, Change)] = &[
-    ("made anew, and told as that", told_as_new),
-    ("a link that a base has with another time is told as another one", |case, rsync, haul| {
-        if has_bases(case) {
-            both(rsync, haul, |lines| {
-                for line in lines.iter_mut().filter(|line| line.get(1..3) == Some("Lc")) {
-                    line.replace_range(2..3, ".");
-                }
-            });
-        }
-    }),
-    ("rsync tells that directories go that stay", |case, rsync, haul| {
-        if case.has('n') && (case.has_rules() || case.has('b')) {
-            let told = &haul.lines;
-            let is_of_dir = |line: &str| line.starts_with('*') && line.ends_with('/');
-            rsync.lines.retain(|line| !is_of_dir(line) || told.contains(line));
-        }
-    }),
-    ("or a look for rules", |case, rsync, haul| {
-        if case.has('U') {
-            both(rsync, haul, |lines| {
-                lines.retain(|line| {
-                    !(line.starts_with(".f......u..") && is_of_rules(line.as_bytes()))
-                });
-            });
-        }
-    }),
-    ("what is in it is no extra", |case, rsync, _| {
-        if case.has_word("--backup-dir=kept") && case.deletes() {
-            rsync.lines.retain(|line| !line.starts_with("*deleting   kept/"));
-        }
-    }),
-    ("with `-J`, as one with another time", |case, rsync, _| {
-        if has_bases(case) && case.has('J') {
-            let is_of_time = |line: &&mut String| {
-                line.get(1..2) == Some("L") && matches!(line.get(4..5), Some("t" | "T"))
-            };
-            for line in rsync.lines.iter_mut().filter(is_of_time) {
-                line.replace_range(4..5, ".");
-            }
-        }
-    }),
-    ("rsync tells that it gets another time", |case, rsync, haul| {
-        if (case.has_word("--copy-dest") || case.has_word("--link-dest")) && !case.has('t') {
-            let told = &haul.lines;
-            rsync.lines.retain(|line| !line.starts_with("cf..T...... ") || told.contains(line));
-        }
-    }),
-    ("With `--mkpath`, a DEST that is made is told", |case, rsync, haul| {
-        let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
-        if case.has_word("--mkpath") && !is_there {
-            both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
-        }
-    }),
-    ("as it is without `-n`", |case, _, haul| {
-        let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
-        if case.has('n') && case.has_word("--existing") && !is_there {
-            haul.lines.retain(|line| !line.ends_with(" ./"));
-        }
-    }),
-    ("What fails is told as an error alone", |_, rsync, haul| {
-        let (told, errors) = (&haul.lines, &haul.errors);
-        rsync.lines.retain(|line| {
-            let fails = |name: &str| !name.is_empty() && errors.contains(&format!("/{name}: "));
-            told.contains(line) || !names_in(line).any(|name| fails(name.trim_end_matches('/')))
-        });
-    }),
-    ("A backup directory that is missing is made at once", |case, rsync, haul| {
-        if case.has_word("--backup-dir=kept") {
-            both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
-        }
-    }),
-    ("`--compare-dest` removes nothing that is in DEST already", |case, rsync, haul| {
-        if case.has_word("--compare-dest") {
-            let there = case.state.keys().filter(|path| !is_in(path, b"src"));
-            let there = there.filter(|path| is_in_base(case, path));
-            let names: BTreeSet<_> = there.flat_map(|path| told(case, path)).collect();
-            both(rsync, haul, |lines| {
-                lines.retain(|line| !names_in(line).any(|name| names.contains(name)));
-            });
-        }
-    }),
-    ("rsync makes all names of a file or none", |case, rsync, haul| {
-        if case.has('H') && case.has_word("--compare-dest") {
-            let linked = linked(case);
-            both(rsync, haul, |lines| {
-                lines.retain(|line| !names_in(line).any(|name| linked.contains(name)));
-            });
-        }
-    }),
-    ("those that access lists name become others", |case, rsync, haul| {
-        let words = ["--chown", "--usermap", "--groupmap"];
-        let maps = words.iter().any(|word| case.has_word(word));
-        if case.has('A') && case.has_word("--numeric-ids") && maps {
-            both(rsync, haul, |lines| without(lines, &[9]));
-        }
-    }),
-    ("rsync compares the list of the source, and sets it again", |case, rsync, haul| {
-        if case.has('A') && case.has_word("--chmod") {
-            both(rsync, haul, |lines| without(lines, &[5, 9]));
-        }
-    }),
-    (
-        "a mode that differs is told (`p`) whether the access list differs or not",
-        |case, rsync, haul| {
-            if case.has('A') {
-                both(rsync, haul, |lines| {
-                    for line in lines.iter_mut().filter(|line| line.get(9..10) == Some("a")) {
-                        line.replace_range(5..6, ".");
-                    }
-                });
-            }
-        },
-    ),
-    ("before `-c` has read it", |case, rsync, haul| {
-        if case.has('U') && case.has('c') {
-            both(rsync, haul, |lines| {
-                for line in lines.iter_mut().filter(|line| line.get(8..9) == Some("u")) {
-                    line.replace_range(8..9, ".");
-                }
-                lines.retain(|line| !line.starts_with(".f........."));
-            });
-        }
-    }),
-    ("a file with several names in DEST", |case, rsync, haul| {
-        let linked = linked(case);
-        both(rsync, haul, |lines| {
-            lines.retain(|line| !names_in(line).any(|name| linked.contains(name)));
-        });
-    }),
-    ("A file with set-ID bits that gets another owner", |case, rsync, haul| {
-        // rsync looks again at it, and finds other bits.
-        let lent = lent(case);
-        both(rsync, haul, |lines| {
-            for line in
-                lines.iter_mut().filter(|line| lent.contains(&line[12..]) && !line.starts_with('*'))
-            {
-                if &line[3..11] != "++++++++" && &line[3..11] != "        " {
-                    line.replace_range(5..8, "...");
-                }
-                if &line[..11] == ".f         " {
-                    line.replace_range(..11, ".f.........");
-                }
-            }
-            let is_nothing = |line: &str| [".f.........", "cS........."].contains(&&line[..11]);
-            lines.retain(|line| !lent.contains(&line[12..]) || !is_nothing(line));
-        });
-    }),
-];
-
-/// Makes lines the same that are meant to differ, and takes out those of which nothing is
-/// promised.
-pub(crate) fn in_lines(case: &Case, rsync: &mut Said, haul: &mut Said) {
-    for (_, change) in IN_LINES {
-        change(case, rsync, haul);
-    }
-}
-
-/// Has lines tell nothing at those places, and leaves out those that tell nothing then.
-fn without(lines: &mut Vec<String>, places: &[usize]) {
-    for line in lines.iter_mut() {
-        let is_of_old = line.get(2..11).is_some_and(|told| told.contains('.'));
-        for place in places.iter().filter(|_| is_of_old) {
-            line.replace_range(*place..*place + 1, ".");
-        }
-    }
-    lines.retain(|line| line.get(2..11) != Some(".........") || !line.starts_with('.'));
-}
-
-fn both(rsync: &mut Said, haul: &mut Said, change: impl Fn(&mut Vec<String>)) {
-    change(&mut rsync.lines);
-    change(&mut haul.lines);
-}
-
-fn has_bases(case: &Case) -> bool {
-    case.flags.iter().any(|flag| flag.contains("-dest="))
-}
-
-/// Names that a line may tell of: one may have an arrow in it, like that behind a name.
-fn names_in(line: &str) -> impl Iterator<Item = &str> {
-    let named = line.get(12..).unwrap_or_default();
-    let arrows = named.match_indices(" -> ").chain(named.match_indices(" => "));
-    let ends: Vec<_> = arrows.map(|(at, _)| at).chain([named.len()]).collect();
-    ends.into_iter().map(|end| &named[..end])
-}
-
-/// A device is an S. Links and what is no file are made anew.
-fn told_as_new(_: &Case, rsync: &mut Said, haul: &mut Said) {
-    both(rsync, haul, |lines| {
-        for line in lines.iter_mut().filter(|line| !line.starts_with('*')) {
-            if &line[1..2] == "D" {
-                line.replace_range(1..2, "S");
-            }
-            if &line[..1] == "." && matches!(&line[1..2], "L" | "S") {
-                line.replace_range(..1, "c");
-            }
-            if &line[1..3] == "Sc" {
-                line.replace_range(2..3, ".");
-            }
-        }
-    });
-    // A socket that takes the place of a FIFO.
-    let told = &haul.lines;
-    for line in rsync.lines.iter_mut().filter(|line| line.starts_with("cS")) {
-        let anew = format!("cS+++++++++{}", &line[11..]);
-        if told.contains(&anew) {
-            *line = anew;
-        }
-    }
-}
-
 /// Names, as they are told, of all that has several, in the destination or, with `-H`, in
 /// a source.
-fn linked(case: &Case) -> BTreeSet<String> {
+pub(crate) fn linked(case: &Case) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for (path, entry) in &case.state {
         if let Kind::Name(first) = &entry.kind
@@ -738,15 +554,14 @@ fn linked(case: &Case) -> BTreeSet<String> {
     all
 }
 
-/// Names, as they are told, of files in the destination with set-ID bits.
-fn lent(case: &Case) -> BTreeSet<String> {
-    let is_lent = |entry: &&Entry| entry.kind != Kind::Dir && entry.mode & 0o6000 != 0;
-    let lent = case.state.iter().filter(|(_, entry)| is_lent(entry));
-    lent.flat_map(|(path, _)| told(case, path)).collect()
+/// True if no more was to be removed than so many, and a directory has not made way.
+pub(crate) fn is_bounded_in_the_way(case: &Case, errors: &str) -> bool {
+    let stays = "can't make way: something in the directory that stands there stays";
+    case.has_word("--max-delete") && errors.contains(stays)
 }
 
 /// Names by which lines may tell of `path`, by what the sources and the destination are.
-fn told(case: &Case, path: &[u8]) -> Vec<String> {
+pub(crate) fn told(case: &Case, path: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     for root in case.sources.iter().chain([&case.dest]) {
         let root = root.strip_suffix(b".").unwrap_or(root);
@@ -768,7 +583,7 @@ fn told(case: &Case, path: &[u8]) -> Vec<String> {
 fn each_exception_has_its_reason_in_the_documentation() {
     let page = include_str!("../../../../docs/rsync.md");
     let in_tree = IN_TREE.iter().map(|exception| exception.reason);
-    let others = IN_LINES.iter().map(|(reason, _)| *reason);
+    let others = lines::IN_LINES.iter().map(|(reason, _)| *reason);
     let reasons = in_tree.chain(others).chain(codes::IN_CODES.iter().map(|(reason, _)| *reason));
     for reason in reasons {
         assert!(page.contains(reason), "docs/rsync.md does not say: {reason}");

@@ -12,6 +12,7 @@ mod entry;
 mod exceptions;
 mod facts;
 mod faking;
+mod lines;
 mod lot;
 mod making;
 mod shrinking;

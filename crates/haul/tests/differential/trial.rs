@@ -4,9 +4,10 @@ use crate::case::{Case, Way};
 use crate::codes;
 use crate::common::{HAUL, World, mode, run, script};
 use crate::entry::USER;
-use crate::exceptions::{self, Fact, Said};
+use crate::exceptions::{self, Fact};
 use crate::facts::{self, Facts};
 use crate::faking;
+use crate::lines::Said;
 use crate::making;
 use haul_model::escape_bytes;
 use haul_testkit::Haul;
@@ -155,7 +156,7 @@ fn compare(case: &Case, theirs: (&Outcome, &Facts), ours: (&Outcome, &Facts)) ->
     if !differences.is_empty() {
         found.push(Difference::Tree(differences));
     }
-    exceptions::in_lines(case, &mut rsync, &mut haul);
+    crate::lines::in_lines(case, &mut rsync, &mut haul);
     let (mut rsync, mut haul) = (rsync.lines, haul.lines);
     // rsync sorts directories as if they had a "/" behind their names.
     let is_plain = |byte: &u8| *byte >= b'/';

@@ -1,0 +1,254 @@
+//! Where the lines of `-i` differ on purpose. Each has its reason in docs/rsync.md.
+
+use crate::case::Case;
+use crate::entry::{Entry, Kind, is_in};
+use crate::exceptions::{is_bounded_in_the_way, is_in_base, is_of_rules, linked, told};
+use std::collections::BTreeSet;
+
+pub(crate) type Change = fn(&Case, &mut Said, &mut Said);
+
+/// A program's output: its lines, and its errors.
+pub(crate) struct Said {
+    pub(crate) lines: Vec<String>,
+    pub(crate) errors: String,
+}
+
+/// Where lines differ on purpose, with the words of docs/rsync.md that say so.
+pub(crate) const IN_LINES: &[(&str, Change)] = &[
+    ("made anew, and told as that", told_as_new),
+    ("a link that a base has with another time is told as another one", |case, rsync, haul| {
+        if has_bases(case) {
+            both(rsync, haul, |lines| {
+                for line in lines.iter_mut().filter(|line| line.get(1..3) == Some("Lc")) {
+                    line.replace_range(2..3, ".");
+                }
+            });
+        }
+    }),
+    ("rsync tells that directories go that stay", |case, rsync, haul| {
+        if case.has('n') && (case.has_rules() || case.has('b')) {
+            let told = &haul.lines;
+            let is_of_dir = |line: &str| line.starts_with('*') && line.ends_with('/');
+            rsync.lines.retain(|line| !is_of_dir(line) || told.contains(line));
+        }
+    }),
+    ("or a look for rules", |case, rsync, haul| {
+        if case.has('U') {
+            both(rsync, haul, |lines| {
+                lines.retain(|line| {
+                    !(line.starts_with(".f......u..") && is_of_rules(line.as_bytes()))
+                });
+            });
+        }
+    }),
+    ("what is in it is no extra", |case, rsync, _| {
+        if case.has_word("--backup-dir=kept") && case.deletes() {
+            rsync.lines.retain(|line| !line.starts_with("*deleting   kept/"));
+        }
+    }),
+    ("with `-J`, as one with another time", |case, rsync, _| {
+        if has_bases(case) && case.has('J') {
+            let is_of_time = |line: &&mut String| {
+                line.get(1..2) == Some("L") && matches!(line.get(4..5), Some("t" | "T"))
+            };
+            for line in rsync.lines.iter_mut().filter(is_of_time) {
+                line.replace_range(4..5, ".");
+            }
+        }
+    }),
+    ("rsync tells that it gets another time", |case, rsync, haul| {
+        if (case.has_word("--copy-dest") || case.has_word("--link-dest")) && !case.has('t') {
+            let told = &haul.lines;
+            rsync.lines.retain(|line| !line.starts_with("cf..T...... ") || told.contains(line));
+        }
+    }),
+    ("With `--mkpath`, a DEST that is made is told", |case, rsync, haul| {
+        let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
+        if case.has_word("--mkpath") && !is_there {
+            both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
+        }
+    }),
+    ("as it is without `-n`", |case, _, haul| {
+        let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
+        if case.has('n') && case.has_word("--existing") && !is_there {
+            haul.lines.retain(|line| !line.ends_with(" ./"));
+        }
+    }),
+    ("What fails is told as an error alone", |_, rsync, haul| {
+        let (told, errors) = (&haul.lines, &haul.errors);
+        rsync.lines.retain(|line| {
+            let fails = |name: &str| !name.is_empty() && errors.contains(&format!("/{name}: "));
+            told.contains(line) || !names_in(line).any(|name| fails(name.trim_end_matches('/')))
+        });
+    }),
+    ("A backup directory that is missing is made at once", |case, rsync, haul| {
+        if case.has_word("--backup-dir=kept") {
+            both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
+        }
+    }),
+    ("`--compare-dest` removes nothing that is in DEST already", |case, rsync, haul| {
+        if case.has_word("--compare-dest") {
+            let there = case.state.keys().filter(|path| !is_in(path, b"src"));
+            let there = there.filter(|path| is_in_base(case, path));
+            let names: BTreeSet<_> = there.flat_map(|path| told(case, path)).collect();
+            both(rsync, haul, |lines| {
+                lines.retain(|line| !names_in(line).any(|name| names.contains(name)));
+            });
+        }
+    }),
+    (
+        "which of more entries go is not the same where a directory is to make way",
+        |case, rsync, haul| {
+            if is_bounded_in_the_way(case, &haul.errors) {
+                both(rsync, haul, |lines| lines.retain(|line| !line.starts_with('*')));
+            }
+        },
+    ),
+    ("one that can't be backed up fails", |case, rsync, haul| {
+        if !case.is_root && haul.errors.contains("can't back it up: Permission denied") {
+            both(rsync, haul, |lines| lines.retain(|line| !line.starts_with('*')));
+        }
+    }),
+    ("tells twice what goes with a directory", |case, rsync, haul| {
+        if case.has('H') && case.has('n') {
+            both(rsync, haul, |lines| {
+                let mut told = BTreeSet::new();
+                lines.retain(|line| !line.starts_with('*') || told.insert(line.clone()));
+            });
+        }
+    }),
+    ("rsync makes all names of a file or none", |case, rsync, haul| {
+        if case.has('H') && case.has_word("--compare-dest") {
+            let linked = linked(case);
+            both(rsync, haul, |lines| {
+                lines.retain(|line| !names_in(line).any(|name| linked.contains(name)));
+            });
+        }
+    }),
+    ("those that access lists name become others", |case, rsync, haul| {
+        let words = ["--chown", "--usermap", "--groupmap"];
+        let maps = words.iter().any(|word| case.has_word(word));
+        if case.has('A') && case.has_word("--numeric-ids") && maps {
+            both(rsync, haul, |lines| without(lines, &[9]));
+        }
+    }),
+    ("rsync compares the list of the source, and sets it again", |case, rsync, haul| {
+        if case.has('A') && case.has_word("--chmod") {
+            both(rsync, haul, |lines| without(lines, &[5, 9]));
+        }
+    }),
+    (
+        "a mode that differs is told (`p`) whether the access list differs or not",
+        |case, rsync, haul| {
+            if case.has('A') {
+                both(rsync, haul, |lines| {
+                    for line in lines.iter_mut().filter(|line| line.get(9..10) == Some("a")) {
+                        line.replace_range(5..6, ".");
+                    }
+                });
+            }
+        },
+    ),
+    ("before `-c` has read it", |case, rsync, haul| {
+        if case.has('U') && case.has('c') {
+            both(rsync, haul, |lines| {
+                for line in lines.iter_mut().filter(|line| line.get(8..9) == Some("u")) {
+                    line.replace_range(8..9, ".");
+                }
+                lines.retain(|line| !line.starts_with(".f........."));
+            });
+        }
+    }),
+    ("a file with several names in DEST", |case, rsync, haul| {
+        let linked = linked(case);
+        both(rsync, haul, |lines| {
+            lines.retain(|line| !names_in(line).any(|name| linked.contains(name)));
+        });
+    }),
+    ("A file with set-ID bits that gets another owner", |case, rsync, haul| {
+        // rsync looks again at it, and finds other bits.
+        let lent = lent(case);
+        both(rsync, haul, |lines| {
+            for line in
+                lines.iter_mut().filter(|line| lent.contains(&line[12..]) && !line.starts_with('*'))
+            {
+                if &line[3..11] != "++++++++" && &line[3..11] != "        " {
+                    line.replace_range(5..8, "...");
+                }
+                if [".f         ", "cS         "].contains(&&line[..11]) {
+                    line.replace_range(2..11, ".........");
+                }
+            }
+            let is_nothing = |line: &str| [".f.........", "cS........."].contains(&&line[..11]);
+            lines.retain(|line| !lent.contains(&line[12..]) || !is_nothing(line));
+        });
+    }),
+];
+
+/// Makes lines the same that are meant to differ, and takes out those of which nothing is
+/// promised.
+pub(crate) fn in_lines(case: &Case, rsync: &mut Said, haul: &mut Said) {
+    for (_, change) in IN_LINES {
+        change(case, rsync, haul);
+    }
+}
+
+/// Has lines tell nothing at those places, and leaves out those that tell nothing then.
+fn without(lines: &mut Vec<String>, places: &[usize]) {
+    for line in lines.iter_mut() {
+        let is_of_old = line.get(2..11).is_some_and(|told| told.contains('.'));
+        for place in places.iter().filter(|_| is_of_old) {
+            line.replace_range(*place..*place + 1, ".");
+        }
+    }
+    lines.retain(|line| line.get(2..11) != Some(".........") || !line.starts_with('.'));
+}
+
+fn both(rsync: &mut Said, haul: &mut Said, change: impl Fn(&mut Vec<String>)) {
+    change(&mut rsync.lines);
+    change(&mut haul.lines);
+}
+
+fn has_bases(case: &Case) -> bool {
+    case.flags.iter().any(|flag| flag.contains("-dest="))
+}
+
+/// Names that a line may tell of: one may have an arrow in it, like that behind a name.
+fn names_in(line: &str) -> impl Iterator<Item = &str> {
+    let named = line.get(12..).unwrap_or_default();
+    let arrows = named.match_indices(" -> ").chain(named.match_indices(" => "));
+    let ends: Vec<_> = arrows.map(|(at, _)| at).chain([named.len()]).collect();
+    ends.into_iter().map(|end| &named[..end])
+}
+
+/// A device is an S. Links and what is no file are made anew.
+fn told_as_new(_: &Case, rsync: &mut Said, haul: &mut Said) {
+    both(rsync, haul, |lines| {
+        for line in lines.iter_mut().filter(|line| !line.starts_with('*')) {
+            if &line[1..2] == "D" {
+                line.replace_range(1..2, "S");
+            }
+            if &line[..1] == "." && matches!(&line[1..2], "L" | "S") {
+                line.replace_range(..1, "c");
+            }
+            if &line[1..3] == "Sc" {
+                line.replace_range(2..3, ".");
+            }
+        }
+    });
+    // A socket that takes the place of a FIFO.
+    let told = &haul.lines;
+    for line in rsync.lines.iter_mut().filter(|line| line.starts_with("cS")) {
+        let anew = format!("cS+++++++++{}", &line[11..]);
+        if told.contains(&anew) {
+            *line = anew;
+        }
+    }
+}
+
+/// Names, as they are told, of files in the destination with set-ID bits.
+fn lent(case: &Case) -> BTreeSet<String> {
+    let is_lent = |entry: &&Entry| entry.kind != Kind::Dir && entry.mode & 0o6000 != 0;
+    let lent = case.state.iter().filter(|(_, entry)| is_lent(entry));
+    lent.flat_map(|(path, _)| told(case, path)).collect()
+}
