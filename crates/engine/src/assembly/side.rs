@@ -5,12 +5,12 @@ use super::wire::Input;
 use super::{Assembly, Receiving, Sending};
 use crate::Job;
 use crate::crew::Crew;
-use crate::link::wire::{ByWire, Lanes, Outbox, read_for_sender};
+use crate::link::wire::{ByWire, Lanes, Outbox, lists, read_for_sender};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Pool;
 use crate::receiver::{
-    Arrivals, LISTS_MAX, Receiver, Tasks, Work, read_for_receiver, run_downloads, run_uploads,
-    run_worker,
+    Arrivals, Receiver, Tasks, Work, list_for_receiver, read_for_receiver, run_downloads,
+    run_uploads, run_worker,
 };
 use crate::sender::{Heard, Item, Readers, Remover, Scan, Sender, run_reader, run_removers};
 use crate::workers::workers;
@@ -249,9 +249,9 @@ impl<'a> ReceiverSide<'a> {
     where
         'a: 'scope,
     {
-        let (lists, listed) = bounded(LISTS_MAX);
+        let (lists, listed) = lists();
         let role = Arc::clone(&self.role);
-        crew.begin("lister", move || listed.iter().for_each(|items| role.take_list(items)));
+        crew.begin("lister", move || list_for_receiver(&role, &listed));
         let arrivals = Arrivals::new(pool(), expects_lanes, self.tells_arrivals);
         let (role, arrivals) = (Arc::clone(&self.role), Arc::new(arrivals));
         let part = LaneRole::Receives(Arc::clone(&role), Arc::clone(&arrivals));

@@ -17,6 +17,7 @@ mod writer;
 pub use lanes::RELAYED_FIRST;
 pub(crate) use lanes::{ByWire, LONG_ROUND_TRIP, Lane, Lanes};
 pub(crate) use ledger::{Implausible, OnLoss};
+pub(crate) use listed::{Listed, Lists, lists};
 pub(crate) use outgoing::{Body, Counted, Frames, OutFrame, Outbox, Tally};
 pub(crate) use ports::{RemoteReceiver, RemoteSender};
 pub(crate) use squeeze::{Effort, Squeezer};

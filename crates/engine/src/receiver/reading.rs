@@ -2,14 +2,16 @@
 //! says at the end of a move.
 
 use super::{Arrivals, Direct, Incoming, Piece, Receiver, Work};
+use crate::JobError;
 use crate::copy::STEP_LEN;
 use crate::link::wire::{
-    Offers, ReadEnd, aborted, read_header, read_payload, refused, take_offer, unexpected,
+    Listed, Lists, Offers, ReadEnd, aborted, read_header, read_payload, refused, take_offer,
+    unexpected,
 };
 use haul_model::BLOCK_LEN;
 use haul_proto::{
     Arrived, BlockSeal, DataView, FileEnd, FrameType, Header, LANES_MAX, LaneEnd, LaneOver,
-    ListItem, Message, Reuse, Unwrapper, decode, decode_data_start, decode_pack,
+    Message, Reuse, Unwrapper, decode, decode_data_start, decode_pack,
 };
 use haul_store::Route;
 use haul_tree::lock;
@@ -17,9 +19,6 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Parts of a listing that may wait to be looked at.
-pub(crate) const LISTS_MAX: usize = 8;
 
 /// Files that may arrive in pieces at the same time.
 const INCOMING_MAX: usize = 64;
@@ -30,13 +29,12 @@ const TOLD_MIN: u64 = 256 << 10;
 /// How often is looked whether a file's queue has room again.
 const FULL_POLL: Duration = Duration::from_millis(1);
 
-/// Reads for a Receiver on this side, until the job has ended. Listings are
-/// handed to `lists`, so that looking at the destination holds up data only where as many
-/// wait there as may.
+/// Reads for a Receiver on this side, until the job has ended. Listings are handed to
+/// `lists` as they came, so that looking at the destination holds up no contents.
 pub(crate) fn read_for_receiver(
     input: impl Read,
     receiver: &Receiver<'_>,
-    lists: &crossbeam_channel::Sender<Vec<ListItem>>,
+    lists: &Lists,
     offers: Option<&Offers>,
     arrivals: &Arrivals,
 ) -> Result<(), ReadEnd> {
@@ -47,6 +45,20 @@ pub(crate) fn read_for_receiver(
         Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
         read => read,
     }
+}
+
+/// Takes the listing, which has come over a wire, until its reader has ended.
+pub(crate) fn list_for_receiver(receiver: &Receiver<'_>, listed: &Listed) {
+    listed.each(|payload| {
+        if receiver.control.stopped() {
+            return;
+        }
+        match decode(FrameType::List, &payload) {
+            Ok(Message::List(items)) => receiver.take_list(items),
+            Ok(_) => unreachable!("a listing is decoded as one"),
+            Err(error) => receiver.control.fail(JobError::Protocol(error.to_string())),
+        }
+    });
 }
 
 /// The conversation over one connection, as far as it has come.
@@ -65,7 +77,7 @@ struct Reading<'r, 'a> {
 
 /// The words that lane 0 has besides contents.
 struct Main<'r> {
-    lists: &'r crossbeam_channel::Sender<Vec<ListItem>>,
+    lists: &'r Lists,
     offers: Option<&'r Offers>,
 }
 
@@ -139,6 +151,12 @@ impl Reading<'_, '_> {
                 Ok(Ended::Continue(()))
             }
             FrameType::Data => self.take_data(header.payload_len as usize, input),
+            FrameType::List => {
+                let main = self.main.as_ref().ok_or_else(|| unexpected(header.kind))?;
+                // Refused only when the job has ended.
+                let _ = main.lists.send(read_payload(input, header)?);
+                Ok(Ended::Continue(()))
+            }
             _ => {
                 let payload = read_payload(input, header)?;
                 self.take_message(decode(header.kind, &payload).map_err(refused)?, header.kind)
@@ -269,13 +287,6 @@ fn take_words(
     kind: FrameType,
 ) -> Result<Ended, ReadEnd> {
     match message {
-        Message::List(items) => {
-            if !receiver.admit_list(&items) {
-                return Ok(Ended::Break(()));
-            }
-            // Refused only when the job has ended.
-            let _ = main.lists.send(items);
-        }
         Message::Removed(removed) if receiver.awaits_removals() => {
             receiver.take_removals(removed);
         }

@@ -54,3 +54,38 @@ fn a_disk_that_takes_long_is_no_silence_of_the_peer() {
         },
     );
 }
+
+/// Listed in more frames than a few.
+const NAMES: u32 = 4000;
+
+/// The listing of `slow` comes on the same connection as the content of `first`, and in
+/// front of it.
+#[test]
+fn a_content_does_not_wait_for_a_listing_in_front_of_it() {
+    each_of(
+        &[Way::Upload],
+        |_| {},
+        |scene| {
+            let Some(mount) = OddMount::new(Quirks::default()) else { return };
+            scene.mkdir("from/slow");
+            scene.symlink(mount.path(), "to");
+            tree::random_file(scene.path("from/first"), 1 << 20, 3).expect("a file");
+            for name in 0..NAMES {
+                fs::write(scene.path(format!("from/slow/{name:04}")), "").expect("written");
+            }
+            fs::create_dir(mount.backing().join("slow")).expect("made");
+            fs::write(mount.backing().join("first"), "old").expect("written");
+            mount.delay_each(Call::Lookup, Duration::from_micros(200));
+            // Each of the names in `slow` is looked for once, and none is made.
+            let flags = ["-r", "--existing", "--via", "ssh", "--parallel", "1"];
+            let copy = scene.transfer("sync", &scene.remote(), &flags, &["from/"], "to/");
+            let copy = copy.spawn().expect("it starts");
+            let has_come = copy.until(Duration::from_secs(60), || mount.calls(Call::Rename) > 0);
+            let looked_up = mount.calls(Call::Lookup);
+            let run = copy.wait().expect("it ends");
+            assert_eq!(run.code, Some(0), "{run}");
+            assert!(has_come && mount.calls(Call::Lookup) > u64::from(NAMES), "{run}");
+            assert!(looked_up < u64::from(NAMES) / 3, "{looked_up}: {run}");
+        },
+    );
+}

@@ -1,6 +1,7 @@
-//! The listing on its way out: it waits for the writer apart from all else, so that none of
-//! it stands in front of a content, and may be long: what is listed while ssh logs in waits
-//! here. It is compressed as it leaves, when it is known what the peer takes.
+//! The listing as it waits apart from all else, so that none of it stands in front of a
+//! content, and may be long. At a Sender it waits for the writer: what is listed while ssh
+//! logs in waits here, and is compressed as it leaves, when it is known what the peer takes.
+//! At a Receiver it waits for the lister, as it came: contents come behind it.
 
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::{Receiver as Waiting, Sender as Giver, unbounded};
@@ -9,16 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Bytes of the listing that may wait: more than the window of a job admits, as a rule, for
-/// its items are shorter than they cost.
+/// its items are shorter than they cost. So who lists honestly doesn't wait for room, and
+/// no peer makes more of it than that.
 const LISTED_BYTES_MAX: usize = 12 << 20;
 
+/// Bytes that a frame counts besides its own: it takes about as many, however short it is.
+const FRAME_EXTRA: usize = 128;
+
 /// The end for those who list.
-pub(super) struct Lists {
+pub(crate) struct Lists {
     frames: Mutex<Option<Giver<Vec<u8>>>>,
     room: Arc<Room>,
 }
 
-/// The writer's end. Nobody waits for it any more when it is dropped.
+/// The end of the writer or the lister. Nobody waits for it any more when it is dropped.
 pub(crate) struct Listed {
     pub(super) waiting: Waiting<Vec<u8>>,
     room: Arc<Room>,
@@ -29,12 +34,12 @@ struct Room {
     /// Bytes that wait.
     taken: Mutex<usize>,
     left: Condvar,
-    /// No more of them leave: the writer is gone, or the job has ended.
+    /// No more of them leave: who takes them is gone, or the job has ended.
     is_over: AtomicBool,
 }
 
 /// Both ends of an empty queue.
-pub(super) fn lists() -> (Lists, Listed) {
+pub(crate) fn lists() -> (Lists, Listed) {
     let (giver, waiting) = unbounded();
     let room = Arc::new(Room::default());
     let lists = Lists { frames: Mutex::new(Some(giver)), room: Arc::clone(&room) };
@@ -42,18 +47,19 @@ pub(super) fn lists() -> (Lists, Listed) {
 }
 
 impl Lists {
-    /// Queues a frame as soon as there is room; `None` if the writer is gone, or the job
+    /// Queues a frame as soon as there is room; `None` if who takes it is gone, or the job
     /// has ended.
-    pub(super) fn send(&self, frame: Vec<u8>) -> Option<()> {
+    pub(crate) fn send(&self, frame: Vec<u8>) -> Option<()> {
+        let len = frame.len() + FRAME_EXTRA;
         let mut taken = lock(&self.room.taken);
-        while *taken > 0 && *taken + frame.len() > LISTED_BYTES_MAX {
+        while *taken > 0 && *taken + len > LISTED_BYTES_MAX {
             if self.room.is_over.load(Ordering::Relaxed) {
                 return None;
             }
             let waited = self.room.left.wait_timeout(taken, CANCEL_POLL);
             taken = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        *taken += frame.len();
+        *taken += len;
         drop(taken);
         lock(&self.frames).as_ref()?.send(frame).ok()
     }
@@ -77,12 +83,21 @@ impl Listed {
             return None;
         }
         let mut taken = lock(&self.room.taken);
-        *taken = taken.saturating_sub(frame.len());
+        *taken = taken.saturating_sub(frame.len() + FRAME_EXTRA);
         // A thread that is woken for each frame would only find room for another one.
         if *taken <= LISTED_BYTES_MAX / 2 {
             self.room.left.notify_all();
         }
         Some(frame)
+    }
+
+    /// Hands each frame on to `take`, until who lists has ended.
+    pub(crate) fn each(&self, take: impl Fn(Vec<u8>)) {
+        while let Ok(frame) = self.waiting.recv() {
+            if let Some(frame) = self.taken(frame) {
+                take(frame);
+            }
+        }
     }
 }
 
@@ -101,9 +116,13 @@ mod tests {
     const FRAME_LEN: usize = 64 << 10;
 
     /// Lists frames until there is no room; gives how many there were, and the thread.
-    fn fill(lists: &Arc<Lists>, waiting: &Waiting<Vec<u8>>) -> (usize, thread::JoinHandle<bool>) {
+    fn fill(
+        lists: &Arc<Lists>,
+        waiting: &Waiting<Vec<u8>>,
+        frame_len: usize,
+    ) -> (usize, thread::JoinHandle<bool>) {
         let giver = Arc::clone(lists);
-        let list = move || (0..1 << 20).all(|_| giver.send(vec![0; FRAME_LEN]).is_some());
+        let list = move || (0..1 << 20).all(|_| giver.send(vec![0; frame_len]).is_some());
         let listing = thread::spawn(list);
         let mut before = 0;
         while waiting.is_empty() || waiting.len() != before {
@@ -117,8 +136,8 @@ mod tests {
     fn so_many_bytes_wait_and_no_more() {
         let (lists, listed) = lists();
         let lists = Arc::new(lists);
-        let (frames, listing) = fill(&lists, &listed.waiting);
-        assert_eq!(frames, LISTED_BYTES_MAX / FRAME_LEN);
+        let (frames, listing) = fill(&lists, &listed.waiting, FRAME_LEN);
+        assert_eq!(frames, LISTED_BYTES_MAX / (FRAME_LEN + FRAME_EXTRA));
         for _ in 0..frames / 2 + 1 {
             listed.try_next().expect("a frame");
         }
@@ -129,10 +148,20 @@ mod tests {
     }
 
     #[test]
+    fn frames_of_hardly_any_length_take_room_all_the_same() {
+        let (lists, listed) = lists();
+        let lists = Arc::new(lists);
+        let (frames, listing) = fill(&lists, &listed.waiting, 1);
+        assert_eq!(frames, LISTED_BYTES_MAX / (1 + FRAME_EXTRA));
+        drop(listed);
+        assert!(!listing.join().expect("no panic"), "nobody takes any");
+    }
+
+    #[test]
     fn with_the_job_what_waits_has_ended() {
         let (lists, listed) = lists();
         let lists = Arc::new(lists);
-        let (_, listing) = fill(&lists, &listed.waiting);
+        let (_, listing) = fill(&lists, &listed.waiting, FRAME_LEN);
         lists.close();
         assert!(!listing.join().expect("no panic"), "there is no room any more");
         assert_eq!(listed.try_next(), None);
