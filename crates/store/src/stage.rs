@@ -112,10 +112,12 @@ impl Stage {
         let (temp, file) = with_private_name(dir, |name| {
             let file = create(name)?;
             match haul_sys::try_lock(&file) {
-                // Somebody took it for one that was left behind, and removes it.
-                Ok(false) => Err(io::ErrorKind::AlreadyExists.into()),
+                // Somebody takes it for one that was left behind, and removes it, or has.
+                Ok(is_free) if !is_free || !dir.private_is(name, &file)? => {
+                    Err(io::ErrorKind::AlreadyExists.into())
+                }
                 // Where nothing can be locked, nothing is removed either.
-                Ok(true) | Err(_) => Ok(file),
+                Ok(_) | Err(_) => Ok(file),
             }
         })?;
         let (dir, home) = (Arc::clone(dir), Home::Private(temp));

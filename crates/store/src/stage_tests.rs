@@ -266,6 +266,23 @@ fn a_symbolic_link_appears_in_one_step_and_keeps_to_the_placement() {
 }
 
 #[test]
+fn a_stage_that_was_removed_before_it_was_locked_is_made_anew() {
+    let place = Place::new();
+    let made = AtomicUsize::new(0);
+    let stage = Stage::with_name(&place.dir, |name| {
+        let file = place.dir.create_private(name)?;
+        if made.fetch_add(1, Ordering::Relaxed) < 2 {
+            place.dir.remove_private(name)?;
+        }
+        Ok(file)
+    });
+    let stage = stage.expect("the third one stays");
+    assert_eq!(made.into_inner(), 3);
+    let Home::Private(private) = &stage.home else { panic!("it has a name") };
+    assert!(place.dir.private_is(&private.name, &stage.file).expect("looked at"));
+}
+
+#[test]
 fn a_link_whose_stage_is_removed_by_others_is_made_anew() {
     let place = Place::new();
     let is_over = AtomicBool::new(false);
