@@ -252,6 +252,8 @@ pub(crate) struct Squeeze {
     /// Set when the peer has said it.
     taken: OnceLock<Caps>,
     state: Mutex<State>,
+    /// The gear of the listing. Nothing else of it is known.
+    listing: Mutex<State>,
 }
 
 impl Squeeze {
@@ -268,6 +270,15 @@ impl Squeeze {
     /// How the next frame is compressed, where so many wait for its connection; `None` if it
     /// is not.
     pub(super) fn effort(&self, waiting: usize) -> Option<Effort> {
+        self.effort_by(&self.state, waiting)
+    }
+
+    /// The same for one of the listing.
+    pub(super) fn effort_of_list(&self, waiting: usize) -> Option<Effort> {
+        self.effort_by(&self.listing, waiting)
+    }
+
+    fn effort_by(&self, state: &Mutex<State>, waiting: usize) -> Option<Effort> {
         let (mode, taken) = (self.mode.get()?, self.taken.get()?);
         let effort = match *mode {
             Compression::None => return None,
@@ -276,7 +287,7 @@ impl Squeeze {
                 let (min, max) = (*Compression::LEVELS.start(), *Compression::LEVELS.end());
                 Effort { codec: Codec::Zstd, level: level.clamp(min, max).into() }
             }
-            Compression::Auto => LADDER[lock(&self.state).next(waiting)?],
+            Compression::Auto => LADDER[lock(state).next(waiting)?],
         };
         effort.is_taken(*taken).then_some(effort)
     }

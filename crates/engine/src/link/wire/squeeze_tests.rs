@@ -42,6 +42,16 @@ fn frames_that_wait_have_the_next_ones_compressed_better_and_none_less() {
 }
 
 #[test]
+fn the_listing_moves_a_gear_of_its_own_and_takes_no_step_of_contents() {
+    let squeeze = squeeze(Compression::Auto, ALL);
+    let listed = |waiting| (0..3 * STEPS).map(|_| squeeze.effort_of_list(waiting)).last().flatten();
+    assert_eq!(listed(1), Some(LADDER[1]));
+    assert_eq!(listed(WAITING_MANY), Some(LADDER[3]));
+    assert_eq!(lock(&squeeze.state).run, 0, "what is compared with others is as it was");
+    assert_eq!(squeeze.effort(1), Some(LADDER[1]));
+}
+
+#[test]
 fn the_way_stays_by_which_more_content_leaves() {
     const LEN: usize = 1 << 20;
     // Frames of text as a link takes them at `link` bytes a second, and as two threads of a

@@ -177,7 +177,7 @@ impl<'f> Queues<'f> {
     fn list(&mut self, list: Vec<u8>) -> OutFrame {
         self.has_listed = true;
         let waiting = if self.is_held_up { WAITING_MANY } else { 1 };
-        match self.frames.squeeze.effort(waiting) {
+        match self.frames.squeeze.effort_of_list(waiting) {
             Some(effort) => self.squeezer.message(effort, list),
             None => OutFrame::whole(list),
         }
