@@ -109,10 +109,7 @@ impl Beside {
 
     /// The round trip to the host, if it is known.
     pub(super) fn round_trip(&self) -> Option<Duration> {
-        match &self.wish {
-            Wish::UpTo(_) => None,
-            Wish::Chosen => self.choice.as_ref()?.round_trip(),
-        }
+        self.choice.as_ref()?.round_trip()
     }
 
     /// True if the first login is let in, and has asked the user for nothing that others can't

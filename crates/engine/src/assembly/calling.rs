@@ -120,7 +120,8 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let until = Instant::now() + patience;
         let is_plain = || {
             let left = self.left();
-            left >= u64::from(LANES_MAX) * FAR_LANE_LEN || Instant::now() >= until
+            let is_all = self.has_listed_all();
+            is_all || left >= u64::from(LANES_MAX) * FAR_LANE_LEN || Instant::now() >= until
         };
         self.until_ended(|| self.wait_unless(is_plain()));
     }
@@ -151,7 +152,8 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             Some(connections) => connections.get().min(LANES_MAX),
             None => by_time().map_or(LANES_MAX, |(_, lanes)| *lanes),
         };
-        let lane_len = if far.is_some() { FAR_LANE_LEN } else { LANE_LEN };
+        let is_far = far.is_some() && connections.is_none();
+        let lane_len = if is_far { FAR_LANE_LEN } else { LANE_LEN };
         let is_worth_it =
             |lane: &u8| direct.is_of_agent() || self.left() >= u64::from(lane - 1) * lane_len;
         let others = (first..=lanes_max).take_while(is_worth_it);

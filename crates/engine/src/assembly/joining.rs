@@ -290,6 +290,11 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
         self.control().monitor().progress().bytes_transferred.load(Ordering::Relaxed)
     }
 
+    /// True if nothing more is listed.
+    pub(super) fn has_listed_all(&self) -> bool {
+        self.control().monitor().progress().listed_all.load(Ordering::Relaxed)
+    }
+
     /// True if listed files are not done.
     pub(super) fn has_files_left(&self) -> bool {
         let progress = self.control().monitor().progress();
