@@ -37,7 +37,9 @@ const OVERHEAD: usize = mem::size_of::<SharedBlock>() + 512;
 /// Bytes that are read and then hashed at once, so that they are in the processor's cache.
 const PART_LEN: usize = 128 << 10;
 
-/// Buffers that wait for the next blocks. Fresh memory costs as much as reading into it.
+/// Buffers that wait for the next blocks, besides those for which there is room among the blocks
+/// that are kept. Fresh memory costs as much as reading into it, and what is given back is had
+/// again by the thread alone that took it, so the process grows.
 const SPARE_MAX: usize = 4;
 
 /// A change that is less long ago may be followed by one at the same time, as coarse as file
@@ -136,9 +138,10 @@ impl Drop for SharedBlock {
         if self.bytes.len() as u64 == BLOCK_LEN
             && let Some(home) = self.home.upgrade()
         {
-            let spare = &mut lock(&home.state).spare;
-            if spare.len() < SPARE_MAX {
-                spare.push(mem::take(&mut self.bytes));
+            let mut state = lock(&home.state);
+            let spare = state.spare.len() + 1;
+            if spare <= SPARE_MAX || state.len + spare * self.bytes.len() <= home.len_max {
+                state.spare.push(mem::take(&mut self.bytes));
             }
         }
     }

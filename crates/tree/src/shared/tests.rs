@@ -85,6 +85,22 @@ fn a_slow_job_holds_up_nobody_and_memory_is_bounded() {
 }
 
 #[test]
+fn the_memory_of_all_that_a_slow_job_was_behind_is_used_again() {
+    let (blocks, file) = (SharedBlocks::new(SHARED_LEN_MAX), Counted::default());
+    let version = version(24 * BLOCK_LEN);
+    let _sharers = [blocks.join(), blocks.join()];
+    let spare = || lock(&blocks.state).spare.len();
+    for behind in [0..12, 12..24] {
+        let ahead = behind.clone();
+        ahead.for_each(|index| drop(take(&blocks, &version, index, &file)));
+        assert_eq!(spare(), 0);
+        behind.for_each(|index| drop(take(&blocks, &version, index, &file)));
+        assert_eq!(spare(), 12);
+    }
+    assert_eq!(file.times(), 24);
+}
+
+#[test]
 fn small_files_count_for_more_than_their_content() {
     let (blocks, file) = (SharedBlocks::new(1 << 20), Counted::default());
     let _sharers = [blocks.join(), blocks.join()];
