@@ -9,7 +9,7 @@ use crate::link::wire::{ByWire, Lanes, Outbox, lists, read_for_sender};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Pool;
 use crate::receiver::{
-    Arrivals, Receiver, Tasks, Work, list_for_receiver, read_for_receiver, run_downloads,
+    Arrivals, PARTS_MAX, Receiver, Tasks, Work, decode_lists, read_for_receiver, run_downloads,
     run_uploads, run_worker,
 };
 use crate::sender::{Heard, Item, Readers, Remover, Scan, Sender, run_reader, run_removers};
@@ -250,8 +250,11 @@ impl<'a> ReceiverSide<'a> {
         'a: 'scope,
     {
         let (lists, listed) = lists();
+        let (parts, decoded) = bounded(PARTS_MAX);
         let role = Arc::clone(&self.role);
-        crew.begin("lister", move || list_for_receiver(&role, &listed));
+        crew.begin("decoder", move || decode_lists(&role, &listed, &parts));
+        let role = Arc::clone(&self.role);
+        crew.begin("lister", move || decoded.iter().for_each(|items| role.take_list(items)));
         let arrivals = Arrivals::new(pool(), expects_lanes, self.tells_arrivals);
         let (role, arrivals) = (Arc::clone(&self.role), Arc::new(arrivals));
         let part = LaneRole::Receives(Arc::clone(&role), Arc::clone(&arrivals));

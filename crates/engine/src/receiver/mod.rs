@@ -49,7 +49,7 @@ pub(crate) use arrivals::Arrivals;
 pub(crate) use asked::Asked;
 pub(crate) use destination::{Destination, Made};
 pub(crate) use own::Around;
-pub(crate) use reading::{list_for_receiver, read_for_receiver, read_lane};
+pub(crate) use reading::{PARTS_MAX, decode_lists, read_for_receiver, read_lane};
 pub(crate) use small::{run_downloads, run_uploads};
 pub(crate) use work::{Tasks, Work, run_worker};
 
@@ -267,9 +267,15 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Takes the next items of a listing.
-    fn take_list(&self, items: Vec<ListItem>) {
-        self.keep_rules(self.admit(&items).and_then(|()| self.take_items(items)));
+    /// Admits items of a listing that has come over a wire, to be taken with
+    /// [`Self::take_list`]; `false` if the job has failed by that.
+    fn admit_list(&self, items: &[ListItem]) -> bool {
+        self.keep_rules(self.admit(items))
+    }
+
+    /// Takes the next items of a listing that has come over a wire.
+    pub(crate) fn take_list(&self, items: Vec<ListItem>) {
+        self.keep_rules(self.take_items(items));
     }
 
     /// Ends the job because the Sender broke a rule.
@@ -277,10 +283,14 @@ impl<'a> Receiver<'a> {
         self.keep_rules(Err(Broken(rule)));
     }
 
-    fn keep_rules(&self, result: Result<(), Broken>) {
-        if let Err(Broken(rule)) = result {
-            let message = format!("the peer broke the protocol: {rule}");
-            self.control.fail(JobError::Protocol(message));
+    fn keep_rules(&self, result: Result<(), Broken>) -> bool {
+        match result {
+            Ok(()) => true,
+            Err(Broken(rule)) => {
+                let message = format!("the peer broke the protocol: {rule}");
+                self.control.fail(JobError::Protocol(message));
+                false
+            }
         }
     }
 
@@ -440,7 +450,9 @@ impl<'a> Receiver<'a> {
 
 impl ReceiverPort for Receiver<'_> {
     fn list(&self, items: Vec<ListItem>) {
-        self.take_list(items);
+        if self.admit_list(&items) {
+            self.take_list(items);
+        }
     }
 
     fn files(&self, files: Vec<SourceHandle>) {

@@ -8,10 +8,11 @@ use crate::link::wire::{
     Listed, Lists, Offers, ReadEnd, aborted, read_header, read_payload, refused, take_offer,
     unexpected,
 };
+use crossbeam_channel::Sender as Giver;
 use haul_model::BLOCK_LEN;
 use haul_proto::{
     Arrived, BlockSeal, DataView, FileEnd, FrameType, Header, LANES_MAX, LaneEnd, LaneOver,
-    Message, Reuse, Unwrapper, decode, decode_data_start, decode_pack,
+    ListItem, Message, Reuse, Unwrapper, decode, decode_data_start, decode_pack,
 };
 use haul_store::Route;
 use haul_tree::lock;
@@ -19,6 +20,9 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Parts of a listing that are decoded ahead of the lister.
+pub(crate) const PARTS_MAX: usize = 8;
 
 /// Files that may arrive in pieces at the same time.
 const INCOMING_MAX: usize = 64;
@@ -47,14 +51,20 @@ pub(crate) fn read_for_receiver(
     }
 }
 
-/// Takes the listing, which has come over a wire, until its reader has ended.
-pub(crate) fn list_for_receiver(receiver: &Receiver<'_>, listed: &Listed) {
+/// Decodes the listing, and hands it on to the lister, until its reader has ended or the job
+/// has.
+pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giver<Vec<ListItem>>) {
     listed.each(|payload| {
         if receiver.control.stopped() {
             return;
         }
         match decode(FrameType::List, &payload) {
-            Ok(Message::List(items)) => receiver.take_list(items),
+            Ok(Message::List(items)) => {
+                if receiver.admit_list(&items) {
+                    // Refused only when the job has ended.
+                    let _ = parts.send(items);
+                }
+            }
             Ok(_) => unreachable!("a listing is decoded as one"),
             Err(error) => receiver.control.fail(JobError::Protocol(error.to_string())),
         }

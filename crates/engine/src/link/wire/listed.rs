@@ -1,7 +1,7 @@
 //! The listing as it waits apart from all else, so that none of it stands in front of a
 //! content, and may be long. At a Sender it waits for the writer: what is listed while ssh
 //! logs in waits here, and is compressed as it leaves, when it is known what the peer takes.
-//! At a Receiver it waits for the lister, as it came: contents come behind it.
+//! At a Receiver it waits to be decoded for the lister: contents come behind it.
 
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::{Receiver as Waiting, Sender as Giver, unbounded};
@@ -23,7 +23,7 @@ pub(crate) struct Lists {
     room: Arc<Room>,
 }
 
-/// The end of the writer or the lister. Nobody waits for it any more when it is dropped.
+/// The end of the writer or the decoder. Nobody waits for it any more when it is dropped.
 pub(crate) struct Listed {
     pub(super) waiting: Waiting<Vec<u8>>,
     room: Arc<Room>,
