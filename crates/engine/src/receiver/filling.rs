@@ -51,6 +51,7 @@ impl Copying<'_, '_> {
         }
         let into = copy::assembler(stage, blocks);
         let copied = copy::blocks(self.source, &into, self.receiver.control, count);
+        pending.on_record = Some(into.recorded() * BLOCK_LEN);
         self.finish(into, copied)
     }
 
@@ -74,7 +75,10 @@ impl Copying<'_, '_> {
                 // The figures have some of it already.
                 self.in_order(pending.stage()?, scratch, &mut |_| {})
             }
-            copied => self.finish(into, copied),
+            copied => {
+                pending.on_record = Some(into.recorded() * BLOCK_LEN);
+                self.finish(into, copied)
+            }
         }
     }
 

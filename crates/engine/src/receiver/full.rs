@@ -50,7 +50,7 @@ impl Receiver<'_> {
         let part = dir.kept(&pending.name, &source);
         let (len, place) = match &part {
             Some(part) => (part.len, format!(" as {}", escape_bytes(&part.path))),
-            None => (moved, String::new()),
+            None => (pending.on_record.unwrap_or(moved), String::new()),
         };
         if len == 0 {
             return String::new();

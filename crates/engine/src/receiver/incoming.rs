@@ -437,6 +437,9 @@ impl State {
 
     fn settle(&mut self, receiver: &Receiver<'_>, whole: Result<Whole, Fault>) {
         if let Err(fault) = &whole {
+            if let (Some(pending), Some(into)) = (&mut self.pending, &self.into) {
+                pending.on_record = Some(into.recorded() * BLOCK_LEN);
+            }
             self.give_up(is_of_no_use(fault));
         }
         if whole.is_err() && receiver.control.stopped() {

@@ -20,6 +20,8 @@ pub(crate) struct Pending {
     pub(super) cost: u64,
     /// Whole blocks that an earlier job has left of it.
     pub(super) resumed: u64,
+    /// Bytes that are on record of a stage that was given up, for a later job to go on from.
+    pub(super) on_record: Option<u64>,
     /// In a mirror: how what stands in its place differs.
     pub(super) found: Changes,
     pub(super) reading: Reading,
@@ -47,7 +49,8 @@ impl Pending {
         on_existing: OnExisting,
         cost: u64,
     ) -> Self {
-        let (resumed, found, reading) = (0, Changes::default(), Reading::default());
+        let (resumed, on_record) = (0, None);
+        let (found, reading) = (Changes::default(), Reading::default());
         let (is_based, old_size, basis, begun) = (false, None, None, None);
         let (reserves, staging, listed) = (false, None, entry.size());
         Self {
@@ -59,6 +62,7 @@ impl Pending {
             on_existing,
             cost,
             resumed,
+            on_record,
             found,
             reading,
             is_based,

@@ -121,6 +121,37 @@ fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
     });
 }
 
+/// Blocks come over several connections in no order, and those in front are on record.
+#[test]
+fn what_is_told_to_be_kept_of_several_connections_is_what_the_next_run_finds() {
+    each_of(
+        &[Way::Upload, Way::Download],
+        |_| {},
+        |scene| {
+            let Some(mount) = Mount::tmpfs(90 << 20) else { return };
+            scene.symlink(mount.path(), "small");
+            // With a hole, so that nobody knows beforehand that there is no room.
+            tree::random_file(scene.path("big"), 70 << 20, 1).expect("a file");
+            let file = fs::File::options().write(true).open(scene.path("big")).expect("a file");
+            file.set_len(74 << 20).expect("longer");
+            fs::write(mount.join("filler"), vec![1; 50 << 20]).expect("written");
+            let flags = ["-v", "--via", "tcp", "--parallel", "4"];
+            let run = scene.copy(&flags, &["big"], "small").run().expect_code(4);
+            let told = run.err();
+            let kept =
+                told.split(" MiB of it are kept").next().and_then(|it| it.rsplit("; ").next());
+            let kept = format!("; {} MiB were there already", kept.expect("a part is kept"));
+            fs::remove_file(mount.join("filler")).expect("removed");
+            let again = scene.copy(&flags, &["big"], "small").run().expect_ok();
+            assert!(again.out().contains(&kept), "{run}\n{again}");
+            assert!(
+                fs::read(mount.join("big")).expect("read")
+                    == fs::read(scene.path("big")).expect("read")
+            );
+        },
+    );
+}
+
 #[test]
 fn a_read_only_destination_ends_the_copy() {
     each_way_on_a_small_file_system(|scene, mount| {
