@@ -10,6 +10,7 @@ mod carrier;
 mod chosen;
 mod course;
 mod joining;
+mod lost;
 mod side;
 mod wire;
 

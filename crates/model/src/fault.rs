@@ -148,7 +148,7 @@ pub fn is_mounted(error: &std::io::Error) -> bool {
 }
 
 /// The system's words for an error, without the number that Rust appends.
-fn os_text(error: &std::io::Error) -> String {
+pub fn os_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error ") {
         Some(end) => text[..end].to_owned(),

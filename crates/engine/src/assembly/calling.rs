@@ -7,7 +7,7 @@ use crate::LinkEvent;
 use crate::control::CANCEL_POLL;
 use crate::link::wire::LONG_ROUND_TRIP;
 use crossbeam_channel::Receiver as Told;
-use haul_model::escape_controls;
+use haul_model::{escape_controls, os_text};
 use haul_net::{ConnectError, Identity, Whereabouts, check_call, check_plain};
 use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
 use std::io;
@@ -91,11 +91,11 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             Err(error) if *is_required => {
                 // The agent may be done without.
                 self.control().linger();
-                let (host, detail) = (self.peer.clone(), error.to_string());
+                let (host, detail) = (self.peer.clone(), os_text(&error));
                 self.control().fail(ConnectError::NotDirect { host, detail }.into());
             }
             Err(error) => {
-                let reason = &*escape_controls(&error.to_string());
+                let reason = &*escape_controls(&os_text(&error));
                 self.tell(LinkEvent::NotDirect { host, reason });
                 return false;
             }

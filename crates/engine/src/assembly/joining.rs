@@ -6,6 +6,7 @@
 use super::beside::Beside;
 use super::calling::Direct;
 use super::carrier::{Carrier, Inlet};
+use super::lost::OnLaneLost;
 use crate::callers::let_in;
 use crate::control::{CANCEL_POLL, Control};
 use crate::crew::Crew;
@@ -16,8 +17,7 @@ use crate::vigil::sign_after;
 use crate::workers::workers;
 use crate::{Event, JobError, LinkEvent};
 use crossbeam_channel::Sender as Giver;
-use haul_model::escape_controls;
-use haul_net::{Closer, ConnectError, DirectListener, Killer, Onlooker};
+use haul_net::{Closer, DirectListener, Killer, Onlooker};
 use haul_proto::{Join, LANES_MAX, Message, encode};
 use haul_sys::{HandedOver, Handover};
 use haul_tree::lock;
@@ -95,6 +95,8 @@ struct Hangup {
     taken: u8,
     /// Logins that had joined and were lost, and of which nobody has heard yet.
     lost: u8,
+    /// That the last lane was lost was told.
+    has_told: bool,
     has_ended: bool,
 }
 
@@ -153,7 +155,14 @@ impl Joined {
         let mut hangup = lock(&self.hangup);
         let is_free = hangup.taken & (1 << lane) == 0;
         hangup.taken |= 1 << lane;
+        hangup.has_told = false;
         is_free
+    }
+
+    /// True for the first who asks since a lane has joined: of several that are lost together
+    /// one is told.
+    pub(super) fn tells_loss(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.hangup).has_told, true)
     }
 
     /// A login for a lane is on its way.
@@ -173,7 +182,7 @@ impl Joined {
     }
 
     /// A login that had joined was lost.
-    fn lose_login(&self) {
+    pub(super) fn lose_login(&self) {
         lock(&self.hangup).lost += 1;
         self.changed.notify_all();
     }
@@ -455,45 +464,16 @@ impl<'scope, 'env, 'a: 'scope> Opening<'scope, 'env, 'a> {
     }
 }
 
-/// The consequences of a lost lane for the job.
-struct OnLaneLost {
-    peer: String,
-    requires_joined: bool,
-    lets_in: bool,
-    is_direct: bool,
-    joined: Arc<Joined>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl OnLaneLost {
-    /// A lane has ended before the job, and so many are left.
-    fn tell(self, control: &Control<'_>, left: usize, end: io::Result<()>) {
-        let error = end.err().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into());
-        let Self { peer: host, requires_joined, lets_in, is_direct, joined } = self;
-        if !is_direct {
-            joined.lose_login();
+    #[test]
+    fn of_lanes_that_are_lost_together_one_is_told() {
+        let joined = Joined::default();
+        for lanes in [[1, 2], [3, 4]] {
+            assert!(lanes.iter().all(|lane| joined.take(*lane)));
+            assert_eq!(lanes.map(|_| joined.tells_loss()), [true, false]);
         }
-        if left > 0 {
-            return;
-        }
-        if requires_joined {
-            // The peer may have said why, or that all is done.
-            control.linger();
-            // Who has opened them ends the job, and knows what to tell: that the other side
-            // has hung up would be no reason.
-            if lets_in {
-                control.linger();
-            }
-            let detail = error.to_string();
-            return control.fail(match is_direct {
-                true => ConnectError::DirectLost { host, detail }.into(),
-                false => ConnectError::Lost { host, detail }.into(),
-            });
-        }
-        let of = if is_direct { "the direct connections were" } else { "those that stood were" };
-        let (host, reason) = (&*host, &*escape_controls(&format!("{of} lost: {error}")));
-        control.monitor().event(Event::Link(match is_direct {
-            true => LinkEvent::NotDirect { host, reason },
-            false => LinkEvent::NotLoggedIn { host, reason },
-        }));
     }
 }
