@@ -184,6 +184,17 @@ impl DirNode {
         Ok(*self.led.get_or_init(|| is_led))
     }
 
+    /// True if it stands under its name in the directory above as it did when it was first
+    /// opened: nothing in it was made, removed or renamed since, and none of its attributes
+    /// was set.
+    pub(crate) fn is_as_opened(&self) -> bool {
+        let Some((parent, name)) = self.place() else { return false };
+        let there = parent.handle().and_then(|handle| handle.stat(name, false));
+        there.is_ok_and(|there| {
+            there.is_some_and(|there| there.id == self.meta.id && there.ctime == self.meta.ctime)
+        })
+    }
+
     /// The directories on the way from the top of the job down to it, itself included.
     pub(crate) fn depth(&self) -> usize {
         let mut depth = 0;

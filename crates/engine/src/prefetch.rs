@@ -2,38 +2,57 @@
 //! helpers of a walk, where both roles are in one process and the comparing is behind.
 
 use crate::dirs::DirNode;
-use haul_model::Name;
+use haul_model::{EXTENDED_LEN_MAX, Extended, Name};
 use haul_tree::Meta;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For how long it is believed. A job that waits, for room or for a slow disk, looks again.
+/// The age at which metadata is no longer believed. A job that waits, for room or for a slow
+/// disk, looks again.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// A directory of the destination, and what was found in it.
+/// The time after which no further entry of a directory is looked up: the walk may be waiting
+/// for that directory by now.
+const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// Entries of a directory that are looked up, at most.
+const ENTRIES_MAX: usize = 2048;
+
+/// Bytes of extended attributes that were found in a directory, beyond which no further entry
+/// is looked up.
+const EXTENDED_MAX: usize = EXTENDED_LEN_MAX;
+
+/// A directory of the destination, and the metadata of entries in it.
 pub(crate) struct Prefetched {
     node: Arc<DirNode>,
     /// The names of `metas` one behind the other, in the order of the listing.
     names: Vec<u8>,
     /// Where the first name begins that was not asked for yet.
     at: usize,
-    /// What is there under each name, and where that name ends.
+    /// Where each name ends, and the metadata that was found under it.
     metas: std::vec::IntoIter<(usize, Meta)>,
+    /// When the looking began.
     since: Instant,
 }
 
 impl Prefetched {
-    /// What `look` finds in `node` under each of `names`, which come in their order. What it
-    /// doesn't find is not kept: it will be looked up when it is needed.
+    /// Asks `look` for each of `names` in `node`, which come in their order. An entry that is
+    /// not found, or not looked up for one of the bounds, is looked up in its turn. So is a
+    /// file of several names: under another of them the job may change it before.
     pub(crate) fn of<'n>(
         node: Arc<DirNode>,
         names: impl Iterator<Item = &'n Name>,
         look: impl Fn(&Name) -> Option<Meta>,
     ) -> Self {
         let since = Instant::now();
-        let (mut bytes, mut metas) = (Vec::new(), Vec::with_capacity(names.size_hint().0));
-        for name in names {
-            if let Some(meta) = look(name) {
+        let (mut bytes, mut extended_len) = (Vec::new(), 0);
+        let mut metas = Vec::with_capacity(names.size_hint().0.min(ENTRIES_MAX));
+        for name in names.take(ENTRIES_MAX) {
+            if extended_len > EXTENDED_MAX || since.elapsed() >= LOOK_MAX {
+                break;
+            }
+            if let Some(meta) = look(name).filter(|meta| meta.links <= 1) {
+                extended_len += meta.attributes.extended.as_deref().map_or(0, Extended::len);
                 bytes.extend_from_slice(name.as_bytes());
                 metas.push((bytes.len(), meta));
             }
@@ -46,14 +65,15 @@ impl Prefetched {
         &self.node
     }
 
-    /// True if the directory is `name` in `parent`, and was looked at a moment ago.
+    /// True if the directory is `name` in `parent`, and was looked at a moment ago. If it was
+    /// replaced or changed since, it is opened again in its turn, and what is in it looked up.
     pub(crate) fn is_of(&self, parent: &Arc<DirNode>, name: &Name) -> bool {
         let is_there = |(above, own)| Arc::ptr_eq(above, parent) && own == name;
-        self.is_recent() && self.node.place().is_some_and(is_there)
+        self.is_recent() && self.node.place().is_some_and(is_there) && self.node.is_as_opened()
     }
 
-    /// What was found under `name` a moment ago. Names are asked for in their order, each
-    /// once.
+    /// The metadata that was found under `name` a moment ago. Names are asked for in their
+    /// order, each once.
     pub(crate) fn take(&mut self, name: &Name) -> Option<Meta> {
         while let Some((end, _)) = self.metas.as_slice().first() {
             let order = self.names[self.at..*end].cmp(name.as_bytes());
@@ -78,6 +98,7 @@ impl Prefetched {
 mod tests {
     use super::*;
     use crate::dirs::OpenDirs;
+    use haul_model::Xattr;
     use haul_tree::{LocalTree, MetaKind, Tree};
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
@@ -86,18 +107,27 @@ mod tests {
         Name::new(text.as_bytes()).unwrap()
     }
 
-    /// What is found in a directory with a file for each of `there`, as long as its name,
-    /// and nothing under those that begin with "no".
-    fn found(there: &[&str]) -> Prefetched {
+    /// A directory with these files in it, each as long as its name, and where it is.
+    fn dir_with(files: &[&str]) -> (tempfile::TempDir, Arc<DirNode>) {
         let temp = tempfile::tempdir().unwrap();
-        let dir = LocalTree.open(temp.path().as_os_str().as_bytes()).unwrap();
-        for name in there.iter().filter(|name| !name.starts_with("no")) {
+        for name in files {
             fs::write(temp.path().join(name), name).unwrap();
         }
+        let dir = LocalTree.open(temp.path().as_os_str().as_bytes()).unwrap();
         let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
-        let names: Vec<_> = there.iter().map(|there| name(there)).collect();
+        (temp, node)
+    }
+
+    /// The entries of `node`, looked up by `look` with what is there.
+    fn found(
+        node: &Arc<DirNode>,
+        names: &[&str],
+        look: impl Fn(Option<Meta>) -> Option<Meta>,
+    ) -> Prefetched {
+        let names: Vec<_> = names.iter().map(|text| name(text)).collect();
         let handle = node.handle().unwrap();
-        Prefetched::of(Arc::clone(&node), names.iter(), |name| handle.stat(name, false).unwrap())
+        let look = |name: &Name| look(handle.stat(name, false).unwrap());
+        Prefetched::of(Arc::clone(node), names.iter(), look)
     }
 
     fn size(meta: Option<Meta>) -> Option<u64> {
@@ -109,7 +139,8 @@ mod tests {
 
     #[test]
     fn each_name_has_what_was_found_under_it_also_where_others_are_left_out() {
-        let mut ahead = found(&["a", "bb", "ccc", "none", "ooooo", "zz"]);
+        let (_temp, node) = dir_with(&["a", "bb", "ccc", "ooooo", "zz"]);
+        let mut ahead = found(&node, &["a", "bb", "ccc", "none", "ooooo", "zz"], |meta| meta);
         let mut take = |text| size(ahead.take(&name(text)));
         assert_eq!(take("0"), None);
         assert_eq!(take("a"), Some(1));
@@ -124,9 +155,70 @@ mod tests {
 
     #[test]
     fn what_was_found_long_ago_is_not_believed() {
-        let mut ahead = found(&["a", "bb"]);
+        let (_temp, node) = dir_with(&["a", "bb"]);
+        let mut ahead = found(&node, &["a", "bb"], |meta| meta);
         assert_eq!(size(ahead.take(&name("a"))), Some(1));
         ahead.since = Instant::now().checked_sub(AGE_MAX).unwrap();
         assert_eq!(size(ahead.take(&name("bb"))), None);
+    }
+
+    #[test]
+    fn a_file_that_may_change_under_another_name_is_looked_up_in_its_turn() {
+        let (temp, node) = dir_with(&["a", "bb", "ccc"]);
+        fs::hard_link(temp.path().join("bb"), temp.path().join("other")).unwrap();
+        let mut ahead = found(&node, &["a", "bb", "ccc"], |meta| meta);
+        assert_eq!(size(ahead.take(&name("bb"))), None);
+        assert_eq!(size(ahead.take(&name("ccc"))), Some(3));
+    }
+
+    #[test]
+    fn a_directory_that_was_changed_or_replaced_is_not_believed() {
+        let (temp, above) = dir_with(&[]);
+        let path = temp.path().join("d");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("a"), "").unwrap();
+        let ahead = || {
+            let node = DirNode::open(&above, name("d"), false).unwrap();
+            found(&node, &["a"], |meta| meta)
+        };
+        let is_of = |ahead: &Prefetched| ahead.is_of(&above, &name("d"));
+        let changed = ahead();
+        assert!(is_of(&changed));
+        // Some kernels tell times in steps of a few milliseconds.
+        std::thread::sleep(Duration::from_millis(20));
+        fs::remove_file(path.join("a")).unwrap();
+        assert!(!is_of(&changed));
+        let replaced = ahead();
+        fs::rename(&path, temp.path().join("away")).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(!is_of(&replaced));
+        let gone = ahead();
+        fs::remove_dir(&path).unwrap();
+        assert!(!is_of(&gone));
+    }
+
+    #[test]
+    fn looking_ahead_is_bounded_in_entries_bytes_and_time() {
+        let (_temp, node) = dir_with(&["a"]);
+        let names: Vec<_> = (0..=ENTRIES_MAX).map(|n| format!("{n:05}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let there = node.handle().unwrap().stat(&name("a"), false).unwrap().unwrap();
+        let kept = |look: &dyn Fn(Meta) -> Meta| {
+            found(&node, &names, |_| Some(look(there.clone()))).metas.len()
+        };
+        assert_eq!(kept(&|meta| meta), ENTRIES_MAX);
+        let large = |mut meta: Meta| {
+            let xattr =
+                Xattr { name: (*b"user.a").into(), value: vec![0; EXTENDED_MAX / 4].into() };
+            let extended = Extended { xattrs: vec![xattr], ..Extended::default() };
+            meta.attributes.extended = Some(Box::new(extended));
+            meta
+        };
+        assert_eq!(kept(&large), 4);
+        let slow = |meta| {
+            std::thread::sleep(LOOK_MAX / 4);
+            meta
+        };
+        assert!(kept(&slow) <= 4);
     }
 }

@@ -48,6 +48,7 @@ impl Receiver<'_> {
                     let ended = lock(&self.listing).open.pop_if(|(number, _)| *number == dir);
                     let (_, ended) =
                         ended.ok_or(Broken("it ended a directory that is not open"))?;
+                    ended.forget_prefetched();
                     if dir == 0 {
                         self.check_end()?;
                         self.reporter.listed_all();
@@ -90,6 +91,7 @@ impl Receiver<'_> {
                     if entry.kind == Kind::Dir {
                         // All names in the one above are known.
                         self.tell_extras(&parent);
+                        parent.forget_prefetched();
                     }
                     let outcome = match lost {
                         Some(fault) => self.leave_behind(index, parent, name, entry, cost, fault),

@@ -62,8 +62,13 @@ impl Receiver<'_> {
 }
 
 impl RecvDir {
-    /// What stood there under `name` a moment ago, if that was looked at.
+    /// The metadata that was found under `name` a moment ago, if somebody looked ahead.
     pub(super) fn prefetched(&self, name: &Name) -> Option<Meta> {
         lock(&self.prefetched).as_mut()?.take(name)
+    }
+
+    /// All entries that were looked up have been listed.
+    pub(super) fn forget_prefetched(&self) {
+        *lock(&self.prefetched) = None;
     }
 }
