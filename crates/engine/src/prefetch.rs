@@ -22,6 +22,9 @@ const ENTRIES_MAX: usize = 2048;
 /// is looked up.
 const EXTENDED_MAX: usize = EXTENDED_LEN_MAX;
 
+/// The names of entries, in their order.
+pub(crate) type Names<'n> = dyn Iterator<Item = &'n Name> + 'n;
+
 /// A directory of the destination, and the metadata of entries in it.
 pub(crate) struct Prefetched {
     node: Arc<DirNode>,

@@ -65,8 +65,8 @@ pub(crate) struct Rules<'w> {
     pub(crate) prefetch: &'w Prefetch<'w>,
 }
 
-/// What stands at the destination in the place of the directory `name`, and of these entries
-/// of it; it is in the one that was listed under this number.
+/// Looks at the place of a directory at the destination, given its name and its entries; the
+/// number is that of the directory above.
 pub(crate) type Prefetch<'w> = dyn Fn(u64, &Name, &[Found]) -> Option<Prefetched> + Sync + 'w;
 
 /// The subdirectories of one place, by their names in the order of the walk.

@@ -1,7 +1,7 @@
 //! The link between two roles in one process: a call is a message.
 
 use super::{Proof, ReceiverPort, SenderPort, SourceHandle};
-use crate::prefetch::Prefetched;
+use crate::prefetch::{Names, Prefetched};
 use haul_model::{Name, Summary};
 use haul_proto::{Extra, Late, ListItem, OutcomeItem, Want, Warning};
 use std::sync::{Arc, OnceLock, Weak};
@@ -47,12 +47,7 @@ impl ReceiverPort for MemoryLink<'_> {
         }
     }
 
-    fn prefetch(
-        &self,
-        above: u64,
-        name: &Name,
-        entries: &mut dyn Iterator<Item = &Name>,
-    ) -> Option<Prefetched> {
+    fn prefetch(&self, above: u64, name: &Name, entries: &mut Names<'_>) -> Option<Prefetched> {
         self.receiver()?.prefetch(above, name, entries)
     }
 

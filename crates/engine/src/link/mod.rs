@@ -12,7 +12,7 @@ pub(crate) use loss::would_lose;
 pub(crate) use proof::{Proof, may_be_one, same};
 
 use crate::dirs::DirNode;
-use crate::prefetch::Prefetched;
+use crate::prefetch::{Names, Prefetched};
 use haul_model::{Name, Naming, Summary};
 use haul_proto::{
     Arrived, Extra, Late, ListItem, OutcomeItem, Prove, Proven, Signature, Taken, Want, Warning,
@@ -37,16 +37,11 @@ pub(crate) trait ReceiverPort: Send + Sync {
     /// Looks ahead at what stands in the place of the directory `name` and of its `entries`,
     /// in the order of their names; the directory is in the one that was listed under the
     /// number `above`. `None` where that can't be told yet, or is of no use.
-    fn prefetch(
-        &self,
-        _above: u64,
-        _name: &Name,
-        _entries: &mut dyn Iterator<Item = &Name>,
-    ) -> Option<Prefetched> {
+    fn prefetch(&self, _above: u64, _name: &Name, _entries: &mut Names<'_>) -> Option<Prefetched> {
         None
     }
 
-    /// What [`Self::prefetch`] found for the directory that is listed under this number.
+    /// Takes the findings of [`Self::prefetch`] for the directory listed under this number.
     fn take_prefetched(&self, _index: u64, _prefetched: Prefetched) {}
 
     /// The same over a wire: these were set aside, and can go when the destination still

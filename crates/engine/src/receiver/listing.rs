@@ -3,6 +3,7 @@
 
 use super::compare;
 use super::dirs::{DirState, RecvDir};
+use super::prefetching::Prefetching;
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
 use crate::told::Position;
@@ -24,12 +25,18 @@ pub(super) struct Listing {
     /// Directories whose end was not listed yet, with their numbers: the root,
     /// and each in the one before it.
     pub(super) open: Vec<(u64, Arc<RecvDir>)>,
+    pub(super) prefetching: Prefetching,
 }
 
 impl Listing {
     /// One that begins in `root`.
     pub(super) fn of(root: Arc<RecvDir>) -> Self {
-        Self { next_index: 1, source: 0, open: vec![(0, root)] }
+        Self {
+            next_index: 1,
+            source: 0,
+            open: vec![(0, root)],
+            prefetching: Prefetching::default(),
+        }
     }
 }
 

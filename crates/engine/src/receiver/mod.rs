@@ -56,7 +56,7 @@ pub(crate) use work::{Tasks, Work, run_worker};
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
-use crate::prefetch::Prefetched;
+use crate::prefetch::{Names, Prefetched};
 use crate::{Event, Job, JobError};
 use backing::Backing;
 use differing::Signing;
@@ -79,7 +79,6 @@ use losing::Losing;
 use mirror::Deleting;
 use naming::Merging;
 pub(crate) use pending::Pending;
-use prefetching::Prefetching;
 use proofs::Proofs;
 use renames::Renames;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -121,7 +120,6 @@ pub(crate) struct Receiver<'a> {
     /// The sources of the job, where this side named them.
     asked: Option<Mutex<Asked>>,
     listing: Mutex<Listing>,
-    prefetching: Prefetching,
     /// See [`Merging`].
     merging: Merging,
     wanted: Mutex<HashMap<u64, Box<Pending>>>,
@@ -228,7 +226,6 @@ impl<'a> Receiver<'a> {
             filter: job.filter.clone(),
             asked: asked.map(Mutex::new),
             listing: Mutex::new(Listing::of(root)),
-            prefetching: Prefetching::default(),
             merging: Merging::default(),
             wanted: Mutex::default(),
             signing: Signing::default(),
@@ -462,17 +459,12 @@ impl ReceiverPort for Receiver<'_> {
         }
     }
 
-    fn prefetch(
-        &self,
-        above: u64,
-        name: &Name,
-        entries: &mut dyn Iterator<Item = &Name>,
-    ) -> Option<Prefetched> {
+    fn prefetch(&self, above: u64, name: &Name, entries: &mut Names<'_>) -> Option<Prefetched> {
         self.look_ahead(above, name, entries)
     }
 
     fn take_prefetched(&self, index: u64, prefetched: Prefetched) {
-        self.prefetching.keep(index, prefetched);
+        lock(&self.listing).prefetching.keep(index, prefetched);
     }
 
     fn proof(&self, index: u64) -> Option<Proof> {

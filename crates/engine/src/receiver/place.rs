@@ -50,11 +50,7 @@ impl Receiver<'_> {
         };
         let looked = (|| {
             let handle = node.handle()?;
-            let existing = match dir.prefetched(name) {
-                _ if dir.fresh => None,
-                Some(prefetched) => Some(prefetched),
-                None => self.look_at(&*handle, name)?,
-            };
+            let existing = self.existing_in(dir, &*handle, name)?;
             if let Some(existing) = &existing
                 && !self.is_free(dir, &*handle, name, existing)?
             {
@@ -273,11 +269,11 @@ impl Receiver<'_> {
         entry: &Entry,
         cost: u64,
     ) -> Option<Outcome> {
-        let prefetched =
-            self.prefetching.take(index).filter(|ahead| match (&parent.state, &name) {
-                (DirState::Open(node), Some(name)) => ahead.is_of(node, name),
-                _ => false,
-            });
+        let prefetched = lock(&self.listing).prefetching.take(index);
+        let prefetched = prefetched.filter(|ahead| match (&parent.state, &name) {
+            (DirState::Open(node), Some(name)) => ahead.is_of(node, name),
+            _ => false,
+        });
         let into_itself = self.goes_into_itself(entry, parent.parent.is_none());
         let (outcome, state, fresh) = match (&parent.state, &name, into_itself) {
             (DirState::Failed, ..) => (Outcome::Failed(parent_fault()), DirState::Failed, false),

@@ -3,31 +3,29 @@
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
-use crate::prefetch::Prefetched;
+use crate::prefetch::{Names, Prefetched};
 use haul_model::Name;
-use haul_tree::{Meta, lock};
+use haul_tree::{Meta, TreeDir, lock};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::Arc;
 
-/// What was found for directories that will be listed, by their numbers.
+/// Directories that were looked at ahead and will be listed next, by their numbers.
 #[derive(Default)]
-pub(super) struct Prefetching(Mutex<VecDeque<(u64, Prefetched)>>);
+pub(super) struct Prefetching(VecDeque<(u64, Prefetched)>);
 
 impl Prefetching {
-    /// Keeps what was found for the directory of this number.
-    pub(super) fn keep(&self, index: u64, prefetched: Prefetched) {
-        lock(&self.0).push_back((index, prefetched));
+    /// Keeps the directory of this number.
+    pub(super) fn keep(&mut self, index: u64, prefetched: Prefetched) {
+        self.0.push_back((index, prefetched));
     }
 
-    /// What was found for the directory of this number. Those before it are not needed
-    /// any more.
-    pub(super) fn take(&self, index: u64) -> Option<Prefetched> {
-        let mut kept = lock(&self.0);
-        while kept.front().is_some_and(|(at, _)| *at < index) {
-            kept.pop_front();
-        }
-        let is_there = kept.front().is_some_and(|(at, _)| *at == index);
-        if is_there { kept.pop_front().map(|(_, prefetched)| prefetched) } else { None }
+    /// Takes out the directory of this number. Those before it are not needed any more.
+    pub(super) fn take(&mut self, index: u64) -> Option<Prefetched> {
+        let passed = self.0.iter().take_while(|(at, _)| *at < index).count();
+        self.0.drain(..passed);
+        let is_next = self.0.front().is_some_and(|(at, _)| *at == index);
+        if is_next { self.0.pop_front().map(|(_, prefetched)| prefetched) } else { None }
     }
 }
 
@@ -37,7 +35,7 @@ impl Receiver<'_> {
         &self,
         above: u64,
         name: &Name,
-        entries: &mut dyn Iterator<Item = &Name>,
+        entries: &mut Names<'_>,
     ) -> Option<Prefetched> {
         // Who removes sources looks at the last moment.
         let is_of_use = !self.checks() && !self.only_removes() && self.policy.moving.is_none();
@@ -59,11 +57,25 @@ impl Receiver<'_> {
         let look = |name: &Name| self.look_at(&*handle, name).ok()?;
         Some(Prefetched::of(Arc::clone(&node), entries, look))
     }
+
+    /// The metadata of what stands under `name` in `dir`, whose handle this is.
+    pub(super) fn existing_in(
+        &self,
+        dir: &RecvDir,
+        handle: &dyn TreeDir,
+        name: &Name,
+    ) -> io::Result<Option<Meta>> {
+        match dir.prefetched(name) {
+            _ if dir.fresh => Ok(None),
+            Some(prefetched) => Ok(Some(prefetched)),
+            None => self.look_at(handle, name),
+        }
+    }
 }
 
 impl RecvDir {
     /// The metadata that was found under `name` a moment ago, if somebody looked ahead.
-    pub(super) fn prefetched(&self, name: &Name) -> Option<Meta> {
+    fn prefetched(&self, name: &Name) -> Option<Meta> {
         lock(&self.prefetched).as_mut()?.take(name)
     }
 

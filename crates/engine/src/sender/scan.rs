@@ -8,7 +8,7 @@ mod places;
 mod telling;
 
 use self::linked::Groups;
-use self::telling::too_deep;
+use self::telling::{not_a_directory, not_recursive, too_deep};
 use super::accounts::ToldAccounts;
 use super::earlier::Earlier;
 use super::special::Specials;
@@ -493,12 +493,4 @@ impl<'s, 'a> Scan<'s, 'a> {
         // A link to nowhere replaces nothing that it needs.
         dir.handle().ok()?.stat(name, true).ok()??.id
     }
-}
-
-fn not_recursive() -> Fault {
-    Fault::new(Side::Source, FaultKind::NotRecursive, "it is a directory, and is left out")
-}
-
-fn not_a_directory() -> Fault {
-    Fault::new(Side::Source, FaultKind::NotDirectory, "it is not a directory")
 }

@@ -189,3 +189,11 @@ pub(super) fn too_deep() -> Fault {
     let message = format!("the tree is deeper than {MAX_DEPTH} directories");
     Fault::new(Side::Source, FaultKind::TooLong, message)
 }
+
+pub(super) fn not_recursive() -> Fault {
+    Fault::new(Side::Source, FaultKind::NotRecursive, "it is a directory, and is left out")
+}
+
+pub(super) fn not_a_directory() -> Fault {
+    Fault::new(Side::Source, FaultKind::NotDirectory, "it is not a directory")
+}
