@@ -3,7 +3,7 @@
 
 use crate::Dir;
 use crate::faked;
-use crate::held::Target;
+use crate::held::{Target, unled};
 use crate::limits::is_root;
 use crate::not_kept::{self, NotKept};
 use haul_model::{
@@ -41,8 +41,11 @@ pub(crate) fn real_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u
         // Without /proc a file has to be opened, and a link has none for users.
         Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.open_file(name, false) {
             Ok((file, _)) => listed(|names| rustix::fs::flistxattr(&file, names)),
-            Err(_) if dir.stat(name)?.is_symlink() => Ok(Vec::new()),
-            Err(error) => Err(error),
+            Err(error) => match dir.stat(name)? {
+                stat if stat.is_symlink() => Ok(Vec::new()),
+                stat if stat.is_file() || stat.is_dir() => Err(error),
+                _ => Err(unled()),
+            },
         },
         // Some file systems have none, and say so of directories alone (rclone).
         Err(_) if has_none(dir) => Ok(Vec::new()),
@@ -231,6 +234,22 @@ pub(crate) fn set_extended(
             let set = target.set_xattr(name, value);
             as_possible(set.map_err(|error| failed_at(name, error)))?;
         }
+    }
+    Ok(())
+}
+
+/// Gives a new symbolic link the extended attributes of `attributes`: there are none for
+/// users.
+pub(crate) fn give_link(
+    dir: &Dir,
+    name: &[u8],
+    attributes: &Attributes,
+    which: Kept,
+) -> io::Result<()> {
+    let path = dir.path_to(name);
+    for Xattr { name, value } in attributes.xattrs().iter().filter(|one| is_kept(&one.name)) {
+        let set = rustix::fs::lsetxattr(&path, &name[..], value, rustix::fs::XattrFlags::empty());
+        not_kept::as_possible(which, set.map_err(|error| failed_at(name, error)))?;
     }
     Ok(())
 }

@@ -124,8 +124,8 @@ impl Dir {
         attributes: &Attributes,
         which: Kept,
     ) -> io::Result<()> {
-        let attributes = Attributes { mode: 0o777, extended: None, ..attributes.clone() };
-        let which = which.without(Kept::EXTENDED).with(Kept::MODE);
+        let attributes = Attributes { mode: 0o777, ..attributes.clone() };
+        let which = which.without(Kept::ACL).with(Kept::MODE);
         let kind = (FileType::Symlink, NO_DEVICE);
         self.make_faked(target, temp, kind, &attributes, which)
     }
@@ -145,7 +145,7 @@ impl Dir {
             Special::Block(device) => (FileType::BlockDevice, device),
             Special::Char(device) => (FileType::CharacterDevice, device),
         };
-        self.make_faked(b"", temp, kind, &attributes.over(0, which), which.without(Kept::EXTENDED))
+        self.make_faked(b"", temp, kind, &attributes.over(0, which), which)
     }
 
     fn make_faked(

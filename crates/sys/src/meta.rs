@@ -325,8 +325,8 @@ fn keep_mtime_of(target: Target<'_>, mtime: Timestamp) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, message))
 }
 
-/// Gives `name` itself, never what it points to, those of `attributes` in `which` that a
-/// symbolic link has.
+/// Gives `name` itself, a new link, and never what it points to, those of `attributes` in
+/// `which` that a symbolic link has.
 pub(crate) fn set_link_attributes(
     dir: &Dir,
     name: &[u8],
@@ -338,6 +338,9 @@ pub(crate) fn set_link_attributes(
         give(which, user, group, |user, group| {
             rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
         })?;
+    }
+    if which.has(Kept::XATTRS) {
+        attributes::give_link(dir, name, attributes, which)?;
     }
     let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
     if let (true, Some(atime)) = (which.has(Kept::TIMES), atime) {
@@ -365,7 +368,7 @@ pub(crate) fn set_special_attributes(
         let message = "something else has taken its place";
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
-    held.set_attributes(dir, &attributes.over(0, which), which.without(Kept::EXTENDED))
+    held.set_attributes(dir, &attributes.over(0, which), which)
 }
 
 /// Sets the modification time of `name` itself, never of what it points to.

@@ -206,25 +206,41 @@ impl Receiver<'_> {
         new: &Name,
         error: io::Error,
     ) -> io::Result<()> {
-        /// The rights of a group, which are those of all that an access list names.
-        const OF_GROUP: u32 = 0o070;
-        let (mut attributes, keeps) = (meta.attributes.clone(), self.kept_of_backups(meta));
+        let keeps = self.kept_of_backups(meta);
+        let (attributes, keeps) = self.extended_of_backup(from, name, meta, keeps, false)?;
         match (meta.kind, meta.special) {
             (MetaKind::Symlink, _) => {
                 let target = from.read_link(name)?;
                 to.make_symlink(&target, new, &attributes, keeps, OnExisting::Replace)?;
             }
             (_, Some(special)) => {
-                // It is made without one.
-                let names = from.attribute_names(Some(name))?;
-                if names.iter().any(|name| name.starts_with(b"system.posix_acl")) {
-                    attributes.mode &= !OF_GROUP;
-                }
                 to.make_special(special, new, &attributes, keeps, OnExisting::Replace)?;
             }
             (_, None) => return Err(error),
         }
         Ok(())
+    }
+
+    /// The attributes of `name`, with the extended ones that its backup gets, or all of them,
+    /// and those that are given.
+    fn extended_of_backup(
+        &self,
+        from: &dyn TreeDir,
+        name: &Name,
+        meta: &Meta,
+        keeps: Kept,
+        whole: bool,
+    ) -> io::Result<(Attributes, Kept)> {
+        // With an access list it is that which says what the group may: the mode alone would
+        // give it more.
+        let which = keeps.and(Kept::EXTENDED).with(Kept::ACL);
+        let which = if whole { Kept::EXTENDED } else { which };
+        let mut extended = from.extended(Some((name, false)), which)?;
+        if let Some(extended) = extended.as_mut().filter(|_| !self.acts_as_root()) {
+            extended.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
+        }
+        let keeps = keeps.with(which.only_if(extended.is_some()));
+        Ok((Attributes { extended, ..meta.attributes.clone() }, keeps))
     }
 
     /// Copies a file to where it can't be linked; `whole` is with its extended attributes, also
@@ -238,16 +254,8 @@ impl Receiver<'_> {
     ) -> Result<(), Fault> {
         let failed = |error: io::Error| Fault::from_io(Side::Destination, "back it up", &error);
         let keeps = self.kept_of_backups(&meta);
-        // With an access list it is that which says what the group may: the mode alone would
-        // give it more.
-        let which = keeps.and(Kept::EXTENDED).with(Kept::ACL);
-        let which = if whole { Kept::EXTENDED } else { which };
-        let mut extended = from.extended(Some((name, false)), which).map_err(failed)?;
-        if let Some(extended) = extended.as_mut().filter(|_| !self.acts_as_root()) {
-            extended.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
-        }
-        let keeps = keeps.with(which.only_if(extended.is_some()));
-        let attributes = Attributes { extended, ..meta.attributes };
+        let (attributes, keeps) =
+            self.extended_of_backup(from, name, &meta, keeps, whole).map_err(failed)?;
         let source = from.open_file(name, false).map_err(failed)?;
         let mut into = Mover::new(to.stage().map_err(failed)?);
         let scratch = &mut copy::Scratch::default();

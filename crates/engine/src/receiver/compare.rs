@@ -175,9 +175,7 @@ pub(crate) fn changes(
             let target = Changes::TARGET.only_if(existing_target != Some(target));
             target.with(of(of_links(keeps)))
         }
-        (Kind::Special, MetaKind::Special) if entry.special == existing.special => {
-            of(keeps.without(Kept::EXTENDED))
-        }
+        (Kind::Special, MetaKind::Special) if entry.special == existing.special => of(keeps),
         _ => Changes::KIND,
     }
 }
@@ -186,7 +184,7 @@ pub(crate) fn changes(
 /// by itself.
 const fn of_links(keeps: Kept) -> Kept {
     let times = Kept::TIMES.only_if(keeps.has(Kept::LINK_TIMES) && keeps.has(Kept::TIMES));
-    times.with(keeps.and(Kept::OWNER))
+    times.with(keeps.and(Kept::OWNER.with(Kept::XATTRS)))
 }
 
 fn is_not_older(existing: &Meta, than: Timestamp) -> bool {

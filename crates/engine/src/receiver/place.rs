@@ -380,8 +380,7 @@ impl Receiver<'_> {
         mut meta: Meta,
     ) -> io::Result<Meta> {
         let keeps = self.policy.keeps;
-        let has_them = matches!(meta.kind, MetaKind::File { .. } | MetaKind::Dir);
-        if has_them && keeps.has_any(Kept::EXTENDED) {
+        if keeps.has_any(Kept::EXTENDED) {
             meta.attributes.extended = dir.extended(name.map(|name| (name, false)), keeps)?;
         }
         Ok(meta)

@@ -11,8 +11,6 @@ use std::io;
 /// on: all that begin so.
 const OWN_ATTRIBUTES: [&str; 3] = ["user.", "trusted.", "security.capability"];
 
-const ACL: &str = "system.posix_acl_";
-
 /// Why the entry `name` of `dir`, or `dir` itself, stays, if it would lose something
 /// by being made anew from what is told of it.
 ///
@@ -24,25 +22,19 @@ pub(super) fn loss(dir: &dyn TreeDir, name: Option<&Name>) -> io::Result<Option<
         None => MetaKind::Dir,
     };
     let is_root = haul_sys::is_root();
-    let lost = lost(kind, &dir.attribute_names(name)?, is_root);
+    let lost = lost(&dir.attribute_names(name)?, is_root);
     Ok(would_lose(kind == MetaKind::Dir, &lost))
 }
 
 /// In words.
-fn lost(kind: MetaKind, names: &[Vec<u8>], is_root: bool) -> Vec<&'static str> {
-    let is_told = matches!(kind, MetaKind::File { .. } | MetaKind::Dir);
+fn lost(names: &[Vec<u8>], is_root: bool) -> Vec<&'static str> {
     let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
     let has =
         |start: &str| names.iter().filter(is_own).any(|name| name.starts_with(start.as_bytes()));
-    let mut lost = Vec::new();
-    if has(ACL) && !is_told {
-        lost.push("its ACL");
-    }
-    let is_lost = |start: &str| has(start) && !(is_told && (is_root || start == OWN_ATTRIBUTES[0]));
-    if OWN_ATTRIBUTES.into_iter().any(is_lost) {
-        lost.push("its extended attributes");
-    }
-    lost
+    // Of others than root only those of users are told.
+    let is_lost = |start: &str| has(start) && !(is_root || start == OWN_ATTRIBUTES[0]);
+    let is_any = OWN_ATTRIBUTES.into_iter().any(is_lost);
+    if is_any { vec!["its extended attributes"] } else { Vec::new() }
 }
 
 /// The fault of an entry that has several names in what is moved, of which not all can be
@@ -58,19 +50,15 @@ mod tests {
 
     #[test]
     fn what_is_not_told_is_named() {
-        const FILE: MetaKind = MetaKind::File { size: 1 };
-        let lost = |kind, is_root, names: &[&str]| {
+        let lost = |is_root, names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-            lost(kind, &names, is_root).join(", ")
+            lost(&names, is_root).join(", ")
         };
         let all = ["user.a", "trusted.b", "security.capability", "system.posix_acl_access"];
-        assert_eq!(lost(FILE, true, &all), "");
-        assert_eq!(lost(MetaKind::Dir, true, &all), "");
-        assert_eq!(lost(FILE, false, &["user.a", "system.posix_acl_default"]), "");
-        assert_eq!(lost(FILE, false, &["security.capability"]), "its extended attributes");
-        assert_eq!(lost(FILE, false, &["security.selinux", "system.nfs4_acl"]), "");
-        assert_eq!(lost(MetaKind::Special, true, &all), "its ACL, its extended attributes");
-        assert_eq!(lost(MetaKind::Symlink, true, &["trusted.overlay"]), "its extended attributes");
-        assert_eq!(lost(FILE, false, &[haul_tree::ORIGIN_ATTRIBUTE]), "");
+        assert_eq!(lost(true, &all), "");
+        assert_eq!(lost(false, &["user.a", "system.posix_acl_default"]), "");
+        assert_eq!(lost(false, &["security.capability"]), "its extended attributes");
+        assert_eq!(lost(false, &["security.selinux", "system.nfs4_acl"]), "");
+        assert_eq!(lost(false, &[haul_tree::ORIGIN_ATTRIBUTE]), "");
     }
 }

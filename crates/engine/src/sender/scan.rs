@@ -367,7 +367,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         };
         let owner = self.look_at_owner(node.meta(), || node.path_of(None));
         let attributes = attributes.clone();
-        let (attributes, lacks) = match self.kept_of(&node, None, attributes.clone()) {
+        let (attributes, lacks) = match self.kept_of_dir(&node, attributes.clone()) {
             _ if is_way => (Attributes::new(MODE_OF_WAYS, Timestamp { secs: 0, nanos: 0 }), None),
             Ok(kept) => (Self::with_owner(kept, owner), None),
             Err(fault) => (self.told(attributes, true).only(Kept::NONE), Some(fault)),
@@ -453,12 +453,8 @@ impl<'s, 'a> Scan<'s, 'a> {
                 };
                 let has_holes = self.has_holes(dir, (&name, follow), &meta);
                 let name_there = Some(name.clone());
-                let attributes = match kind {
-                    Kind::File { .. } => self.kept_of(dir, Some((&name, follow)), meta.attributes),
-                    Kind::Symlink { .. } => Ok(meta.attributes.only(self.keeps)),
-                    _ => Ok(self.told(meta.attributes, false).only(self.keeps)),
-                };
-                let attributes = match attributes {
+                let is_link = matches!(kind, Kind::Symlink { .. });
+                let attributes = match self.kept_of_entry(dir, (&name, follow), is_link, &meta) {
                     Ok(attributes) => attributes,
                     Err(fault) => {
                         return self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault);

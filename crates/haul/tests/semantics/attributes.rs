@@ -171,13 +171,17 @@ fn devices_fifos_and_sockets_are_made_anew() {
         sh(
             scene,
             "mknod tree/char c 1 3; mknod tree/block b 7 9; chmod 604 tree/char
-             chown 12:34 tree/block tree/fifo; touch -h -d @1400000000 tree/char tree/block tree/socket",
+             chown 12:34 tree/block tree/fifo; ln -s file tree/link
+             setfacl -m u:1234:rw,g:4321:r tree/fifo tree/socket tree/char tree/block
+             setfattr -h -n trusted.secret -v yes tree/fifo tree/socket tree/char tree/link
+             touch -h -d @1400000000 tree/char tree/block tree/socket tree/link",
         );
-        let expected = listing(&scene.path("tree"));
-        sh(scene, "rsync -a tree/ rsynced");
-        assert_eq!(listing(&scene.path("rsynced")), expected, "rsync makes the same");
+        let all = |tree: &str| [listing(&scene.path(tree)), attributes(&scene.path(tree))];
+        let expected = all("tree");
+        sh(scene, "rsync -aAX tree/ rsynced");
+        assert_eq!(all("rsynced"), expected, "rsync makes the same");
         scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
-        assert_eq!(listing(&scene.path("to/tree")), expected);
+        assert_eq!(all("to/tree"), expected);
         let before = changed_at(&scene.path("to/tree"));
         let again = scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
         assert!(again.out().starts_with("copied nothing in "), "{again}");
@@ -185,18 +189,21 @@ fn devices_fifos_and_sockets_are_made_anew() {
 
         // One that is another by now is replaced, and what is no directory makes way.
         sh(scene, "rm tree/char; mknod tree/char c 1 5; chmod 600 tree/fifo; rm tree/socket");
-        sh(scene, "mkfifo tree/socket");
+        sh(
+            scene,
+            "mkfifo tree/socket; setfacl -b tree/block; setfattr -hx trusted.secret tree/link",
+        );
         scene.copy(&["-a"], &["tree"], "to/").run().expect_ok();
-        assert_eq!(listing(&scene.path("to/tree")), listing(&scene.path("tree")));
+        assert_eq!(all("to/tree"), all("tree"));
         assert_no_strays(&scene.path("to/tree"));
 
         // Each by itself, and neither without a word.
         scene.copy(&["-r", "--specials"], &["tree"], "specials/").run().expect_ok();
-        assert_eq!(scene.list("specials/tree"), ["fifo", "file", "socket"]);
+        assert_eq!(scene.list("specials/tree"), ["fifo", "file", "link", "socket"]);
         scene.copy(&["-r", "--devices"], &["tree"], "devices/").run().expect_ok();
-        assert_eq!(scene.list("devices/tree"), ["block", "char", "file"]);
+        assert_eq!(scene.list("devices/tree"), ["block", "char", "file", "link"]);
         scene.copy(&["-r"], &["tree"], "none/").run().expect_ok();
-        assert_eq!(scene.list("none/tree"), ["file"]);
+        assert_eq!(scene.list("none/tree"), ["file", "link"]);
     });
 }
 

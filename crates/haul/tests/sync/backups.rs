@@ -221,7 +221,8 @@ fn a_backup_elsewhere_is_a_copy() {
     assert_eq!(target(elsewhere.path().join("link")), Path::new("elsewhere"));
     assert_eq!(target(scene.path("dst/link")), Path::new("here"));
     let kept = fs::metadata(elsewhere.path().join("pipe")).expect("there");
-    assert!(kept.file_type().is_fifo() && kept.mode() & 0o777 == 0o600, "{:o}", kept.mode());
+    assert!(kept.file_type().is_fifo() && kept.mode() & 0o777 == 0o660, "{:o}", kept.mode());
+    assert!(list.contains("user:1000:r--\ngroup::-w-"), "{list}");
     assert_eq!(scene.read("dst/pipe"), "a file now");
 }
 

@@ -48,6 +48,7 @@ fn build(scene: &Scene<'_>) {
     run(Command::new("chown").args(["-h", "55:66"]).arg(link));
     run(Command::new("mkfifo").arg(scene.path("src/fifo")));
     run(Command::new("mknod").arg(scene.path("src/device")).args(["b", "7", "5"]));
+    run(Command::new("setfacl").args(["-m", "u:77:rw"]).arg(scene.path("src/device")));
     mode(scene.path("src/d"), 0o3755);
     run(Command::new("find").arg(scene.path("src")).args([
         "-exec",
@@ -103,6 +104,9 @@ fn what_is_written_down_is_read_by_rsync_and_the_other_way_round() {
     }
     each_way_by_pipe(|scene| {
         build(scene);
+        // rsync keeps no attribute of one that has a list, too, or comes with a base.
+        let set = ["-n", "trusted.t", "-v", "w"];
+        run(Command::new("setfattr").args(set).arg(scene.path("src/fifo")));
         let listing = &["-aHAXi", "--numeric-ids", "--delete"];
         rsync(scene, ALL, of_dest(Way::Local), "src/", "theirs/");
         sync(scene, ALL, of_dest(scene.way), "src/", "ours/");
@@ -281,6 +285,32 @@ fn what_would_be_read_as_another_attribute_fails_its_entry() {
         assert_eq!(done.code, Some(23), "{done}");
         assert_eq!(done.err().matches("has the form of one that is written down").count(), 3);
         assert_eq!(scene.list("dst"), ["good"]);
+    });
+}
+
+#[test]
+fn an_attribute_that_no_fifo_or_link_can_have_fails_its_entry() {
+    each_way_by_pipe(|scene| {
+        for (name, record) in [("fifo", "10644 0,0 0:0"), ("link", "120777 0,0 0:0")] {
+            let path = scene.file(format!("src/{name}"), "target");
+            for (name, value) in [("user.a", "x"), ("user.rsync.%stat", record)] {
+                run(Command::new("setfattr").args(["-n", name, "-v", value]).arg(&path));
+            }
+        }
+        scene.file("src/good", "content");
+        let words = [&["-rltDX"], of_source(scene.way)].concat();
+        let done = scene.transfer("sync", &scene.route(), &words, &["src/"], "dst/").run();
+        assert_eq!(done.code, Some(23), "{done}");
+        assert_eq!(done.err().matches("can't set the extended attribute user.a").count(), 2);
+        assert_eq!(scene.list("dst"), ["good"]);
+        // They are kept where they are written down, too.
+        let words = [&["-rltDXi"], of_both(scene.way)].concat();
+        let sync = || scene.transfer("sync", &scene.route(), &words, &["src/"], "kept/").run();
+        assert_eq!(sync().code, Some(0));
+        for name in ["fifo", "link"] {
+            run(Command::new("getfattr").args(["-n", "user.a"]).arg(scene.path("kept").join(name)));
+        }
+        assert_eq!(sync().out(), "");
     });
 }
 

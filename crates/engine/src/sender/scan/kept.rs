@@ -75,15 +75,36 @@ impl Scan<'_, '_> {
         attributes
     }
 
-    /// Those of `attributes` that the job keeps, with those of `name` in `dir`, or of `dir`
-    /// itself, that take calls of their own; a link is followed if that says so.
-    pub(super) fn kept_of(
+    /// The attributes of `dir` itself that the job keeps; `attributes` are those that take no
+    /// call of their own.
+    pub(super) fn kept_of_dir(
+        &self,
+        dir: &Arc<DirNode>,
+        attributes: Attributes,
+    ) -> Result<Attributes, Fault> {
+        self.kept_of(dir, None, self.told(attributes, true))
+    }
+
+    /// The same of the entry `name` of `dir`, which is a link and not followed if it says so.
+    pub(super) fn kept_of_entry(
+        &self,
+        dir: &Arc<DirNode>,
+        name: (&Name, bool),
+        is_link: bool,
+        meta: &Meta,
+    ) -> Result<Attributes, Fault> {
+        let attributes = meta.attributes.clone();
+        // The mode of a link means nothing.
+        let told = if is_link { attributes } else { self.told(attributes, false) };
+        self.kept_of(dir, Some(name), told)
+    }
+
+    fn kept_of(
         &self,
         dir: &Arc<DirNode>,
         name: Option<(&Name, bool)>,
-        attributes: Attributes,
+        told: Attributes,
     ) -> Result<Attributes, Fault> {
-        let told = self.told(attributes, name.is_none());
         let mode = told.mode;
         let mut attributes = told.only(self.keeps);
         if self.keeps.has_any(Kept::EXTENDED) {
