@@ -349,6 +349,40 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "has a backup also where who is not root replaces it",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let is_device = |of: &[u8]| {
+                let record = case.state.get(of).and_then(|entry| entry.xattrs.get(faking::STAT));
+                record.is_some_and(|record| record.starts_with("60") || record.starts_with("20"))
+            };
+            let of = [without_suffix(path), backed_up(case, path).as_deref()]
+                .map(|of| of.is_some_and(is_device));
+            let is_backup = fact.is_ours_alone() && of.contains(&true);
+            !case.is_root && faking::is_of_dest(case) && fact.backs_up() && is_backup
+        },
+    },
+    Exception {
+        reason: "What can't be given an attribute",
+        covers: |fact| {
+            // No FIFO, device or link has attributes of users.
+            const WHY: &str = "can't set the extended attribute user.";
+            let failed = |path: &[u8]| {
+                let told = format!("{}: ", escape_bytes(path));
+                fact.errors.lines().any(|line| line.contains(&told) && line.contains(WHY))
+            };
+            let mut entries = fact.case.state.keys().flat_map(|other| told(fact.case, other));
+            let is_touched = fact.name == "mtime" && fact.errors.contains(WHY) && {
+                let names = told(fact.case, fact.path);
+                entries.any(|one| {
+                    let above = one.rsplit_once('/').map_or("", |(dir, _)| dir);
+                    names.iter().any(|name| name == above) && failed(one.as_bytes())
+                })
+            };
+            failed(fact.path) || is_touched
+        },
+    },
+    Exception {
         reason: "which of more entries go is not the same where a directory is to make way",
         covers: |fact| {
             let is_of_them = matches!(fact.name, "kind" | "mtime");

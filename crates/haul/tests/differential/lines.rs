@@ -108,6 +108,19 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         if !case.is_root && haul.errors.contains("can't back it up: Permission denied") {
             both(rsync, haul, |lines| lines.retain(|line| !line.starts_with('*')));
         }
+        // rsync tells that it goes, and then that it stays.
+        let (told, errors) = (&haul.lines, &haul.errors);
+        let is_too_long = |name: &str| {
+            const WHY: &str = "can't remove it: the name is longer than 255 bytes";
+            let (above, last) = name.rsplit_once('/').unwrap_or(("", name));
+            let is_told = |of: &str| errors.contains(&format!("/{of}: {WHY}"));
+            let suffix = if case.has_word("--suffix=.old") { ".old" } else { "~" };
+            last.len() + suffix.len() > 255 && (is_told(name) || is_told(above))
+        };
+        rsync.lines.retain(|line| {
+            let is_of_it = line.starts_with('*') && names_in(line).any(is_too_long);
+            told.contains(line) || !is_of_it
+        });
     }),
     ("tells twice what goes with a directory", |case, rsync, haul| {
         if case.has('H') && case.has('n') {
