@@ -47,11 +47,20 @@ impl Prefetched {
         names: impl Iterator<Item = &'n Name>,
         look: impl Fn(&Name) -> Option<Meta>,
     ) -> Self {
+        Self::within(LOOK_MAX, node, names, look)
+    }
+
+    fn within<'n>(
+        look_max: Duration,
+        node: Arc<DirNode>,
+        names: impl Iterator<Item = &'n Name>,
+        look: impl Fn(&Name) -> Option<Meta>,
+    ) -> Self {
         let since = Instant::now();
         let (mut bytes, mut extended_len) = (Vec::new(), 0);
         let mut metas = Vec::with_capacity(names.size_hint().0.min(ENTRIES_MAX));
         for name in names.take(ENTRIES_MAX) {
-            if extended_len > EXTENDED_MAX || since.elapsed() >= LOOK_MAX {
+            if extended_len > EXTENDED_MAX || since.elapsed() >= look_max {
                 break;
             }
             if let Some(meta) = look(name).filter(|meta| meta.links <= 1) {
@@ -130,7 +139,7 @@ mod tests {
         let names: Vec<_> = names.iter().map(|text| name(text)).collect();
         let handle = node.handle().unwrap();
         let look = |name: &Name| look(handle.stat(name, false).unwrap());
-        Prefetched::of(Arc::clone(node), names.iter(), look)
+        Prefetched::within(Duration::MAX, Arc::clone(node), names.iter(), look)
     }
 
     fn size(meta: Option<Meta>) -> Option<u64> {
@@ -218,10 +227,12 @@ mod tests {
             meta
         };
         assert_eq!(kept(&large), 4);
-        let slow = |meta| {
+        let names: Vec<_> = names.iter().map(|text| name(text)).collect();
+        let slow = |_: &Name| {
             std::thread::sleep(LOOK_MAX / 4);
-            meta
+            Some(there.clone())
         };
-        assert!(kept(&slow) <= 4);
+        let slow = Prefetched::of(Arc::clone(&node), names.iter(), slow);
+        assert!(slow.metas.len() <= 4);
     }
 }
