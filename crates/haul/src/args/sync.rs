@@ -169,6 +169,7 @@ struct Wish {
     log_format: Option<OsString>,
     in_place: bool,
     appends: bool,
+    partial: bool,
     partial_dir: Option<OsString>,
     lists: bool,
     /// How lengths in lists are written: 0 as digits, 1 with separators, then with units.

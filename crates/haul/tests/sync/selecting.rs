@@ -100,6 +100,35 @@ fn directories_for_partial_files_are_neither_sent_nor_removed() {
 }
 
 #[test]
+fn a_directory_for_partial_files_may_be_in_the_environment() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/.part/x", "sent by nobody");
+    scene.file("src/y", "y");
+    scene.file("dst/.part/z", "left by another run");
+    for words in [
+        &["--partial"][..],
+        &["-P"],
+        &["-P", "--no-partial"],
+        &["-P", "--inplace"],
+        &["-P", "--delay-updates"],
+        &["-P", "--partial-dir=other"],
+        &["-u"],
+    ] {
+        let args = [&["-ain", "--delete"], words, &["src/", "dst"]].concat();
+        let rsync = scene.program("rsync");
+        let theirs = rsync.env("RSYNC_PARTIAL_DIR", ".part").args(&args).run().expect_ok();
+        let haul = scene.haul().env("RSYNC_PARTIAL_DIR", ".part");
+        let ours = haul.arg("sync").args(&args).run().expect_ok();
+        let changes = |out: String| {
+            let lines = out.lines().filter(|line| line.starts_with(['>', '*', 'c', '.']));
+            lines.map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(changes(ours.out()), changes(theirs.out()), "{words:?}");
+    }
+}
+
+#[test]
 fn directories_for_delayed_files_are_neither_sent_nor_removed() {
     each_way_by_pipe(|scene| {
         // rsync itself makes files in it.

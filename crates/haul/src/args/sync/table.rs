@@ -327,12 +327,23 @@ const WORDS: &[Word] = &[
     switch!(KEEPING, "D", Some('D'), "", "The same as --devices --specials", |wish, on| {
         (wish.devices, wish.specials) = (on, on);
     }),
-    switch!(WRITING, "partial", None, "", "Taken: what was interrupted is gone on with", |_, _| {}),
+    switch!(
+        WRITING,
+        "partial",
+        None,
+        "",
+        "Taken: what was interrupted is gone on with",
+        |wish, on| {
+            wish.partial = on;
+        }
+    ),
     value!(WRITING, "partial-dir", None, &[], "DIR", "Taken, as --partial", |wish, dir| {
         wish.partial_dir = Some(dir.to_owned());
         Ok(())
     }),
-    flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |_, _| {}),
+    flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |wish, on| {
+        wish.partial = on;
+    }),
     switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |_, _| {}),
     switch!(
         WRITING,

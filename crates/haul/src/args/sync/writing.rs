@@ -4,6 +4,8 @@
 use super::{When, Wish};
 use crate::error::CommandError;
 use haul_model::{Action, Backup, Bases, Filter, Pattern, Rule, Sameness, Sides, Updating};
+use std::env;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 
@@ -66,11 +68,16 @@ impl Wish {
     /// for its name.
     fn partial_dir(&self) -> Option<Vec<u8>> {
         const OF_DELAYS: &[u8] = b".~tmp~";
+        /// Names the directory for `--partial`, where no word does.
+        const VARIABLE: &str = "RSYNC_PARTIAL_DIR";
+        let is_asked = self.partial && !self.in_place;
+        let of_environment = || env::var_os(VARIABLE).filter(|_| is_asked);
         let dir = match &self.partial_dir {
-            Some(dir) => dir.as_bytes(),
-            None if self.mirror.delays => OF_DELAYS,
-            None => return None,
+            Some(dir) => dir.clone(),
+            None if self.mirror.delays => OsStr::from_bytes(OF_DELAYS).to_owned(),
+            None => of_environment().filter(|dir| !dir.is_empty())?,
         };
+        let dir = dir.as_bytes();
         if dir.starts_with(b"/") {
             return None;
         }
