@@ -114,9 +114,14 @@ const IN_TREE: &[Exception] = &[
         covers: |fact| {
             let is_there = fact.case.has_word("--backup-dir=kept") && fact.case.deletes();
             let kept = [fact.dest(), b"/kept"].concat();
-            let backed_up = [&kept[..], b"/kept"].concat();
-            let is_ours = fact.is_ours_alone() && is_in(fact.path, &kept);
-            let is_theirs = fact.ours.is_none() && is_in(fact.path, &backed_up);
+            let twice = [&kept[..], b"/kept"].concat();
+            // It was there before, or is the backup of what was.
+            let was_there = |path: &[u8]| {
+                let of = [Some(path.to_vec()), backed_up(fact.case, path)];
+                of.into_iter().flatten().any(|of| fact.case.state.contains_key(&of))
+            };
+            let is_ours = fact.is_ours_alone() && is_in(fact.path, &kept) && was_there(fact.path);
+            let is_theirs = fact.ours.is_none() && is_in(fact.path, &twice);
             is_there && fact.name == "kind" && (is_ours || is_theirs)
         },
     },
