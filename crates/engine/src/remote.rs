@@ -24,6 +24,9 @@ use std::time::Duration;
 /// How long ssh may take to end by itself when the connection has broken.
 pub(crate) const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
+/// How long an agent that has told the end of the job may take to leave by itself.
+const TIDYING_MAX: Duration = Duration::from_secs(1);
+
 /// How long the threads of a connection may take to leave it after a job that is
 /// done.
 pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(2);
@@ -68,6 +71,8 @@ struct Agent {
     closer: Closer,
     vigil: Arc<Vigil>,
     outbox: Arc<Outbox>,
+    /// It holds the destination.
+    receives: bool,
 }
 
 /// The receiver runs in the agent; the sources are in `tree`.
@@ -163,6 +168,7 @@ impl Agent {
     fn tell(line: Line, job: &Job, role: Role) -> (Self, Wire) {
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let Job { task, rate, compression, token, .. } = *job;
+        let receives = matches!(role, Role::Receiver { .. });
         // Without a key there is ssh.
         let identity = job.goes_directly().then(|| Identity::new().ok()).flatten();
         let is_required = job.via == Via::Tcp;
@@ -202,7 +208,7 @@ impl Agent {
         let calling = identity.map(|identity| Calling { identity, there, connections });
         let wire = wire.with_lanes(calling, is_required, beside);
         let (name, outbox) = (closer.peer().to_owned(), Arc::clone(&wire.outbox));
-        (Self { name, closer, vigil, outbox }, wire)
+        (Self { name, closer, vigil, outbox, receives }, wire)
     }
 }
 
@@ -218,6 +224,12 @@ impl Way for Agent {
             // Why a connection broke shows in how ssh ends by itself.
             Err(JobError::Connection(ConnectError::Lost { .. })) => {
                 killer.ends_within(LAST_WORDS_MAX)
+            }
+            // It has told why, and tidies up. Where no ssh is between, a signal would be the
+            // end of it before it has.
+            Err(JobError::Destination { .. }) if self.receives => {
+                killer.ends_within(TIDYING_MAX);
+                false
             }
             Err(_) => false,
         };

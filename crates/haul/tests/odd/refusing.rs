@@ -138,13 +138,16 @@ impl<'s> Case<'s> {
             return Some(wrong);
         }
         let dest = self.behind(At::Dest);
-        let is_clean =
-            || snapshot(&dest).expect("a tree").entries().all(|(path, _)| !is_private(path));
+        let left = || {
+            let all = snapshot(&dest).expect("a tree");
+            let left = all.entries().map(|(path, _)| path).filter(|path| is_private(path));
+            left.map(|path| String::from_utf8_lossy(path).into_owned()).collect::<Vec<_>>()
+        };
         // What can't be looked at or removed any more stays. And where the kernel opens
         // a file again that is there by then, its name is taken.
         let may_stay = refused == FOR_GOOD || call == Call::RemoveFile || errno == Errno::STALE;
-        if !may_stay && !holds_within(LEAVE_MAX, is_clean) {
-            return Some(format!("something of haul's is left: {run}"));
+        if !may_stay && !holds_within(LEAVE_MAX, || left().is_empty()) {
+            return Some(format!("of haul's own is left {:?}: {run}", left()));
         }
         self.mount.refuse_nothing();
         let run = self.copy();
