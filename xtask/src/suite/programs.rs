@@ -81,6 +81,7 @@ const IN_MEMORY: &[&str] = &[
 
 /// The programs that `--quick` leaves out.
 const LONG: &[&str] = &[
+    "between",
     "client",
     "connection",
     "deploy",
@@ -99,6 +100,7 @@ const LONG: &[&str] = &[
     "scarce",
     "sftp",
     "sync",
+    "xtask",
 ];
 
 /// A program with tests in it.
