@@ -236,8 +236,8 @@ impl Receiver<'_> {
         let which = keeps.and(Kept::EXTENDED).with(Kept::ACL);
         let which = if whole { Kept::EXTENDED } else { which };
         let mut extended = from.extended(Some((name, false)), which)?;
-        if let Some(extended) = extended.as_mut().filter(|_| !self.acts_as_root()) {
-            extended.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
+        if let Some(extended) = &mut extended {
+            self.leave_to_root(extended);
         }
         let keeps = keeps.with(which.only_if(extended.is_some()));
         Ok((Attributes { extended, ..meta.attributes.clone() }, keeps))

@@ -51,7 +51,7 @@ impl Copying<'_, '_> {
         }
         let into = copy::assembler(stage, blocks);
         let copied = copy::blocks(self.source, &into, self.receiver.control, count);
-        pending.on_record = Some(into.recorded() * BLOCK_LEN);
+        pending.records(&into);
         self.finish(into, copied)
     }
 
@@ -76,7 +76,7 @@ impl Copying<'_, '_> {
                 self.in_order(pending.stage()?, scratch, &mut |_| {})
             }
             copied => {
-                pending.on_record = Some(into.recorded() * BLOCK_LEN);
+                pending.records(&into);
                 self.finish(into, copied)
             }
         }

@@ -8,8 +8,8 @@ use crate::lacks;
 use crate::monitor::{Event, Monitor};
 use crate::{Job, Munging};
 use haul_model::{
-    AccountMap, AclWho, Altered, Attributes, Entry, Kept, Kind, MapTo, SET_ID_MODE, escape_text,
-    links,
+    AccountMap, AclWho, Altered, Attributes, Entry, Extended, Kept, Kind, MapTo, SET_ID_MODE,
+    escape_text, links,
 };
 use haul_proto::{ACCOUNTS_MAX, Account};
 use haul_sys::{AccountKind, ROOT};
@@ -204,14 +204,19 @@ impl Receiver<'_> {
             }
             acl.0.sort_by_key(|line| line.who);
         }
-        if !self.acts_as_root()
-            && let Some(extended) = extended
-        {
-            // As in rsync: those of the system are root's to give.
-            extended.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
+        if let Some(extended) = extended {
+            self.leave_to_root(extended);
         }
         extended.take_if(|extended| extended.is_empty());
         entry
+    }
+
+    /// Forgets the extended attributes that only root can give, as rsync does, where not all
+    /// can be given.
+    pub(super) fn leave_to_root(&self, extended: &mut Extended) {
+        if !self.acts_as_root() {
+            extended.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
+        }
     }
 }
 

@@ -438,7 +438,7 @@ impl State {
     fn settle(&mut self, receiver: &Receiver<'_>, whole: Result<Whole, Fault>) {
         if let Err(fault) = &whole {
             if let (Some(pending), Some(into)) = (&mut self.pending, &self.into) {
-                pending.on_record = Some(into.recorded() * BLOCK_LEN);
+                pending.records(into);
             }
             self.give_up(is_of_no_use(fault));
         }

@@ -3,9 +3,10 @@
 use super::begun::Begun;
 use super::dirs::RecvDir;
 use super::live::Reading;
-use haul_model::{Changes, Entry, Name};
-use haul_store::OnExisting;
+use haul_model::{BLOCK_LEN, Changes, Entry, Name};
+use haul_store::{Assembler, OnExisting};
 use haul_sys::Dir;
+use haul_tree::StagedFile;
 use std::sync::Arc;
 
 /// A listed file whose content is wanted.
@@ -40,6 +41,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Keeps in mind how much of it is on record, before its stage may be given up.
+    pub(super) fn records(&mut self, into: &Assembler<Box<dyn StagedFile>>) {
+        self.on_record = Some(into.recorded() * BLOCK_LEN);
+    }
+
     /// A file, or a link, of which nothing is there yet.
     pub(super) fn new(
         index: u64,

@@ -17,24 +17,22 @@ const OWN_ATTRIBUTES: [&str; 3] = ["user.", "trusted.", "security.capability"];
 /// # Errors
 /// When it can't be looked at.
 pub(super) fn loss(dir: &dyn TreeDir, name: Option<&Name>) -> io::Result<Option<Fault>> {
-    let kind = match name {
-        Some(name) => dir.stat(name, false)?.ok_or(io::ErrorKind::NotFound)?.kind,
-        None => MetaKind::Dir,
+    let is_dir = match name {
+        Some(name) => dir.stat(name, false)?.ok_or(io::ErrorKind::NotFound)?.kind == MetaKind::Dir,
+        None => true,
     };
-    let is_root = haul_sys::is_root();
-    let lost = lost(&dir.attribute_names(name)?, is_root);
-    Ok(would_lose(kind == MetaKind::Dir, &lost))
+    let lost = lost(&dir.attribute_names(name)?, haul_sys::is_root());
+    Ok(would_lose(is_dir, lost.as_slice()))
 }
 
 /// In words.
-fn lost(names: &[Vec<u8>], is_root: bool) -> Vec<&'static str> {
+fn lost(names: &[Vec<u8>], is_root: bool) -> Option<&'static str> {
     let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
     let has =
         |start: &str| names.iter().filter(is_own).any(|name| name.starts_with(start.as_bytes()));
     // Of others than root only those of users are told.
     let is_lost = |start: &str| has(start) && !(is_root || start == OWN_ATTRIBUTES[0]);
-    let is_any = OWN_ATTRIBUTES.into_iter().any(is_lost);
-    if is_any { vec!["its extended attributes"] } else { Vec::new() }
+    OWN_ATTRIBUTES.into_iter().any(is_lost).then_some("its extended attributes")
 }
 
 /// The fault of an entry that has several names in what is moved, of which not all can be
@@ -52,7 +50,7 @@ mod tests {
     fn what_is_not_told_is_named() {
         let lost = |is_root, names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-            lost(&names, is_root).join(", ")
+            lost(&names, is_root).unwrap_or_default()
         };
         let all = ["user.a", "trusted.b", "security.capability", "system.posix_acl_access"];
         assert_eq!(lost(true, &all), "");

@@ -28,21 +28,29 @@ fn by_recursion(path: &Path, shown: &mut Vec<PathBuf>) {
     }
 }
 
-fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
-    let control = Control::new(&*SILENT);
-    let rules = Rules {
-        control: &control,
+/// Rules by which all is walked.
+fn rules<'w>(control: &'w Control<'w>, prefetch: &'w Prefetch<'w>) -> Rules<'w> {
+    Rules {
+        control,
         follow: false,
         restores: false,
         around_dest: &[],
         filter: &FILTER,
         walking: Walking::default(),
         tells_ways: true,
-        prefetch: &|_, _, _| None,
-    };
-    let walk = Walk::new(rules);
+        prefetch,
+    }
+}
+
+fn node_of(root: &Path) -> Arc<DirNode> {
     let dir = LocalTree.open(root.as_os_str().as_bytes()).unwrap();
-    let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
+    DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap()
+}
+
+fn by_walk(root: &Path, helpers: usize) -> Vec<PathBuf> {
+    let control = Control::new(&*SILENT);
+    let walk = Walk::new(rules(&control, &|_, _, _| None));
+    let node = node_of(root);
     let path = |node: &DirNode, name: &Name| {
         let below = node.path_of(Some(name));
         root.join(std::ffi::OsStr::from_bytes(&below))
@@ -120,18 +128,8 @@ fn who_reads_ahead_looks_at_the_destination_for_what_was_read() {
         None
     };
     let control = Control::new(&*SILENT);
-    let walk = Walk::new(Rules {
-        control: &control,
-        follow: false,
-        restores: false,
-        around_dest: &[],
-        filter: &FILTER,
-        walking: Walking::default(),
-        tells_ways: true,
-        prefetch: &prefetch,
-    });
-    let dir = LocalTree.open(temp.path().as_os_str().as_bytes()).unwrap();
-    let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
+    let walk = Walk::new(rules(&control, &prefetch));
+    let node = node_of(temp.path());
     let work = || {
         let _end = walk.end_on_drop();
         let listed = walk.begin(Merged::of(node, Depth::Open));
