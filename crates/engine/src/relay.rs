@@ -22,7 +22,7 @@ use crate::control::Control;
 use crate::crew::Crew;
 use crate::job::{Job, JobError};
 use crate::link::wire::{Outbox, ReadEnd, run_writer};
-use crate::remote::{self, ASKED_MAX, CLOSE_MAX, LAST_WORDS_MAX};
+use crate::remote::{self, ASKED_MAX, CLOSE_MAX, LAST_WORDS_MAX, TIDYING_MAX};
 use crate::request::Greeted;
 use crate::vigil::sign_after;
 use crate::{Monitor, Summary};
@@ -229,6 +229,11 @@ impl Hosts<'_> {
             Err(JobError::Connection(ConnectError::Lost { .. })) => {
                 let lost = *lock(&self.lost);
                 lost.map(|side| killers[side as usize].ends_within(LAST_WORDS_MAX));
+                false
+            }
+            // The one that has told why tidies up, as in a job from here.
+            Err(JobError::Destination { .. }) => {
+                killers[Side::To as usize].ends_within(TIDYING_MAX);
                 false
             }
             Err(_) => false,

@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(crate) const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 /// How long an agent that has told the end of the job may take to leave by itself.
-const TIDYING_MAX: Duration = Duration::from_secs(1);
+pub(crate) const TIDYING_MAX: Duration = Duration::from_secs(1);
 
 /// How long the threads of a connection may take to leave it after a job that is
 /// done.
