@@ -7,10 +7,12 @@
 
 mod bounds;
 pub(crate) mod led;
+mod made;
 mod merged;
 
 pub(crate) use merged::{Depth, Layer, Merged, NamedFile, Spot};
 
+use self::made::{Emptied, Made};
 use crate::aside;
 use crate::control::{CANCEL_POLL, Control};
 use crate::dirs::{DirNode, Selection};
@@ -131,6 +133,7 @@ struct State {
     entries: usize,
     /// The directory that the walk waits for.
     awaited: Option<Key>,
+    emptied: Emptied,
     /// Helpers that wait for something to do.
     idle: usize,
     /// Numbers for [`Subdirs`].
@@ -209,6 +212,11 @@ impl<'w> Walk<'w> {
         }
     }
 
+    /// Takes a list back whose entries were listed.
+    pub(crate) fn take_back(&self, emptied: Vec<Found>) {
+        lock(&self.state).emptied.keep(emptied);
+    }
+
     /// Ends the walk, and the helpers with it, when it is dropped.
     pub(crate) fn end_on_drop(&self) -> EndOnDrop<'_, 'w> {
         EndOnDrop(self)
@@ -216,6 +224,7 @@ impl<'w> Walk<'w> {
 
     /// Reads ahead until the walk has ended.
     pub(crate) fn help(&self) {
+        let mut made = Made::default();
         let mut state = lock(&self.state);
         while !state.is_over {
             let Some((subdirs, at)) = state.next() else {
@@ -231,6 +240,9 @@ impl<'w> Walk<'w> {
             let mut read = self.read(&subdirs, at);
             if let (true, Ok(listed)) = (has_time, &mut read) {
                 self.prefetch(&subdirs, at, listed);
+            }
+            if let Ok(listed) = &read {
+                made.keep(listed);
             }
             state = lock(&self.state);
             state.begun.remove(&key);
@@ -300,7 +312,9 @@ impl<'w> Walk<'w> {
     ) -> io::Result<(Vec<Found>, Vec<Name>)> {
         let (node, follow) = (&layer.node, self.rules.follow);
         let led = self.rules.walking.led;
-        let (mut entries, mut names) = (Vec::with_capacity(found.len()), Vec::new());
+        let emptied = lock(&self.state).emptied.take();
+        let (mut entries, mut names) = (emptied.unwrap_or_default(), Vec::new());
+        entries.reserve(found.len());
         let of = |TreeEntry { name, target, .. }, looked, follow| {
             let dir = Arc::clone(node);
             Found { dir, name, target, looked, follow, is_named: false }
@@ -320,7 +334,7 @@ impl<'w> Walk<'w> {
                 continue;
             }
             let is_told = |meta: &Meta| !(follow && meta.kind == MetaKind::Symlink);
-            let told = entry.meta.take().filter(is_told);
+            let told = entry.meta.take().map(|meta| *meta).filter(is_told);
             if told.is_none() && at >= LOOKED_AT_MAX && entry.is_dir == Some(false) && !may_lead {
                 entries.push(of(entry, None, follow));
                 continue;

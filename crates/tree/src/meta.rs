@@ -10,8 +10,8 @@ pub struct TreeEntry {
     pub name: Name,
     /// True if it is a directory itself, and no link to one.
     pub is_dir: Option<bool>,
-    /// All of it, where a listing tells so much; links are not followed.
-    pub meta: Option<Meta>,
+    /// All of it, where a listing tells so much, as through SFTP; links are not followed.
+    pub meta: Option<Box<Meta>>,
     /// Where it points, if it is a link and the listing tells that.
     pub target: Option<Vec<u8>>,
 }

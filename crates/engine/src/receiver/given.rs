@@ -31,7 +31,7 @@ pub(super) struct Numbers {
     as_root: bool,
     /// Root was told that owners are not kept.
     has_told_owner: AtomicBool,
-    /// Those whose names the Sender has told.
+    /// Those whose names a Sender far away has told.
     told: Mutex<HashMap<(AccountKind, u32), u32>>,
     /// Those of which it has told nothing, as far as they are to become others.
     found: Mutex<HashMap<(AccountKind, u32), u32>>,
@@ -96,7 +96,9 @@ impl Numbers {
 
     /// The number here of an account of the Sender's.
     fn here(&self, kind: AccountKind, number: u32) -> u32 {
-        if let Some(here) = lock(&self.told).get(&(kind, number)) {
+        if self.is_far
+            && let Some(here) = lock(&self.told).get(&(kind, number))
+        {
             return *here;
         }
         if self.map(kind).is_empty() {
@@ -170,8 +172,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// `entry` with the attributes that it can be given here.
-    pub(super) fn as_given(&self, mut entry: Entry) -> Entry {
+    /// Turns the attributes of `entry` into those that it can be given here.
+    pub(super) fn adapt(&self, entry: &mut Entry) {
         if let (Kind::Symlink { target }, true) = (&mut entry.kind, self.numbers.munges) {
             *target = links::munged(target).into();
         }
@@ -208,7 +210,6 @@ impl Receiver<'_> {
             self.leave_to_root(extended);
         }
         extended.take_if(|extended| extended.is_empty());
-        entry
     }
 
     /// Forgets the extended attributes that only root can give, as rsync does, where not all

@@ -38,6 +38,13 @@ impl Listing {
             prefetching: Prefetching::default(),
         }
     }
+
+    /// The directory that was opened last, if it has this number.
+    fn opened_last(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
+        let open = self.open.last().filter(|(number, _)| *number == dir);
+        let (_, open) = open.ok_or(Broken("it listed into a directory that is not open"))?;
+        Ok(Arc::clone(open))
+    }
 }
 
 impl Receiver<'_> {
@@ -94,7 +101,7 @@ impl Receiver<'_> {
                     }
                     self.forget_owner(&parent, &mut entry);
                     let lost = self.loss(&entry);
-                    let entry = self.as_given(entry);
+                    self.adapt(&mut entry);
                     if entry.kind == Kind::Dir {
                         // All names in the one above are known.
                         self.tell_extras(&parent);
@@ -211,8 +218,8 @@ impl Receiver<'_> {
 
     /// The number of the next entry, and the directory that it is in.
     pub(super) fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
-        let parent = self.open_dir_of(dir)?;
         let mut listing = lock(&self.listing);
+        let parent = listing.opened_last(dir)?;
         let index = listing.next_index;
         listing.next_index += 1;
         listing.source += u64::from(dir == 0 && self.task.mirrors().is_none());
@@ -230,10 +237,7 @@ impl Receiver<'_> {
 
     /// The directory that was opened last, if it has this number.
     pub(super) fn open_dir_of(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
-        let listing = lock(&self.listing);
-        let open = listing.open.last().filter(|(number, _)| *number == dir);
-        let (_, open) = open.ok_or(Broken("it listed into a directory that is not open"))?;
-        Ok(Arc::clone(open))
+        lock(&self.listing).opened_last(dir)
     }
 
     /// The name that an entry gets, if the job covers it and it is in order; and true if

@@ -3,7 +3,7 @@
 use super::again::Repeat;
 use crate::dirs::DirNode;
 use haul_model::{BlockRanges, FileId, Kind, Name, Timestamp};
-use haul_proto::How;
+use haul_proto::{How, PACK_FILE_MAX};
 use std::sync::Arc;
 
 /// A listed entry whose outcome is not known yet.
@@ -52,6 +52,11 @@ impl Item {
             Kind::File { size } => size,
             _ => 0,
         }
+    }
+
+    /// True if the Receiver may tell the sums of an old version.
+    pub(super) fn may_be_signed(&self) -> bool {
+        self.size() > PACK_FILE_MAX
     }
 
     /// Bytes of a file that are not wanted.

@@ -316,7 +316,9 @@ impl SenderPort for Sender<'_> {
                     return self.refuse("it told an outcome that such a job has not");
                 }
                 let item = in_flight.items.remove(&outcome.index);
-                self.signed.forget(outcome.index);
+                if item.as_ref().is_some_and(|item| item.may_be_signed()) {
+                    self.signed.forget(outcome.index);
+                }
                 // A file can't be there that was not even asked for.
                 let fits = |item: &Item| {
                     let is_file = matches!(item.kind, Kind::File { .. });

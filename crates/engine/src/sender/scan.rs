@@ -254,7 +254,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         self.sender.walks(path, &node);
         self.with_walk(|scan, walk| {
             let listed = walk.begin(Merged::of(node, Depth::Open));
-            let level = scan.enter(parent, listed, name)?;
+            let level = scan.enter(walk, parent, listed, name)?;
             scan.descend(walk, level)
         })
     }
@@ -331,7 +331,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             });
             match listed {
                 Ok(listed) => {
-                    let level = self.enter(index, listed, Some(name))?;
+                    let level = self.enter(walk, index, listed, Some(name))?;
                     levels.push(level);
                 }
                 Err(fault) => {
@@ -353,6 +353,7 @@ impl<'s, 'a> Scan<'s, 'a> {
     /// Lists a directory itself and all in it that is no directory.
     fn enter(
         &mut self,
+        walk: &Walk<'_>,
         parent: u64,
         listed: PlaceListing,
         name: Option<Name>,
@@ -382,12 +383,17 @@ impl<'s, 'a> Scan<'s, 'a> {
         if let Some(fault) = lacks {
             self.fault(index, Some(node), None, None, fault)?;
         }
-        self.fill(index, listed)
+        self.fill(walk, index, listed)
     }
 
     /// Lists all in a directory, which has this number, that is no directory.
-    fn fill(&mut self, index: u64, listed: PlaceListing) -> Result<Level, Stopped> {
-        let PlaceListing { node, entries, missing, faults, subdirs, prefetched, .. } = listed;
+    fn fill(
+        &mut self,
+        walk: &Walk<'_>,
+        index: u64,
+        listed: PlaceListing,
+    ) -> Result<Level, Stopped> {
+        let PlaceListing { node, mut entries, missing, faults, subdirs, prefetched, .. } = listed;
         subdirs.listed_as(index);
         if let Some(prefetched) = prefetched {
             self.sender.receiver.take_prefetched(index, prefetched);
@@ -395,7 +401,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         for fault in faults {
             self.fault(index, node.clone(), None, None, fault)?;
         }
-        for Found { dir, name, target, looked, follow, is_named } in entries {
+        for Found { dir, name, target, looked, follow, is_named } in entries.drain(..) {
             let looked = looked.unwrap_or_else(|| look_up(&dir, &name, follow));
             let looked = looked.and_then(|meta| match is_named {
                 true => self.specials.resolve(&dir, &name, meta, self.sender.control),
@@ -412,6 +418,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 Err(fault) => self.fault(index, Some(dir), Some(name), None, fault)?,
             }
         }
+        walk.take_back(entries);
         for name in missing {
             self.push(ListItem::Missing { dir: index, name })?;
         }

@@ -3,7 +3,7 @@
 use super::{Item, Sender};
 use haul_delta::{Key, Shape, Signature};
 use haul_model::Kind;
-use haul_proto::{PACK_FILE_MAX, SIGNED_MAX, SUMS_LEN_MAX, Signature as Told, Want};
+use haul_proto::{SIGNED_MAX, SUMS_LEN_MAX, Signature as Told, Want};
 use haul_tree::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -75,9 +75,10 @@ impl Sender<'_> {
     /// Takes what the Receiver tells of its old version of a file.
     pub(super) fn take_sums(&self, told: Told) {
         let index = told.index();
-        let may_differ = lock(&self.in_flight).items.get(&index).is_some_and(|item| {
-            !item.wanted && matches!(item.kind, Kind::File { size } if size > PACK_FILE_MAX)
-        });
+        let may_differ = lock(&self.in_flight)
+            .items
+            .get(&index)
+            .is_some_and(|item| !item.wanted && item.may_be_signed());
         if !may_differ || !self.task.mirrors().is_some_and(|mirror| mirror.delta) {
             return self.refuse("it told sums of what is not sent by its difference");
         }

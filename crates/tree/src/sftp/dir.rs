@@ -149,6 +149,7 @@ impl TreeDir for SftpDir {
             self.remember(&name, &attrs, false);
             let meta =
                 if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
+            let meta = meta.map(Box::new);
             if kind == Some(FileType::Symlink) {
                 links.push(entries.len());
             }

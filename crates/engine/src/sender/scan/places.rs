@@ -70,8 +70,8 @@ impl Scan<'_, '_> {
         self.with_walk(|scan, walk| {
             let listed = walk.begin(Merged { layers, spot });
             let level = match listed.node {
-                Some(_) => scan.enter(0, listed, None)?,
-                None => scan.fill(0, listed)?,
+                Some(_) => scan.enter(walk, 0, listed, None)?,
+                None => scan.fill(walk, 0, listed)?,
             };
             scan.descend(walk, level)
         })

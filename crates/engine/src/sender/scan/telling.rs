@@ -22,8 +22,12 @@ const BATCH_COST_MAX: u64 = 64 << 10;
 /// still far below its bound.
 const NAMES_MAX: usize = 128;
 
-/// A slow directory's entries don't wait longer than this to be told.
+/// A slow directory's entries don't wait longer than this to be told, as far as the clock
+/// is looked at.
 const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
+
+/// Items of a batch between two looks at the clock.
+const LOOK_EVERY: usize = 8;
 
 /// The end of a job whose accounts are more than can be told.
 const TOO_MANY: &str = "the sources have more than 65,536 users and groups, which is more than can be told by name: keep their numbers instead";
@@ -169,8 +173,12 @@ impl Scan<'_, '_> {
             listed => listed.cost(),
         };
         self.batch.push(listed);
-        let full = self.batch.len() >= BATCH_ITEMS_MAX || self.batch_cost >= BATCH_COST_MAX;
-        if full || self.batch_since.elapsed() > BATCH_AGE_MAX {
+        let is_full = self.batch.len() >= BATCH_ITEMS_MAX || self.batch_cost >= BATCH_COST_MAX;
+        let is_old = || {
+            self.batch.len().is_multiple_of(LOOK_EVERY)
+                && self.batch_since.elapsed() > BATCH_AGE_MAX
+        };
+        if is_full || is_old() {
             self.flush();
         }
         Ok(())
