@@ -187,6 +187,12 @@ impl RecvDir {
         is_there
     }
 
+    /// True if the destination has something in it that was not listed, as far as that
+    /// matters.
+    pub(crate) fn has_extras(&self) -> bool {
+        lock(&self.unlisted).as_ref().is_some_and(|names| !names.is_empty())
+    }
+
     /// An entry with the path `shown` can't be listed: what the destination has
     /// under its name is no extra. If it is not the name of one, it may be that
     /// not all of the source's directory was read, and nothing can be told.

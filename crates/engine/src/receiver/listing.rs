@@ -67,11 +67,13 @@ impl Receiver<'_> {
                         self.check_end()?;
                         self.reporter.listed_all();
                     }
-                    // What this settles must not be told after the job's end.
-                    self.tell_both(&mut wants, &mut outcomes);
+                    if dir == 0 || ended.has_extras() {
+                        self.tell_both(&mut wants, &mut outcomes);
+                    }
                     self.tell_extras(&ended);
                     if dir == 0 {
                         self.settle_renames(&mut wants, &mut outcomes);
+                        // Nothing may be told after the job's end, which this can settle.
                         self.tell_both(&mut wants, &mut outcomes);
                     }
                     self.settle(ended);
