@@ -165,6 +165,7 @@ impl<'a> Assembly<'a> {
             Placed::Both(sending, receiving) => self.run_both(&sending, receiving),
             Placed::Sender(sending, wire) => {
                 wire.outbox.squeeze.wish(self.job.compression);
+                self.control.hear_out();
                 let port = Arc::new(RemoteReceiver::new(Arc::clone(&wire.outbox)));
                 let sender = SenderSide::new(self, &sending, port, Some(&wire.outbox));
                 self.run_threads(Some(sender), None, Some(*wire))

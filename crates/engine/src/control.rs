@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 /// How often a waiting thread looks whether the user has interrupted.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
 
-/// How long a peer's last words may take to be read after writing has failed.
-const LINGER_MAX: Duration = Duration::from_secs(1);
+/// How often is looked at least whether a peer's last words were read, when writing to it has
+/// failed. A process that was stopped meanwhile has looked once.
+const LINGER_LOOKS: u32 = 250;
 
-/// How often is looked whether they have been.
-const LINGER_POLL: Duration = Duration::from_millis(2);
+/// How far apart that is, which makes a second in all.
+const LINGER_POLL: Duration = Duration::from_millis(4);
 
 /// The connection that a job goes through, which may end before its time.
 pub(crate) trait Lifeline: Send + Sync {
@@ -48,6 +49,8 @@ pub(crate) struct Control<'a> {
     other_peer: Option<(Arc<Vigil>, String)>,
     /// Further connections to it, and what ends them.
     lanes: Mutex<Vec<(Watch, Killer)>>,
+    /// See [`Self::hear_out`].
+    hears_out: AtomicBool,
     /// See [`Self::keep_pace`].
     pace: OnceLock<Pace>,
     end: Mutex<Option<Result<Summary, JobError>>>,
@@ -57,10 +60,10 @@ pub(crate) struct Control<'a> {
 impl<'a> Control<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
         let (stop, end, ended) = (AtomicBool::new(false), Mutex::new(None), Condvar::new());
-        let pace = OnceLock::new();
+        let (hears_out, pace) = (AtomicBool::new(false), OnceLock::new());
         let lanes = Mutex::default();
         let (lifeline, peer, other_peer) = (None, None, None);
-        Self { monitor, stop, lifeline, peer, other_peer, lanes, pace, end, ended }
+        Self { monitor, stop, lifeline, peer, other_peer, lanes, hears_out, pace, end, ended }
     }
 
     /// The same for a job that ends when its `lifeline` is lost.
@@ -139,12 +142,27 @@ impl<'a> Control<'a> {
         self.ended.notify_all();
     }
 
-    /// Gives the peer's own reason for an end, which may have arrived and not
-    /// been read yet, some time to be the first one.
+    /// From now on whoever reads from a peer waits for nothing but more of its words, and for
+    /// the user who is shown them.
+    pub(crate) fn hear_out(&self) {
+        self.hears_out.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives the peer's own reason for an end, or its word that all is done, which may have
+    /// arrived and not been read yet, some time to be the first one.
     pub(crate) fn linger(&self) {
-        let deadline = Instant::now() + LINGER_MAX;
-        while !self.stopped() && Instant::now() < deadline {
+        self.linger_for(self.peer.as_ref().map(|(vigil, _)| &**vigil));
+    }
+
+    /// The same for the words of the peer that `vigil` listens to. Time in which whoever
+    /// [hears it out](Self::hear_out) is held up does not count.
+    pub(crate) fn linger_for(&self, vigil: Option<&Vigil>) {
+        let mut looks = 0;
+        while !self.stopped() && looks < LINGER_LOOKS {
             std::thread::sleep(LINGER_POLL);
+            let hears_out = self.hears_out.load(Ordering::Relaxed);
+            let is_held_up = hears_out && vigil.is_some_and(|vigil| !vigil.is_waiting());
+            looks += u32::from(!is_held_up);
         }
     }
 

@@ -74,6 +74,7 @@ pub(crate) fn between(
     let names = [from.closer.peer().to_owned(), to.closer.peer().to_owned()];
     let peers = [(&from.vigil, &*names[0]), (&to.vigil, &*names[1])];
     let control = Control::between(monitor, peers);
+    control.hear_out();
     let straight = straight.map(|straight| straight.calling_one_with(to.caps));
     let calls = Calls::new(job, &control, &names[1], straight)?;
     let requests = [sending(job, compression)?, receiving(job, &calls)?];
@@ -169,19 +170,19 @@ fn run(
     let result = std::thread::scope(|scope| {
         let crew = Crew::new(scope, control);
         let writers = [
-            (Side::From, from.output, from_frames, to_sender, from.vigil.max()),
-            (Side::To, to.output, to_frames, to_receiver, to.vigil.max()),
+            (Side::From, from.output, from_frames, to_sender, from.vigil),
+            (Side::To, to.output, to_frames, to_receiver, to.vigil),
         ];
-        for (side, mut output, frames, request, silence_max) in writers {
+        for (side, mut output, frames, request, vigil) in writers {
             let at_work = at_work.clone();
             crew.begin("writer", move || {
                 let _at_work = at_work;
-                let sign_after = sign_after(silence_max);
+                let sign_after = sign_after(vigil.max());
                 let sent = run_writer(&mut output, &frames, request, sign_after, None);
                 drop((frames, output));
                 if let Err(error) = sent {
-                    // The host may have said why before.
-                    control.linger();
+                    // The host may have said why before, or that all is done.
+                    control.linger_for(Some(&vigil));
                     hosts.ends(side, ReadEnd::Lost(error));
                 }
             });
@@ -200,8 +201,11 @@ fn run(
                     Side::From => passing.contents(input),
                     Side::To => passing.answers(input),
                 };
-                if let Err(end) = read {
-                    hosts.ends(side, end);
+                match read {
+                    // The sender has heard so first.
+                    Err(ReadEnd::Lost(_)) if side == Side::From && course.is_done() => {}
+                    Err(end) => hosts.ends(side, end),
+                    Ok(()) => {}
                 }
             });
         }

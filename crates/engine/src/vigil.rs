@@ -52,6 +52,11 @@ impl Vigil {
         self.greeted.store(true, Ordering::Relaxed);
     }
 
+    /// True while whoever reads from the peer waits for it.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.reads.load(Ordering::Relaxed) % 2 == 1
+    }
+
     /// How long the peer may be silent now.
     pub(crate) fn max(&self) -> Option<Duration> {
         let max_ms = self.max_ms.load(Ordering::Relaxed);

@@ -173,7 +173,7 @@ impl Wire {
             let sent = run_writer(&mut output, &frames, greeting, sign_after, of_job);
             drop((frames, output));
             if let Err(error) = sent {
-                // The peer may have said why before.
+                // The peer may have said why before, or that all is done.
                 control.linger();
                 ReadEnd::Lost(error).report(control, &peer);
             }

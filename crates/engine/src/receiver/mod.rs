@@ -432,6 +432,7 @@ impl<'a> Receiver<'a> {
         // What ended early is not done, though everything is settled.
         if !self.control.stopped() {
             let summary = self.reporter.summary();
+            self.control.hear_out();
             if self.awaits_removals {
                 *lock(&self.settled) = Some(summary);
                 self.sender.done(summary);

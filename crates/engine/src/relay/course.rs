@@ -45,6 +45,8 @@ struct State {
     /// Those that have passed, and that no outcome has accounted for.
     passed: u64,
     listed_all: bool,
+    /// The receiver has said so.
+    is_done: bool,
 }
 
 /// A directory, by its name in the one above; the root has neither.
@@ -110,6 +112,7 @@ impl<'a> Course<'a> {
             awaited: 0,
             passed: 0,
             listed_all: false,
+            is_done: false,
         };
         let reporter = Reporter::new(control.monitor());
         Self { control, reporter, task: job.task, state: Mutex::new(state) }
@@ -323,14 +326,20 @@ impl<'a> Course<'a> {
 
     /// All is done. Gives the figures.
     pub(super) fn done(&self, summary: Summary) -> Result<Summary, ReadEnd> {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
         if !state.listed_all || !state.items.is_empty() {
             let rule = "the peer says that it is done before everything has its outcome";
             return Err(refused(rule));
         }
+        state.is_done = true;
         // What was told to have failed has, whatever the figures say.
         let failed = summary.failed.max(self.reporter.summary().failed);
         Ok(Summary { failed, ..summary })
+    }
+
+    /// True once the sender may be told that all is done: it leaves then.
+    pub(super) fn is_done(&self) -> bool {
+        lock(&self.state).is_done
     }
 }
 

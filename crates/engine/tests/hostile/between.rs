@@ -6,10 +6,10 @@ use crate::peer::{Peer, block_seal, dir, dir_end, file, link, want};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{
-    Between, Greeted, Job, JobError, Placement, Requests, Standing, Straight, Summary,
+    Between, Greeted, Job, JobError, Monitor, Placement, Requests, Standing, Straight, Summary,
 };
 use haul_model::{Kind, Outcome, Task, Via};
-use haul_net::{ConnectError, Whereabouts};
+use haul_net::{ConnectError, Patience, Whereabouts};
 use haul_proto::{
     Arrived, Call, Called, Caps, DirectOffer, FrameType, Hello, LaneEnd, LaneOver, ListItem,
     Message, NamedSources, OutcomeItem, Role, Taken,
@@ -85,8 +85,19 @@ fn run_via(
     from: impl FnOnce(&mut Peer) + Send + 'static,
     to: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> (Result<Summary, JobError>, [Peer; 2]) {
+    run_watched((Watch::default(), Patience::default()), (via, caps), from, to)
+}
+
+/// The same with a user of that patience who watches it.
+pub(crate) fn run_watched(
+    (monitor, patience): (impl Monitor + Send + 'static, Patience),
+    (via, caps): (Via, Caps),
+    from: impl FnOnce(&mut Peer) + Send + 'static,
+    to: impl FnOnce(&mut Peer) + Send + 'static,
+) -> (Result<Summary, JobError>, [Peer; 2]) {
     let (to_from, mut from_peer) = Peer::of_client();
     let (to_to, mut to_peer) = Peer::of_client();
+    let (to_from, to_to) = (to_from.with_patience(patience), to_to.with_patience(patience));
     let job = Job {
         sources: vec![b"/secret/way/x".to_vec()],
         dest: b"/there".to_vec(),
@@ -118,7 +129,7 @@ fn run_via(
         let at = |ip: [u8; 4]| Whereabouts::at(vec![IpAddr::from(ip)]);
         let straight = Straight::prepare(&job, &mut from, [at(FROM_AT), at(TO_AT)])?;
         let hosts = Between { to: greeted(to), from: greeted(from), straight };
-        haul_engine::run(&job, Placement::Between(Box::new(hosts)), &Watch::default())
+        haul_engine::run(&job, Placement::Between(Box::new(hosts)), &monitor)
     });
     let result = between.end();
     (result, [from.end(), to.end()])
@@ -229,7 +240,7 @@ fn await_offer(peer: &mut Peer) {
 }
 
 /// Copies the one file that is listed, as who receives tells it.
-fn tell_copied(peer: &mut Peer) {
+pub(crate) fn tell_copied(peer: &mut Peer) {
     peer.await_listing();
     let outcome = OutcomeItem { index: 1, outcome: Outcome::Copied };
     peer.tell(&Message::Outcomes(vec![outcome]));

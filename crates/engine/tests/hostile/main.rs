@@ -19,6 +19,7 @@ mod ending;
 mod framing;
 mod greeting;
 mod joining;
+mod leaving;
 mod listing;
 mod metadata;
 mod moving;
