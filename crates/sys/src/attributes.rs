@@ -11,7 +11,6 @@ use haul_model::{
 };
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::AsFd;
 
 /// Room for the names of those that most entries have, in bytes; else it takes a
 /// second call.
@@ -141,15 +140,8 @@ pub fn extended(dir: &Dir, name: &Name, which: Kept) -> io::Result<Option<Box<Ex
         .map_err(|error| dir.led_to(name.as_bytes(), error))
 }
 
-/// The same of an open file.
-///
-/// # Errors
-/// Those of `flistxattr` and `fgetxattr`.
-pub fn extended_of(file: impl AsFd, which: Kept) -> io::Result<Option<Box<Extended>>> {
-    extended_at(Target::Open(file.as_fd()), which)
-}
-
-fn extended_at(target: Target<'_>, which: Kept) -> io::Result<Option<Box<Extended>>> {
+/// The same of what is open or held.
+pub(crate) fn extended_at(target: Target<'_>, which: Kept) -> io::Result<Option<Box<Extended>>> {
     let names = listed(|names| target.list_xattrs(names))?;
     values(&names, which, &|of, to| target.xattr(of, to))
 }

@@ -70,12 +70,20 @@ impl Dir {
     /// # Errors
     /// Those of `flistxattr` and `fgetxattr`.
     pub fn extended_of(&self, file: impl AsFd, which: Kept) -> io::Result<Option<Box<Extended>>> {
+        self.extended_at(Target::Open(file.as_fd()), which)
+    }
+
+    /// The same of what is open or held.
+    pub(crate) fn extended_at(
+        &self,
+        target: Target<'_>,
+        which: Kept,
+    ) -> io::Result<Option<Box<Extended>>> {
         if !self.fakes {
-            return attributes::extended_of(file, which);
+            return attributes::extended_at(target, which);
         }
-        let target = Target::Open(file.as_fd());
         let names = attributes::listed(|names| target.list_xattrs(names))?;
-        let mode = self.stat_of(file.as_fd())?.mode;
+        let mode = told(target.stat()?, |name, value| target.xattr(name, value))?.mode;
         extended(&names, mode, which, &|of, to| target.xattr(of, to))
     }
 

@@ -3,8 +3,9 @@
 //! and devices do, and directories that may be entered and not read.
 
 use crate::Dir;
+use crate::jail;
 use crate::meta::{self, Stat};
-use haul_model::{Attributes, Kept, Name};
+use haul_model::{Attributes, Extended, Kept, Name};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use std::fs::File;
 use std::io;
@@ -74,13 +75,44 @@ impl Dir {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::openat(self, name, flags, Mode::empty())?;
         let stat = meta::file_stat(&held)?;
-        let path = format!("/proc/self/fd/{}", held.as_raw_fd());
-        match rustix::fs::stat(&path) {
-            Ok(led) if Stat::from_raw(&led).id == stat.id => {
-                Ok((Held(Handle::Led(held, path)), stat))
+        let path = led_to(&held, &stat)?;
+        Ok((Held(Handle::Led(held, path)), stat))
+    }
+
+    /// The extended attributes and access control lists of what `name` leads to, links
+    /// followed, as far as they are in `which`. It is not opened: a FIFO would wait, and a
+    /// device do something.
+    ///
+    /// # Errors
+    /// Those of `openat`, `listxattr` and `getxattr`.
+    pub fn extended_following(
+        &self,
+        name: &Name,
+        which: Kept,
+    ) -> io::Result<Option<Box<Extended>>> {
+        let held = match jail::follow(self, name.as_bytes(), jail::LOOK) {
+            Some(held) => held?,
+            None => {
+                let flags = jail::LOOK | OFlags::CLOEXEC;
+                rustix::fs::openat(self, name.as_bytes(), flags, Mode::empty())?
             }
-            _ => Err(unled()),
+        };
+        let stat = meta::file_stat(&held)?;
+        match led_to(&held, &stat) {
+            Ok(path) => self.extended_at(Target::Led(held.as_fd(), &path), which),
+            // Without /proc a file can be opened.
+            Err(_) if stat.is_file() => self.extended_of(self.open_file(name, true)?.0, which),
+            Err(error) => Err(error),
         }
+    }
+}
+
+/// The path by which the system leads to what is `held`, of which `stat` tells.
+fn led_to(held: &OwnedFd, stat: &Stat) -> io::Result<String> {
+    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+    match rustix::fs::stat(&path) {
+        Ok(led) if Stat::from_raw(&led).id == stat.id => Ok(path),
+        _ => Err(unled()),
     }
 }
 

@@ -148,7 +148,8 @@ mod system {
 mod system {
     use super::{Dir, OFlags, OwnedFd, io};
 
-    pub(super) const LOOK: OFlags = OFlags::RDONLY;
+    /// Here that is open to be read, and must not wait.
+    pub(super) const LOOK: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
     pub(super) fn open(_: &Dir, _: &[u8], _: OFlags) -> io::Result<OwnedFd> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this needs Linux"))

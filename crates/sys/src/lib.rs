@@ -77,9 +77,7 @@ mod unnamed;
 mod vectors;
 
 pub use accounts::{AccountKind, account_name, account_number, expect_accounts, is_of_group};
-pub use attributes::{
-    attribute, attribute_names, extended, extended_of, keeps_attributes, set_attribute,
-};
+pub use attributes::{attribute, attribute_names, extended, keeps_attributes, set_attribute};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
 pub use content::{copy_range, lacks_blocks, next_data, splice_to_pipe};

@@ -315,10 +315,7 @@ impl Storage for LocalDir {
         which: Kept,
     ) -> io::Result<Option<Box<Extended>>> {
         match name {
-            Some((name, true)) => {
-                let (file, _) = with_room(|| self.0.open_file(name, true))?;
-                self.0.extended_of(file, which)
-            }
+            Some((name, true)) => with_room(|| self.0.extended_following(name, which)),
             Some((name, false)) => haul_sys::extended(&self.0, name, which),
             None => self.0.extended_of(&*self.0, which),
         }

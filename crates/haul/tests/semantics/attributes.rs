@@ -187,6 +187,29 @@ fn devices_fifos_and_sockets_are_made_anew() {
         assert!(again.out().starts_with("copied nothing in "), "{again}");
         assert_eq!(changed_at(&scene.path("to/tree")), before);
 
+        // What a link leads to is copied with all that it has.
+        sh(
+            scene,
+            "mkdir led; cd led; ln -s ../tree/fifo ../tree/socket ../tree/char ../tree/block .",
+        );
+        sh(scene, "mkdir led/real; cd tree; rsync -aAX fifo socket char block ../led/real");
+        let expected = attributes(&scene.path("led/real"));
+        assert_eq!(expected.matches("user:1234:rw-").count(), 4);
+        sh(scene, "rm -r led/real");
+        scene.copy(&["-aL"], &["led"], "to/").run().expect_ok();
+        assert_eq!(attributes(&scene.path("to/led")), expected);
+        let route = scene.route();
+        scene.transfer("sync", &route, &["-aAXL"], &["led/"], "synced").run().expect_ok();
+        assert_eq!(attributes(&scene.path("synced")), expected);
+        sh(scene, "setfacl -b synced/fifo");
+        let again =
+            scene.transfer("sync", &route, &["-aAXLi"], &["led/"], "synced").run().expect_ok();
+        assert_eq!(again.out(), "cS...p...a. fifo\n", "{again}");
+        let check = || scene.transfer("check", &route, &["-aL"], &["led"], "to/led").run();
+        check().expect_ok();
+        sh(scene, "setfattr -hx trusted.secret to/led/char");
+        assert!(check().expect_code(1).out().contains("char"), "{}", check());
+
         // One that is another by now is replaced, and what is no directory makes way.
         sh(scene, "rm tree/char; mknod tree/char c 1 5; chmod 600 tree/fifo; rm tree/socket");
         sh(

@@ -96,11 +96,6 @@ impl Scan<'_, '_> {
         let attributes = meta.attributes.clone();
         // The mode of a link means nothing.
         let told = if is_link { attributes } else { self.told(attributes, false) };
-        // What a link leads to is opened for them, and a FIFO waits then: it has none told.
-        let is_led_to = name.1 && meta.special.is_some();
-        if is_led_to {
-            return Ok(told.only(self.keeps));
-        }
         self.kept_of(dir, Some(name), told)
     }
 
