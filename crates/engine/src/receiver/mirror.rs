@@ -2,8 +2,10 @@
 //! that only it has.
 
 mod bounds;
+mod removing;
 mod spared;
 
+use self::removing::in_order;
 use super::check::told_kind;
 use super::compare::Decision;
 use super::dirs::{DirState, RecvDir};
@@ -11,12 +13,11 @@ use super::{Receiver, naming};
 use crate::dirs::DirNode;
 use haul_model::words::{self, may_be_one_name};
 use haul_model::{
-    Attributes, Changes, Delete, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Part, Scope,
-    Side, Skip,
+    Attributes, Changes, Delete, Entry, Fault, FaultKind, Kind, Name, Outcome, Part, Side, Skip,
 };
 use haul_proto::Extra;
 use haul_store::OnExisting;
-use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeEntry, lock};
+use haul_tree::{Meta, MetaKind, lock};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -35,37 +36,6 @@ pub(super) struct Deleting {
     is_told: AtomicBool,
     /// Entries that were removed.
     count: AtomicU64,
-}
-
-/// A directory on the way down to what is removed, with what is left to look at in it.
-struct Level {
-    node: Arc<DirNode>,
-    path: Vec<u8>,
-    left: Vec<TreeEntry>,
-    /// The rules of files for what is in it.
-    scope: Scope,
-    /// Something in it stays, and so does it.
-    stays: bool,
-    /// The attributes that it had before its owner was given rights to remove what is in it;
-    /// it gets its mode back where it stays.
-    lent: Option<Attributes>,
-}
-
-impl Drop for Level {
-    fn drop(&mut self) {
-        let Some(before) = &self.lent else { return };
-        let which = Kept::MODE;
-        let _ = self.node.handle().and_then(|handle| handle.set_attributes(before, which));
-    }
-}
-
-/// The directories on that way, of which the last is done with first: the others lead to it.
-struct Levels(Vec<Level>);
-
-impl Drop for Levels {
-    fn drop(&mut self) {
-        while self.0.pop().is_some() {}
-    }
 }
 
 impl Receiver<'_> {
@@ -229,9 +199,8 @@ impl Receiver<'_> {
             let is_dir = matches!(stat, Ok(Some(Meta { kind: MetaKind::Dir, .. })));
             (is_dir, name, stat)
         };
-        // As rsync, the last first, and directories before them.
         let mut extras: Vec<_> = names.into_iter().map(look).collect();
-        extras.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        extras.sort_by(|one, other| in_order((one.0, &one.1), (other.0, &other.1)));
         for (_, name, stat) in extras.into_iter().rev() {
             if self.control.stopped() || self.is_withheld(dir) {
                 break;
@@ -254,8 +223,7 @@ impl Receiver<'_> {
                 Err(error) => Err(error),
             };
             if let Err(error) = removed {
-                let fault = Fault::from_io(Side::Destination, "remove it", &error);
-                self.fail_late(&dir.path_of(Some(&name)), fault);
+                self.not_removed(&dir.path_of(Some(&name)), &error);
             }
         }
         self.tell_deleted(told);
@@ -303,129 +271,9 @@ impl Receiver<'_> {
         alike.all(|listed| handle.spells(listed).unwrap_or(false))
     }
 
-    /// Removes the directory `name` of `parent`, with what is in it, deepest first. It is
-    /// told and counted itself if it is an extra.
-    ///
-    /// # Errors
-    /// Why it stays. What had to stay by the rules is no error, and keeps it.
-    fn remove_tree(
-        &self,
-        dir: &RecvDir,
-        parent: &Arc<DirNode>,
-        name: &Name,
-        is_extra: bool,
-        told: &mut Vec<Extra>,
-    ) -> io::Result<()> {
-        let first = self.enter_extra(parent, &dir.scope(), name, dir.path_of(Some(name)))?;
-        let mut levels = Levels(vec![first]);
-        let mut names = vec![name.clone()];
-        let mut failure = Ok(());
-        loop {
-            if self.control.stopped() || (is_extra && self.is_withheld(dir)) {
-                return failure;
-            }
-            let level = levels.0.last_mut().expect("one at least until it returns");
-            if let Some(TreeEntry { name, .. }) = level.left.pop() {
-                let path = [&*level.path, b"/", name.as_bytes()].concat();
-                let node = Arc::clone(&level.node);
-                let Some(meta) = node.handle()?.stat(&name, false)? else { continue };
-                if self.is_source(&meta) {
-                    level.stays = true;
-                    failure = Err(a_source());
-                } else if self.is_spared(&level.scope, &path, &name, &meta, true)
-                    || self.is_left_mounted(&node, &meta)
-                {
-                    level.stays = true;
-                } else if meta.kind == MetaKind::Dir {
-                    match self.enter_extra(&node, &level.scope, &name, path) {
-                        Ok(below) => {
-                            levels.0.push(below);
-                            names.push(name);
-                        }
-                        Err(error) => {
-                            level.stays = true;
-                            failure = Err(error);
-                        }
-                    }
-                } else {
-                    let leaves_backup = self.leaves_backup_beside(&node, &name);
-                    match self.remove_one(dir, &node, &name, path, told_kind(&meta), told) {
-                        Ok(is_gone) => level.stays |= !is_gone || leaves_backup,
-                        Err(error) => {
-                            level.stays = true;
-                            failure = Err(error);
-                        }
-                    }
-                }
-                continue;
-            }
-            let (Some(mut done), Some(name)) = (levels.0.pop(), names.pop()) else {
-                return failure;
-            };
-            let above = levels.0.last_mut();
-            let node = above.as_ref().map_or(parent, |above| &above.node);
-            let removed = match done.stays {
-                true => Ok(false),
-                false if above.is_none() && !is_extra => {
-                    if !self.policy.dry_run {
-                        node.handle()?.remove_dir(&name)?;
-                    }
-                    done.lent = None;
-                    return Ok(());
-                }
-                false => self.remove_one(dir, node, &name, done.path.clone(), Kind::Dir, told),
-            };
-            let stays = !matches!(removed, Ok(true));
-            done.lent.take_if(|_| !stays);
-            failure = removed.map(drop).and(failure);
-            match above {
-                Some(above) => above.stays |= stays,
-                None if done.stays => return failure.and_then(|()| self.has_left(&done, is_extra)),
-                None => return failure,
-            }
-        }
-    }
-
-    /// A directory stays, since something in it does by the rules. That is a failure only
-    /// where something else was to take its place.
-    fn has_left(&self, level: &Level, is_extra: bool) -> io::Result<()> {
-        if !is_extra {
-            let message = "something in the directory that stands there stays";
-            return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
-        }
-        self.warn(&level.path, "the directory is not removed: something in it stays");
-        Ok(())
-    }
-
-    /// Reads the directory `name` of `parent`, which is to be removed.
-    fn enter_extra(
-        &self,
-        parent: &Arc<DirNode>,
-        above: &Scope,
-        name: &Name,
-        path: Vec<u8>,
-    ) -> io::Result<Level> {
-        let node = DirNode::open(parent, name.clone(), false)?;
-        let (outer, here) = (parent.id(), node.id());
-        let is_mounted =
-            node.handle()?.system_handle().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
-        if is_mounted || outer.zip(here).is_some_and(|(outer, here)| outer.dev != here.dev) {
-            return Err(io::Error::other("another file system is mounted there"));
-        }
-        if self.is_source(node.meta()) {
-            return Err(a_source());
-        }
-        let handle = node.handle()?;
-        let mut lent = None;
-        if !self.policy.dry_run && handle.make_writable().is_ok() {
-            // A refusal shows itself as soon as something is removed.
-            let before = &node.meta().attributes;
-            lent = (before.mode & PRIVATE_DIR_MODE != PRIVATE_DIR_MODE).then(|| before.clone());
-        }
-        let mut left = handle.entries()?;
-        left.sort_by_key(|entry| entry.is_dir == Some(true));
-        let scope = self.scope_of(&*handle, above, &[&*path, b"/"].concat())?;
-        Ok(Level { node, path, left, scope, stays: false, lent })
+    /// Tells that what is at `path` stays.
+    fn not_removed(&self, path: &[u8], error: &io::Error) {
+        self.fail_late(path, Fault::from_io(Side::Destination, "remove it", error));
     }
 
     /// Removes one entry, which is no directory, or an empty one. False if it stays, since

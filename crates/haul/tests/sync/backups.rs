@@ -160,6 +160,32 @@ fn a_server_without_links_keeps_copies() {
 }
 
 #[test]
+fn what_has_no_room_for_its_suffix_is_named_and_stays() {
+    let long = "n".repeat(254);
+    everywhere_by_pipe(|scene| {
+        scene.file("src/taken", "a file now");
+        for dir in ["extra/below", "taken"] {
+            scene.file(format!("dst/{dir}/{long}"), "old");
+            scene.file(format!("dst/{dir}/short"), "old");
+        }
+        let route = scene.route();
+        let flags = ["-ab", "--delete", "--suffix=.old"];
+        let run = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
+        let run = run.expect_code(23);
+        for dir in ["extra/below", "taken"] {
+            let why = "can't remove it: the name is longer than 255 bytes";
+            let told = format!("{dir}/{long}: {why}");
+            assert_eq!(run.err().matches(&told).count(), 1, "{run}");
+            assert!(!run.err().contains(&format!("{dir}: {why}")), "{run}");
+            assert_eq!(scene.read(format!("dst/{dir}/{long}")), "old");
+            assert_eq!(scene.list(format!("dst/{dir}")), [&*long, "short.old"]);
+        }
+        let stays = "taken: can't make way: something in the directory that stands there stays";
+        assert!(run.err().contains(stays), "{run}");
+    });
+}
+
+#[test]
 fn a_second_run_keeps_what_the_first_has_kept() {
     everywhere_by_pipe(|scene| {
         let pair = prepare(scene);

@@ -126,6 +126,16 @@ fn no_more_is_removed_than_may_be() {
         let run = Pair::of(scene).run(&["-ai", "--delete", "--max-delete=3"], &["src/"], "dst");
         assert!(run.err().contains("2 entries stay: as many were removed as may be"), "{run}");
         assert_eq!(scene.list("dst").len(), 3);
+        // The last directory goes first, and "d/" is behind "d.x/".
+        scene.clear(&["dst"]);
+        for extra in ["dst/d/one", "dst/d/two", "dst/d.x/three"] {
+            scene.file(extra, extra);
+        }
+        scene.file("dst/e/f/four", "x");
+        scene.mkdir("dst/e/f.x");
+        for max in ["--max-delete=3", "--max-delete=4"] {
+            Pair::of(scene).run(&["-ri", "--delete", max], &["src/"], "dst");
+        }
     });
 }
 

@@ -8,7 +8,7 @@ use crate::receiver::check::told_kind;
 use crate::receiver::deciding::is_empty;
 use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::listing::Broken;
-use haul_model::{Fault, FileId, Missing, Name, Part, Side, Systems, Walking};
+use haul_model::{FileId, Missing, Name, Part, Systems, Walking};
 use haul_proto::Extra;
 use haul_tree::{Meta, MetaKind, lock};
 use std::io;
@@ -69,8 +69,7 @@ impl Receiver<'_> {
             let removed = self.remove_missing(&dir, name, &mut told);
             self.tell_deleted(told);
             if let Err(error) = removed {
-                let fault = Fault::from_io(Side::Destination, "remove it", &error);
-                self.fail_late(&dir.path_of(Some(name)), fault);
+                self.not_removed(&dir.path_of(Some(name)), &error);
             }
         }
         Ok(())
