@@ -20,6 +20,8 @@ pub(crate) struct Lines {
     itemizes: bool,
     /// Unchanged ones are told of, too.
     tells_unchanged: bool,
+    /// Those that are removed are told of also where no others are.
+    tells_removed: bool,
     /// Copies get the times of their sources.
     keeps_times: bool,
     /// Links do, too.
@@ -114,6 +116,7 @@ impl Lines {
             parts,
             itemizes,
             tells_unchanged,
+            tells_removed: false,
             keeps_times: true,
             keeps_link_times: true,
             columns,
@@ -124,6 +127,21 @@ impl Lines {
     /// The same with a list of the sources in such columns, and nothing else.
     pub(crate) fn of_list(self, columns: Columns) -> Self {
         Self { columns, log: self.log, ..Self::default() }
+    }
+
+    /// The same, that tells of what is removed, or does not, where no other entries are told of.
+    pub(crate) fn telling_removed(self, tells_removed: bool) -> Self {
+        Self { tells_removed, ..self }
+    }
+
+    /// The log alone.
+    pub(crate) fn untold(self) -> Self {
+        Self { columns: self.columns, log: self.log, ..Self::default() }
+    }
+
+    /// True if the format says itself what becomes of an entry.
+    fn tells_fates(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Field::Changes | Field::Operation))
     }
 
     /// The same with a log of its own format in the file `path`.
@@ -177,6 +195,7 @@ impl Lines {
     /// True if an entry with that fate is told of.
     pub(crate) fn tell(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         match fate {
+            SyncFate::Deleted => self.tells_removed || !self.parts.is_empty(),
             _ if self.parts.is_empty() => false,
             SyncFate::Linked(_, []) => self.tells_unchanged,
             SyncFate::Linked(..) => true,
@@ -185,7 +204,6 @@ impl Lines {
                 let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
                 self.itemizes || is_new || *kind == Kind::Dir
             }
-            SyncFate::Deleted => true,
         }
     }
 }
@@ -296,8 +314,9 @@ impl Statement for Itemized<'_> {
     fn text(&self) -> Vec<u8> {
         let is_deleted = matches!(self.fate, SyncFate::Deleted);
         let mut line = Vec::new();
-        if is_deleted && !self.lines.itemizes {
-            line.extend(b"deleting ");
+        if is_deleted && !self.lines.tells_fates() {
+            line.extend(format!("deleting {}\n", self.name(true)).as_bytes());
+            return line;
         }
         for part in &self.lines.parts {
             match part {

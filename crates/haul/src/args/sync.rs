@@ -3,12 +3,14 @@
 
 mod absent;
 mod given;
+mod info;
 pub(crate) mod list;
 mod reading;
 mod table;
 mod writing;
 
 use self::absent::{ABSENT, Absent, refuse_daemon};
+use self::info::Info;
 pub(super) use self::reading::rate;
 use self::reading::{number, size};
 use super::filter::FilterWords;
@@ -17,7 +19,7 @@ use super::remote::Typed;
 use super::{Copy, Stats, Sync};
 use crate::config::{Config, Transport};
 use crate::error::CommandError;
-use crate::lines::{Columns, Lines};
+use crate::lines::Columns;
 use crate::location::Location;
 use crate::report::{Detail, Show};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, ValueHint, value_parser};
@@ -221,6 +223,7 @@ struct Wish {
     dry_run: bool,
     fsync: bool,
     verbose: u8,
+    info: Info,
     quiet: bool,
     itemize: u8,
     out_format: Option<OsString>,
@@ -318,9 +321,7 @@ impl SyncWords {
             policy: wish.policy(),
             altered: wish.altered.clone(),
             detail,
-            lines: Lines::new(wish.itemize, wish.verbose, wish.out_format.as_deref())?
-                .keeping_times(wish.times, !wish.omits_link_times)
-                .with_log(wish.log_file.as_deref(), wish.log_format.as_deref())?,
+            lines: wish.lines(self.json)?,
             bases,
             backup: wish.backup()?,
             staging: wish.temp_dir.as_ref().map(|dir| dir.as_bytes().to_vec()),
@@ -332,9 +333,9 @@ impl SyncWords {
             ports: wish.ports,
             asks: wish.asks() && !self.json,
         };
-        let stats = match wish.stats {
-            Stats::None if wish.verbose > 0 => Stats::Line,
-            stats => stats,
+        let stats = match wish.quiet {
+            true => Stats::None,
+            false => wish.info.figures(wish.verbose, wish.stats),
         };
         let when = wish.when.unwrap_or_default();
         let removes_sources = wish.removes_sources && !wish.dry_run;

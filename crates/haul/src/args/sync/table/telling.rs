@@ -102,8 +102,8 @@ pub(super) const WORDS: &[Word] = &[
         None,
         &[],
         "FLAGS",
-        "Taken are progress, progress2, flist0, name and stats",
-        info
+        "Tell what FLAGS say: name, del and stats, each with a level, or none",
+        |wish, value| wish.info.take(&text(value)?)
     ),
     flag!(
         TELLING,
@@ -308,21 +308,6 @@ fn debug(_: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
         let name = flag.trim_end_matches(|digit: char| digit.is_ascii_digit());
         if !DEBUG_FLAGS.contains(&name.to_ascii_lowercase().as_str()) {
             return Err("rsync has no such flag");
-        }
-    }
-    Ok(())
-}
-
-/// Takes what `--info` asks for, if haul has it.
-fn info(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
-    for flag in text(value)?.split(',') {
-        match flag.to_ascii_lowercase().as_str() {
-            "progress" | "progress1" | "progress2" | "flist0" | "none" => {}
-            "name" | "name1" => wish.verbose = wish.verbose.max(1),
-            "name2" => wish.verbose = wish.verbose.max(2),
-            "stats" | "stats1" => wish.stats = Stats::Line,
-            "stats2" | "stats3" => wish.stats = Stats::Block,
-            _ => return Err("haul has progress, progress2, flist0, name, stats and none"),
         }
     }
     Ok(())
