@@ -2,13 +2,13 @@
 //! two roles run.
 
 use haul_model::{
-    Altered, Backup, Compression, Fault, Filter, Kept, Logins, Naming, Ports, Side, Task, Via,
-    escape_bytes,
+    Altered, Backup, Compression, Fault, Filter, Kept, Logins, Mirror, Naming, Ports, Side, Task,
+    Via, escape_bytes,
 };
 use haul_net::Connection;
 use haul_proto::LANES_MAX;
 use haul_sftp::Session;
-use haul_sys::{Access, Dir, confine};
+use haul_sys::{Access, Dir, Links, confine};
 use haul_tree::Tree;
 use std::borrow::Cow;
 use std::num::{NonZeroU8, NonZeroU64};
@@ -129,7 +129,12 @@ impl Job {
 
     /// The file systems of this machine, as they hold that side of the job.
     pub(crate) fn local_tree(&self, side: Side) -> &'static dyn Tree {
-        haul_tree::local_tree(self.task.fakes(side))
+        let is_guarded = |mirror: &Mirror| side == Side::Destination && !mirror.foreign_links;
+        let links = match self.task.mirrors().is_some_and(is_guarded) {
+            true => Links::Own,
+            false => Links::All,
+        };
+        haul_tree::local_tree(self.task.fakes(side), links)
     }
 
     fn has_contents(&self) -> bool {

@@ -179,7 +179,10 @@ pub use haul_proto::VERSION as PROTOCOL;
 pub use haul_proto::{Amount, Hashing, Machine, ProcessorRates, Startups};
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
-pub use haul_sys::{Memory, effective_user, is_in_foreground, secret, spare_address_space};
+pub use haul_sys::{
+    Links, Memory, append_to_named, effective_user, is_in_foreground, open_named, secret,
+    spare_address_space,
+};
 pub use haul_tree::{SHARED_LEN_MAX, SharedBlocks, Sharer};
 pub use job::{Job, JobError, Munging, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};

@@ -31,7 +31,7 @@ use crate::location::{Location, parse_host};
 use crate::peer::Reaches;
 use crate::report::{Detail, Show};
 use clap::{CommandFactory, Parser};
-use haul_engine::{CleanRules, Summary};
+use haul_engine::{CleanRules, Links, Summary};
 use haul_model::{
     Altered, Backup, Compression, Conflict, Filter, Mirror, Moving, Policy, Ports, Resume, Style,
     Via,
@@ -345,7 +345,7 @@ impl CopyWords {
             to_all,
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
-            filter: self.filter.rules(Style::default(), |_| false)?,
+            filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
             altered: Altered::default(),
             policy: Policy {
                 conflict,
@@ -462,7 +462,7 @@ impl CheckWords {
             to_all: Vec::new(),
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
-            filter: self.filter.rules(Style::default(), |_| false)?,
+            filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
             altered: Altered::default(),
             policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
             detail: detail(self.quiet, self.verbose, self.json),

@@ -172,6 +172,9 @@ impl Hint for Fault {
             FaultKind::Link => {
                 "haul does not write through a symbolic link; remove it, or copy to the path that it points to"
             }
+            FaultKind::ForeignLink => {
+                "name the path that it points to, or, if you trust all who can make links there, give --insecure-links"
+            }
             _ => return None,
         })
     }

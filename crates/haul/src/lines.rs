@@ -7,6 +7,7 @@ pub(crate) use self::listed::{Columns, ListedLine};
 use crate::error::CommandError;
 use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLine};
 use crate::report::Statement;
+use haul_engine::Links;
 use haul_model::{Changes, Kind, escape_bytes, escape_text};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -37,6 +38,8 @@ pub(crate) struct Lines {
 pub(crate) struct LogWish {
     /// Its path.
     pub(crate) path: OsString,
+    /// The links that may lead to it.
+    pub(crate) links: Links,
     /// How it tells of entries.
     pub(crate) lines: Lines,
 }
@@ -144,13 +147,14 @@ impl Lines {
         self.parts.iter().any(|part| matches!(part, Field::Changes | Field::Operation))
     }
 
-    /// The same with a log of its own format in the file `path`.
+    /// The same with a log of its own format in the file `path`, to which only `links` may lead.
     ///
     /// # Errors
     /// When the format has an escape that is not known.
     pub(crate) fn with_log(
         self,
         path: Option<&OsStr>,
+        links: Links,
         format: Option<&OsStr>,
     ) -> Result<Self, CommandError> {
         let format = format.unwrap_or(OsStr::new("%i %n%L"));
@@ -159,7 +163,7 @@ impl Lines {
         let Self { keeps_times, keeps_link_times, columns, .. } = self;
         let lines =
             Self { parts, itemizes, keeps_times, keeps_link_times, columns, ..Self::default() };
-        let log = path.map(|path| Box::new(LogWish { path: path.to_owned(), lines }));
+        let log = path.map(|path| Box::new(LogWish { path: path.to_owned(), links, lines }));
         Ok(Self { log, ..self })
     }
 

@@ -54,6 +54,8 @@ pub enum FaultKind {
     Lossy,
     /// Another entry of the job has the same name at the destination.
     Taken,
+    /// A symbolic link of another user is on the way of a path that the user named.
+    ForeignLink,
 }
 
 /// One entry's failure.
@@ -113,6 +115,12 @@ impl std::error::Error for Fault {}
 #[error("the directory above it failed")]
 pub struct ParentFailed;
 
+/// The error of a path that the user named, on the way of which a link of another user, of
+/// this name, is not followed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is a symbolic link of another user, and could lead anywhere")]
+pub struct ForeignLink(pub String);
+
 impl FaultKind {
     /// The class of an operating system error.
     pub fn of(error: &std::io::Error) -> Self {
@@ -128,6 +136,9 @@ impl FaultKind {
             E::NotADirectory => Self::NotDirectory,
             _ if error.raw_os_error() == Some(ELOOP) => Self::Link,
             _ if error.get_ref().is_some_and(|error| error.is::<ParentFailed>()) => Self::Parent,
+            _ if error.get_ref().is_some_and(|error| error.is::<ForeignLink>()) => {
+                Self::ForeignLink
+            }
             _ => Self::Io,
         }
     }

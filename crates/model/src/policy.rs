@@ -157,8 +157,7 @@ pub struct Mirror {
     pub skips_newer: bool,
     /// The proof that a file needs no copy.
     pub sameness: Sameness,
-    /// Times that are no further apart are one, in whole seconds; `None` compares them to
-    /// the nanosecond.
+    /// Times no further apart are one, in whole seconds; `None` compares all of them.
     pub window: Option<u32>,
     /// Nothing is made that the destination has not.
     pub existing_only: bool,
@@ -196,8 +195,7 @@ pub struct Mirror {
     pub preallocates: bool,
     /// Files wait until all else is done, and get their names one right behind the other.
     pub delays: bool,
-    /// Of a file that is missing only the difference to one with a name like it goes over a
-    /// wire.
+    /// Of a missing file only the difference to one with a name like it goes over a wire.
     pub fuzzy: bool,
     /// A large file that is missing, and is one of those that are removed, gets its new name
     /// there. What is removed waits for that.
@@ -206,6 +204,8 @@ pub struct Mirror {
     pub fakes_sources: bool,
     /// So has the destination, and gets them like that.
     pub fakes_dest: bool,
+    /// Links of other users lead to the destination, and to the directories beside it, too.
+    pub foreign_links: bool,
 }
 
 impl Mirror {

@@ -415,6 +415,7 @@ fn task() -> impl Strategy<Value = Task> {
                 renames: links,
                 fakes_sources: !links,
                 fakes_dest: links,
+                foreign_links: !links,
                 updating: if links { Updating::Appends } else { Updating::InPlace },
                 ..Mirror::default()
             };

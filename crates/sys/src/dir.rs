@@ -65,7 +65,7 @@ impl Dir {
         opened.unwrap_or_else(|| Ok(rustix::fs::open(path, flags, Mode::empty())?)).map(Self::of)
     }
 
-    fn of(fd: OwnedFd) -> Self {
+    pub(crate) fn of(fd: OwnedFd) -> Self {
         let no = || AtomicBool::new(false);
         Self { fd, kind: OnceLock::new(), cant_name: no(), was_read: no(), fakes: false }
     }

@@ -34,7 +34,7 @@
 //! - `accounts.rs`: users and groups by name and number.
 //! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be bound to;
 //!   every path that a user or a peer names, and every link that is followed, goes
-//!   through it.
+//!   through it. `named.rs`: such paths, on which no link of another user is followed.
 //! - `limits.rs`: open files, the effective user, the ids of this machine and of its start.
 //! - `made_up.rs`: files whose content the kernel makes up.
 //! - `handover.rs`: streams that one process hands over to another.
@@ -66,6 +66,7 @@ mod made_up;
 mod making;
 mod memory;
 mod meta;
+mod named;
 mod not_kept;
 mod onlooking;
 mod pattern;
@@ -102,6 +103,7 @@ pub use memory::{Memory, spare_address_space};
 pub use meta::{
     Stat, file_stat, is_mount_point, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime,
 };
+pub use named::{Links, append_to_named, open_named};
 pub use not_kept::NotKept;
 pub use onlooking::{has_session, has_terminal, round_trip_of};
 pub use pattern::name_matches;

@@ -26,11 +26,16 @@ pub(super) fn roots(bases: Vec<Arc<dyn TreeDir>>) -> io::Result<Vec<Arc<DirNode>
 }
 
 /// Tells of directories that can't be opened.
-pub(super) fn tell_missing(missing: Vec<Vec<u8>>, monitor: &dyn Monitor, sender: &dyn SenderPort) {
-    for path in missing {
-        let message = "it can't be opened, and nothing is looked for in it";
-        monitor.event(Event::Warning { path: &path, message });
-        sender.warning(Warning { path: words::shown(path), message: message.to_owned() });
+pub(super) fn tell_missing(
+    missing: Vec<(Vec<u8>, io::Error)>,
+    monitor: &dyn Monitor,
+    sender: &dyn SenderPort,
+) {
+    for (path, error) in missing {
+        let why = haul_model::os_text(&error);
+        let message = format!("it can't be opened, and nothing is looked for in it: {why}");
+        monitor.event(Event::Warning { path: &path, message: &message });
+        sender.warning(Warning { path: words::shown(path), message });
     }
 }
 

@@ -51,8 +51,8 @@ pub(crate) struct Destination {
     pub(crate) backups: Option<Arc<dyn TreeDir>>,
     /// The directory in which files are staged, if that is not where they will appear.
     pub(crate) staging: Option<Arc<Dir>>,
-    /// Those of the bases that could not be opened.
-    pub(crate) missing_bases: Vec<Vec<u8>>,
+    /// Those of the bases that could not be opened, and why.
+    pub(crate) missing_bases: Vec<(Vec<u8>, io::Error)>,
     /// Objects that none of the sources of a peer may be.
     pub(crate) around: Around,
     /// The rules of files above it, where something may be removed.
@@ -181,6 +181,11 @@ impl Destination {
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory && !split.slash => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A link that leads to no directory is replaced, whoever made it.
+            Err(error)
+                if FaultKind::of(&error) == FaultKind::ForeignLink
+                    && !split.slash
+                    && way::leads_to_no_dir(tree, path) => {}
             Err(error) => return Err(closed(split.whole, error)),
         }
         let Some(name) = split.name else {
@@ -279,7 +284,7 @@ impl Destination {
             let path = self.path_beside(tree, job, base);
             match tree.open(&path) {
                 Ok(dir) => self.bases.push(dir),
-                Err(_) => self.missing_bases.push(path),
+                Err(error) => self.missing_bases.push((path, error)),
             }
         }
     }
@@ -306,6 +311,10 @@ impl Destination {
         let path = [&*self.path_beside(tree, job, dir), b"/"].concat();
         self.backups = match tree.open(&path) {
             Ok(dir) => Some(dir),
+            Err(error) if FaultKind::of(&error) == FaultKind::ForeignLink => {
+                let fault = way::closed(tree, &path, words::split(&path).whole, error);
+                return Err(JobError::Destination { path: escape_bytes(&path), fault });
+            }
             Err(_) if dry_run => None,
             Err(_) => Some(Self::make(tree, &path, true, dry_run)?.root),
         };

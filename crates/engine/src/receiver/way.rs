@@ -3,7 +3,7 @@
 use super::destination::ANCESTORS_MAX;
 use haul_model::words;
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
-use haul_tree::{Tree, TreeDir};
+use haul_tree::{MetaKind, Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
 
@@ -21,6 +21,14 @@ pub(super) fn make(dir: &dyn TreeDir, name: &Name) -> io::Result<Arc<dyn TreeDir
     let made = dir.open_dir(name, false)?;
     made.making().map_or(Ok(()), |wait| wait())?;
     Ok(made)
+}
+
+/// True if the last name of `path` leads to something that is no directory, or to nothing.
+pub(super) fn leads_to_no_dir(tree: &dyn Tree, path: &[u8]) -> bool {
+    let split = words::split(path);
+    let Some(Ok(name)) = split.name.map(Name::new) else { return false };
+    let there = tree.open(split.parent).and_then(|dir| dir.stat(&name, true));
+    there.is_ok_and(|there| there.is_none_or(|meta| meta.kind != MetaKind::Dir))
 }
 
 /// The fault of a directory that could not be made: `part` of the user's `path`.

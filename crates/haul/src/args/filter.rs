@@ -3,10 +3,10 @@
 
 use crate::error::CommandError;
 use clap::{Arg, ArgAction, ArgMatches, FromArgMatches, ValueHint, value_parser};
+use haul_engine::Links;
 use haul_model::escape_bytes;
 use haul_model::{Action, Fault, Filter, Line, Lines, Pattern, Rule, Side, Style, cvs_defaults};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
@@ -168,16 +168,17 @@ impl<const ALL: bool> FromArgMatches for FilterWords<ALL> {
 impl<const ALL: bool> FilterWords<ALL> {
     /// The rules, in which those that don't say it themselves are for the sides of `style`. A
     /// file that a word at a place of the command names has rules that end with a byte 0 if
-    /// `zeros` says so.
+    /// `zeros` says so. Only `links` may lead to such a file.
     ///
     /// # Errors
     /// A usage error that names the word, or the file and its rule.
     pub(super) fn rules(
         &self,
         style: Style,
+        links: Links,
         zeros: impl Fn(usize) -> bool,
     ) -> Result<Filter, CommandError> {
-        let mut found = Found { filter: Filter::default(), style, zeros: false };
+        let mut found = Found { filter: Filter::default(), style, links, zeros: false };
         let mut shorthands = 0;
         for (place, form, value) in &self.given {
             found.zeros = zeros(*place);
@@ -214,6 +215,7 @@ impl<const ALL: bool> FilterWords<ALL> {
 struct Found {
     filter: Filter,
     style: Style,
+    links: Links,
     /// A byte 0 ends each line of what the word at hand has read.
     zeros: bool,
 }
@@ -226,7 +228,7 @@ impl Found {
         path: &OsStr,
         shown: &str,
     ) -> Result<(), CommandError> {
-        let content = read(path).map_err(|error| unreadable(shown, &error))?;
+        let content = read(path, self.links).map_err(|error| unreadable(shown, &error))?;
         let is_end = |byte: &u8| match self.zeros {
             true => *byte == 0,
             // A carriage return ends a line, too, and is in no pattern.
@@ -284,7 +286,7 @@ impl Found {
             }
             Line::Merge(merge) => {
                 let path = OsStr::from_bytes(&merge.path);
-                let content = read(path).map_err(|error| unreadable(at, &error))?;
+                let content = read(path, self.links).map_err(|error| unreadable(at, &error))?;
                 let name = escape_bytes(&merge.path);
                 let style = Style { zeros: self.zeros, ..merge.style };
                 return self.take_all(&content, style, &name, nested + 1);
@@ -315,7 +317,7 @@ impl Found {
         }
         if let Some(home) = std::env::home_dir() {
             let path = home.join(".cvsignore");
-            match read(path.as_os_str()) {
+            match read(path.as_os_str(), self.links) {
                 Ok(text) => self.take_all(&text, style, "~/.cvsignore", nested)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(unreadable("~/.cvsignore", &error)),
@@ -334,11 +336,11 @@ fn wrong(at: &str, why: &str) -> CommandError {
     CommandError::usage(format!("{at}: {why}"))
 }
 
-fn read(path: &OsStr) -> io::Result<Vec<u8>> {
+fn read(path: &OsStr, links: Links) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     let input: Box<dyn Read> = match path.as_bytes() {
         b"-" => Box::new(io::stdin()),
-        _ => Box::new(File::open(path)?),
+        _ => Box::new(haul_engine::open_named(path.as_ref(), links)?),
     };
     input.take(Filter::FILE_LEN_MAX + 1).read_to_end(&mut content)?;
     if content.len() as u64 > Filter::FILE_LEN_MAX {

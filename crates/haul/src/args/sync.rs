@@ -246,6 +246,9 @@ struct Wish {
     /// Attributes of root are written down on this side, and on the other.
     fakes_here: bool,
     fakes_there: Option<bool>,
+    /// Links of other users are followed on this side, and on the other.
+    foreign_links: bool,
+    foreign_links_there: bool,
 }
 
 /// The words by which directories are taken with all that is in them.
@@ -317,7 +320,7 @@ impl SyncWords {
             reaches,
             recursive: wish.is_recursive() || mirror.walking.only_dirs,
             follow: wish.copy_links,
-            filter: wish.with_own_rules(self.rules(wish.style())?)?,
+            filter: wish.with_own_rules(self.rules(wish.style(), wish.links())?)?,
             policy: wish.policy(),
             altered: wish.altered.clone(),
             detail,
@@ -372,7 +375,7 @@ impl Wish {
             return Err(CommandError::usage(message));
         };
         let host = if source.machine == crate::location::Machine::Here { dest } else { source };
-        list::read(file, self.from_zeros, &host.machine).map(Some)
+        list::read(file, self.from_zeros, self.links(), &host.machine).map(Some)
     }
 
     /// Rules that don't say it are not about what is removed if that is to go, too.

@@ -199,7 +199,7 @@ impl From<FaultKind> for FaultWord {
             FaultKind::IntoItself => Self::IntoItself,
             FaultKind::Changed => Self::Changed,
             FaultKind::Corrupt => Self::Corrupt,
-            FaultKind::Link => Self::Link,
+            FaultKind::Link | FaultKind::ForeignLink => Self::Link,
             FaultKind::Special => Self::Special,
             FaultKind::Lossy => Self::Lossy,
             FaultKind::Taken => Self::Taken,

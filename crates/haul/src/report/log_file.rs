@@ -8,10 +8,9 @@ use crate::progress::Counts;
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Side, Task, Timestamp, escape_bytes, escape_controls, escape_text};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,9 +27,7 @@ impl LogFile {
     /// # Errors
     /// When that can't be done, or a link of somebody else stands there.
     pub(crate) fn open(wish: &LogWish) -> Result<Arc<Self>, CommandError> {
-        let path = Path::new(&wish.path);
-        let opened = refuse_foreign_link(path)
-            .and_then(|()| OpenOptions::new().append(true).create(true).open(path));
+        let opened = haul_engine::append_to_named(Path::new(&wish.path), wish.links);
         let file = opened.map_err(|error| {
             let fault = Fault::from_io(Side::Destination, "open the log", &error);
             let path = escape_bytes(wish.path.as_bytes());
@@ -72,21 +69,6 @@ impl LogFile {
         let fault = Fault::from_io(Side::Destination, "write to the log", &error);
         let path = escape_bytes(self.wish.path.as_bytes());
         Some(CommandError::new(ErrorKind::Io, format!("{path}: {}", fault.message)))
-    }
-}
-
-/// Refuses a symbolic link of another user: in a directory that others can write, it could
-/// lead anywhere.
-fn refuse_foreign_link(path: &Path) -> io::Result<()> {
-    match path.symlink_metadata() {
-        Ok(there) if there.is_symlink() => {
-            let owner = there.uid();
-            match owner == 0 || owner == haul_engine::effective_user() {
-                true => Ok(()),
-                false => Err(io::Error::other("it is a symbolic link of another user")),
-            }
-        }
-        _ => Ok(()),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
     ("Nor does a new directory that its owner may not write fail", |case, rsync, _| {
         !case.is_root && case.has('X') && rsync.errors.contains("mkstemp")
     }),
-    ("A DEST that is a link is followed, whoever made it", |_, rsync, _| {
+    ("A DEST that can't be had", |_, rsync, haul| {
         rsync.errors.contains("refusing to follow a symlink owned by an untrusted user")
     }),
     ("for names of one file in a directory whose place is taken", |case, rsync, haul| {

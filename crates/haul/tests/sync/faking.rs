@@ -262,7 +262,7 @@ fn what_can_not_be_done_with_it_is_refused() {
             let between = scene.haul().args(hosts).run().expect_code(1);
             assert!(between.err().contains("attributes can't be written down"), "{between}");
         }
-        assert!(refused(&["-a", "-M--fsync"]).contains("--fake-super and --super alone"));
+        assert!(refused(&["-a", "-M--fsync"]).contains("--super and --insecure-links alone"));
         let both = refused(&["-a", "--fake-super", "--remove-source-files"]);
         assert!(both.contains("can't be used with --fake-super"), "{both}");
         if scene.is_sftp() {

@@ -329,3 +329,107 @@ fn through_sftp_links_are_not_kept_for_directories() {
         },
     );
 }
+
+/// Words in which a path leads over a link of another user, and what they do with it if it is
+/// one of root: true if they write behind it.
+const LED: [(&[&str], &str, bool); 9] = [
+    (&[], "public/link", true),
+    (&[], "public/link/", true),
+    (&["--mkpath"], "public/link/new/er/", true),
+    (&["-b", "--backup-dir=../public/link/kept", "--delete"], "dst", true),
+    (&["-b", "--backup-dir=../public/link", "--delete"], "dst/", true),
+    (&["--temp-dir=../public/link"], "dst", false),
+    (&["--link-dest=../public/link"], "dst", false),
+    (&["--copy-dest=../public/link"], "dst", false),
+    (&["--compare-dest=../public/link"], "dst", false),
+];
+
+#[test]
+fn links_of_other_users_lead_nowhere() {
+    if !is_root() {
+        return;
+    }
+    let give = |scene: &Scene<'_>, user: u32| {
+        std::os::unix::fs::lchown(scene.path("public/link"), Some(user), Some(user)).expect("given")
+    };
+    each_of(
+        &[Way::Local, Way::Upload, Way::Download],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            let lifts = match scene.way {
+                Way::Upload => "-M--insecure-links",
+                _ => "--insecure-links",
+            };
+            for (words, dest, writes) in LED {
+                scene.clear(&["src", "dst", "private", "public"]);
+                scene.file("src/a", "new");
+                scene.file("dst/extra", "extra");
+                scene.mkdir("private");
+                scene.mkdir("public");
+                scene.symlink("../private", "public/link");
+                give(scene, NOBODY);
+                let route = scene.route();
+                let sync = |more: &[&str]| {
+                    let flags = [&["-a"][..], words, more].concat();
+                    scene.transfer("sync", &route, &flags, &["src/"], dest).run()
+                };
+                let run = sync(&[]);
+                assert_eq!(scene.list("private"), [""; 0], "{run}");
+                assert!(run.err().contains("link is a symbolic link of another user"), "{run}");
+                // A base that is not looked into has nothing.
+                let is_base = words.iter().any(|word| word.contains("-dest="));
+                assert_eq!(run.code == Some(0), is_base, "{run}");
+                assert!(is_base || run.err().contains("--insecure-links") || !writes, "{run}");
+                assert_eq!(scene.exists("dst/a"), is_base, "{run}");
+                assert_eq!(scene.exists("dst/extra"), !is_base || words.len() == 1, "{run}");
+                let run = sync(&[lifts]).expect_ok();
+                assert_eq!(scene.list("private").is_empty(), !writes, "{run}");
+                // Those of root lead on.
+                give(scene, 0);
+                sync(&[]).expect_ok();
+            }
+        },
+    );
+    // Files that the command names are read, too.
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "new");
+    scene.file("private/list", "a\n");
+    scene.mkdir("public");
+    scene.symlink("../private", "public/link");
+    give(&scene, NOBODY);
+    for word in [
+        "--files-from=public/link/list",
+        "--exclude-from=public/link/list",
+        "--include-from=public/link/list",
+        "--filter=merge public/link/list",
+        "--log-file=public/link/list",
+    ] {
+        let sync = |more: &[&str]| {
+            scene.haul().args(["sync", "-a", word]).args(more).args(["src/", "dst/"]).run()
+        };
+        let run = sync(&[]).expect_code(1);
+        assert!(run.err().contains("link is a symbolic link of another user"), "{run}");
+        assert!(!scene.exists("dst"), "{run}");
+        if !word.contains("merge") {
+            sync(&["--insecure-links"]).expect_ok();
+            scene.clear(&["dst"]);
+        }
+    }
+    // One that leads to no directory is replaced as any other, and followed no more than that.
+    for target in ["missing", "../src/a"] {
+        let link = scene.symlink(target, "public/other");
+        std::os::unix::fs::lchown(&link, Some(NOBODY), Some(NOBODY)).expect("given");
+        scene.haul().args(["sync", "private/list", "public/other"]).run().expect_ok();
+        assert!(fs::symlink_metadata(&link).expect("there").is_file());
+        assert_eq!((scene.exists("public/missing"), &*scene.read("src/a")), (false, "new"));
+        fs::remove_file(link).expect("removed");
+    }
+    // A descriptor is no link that anybody made.
+
+    let haul = scene.haul();
+    let run =
+        haul.args(["sync", "-a", "--files-from=/dev/stdin", "src/", "dst/"]).stdin("a\n").run();
+    run.expect_ok();
+    assert_eq!(scene.list("dst"), ["a"]);
+}

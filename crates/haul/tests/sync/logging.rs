@@ -99,6 +99,7 @@ fn a_log_that_can_not_be_written_is_an_error() {
         std::os::unix::fs::lchown(scene.path("log"), Some(NOBODY), Some(NOBODY)).expect("given");
         let run = scene.haul().args(["sync", "-a", "--log-file=log", "src/", "dst"]).run();
         assert_eq!(run.code, Some(1), "{run}");
+        assert!(run.err().contains("log is a symbolic link of another user"), "{run}");
         assert!(!scene.exists("elsewhere"));
     }
 }

@@ -1,29 +1,40 @@
-//! The same file systems, with attributes that only root can give written down beside the
-//! entries.
+//! The same file systems, where attributes that only root can give are written down beside the
+//! entries, or no link of another user leads to a directory that is named.
 
 use super::{LocalDir, LocalTree};
 use crate::room::with_room;
 use crate::{Tree, TreeDir};
-use haul_sys::Dir;
+use haul_sys::{Dir, Links};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The file systems of this machine, where `rsync --fake-super` keeps such attributes.
+/// The file systems of this machine.
 #[derive(Debug)]
-struct FakedTree;
+struct OtherTree {
+    /// Attributes are kept there as `rsync --fake-super` does it.
+    fakes: bool,
+    /// The links that lead to the directories that users name.
+    links: Links,
+}
 
-impl Tree for FakedTree {
+impl OtherTree {
+    fn dir(&self, dir: Dir) -> Arc<dyn TreeDir> {
+        Arc::new(LocalDir::new(if self.fakes { dir.faking() } else { dir }))
+    }
+}
+
+impl Tree for OtherTree {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let dir = with_room(|| Dir::open(Path::new(OsStr::from_bytes(path))))?;
-        Ok(Arc::new(LocalDir::new(dir.faking())))
+        let path = Path::new(OsStr::from_bytes(path));
+        Ok(self.dir(with_room(|| Dir::open_named(path, self.links))?))
     }
 
     fn open_to_enter(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let dir = with_room(|| Dir::open_to_enter(Path::new(OsStr::from_bytes(path))))?;
-        Ok(Arc::new(LocalDir::new(dir.faking())))
+        let path = Path::new(OsStr::from_bytes(path));
+        Ok(self.dir(with_room(|| Dir::open_named_to_enter(path, self.links))?))
     }
 
     fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
@@ -31,8 +42,14 @@ impl Tree for FakedTree {
     }
 }
 
-/// The file systems of this machine. If it `fakes`, attributes that only root can give are
-/// written down and read as `rsync --fake-super` does it.
-pub fn local_tree(fakes: bool) -> &'static dyn Tree {
-    if fakes { &FakedTree } else { &LocalTree }
+/// The file systems of this machine, with the `links` that lead to the directories that users
+/// name. If it `fakes`, attributes that only root can give are written down and read as
+/// `rsync --fake-super` does it.
+pub fn local_tree(fakes: bool, links: Links) -> &'static dyn Tree {
+    match (fakes, links) {
+        (false, Links::All) => &LocalTree,
+        (false, Links::Own) => &OtherTree { fakes: false, links: Links::Own },
+        (true, Links::All) => &OtherTree { fakes: true, links: Links::All },
+        (true, Links::Own) => &OtherTree { fakes: true, links: Links::Own },
+    }
 }

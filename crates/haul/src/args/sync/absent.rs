@@ -94,11 +94,6 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("no-super", None, OF_SUPER),
     absent_value("copy-as", "run haul as that user: -e 'ssh -l USER', or sudo"),
     absent_value("confine-root", "a key is kept below a directory by haul serve --root"),
-    absent(
-        "insecure-links",
-        None,
-        "links in paths that are named are followed, below DEST none but with --keep-dirlinks",
-    ),
     absent("inc-recursive", None, OF_LISTS),
     absent("i-r", None, OF_LISTS),
     absent("no-inc-recursive", None, OF_LISTS),

@@ -4,6 +4,7 @@
 use super::table::Word;
 use super::{Given, SyncWords, Wish};
 use crate::error::CommandError;
+use haul_engine::Links;
 use haul_model::{AccountMap, Compression, Filter, MapError, ModeError, Style};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -79,7 +80,7 @@ fn words(error: MapError) -> &'static str {
 impl SyncWords {
     /// The rules. As with rsync, a file that the command names is read as words in front of it
     /// say, and those in directories as the last one says.
-    pub(super) fn rules(&self, style: Style) -> Result<Filter, CommandError> {
+    pub(super) fn rules(&self, style: Style, links: Links) -> Result<Filter, CommandError> {
         let zeros = |place| {
             let said = self.switches.given.iter().rev().find_map(|(at, given)| match given {
                 Given::On(Word { long: "from0", .. }, _) if *at < place => Some(true),
@@ -88,7 +89,7 @@ impl SyncWords {
             });
             said.unwrap_or(false)
         };
-        self.filter.rules(style, zeros)
+        self.filter.rules(style, links, zeros)
     }
 }
 

@@ -77,7 +77,7 @@ impl Wish {
         let lines = Lines::new(self.itemize, names, self.out_format.as_deref())?
             .telling_removed(self.info.tells_removed(self.verbose))
             .keeping_times(self.times, !self.omits_link_times)
-            .with_log(self.log_file.as_deref(), self.log_format.as_deref())?;
+            .with_log(self.log_file.as_deref(), self.links(), self.log_format.as_deref())?;
         Ok(if self.quiet && !is_json { lines.untold() } else { lines })
     }
 }

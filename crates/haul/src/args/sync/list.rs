@@ -3,10 +3,10 @@
 
 use crate::error::CommandError;
 use crate::location::{Location, Machine};
+use haul_engine::Links;
 use haul_model::{Fault, Side, escape_bytes, words};
 use haul_net::SshTarget;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
@@ -26,11 +26,16 @@ pub(crate) struct ListThere {
 pub(super) type Paths = (Vec<Vec<u8>>, Option<ListThere>);
 
 /// The list of a command whose other side is `host`, if that is not this machine: its paths
-/// or, if it is on that host, where it is.
+/// or, if it is on that host, where it is. Here only `links` may lead to it.
 ///
 /// # Errors
 /// A usage error if it can't be read, or is on another host.
-pub(super) fn read(path: &OsStr, zeros: bool, host: &Machine) -> Result<Paths, CommandError> {
+pub(super) fn read(
+    path: &OsStr,
+    zeros: bool,
+    links: Links,
+    host: &Machine,
+) -> Result<Paths, CommandError> {
     let shown = escape_bytes(path.as_bytes());
     let there = |path: &[u8]| ListThere { path: path.to_vec(), zeros };
     let usage = |why: &str| CommandError::usage(format!("--files-from={shown}: {why}"));
@@ -45,7 +50,7 @@ pub(super) fn read(path: &OsStr, zeros: bool, host: &Machine) -> Result<Paths, C
             false => Err(usage("the list has to be here, or on the host that takes part")),
         };
     }
-    let text = read_text(path).map_err(|error| {
+    let text = read_text(path, links).map_err(|error| {
         let why = Fault::from_io(Side::Source, "read it", &error).message;
         usage(&why)
     })?;
@@ -69,10 +74,10 @@ fn target(machine: &Machine) -> Option<&SshTarget> {
     }
 }
 
-fn read_text(path: &OsStr) -> io::Result<Vec<u8>> {
+fn read_text(path: &OsStr, links: Links) -> io::Result<Vec<u8>> {
     let input: Box<dyn Read> = match path.as_bytes() {
         b"-" => Box::new(io::stdin()),
-        _ => Box::new(File::open(path)?),
+        _ => Box::new(haul_engine::open_named(path.as_ref(), links)?),
     };
     let mut text = Vec::new();
     input.take(LIST_LEN_MAX + 1).read_to_end(&mut text)?;

@@ -1,8 +1,10 @@
-//! The words by which attributes of root are written down, and on which side.
+//! The words that are for one side: by which attributes of root are written down there, and
+//! links of other users followed.
 
 use super::{KEEPING, Turn, Wish, Word};
 use crate::error::CommandError;
 use crate::location::{Location, Machine};
+use haul_engine::Links;
 use haul_model::Mirror;
 
 pub(in super::super) const WORDS: &[Word] = &[
@@ -19,19 +21,36 @@ pub(in super::super) const WORDS: &[Word] = &[
         Some('M'),
         &[],
         "WORD",
-        "On the other side: --fake-super, or --super, which undoes it",
+        "On the other side: --fake-super, --super, which undoes it, or --insecure-links",
         |wish, value| {
-            wish.fakes_there = Some(match value.to_str() {
-                Some("--fake-super") => true,
-                Some("--super") => false,
-                _ => return Err("haul tells the other side --fake-super and --super alone"),
-            });
+            match value.to_str() {
+                Some("--fake-super") => wish.fakes_there = Some(true),
+                Some("--super") => wish.fakes_there = Some(false),
+                Some("--insecure-links") => wish.foreign_links_there = true,
+                _ => {
+                    return Err(
+                        "haul tells the other side --fake-super, --super and --insecure-links alone",
+                    );
+                }
+            }
             Ok(())
         }
+    ),
+    flag!(
+        KEEPING,
+        "insecure-links",
+        None,
+        "Follow links of other users, too, in the paths of the command",
+        |wish, on| wish.foreign_links = on
     ),
 ];
 
 impl Wish {
+    /// The links that are followed in the paths of this side that the command names.
+    pub(in super::super) fn links(&self) -> Links {
+        if self.foreign_links { Links::All } else { Links::Own }
+    }
+
     /// `mirror` with the sides on which attributes of root are written down. As with rsync
     /// the other side is where this command does not run, and from here to here that of
     /// DEST, which does as this side unless it is told.
@@ -50,6 +69,7 @@ impl Wish {
             let message = "--remove-source-files can't be used with --fake-super: what an entry is would have to be the same on both sides to be proven";
             return Err(CommandError::usage(message));
         }
-        Ok(Mirror { fakes_sources, fakes_dest, ..mirror })
+        let foreign_links = if to_here { self.foreign_links } else { self.foreign_links_there };
+        Ok(Mirror { fakes_sources, fakes_dest, foreign_links, ..mirror })
     }
 }

@@ -1,0 +1,281 @@
+//! Paths that the operator names, where somebody else could have put a symbolic link on the
+//! way: they are walked one component after the other, and a link is followed only if it
+//! belongs to root or to the user of this process, as rsync does it. A link of anybody else
+//! may lead wherever its owner likes, and change between two looks at it.
+//!
+//! What /proc leads to is left to the kernel: nobody else can put a link there.
+
+use crate::jail;
+use crate::meta::{self, Stat};
+use crate::{Dir, effective_user};
+use haul_model::ForeignLink;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The links on the way of a path that are followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Links {
+    /// Those of root and of the user of this process.
+    #[default]
+    Own,
+    /// All, as the system does it.
+    All,
+}
+
+/// Links that are followed on one way, at most: as many as by the kernel.
+const LINKS_MAX: usize = 40;
+
+impl Dir {
+    /// Opens a directory that the operator named, where only `links` may lead.
+    ///
+    /// # Errors
+    /// Those of `open`; [`ForeignLink`] at a link that is not followed.
+    pub fn open_named(path: &Path, links: Links) -> io::Result<Self> {
+        match links {
+            Links::All => Self::open(path),
+            Links::Own => Self::walked(path, OFlags::empty()),
+        }
+    }
+
+    /// The same for names to be looked for in it: it need not be one that may be read.
+    ///
+    /// # Errors
+    /// As [`Self::open_named`].
+    pub fn open_named_to_enter(path: &Path, links: Links) -> io::Result<Self> {
+        if links == Links::All {
+            return Self::open_to_enter(path);
+        }
+        match Self::walked(path, OFlags::empty()) {
+            #[cfg(target_os = "linux")]
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Self::walked(path, OFlags::PATH)
+            }
+            opened => opened,
+        }
+    }
+
+    fn walked(path: &Path, flags: OFlags) -> io::Result<Self> {
+        let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY;
+        walk(path.as_os_str().as_bytes(), flags, Mode::empty()).map(Self::of)
+    }
+}
+
+/// Opens a file that the operator named, to read it, where only `links` may lead.
+///
+/// # Errors
+/// Those of `open`; [`ForeignLink`] at a link that is not followed.
+pub fn open_named(path: &Path, links: Links) -> io::Result<File> {
+    match links {
+        Links::All => File::open(path),
+        Links::Own => {
+            let path = path.as_os_str().as_bytes();
+            walk(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty()).map(File::from)
+        }
+    }
+}
+
+/// Opens a file that the operator named, to append to it, or makes it.
+///
+/// # Errors
+/// As [`open_named`].
+pub fn append_to_named(path: &Path, links: Links) -> io::Result<File> {
+    match links {
+        Links::All => File::options().append(true).create(true).open(path),
+        Links::Own => {
+            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY;
+            let mode = Mode::from_raw_mode(0o666);
+            walk(path.as_os_str().as_bytes(), flags, mode).map(File::from)
+        }
+    }
+}
+
+/// Opens what is at the end of `path`.
+fn walk(path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let mut here = start(path)?;
+    let mut rest = names(path);
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        let is_end = rest.is_empty();
+        let flags = if is_end { flags | OFlags::CLOEXEC } else { HOLD };
+        let left = if name == b".." { jail::follow(&here, &name, flags) } else { None };
+        let opened = match left {
+            Some(above) => above?,
+            None => match rustix::fs::openat(&here, &*name, flags | OFlags::NOFOLLOW, mode) {
+                Ok(opened) => opened,
+                Err(error @ (Errno::LOOP | Errno::NOTDIR)) => {
+                    links += 1;
+                    match link_at(&here, &name)? {
+                        _ if links > LINKS_MAX => return Err(Errno::LOOP.into()),
+                        None => return Err(error.into()),
+                        Some(Link::OfSystem) => rustix::fs::openat(&here, &*name, flags, mode)?,
+                        Some(Link::To(target)) => {
+                            if target.starts_with(b"/") {
+                                here = match jail::root() {
+                                    Some(_) => return Err(jail::refused()),
+                                    None => start(b"/")?,
+                                };
+                            }
+                            rest.extend(names(&target));
+                            continue;
+                        }
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            },
+        };
+        if is_end {
+            return Ok(opened);
+        }
+        here = Dir::of(opened);
+    }
+    Err(Errno::NOENT.into())
+}
+
+/// Flags of directories on the way.
+const HOLD: OFlags = jail::LOOK.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The directory in which `path` starts.
+fn start(path: &[u8]) -> io::Result<Dir> {
+    if let Some(root) = jail::root() {
+        let leads_up = path.split(|byte| *byte == b'/').any(|name| name == b"..");
+        return if leads_up { Err(jail::refused()) } else { root.try_clone() };
+    }
+    let start = if path.starts_with(b"/") { "/" } else { "." };
+    Ok(Dir::of(rustix::fs::open(start, HOLD, Mode::empty())?))
+}
+
+/// The names in `path`, the last one first. Behind a slash at its end is the directory itself.
+fn names(path: &[u8]) -> Vec<Vec<u8>> {
+    let parts = path.split(|byte| *byte == b'/');
+    let is_name = |part: &&[u8]| !part.is_empty() && *part != b".";
+    let mut names: Vec<_> = parts.filter(is_name).map(<[u8]>::to_vec).collect();
+    if path == b"." || path.ends_with(b"/") || path.ends_with(b"/.") {
+        names.push(b".".to_vec());
+    }
+    names.reverse();
+    names
+}
+
+/// A symbolic link that may be followed.
+enum Link {
+    To(Vec<u8>),
+    /// One that the system makes up, which may lead where no path does.
+    OfSystem,
+}
+
+/// The link `name` in `dir`; `None` if it is none.
+///
+/// # Errors
+/// [`ForeignLink`] if it belongs to somebody else.
+#[cfg(target_os = "linux")]
+fn link_at(dir: &Dir, name: &[u8]) -> io::Result<Option<Link>> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    let stat = meta::file_stat(&held)?;
+    if !stat.is_symlink() {
+        return Ok(None);
+    }
+    refuse_foreign(name, &stat)?;
+    if jail::root().is_none() && crate::is_made_up(&held) {
+        return Ok(Some(Link::OfSystem));
+    }
+    Ok(Some(Link::To(rustix::fs::readlinkat(held, "", Vec::new())?.into_bytes())))
+}
+
+/// The same where a link can't be held: it must be the same one after it was read.
+#[cfg(not(target_os = "linux"))]
+fn link_at(dir: &Dir, name: &[u8]) -> io::Result<Option<Link>> {
+    let look = || {
+        let raw = rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
+        io::Result::Ok(Stat::from_raw(&raw))
+    };
+    let stat = look()?;
+    if !stat.is_symlink() {
+        return Ok(None);
+    }
+    refuse_foreign(name, &stat)?;
+    let target = rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes();
+    let after = look()?;
+    if (after.id, after.ctime) != (stat.id, stat.ctime) {
+        return Err(Errno::LOOP.into());
+    }
+    Ok(Some(Link::To(target)))
+}
+
+fn refuse_foreign(name: &[u8], stat: &Stat) -> io::Result<()> {
+    match stat.uid == 0 || stat.uid == effective_user() {
+        true => Ok(()),
+        false => Err(io::Error::other(ForeignLink(haul_model::escape_bytes(name)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// Paths, and what they lead to as the system says; `None` where they lead nowhere.
+    #[test]
+    fn paths_lead_where_the_system_says() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let at = |path: &str| temp.path().join(path);
+        std::fs::create_dir_all(at("a/b/c")).expect("made");
+        std::fs::write(at("a/file"), "x").expect("written");
+        symlink("b", at("a/to-b")).expect("a link");
+        symlink("b/../to-b/", at("a/round")).expect("a link");
+        symlink(at("a"), at("whole")).expect("a link");
+        symlink("../../whole/round", at("a/b/up")).expect("a link");
+        symlink("loop", at("loop")).expect("a link");
+        symlink("missing", at("dangling")).expect("a link");
+        symlink("file", at("a/to-file")).expect("a link");
+        for path in [
+            "",
+            ".",
+            "./",
+            "/",
+            "a",
+            "a/",
+            "a/.",
+            "a//b/.",
+            "a/b/..",
+            "a/to-b",
+            "a/to-b/c",
+            "whole/",
+            "a/round/c",
+            "a/b/up/c",
+            "a/b/up/../to-file",
+            "loop",
+            "loop/x",
+            "dangling",
+            "a/file",
+            "a/file/",
+            "a/to-file",
+            "a/to-file/x",
+            "nothing",
+            "nothing/x",
+            "whole/to-b/../..",
+        ] {
+            let path = if path == "/" { "/".into() } else { at(path) };
+            let id = |file: io::Result<OwnedFd>| file.and_then(|fd| Ok(meta::file_stat(&fd)?.id));
+            let kind = |error: io::Error| error.raw_os_error();
+            let told = id(File::open(&path).map(OwnedFd::from)).map_err(kind);
+            let walked = id(open_named(&path, Links::Own).map(OwnedFd::from)).map_err(kind);
+            assert_eq!(walked, told, "{}", path.display());
+            let is_dir = Dir::open(&path).map(|_| ()).map_err(kind);
+            let named = Dir::open_named(&path, Links::Own).map(|_| ()).map_err(kind);
+            assert_eq!(named, is_dir, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn what_proc_leads_to_is_opened() {
+        let file = tempfile::tempfile().expect("a file without a name");
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        open_named(Path::new(&path), Links::Own).expect("opened");
+    }
+}
