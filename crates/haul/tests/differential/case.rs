@@ -394,8 +394,13 @@ impl Case {
             let of_rules = self.state.iter_mut().filter(|(path, _)| is_of_rules(path));
             of_rules.for_each(|(_, entry)| entry.mode |= 0o404);
         }
-        // A pattern of a host stands for several sources; rsync is run here.
-        if self.sources.iter().any(|source| source.iter().any(|byte| b"*?[".contains(byte))) {
+        // A pattern of a host stands for several sources, which is another thing where DEST is
+        // no directory; rsync is run here. What is there by that name is meant by it.
+        let is_pattern = |source: &Vec<u8>| source.iter().any(|byte| b"*?[".contains(byte));
+        let is_dir = |entry: &Entry| entry.kind == Kind::Dir;
+        let goes_into_dir =
+            self.dest.ends_with(b"/") || self.state.get(&self.dest).is_some_and(is_dir);
+        if self.way == Way::Download && self.sources.iter().any(is_pattern) && !goes_into_dir {
             self.way = Way::Local;
         }
         // A destination that is a link out of the case would be the same for both.

@@ -2,7 +2,10 @@
 //! docs/rsync.md.
 
 use crate::case::Case;
+use crate::entry::{Content, Entry, Kind};
+use crate::exceptions::{is_in_base, is_of_rules};
 use crate::lines::Said;
+use haul_model::escape_bytes;
 
 /// True if it is meant that the programs end with other codes.
 pub(crate) fn is_in_codes(case: &Case, rsync: &Said, haul: &Said) -> bool {
@@ -25,6 +28,24 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
     }),
     ("A DEST that can't be had", |_, rsync, haul| {
         rsync.errors.contains("refusing to follow a symlink owned by an untrusted user")
+            && haul.errors.contains("is a symbolic link of another user")
+    }),
+    ("`--compare-dest` removes nothing that is in DEST already", |case, rsync, haul| {
+        let failed = || haul.errors.lines().filter(|line| line.starts_with("haul: "));
+        let is_of_base = |line: &str| {
+            let mut there = case.state.keys().filter(|path| is_in_base(case, path));
+            line.contains("can't set the file's attributes")
+                && there.any(|path| line.contains(&format!("{}: ", escape_bytes(path))))
+        };
+        let fails = failed().next().is_some() && failed().all(is_of_base);
+        case.has_word("--compare-dest") && rsync.errors.is_empty() && fails
+    }),
+    ("or has something else in it, fails the directory", |case, _, haul| {
+        let is_damaged = |(path, entry): (&Vec<u8>, &Entry)| match &entry.kind {
+            Kind::File(Content::Text(text)) => is_of_rules(path) && text == "x\n",
+            _ => is_of_rules(path),
+        };
+        haul.errors.contains("its rules are not known") && case.state.iter().any(is_damaged)
     }),
     ("for names of one file in a directory whose place is taken", |case, rsync, haul| {
         let is_told = rsync.errors.contains("Not a directory (20)") && haul.errors.is_empty();
@@ -35,9 +56,10 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         let backs_up = case.has('b') || case.has_word("--backup-dir");
         case.has('n') && backs_up && rsync.errors.is_empty() && haul.errors.contains(stays)
     }),
-    ("it looks for a new directory that `--copy-dest` has", |case, rsync, _| {
+    ("it looks for a new directory that a base has", |case, rsync, _| {
         let fails = rsync.errors.contains("gen_entry_copy_xattrs: openat");
-        case.has('n') && case.has('X') && case.has_word("--copy-dest") && fails
+        let has_bases = case.flags.iter().any(|flag| flag.contains("-dest="));
+        case.has('n') && case.has('X') && has_bases && fails
     }),
     ("where it can't ask for an access list", |case, rsync, _| {
         case.has('A') && rsync.errors.contains("get_acl: sys_acl_get_file")
@@ -46,7 +68,8 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         !case.is_root && case.has('X') && haul.errors.contains("can't look at the destination")
     }),
     ("rsync may end with code 2 there", |case, rsync, _| {
-        case.has('H') && rsync.errors.contains("protocol incompatibility (code 2)")
+        let is_lost = ["protocol incompatibility (code 2)", "Hlink node data for"];
+        case.has('H') && is_lost.iter().any(|why| rsync.errors.contains(why))
     }),
     ("one that can't be made ends the command", |case, _, haul| {
         case.has_word("--backup-dir") && haul.errors.contains("kept/: can't make the directory")

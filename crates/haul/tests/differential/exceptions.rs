@@ -4,8 +4,10 @@
 use crate::case::Case;
 use crate::codes;
 use crate::entry::{Entry, Kind, USER, is_in};
+use crate::facts::Facts;
 use crate::faking;
 use crate::lines;
+use crate::rights;
 use haul_model::escape_bytes;
 use std::collections::BTreeSet;
 use std::mem::discriminant;
@@ -20,6 +22,8 @@ pub(crate) struct Fact<'f> {
     pub(crate) ours: Option<&'f str>,
     /// The errors that haul has told.
     pub(crate) errors: &'f str,
+    /// All that haul has.
+    pub(crate) all: &'f Facts,
 }
 
 /// A difference that is meant.
@@ -117,7 +121,9 @@ const IN_TREE: &[Exception] = &[
             let twice = [&kept[..], b"/kept"].concat();
             // It was there before, or is the backup of what was.
             let was_there = |path: &[u8]| {
-                let of = [Some(path.to_vec()), backed_up(fact.case, path)];
+                let plain = without_suffix(path).unwrap_or(path);
+                let of =
+                    [Some(path.to_vec()), backed_up(fact.case, path), backed_up(fact.case, plain)];
                 of.into_iter().flatten().any(|of| fact.case.state.contains_key(&of))
             };
             let is_ours = fact.is_ours_alone() && is_in(fact.path, &kept) && was_there(fact.path);
@@ -133,6 +139,7 @@ const IN_TREE: &[Exception] = &[
             let own = format!("{USER}:");
             match fact.name {
                 "owner" => is_copy && fact.ours.is_some_and(|ours| ours.starts_with(&own)),
+                "names" => is_copy && fact.ours.is_none(),
                 "mode" => {
                     is_copy && fact.modes().is_some_and(|(theirs, ours)| theirs & 0o1777 == ours)
                 }
@@ -207,7 +214,8 @@ const IN_TREE: &[Exception] = &[
             let Fact { case, path, .. } = fact;
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
             let is_sent = is_linked(case, path) || entries.any(|other| is_linked(case, other));
-            let is_now = fact.name == "mtime" && fact.ours == Some("now");
+            let is_touched = fact.ours == Some("now") || fact.has_same_seconds();
+            let is_now = fact.name == "mtime" && is_touched;
             let has_its_mode = fact.name == "mode" && !case.has('p') && is_linked(case, path);
             // So it is that name's directory whose list it begins with.
             let lists = case.state.values().any(|entry| entry.default_acl);
@@ -349,8 +357,13 @@ const IN_TREE: &[Exception] = &[
     Exception {
         reason: "whose attributes can't be read fails, also where it would be left",
         covers: |fact| {
-            let failed = format!("{}: can't look at the destination", escape_bytes(fact.path));
-            !fact.case.is_root && fact.case.has('X') && fact.errors.contains(&failed)
+            let is_told = |path: &str| {
+                fact.errors.contains(&format!("{path}: can't look at the destination"))
+            };
+            // It is no other name then of the file of which it is one in the source.
+            let names = fact.theirs.filter(|_| fact.name == "names").unwrap_or_default();
+            let failed = is_told(&escape_bytes(fact.path)) || names.split(" = ").any(is_told);
+            !fact.case.is_root && fact.case.has('X') && failed
         },
     },
     Exception {
@@ -390,8 +403,18 @@ const IN_TREE: &[Exception] = &[
     Exception {
         reason: "which of more entries go is not the same where a directory is to make way",
         covers: |fact| {
-            let is_of_them = matches!(fact.name, "kind" | "mtime");
-            is_of_them && is_bounded_in_the_way(fact.case, fact.errors)
+            let Fact { case, path, .. } = fact;
+            let of = [without_suffix(path).map(<[u8]>::to_vec), backed_up(case, path)];
+            let mut is_of = of.into_iter().flatten().chain([path.to_vec()]);
+            let is_alone = fact.theirs.is_none() || fact.ours.is_none();
+            let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
+            let is_of_them = match fact.name {
+                "kind" if is_alone => is_of.any(|of| is_extra(case, &of)),
+                "kind" => is_swapped(case, path),
+                "mtime" => entries.any(|other| is_extra(case, other)),
+                _ => false,
+            };
+            is_of_them && is_bounded_in_the_way(case, fact.errors)
         },
     },
     Exception {
@@ -404,37 +427,86 @@ const IN_TREE: &[Exception] = &[
     Exception {
         reason: "one that can't be backed up fails",
         covers: |fact| {
-            let is_refused = fact.errors.contains("can't back it up: Permission denied");
-            let is_of_it = matches!(fact.name, "kind" | "mtime");
-            !fact.case.is_root && fact.backs_up() && is_refused && is_of_it
+            let Fact { case, path, .. } = fact;
+            // The file, its backup, or a directory above one of these.
+            let is_of_it = |stays: &Vec<u8>| {
+                let of = [without_suffix(path).map(<[u8]>::to_vec), backed_up(case, path)];
+                let beside = path.strip_prefix(b"kept").map(|rest| [fact.dest(), rest].concat());
+                is_in(stays, path)
+                    || of.into_iter().flatten().chain(beside).any(|of| is_in(stays, &of))
+            };
+            matches!(fact.name, "kind" | "mtime")
+                && fact.backs_up()
+                && not_backed_up(case, fact.errors).iter().any(is_of_it)
         },
     },
     Exception {
         reason: "rsync makes all names of a file or none",
         covers: |fact| {
-            let Fact { case, path, .. } = fact;
-            let is_alone = fact.theirs.is_none() || fact.ours.is_none();
-            let is_there =
-                fact.name == "kind" && is_alone || matches!(fact.name, "names" | "mtime");
-            // One of them is in it, here or in a source.
-            let (dirs, linked) = (told(case, path), linked(case));
-            let mut above =
-                linked.iter().map(|name| name.rsplit_once('/').map_or("", |(dir, _)| dir));
-            let is_touched =
-                fact.name == "mtime" && above.any(|dir| dirs.iter().any(|other| other == dir));
-            let compares = case.has('H') && case.has_word("--compare-dest");
-            compares && (is_there && is_linked(case, path) || is_touched)
+            let Fact { case, path, all, .. } = fact;
+            let kind = |path: &[u8]| all.get(path).map(|facts| &*facts["kind"]);
+            let names = names_with_base(case, path);
+            let mut same =
+                names.iter().filter(|name| tells(case, name, path)).map(|name| kind(name));
+            let is_there = match (fact.name, fact.theirs, fact.ours) {
+                ("names", ..) => !names.is_empty(),
+                // It is that file, or what a base has instead of it.
+                ("kind", None, ours) => same.any(|kind| kind == ours),
+                ("kind", _, None) => {
+                    let mut bases = of_bases(path).into_iter();
+                    let has =
+                        bases.any(|base| same.clone().any(|of| of.is_some() && of == kind(&base)));
+                    has && !names.is_empty()
+                }
+                // Something that is in it is such a name.
+                ("mtime", ..) => {
+                    let in_it = |other: &&Vec<u8>| {
+                        above_of(case, other).iter().any(|above| told(case, path).contains(above))
+                    };
+                    let mut below = case.state.keys().filter(in_it);
+                    !names.is_empty() || below.any(|name| !names_with_base(case, name).is_empty())
+                }
+                _ => false,
+            };
+            case.has('H') && case.has_word("--compare-dest") && is_there
         },
     },
     Exception {
         reason: "those that access lists name become others",
         covers: |fact| {
-            let is_list = |xattrs: Option<&str>| xattrs.unwrap_or_default().contains("posix_acl");
-            let is_in_both = is_list(fact.theirs) && is_list(fact.ours);
-            let words = ["--chown", "--usermap", "--groupmap"];
-            let maps = words.iter().any(|word| fact.case.has_word(word));
-            let by_numbers = fact.case.has('A') && fact.case.has_word("--numeric-ids") && maps;
-            fact.name == "xattrs" && by_numbers && is_in_both
+            let [theirs, ours] = [fact.theirs, fact.ours].map(Option::unwrap_or_default);
+            let becomes = rights::other_user(fact.case).map(rights::shown);
+            let by_numbers = fact.case.has('A') && fact.case.has_word("--numeric-ids");
+            let is_it = |other: &String| theirs.replace(&rights::shown(USER), other) == ours;
+            fact.name == "xattrs" && by_numbers && becomes.as_ref().is_some_and(is_it)
+        },
+    },
+    Exception {
+        reason: "a file that stands for a link has the time at which it was made",
+        covers: |fact| {
+            let kind = fact.all.get(fact.path).map(|facts| &*facts["kind"]);
+            let is_link = kind.is_some_and(|kind| kind.contains(" that stands for 120000 "));
+            fact.name == "mtime" && fact.case.has('J') && is_link && fact.ours == Some("now")
+        },
+    },
+    Exception {
+        reason: "rsync gives it that of its source",
+        covers: |fact| {
+            let source = |(other, entry): (&Vec<u8>, &Entry)| {
+                let mode = fact.theirs == Some(&format!("{:04o}", entry.mode));
+                is_in(other, b"src") && tells(fact.case, other, fact.path) && mode
+            };
+            let is_kept = fact.is_as_before() && fact.case.has('X') && !fact.case.has('p');
+            fact.name == "mode" && is_kept && fact.case.state.iter().any(source)
+        },
+    },
+    Exception {
+        reason: "rsync takes what is a second newer for not newer",
+        covers: |fact| {
+            let of = without_suffix(fact.path).map(<[u8]>::to_vec);
+            let of = of.into_iter().chain(backed_up(fact.case, fact.path));
+            let mut of = of.chain([fact.path.to_vec()]);
+            of.any(|of| is_little_newer(fact.case, &of))
         },
     },
 ];
@@ -526,7 +598,7 @@ fn is_linked(case: &Case, path: &[u8]) -> bool {
 }
 
 /// True if `path` is that of an entry of the directory `dir`.
-fn is_right_in(path: &[u8], dir: &[u8]) -> bool {
+pub(crate) fn is_right_in(path: &[u8], dir: &[u8]) -> bool {
     path.rsplitn(2, |byte| *byte == b'/').nth(1).is_some_and(|above| above == dir)
 }
 
@@ -540,7 +612,7 @@ pub(crate) fn is_in_base(case: &Case, path: &[u8]) -> bool {
 
 /// True if a source has something of another kind by the name of what is at `path` in the
 /// destination.
-fn is_swapped(case: &Case, path: &[u8]) -> bool {
+pub(crate) fn is_swapped(case: &Case, path: &[u8]) -> bool {
     case.state.get(path).is_some_and(|there| {
         let kind = discriminant(&there.kind);
         let own = case.state.iter().filter(|(other, _)| is_in(other, b"src"));
@@ -591,6 +663,70 @@ pub(crate) fn linked(case: &Case) -> BTreeSet<String> {
         }
     }
     all
+}
+
+/// Where bases have what is at `path` in the destination or a source.
+fn of_bases(path: &[u8]) -> Vec<Vec<u8>> {
+    let rest = path.iter().position(|byte| *byte == b'/').map_or(&b""[..], |at| &path[at..]);
+    [&b"prev"[..], b"older"].map(|base| [base, rest].concat()).to_vec()
+}
+
+/// The paths in the sources of the file that `path` tells of, if it has several, one of which
+/// is in a base, too.
+pub(crate) fn names_with_base<'c>(case: &'c Case, path: &[u8]) -> Vec<&'c [u8]> {
+    fn first<'c>((path, entry): (&'c Vec<u8>, &'c Entry)) -> &'c [u8] {
+        entry.first().unwrap_or(path)
+    }
+    let own = || case.state.iter().filter(|(other, _)| is_in(other, b"src"));
+    let told: BTreeSet<_> =
+        own().filter(|(other, _)| tells(case, other, path)).map(first).collect();
+    let names: Vec<_> = own().filter(|one| told.contains(first(*one))).collect();
+    let names: Vec<&[u8]> = names.into_iter().map(|(name, _)| &**name).collect();
+    let has_base = names.len() > 1 && names.iter().any(|name| is_in_base(case, name));
+    if has_base { names } else { Vec::new() }
+}
+
+/// The names, as they are told, of the directories in which `path` is.
+fn above_of(case: &Case, path: &[u8]) -> Vec<String> {
+    let above = |name: String| name.rsplit_once('/').map_or(String::new(), |(dir, _)| dir.into());
+    told(case, path).into_iter().map(above).collect()
+}
+
+/// True if only the destination has what is at `path`, or it is, or is in, what makes way for
+/// something else.
+pub(crate) fn is_extra(case: &Case, path: &[u8]) -> bool {
+    let mut own = case.state.keys().filter(|other| is_in(other, b"src"));
+    let makes_way = |dir: &&Vec<u8>| is_in(path, dir) && is_swapped(case, dir);
+    !is_in(path, b"src")
+        && case.state.contains_key(path)
+        && (!own.any(|other| tells(case, other, path))
+            || case.state.keys().any(|dir| makes_way(&dir)))
+}
+
+/// The paths of what haul tells that it could not back up, since it may not be read.
+pub(crate) fn not_backed_up(case: &Case, errors: &str) -> Vec<Vec<u8>> {
+    const WHY: &str = "back it up: Permission denied";
+    let is_told = |path: &&Vec<u8>| {
+        let told = format!("{}: can't ", escape_bytes(path));
+        errors.lines().any(|line| line.contains(&told) && line.contains(WHY))
+    };
+    case.state.keys().filter(is_told).cloned().collect()
+}
+
+/// True if what is at `path` in the destination is as old as its source in whole seconds, or a
+/// second newer, where that counts.
+pub(crate) fn is_little_newer(case: &Case, path: &[u8]) -> bool {
+    let Some(there) = case.state.get(path).filter(|_| !is_in(path, b"src")) else { return false };
+    let time = |entry: &Entry| match entry.first() {
+        Some(first) => case.state.get(first).map_or(entry.mtime.0, |first| first.mtime.0),
+        None => entry.mtime.0,
+    };
+    let mut own = case.state.iter().filter(|(other, _)| is_in(other, b"src"));
+    case.has('u')
+        && case.has_word("--modify-window=-1")
+        && own.any(|(other, entry)| {
+            (0..=1).contains(&(time(there) - time(entry))) && tells(case, other, path)
+        })
 }
 
 /// True if no more was to be removed than so many, and a directory has not made way.

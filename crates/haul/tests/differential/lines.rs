@@ -2,7 +2,12 @@
 
 use crate::case::Case;
 use crate::entry::{Entry, Kind, is_in};
-use crate::exceptions::{is_bounded_in_the_way, is_in_base, is_of_rules, linked, told};
+use crate::exceptions::{
+    is_bounded_in_the_way, is_extra, is_in_base, is_little_newer, is_of_rules, is_swapped, linked,
+    names_with_base, not_backed_up, told,
+};
+use crate::rights;
+use haul_model::escape_bytes;
 use std::collections::BTreeSet;
 
 pub(crate) type Change = fn(&Case, &mut Said, &mut Said);
@@ -61,6 +66,13 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             let told = &haul.lines;
             rsync.lines.retain(|line| !line.starts_with("cf..T...... ") || told.contains(line));
         }
+        // So it does of a directory that a base has.
+        if has_bases(case) && (!case.has('t') || case.has('O')) {
+            for line in rsync.lines.iter_mut().filter(|line| line.starts_with("cd..")) {
+                line.replace_range(4..5, ".");
+            }
+            rsync.lines.retain(|line| !line.starts_with("cd......... "));
+        }
     }),
     ("With `--mkpath`, a DEST that is made is told", |case, rsync, haul| {
         let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
@@ -74,11 +86,42 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             haul.lines.retain(|line| !line.ends_with(" ./"));
         }
     }),
-    ("What fails is told as an error alone", |_, rsync, haul| {
+    ("What fails is told as an error alone", |case, rsync, haul| {
         let (told, errors) = (&haul.lines, &haul.errors);
+        // A source may have the name of DEST there.
+        let dest = format!("{}: ", escape_bytes(&case.dest));
+        let is_renamed = |name: &str| {
+            let mut names =
+                case.sources.iter().flat_map(|source| crate::exceptions::told(case, source));
+            case.sources.len() == 1 && names.any(|own| own == name) && errors.contains(&dest)
+        };
         rsync.lines.retain(|line| {
-            let fails = |name: &str| !name.is_empty() && errors.contains(&format!("/{name}: "));
+            let fails = |name: &str| {
+                !name.is_empty() && (errors.contains(&format!("/{name}: ")) || is_renamed(name))
+            };
             told.contains(line) || !names_in(line).any(|name| fails(name.trim_end_matches('/')))
+        });
+    }),
+    ("what would be in a directory whose place is taken is left out", |case, rsync, haul| {
+        if case.has('n') && case.has_word("--ignore-existing") {
+            let taken =
+                case.state.keys().filter(|path| !is_in(path, b"src") && is_swapped(case, path));
+            let dirs: Vec<_> =
+                taken.flat_map(|path| told(case, path)).map(|name| name + "/").collect();
+            let ours = &haul.lines;
+            let is_below = |line: &String| {
+                names_in(line).any(|name| {
+                    dirs.iter().any(|dir| name.len() > dir.len() && name.starts_with(dir))
+                })
+            };
+            rsync.lines.retain(|line| ours.contains(line) || !is_below(line));
+        }
+    }),
+    ("rsync takes what is a second newer for not newer", |case, rsync, haul| {
+        let newer = case.state.keys().filter(|path| is_little_newer(case, path));
+        let names: BTreeSet<_> = newer.flat_map(|path| told(case, path)).collect();
+        both(rsync, haul, |lines| {
+            lines.retain(|line| !names_in(line).any(|name| names.contains(name)));
         });
     }),
     ("A backup directory that is missing is made at once", |case, rsync, haul| {
@@ -99,23 +142,39 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
     (
         "which of more entries go is not the same where a directory is to make way",
         |case, rsync, haul| {
-            if is_bounded_in_the_way(case, &haul.errors) {
-                both(rsync, haul, |lines| lines.retain(|line| !line.starts_with('*')));
+            let max = case.flags.iter().find_map(|flag| flag.strip_prefix("--max-delete="));
+            let max = max.map_or(0, |max| max.parse().expect("it is a number"));
+            let count = haul.lines.iter().filter(|line| line.starts_with('*')).count();
+            if is_bounded_in_the_way(case, &haul.errors) && count <= max {
+                let extras = case.state.keys().filter(|path| is_extra(case, path));
+                let names: BTreeSet<_> = extras.flat_map(|path| told(case, path)).collect();
+                both(rsync, haul, |lines| {
+                    let is_extra = |line: &str| {
+                        names_in(line).any(|name| names.contains(name.trim_end_matches('/')))
+                    };
+                    lines.retain(|line| !line.starts_with('*') || !is_extra(line));
+                });
             }
         },
     ),
     ("one that can't be backed up fails", |case, rsync, haul| {
-        if !case.is_root && haul.errors.contains("can't back it up: Permission denied") {
-            both(rsync, haul, |lines| lines.retain(|line| !line.starts_with('*')));
-        }
+        // With it stay the directories that it is in.
+        let stays: BTreeSet<_> =
+            not_backed_up(case, &haul.errors).iter().flat_map(|path| told(case, path)).collect();
+        let is_of_it = |name: &str| {
+            let name = name.trim_end_matches('/');
+            stays.contains(name) || stays.iter().any(|of| of.starts_with(&format!("{name}/")))
+        };
+        both(rsync, haul, |lines| {
+            lines.retain(|line| !line.starts_with('*') || !names_in(line).any(is_of_it));
+        });
         // rsync tells that it goes, and then that it stays.
         let (told, errors) = (&haul.lines, &haul.errors);
         let is_too_long = |name: &str| {
             const WHY: &str = "can't remove it: the name is longer than 255 bytes";
-            let (above, last) = name.rsplit_once('/').unwrap_or(("", name));
-            let is_told = |of: &str| errors.contains(&format!("/{of}: {WHY}"));
+            let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
             let suffix = if case.has_word("--suffix=.old") { ".old" } else { "~" };
-            last.len() + suffix.len() > 255 && (is_told(name) || is_told(above))
+            last.len() + suffix.len() > 255 && errors.contains(&format!("/{name}: {WHY}"))
         };
         rsync.lines.retain(|line| {
             let is_of_it = line.starts_with('*') && names_in(line).any(is_too_long);
@@ -132,22 +191,36 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
     }),
     ("rsync makes all names of a file or none", |case, rsync, haul| {
         if case.has('H') && case.has_word("--compare-dest") {
-            let linked = linked(case);
+            let own = case.state.keys().filter(|path| is_in(path, b"src"));
+            let linked = own.filter(|path| !names_with_base(case, path).is_empty());
+            let linked: BTreeSet<_> = linked.flat_map(|path| told(case, path)).collect();
             both(rsync, haul, |lines| {
                 lines.retain(|line| !names_in(line).any(|name| linked.contains(name)));
             });
         }
     }),
     ("those that access lists name become others", |case, rsync, haul| {
-        let words = ["--chown", "--usermap", "--groupmap"];
-        let maps = words.iter().any(|word| case.has_word(word));
-        if case.has('A') && case.has_word("--numeric-ids") && maps {
-            both(rsync, haul, |lines| without(lines, &[9]));
+        let is_mapped = case.has_word("--numeric-ids") && rights::other_user(case).is_some();
+        if case.has('A') && is_mapped {
+            let theirs = rsync.lines.clone();
+            let listed = told_of(case, |_, entry| entry.acl || entry.default_acl);
+            let is_ours = |line: &String| {
+                line.get(9..10) == Some("a") && !theirs.contains(line) && is_of(line, &listed)
+            };
+            without(&mut haul.lines, &[9], is_ours);
         }
     }),
     ("rsync compares the list of the source, and sets it again", |case, rsync, haul| {
         if case.has('A') && case.has_word("--chmod") {
-            both(rsync, haul, |lines| without(lines, &[5, 9]));
+            let others = told_of(case, |path, entry| {
+                let is_other = is_in(path, b"src") && rights::gets_other_mode(case, entry);
+                entry.acl || entry.default_acl || is_other
+            });
+            let all = rsync.lines.iter().chain(&haul.lines);
+            let listed = all.filter(|line| line.get(9..10) == Some("a") && is_of(line, &others));
+            let names: BTreeSet<_> = listed.map(|line| line[12..].to_owned()).collect();
+            let is_listed = |line: &String| line.get(12..).is_some_and(|name| names.contains(name));
+            both(rsync, haul, |lines| without(lines, &[5, 9], is_listed));
         }
     }),
     (
@@ -173,6 +246,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         }
     }),
     ("a file with several names in DEST", |case, rsync, haul| {
+        // With `-H` also because rsync sends another name than the first.
         let linked = linked(case);
         both(rsync, haul, |lines| {
             lines.retain(|line| !names_in(line).any(|name| linked.contains(name)));
@@ -206,15 +280,33 @@ pub(crate) fn in_lines(case: &Case, rsync: &mut Said, haul: &mut Said) {
     }
 }
 
-/// Has lines tell nothing at those places, and leaves out those that tell nothing then.
-fn without(lines: &mut Vec<String>, places: &[usize]) {
-    for line in lines.iter_mut() {
+/// Has such lines tell nothing at those places, and leaves out those that tell nothing then.
+fn without(lines: &mut Vec<String>, places: &[usize], is_it: impl Fn(&String) -> bool) {
+    lines.retain_mut(|line| {
         let is_of_old = line.get(2..11).is_some_and(|told| told.contains('.'));
-        for place in places.iter().filter(|_| is_of_old) {
+        if !is_of_old || !is_it(line) {
+            return true;
+        }
+        for place in places {
             line.replace_range(*place..*place + 1, ".");
         }
-    }
-    lines.retain(|line| line.get(2..11) != Some(".........") || !line.starts_with('.'));
+        line.get(2..11) != Some(".........") || !line.starts_with('.')
+    });
+}
+
+/// Names, as they are told, of the entries of which `is_it` says so, and of their other names.
+fn told_of(case: &Case, is_it: impl Fn(&[u8], &Entry) -> bool) -> BTreeSet<String> {
+    let file = |entry: &Entry| entry.first().and_then(|first| case.state.get(first)).cloned();
+    let all = case.state.iter().map(|(path, entry)| (path, file(entry).unwrap_or(entry.clone())));
+    all.filter(|(path, entry)| is_it(path, entry)).flat_map(|(path, _)| told(case, path)).collect()
+}
+
+/// True if a line tells of one of these names.
+fn is_of(line: &str, names: &BTreeSet<String>) -> bool {
+    names_in(line).any(|name| {
+        let name = name.trim_end_matches('/');
+        names.contains(if name == "." { "" } else { name })
+    })
 }
 
 fn both(rsync: &mut Said, haul: &mut Said, change: impl Fn(&mut Vec<String>)) {

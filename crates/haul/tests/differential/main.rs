@@ -12,9 +12,11 @@ mod entry;
 mod exceptions;
 mod facts;
 mod faking;
+mod injected;
 mod lines;
 mod lot;
 mod making;
+mod rights;
 mod shrinking;
 mod trial;
 

@@ -148,9 +148,10 @@ fn compare(case: &Case, theirs: (&Outcome, &Facts), ours: (&Outcome, &Facts)) ->
         }
         found.push(Difference::Code { rsync: theirs.0.code, haul: ours.0.code });
     }
-    let errors = haul.errors.clone();
+    let (errors, ours_all) = (haul.errors.clone(), ours.1);
     let meant = |path: &[u8], name: &str, theirs: Option<&str>, ours: Option<&str>| {
-        exceptions::is_in_tree(&Fact { case, path, name, theirs, ours, errors: &errors })
+        let all = ours_all;
+        exceptions::is_in_tree(&Fact { case, path, name, theirs, ours, errors: &errors, all })
     };
     let differences = facts::differences(theirs.1, ours.1, meant);
     if !differences.is_empty() {
