@@ -31,7 +31,16 @@ pub struct Haul {
     stdin: Vec<u8>,
     limit: Duration,
     is_sampled: bool,
-    agents_below: Option<u32>,
+    agents: Option<Agents>,
+}
+
+/// The agents whose memory is sampled.
+#[derive(Debug, Clone, Copy)]
+enum Agents {
+    /// Those that descend from this process.
+    Below(u32),
+    /// Those that descend from the run.
+    Own,
 }
 
 impl Haul {
@@ -46,7 +55,7 @@ impl Haul {
             stdin: Vec::new(),
             limit: LIMIT,
             is_sampled: false,
-            agents_below: None,
+            agents: None,
         }
     }
 
@@ -133,7 +142,15 @@ impl Haul {
     /// server with this process number.
     #[must_use]
     pub fn agents_below(mut self, sshd: u32) -> Haul {
-        self.agents_below = Some(sshd);
+        self.agents = Some(Agents::Below(sshd));
+        self.sampled()
+    }
+
+    /// Samples its memory, and that of the agents that descend from it, as they do where
+    /// the host is behind a pipe. Those of other runs don't count.
+    #[must_use]
+    pub fn own_agents(mut self) -> Haul {
+        self.agents = Some(Agents::Own);
         self.sampled()
     }
 
@@ -189,8 +206,11 @@ impl Haul {
         if self.is_sampled {
             watch = watch.sampling(SAMPLE_EVERY);
         }
-        if let Some(sshd) = self.agents_below {
-            watch = watch.agents_below(sshd);
+        if let Some(agents) = self.agents {
+            watch = watch.agents_below(match agents {
+                Agents::Below(sshd) => sshd,
+                Agents::Own => child.id(),
+            });
         }
         Ok(Running { child, started, watch, stdout, stderr, reaped: false, _scratch: scratch })
     }
@@ -360,6 +380,7 @@ fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn shell(script: &str) -> Haul {
         Haul::new("/bin/sh").args(["-c", script])
@@ -374,6 +395,20 @@ mod tests {
         let home = run.err();
         assert_ne!(home.trim(), std::env::var("HOME").unwrap_or_default());
         assert!(!Path::new(home.trim()).exists(), "the scratch home was left behind");
+    }
+
+    #[test]
+    fn agents_of_other_runs_do_not_count() {
+        let dir = TempDir::new().expect("a temporary directory");
+        // It holds so many bytes for a moment, and is told from others by its name.
+        let lines = "x=$(head -c $2 /dev/zero | tr '\\0' x)\n: > $0.$2\nsleep ${3:-0.3}\n";
+        fs::write(dir.path().join("haul"), lines).expect("a script");
+        let agent = |more: &str| shell(&format!("sh haul serve {more}; true")).cwd(dir.path());
+        let other = agent("60000000 60").spawn().expect("started");
+        let is_large = || dir.path().join("haul.60000000").exists();
+        assert!(other.until(Duration::from_secs(30), is_large));
+        let peak = agent("1000").own_agents().run().usage.agent_peak_rss_bytes;
+        assert!(peak.is_some_and(|peak| peak < 30 << 20), "{peak:?}");
     }
 
     #[test]

@@ -308,6 +308,21 @@ mod tests {
     }
 
     #[test]
+    fn memory_of_the_parent_does_not_count() {
+        // A child begins with the memory of its parent, until it is a program of its own.
+        let held = vec![1u8; 100 << 20];
+        let (mut child, started) = shell("sleep 0.1");
+        let ended = Watch::new(Duration::from_secs(60))
+            .sampling(Duration::from_millis(1))
+            .wait(&mut child, started)
+            .expect("waited");
+        let ours = peak_rss_bytes(std::process::id()).expect("it runs");
+        assert!(ours > held.len() as u64, "{ours}");
+        let peak = ended.usage.peak_rss_bytes.expect("sampled");
+        assert!(peak < 50 << 20, "{peak}");
+    }
+
+    #[test]
     fn descendants_are_found_through_generations() {
         let (mut child, _) = shell("sh -c 'sleep 60; true'; true");
         let mut found = Vec::new();

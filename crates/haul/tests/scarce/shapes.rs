@@ -71,11 +71,10 @@ fn check(make: impl FnOnce(&Path)) {
                 let name = format!("{way:?}-{by_sftp}");
                 let (src, to) = (scarce.dir.path().join("src"), scarce.dir.path().join(&name));
                 let haul = scarce.copy((way, by_sftp), Haul::new(&scarce.haul), &src, &to);
-                let run = haul.limit(LIMIT * 2).agents_below(std::process::id()).run().expect_ok();
+                let run = haul.limit(LIMIT * 2).own_agents().run().expect_ok();
                 let max = if by_sftp { SFTP_MEMORY_MAX } else { MEMORY_MAX };
                 let peak = run.usage.peak_rss_bytes.expect("sampled");
                 assert!(peak <= max, "{name}: {} MiB", peak >> 20);
-                // All agents are looked at, also those of the other ways.
                 let agents = run.usage.agent_peak_rss_bytes.unwrap_or_default();
                 assert!(agents <= MEMORY_MAX, "{name}: {} MiB there", agents >> 20);
                 if way != Way::Local && !by_sftp {
