@@ -8,8 +8,9 @@
 
 use haul_model::{Changes, Kind, Outcome, Skip, Task};
 use haul_tree::lock;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet, hash_map};
+use std::collections::hash_map;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,17 +42,17 @@ struct Record {
     /// The last entry that earlier runs have listed.
     passed: Option<Position>,
     /// Those before it of which no run has told.
-    doubtful: HashMap<u64, Doubt>,
+    doubtful: FxHashMap<u64, Doubt>,
     /// The last that this run has listed.
     last: Option<Position>,
     /// It is behind all that earlier ones have listed.
     is_beyond: bool,
     /// Entries that this run has listed, and not told of.
-    open: HashMap<u64, (Standing, Doubt)>,
+    open: FxHashMap<u64, (Standing, Doubt)>,
     /// Directories that the job has made.
-    made: HashSet<u64>,
+    made: FxHashSet<u64>,
     /// Entries that failed, and what only the destination has: in no order.
-    single: HashSet<u64>,
+    single: FxHashSet<u64>,
     is_full: bool,
 }
 

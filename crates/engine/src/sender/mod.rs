@@ -44,6 +44,7 @@ use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
 use haul_tree::{Meta, MetaKind, lock};
 use linked::Linked;
 use portions::portions;
+use rustc_hash::FxHashMap;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -93,7 +94,7 @@ enum Queue {
 #[derive(Default)]
 struct InFlight {
     /// There are tens of thousands, and a table has room for twice as many.
-    items: HashMap<u64, Box<Item>>,
+    items: FxHashMap<u64, Box<Item>>,
     cost: u64,
     /// Nothing more is to be listed.
     listed_all: bool,
