@@ -1,11 +1,12 @@
 //! The link over a connection: frames as they are read, and the reader that decodes
 //! them for a Sender, by its trait. A Receiver has its own (`receiver/reading.rs`);
-//! [`ports`] encode what they are told, [`outgoing`] has the queue, [`listed`] that of the
-//! listing, and [`writer`] drains both;
-//! [`squeeze`] says how frames are compressed, [`lanes`] by which connection contents leave, and
-//! [`ledger`] what is lost with one.
+//! [`ports`] encode what they are told, [`frame`] is what comes of that, [`outgoing`] has the
+//! queue, [`listed`] that of the listing, and [`writer`] drains both; [`squeeze`] says how
+//! frames are compressed, [`lanes`] by which connection contents leave, and [`ledger`] what is
+//! lost with one.
 
 mod flow;
+mod frame;
 mod lanes;
 mod ledger;
 mod listed;
@@ -14,11 +15,12 @@ mod ports;
 mod squeeze;
 mod writer;
 
+pub(crate) use frame::{Body, Counted, OutFrame, Tally};
 pub use lanes::RELAYED_FIRST;
 pub(crate) use lanes::{ByWire, LONG_ROUND_TRIP, Lane, Lanes};
 pub(crate) use ledger::{Implausible, OnLoss};
 pub(crate) use listed::{Listed, Lists, lists};
-pub(crate) use outgoing::{Body, Counted, Frames, OutFrame, Outbox, Tally};
+pub(crate) use outgoing::{Frames, Outbox};
 pub(crate) use ports::{RemoteReceiver, RemoteSender};
 pub(crate) use squeeze::{Effort, Squeezer};
 pub(crate) use writer::{OnLeaving, run_writer};

@@ -2,7 +2,7 @@
 //! that the one source shall get.
 
 use super::Around;
-use super::way;
+use super::way::{self, ANCESTORS_MAX};
 use crate::{Job, JobError, origin, rules};
 use haul_model::words;
 use haul_model::{
@@ -13,9 +13,6 @@ use haul_tree::{Tree, TreeDir};
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
-
-/// Directories above a destination that are looked at, at most.
-pub(super) const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
 
 /// A destination, found and opened.
 pub(crate) struct Destination {

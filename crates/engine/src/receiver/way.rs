@@ -1,11 +1,13 @@
 //! The way to a destination: the directories above it, and which of them stops a job.
 
-use super::destination::ANCESTORS_MAX;
 use haul_model::words;
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
 use haul_tree::{MetaKind, Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
+
+/// Directories above a destination that are looked at, at most.
+pub(super) const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
 
 /// The error of a path that leads nowhere.
 pub(super) fn missing() -> io::Error {

@@ -2,174 +2,21 @@
 //! the listing (`listed.rs`). The writer drains both (`writer.rs`).
 
 use super::flow::Flow;
-use super::ledger::{Implausible, Ledger, OnLoss};
+use super::frame::{Body, OutFrame};
+use super::ledger::{Implausible, Ledger};
 use super::listed::{Listed, Lists, lists};
-use super::squeeze::{Effort, Left, Squeeze};
+use super::squeeze::{Effort, Squeeze};
 use crate::control::CANCEL_POLL;
-use crate::pool::Buf;
 use crossbeam_channel::SendTimeoutError;
-use haul_proto::{Message, encode};
-use haul_tree::{SharedBlock, SourceFile, lock};
+use haul_proto::Message;
+use haul_tree::lock;
 use std::io;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Frames that may wait for the writer.
 const OUTBOX_FRAMES_MAX: usize = 8;
-
-/// A frame on its way out.
-pub(crate) struct OutFrame {
-    /// Header and description, or the whole frame.
-    pub(super) head: Vec<u8>,
-    /// The content that follows.
-    pub(super) body: Option<Body>,
-    /// True if it may wait for others.
-    pub(super) patient: bool,
-    /// With it a part ends that is sent once more if it is lost with its lane.
-    on_loss: Option<OnLoss>,
-    /// The contents that it has, in its order, as far as they count as sent when they leave.
-    pub(super) counts: Vec<Counted>,
-    /// Contents of a lower rank were begun earlier.
-    pub(super) rank: u64,
-}
-
-impl OutFrame {
-    /// A frame that holds a message.
-    pub(crate) fn message(message: &Message) -> Self {
-        let patient = matches!(message, Message::Outcomes(_));
-        Self { patient, ..Self::whole(encode(message)) }
-    }
-
-    /// A frame that is encoded already.
-    pub(crate) fn whole(head: Vec<u8>) -> Self {
-        Self { head, body: None, patient: false, on_loss: None, counts: Vec::new(), rank: 0 }
-    }
-
-    /// No frame: the end of a part whose frames are queued.
-    pub(crate) fn end_of_part(on_loss: OnLoss) -> Self {
-        Self::whole(Vec::new()).or_lost(on_loss)
-    }
-
-    /// The same frame, which ends a part.
-    pub(crate) fn or_lost(self, on_loss: OnLoss) -> Self {
-        Self { on_loss: Some(on_loss), ..self }
-    }
-
-    /// A frame with a content, behind its header and description.
-    pub(crate) fn content(head: Vec<u8>, body: Body) -> Self {
-        Self { body: Some(body), ..Self::whole(head) }
-    }
-
-    /// The same frame, whose content counts as it leaves: these, in this order.
-    pub(crate) fn counting(self, counts: Vec<Counted>) -> Self {
-        Self { counts, ..self }
-    }
-
-    /// The same frame, whose content has that rank.
-    pub(crate) fn ranked(self, rank: u64) -> Self {
-        Self { rank, ..self }
-    }
-}
-
-/// Content of a file that counts as sent when it leaves.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Counted {
-    /// The number of the file.
-    pub(crate) index: u64,
-    /// Its length, in bytes.
-    pub(crate) len: u64,
-    /// The account of the block that it is of, if that may be sent again by itself.
-    pub(crate) tally: Option<Tally>,
-}
-
-/// The bytes of a block that count as sent: it may be lost when a part of it has left.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Tally(Arc<AtomicU64>);
-
-impl Tally {
-    /// So many bytes more count.
-    pub(crate) fn add(&self, len: u64) {
-        self.0.fetch_add(len, Ordering::Relaxed);
-    }
-
-    /// All that count.
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Content on its way out.
-pub(crate) enum Body {
-    /// Bytes in memory.
-    Bytes(Buf),
-    /// A part of a block that other jobs send, too.
-    Shared {
-        /// The block.
-        block: Arc<SharedBlock>,
-        /// The part.
-        part: Range<usize>,
-        /// An empty buffer: so no more blocks are held than there are buffers.
-        _held: Buf,
-    },
-    /// Bytes, compressed.
-    Squeezed {
-        /// The bytes that it shrank to.
-        bytes: Vec<u8>,
-        /// Its own length, in bytes.
-        len: usize,
-        /// The time that the codec took.
-        took: Duration,
-    },
-    /// A range of a file of this machine, to be spliced.
-    Range {
-        /// The file.
-        source: Arc<dyn SourceFile>,
-        /// Where the range begins, in bytes.
-        offset: u64,
-        /// How long it is, in bytes.
-        len: usize,
-    },
-}
-
-impl Body {
-    /// The content itself, if that is in memory.
-    pub(super) fn content(&self) -> Option<&[u8]> {
-        match self {
-            Self::Bytes(_) | Self::Shared { .. } => Some(self.bytes()),
-            Self::Squeezed { .. } | Self::Range { .. } => None,
-        }
-    }
-
-    /// The bytes that are in memory, as they go out.
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Shared { block, part, .. } => &block.bytes()[part.clone()],
-            Self::Squeezed { bytes, .. } => bytes,
-            Self::Range { .. } => &[],
-        }
-    }
-
-    /// Bytes that go out.
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Bytes(_) | Self::Shared { .. } | Self::Squeezed { .. } => self.bytes().len(),
-            Self::Range { len, .. } => *len,
-        }
-    }
-
-    /// It has left by now, `at`, and `took` that time, at whose beginning it was there if it
-    /// `was_behind`.
-    pub(super) fn left(&self, at: Instant, took: Duration, was_behind: bool) -> Left {
-        let (len, squeezed) = match self {
-            Self::Squeezed { bytes, len, took } => (*len, Some((bytes.len(), *took))),
-            Self::Bytes(_) | Self::Shared { .. } | Self::Range { .. } => (self.len(), None),
-        };
-        Left { len, squeezed, took, at, was_behind }
-    }
-}
 
 /// The writer's end of the queue.
 pub(crate) struct Frames {

@@ -15,7 +15,7 @@
 //! Content that doesn't shrink is found out by a sample before all of it is compressed, and
 //! after some such samples of one file most of its frames are sent without one.
 
-use super::outgoing::{Body, OutFrame};
+use super::frame::{Body, OutFrame};
 use haul_model::Compression;
 use haul_proto::{Caps, Codec, Wrapper};
 use haul_tree::lock;
@@ -112,6 +112,18 @@ pub(super) struct Left {
     pub(super) at: Instant,
     /// It was there when the frame before it had left: the time is the link's.
     pub(super) was_behind: bool,
+}
+
+impl Left {
+    /// `body` has left by now, `at`, and `took` that time, at whose beginning it was there if
+    /// it `was_behind`.
+    pub(super) fn of(body: &Body, at: Instant, took: Duration, was_behind: bool) -> Self {
+        let (len, squeezed) = match body {
+            Body::Squeezed { bytes, len, took } => (*len, Some((bytes.len(), *took))),
+            Body::Bytes(_) | Body::Shared { .. } | Body::Range { .. } => (body.len(), None),
+        };
+        Self { len, squeezed, took, at, was_behind }
+    }
 }
 
 /// Content that has left, and the time that it took.

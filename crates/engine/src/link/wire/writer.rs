@@ -1,8 +1,9 @@
 //! The writer of a connection: it sends what is queued, gathers what is small, and keeps the
 //! pace of the job.
 
-use super::outgoing::{Body, Counted, Frames, OutFrame};
-use super::squeeze::{Squeezer, WAITING_MANY};
+use super::frame::{Body, Counted, OutFrame};
+use super::outgoing::Frames;
+use super::squeeze::{Left, Squeezer, WAITING_MANY};
 use crate::control::Control;
 use crossbeam_channel::{RecvTimeoutError, after, never, select};
 use haul_net::Writer;
@@ -98,7 +99,8 @@ pub(crate) fn run_writer(
         if let Some(body) = &frame.body {
             let now = Instant::now();
             let took = now.duration_since(std::mem::replace(&mut left, now));
-            squeeze.sent(body.left(now, took, std::mem::replace(&mut was_behind, true)));
+            let was_there = std::mem::replace(&mut was_behind, true);
+            squeeze.sent(Left::of(body, now, took, was_there));
             flow.left(body.len(), now.duration_since(began));
         }
     }
