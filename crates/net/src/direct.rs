@@ -189,11 +189,15 @@ fn bind_one(ip: IpAddr, first: u16, last: u16) -> io::Result<TcpListener> {
     let mut last_error = io::Error::from(io::ErrorKind::InvalidInput);
     for port in first..=last {
         match TcpListener::bind((ip, port)) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last_error = error,
-            bound => return bound,
+            Ok(bound) => return Ok(bound),
+            Err(error) => last_error = error,
         }
     }
-    Err(last_error)
+    let ports = match last - first {
+        0 => format!("port {first} can't be had"),
+        _ => format!("no port from {first} to {last} can be had"),
+    };
+    Err(io::Error::new(last_error.kind(), format!("{ports}: {}", last_error.kind())))
 }
 
 fn is_of_caller(error: &io::Error) -> bool {

@@ -130,13 +130,14 @@ fn through_real_ssh_the_host_tells_by_itself_where_it_is() {
 fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
     let port = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = port.local_addr().expect("an address").port().to_string();
+    let is_taken = format!("the host can't open a port: port {taken} can't be had: address in use");
     type Setup<'s> = &'s (dyn Fn(&mut Scene<'_>) + Sync);
     let cases: [(Setup<'_>, &[&str], &str); 5] = [
         (&|scene| scene.reach_by_pipe(), &[], "the host was not reached through ssh"),
         (&|scene| reached_as(scene, "nowhere", "0"), &[], "that nobody can listen on"),
         // TEST-NET-1 is nobody's.
         (&|scene| reached_as(scene, "192.0.2.1", "0"), &[], "the host can't open a port"),
-        (&reached, &["--port-range", &taken], "the host can't open a port"),
+        (&reached, &["--port-range", &taken], &is_taken),
         (&|scene| reached_as(scene, "0.0.0.0", "0"), &[], "where no host is"),
     ];
     for (setup, flags, words) in cases {
