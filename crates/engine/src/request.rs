@@ -108,6 +108,11 @@ impl Requests {
         matches!(self.0, Answering::Here(_))
     }
 
+    /// True if they are answered by the haul of another machine, which has greeted.
+    pub fn are_at_agent(&self) -> bool {
+        matches!(self.0, Answering::Agent(_))
+    }
+
     /// The haul at the other end, if one answers.
     pub(crate) fn agent(&mut self) -> Option<&mut Peer> {
         match &mut self.0 {

@@ -9,7 +9,7 @@ use crate::hint;
 use crate::location::Machine;
 use crate::peer::{self, Peers, Reach, Reaches, WayThere, WithoutHaul};
 use crate::progress::Screen;
-use crate::retry::Retry;
+use crate::retry::{self, Retry};
 use crate::state;
 use haul_engine::{
     Event, Greeted, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, SftpSession,
@@ -18,7 +18,7 @@ use haul_engine::{
 use haul_model::{FaultKind, Logins};
 use haul_net::{ConnectError, SshTarget};
 use std::num::NonZeroU8;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The hosts of a command.
 pub(crate) struct Hosts {
@@ -60,11 +60,48 @@ impl Hosts {
     /// The same, where `peers` were asked: the first of `legs` goes on over the connection
     /// to its place.
     pub(crate) fn after(self, peers: Peers<'_>, legs: &[Leg<Machine>]) -> Self {
+        self.heard_of(&peers);
         let first = legs.first().and_then(|leg| match &leg.route {
             Route::Download(machine) => Some(machine.clone()).zip(peers.into_way(machine)),
             Route::Local | Route::Upload(_) | Route::Between(..) => None,
         });
         Self { standing: Mutex::new(first), ..self }
+    }
+
+    /// Keeps in mind the hosts whose hauls have greeted `peers`.
+    pub(crate) fn heard_of(&self, peers: &Peers<'_>) {
+        peers.greeted().for_each(|target| self.has_greeted(target));
+    }
+
+    /// Keeps in mind that the haul of a host has greeted.
+    fn has_greeted(&self, target: &SshTarget) {
+        let mut greeted = self.greeted();
+        if !greeted.contains(target) {
+            greeted.push(target.clone());
+        }
+    }
+
+    /// Connects to `machine` to ask it something, again where that fails for now and its haul
+    /// has greeted before.
+    ///
+    /// # Errors
+    /// When there is no way to it.
+    pub(crate) fn reach(
+        &self,
+        machine: &Machine,
+        peers: &mut Peers<'_>,
+        monitor: &dyn Monitor,
+    ) -> Result<(), CommandError> {
+        let known = machine.host().filter(|target| self.greeted().contains(target));
+        let retries = known.map_or(0, |target| self.reaches.of(target).retries);
+        let host = known.map(SshTarget::display).unwrap_or_default();
+        retry::reach_again(&host, retries, monitor, || peers.at(machine).map(drop))?;
+        self.heard_of(peers);
+        Ok(())
+    }
+
+    fn greeted(&self) -> MutexGuard<'_, Vec<SshTarget>> {
+        self.greeted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The way to `place`, if somebody was asked there just now.
@@ -181,9 +218,8 @@ impl Hosts {
         let (Machine::There(target) | Machine::Sftp(target)) = machine else {
             return haul_engine::run(job, Placement::Local, monitor);
         };
-        let greeted = || self.greeted.lock().unwrap_or_else(PoisonError::into_inner);
         let is_upload = !matches!(route, Route::Download(_));
-        let has_greeted = standing.is_some() || greeted().contains(target);
+        let has_greeted = standing.is_some() || self.greeted().contains(target);
         let mut standing = standing;
         let Reach { retries, parallel, .. } = self.reaches.of(target);
         let logins = logins_of(parallel);
@@ -206,8 +242,8 @@ impl Hosts {
             };
             haul_engine::run(job, placement, monitor)
         });
-        if monitor.progress().reached() && !greeted().contains(target) {
-            greeted().push(target.clone());
+        if monitor.progress().reached() {
+            self.has_greeted(target);
         }
         ran
     }

@@ -186,6 +186,12 @@ impl<'r> Peers<'r> {
         Self { task: Some(task), ..self }
     }
 
+    /// The hosts whose hauls have greeted.
+    pub(crate) fn greeted(&self) -> impl Iterator<Item = &SshTarget> {
+        let open = self.open.iter().filter(|open| open.requests.are_at_agent());
+        open.filter_map(|open| open.machine.host())
+    }
+
     /// The way to `place`, for the job that comes next, if somebody was asked there. The
     /// others are left.
     pub(crate) fn into_way(self, machine: &Machine) -> Option<WayThere> {

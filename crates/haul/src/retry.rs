@@ -4,6 +4,7 @@
 //! Only what the host may bring about by itself is tried again: a connection that broke,
 //! is silent, or can't be made for now, to a host that has greeted in this command.
 
+use crate::error::CommandError;
 use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
 use haul_model::{Conflict, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating};
 use haul_net::ConnectError;
@@ -85,30 +86,60 @@ impl Retry<'_, '_> {
             };
             job = next;
             attempt += 1;
-            self.pause(attempt, &lost.to_string())?;
+            pause(self.monitor, &self.host, attempt, &lost.to_string())?;
         }
     }
+}
 
-    /// Tells that the host is connected to again after a pause, and waits for its end.
-    ///
-    /// # Errors
-    /// When the user interrupts.
-    fn pause(&self, attempt: u32, reason: &str) -> Result<(), JobError> {
-        if self.monitor.cancelled() {
+/// Tells that `host` is connected to again after a pause, and waits for its end.
+///
+/// # Errors
+/// When the user interrupts.
+fn pause(monitor: &dyn Monitor, host: &str, attempt: u32, reason: &str) -> Result<(), JobError> {
+    if monitor.cancelled() {
+        return Err(JobError::Interrupted);
+    }
+    let pause = PAUSE_MIN.saturating_mul(1 << (attempt - 1).min(16)).min(PAUSE_MAX);
+    monitor.event(Event::Link(LinkEvent::Lost { host, reason, attempt, pause }));
+    let end = Instant::now() + pause;
+    while Instant::now() < end {
+        if monitor.cancelled() {
             return Err(JobError::Interrupted);
         }
-        let pause = PAUSE_MIN.saturating_mul(1 << (attempt - 1).min(16)).min(PAUSE_MAX);
-        let news = LinkEvent::Lost { host: &self.host, reason, attempt, pause };
-        self.monitor.event(Event::Link(news));
-        let end = Instant::now() + pause;
-        while Instant::now() < end {
-            if self.monitor.cancelled() {
-                return Err(JobError::Interrupted);
-            }
-            thread::sleep(CANCEL_POLL.min(end.saturating_duration_since(Instant::now())));
-        }
-        Ok(())
+        thread::sleep(CANCEL_POLL.min(end.saturating_duration_since(Instant::now())));
     }
+    Ok(())
+}
+
+/// Connects to a host that has greeted earlier, to ask it something: again up to `retries`
+/// times if that fails for now.
+///
+/// # Errors
+/// That of the last attempt.
+pub(crate) fn reach_again(
+    host: &str,
+    retries: u32,
+    monitor: &dyn Monitor,
+    mut connect: impl FnMut() -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let mut attempt = 0;
+    loop {
+        let error = match connect() {
+            Ok(()) if attempt > 0 => {
+                monitor.event(Event::Link(LinkEvent::Regained));
+                return Ok(());
+            }
+            Err(error) if attempt < retries && may_pass(&error) => error,
+            ended => return ended,
+        };
+        attempt += 1;
+        pause(monitor, host, attempt, &error.source.to_string())?;
+    }
+}
+
+/// True if the same attempt to connect may succeed a little later.
+fn may_pass(error: &CommandError) -> bool {
+    error.source.downcast_ref().is_some_and(ConnectError::retriable)
 }
 
 /// The error of a job that is not run again: a host that had greeted was lost, though the
@@ -126,8 +157,9 @@ fn given_up(error: ConnectError, has_greeted: bool) -> ConnectError {
 fn next_run(job: &Job, first: &Job, progress: &Progress, before: Summary) -> Option<Job> {
     let mut job = Job { token: job.token, ..first.clone() };
     job.naming = progress.named();
-    // The one source may have got the name of the destination, or not.
-    if job.naming.is_none() && job.origin.is_some() && !job.into_dir {
+    // The one source may have got the name of the destination, unless that is a directory's.
+    let may_be_name = !job.into_dir && !job.dest.ends_with(b"/");
+    if job.naming.is_none() && job.origin.is_some() && may_be_name {
         return None;
     }
     if job.naming == Some(Naming::Own) && job.task.mirrors().is_none() {

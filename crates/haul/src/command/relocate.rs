@@ -108,7 +108,9 @@ impl Machines for Reached<'_> {
         // The copy will tell of hosts without haul.
         let reaches = || self.copy.reaches.clone().quietly();
         let new = || Peers::new(self.monitor.report(), self.hosts.screen(), reaches());
-        self.peers.get_or_insert_with(new).at(host.unwrap_or(&Machine::Here))
+        let (peers, machine) = (self.peers.get_or_insert_with(new), host.unwrap_or(&Machine::Here));
+        self.hosts.reach(machine, peers, self.monitor)?;
+        peers.at(machine)
     }
 
     fn hang_up(&mut self) {

@@ -71,9 +71,11 @@ impl<'h> Both<'h> {
             retries: retries(self.from).min(retries(self.to)),
             monitor,
             host: format!("{from} or {to}"),
-            has_greeted: false,
+            has_greeted: [self.from, self.to]
+                .iter()
+                .all(|host| self.hosts.greeted().contains(host)),
         };
-        retry.run(|job, is_first, monitor| {
+        let ran = retry.run(|job, is_first, monitor| {
             let (to, to_at) = self.greet(self.to, job, is_first, monitor)?;
             let (mut from, from_at) = self.greet(self.from, job, is_first, monitor)?;
             let straight = match from_at.zip(to_at) {
@@ -87,7 +89,11 @@ impl<'h> Both<'h> {
             };
             let between = Box::new(Between { from, to, straight });
             haul_engine::run(job, Placement::Between(between), monitor)
-        })
+        });
+        if monitor.progress().reached() {
+            [self.from, self.to].into_iter().for_each(|host| self.hosts.has_greeted(host));
+        }
+        ran
     }
 
     /// Logs in to a host whose haul greets. It is told that this side is there until the

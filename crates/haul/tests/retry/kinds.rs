@@ -4,6 +4,7 @@
 use crate::common::*;
 use crate::link::*;
 use haul_testkit::{Link, assert_same, nasty, tree};
+use std::ffi::OsString;
 use std::fs;
 
 /// Runs `command` while its link is cut `cuts` times, each time after so many bytes.
@@ -62,6 +63,30 @@ fn a_move_ends_with_all_at_its_new_place() {
         assert_same(&before, &scene.snapshot("new"));
         assert!(!scene.exists("tree"), "{out}");
     });
+}
+
+/// A move logs in more than once: to ask, to copy, to ask again, and to remove.
+#[test]
+fn a_move_goes_on_whichever_of_its_logins_fails_behind_the_first() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    let link = Link::to(scene.sshd()).expect("a link");
+    let (counts, real) = (scene.path("logins"), link.rsh(scene.sshd()));
+    let shown = counts.display();
+    let lines =
+        format!("echo >>{shown}\n[ $(wc -l <{shown}) = 2 ] && exit 255\nexec {real} \"$@\"");
+    let rsh = script(&scene.path("rsh"), &lines);
+    let by = ["--rsh", &rsh.to_string_lossy(), "--remote-haul", HAUL].map(OsString::from);
+    fs::create_dir_all(scene.path("there")).expect("a directory");
+    // With the slash nobody has to ask before the copy.
+    for dest in ["there", "there/"] {
+        scene.file("f", dest);
+        fs::write(&counts, "").expect("written");
+        let run = scene.transfer("move", &by, &["--retries", "2", "--via", "ssh"], &["f"], dest);
+        let run = run.env_remove("HAUL_RETRIES").run().expect_ok();
+        assert_eq!(told(&run)[0], 1, "{run}");
+        assert_eq!(scene.read("there/f"), dest);
+    }
 }
 
 #[test]
