@@ -210,7 +210,7 @@ impl<'a> Control<'a> {
         };
         self.stop.store(true, Ordering::Relaxed);
         if watch.is_some_and(|watch| watch.is_greeted()) {
-            self.monitor.progress().reached.store(true, Ordering::Relaxed);
+            self.reaches(true);
         }
         result
     }
@@ -222,14 +222,19 @@ impl<'a> Control<'a> {
             (None, Some(lifeline)) => (false, awaited.quiet(lifeline.signs_awaited())),
             (None, None) => (true, Duration::ZERO),
         };
+        self.reaches(reached);
+        let quiet = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
+        self.monitor.progress().silent_ms.store(quiet, Ordering::Relaxed);
+    }
+
+    /// The other side is there, or not yet; the user hears if it is there again.
+    fn reaches(&self, reached: bool) {
         let progress = self.monitor.progress();
         let was_reached = progress.reached.swap(reached, Ordering::Relaxed);
         if reached && !was_reached && progress.told.is_again() {
             progress.asking.store(false, Ordering::Relaxed);
             self.monitor.event(Event::Link(LinkEvent::Regained));
         }
-        let quiet = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
-        progress.silent_ms.store(quiet, Ordering::Relaxed);
     }
 }
 
