@@ -57,7 +57,7 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         case.has('n') && backs_up && rsync.errors.is_empty() && haul.errors.contains(stays)
     }),
     ("it looks for a new directory that a base has", |case, rsync, _| {
-        let fails = rsync.errors.contains("gen_entry_copy_xattrs: openat");
+        let fails = rsync.errors.contains("gen_entry_copy_xattrs: ");
         let has_bases = case.flags.iter().any(|flag| flag.contains("-dest="));
         case.has('n') && case.has('X') && has_bases && fails
     }),

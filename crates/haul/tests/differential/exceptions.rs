@@ -7,6 +7,7 @@ use crate::entry::{Entry, Kind, USER, is_in};
 use crate::facts::Facts;
 use crate::faking;
 use crate::lines;
+use crate::naming::{above_of, names_of, names_with_base, of_bases};
 use crate::rights;
 use haul_model::escape_bytes;
 use std::collections::BTreeSet;
@@ -217,8 +218,8 @@ const IN_TREE: &[Exception] = &[
             let is_touched = fact.ours == Some("now") || fact.has_same_seconds();
             let is_now = fact.name == "mtime" && is_touched;
             let has_its_mode = fact.name == "mode" && !case.has('p') && is_linked(case, path);
-            // So it is that name's directory whose list it begins with.
-            let lists = case.state.values().any(|entry| entry.default_acl);
+            // So it begins with the list of that name's directory, or has none of the old file.
+            let lists = case.state.values().any(|entry| entry.default_acl || entry.acl);
             let is_listed = fact.name == "xattrs" && !case.has('A') && lists;
             let has_its_list = is_listed && is_linked(case, path);
             case.has('H') && (is_now && is_sent || has_its_mode || has_its_list)
@@ -482,6 +483,48 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "what is in a directory that makes way for something else",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            // The directory, what is in it, or a name of what takes its place.
+            let has_name = |dir: &[u8]| {
+                let names = fact.ours.filter(|_| fact.name == "names").unwrap_or_default();
+                names.split(" = ").any(|name| name == escape_bytes(dir))
+            };
+            let is_closed = |(dir, entry): (&Vec<u8>, &Entry)| {
+                let is_closed = entry.kind == Kind::Dir && entry.mode & 0o200 == 0;
+                is_closed && is_swapped(case, dir) && (is_in(path, dir) || has_name(dir))
+            };
+            !case.is_root && case.state.iter().any(is_closed)
+        },
+    },
+    Exception {
+        reason: "also where backups of this run are removed",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let is_delayed = case.has_word("--delete-delay") && case.has_word("--delete-excluded");
+            let of = without_suffix(path).is_some_and(|of| case.state.contains_key(of));
+            let is_lost = fact.name == "kind" && fact.ours.is_none();
+            is_delayed && case.has('b') && is_lost && of
+        },
+    },
+    Exception {
+        reason: "the next one is sent; rsync fails for both",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let failed = |other: &[u8]| {
+                let told = format!("{}: can't set the file's attributes", escape_bytes(other));
+                fact.errors.contains(&told)
+            };
+            let is_another = |(other, there): (&Vec<u8>, &Entry)| {
+                let is_first = names_of(case, path).iter().any(|name| tells(case, name, other));
+                is_first && there.owner.0 != USER && failed(other)
+            };
+            let is_sent = fact.is_ours_alone() && case.has('H') && !case.is_root;
+            is_sent && case.state.iter().filter(|(other, _)| !is_in(other, b"src")).any(is_another)
+        },
+    },
+    Exception {
         reason: "a file that stands for a link has the time at which it was made",
         covers: |fact| {
             let kind = fact.all.get(fact.path).map(|facts| &*facts["kind"]);
@@ -637,7 +680,7 @@ fn is_below_lent(case: &Case, path: &[u8]) -> bool {
 }
 
 /// True if a line of `source` and one of `there` have the same name.
-fn tells(case: &Case, source: &[u8], there: &[u8]) -> bool {
+pub(crate) fn tells(case: &Case, source: &[u8], there: &[u8]) -> bool {
     let there = told(case, there);
     told(case, source).iter().any(|name| there.contains(name))
 }
@@ -663,33 +706,6 @@ pub(crate) fn linked(case: &Case) -> BTreeSet<String> {
         }
     }
     all
-}
-
-/// Where bases have what is at `path` in the destination or a source.
-fn of_bases(path: &[u8]) -> Vec<Vec<u8>> {
-    let rest = path.iter().position(|byte| *byte == b'/').map_or(&b""[..], |at| &path[at..]);
-    [&b"prev"[..], b"older"].map(|base| [base, rest].concat()).to_vec()
-}
-
-/// The paths in the sources of the file that `path` tells of, if it has several, one of which
-/// is in a base, too.
-pub(crate) fn names_with_base<'c>(case: &'c Case, path: &[u8]) -> Vec<&'c [u8]> {
-    fn first<'c>((path, entry): (&'c Vec<u8>, &'c Entry)) -> &'c [u8] {
-        entry.first().unwrap_or(path)
-    }
-    let own = || case.state.iter().filter(|(other, _)| is_in(other, b"src"));
-    let told: BTreeSet<_> =
-        own().filter(|(other, _)| tells(case, other, path)).map(first).collect();
-    let names: Vec<_> = own().filter(|one| told.contains(first(*one))).collect();
-    let names: Vec<&[u8]> = names.into_iter().map(|(name, _)| &**name).collect();
-    let has_base = names.len() > 1 && names.iter().any(|name| is_in_base(case, name));
-    if has_base { names } else { Vec::new() }
-}
-
-/// The names, as they are told, of the directories in which `path` is.
-fn above_of(case: &Case, path: &[u8]) -> Vec<String> {
-    let above = |name: String| name.rsplit_once('/').map_or(String::new(), |(dir, _)| dir.into());
-    told(case, path).into_iter().map(above).collect()
 }
 
 /// True if only the destination has what is at `path`, or it is, or is in, what makes way for

@@ -4,8 +4,9 @@ use crate::case::Case;
 use crate::entry::{Entry, Kind, is_in};
 use crate::exceptions::{
     is_bounded_in_the_way, is_extra, is_in_base, is_little_newer, is_of_rules, is_swapped, linked,
-    names_with_base, not_backed_up, told,
+    not_backed_up, told,
 };
+use crate::naming::names_with_base;
 use crate::rights;
 use haul_model::escape_bytes;
 use std::collections::BTreeSet;
@@ -65,13 +66,17 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         if (case.has_word("--copy-dest") || case.has_word("--link-dest")) && !case.has('t') {
             let told = &haul.lines;
             rsync.lines.retain(|line| !line.starts_with("cf..T...... ") || told.contains(line));
+            // With `-ii` that it is the same.
+            haul.lines.retain(|line| !line.starts_with("cf          "));
         }
-        // So it does of a directory that a base has.
+        // So it does of a directory or device that a base has.
         if has_bases(case) && (!case.has('t') || case.has('O')) {
-            for line in rsync.lines.iter_mut().filter(|line| line.starts_with("cd..")) {
+            let is_made = |line: &&mut String| ["cd..", "cS.."].contains(&&line[..4]);
+            for line in rsync.lines.iter_mut().filter(is_made) {
                 line.replace_range(4..5, ".");
             }
-            rsync.lines.retain(|line| !line.starts_with("cd......... "));
+            let is_nothing = |line: &str| ["cd......... ", "cS......... "].contains(&&line[..12]);
+            rsync.lines.retain(|line| !is_nothing(line));
         }
     }),
     ("With `--mkpath`, a DEST that is made is told", |case, rsync, haul| {
@@ -116,6 +121,30 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             };
             rsync.lines.retain(|line| ours.contains(line) || !is_below(line));
         }
+    }),
+    ("what is in a directory that makes way for something else", |case, rsync, haul| {
+        let is_closed = |(path, entry): &(&Vec<u8>, &Entry)| {
+            entry.kind == Kind::Dir && entry.mode & 0o200 == 0 && is_swapped(case, path)
+        };
+        let closed = case.state.iter().filter(is_closed).flat_map(|(path, _)| told(case, path));
+        let dirs: Vec<_> = closed.map(|name| format!("*deleting   {name}/")).collect();
+        let goes = |line: &String| dirs.iter().any(|dir| line.starts_with(dir));
+        let theirs = &rsync.lines;
+        haul.lines.retain(|line| case.is_root || theirs.contains(line) || !goes(line));
+    }),
+    ("also where backups of this run are removed", |case, rsync, haul| {
+        let is_late = case.has_word("--delete-delay") || case.has_word("--delete-after");
+        let is_delayed = is_late && case.has_word("--delete-excluded");
+        let names: BTreeSet<_> = case.state.keys().flat_map(|path| told(case, path)).collect();
+        let is_backup = |name: &str| {
+            let of = name.strip_suffix(".old").or_else(|| name.strip_suffix('~'));
+            of.is_some_and(|of| names.contains(of))
+        };
+        let theirs = &rsync.lines;
+        haul.lines.retain(|line| {
+            let is_lost = line.starts_with('*') && names_in(line).any(is_backup);
+            theirs.contains(line) || !(is_delayed && case.has('b') && is_lost)
+        });
     }),
     ("rsync takes what is a second newer for not newer", |case, rsync, haul| {
         let newer = case.state.keys().filter(|path| is_little_newer(case, path));

@@ -16,6 +16,7 @@ mod injected;
 mod lines;
 mod lot;
 mod making;
+mod naming;
 mod rights;
 mod shrinking;
 mod trial;
