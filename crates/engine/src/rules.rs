@@ -95,6 +95,10 @@ pub(crate) fn begin(
             Ok(opened) => opened,
             // No directory has no rules.
             Err(error) if is_missing(&error) => continue,
+            // Nor has a link that is to be replaced: what leads to it was opened before.
+            Err(error) if end == root.len() && FaultKind::of(&error) == FaultKind::ForeignLink => {
+                continue;
+            }
             Err(error) => return Err(Unruly::of_dir_above(dir, &error)),
         };
         if level > 0 {

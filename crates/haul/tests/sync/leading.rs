@@ -420,7 +420,8 @@ fn links_of_other_users_lead_nowhere() {
     for target in ["missing", "../src/a"] {
         let link = scene.symlink(target, "public/other");
         std::os::unix::fs::lchown(&link, Some(NOBODY), Some(NOBODY)).expect("given");
-        scene.haul().args(["sync", "private/list", "public/other"]).run().expect_ok();
+        let flags = ["sync", "-rF", "--delete"];
+        scene.haul().args(flags).args(["private/list", "public/other"]).run().expect_ok();
         assert!(fs::symlink_metadata(&link).expect("there").is_file());
         assert_eq!((scene.exists("public/missing"), &*scene.read("src/a")), (false, "new"));
         fs::remove_file(link).expect("removed");
