@@ -2,10 +2,10 @@
 //! command again does the rest.
 
 use crate::common::*;
-use crate::transfer::{SOON, Transfer};
+use crate::transfer::{HELD, RATE, SOON, Transfer};
 use haul_testkit::haul::Outcome;
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{assert_same, holds_within, tree};
+use haul_testkit::{Link, assert_same, holds_within, tree};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -32,9 +32,8 @@ fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
     each_remote_way(|scene| {
         tree::random_file(scene.path("big"), BIG, 2).expect("a file");
         scene.mkdir("to");
-        let quick = scene.sshd().rsh();
-        // It takes a second while ssh compresses it, which it can't.
-        let slow = format!("{quick} -oCompression=yes");
+        let link = Link::to(scene.sshd()).expect("a link");
+        link.limit(RATE);
         let copy = |rsh: &str, more: &[&str]| {
             let flags = [&["--via", "ssh"], more].concat();
             scene.copy_by(&["--rsh", rsh, "--remote-haul", HAUL], &flags, &["big"], "to")
@@ -43,10 +42,12 @@ fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
             let parts = fs::read_dir(scene.path("to")).expect("read").flatten();
             parts.filter_map(|part| part.metadata().ok()).map(|part| part.len()).max()
         };
-        let running = copy(&slow, &[]).spawn().expect("it starts");
+        let running = copy(&link.rsh(scene.sshd()), &[]).spawn().expect("it starts");
         assert!(running.until(Duration::from_secs(60), || bytes() > Some(16 << 20)));
+        link.limit(HELD);
         running.signal_group(Signal::INT);
         let run = running.wait().expect("it ends").expect_code(130);
+        link.limit(RATE);
         let said = errors(&run).concat();
         // Only the side that has it knows how much that is.
         let kept = match scene.way {
@@ -66,7 +67,7 @@ fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
             "{run}"
         );
         assert!(holds_within(SOON, || scene.sshd().agents().is_empty()));
-        let run = copy(&quick, &["--json"]).run().expect_ok();
+        let run = copy(&scene.sshd().rsh(), &["--json"]).run().expect_ok();
         assert!(moved(&run) <= BIG - (kept << 20), "{run}");
         assert_eq!(fs::read(scene.path("big")).ok(), fs::read(scene.path("to/big")).ok());
     });
@@ -77,8 +78,9 @@ fn of_a_large_file_that_is_not_hashed_nothing_is_kept() {
     each_remote_way(|scene| {
         tree::random_file(scene.path("big"), 80 << 20, 2).expect("a file");
         scene.mkdir("to");
-        let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
-        let reach = ["--rsh", &slow, "--remote-haul", HAUL];
+        let link = Link::to(scene.sshd()).expect("a link");
+        link.limit(RATE);
+        let reach = ["--rsh", &link.rsh(scene.sshd()), "--remote-haul", HAUL];
         let copy = scene.copy_by(&reach, &["--fast", "--via", "ssh"], &["big"], "to");
         let running = copy.spawn().expect("it starts");
         // Its stage has no name, but ssh reads and writes what goes there.
@@ -89,6 +91,7 @@ fn of_a_large_file_that_is_not_hashed_nothing_is_kept() {
             pids.into_iter().map(of).filter_map(|io| io.lines().find_map(figure)).sum()
         };
         assert!(running.until(Duration::from_secs(60), || passed() > 16 << 20));
+        link.limit(HELD);
         running.signal_group(Signal::INT);
         assert_interrupted(&running.wait().expect("it ends").expect_code(130));
     });

@@ -3,11 +3,11 @@
 //! those that are only slow.
 
 use crate::common::*;
-use crate::transfer::{Transfer, is_whole_or_absent};
+use crate::transfer::{RATE, Transfer, is_whole_or_absent};
 use haul_testkit::haul::Outcome;
 use haul_testkit::odd::{Call, OddMount, Quirks};
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::{assert_same, holds_within, tree};
+use haul_testkit::{Link, assert_same, holds_within, tree};
 use std::fs;
 use std::time::Duration;
 
@@ -49,6 +49,8 @@ fn a_host_is_free_again_when_its_client_has_been_silent() {
         let agent = transfer.agent();
         // ssh goes on, as it does where a laptop's lid is closed on haul alone.
         transfer.running.signal(Signal::STOP);
+        // Until then it came slowly, and was no silence.
+        transfer.let_go();
         assert!(holds_within(LATE_MAX, || !proc::is_alive(agent)), "it waits for its client");
         transfer.running.signal(Signal::CONT);
         let (source, run) = transfer.end();
@@ -63,8 +65,9 @@ fn the_lock_of_a_large_file_goes_with_its_silent_client() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     tree::random_file(scene.path("big"), 96 << 20, 1).expect("a file");
-    let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
-    let remote = ["--rsh", &slow, "--remote-haul", HAUL];
+    let link = Link::to(scene.sshd()).expect("a link");
+    link.limit(RATE);
+    let remote = ["--rsh", &link.rsh(scene.sshd()), "--remote-haul", HAUL];
     let copy = || scene.copy_by(&remote, &["--timeout", "2", "--via", "ssh"], &["big"], "there/");
     let first = copy().spawn().expect("it starts");
     let journal = || {
@@ -85,6 +88,7 @@ fn the_lock_of_a_large_file_goes_with_its_silent_client() {
     let committed = JOURNAL_SLOTS
         .map(|at| u64::from_le_bytes(journal[at..at + 8].try_into().expect("8 bytes")));
     assert!(committed.contains(&(on_record as u64)), "{committed:?} of {on_record} blocks");
+    link.limit(0);
     copy().run().expect_ok();
     assert_same(&scene.snapshot("big"), &scene.snapshot("there/big"));
     first.kill_group();

@@ -3,15 +3,20 @@
 use crate::common::*;
 use haul_testkit::haul::{Outcome, Running};
 use haul_testkit::proc;
-use haul_testkit::{Snapshot, assert_same, holds_within, snapshot, tree};
+use haul_testkit::{Link, Snapshot, assert_same, holds_within, snapshot, tree};
 use std::fs;
 use std::time::{Duration, Instant};
 
 /// How soon everything has to be over, on a machine that has others to serve.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// Takes most of a second while ssh compresses it, which it can't.
 const BIG: u64 = 32 << 20;
+
+/// Bytes that the link takes in a second: all take one at least.
+pub(crate) const RATE: u64 = 32 << 20;
+
+/// The same where the copy is held in its middle: all would take minutes.
+pub(crate) const HELD: u64 = 64 << 10;
 
 /// Bytes that have been moved when the copy is in its middle.
 const MIDDLE: u64 = 4 << 20;
@@ -24,10 +29,11 @@ pub(crate) struct Transfer<'s, 'w> {
     agent: u32,
     pub(crate) running: Running,
     since: Instant,
+    link: Link,
 }
 
 impl<'s, 'w> Transfer<'s, 'w> {
-    /// Starts it, and returns when it is in its middle.
+    /// Starts it, and returns when it is in its middle, where it is held.
     pub(crate) fn start(scene: &'s Scene<'w>) -> Transfer<'s, 'w> {
         Self::start_with(scene, &[])
     }
@@ -38,15 +44,17 @@ impl<'s, 'w> Transfer<'s, 'w> {
         tree::random_file(scene.path("tree/big"), BIG, 2).expect("a file");
         scene.file("there/tree/big", "old");
         let source = snapshot(scene.path("tree")).expect("the tree can be read");
-        let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
-        let remote = ["--rsh", &slow, "--remote-haul", HAUL];
+        let link = Link::to(scene.sshd()).expect("a link");
+        link.limit(RATE);
+        let remote = ["--rsh", &link.rsh(scene.sshd()), "--remote-haul", HAUL];
         let flags = [&["-r", "--no-resume", "--via", "ssh"], more].concat();
         let haul = scene.copy_by(&remote, &flags, &["tree"], "there");
         let running = haul.spawn().expect("it starts");
         let moved = || ssh_of(&running).is_some_and(|ssh| read_by(ssh) > MIDDLE);
         assert!(running.until(Duration::from_secs(20), moved), "it does not come to its middle");
+        link.limit(HELD);
         let agent = agent_of(scene).expect("an agent at work");
-        Transfer { scene, source, agent, running, since: Instant::now() }
+        Transfer { scene, source, agent, running, since: Instant::now(), link }
     }
 
     /// The ssh of the running copy.
@@ -59,10 +67,16 @@ impl<'s, 'w> Transfer<'s, 'w> {
         self.agent
     }
 
+    /// Ends the hold: the copy goes on.
+    pub(crate) fn let_go(&self) {
+        self.link.limit(RATE);
+    }
+
     /// Waits for its end, which has to come soon unless it copies all, and checks that
     /// nothing is half done; then the same command finishes.
     pub(crate) fn ends_with(self, code: i32) -> Outcome {
-        let Transfer { scene, source, agent, running, since } = self;
+        let Transfer { scene, source, agent, running, since, link } = self;
+        link.limit(if code == 0 { 0 } else { RATE });
         let run = running.wait().expect("it ends").expect_code(code);
         assert!(code == 0 || since.elapsed() < SOON, "{:?}\n{run}", since.elapsed());
         is_gone_soon(agent);
@@ -73,12 +87,14 @@ impl<'s, 'w> Transfer<'s, 'w> {
 
     /// Waits for its end: what it copies, and how it ended.
     pub(crate) fn end(self) -> (Snapshot, Outcome) {
+        self.let_go();
         (self.source, self.running.wait().expect("it ends"))
     }
 
     /// The same for a copy that was killed and says nothing any more.
     pub(crate) fn was_killed(self) {
-        let Transfer { scene, source, agent, running, .. } = self;
+        let Transfer { scene, source, agent, running, since: _, link } = self;
+        link.limit(RATE);
         let run = running.wait().expect("it ends");
         assert_eq!(run.signal, Some(9), "{run}");
         is_gone_soon(agent);

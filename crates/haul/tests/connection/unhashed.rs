@@ -1,8 +1,8 @@
 //! Contents that travel without their hashes, since that is asked for.
 
 use crate::common::*;
-use crate::transfer::{read_by, ssh_of};
-use haul_testkit::tree;
+use crate::transfer::{HELD, RATE, read_by, ssh_of};
+use haul_testkit::{Link, tree};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -80,8 +80,9 @@ fn a_file_that_grows_is_sent_again_with_its_hash() {
         |_| {},
         |scene| {
             tree::random_file(scene.path("log"), 32 << 20, 1).expect("a file");
-            let slow = format!("{} -oCompression=yes", scene.sshd().rsh());
-            let remote = ["--rsh", &slow, "--remote-haul", HAUL];
+            let link = Link::to(scene.sshd()).expect("a link");
+            link.limit(RATE);
+            let remote = ["--rsh", &link.rsh(scene.sshd()), "--remote-haul", HAUL];
             let words = ["--fast", "--via", "ssh", "--compress", "none", "-v"];
             let running = scene.copy_by(&remote, &words, &["log"], "copy").spawn();
             let running = running.expect("it starts");
@@ -90,8 +91,10 @@ fn a_file_that_grows_is_sent_again_with_its_hash() {
                 running.until(Duration::from_secs(20), moved),
                 "it does not come to its middle"
             );
+            link.limit(HELD);
             let log = fs::OpenOptions::new().append(true).open(scene.path("log"));
             log.expect("open").write_all(b"one line more\n").expect("grown");
+            link.limit(0);
             let run = running.wait().expect("it ends").expect_ok();
             assert!(run.out().ends_with(SAID), "{run}");
             let (log, copy) = (fs::read(scene.path("log")), fs::read(scene.path("copy")));

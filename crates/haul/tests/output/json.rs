@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use haul_testkit::haul::Outcome;
-use haul_testkit::nasty;
+use haul_testkit::{Link, nasty};
 use serde_json::Value;
 use std::process::Command;
 
@@ -153,8 +153,10 @@ fn a_long_copy_tells_how_far_it_is() {
     let world = World::new();
     let scene = world.scene(Way::Download);
     haul_testkit::tree::random_file(scene.path("big"), 40 << 20, 1).expect("a file");
-    // ssh compresses, in vain, so that it takes long enough.
-    let rsh = format!("{} -oCompression=yes", world.sshd().rsh());
+    let link = Link::to(world.sshd()).expect("a link");
+    // It takes long enough.
+    link.limit(32 << 20);
+    let rsh = link.rsh(world.sshd());
     let flags = ["--json", "--via", "ssh"];
     let copy = scene.copy_by(&["--rsh", &rsh, "--remote-haul", HAUL], &flags, &["big"], "b");
     let run = copy.run().expect_ok();

@@ -1,7 +1,7 @@
 //! The plain lines of a copy.
 
 use crate::common::*;
-use haul_testkit::{Haul, fixture, tree};
+use haul_testkit::{Haul, Link, fixture, tree};
 use std::process::Command;
 
 /// The lines of standard output, the last one without its times.
@@ -145,8 +145,10 @@ fn a_terminal_sees_how_far_it_is() {
     }
     tree::random_file(scene.path("big"), 40 << 20, 1).expect("a file");
     scene.mkdir("there");
-    // ssh compresses, in vain, so that there is something to see.
-    let rsh = format!("{} -oCompression=yes", world.sshd().rsh());
+    let link = Link::to(world.sshd()).expect("a link");
+    // There is something to see.
+    link.limit(32 << 20);
+    let rsh = link.rsh(world.sshd());
     let (big, there) = (scene.path("big"), scene.path("there"));
     let words = format!(
         "'{HAUL}' copy --via ssh --rsh '{rsh}' --remote-haul '{HAUL}' missing '{}' 'haul-test:{}'",
