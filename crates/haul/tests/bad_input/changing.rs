@@ -433,7 +433,7 @@ fn a_file_that_somebody_appends_to_all_the_time_is_copied_as_it_was() {
 
 #[test]
 fn a_file_that_somebody_rewrites_all_the_time_fails_after_a_second_try() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let file = scene.path("file");
         tree::random_file(&file, BIG, 1).expect("a file");
         scene.file("dest", "old");

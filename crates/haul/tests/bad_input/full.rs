@@ -11,7 +11,7 @@ const ROOM: u64 = 2 << 20;
 /// Runs `test` in every way with a small file system at `small`, if the
 /// machine lets one mount.
 fn each_way_on_a_small_file_system(test: impl Fn(&Scene<'_>, &Mount) + Sync) {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let Some(mount) = Mount::tmpfs(ROOM) else { return };
         scene.symlink(mount.path(), "small");
         test(scene, &mount);

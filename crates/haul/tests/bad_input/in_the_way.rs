@@ -36,7 +36,7 @@ fn a_file_is_not_replaced_by_a_directory_nor_the_reverse() {
 
 #[test]
 fn the_destination_itself_can_be_of_the_wrong_kind() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/x", "new");
         scene.file("file", "old");
         let run = scene.copy(&["-r"], &["tree"], "file").run().expect_code(1);
@@ -48,7 +48,7 @@ fn the_destination_itself_can_be_of_the_wrong_kind() {
 
 #[test]
 fn nothing_is_written_through_a_link_where_a_directory_should_be() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/sub/x", "new");
         scene.file("tree/sub/deeper/y", "new");
         scene.file("elsewhere/x", "old");
@@ -67,7 +67,7 @@ fn nothing_is_written_through_a_link_where_a_directory_should_be() {
 
 #[test]
 fn nothing_is_written_through_a_link_where_a_file_should_be() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/x", "new");
         scene.file("tree/y", "new");
         scene.file("elsewhere", "old");
@@ -86,7 +86,7 @@ fn nothing_is_written_through_a_link_where_a_file_should_be() {
 
 #[test]
 fn devices_and_fifos_are_neither_replaced_nor_written_to() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "new");
         run(Command::new("mkfifo").arg(scene.path("fifo")));
         let mut dests = vec!["fifo"];
@@ -108,7 +108,7 @@ fn devices_and_fifos_are_neither_replaced_nor_written_to() {
 
 #[test]
 fn a_way_to_the_destination_that_can_not_be_made_names_what_stops_it() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "a");
         scene.file("tree/b", "b");
         let (file, none) = (scene.file("file", "in the way"), scene.path("none"));
@@ -141,7 +141,7 @@ fn a_way_to_the_destination_that_can_not_be_made_names_what_stops_it() {
 
 #[test]
 fn directories_above_a_mirror_that_are_missing_have_a_word_of_its_own() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("tree/b", "b");
         let sync = |flags: &[&str]| {
             let words = [&["-r"], flags].concat();

@@ -36,7 +36,7 @@ fn the_path_to_a_source_can_be_missing_or_lead_through_a_file() {
 
 #[test]
 fn a_missing_source_leaves_an_existing_destination_alone() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("dest", "old");
         for flags in [&[][..], &["--force"]] {
             scene.copy(flags, &["missing"], "dest").run().expect_code(1);

@@ -85,7 +85,7 @@ fn after_a_copy_the_same_words_find_no_difference() {
 
 #[test]
 fn every_kind_of_difference_is_named() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         copied(scene);
         let at = |name: &str| scene.path(format!("to/tree/{name}"));
         fs::write(at("a"), "longer than before").expect("written");
@@ -133,7 +133,7 @@ fn every_kind_of_difference_is_named() {
 
 #[test]
 fn contents_are_compared_only_when_that_is_asked_for() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         copied(scene);
         // One byte, with size and time as they were; one behind the first block.
         for (name, at) in [("dir/deep/c", 4 << 20), ("a", 2), ("dir/d", 0)] {
@@ -161,7 +161,7 @@ fn contents_are_compared_only_when_that_is_asked_for() {
 
 #[test]
 fn many_files_are_compared_by_content_without_sending_it() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         for n in 0..700 {
             scene.file(format!("tree/{:02}/{n}", n % 9), vec![n as u8; 3000 + n]);
         }
@@ -197,7 +197,7 @@ fn what_can_not_be_compared_is_an_error_and_no_extra() {
 
 #[test]
 fn haul_s_own_files_and_special_ones_are_no_differences() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         copied(scene);
         run(std::process::Command::new("mkfifo").arg(scene.path("tree/pipe")));
         scene.file("tree/.haul-0123456789abcdef", "left");
@@ -210,7 +210,7 @@ fn haul_s_own_files_and_special_ones_are_no_differences() {
 
 #[test]
 fn json_tells_each_difference() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         copied(scene);
         fs::write(scene.path("to/tree/a"), "x").expect("written");
         scene.file("to/tree/more", "x");

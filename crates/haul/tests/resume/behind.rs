@@ -105,7 +105,7 @@ fn directories_below_are_for_recursive_and_links_are_not_followed() {
 
 #[test]
 fn a_link_that_was_on_its_way_goes_with_the_next_copy_of_it() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.mkdir("tree");
         scene.mkdir("to/tree");
         scene.symlink("target", "tree/link");
@@ -153,7 +153,7 @@ fn what_can_not_be_cleaned_is_said() {
 /// A copy that publishes `big` in a way that needs no stage that can be
 /// continued leaves none of an earlier one.
 fn leaves_nothing(flags: &'static [&'static str], change: impl Fn(&Scene<'_>) + Sync) {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         interrupted(scene);
         change(scene);
         scene.copy(flags, &["big"], "to").run().expect_ok();
@@ -183,7 +183,7 @@ fn a_link_in_place_of_the_source_leaves_none() {
 
 #[test]
 fn stages_of_other_names_stay() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         interrupted(scene);
         scene.file("small", "x");
         scene.copy(&[], &["small"], "to").run().expect_ok();
@@ -194,7 +194,7 @@ fn stages_of_other_names_stay() {
 
 #[test]
 fn a_tree_with_stages_in_it_is_copied_without_them() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/a", "a");
         scene.file(format!("tree/{STRAY}"), "part of something");
         scene.file("tree/.haul-0123456789ab-0123456789ab.part", "part");

@@ -17,7 +17,7 @@ fn flip(path: &Path, at: u64) {
 /// Interrupts a copy, does `damage` to the stage and its journal, and expects
 /// that everything is moved anew.
 fn is_copied_anew(flags: &[&str], damage: impl Fn(&Path, &Path, u64) + Sync) {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         make_big(scene);
         let blocks = interrupt(scene, 6);
         let (part, journal) = (&left(scene, ".part")[0], &journals(scene)[0]);
@@ -84,7 +84,7 @@ fn strict_goes_on_when_all_is_well() {
 
 #[test]
 fn a_source_that_changed_meanwhile_is_copied_anew() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         make_big(scene);
         interrupt(scene, 6);
         flip(&scene.path("big"), 5);
@@ -94,7 +94,7 @@ fn a_source_that_changed_meanwhile_is_copied_anew() {
 
 #[test]
 fn a_source_that_was_replaced_by_one_of_the_same_size_and_time_is_copied_anew() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         make_big(scene);
         nasty::set_mtime(scene.path("big"), 1_600_000_000, 0).expect("a time");
         interrupt(scene, 6);
@@ -107,7 +107,7 @@ fn a_source_that_was_replaced_by_one_of_the_same_size_and_time_is_copied_anew() 
 
 #[test]
 fn a_journal_grows_by_32_bytes_a_block() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         make_big(scene);
         interrupt(scene, 3);
         let len = fs::metadata(&journals(scene)[0]).expect("there").len();

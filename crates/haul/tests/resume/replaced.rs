@@ -19,18 +19,20 @@ enum Replaced {
     ByRename,
 }
 
-/// Gives `big` another content, the same size, and its old time.
-fn replace(big: &Path, how: Replaced) {
+/// Gives `big` another content, the same size, and its old time. Each `number` makes another
+/// one.
+fn replace(big: &Path, how: Replaced, number: u64) {
     let before = fs::metadata(big).expect("it is there");
     match how {
-        Replaced::InPlace => tree::random_file(big, LEN, 8).expect("a file"),
+        Replaced::InPlace => tree::random_file(big, LEN, 8 + number).expect("a file"),
         Replaced::InPart => {
             let file = fs::File::options().write(true).open(big).expect("opened");
-            std::os::unix::fs::FileExt::write_all_at(&file, b"another", 77).expect("written");
+            let part = format!("another, {number}");
+            std::os::unix::fs::FileExt::write_all_at(&file, part.as_bytes(), 77).expect("written");
         }
         Replaced::ByRename => {
             let other = big.with_extension("other");
-            tree::random_file(&other, LEN, 8).expect("a file");
+            tree::random_file(&other, LEN, 8 + number).expect("a file");
             fs::rename(other, big).expect("renamed");
         }
     }
@@ -46,11 +48,13 @@ fn replace(big: &Path, how: Replaced) {
 #[test]
 fn a_source_that_was_replaced_with_its_old_size_and_time_is_copied_anew() {
     everywhere_by_pipe(|scene| {
+        make_big(scene);
+        let mut number = 0;
         for how in [Replaced::InPlace, Replaced::InPart, Replaced::ByRename] {
             for flags in [&[][..], &["-V"], &["--strict"]] {
-                make_big(scene);
                 interrupt(scene, 6);
-                replace(&scene.path("big"), how);
+                number += 1;
+                replace(&scene.path("big"), how, number);
                 let run = scene.copy(flags, &["big"], "to").run().expect_ok();
                 let same = same_content(scene.path("big"), scene.path("to/big")).expect("read");
                 assert!(same, "{how:?} {flags:?}: half old, half new");
@@ -85,7 +89,7 @@ fn where_no_time_tells_of_a_change_what_is_there_is_compared_with_the_source() {
         for how in [Replaced::InPlace, Replaced::InPart] {
             fs::remove_file(scene.path("to/big")).expect("removed");
             interrupt_from(scene, "from/big", 6);
-            replace(&odd.join("big"), how);
+            replace(&odd.join("big"), how, 0);
             let run = copy(&[]);
             if matches!(scene.way, Way::Local | Way::SftpDownload) {
                 let told = "the source was replaced since its copy was interrupted";

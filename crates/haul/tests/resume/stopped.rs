@@ -46,7 +46,7 @@ fn a_file_with_holes_goes_on_and_keeps_them() {
 
 #[test]
 fn no_resume_begins_anew_and_leaves_nothing() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         make_big(scene);
         interrupt(scene, 4);
         assert_eq!(finish(scene, &["--no-resume"]), LEN);
@@ -126,7 +126,7 @@ fn run_command(command: &mut Command) {
 
 #[test]
 fn a_stage_that_nothing_continues_is_removed_by_the_next_copy() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         make_big(scene);
         interrupt(scene, 4);
         fs::remove_file(scene.path("big")).expect("removed");

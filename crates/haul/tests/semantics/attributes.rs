@@ -84,7 +84,7 @@ fn a_copy_that_is_not_asked_keeps_no_owner_and_no_attribute() {
     if !is_root() {
         return;
     }
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         sh(scene, "mkdir tree; echo one > tree/one; chown 12:34 tree/one; chmod 4755 tree/one");
         sh(scene, "setfattr -n user.colour -v blue tree/one; setfacl -m u:1234:rw tree/one");
         scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
@@ -135,7 +135,7 @@ fn a_directory_that_hands_down_rights_gives_a_copy_no_more_than_its_source_has()
     if !is_root() {
         return;
     }
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         sh(scene, "mkdir tree; echo secret > tree/secret; chmod 640 tree/secret; mkdir tree/dir");
         sh(scene, "mkdir to; setfacl -d -m u:1234:rwx,g:4321:rwx to");
         scene.copy(&["-rA"], &["tree"], "to/").run().expect_ok();
@@ -166,7 +166,7 @@ fn devices_fifos_and_sockets_are_made_anew() {
     if !is_root() {
         return;
     }
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         sh(scene, SPECIALS);
         sh(
             scene,

@@ -51,7 +51,7 @@ fn what_patterns_match_is_left_out() {
 
 #[test]
 fn the_first_pattern_that_matches_decides() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         sources(scene);
         let list = scene.file("list", "; a comment\n# another\n\n+ *.c\n- *\n");
         let only_c = format!("--exclude-from={}", list.display());
@@ -75,7 +75,7 @@ fn the_first_pattern_that_matches_decides() {
 
 #[test]
 fn sources_of_one_name_that_are_left_out_are_in_nobodys_way() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         for name in ["one/x", "one/y", "two/x", "two/z"] {
             scene.file(name, name);
         }
@@ -105,7 +105,7 @@ fn nothing_of_a_directory_that_is_left_out_is_looked_at() {
 
 #[test]
 fn a_place_is_not_taken_by_what_an_earlier_source_leaves_out() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("one/x/in", "1");
         scene.file("one/y", "1");
         scene.file("two/x", "2");

@@ -30,7 +30,7 @@ fn a_nasty_tree_arrives_as_it_is_and_again_nothing_is_copied() {
 
 #[test]
 fn nothing_is_written_to_what_is_unchanged() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         tree::sizes(scene.path("tree"), 1).expect("a tree");
         scene.symlink("one", "tree/link");
         mode(scene.mkdir("tree/closed"), 0o555);
@@ -91,7 +91,7 @@ fn files_of_every_size_arrive_whole() {
 
 #[test]
 fn hundreds_of_directories_arrive() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         tree::many(scene.path("many"), 700, 500, 350, 4).expect("a tree");
         let run = scene.copy(&["-r"], &["many"], "copy").run().expect_ok();
         assert!(run.out().starts_with("copied 700 files, 341.8 KiB in "), "{run}");
@@ -102,7 +102,7 @@ fn hundreds_of_directories_arrive() {
 #[test]
 fn a_tree_deeper_than_any_path_can_say_arrives() {
     const LEVELS: usize = 300;
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         tree::deep(scene.path("deep"), LEVELS, 5).expect("a tree");
         scene.copy(&["-r"], &["deep"], "copy").run().expect_ok();
         assert_eq!(tree::depth(scene.path("copy"), 5).expect("a tree"), LEVELS);
@@ -111,7 +111,7 @@ fn a_tree_deeper_than_any_path_can_say_arrives() {
 
 #[test]
 fn set_user_id_is_not_lent_to_the_new_owner() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/dir/inside", "x");
         for (name, bits) in [("suid", 0o4755), ("sgid", 0o2711), ("both", 0o6755)] {
             mode(scene.file(format!("tree/{name}"), name), bits);
@@ -145,7 +145,7 @@ fn the_mask_takes_no_rights_away() {
 
 #[test]
 fn a_directory_that_lends_its_group_goes_on_doing_so() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/dir/x", "x");
         scene.mkdir("tree/dir/deeper");
         mode(scene.path("tree/dir"), 0o750);
@@ -164,7 +164,7 @@ fn root_is_told_once_that_owners_are_not_kept() {
     if !is_root() {
         return;
     }
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         for name in ["tree/a", "tree/b"] {
             let file = scene.file(name, "x");
             std::os::unix::fs::chown(file, Some(NOBODY), Some(NOBODY)).expect("given away");
@@ -182,7 +182,7 @@ fn root_is_told_once_that_owners_are_not_kept() {
 
 #[test]
 fn what_is_no_file_in_a_tree_is_passed_over_with_a_warning() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/file", "x");
         run(Command::new("mkfifo").arg(scene.path("tree/fifo")));
         let _socket = UnixListener::bind(scene.path("tree/sock")).expect("a socket");
@@ -208,7 +208,7 @@ fn a_file_that_is_read_only_its_owner_may_copy_and_replace() {
 
 #[test]
 fn holes_stay_holes_and_a_hole_at_the_end_counts() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let file = fs::File::create(scene.path("a")).expect("a file");
         file.write_all_at(b"data", 3 << 20).expect("written");
         file.set_len(40 << 20).expect("extended");

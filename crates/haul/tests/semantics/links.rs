@@ -24,7 +24,7 @@ fn with_r_a_link_is_kept_as_a_link_wherever_it_leads() {
 
 #[test]
 fn a_named_link_is_followed_as_cp_does() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let file = scene.file("elsewhere/file", "content");
         mode(&file, 0o640);
         scene.symlink("elsewhere/file", "to-file");
@@ -71,7 +71,7 @@ fn a_link_to_a_file_with_a_slash_behind_it_is_no_source() {
 
 #[test]
 fn with_l_what_links_lead_to_is_copied() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("elsewhere/dir/deep", "deep");
         let file = scene.file("elsewhere/file", "content");
         mode(&file, 0o640);
@@ -105,7 +105,7 @@ fn with_l_what_links_lead_to_is_copied() {
 
 #[test]
 fn with_l_links_that_lead_nowhere_or_in_a_circle_fail_alone() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/sub/file", "x");
         for (target, name) in [
             ("missing", "dangling"),
@@ -148,7 +148,7 @@ fn with_l_links_that_lead_nowhere_or_in_a_circle_fail_alone() {
 
 #[test]
 fn a_link_at_the_destination_is_replaced_and_not_followed() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "new");
         scene.file("target", "untouched");
         scene.symlink("target", "to-file");

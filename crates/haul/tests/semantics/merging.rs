@@ -6,7 +6,7 @@ use std::fs;
 
 #[test]
 fn no_source_replaces_what_another_has_brought() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a/x", "first");
         scene.file("a/sub/y", "first");
         scene.file("b/x", "second");

@@ -22,7 +22,7 @@ fn a_directory_receives_the_sources_under_their_names() {
 
 #[test]
 fn a_missing_directory_is_made_if_it_ends_with_a_slash() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "a");
         scene.file("b", "b");
         scene.copy(&[], &["a", "b"], "two//").run().expect_ok();
@@ -35,7 +35,7 @@ fn a_missing_directory_is_made_if_it_ends_with_a_slash() {
 
 #[test]
 fn a_slash_has_all_directories_above_made_too_and_a_new_name_has_none() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "a");
         let run = scene.copy(&[], &["a"], "no/name").run().expect_code(4);
         let error = errors(&run).concat();
@@ -54,7 +54,7 @@ fn a_slash_has_all_directories_above_made_too_and_a_new_name_has_none() {
 
 #[test]
 fn any_other_destination_is_the_new_name() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "a");
         scene.file("tree/sub/b", "b");
         scene.copy(&[], &["a"], "file").run().expect_ok();
@@ -69,7 +69,7 @@ fn any_other_destination_is_the_new_name() {
 
 #[test]
 fn the_same_words_again_mean_the_same_place() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("many/sub/a", "a");
         scene.file("many/b", "b");
         scene.copy(&["-r"], &["many"], "bak").run().expect_ok();
@@ -114,7 +114,7 @@ fn run_cp(scene: &Scene<'_>, from: &str, to: &str) {
 
 #[test]
 fn a_directory_in_itself_is_compared_with_what_was_made_of_it() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("many/many/a", "a");
         scene.file("many/b", "b");
         scene.copy(&["-r"], &["many"], "bak").run().expect_ok();
@@ -154,7 +154,7 @@ fn a_killed_copy_goes_on_where_it_was_under_its_new_name() {
 
 #[test]
 fn a_slash_after_a_file_is_no_new_name() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "new content");
         scene.file("file", "old");
         let run = scene.copy(&[], &["a"], "file/").run().expect_code(4);
@@ -170,7 +170,7 @@ fn a_slash_after_a_file_is_no_new_name() {
 
 #[test]
 fn several_sources_need_a_directory() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "a");
         scene.file("b", "b");
         scene.file("file", "old");
@@ -187,7 +187,7 @@ fn several_sources_need_a_directory() {
 
 #[test]
 fn sources_that_would_replace_each_other_are_refused() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("one/x", "1");
         scene.file("two/x", "2");
         scene.mkdir("there");
@@ -199,7 +199,7 @@ fn sources_that_would_replace_each_other_are_refused() {
 
 #[test]
 fn a_directory_needs_leave_and_the_others_are_copied() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/a", "a");
         scene.file("b", "b");
         scene.mkdir("there");
@@ -212,7 +212,7 @@ fn a_directory_needs_leave_and_the_others_are_copied() {
 
 #[test]
 fn the_content_of_a_dot_goes_straight_into_the_destination() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/sub/a", "a");
         scene.file("tree/.hidden", "h");
         mode(scene.path("tree"), 0o700);
@@ -229,7 +229,7 @@ fn the_content_of_a_dot_goes_straight_into_the_destination() {
 
 #[test]
 fn a_slash_after_a_source_changes_nothing_but_follows_a_link() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/a", "a");
         scene.symlink("tree", "link");
         scene.mkdir("there");

@@ -52,7 +52,7 @@ fn a_reader_sees_the_old_file_or_the_new_one_whole() {
 
 #[test]
 fn who_has_the_old_file_open_or_linked_keeps_it() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "new content");
         let dest = scene.file("dest", "old");
         fs::hard_link(&dest, scene.path("other-name")).expect("a hard link");
@@ -69,7 +69,7 @@ fn who_has_the_old_file_open_or_linked_keeps_it() {
 
 #[test]
 fn the_new_file_has_the_rights_of_the_source() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         mode(scene.file("tree/open", "new content"), 0o644);
         mode(scene.file("tree/secret", "new content"), 0o600);
         mode(scene.file("there/tree/open", "old"), 0o600);

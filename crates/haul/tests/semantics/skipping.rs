@@ -46,7 +46,7 @@ fn ctimes(path: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
 
 #[test]
 fn nothing_is_written_to_what_is_unchanged() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         for name in ["tree/a", "tree/sub/b", "tree/sub/deep/c", "tree/other/d", "tree/other/e"] {
             scene.file(name, name);
         }
@@ -99,7 +99,7 @@ fn a_nanosecond_makes_a_file_another_one() {
 
 #[test]
 fn another_size_makes_a_file_another_one_at_the_same_time() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let (a, b) = (scene.file("a", "new content"), scene.file("b", "old"));
         nasty::set_mtime(&a, 1_600_000_000, 5).expect("a time");
         nasty::set_mtime(&b, 1_600_000_000, 5).expect("a time");
@@ -139,7 +139,7 @@ fn a_file_whose_content_is_left_gets_the_rights_of_the_source() {
 
 #[test]
 fn force_replaces_what_looks_the_same() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let (a, b) = (scene.file("a", "new"), scene.file("b", "old"));
         nasty::set_mtime(&a, 1_600_000_000, 5).expect("a time");
         nasty::set_mtime(&b, 1_600_000_000, 5).expect("a time");
@@ -151,7 +151,7 @@ fn force_replaces_what_looks_the_same() {
 
 #[test]
 fn no_clobber_keeps_what_is_there_and_adds_what_is_not() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/a", "new");
         scene.file("tree/b", "new");
         scene.symlink("elsewhere", "tree/link");
@@ -175,7 +175,7 @@ fn no_clobber_keeps_what_is_there_and_adds_what_is_not() {
 
 #[test]
 fn update_replaces_only_what_is_older() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         for (name, seconds) in [("older", 99), ("same", 100), ("newer", 101)] {
             let source = scene.file(format!("tree/{name}"), "of the source");
             nasty::set_mtime(source, 100, 0).expect("a time");
@@ -233,7 +233,7 @@ fn a_dry_run_tells_everything_and_changes_nothing() {
 
 #[test]
 fn a_dry_run_finds_what_would_fail() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/dir/x", "x");
         scene.file("tree/file", "x");
         scene.file("there/tree/dir", "a file");
