@@ -17,8 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 /// The program under test.
@@ -80,8 +80,8 @@ impl World {
     pub(crate) fn scene_called(&self, name: &str, way: Way) -> Scene<'_> {
         let dir = self.path().join(name);
         fs::create_dir(&dir).expect("a directory");
-        let (rsh, nobody, over_lanes) = (None, false, false);
-        Scene { way, dir, world: self, rsh, program: HAUL.into(), nobody, over_lanes }
+        let (rsh, nobody, over_lanes, files) = (None, false, false, Arc::default());
+        Scene { way, dir, world: self, rsh, program: HAUL.into(), nobody, over_lanes, files }
     }
 }
 
@@ -202,13 +202,16 @@ pub(crate) struct Scene<'w> {
     nobody: bool,
     /// Contents go over direct connections alone.
     over_lanes: bool,
+    /// How many files were made, in other scenes of it, too.
+    files: Arc<AtomicU32>,
 }
 
 impl Scene<'_> {
     /// Another of this way, in the directory `name` beside it.
     pub(crate) fn another(&self, name: &str) -> Self {
         let scene = self.world.scene_called(name, self.way);
-        Self { rsh: self.rsh.clone(), program: self.program.clone(), nobody: self.nobody, ..scene }
+        let (rsh, program, files) = (self.rsh.clone(), self.program.clone(), self.files.clone());
+        Self { rsh, program, nobody: self.nobody, files, ..scene }
     }
 
     /// The path of `name`, which may be one from the root. A slash or dots at its
@@ -272,13 +275,13 @@ impl Scene<'_> {
     }
 
     /// Writes a file, and makes the directories above it. No two files get the
-    /// same time, so that none looks like a copy of another.
+    /// same time, so that none looks like a copy of another; the same files get the same
+    /// in each way.
     pub(crate) fn file(&self, name: impl AsRef<OsStr>, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("it is below a root")).expect("directories");
         fs::write(&path, content).expect("a file");
-        static FILES: AtomicU32 = AtomicU32::new(0);
-        let file = FILES.fetch_add(1, Ordering::Relaxed);
+        let file = self.files.fetch_add(1, Ordering::Relaxed);
         nasty::set_mtime(&path, 1_600_000_000 + i64::from(file), file).expect("a time");
         path
     }

@@ -204,7 +204,7 @@ fn a_second_run_keeps_what_the_first_has_kept() {
 
 #[test]
 fn backups_in_the_destination_are_no_extras() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         let _ = prepare(scene);
         let route = scene.route();
         let sync = || {

@@ -63,7 +63,7 @@ fn contents_tell_where_that_is_asked_for() {
 
 #[test]
 fn nothing_is_sent_or_told_of_what_has_the_same_content() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("src/a", "content");
         scene.file("dst/a", "CONTENT");
         Pair::of(scene);

@@ -219,7 +219,7 @@ fn a_source_that_can_not_even_be_begun_is_told_and_holds_removals_back() {
 
 #[test]
 fn what_an_earlier_copy_has_named_is_no_mirror_of_its_own() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("data/a", "a");
         scene.copy(&["-r"], &["data"], "backup").run().expect_ok();
         scene.file("backup/own", "own");

@@ -250,7 +250,7 @@ fn a_record_that_is_damaged_fails_its_entry_alone() {
 
 #[test]
 fn what_can_not_be_done_with_it_is_refused() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("src/a", "content");
         let refused = |words: &[&str]| {
             let done = scene.transfer("sync", &scene.route(), words, &["src/"], "dst/").run();

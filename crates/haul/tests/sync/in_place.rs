@@ -91,7 +91,7 @@ fn what_was_there_is_backed_up_apart() {
 
 #[test]
 fn what_is_not_the_beginning_of_its_source_becomes_it() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("src/a", "the right beginning, and more");
         scene.file("dst/a", "the wrong beginning");
         for flags in [&["-a", "--append"][..], &["-a", "--append-verify"]] {
@@ -105,7 +105,7 @@ fn what_is_not_the_beginning_of_its_source_becomes_it() {
 
 #[test]
 fn a_link_is_not_written_through() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         scene.file("src/a", "new");
         scene.file("elsewhere", "not of this job");
         scene.symlink("../elsewhere", "dst-link");

@@ -21,7 +21,7 @@ fn lines(text: &str) -> Vec<String> {
 
 #[test]
 fn lists_are_those_of_rsync() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let _ = Pair::usual(scene);
         scene.file("src/large", vec![0; 1_234_567]);
         scene.symlink("d", "src/to-d");

@@ -12,6 +12,7 @@ mod deleting;
 mod differences;
 mod faking;
 mod faults;
+mod found;
 mod in_place;
 mod keeping;
 mod leading;

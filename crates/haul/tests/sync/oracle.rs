@@ -1,11 +1,11 @@
 //! Runs both programs.
 
 use crate::common::*;
+use crate::found;
 use haul_model::ContentHash;
 use haul_testkit::haul::Outcome;
 use haul_testkit::nasty;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::Command;
 
@@ -57,6 +57,9 @@ impl<'s, 'w> Pair<'s, 'w> {
 
     /// The same with files beside the trees, which both programs are told of.
     pub(crate) fn with_files(mut self, files: &[&str]) -> Self {
+        for file in files.iter().filter(|file| self.scene.exists(file)) {
+            give_times(&self.scene.path(file), file, "");
+        }
         self.files = files.iter().map(|&file| file.to_owned()).collect();
         self
     }
@@ -72,22 +75,14 @@ impl<'s, 'w> Pair<'s, 'w> {
     }
 
     /// Runs both with `flags`, from `sources` to `dest`, and has them compared; gives what
-    /// haul said. Where rsync prints lines of `-i`, haul prints the same, in any order.
+    /// haul said. What rsync makes of the trees is in `oracle`, and not to be changed there. Where rsync prints lines of `-i`, haul prints the same, in any order.
     pub(crate) fn run(&self, flags: &[&str], sources: &[&str], dest: &str) -> Outcome {
         let scene = self.scene;
-        let oracle = scene.path("oracle");
-        let _ = fs::remove_dir_all(&oracle);
-        fs::create_dir(&oracle).expect("made");
         let trees = ["src", "dst", "prev", "older", "kept"].into_iter();
         let trees = trees.chain(self.files.iter().map(String::as_str));
-        let trees = trees.filter(|tree| scene.exists(tree)).map(|tree| scene.path(tree));
-        // All at once: starting a program takes longer than what it does here.
-        run(Command::new("cp").arg("-a").args(trees).arg(&oracle));
-        // Each program works in a directory of its user.
-        let beside = fs::metadata(scene.path("")).expect("it is there");
-        chown(&oracle, Some(beside.uid()), Some(beside.gid())).expect("given");
-        let rsync = scene.program("rsync").cwd(&oracle).args(flags).args(sources).arg(dest);
-        let expected = rsync.run();
+        let trees: Vec<&str> = trees.filter(|tree| scene.exists(tree)).collect();
+        let finding = found::of(scene, &trees, flags, sources, dest);
+        let expected = &finding.run;
         let route = scene.route();
         let found = scene.transfer("sync", &route, flags, sources, dest).run();
         assert_eq!(
@@ -117,12 +112,11 @@ impl<'s, 'w> Pair<'s, 'w> {
             .iter()
             .any(|flag| is_short(flag, 'O') || is_short(flag, 'b') || *flag == "--no-implied-dirs");
         let rules = if has_rules || omits { rules.ignoring_dir_mtimes() } else { rules };
-        let oracle = format!("oracle/{dest}");
-        let is_made = scene.exists(&oracle);
+        let is_made = finding.made.is_some();
         assert_eq!(scene.exists(dest), is_made, "{flags:?} {sources:?}: {dest}\nhaul: {found}");
-        let differences = match is_made {
-            true => scene.snapshot(&oracle).differences(&scene.snapshot(dest), rules),
-            false => Vec::new(),
+        let differences = match &finding.made {
+            Some(made) => made.differences(&scene.snapshot(dest), rules),
+            None => Vec::new(),
         };
         assert!(differences.is_empty(), "{flags:?} {sources:?}: {differences:?}\nhaul: {found}");
         if flags.iter().any(|flag| flag.starts_with('-') && flag.contains('i') && flag.len() < 9) {

@@ -118,7 +118,7 @@ fn only_in_directories_that_are_taken_whole_is_anything_removed() {
 fn a_list_says_what_is_taken() {
     everywhere_by_pipe(|scene| {
         let list = scene.path("list");
-        let from = format!("--files-from={}", list.display());
+        let from = "--files-from=list";
         for text in [
             "a/b/c\na/h\n",
             "a/b/\n",
@@ -147,13 +147,13 @@ fn a_list_says_what_is_taken() {
                     continue;
                 }
                 build(scene);
-                let flags: Vec<_> = flags.iter().copied().chain([&*from]).collect();
-                Pair::of(scene).run(&flags, &["src"], "dst");
+                let flags: Vec<_> = flags.iter().copied().chain([from]).collect();
+                Pair::of(scene).with_files(&["list"]).run(&flags, &["src"], "dst");
             }
         }
         fs::write(&list, "a/h\0# no\0top\0").expect("written");
         build(scene);
-        Pair::of(scene).run(&["-ai0", &from], &["src/"], "new");
+        Pair::of(scene).with_files(&["list"]).run(&["-ai0", from], &["src/"], "new");
     });
 }
 

@@ -29,7 +29,7 @@ fn run_both(pair: &Pair<'_, '_>, flags: &[&str], sources: &[&str]) {
 
 #[test]
 fn sources_go_that_have_arrived() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         for flags in [
             &["-ai"][..],
             &["-ai", "--delete"],
@@ -84,7 +84,7 @@ fn through_sftp_sources_that_keep_their_paths_are_refused() {
 
 #[test]
 fn what_has_failed_stays() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let pair = prepare(scene);
         // Without --force it does not make way.
         fs::remove_file(scene.path("dst/z/same")).expect("removed");
@@ -139,7 +139,7 @@ fn what_only_looks_the_same_stays() {
 
 #[test]
 fn what_is_the_destination_itself_stays() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         let _ = prepare(scene);
         let before = scene.snapshot("src");
         let flags = ["-a", REMOVES];
@@ -169,7 +169,7 @@ fn prepare_links<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
 
 #[test]
 fn links_that_were_followed_go_and_what_they_lead_to_stays() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         for flags in [&["-aL"][..], &["-rtL"], &["-ak"]] {
             let pair = prepare_links(scene);
             // What is in a directory that a link leads to fails, as with rsync.
@@ -193,7 +193,7 @@ fn links_that_were_followed_go_and_what_they_lead_to_stays() {
 
 #[test]
 fn links_that_are_munged_go() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let pair = prepare_links(scene);
         let munges = ["-a", "--munge-links", REMOVES];
         let run = scene.transfer("sync", &scene.route(), &munges, &["src/"], "dst").run();
@@ -208,7 +208,7 @@ fn links_that_are_munged_go() {
 
 #[test]
 fn a_link_to_what_takes_its_place_loses_nothing() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         // The destination has the content under its name, because the link leads there.
         scene.file("dst/file", "the only one");
         scene.mkdir("src");

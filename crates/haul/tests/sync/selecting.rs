@@ -18,7 +18,7 @@ fn a_tree_becomes_like_its_source() {
 
 #[test]
 fn a_slash_at_the_end_of_a_source_is_what_is_in_it() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let pair = Pair::usual(scene);
         for (sources, dest) in [
             (&["src"][..], "new"),
@@ -36,7 +36,7 @@ fn a_slash_at_the_end_of_a_source_is_what_is_in_it() {
 
 #[test]
 fn what_stands_in_the_way_goes_as_it_does_with_rsync() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let prepare = || {
             scene.clear(&["src", "dst"]);
             scene.file("src/file", "file");
@@ -174,7 +174,7 @@ fn a_file_of_rules_is_read_as_words_in_front_of_it_say() {
 
 #[test]
 fn rules_about_what_exists_are_those_of_rsync() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         for flags in [
             &["-ai", "--existing"][..],
             &["-ai", "--ignore-existing"],
@@ -225,7 +225,7 @@ fn owners_attributes_and_access_lists_are_kept() {
 
 #[test]
 fn without_r_directories_are_left_out_and_that_is_told() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let pair = Pair::usual(scene);
         let run = pair.run(&["-ti"], &["src/d", "src/same"], "dst");
         assert!(run.err().contains("skipped"), "{run}");

@@ -24,7 +24,7 @@ fn figures(run: &Outcome) -> Vec<String> {
 
 #[test]
 fn the_figures_are_those_of_rsync() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         Pair::usual(scene);
         scene.file("src/large", vec![b'a'; 3_000_000]);
         scene.file("dst/large", vec![b'b'; 10]);

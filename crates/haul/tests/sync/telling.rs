@@ -6,7 +6,7 @@ use std::process::Command;
 
 #[test]
 fn nothing_is_told_unless_it_was_asked_for() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         Pair::usual(scene);
         let route = scene.route();
         let sync = |flags: &[&str]| scene.transfer("sync", &route, flags, &["src/"], "dst").run();
