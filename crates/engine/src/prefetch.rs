@@ -125,7 +125,7 @@ mod tests {
         for name in files {
             fs::write(temp.path().join(name), name).unwrap();
         }
-        let dir = LocalTree.open(temp.path().as_os_str().as_bytes()).unwrap();
+        let dir = LocalTree::PLAIN.open(temp.path().as_os_str().as_bytes()).unwrap();
         let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
         (temp, node)
     }

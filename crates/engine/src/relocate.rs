@@ -36,7 +36,7 @@ pub(crate) fn relocate(
     job: &Job,
     conflict: Conflict,
 ) -> Result<Relocated, JobError> {
-    let destination = Destination::find(&LocalTree, job)?;
+    let destination = Destination::find(&LocalTree::PLAIN, job)?;
     let root =
         destination.root.system_handle().map_err(|error| JobError::unusable(&job.dest, &error))?;
     let new_name = destination.rename.as_ref();

@@ -1,16 +1,16 @@
 //! The tree of this machine's file systems.
 
-mod faked;
 mod file;
+mod root;
 
-pub use self::faked::local_tree;
 use self::file::{LocalSource, LocalStage, is_of_unknown_size, not_made};
+pub use self::root::{LocalTree, local_tree};
 use super::room::with_room;
 use super::spool::Spooled;
 use crate::origin;
 use crate::shared::SharedBlocks;
 use crate::{
-    Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage, Tree, TreeDir,
+    Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage, TreeDir,
     TreeEntry, Unfinished,
 };
 use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name, Special};
@@ -20,8 +20,8 @@ use haul_store::{
 use haul_sys::{Dir, Loss, Stat};
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// Files from this length on, in bytes, are always opened to see whether they lack
@@ -32,35 +32,6 @@ const LOOKED_INTO_MIN: u64 = 1 << 20;
 
 /// Where links lead that stand for an open file of a process.
 const OF_PROCESS: [&[u8]; 2] = [b"/proc/self/fd/", b"/dev/fd/"];
-
-/// The file systems of this machine.
-#[derive(Debug)]
-pub struct LocalTree;
-
-impl Tree for LocalTree {
-    fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let dir = with_room(|| Dir::open(Path::new(OsStr::from_bytes(path))))?;
-        Ok(Arc::new(LocalDir::new(dir)))
-    }
-
-    fn open_to_enter(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let dir = with_room(|| Dir::open_to_enter(Path::new(OsStr::from_bytes(path))))?;
-        Ok(Arc::new(LocalDir::new(dir)))
-    }
-
-    fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
-        let path = if path.is_empty() { b"." } else { path };
-        let whole = haul_sys::absolute(Path::new(OsStr::from_bytes(path)))?;
-        let mut clean = PathBuf::new();
-        for part in whole.components() {
-            match part {
-                Component::ParentDir => drop(clean.pop()),
-                part => clean.push(part),
-            }
-        }
-        Ok(clean.into_os_string().into_vec())
-    }
-}
 
 /// A directory of this machine.
 #[derive(Debug)]

@@ -56,7 +56,7 @@ impl Twins {
             let name = self.rename.clone().unwrap_or(name);
             return Ok(Some(Twin { above: Arc::clone(&self.root), name }));
         }
-        let above = LocalTree.open(split.parent);
+        let above = LocalTree::PLAIN.open(split.parent);
         let above = above.and_then(|above| DirNode::root(above, None, &Arc::default()));
         Ok(Some(Twin { above: above.map_err(|error| failed(&error))?, name }))
     }

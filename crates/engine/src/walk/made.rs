@@ -81,7 +81,7 @@ mod tests {
     /// A directory that a helper has read, with nothing in it.
     fn listed() -> PlaceListing {
         let temp = tempfile::tempdir().unwrap();
-        let dir = LocalTree.open(temp.path().as_os_str().as_bytes()).unwrap();
+        let dir = LocalTree::PLAIN.open(temp.path().as_os_str().as_bytes()).unwrap();
         let node = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
         let subdirs = Subdirs {
             merged: Merged::of(Arc::clone(&node), Depth::Open),

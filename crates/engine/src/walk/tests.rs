@@ -43,7 +43,7 @@ fn rules<'w>(control: &'w Control<'w>, prefetch: &'w Prefetch<'w>) -> Rules<'w> 
 }
 
 fn node_of(root: &Path) -> Arc<DirNode> {
-    let dir = LocalTree.open(root.as_os_str().as_bytes()).unwrap();
+    let dir = LocalTree::PLAIN.open(root.as_os_str().as_bytes()).unwrap();
     DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap()
 }
 

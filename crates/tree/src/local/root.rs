@@ -1,32 +1,35 @@
-//! The same file systems, where attributes that only root can give are written down beside the
-//! entries, or no link of another user leads to a directory that is named.
+//! The directories of this machine that users name.
 
-use super::{LocalDir, LocalTree};
+use super::LocalDir;
 use crate::room::with_room;
 use crate::{Tree, TreeDir};
 use haul_sys::{Dir, Links};
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// The file systems of this machine.
 #[derive(Debug)]
-struct OtherTree {
-    /// Attributes are kept there as `rsync --fake-super` does it.
+pub struct LocalTree {
+    /// Attributes that only root can give are written down and read as `rsync --fake-super`
+    /// does it.
     fakes: bool,
     /// The links that lead to the directories that users name.
     links: Links,
 }
 
-impl OtherTree {
+impl LocalTree {
+    /// With the attributes that the system tells, and all links followed on the way.
+    pub const PLAIN: Self = Self { fakes: false, links: Links::All };
+
     fn dir(&self, dir: Dir) -> Arc<dyn TreeDir> {
         Arc::new(LocalDir::new(if self.fakes { dir.faking() } else { dir }))
     }
 }
 
-impl Tree for OtherTree {
+impl Tree for LocalTree {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
         let path = Path::new(OsStr::from_bytes(path));
         Ok(self.dir(with_room(|| Dir::open_named(path, self.links))?))
@@ -38,7 +41,16 @@ impl Tree for OtherTree {
     }
 
     fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
-        LocalTree.whole_path(path)
+        let path = if path.is_empty() { b"." } else { path };
+        let whole = haul_sys::absolute(Path::new(OsStr::from_bytes(path)))?;
+        let mut clean = PathBuf::new();
+        for part in whole.components() {
+            match part {
+                Component::ParentDir => drop(clean.pop()),
+                part => clean.push(part),
+            }
+        }
+        Ok(clean.into_os_string().into_vec())
     }
 }
 
@@ -47,9 +59,9 @@ impl Tree for OtherTree {
 /// `rsync --fake-super` does it.
 pub fn local_tree(fakes: bool, links: Links) -> &'static dyn Tree {
     match (fakes, links) {
-        (false, Links::All) => &LocalTree,
-        (false, Links::Own) => &OtherTree { fakes: false, links: Links::Own },
-        (true, Links::All) => &OtherTree { fakes: true, links: Links::All },
-        (true, Links::Own) => &OtherTree { fakes: true, links: Links::Own },
+        (false, Links::All) => &LocalTree::PLAIN,
+        (false, Links::Own) => &LocalTree { fakes: false, links: Links::Own },
+        (true, Links::All) => &LocalTree { fakes: true, links: Links::All },
+        (true, Links::Own) => &LocalTree { fakes: true, links: Links::Own },
     }
 }
