@@ -2,7 +2,7 @@
 //! comes to their directories.
 
 use haul_model::{Fault, FaultKind, Filter, Line, Lines, Merge, Name, Rule, RuleFiles, Scope};
-use haul_model::{RuleError, Side, Start, Style, cvs_defaults, escape_bytes, words};
+use haul_model::{RuleError, Side, Start, Style, cvs_defaults, escape_bytes, is_missing, words};
 use haul_tree::{Meta, MetaKind, Tree, TreeDir};
 use std::io;
 
@@ -107,10 +107,6 @@ pub(crate) fn begin(
         read_files(filter, is_looked_at, &mut scope, &*opened, Err(dir))?;
     }
     Ok(scope)
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// True if `dir`, written as that of [`Scope::at`], is the directory at `start`, or below.

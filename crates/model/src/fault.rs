@@ -158,6 +158,12 @@ pub fn is_mounted(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::ResourceBusy && error.raw_os_error().is_some()
 }
 
+/// True if nothing is at a path, or what is to be a directory on its way is none.
+pub fn is_missing(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind as E;
+    matches!(error.kind(), E::NotFound | E::NotADirectory)
+}
+
 /// The system's words for an error, without the number that Rust appends.
 pub fn os_text(error: &std::io::Error) -> String {
     let text = error.to_string();
@@ -187,6 +193,14 @@ mod tests {
         assert!(fault.message.ends_with(": a file system may be mounted on it"), "{fault}");
         let own = std::io::ErrorKind::ResourceBusy.into();
         assert_eq!(Fault::from_io(Side::Destination, "write", &own).kind, FaultKind::Busy);
+    }
+
+    #[test]
+    fn a_way_over_a_file_leads_nowhere_and_a_closed_one_may_lead_on() {
+        // ENOENT, ENOTDIR, EACCES, ELOOP.
+        let missing =
+            [2, 20, 13, ELOOP].map(|number| is_missing(&std::io::Error::from_raw_os_error(number)));
+        assert_eq!(missing, [true, true, false, false]);
     }
 
     #[test]

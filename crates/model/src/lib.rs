@@ -73,7 +73,9 @@ pub use entry::{Device, Entry, FileId, Kind, Special, Timestamp};
 pub use escape::{escape_beginning, escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
 pub use extended::{Acl, AclEntry, AclWho, EXTENDED_LEN_MAX, Extended, Xattr};
-pub use fault::{Fault, FaultKind, ForeignLink, ParentFailed, Side, is_mounted, os_text};
+pub use fault::{
+    Fault, FaultKind, ForeignLink, ParentFailed, Side, is_missing, is_mounted, os_text,
+};
 pub use filter::{
     Action, Asking, Filter, FilterError, Item as FilterItem, Line, Lines, Merge, Pattern,
     PatternError, Rule, RuleError, RuleFiles, Scope, Sides, Start, Style, Subject, cvs_defaults,

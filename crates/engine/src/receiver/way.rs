@@ -1,7 +1,7 @@
 //! The way to a destination: the directories above it, and which of them stops a job.
 
 use haul_model::words;
-use haul_model::{Fault, FaultKind, Name, Side, escape_bytes};
+use haul_model::{Fault, FaultKind, Name, Side, escape_bytes, is_missing};
 use haul_tree::{MetaKind, Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
@@ -68,16 +68,13 @@ fn first_closed<'p>(
     mut part: &'p [u8],
     mut error: io::Error,
 ) -> (&'p [u8], io::Error) {
-    let leads_nowhere = |error: &io::Error| {
-        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-    };
     for _ in 0..ANCESTORS_MAX {
         let split = words::split(part);
-        if split.name.is_none() || !leads_nowhere(&error) {
+        if split.name.is_none() || !is_missing(&error) {
             break;
         }
         match tree.open(split.parent) {
-            Err(above) if leads_nowhere(&above) => (part, error) = (split.parent, above),
+            Err(above) if is_missing(&above) => (part, error) = (split.parent, above),
             _ => break,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Config, GivenIn, KEYS, Raw, Settings};
 use crate::error::{CommandError, ErrorKind};
-use haul_model::{escape_bytes, escape_text};
+use haul_model::{escape_bytes, escape_text, is_missing};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::ops::Range;
@@ -32,9 +32,6 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, CommandError> {
     let shown = shown(path);
     let unreadable = |error: io::Error| {
         CommandError::new(ErrorKind::Usage, format!("{shown}: can't read it: {error}"))
-    };
-    let is_missing = |error: &io::Error| {
-        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     };
     // Opening a FIFO would wait.
     match fs::metadata(path) {
