@@ -16,8 +16,9 @@ use haul_proto::LANES_MAX;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Content that a lane is worth, in bytes: it takes some round trips until it is fast.
-pub(super) const LANE_LEN: u64 = 8 << 20;
+/// Content that a lane is worth, in bytes, for which nobody has asked: it takes some round trips
+/// until it is fast.
+pub(super) const CHOSEN_LANE_LEN: u64 = 8 << 20;
 
 /// Bytes that an ssh connection has on their way at most: OpenSSH's window of a channel.
 const WINDOW_LEN: u64 = 2 << 20;

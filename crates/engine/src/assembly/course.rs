@@ -1,7 +1,7 @@
 //! How far the further logins of a job are: how many are begun at a time, and what becomes of
 //! those that fail or are lost.
 
-use super::chosen;
+use super::chosen::CHOSEN_LANE_LEN;
 use super::joining::LANE_LEN;
 use haul_proto::LANES_MAX;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ impl Course {
     /// As many as haul has chosen, where so much is left, and while nobody knows: nobody has
     /// asked for them, so the first that is refused is the last.
     pub(super) fn chosen(count: u8, count_unknown: u8, left_min: u64) -> Self {
-        Self::new([count, count_unknown], [chosen::LANE_LEN, left_min], 1)
+        Self::new([count, count_unknown], [CHOSEN_LANE_LEN, left_min], 1)
     }
 
     fn new(
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn of_those_that_nobody_has_asked_for_the_first_that_is_refused_is_the_last() {
         let mut course = Course::chosen(7, 2, 0);
-        let attempts = begun(&mut course, Some(chosen::LANE_LEN * 3), false);
+        let attempts = begun(&mut course, Some(CHOSEN_LANE_LEN * 3), false);
         assert_eq!(attempts.len(), 3, "they are not worth it for less");
         course.fail(attempts[0], failure(false, false));
         assert!(begun(&mut course, MUCH, false).is_empty());
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn while_nobody_knows_how_much_is_left_there_are_few_unless_the_user_wants_more() {
-        const LEFT_MIN: u64 = chosen::LANE_LEN * 10;
+        const LEFT_MIN: u64 = CHOSEN_LANE_LEN * 10;
         let mut course = Course::chosen(7, 2, LEFT_MIN);
         assert_eq!(begun(&mut course, None, true).len(), 2);
         assert!(begun(&mut course, Some(LEFT_MIN - 1), false).is_empty());
