@@ -91,8 +91,8 @@ macro_rules! value {
 
 // Behind the macros that it takes.
 mod deleting;
-mod faking;
 mod links;
+mod sides;
 mod telling;
 mod updating;
 mod walking;
@@ -100,7 +100,7 @@ mod walking;
 /// The words, in the order of the help.
 pub(super) const TABLE: &[&[Word]] = &[
     WORDS,
-    faking::WORDS,
+    sides::WORDS,
     deleting::WORDS,
     links::WORDS,
     updating::WORDS,
