@@ -4,7 +4,7 @@
 use crate::hint::{self, Hint};
 use crate::location::LocationError;
 use haul_engine::{JobError, Summary};
-use haul_model::{FaultKind, Task};
+use haul_model::{Fault, FaultKind, Task};
 use haul_net::ConnectError;
 use std::error::Error;
 use std::fmt;
@@ -165,6 +165,15 @@ impl CommandError {
             self.hints.iter_mut().for_each(|hint| *hint = hint::doing_all_anew(hint));
         }
         if task.mirrors().is_some() { self.of_mirror() } else { self }
+    }
+
+    /// The same of a file that the command names, and that could not be opened by this `fault`:
+    /// with the hint about links. Others are about what is copied.
+    pub(crate) fn of_named(self, fault: &Fault) -> Self {
+        match (fault.kind, fault.hint()) {
+            (FaultKind::ForeignLink, Some(hint)) => self.with_hint(hint),
+            _ => self,
+        }
     }
 
     /// The same with one more hint.

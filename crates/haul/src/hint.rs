@@ -173,7 +173,7 @@ impl Hint for Fault {
                 "haul does not write through a symbolic link; remove it, or copy to the path that it points to"
             }
             FaultKind::ForeignLink => {
-                "name the path that it points to, or, if you trust all who can make links there, give --insecure-links"
+                "name the path that it points to, or, if you trust all who can make links there, give --insecure-links, or -M--insecure-links if it is on the other side"
             }
             _ => return None,
         })

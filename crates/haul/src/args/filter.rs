@@ -329,7 +329,8 @@ impl Found {
 }
 
 fn unreadable(at: &str, error: &io::Error) -> CommandError {
-    wrong(at, &Fault::from_io(Side::Source, "read it", error).message)
+    let fault = Fault::from_io(Side::Source, "read it", error);
+    wrong(at, &fault.message).of_named(&fault)
 }
 
 fn wrong(at: &str, why: &str) -> CommandError {

@@ -25,13 +25,13 @@ impl LogFile {
     /// Opens it to append to it, or makes it.
     ///
     /// # Errors
-    /// When that can't be done, or a link of somebody else stands there.
+    /// When that can't be done, or a link that is not to be followed is on the way.
     pub(crate) fn open(wish: &LogWish) -> Result<Arc<Self>, CommandError> {
         let opened = haul_engine::append_to_named(Path::new(&wish.path), wish.links);
         let file = opened.map_err(|error| {
             let fault = Fault::from_io(Side::Destination, "open the log", &error);
             let path = escape_bytes(wish.path.as_bytes());
-            CommandError::usage(format!("{path}: {}", fault.message))
+            CommandError::usage(format!("{path}: {}", fault.message)).of_named(&fault)
         })?;
         Ok(Arc::new(Self { wish: wish.clone(), file: Mutex::new((file, Ok(()))) }))
     }

@@ -51,8 +51,8 @@ pub(super) fn read(
         };
     }
     let text = read_text(path, links).map_err(|error| {
-        let why = Fault::from_io(Side::Source, "read it", &error).message;
-        usage(&why)
+        let fault = Fault::from_io(Side::Source, "read it", &error);
+        usage(&fault.message).of_named(&fault)
     })?;
     Ok((paths(&text, zeros), None))
 }
