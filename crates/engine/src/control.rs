@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 /// How often a waiting thread looks whether the user has interrupted.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
 
-/// How often is looked at least whether a peer's last words were read, when writing to it has
-/// failed. A process that was stopped meanwhile has looked once.
+/// Looks, at least, for a peer's last words to be read after writing to it has failed. Looks
+/// are counted, not time: a process that is stopped meanwhile has used up one of them.
 const LINGER_LOOKS: u32 = 250;
 
-/// How far apart that is, which makes a second in all.
+/// The time between two of these looks, which makes a second in all.
 const LINGER_POLL: Duration = Duration::from_millis(4);
 
 /// The connection that a job goes through, which may end before its time.

@@ -187,8 +187,8 @@ impl RecvDir {
         is_there
     }
 
-    /// True if the destination has something in it that was not listed, as far as that
-    /// matters.
+    /// True if the destination has something in it that was not listed; false where the job
+    /// does not ask for that.
     pub(crate) fn has_extras(&self) -> bool {
         lock(&self.unlisted).as_ref().is_some_and(|names| !names.is_empty())
     }

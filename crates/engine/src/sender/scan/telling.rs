@@ -22,11 +22,11 @@ const BATCH_COST_MAX: u64 = 64 << 10;
 /// still far below its bound.
 const NAMES_MAX: usize = 128;
 
-/// A slow directory's entries don't wait longer than this to be told, as far as the clock
-/// is looked at.
+/// The age of a batch at which it is told though it has room: a slow directory's entries
+/// should not wait for others.
 const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
 
-/// Items of a batch between two looks at the clock.
+/// Items of a batch between two looks at the clock, which has its cost where there are many.
 const LOOK_EVERY: usize = 8;
 
 /// The end of a job whose accounts are more than can be told.
