@@ -34,10 +34,10 @@ pub(crate) struct Args {
     filter: Option<String>,
     /// Run what one runs while working: the tests beside the code, the engine's
     /// jobs, and whole-program tests of copies, checks, output and bad input in
-    /// every way. Leaves out the documentation's examples, fuzzing, and the programs
-    /// that test hostile peers, connections, moves, resuming, SFTP, deploying,
-    /// restricted logins, durability, cuts of the power, odd file systems and scarce
-    /// resources
+    /// every way. Leaves out the documentation's examples, fuzzing, the chores, and the
+    /// programs that test hostile peers, connections, jobs between two hosts,
+    /// reconnecting, mirrors, moves, resuming, SFTP, deploying, restricted logins,
+    /// durability, cuts of the power, odd file systems and scarce resources
     #[arg(long)]
     quick: bool,
     /// Skip the tests for which something is missing, as the right to mount,
