@@ -193,9 +193,9 @@ fn bind_one(ip: IpAddr, first: u16, last: u16) -> io::Result<TcpListener> {
             Err(error) => last_error = error,
         }
     }
-    let ports = match last - first {
-        0 => format!("port {first} can't be had"),
-        _ => format!("no port from {first} to {last} can be had"),
+    let ports = match first == last {
+        true => format!("port {first} can't be had"),
+        false => format!("no port from {first} to {last} can be had"),
     };
     Err(io::Error::new(last_error.kind(), format!("{ports}: {}", last_error.kind())))
 }

@@ -106,6 +106,9 @@ fn a_port_is_one_of_those_that_were_named() {
     let error = bind((port, port)).expect_err("it is taken");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     assert!(error.to_string().ends_with(" can't be had: address in use"), "{error}");
+    // A peer may name none.
+    let error = bind((port, port - 1)).expect_err("there is none");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     drop(taken);
     let bound = bind((port, port)).expect("it is free");
     assert_eq!(bound.address().expect("an address").port(), port);
