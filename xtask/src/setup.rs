@@ -19,7 +19,7 @@ const NEEDS: &[Need] = &[
     Need { program: "ssh", package: "openssh-client", why: "the tests copy to a real ssh server" },
     Need { program: "ssh-keygen", package: "openssh-client", why: "each run makes its own keys" },
     Need { program: "scp", package: "openssh-client", why: "the benchmarks compare with it" },
-    Need { program: "rsync", package: "rsync", why: "the benchmarks compare with it" },
+    Need { program: "rsync", package: "rsync", why: "the tests compare with it" },
     Need { program: "rclone", package: "rclone", why: "the tests talk to its SFTP server too" },
     Need { program: "b3sum", package: "b3sum", why: "the benchmarks compare with it" },
     Need { program: "mkfs.ext4", package: "e2fsprogs", why: "the tests cut a file system's power" },
