@@ -18,6 +18,10 @@ const ROOM_MAX: usize = 256;
 /// Directories that are looked at again for each that comes.
 const LOOKS: usize = 4;
 
+/// Directories that are kept, at most: who remembers one for the whole job, as that of a file
+/// with further names, frees it then.
+const DIRS_MAX: usize = 256;
+
 /// Lists of entries that the walk has emptied.
 #[derive(Default)]
 pub(super) struct Emptied(Vec<Vec<Found>>);
@@ -35,7 +39,8 @@ impl Emptied {
     }
 }
 
-/// Directories that a helper has read, until nobody else has anything of them.
+/// Directories that a helper has read, until nobody else has anything of them, or there are
+/// too many.
 #[derive(Default)]
 pub(super) struct Made(VecDeque<Parts>);
 
@@ -57,6 +62,9 @@ impl Made {
         }
         let there = listed.prefetched.as_ref().map(|ahead| Arc::clone(ahead.dir()));
         self.0.push_back(Parts { subdirs: Arc::clone(&listed.subdirs), there });
+        if self.0.len() > DIRS_MAX {
+            self.0.pop_front();
+        }
     }
 }
 
@@ -120,6 +128,15 @@ mod tests {
             made.keep(&listed());
         }
         assert!(made.0.len() <= 2, "directories that nobody has are kept");
+    }
+
+    #[test]
+    fn what_others_have_for_long_is_not_kept_with_it() {
+        let (mut made, used) = (Made::default(), listed());
+        for _ in 0..DIRS_MAX * 2 {
+            made.keep(&used);
+        }
+        assert_eq!(made.0.len(), DIRS_MAX);
     }
 
     #[test]
