@@ -6,7 +6,7 @@ use crate::pace::Pace;
 use crate::told::Position;
 use crate::vigil::{Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
-use haul_model::{Entry, Kind, Outcome, Summary};
+use haul_model::{Entry, Fault, Kind, Outcome, Summary};
 use haul_net::Killer;
 use haul_store::RESUME_LEN_MIN_FAR;
 use haul_tree::lock;
@@ -399,7 +399,20 @@ impl<'a> Reporter<'a> {
                 progress.keeps_none(&path());
             }
         }
-        let Some(outcome) = &to_tell else { return };
+        if let Some(outcome) = to_tell {
+            self.tell(path, kind, &outcome);
+        }
+    }
+
+    /// What is at `path` has failed after all, besides what it came to.
+    pub(crate) fn late(&self, path: &[u8], fault: Fault) {
+        if self.monitor.progress().told.late(path) {
+            self.tell(|| path.to_vec(), &Kind::Dir, &Outcome::Failed(fault));
+        }
+    }
+
+    fn tell(&self, path: impl Fn() -> Vec<u8>, kind: &Kind, outcome: &Outcome) {
+        let progress = self.monitor.progress();
         progress.tally.count(kind, outcome);
         progress.census.came_to(kind, outcome);
         let shown = if self.monitor.shows(kind, outcome) { path() } else { Vec::new() };
@@ -446,7 +459,7 @@ impl<'a> Reporter<'a> {
 mod tests {
     use super::*;
     use crate::monitor::Silent;
-    use haul_model::{Changes, Fault, FaultKind, Side, Skip};
+    use haul_model::{Changes, FaultKind, Side, Skip};
 
     const FILE: Kind = Kind::File { size: 3 };
 

@@ -243,6 +243,12 @@ impl Told {
         Some(outcome)
     }
 
+    /// True if it was not told that what is at `path` has failed after all. That says nothing
+    /// of its outcome, which may come later.
+    pub(crate) fn late(&self, path: &[u8]) -> bool {
+        !self.keeps() || lock(&self.record).is_single(key(path))
+    }
+
     /// True if the entry at `path`, which only the destination has, was not told.
     pub(crate) fn extra(&self, path: &[u8]) -> bool {
         if !self.keeps() {
@@ -375,6 +381,17 @@ mod tests {
         told.wanted(|| b"a".to_vec());
         assert!(told.again());
         assert_eq!(run(&told, &["a!"], &SAME), [format!("a {:?}", Outcome::Synced(Changes::SENT))]);
+    }
+
+    #[test]
+    fn what_fails_after_all_leaves_the_outcome_as_it_is() {
+        let told = told();
+        assert_eq!(run(&told, &["t/!"], &SAME).len(), 1);
+        assert!(told.late(b"t"));
+        assert!(told.again());
+        told.listed(|| place("t/"));
+        assert!(!told.late(b"t"), "it was told");
+        assert_eq!(told.outcome(|| b"t".to_vec(), &Kind::Dir, &SAME), None, "so was that");
     }
 
     #[test]

@@ -127,7 +127,10 @@ impl Receiver<'_> {
     /// An entry that has its outcome has failed after all.
     pub(super) fn fail_late(&self, path: &[u8], fault: Fault) {
         let late = Late { path: words::shown(path.to_vec()), fault: fault.clone() };
-        self.report(|| path.to_vec(), &Kind::Dir, 0, &Outcome::Failed(fault));
+        match fault.ends_the_job() {
+            true => self.report(|| path.to_vec(), &Kind::Dir, 0, &Outcome::Failed(fault)),
+            false => self.reporter.late(path, fault),
+        }
         self.sender.late(late);
     }
 }

@@ -9,7 +9,7 @@ use crate::receiver::WINDOW_SLACK;
 use crate::told::Position;
 use crate::{Event, Progress, Summary};
 use haul_model::{
-    BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Naming, Outcome, Policy, Resume, Side, Task,
+    BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Naming, Policy, Resume, Side, Task,
 };
 use haul_proto::{
     ARRIVED_MAX, Arrived, Extra, LIST_WINDOW, Late, ListItem, OutcomeItem, Want, Warning,
@@ -316,7 +316,7 @@ impl<'a> Course<'a> {
     /// A directory has failed after all.
     pub(super) fn late(&self, Late { path, fault }: Late) {
         let fault = Fault { side: Side::Destination, ..fault.clipped() };
-        self.reporter.outcome(|| path.clone(), &Kind::Dir, 0, &Outcome::Failed(fault));
+        self.reporter.late(&path, fault);
     }
 
     /// The names that entries get.
@@ -374,7 +374,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::monitor::{Monitor, Silent};
-    use haul_model::{Attributes, BlockRanges, Timestamp};
+    use haul_model::{Attributes, BlockRanges, Outcome, Timestamp};
     use haul_proto::How;
     use std::sync::atomic::Ordering;
 

@@ -404,7 +404,7 @@ impl SenderPort for Sender<'_> {
         self.keeps_dirs.store(true, Ordering::Relaxed);
         if let Some(reporter) = self.reporter {
             let fault = Fault { side: Side::Destination, ..fault.clipped() };
-            reporter.outcome(|| path.clone(), &Kind::Dir, 0, &Outcome::Failed(fault));
+            reporter.late(&path, fault);
         }
     }
 
