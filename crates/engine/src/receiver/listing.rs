@@ -67,11 +67,9 @@ impl Receiver<'_> {
                         self.check_end()?;
                         self.reporter.listed_all();
                     }
-                    if dir == 0 || ended.has_extras() {
-                        self.tell_both(&mut wants, &mut outcomes);
-                    }
-                    self.tell_extras(&ended);
+                    self.tell_extras_in_turn(&ended, &mut wants, &mut outcomes);
                     if dir == 0 {
+                        self.tell_both(&mut wants, &mut outcomes);
                         self.settle_renames(&mut wants, &mut outcomes);
                         // Nothing may be told after the job's end, which this can settle.
                         self.tell_both(&mut wants, &mut outcomes);
@@ -106,7 +104,7 @@ impl Receiver<'_> {
                     self.adapt(&mut entry);
                     if entry.kind == Kind::Dir {
                         // All names in the one above are known.
-                        self.tell_extras(&parent);
+                        self.tell_extras_in_turn(&parent, &mut wants, &mut outcomes);
                         parent.forget_prefetched();
                     }
                     let outcome = match lost {
@@ -131,6 +129,19 @@ impl Receiver<'_> {
         if !wants.is_empty() {
             self.sender.want(std::mem::take(wants));
         }
+    }
+
+    /// Tells what only the destination has in `dir`, behind what was found before.
+    fn tell_extras_in_turn(
+        &self,
+        dir: &Arc<RecvDir>,
+        wants: &mut Vec<Want>,
+        outcomes: &mut Vec<OutcomeItem>,
+    ) {
+        if dir.has_extras() {
+            self.tell_both(wants, outcomes);
+        }
+        self.tell_extras(dir);
     }
 
     /// Tells of an entry, and of what is in it. Nothing at the destination is looked at.

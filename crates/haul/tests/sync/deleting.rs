@@ -191,6 +191,25 @@ fn many_are_removed_and_all_are_told() {
 }
 
 #[test]
+fn what_goes_is_told_in_its_turn() {
+    each_way_by_pipe(|scene| {
+        for dir in ["a/s", "b/s", "c"] {
+            scene.file(format!("src/{dir}/../f"), "new");
+            scene.file(format!("src/{dir}/f"), "new");
+            scene.file(format!("dst/{dir}/../extra"), "extra");
+            scene.file(format!("dst/{dir}/extra"), "extra");
+        }
+        let route = scene.route();
+        let run = scene.transfer("sync", &route, &["-rin", "--delete"], &["src/"], "dst").run();
+        let told = run.out().replace('<', ">");
+        let found: Vec<_> = told.lines().filter_map(|line| line.split(' ').next_back()).collect();
+        let expected =
+            "f extra a/f a/extra a/s/f a/s/extra b/f b/extra b/s/f b/s/extra c/f c/extra";
+        assert_eq!(found.join(" "), expected, "{run}");
+    });
+}
+
+#[test]
 fn a_source_that_is_not_there_holds_nothing_back() {
     everywhere_by_pipe(|scene| {
         scene.file("src/one/a", "a");
