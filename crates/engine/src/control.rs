@@ -4,7 +4,7 @@
 use crate::monitor::{Counter, LinkEvent};
 use crate::pace::Pace;
 use crate::told::Position;
-use crate::vigil::{Vigil, Watch};
+use crate::vigil::{Awaited, Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::{Entry, Fault, Kind, Outcome, Summary};
 use haul_net::Killer;
@@ -13,16 +13,16 @@ use haul_tree::lock;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often a waiting thread looks whether the user has interrupted.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
 
-/// Looks, at least, for a peer's last words to be read after writing to it has failed. Looks
-/// are counted, not time: a process that is stopped meanwhile has used up one of them.
+/// How often is looked at least whether a peer's last words were read, when writing to it has
+/// failed. A process that was stopped meanwhile has looked once.
 const LINGER_LOOKS: u32 = 250;
 
-/// The time between two of these looks, which makes a second in all.
+/// How far apart that is, which makes a second in all.
 const LINGER_POLL: Duration = Duration::from_millis(4);
 
 /// The connection that a job goes through, which may end before its time.
@@ -177,7 +177,7 @@ impl<'a> Control<'a> {
             peer.as_ref().map(|(vigil, peer)| Watch::new(vigil, peer))
         };
         let (mut watch, mut other) = (watch(&self.peer), watch(&self.other_peer));
-        let mut awaited = Awaited { signs: None, since: Instant::now() };
+        let mut awaited = Awaited::new();
         let mut end = lock(&self.end);
         let result = loop {
             if let Some(result) = end.take() {
@@ -210,7 +210,7 @@ impl<'a> Control<'a> {
         };
         self.stop.store(true, Ordering::Relaxed);
         if watch.is_some_and(|watch| watch.is_greeted()) {
-            self.reaches(true);
+            self.monitor.progress().reached.store(true, Ordering::Relaxed);
         }
         result
     }
@@ -222,36 +222,14 @@ impl<'a> Control<'a> {
             (None, Some(lifeline)) => (false, awaited.quiet(lifeline.signs_awaited())),
             (None, None) => (true, Duration::ZERO),
         };
-        self.reaches(reached);
-        let quiet = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
-        self.monitor.progress().silent_ms.store(quiet, Ordering::Relaxed);
-    }
-
-    /// The other side is there, or not yet; the user hears if it is there again.
-    fn reaches(&self, reached: bool) {
         let progress = self.monitor.progress();
         let was_reached = progress.reached.swap(reached, Ordering::Relaxed);
         if reached && !was_reached && progress.told.is_again() {
             progress.asking.store(false, Ordering::Relaxed);
             self.monitor.event(Event::Link(LinkEvent::Regained));
         }
-    }
-}
-
-/// The signs of a connection through which something is waited for, when they changed
-/// last.
-struct Awaited {
-    signs: Option<u64>,
-    since: Instant,
-}
-
-impl Awaited {
-    /// For how long these `signs` have been the same. **To be asked often.**
-    fn quiet(&mut self, signs: Option<u64>) -> Duration {
-        if signs.is_none() || signs != self.signs {
-            *self = Self { signs, since: Instant::now() };
-        }
-        self.since.elapsed()
+        let quiet = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
+        progress.silent_ms.store(quiet, Ordering::Relaxed);
     }
 }
 
@@ -404,7 +382,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// What is at `path` has failed after all, besides what it came to.
+    /// The failure of what is at `path`, which has an outcome besides.
     pub(crate) fn late(&self, path: &[u8], fault: Fault) {
         if self.monitor.progress().told.late(path) {
             self.tell(|| path.to_vec(), &Kind::Dir, &Outcome::Failed(fault));

@@ -213,6 +213,28 @@ impl Watch {
     }
 }
 
+/// The signs of a connection through which something is waited for, when they changed
+/// last.
+pub(crate) struct Awaited {
+    signs: Option<u64>,
+    since: Instant,
+}
+
+impl Awaited {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self { signs: None, since: Instant::now() }
+    }
+
+    /// For how long these `signs` have been the same. **To be asked often.**
+    pub(crate) fn quiet(&mut self, signs: Option<u64>) -> Duration {
+        if signs.is_none() || signs != self.signs {
+            *self = Self { signs, since: Instant::now() };
+        }
+        self.since.elapsed()
+    }
+}
+
 /// How often is looked at least: the longest silence can change.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
