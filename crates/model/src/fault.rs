@@ -77,8 +77,11 @@ impl Fault {
     }
 
     /// The fault behind an error of the operating system, met while trying to
-    /// `action` ("open", "rename").
+    /// `action` ("open", "rename"). One that is a fault already keeps its kind and its words.
     pub fn from_io(side: Side, action: &str, error: &std::io::Error) -> Self {
+        if let Some(fault) = error.get_ref().and_then(|error| error.downcast_ref::<Self>()) {
+            return Self { side, ..fault.clone() };
+        }
         let text = os_text(error);
         let cause = if is_mounted(error) { ": a file system may be mounted on it" } else { "" };
         Self::new(side, FaultKind::of(error), format!("can't {action}: {text}{cause}"))
@@ -182,6 +185,16 @@ mod tests {
         let fault = Fault::from_io(Side::Source, "open", &std::io::Error::from_raw_os_error(13));
         assert_eq!(fault.to_string(), "can't open: Permission denied");
         assert_eq!(fault.kind, FaultKind::PermissionDenied);
+    }
+
+    #[test]
+    fn what_is_a_fault_already_keeps_its_kind_and_its_words() {
+        // ENOSPC.
+        let full = std::io::Error::from_raw_os_error(28);
+        let fault = Fault::from_io(Side::Destination, "back it up", &full);
+        let passed_on = std::io::Error::other(fault.clone());
+        assert_eq!(Fault::from_io(Side::Destination, "replace", &passed_on), fault);
+        assert!(fault.ends_the_job());
     }
 
     #[test]

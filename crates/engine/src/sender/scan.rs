@@ -318,6 +318,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 self.fault(index, above, Some(name), None, too_deep())?;
                 continue;
             }
+            self.flush_old();
             let subdirs = &levels.last().expect("it was just looked at").subdirs;
             let listed = walk.take(subdirs, at).and_then(|listed| {
                 let loss = listed.node.as_ref().and_then(|node| self.loss(node, None));

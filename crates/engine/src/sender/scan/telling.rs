@@ -174,14 +174,21 @@ impl Scan<'_, '_> {
         };
         self.batch.push(listed);
         let is_full = self.batch.len() >= BATCH_ITEMS_MAX || self.batch_cost >= BATCH_COST_MAX;
-        let is_old = || {
-            self.batch.len().is_multiple_of(LOOK_EVERY)
-                && self.batch_since.elapsed() > BATCH_AGE_MAX
-        };
-        if is_full || is_old() {
+        if is_full || self.batch.len().is_multiple_of(LOOK_EVERY) && self.is_old() {
             self.flush();
         }
         Ok(())
+    }
+
+    fn is_old(&self) -> bool {
+        self.batch_since.elapsed() > BATCH_AGE_MAX
+    }
+
+    /// Tells what was found a while ago, before the next directory is waited for.
+    pub(super) fn flush_old(&mut self) {
+        if !self.batch.is_empty() && self.is_old() {
+            self.flush();
+        }
     }
 
     pub(super) fn flush(&mut self) {
