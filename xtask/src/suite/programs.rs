@@ -49,9 +49,12 @@ const SLOW: &[&str] = &[
 ];
 
 /// The programs that wait for more than half of their time, for servers, media, and the
-/// ends of pauses: one of them runs beside those that keep the processors busy.
+/// ends of pauses: some of them run beside those that keep the processors busy.
 const PATIENT: &[&str] =
     &["power", "sftp", "hostile", "memory", "retry", "restricted", "output", "between"];
+
+/// Patient programs that run at the same time.
+const PATIENT_AT_ONCE: usize = 2;
 
 /// The programs that work in memory: the files that they make by the thousand and
 /// remove again cost a disk several times as much, and which file system holds them
@@ -205,7 +208,7 @@ impl Programs {
         self
     }
 
-    /// Runs all programs, as many at a time as there are processors and one of the
+    /// Runs all programs, as many at a time as there are processors and two of the
     /// patient beside them, each with `args` and what `environment` says; prints what one
     /// has said when it has ended. A program that has not ended after `limit`, counted from
     /// the first one's start, is killed with all that descends from it.
@@ -240,7 +243,8 @@ impl Programs {
             }
         };
         thread::scope(|scope| {
-            let turns = iter::repeat_n(Turn::Any, processors).chain([Turn::Patient]);
+            let patient = iter::repeat_n(Turn::Patient, PATIENT_AT_ONCE);
+            let turns = iter::repeat_n(Turn::Any, processors).chain(patient);
             for turn in turns {
                 let (next, total, environment) = (&next, &total, &environment);
                 scope.spawn(move || {
