@@ -125,7 +125,7 @@ pub(super) fn samples() -> [super::Line<'static>; 2] {
         host: "nas",
         haul: Some(HaulLine {
             version: "0.1.0",
-            protocol: 5,
+            protocol: haul_proto::VERSION,
             path: Some(Path::of(b"/usr/bin/haul")),
         }),
         login_seconds: 0.31,
