@@ -274,10 +274,10 @@ impl<'a> Reporter<'a> {
         Self { monitor, before: monitor.progress().summary() }
     }
 
-    /// An entry was found at `place` in the order of the walk.
-    pub(crate) fn listed(&self, entry: &Entry, place: impl FnOnce() -> Position) {
+    /// The entry of that number was found, in the place that `place` makes of another.
+    pub(crate) fn listed(&self, number: u64, entry: &Entry, place: impl FnOnce(&mut Position)) {
         let progress = self.monitor.progress();
-        progress.told.listed(place);
+        progress.told.listed(number, place);
         progress.census.found(entry);
         if let Kind::File { size } = entry.kind {
             progress.count(Counter::FilesTotal, 1);
@@ -285,9 +285,9 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// The content of the file at `path` was asked for.
-    pub(crate) fn wanted(&self, path: impl FnOnce() -> Vec<u8>) {
-        self.monitor.progress().told.wanted(path);
+    /// The content of the file of that number was asked for.
+    pub(crate) fn wanted(&self, number: u64) {
+        self.monitor.progress().told.wanted(number);
     }
 
     /// All entries were found.
@@ -328,12 +328,12 @@ impl<'a> Reporter<'a> {
         self.monitor.progress().at(path);
     }
 
-    /// `len` bytes of the content of the file at `path` are there from an earlier job, or
-    /// from an earlier run of this one.
-    pub(crate) fn resumed(&self, len: u64, path: impl FnOnce() -> Vec<u8>) {
+    /// `len` bytes of the content of the file of that number are there from an earlier job,
+    /// or from an earlier run of this one.
+    pub(crate) fn resumed(&self, number: u64, len: u64) {
         let progress = self.monitor.progress();
         progress.count(Counter::BytesDone, len);
-        if !progress.told.is_doubtful(path) {
+        if !progress.told.is_doubtful(number) {
             Progress::add(&progress.tally.bytes_resumed, len);
         }
     }
@@ -359,17 +359,18 @@ impl<'a> Reporter<'a> {
         Progress::take_off(&progress.tally.bytes_resumed, resumed);
     }
 
-    /// The fate of an entry is known; `counted` bytes of it were counted as done
-    /// already. Its `path` is made if the monitor shows it.
+    /// The fate of the entry of that number is known; `counted` bytes of it were counted as
+    /// done already. Its `path` is made if the monitor shows it.
     pub(crate) fn outcome(
         &self,
+        number: u64,
         path: impl Fn() -> Vec<u8>,
         kind: &Kind,
         counted: u64,
         outcome: &Outcome,
     ) {
         let progress = self.monitor.progress();
-        let to_tell = progress.told.outcome(&path, kind, outcome);
+        let to_tell = progress.told.outcome(number, &path, kind, outcome);
         if let Kind::File { size } = kind {
             progress.count(Counter::FilesDone, 1);
             progress.count(Counter::BytesDone, size.saturating_sub(counted));
@@ -464,11 +465,11 @@ mod tests {
         for _ in 0..2 {
             let reporter = Reporter::new(&monitor);
             assert_eq!(reporter.summary(), Summary::default());
-            let entry = |kind: &Kind, outcome| reporter.outcome(Vec::new, kind, 0, &outcome);
-            reporter.resumed(2, Vec::new);
+            let entry = |kind: &Kind, outcome| reporter.outcome(0, Vec::new, kind, 0, &outcome);
+            reporter.resumed(0, 2);
             reporter.not_resumed(1);
             reporter.came_by(Step::Moved(2));
-            reporter.resumed(1, Vec::new);
+            reporter.resumed(0, 1);
             reporter.came_by(Step::Moved(2));
             reporter.begins_again(3, 1);
             entry(&FILE, Outcome::Copied);

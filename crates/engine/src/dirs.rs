@@ -3,6 +3,7 @@
 //! make room for others.
 
 use crate::rules::{self, Unruly};
+use haul_model::words;
 use haul_model::{Asking, ContentHash, FileId, Filter, Name, Scope, Subject, Timestamp};
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare, lock};
@@ -267,23 +268,22 @@ impl DirNode {
 
     /// The path to show for `name` in this directory, raw.
     pub(crate) fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
-        let mut parts: Vec<&[u8]> = Vec::new();
-        parts.extend(name.map(Name::as_bytes));
-        let mut node = self;
-        loop {
-            match &node.place {
-                Reached::Root { label } => {
-                    parts.extend(label.as_ref().map(Name::as_bytes));
-                    break;
-                }
-                Reached::Below { parent, name, .. } => {
-                    parts.push(name.as_bytes());
-                    node = parent;
-                }
-            }
-        }
-        parts.reverse();
-        if parts.is_empty() { b".".to_vec() } else { parts.join(&b'/') }
+        let mut path = Vec::new();
+        self.write_path(name, &mut path);
+        path
+    }
+
+    /// Makes `path` that one.
+    pub(crate) fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
+        let upwards = std::iter::successors(Some(self), |node| match &node.place {
+            Reached::Root { .. } => None,
+            Reached::Below { parent, .. } => Some(&**parent),
+        });
+        let names = upwards.filter_map(|node| match &node.place {
+            Reached::Root { label } => label.as_ref(),
+            Reached::Below { name, .. } => Some(name),
+        });
+        words::join_upwards(name.into_iter().chain(names), path);
     }
 
     /// The path within the job of what is in it: empty, or with a slash behind.

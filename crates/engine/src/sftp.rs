@@ -248,7 +248,7 @@ fn run_with(
 fn tell_lost_attributes(monitor: &dyn Monitor, summary: Summary) -> Summary {
     let message = "the server refuses to set modes and times: what was copied is whole, but may be for its owner alone, and shows when it was copied; the next copy takes it again, unless it is to replace only what is older than its source";
     let fault = Fault::new(Side::Destination, FaultKind::Io, message);
-    Reporter::new(monitor).outcome(Vec::new, &Kind::Dir, 0, &Outcome::Failed(fault));
+    Reporter::new(monitor).outcome(0, Vec::new, &Kind::Dir, 0, &Outcome::Failed(fault));
     Summary { failed: summary.failed + 1, ..summary }
 }
 

@@ -10,8 +10,8 @@ use haul_model::{Changes, Kind, Outcome, Skip, Task};
 use haul_tree::lock;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Ordering;
-use std::collections::hash_map;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -41,23 +41,27 @@ struct Record {
     runs: u32,
     /// The last entry that earlier runs have listed.
     passed: Option<Position>,
-    /// Those before it of which no run has told.
+    /// Those before it of which no run has told, by their keys.
     doubtful: FxHashMap<u64, Doubt>,
     /// The last that this run has listed.
     last: Option<Position>,
     /// It is behind all that earlier ones have listed.
     is_beyond: bool,
-    /// Entries that this run has listed, and not told of.
-    open: FxHashMap<u64, (Standing, Doubt)>,
-    /// Directories that the job has made.
+    /// Entries that this run has listed, and not told of, by their numbers. Both ends of
+    /// a search tree are in the caches, and that is where entries come and go.
+    open: BTreeMap<u64, Open>,
+    /// The keys of those of them that are in doubt: several sources can have one place,
+    /// and the first is the one that counts.
+    claimed: FxHashSet<u64>,
+    /// Directories that the job has made, by their keys.
     made: FxHashSet<u64>,
-    /// Entries that failed, and what only the destination has: in no order.
+    /// Entries that failed, and what only the destination has: keys in no order.
     single: FxHashSet<u64>,
     is_full: bool,
 }
 
 /// An entry's place in the order of the walk.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     /// The number of the source, where each is walked by itself.
     pub(crate) source: u64,
@@ -66,12 +70,20 @@ pub(crate) struct Position {
     pub(crate) is_dir: bool,
 }
 
-/// The facts about an entry that was listed and not told.
+/// An entry that was listed and not told.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    key: u64,
+    standing: Standing,
+    doubt: Doubt,
+}
+
+/// The facts about it that another run has to know.
 #[derive(Debug, Clone, Copy, Default)]
 struct Doubt {
     /// Its content was asked for.
     wanted: bool,
-    /// The directory that it is in.
+    /// The key of the directory that it is in.
     above: u64,
 }
 
@@ -113,15 +125,19 @@ fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty())
 }
 
-fn key(path: &[u8]) -> u64 {
+/// The keys of an entry, and of the directory that it is in.
+fn keys(path: &[u8]) -> (u64, u64) {
+    let (above, below) =
+        path.split_at(path.iter().rposition(|byte| *byte == b'/').unwrap_or_default());
     let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
-    hasher.finish()
+    hasher.write(above);
+    let above = hasher.finish();
+    hasher.write(below);
+    (hasher.finish(), above)
 }
 
-/// The directory that `path` is in.
-fn above(path: &[u8]) -> &[u8] {
-    path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
+fn key(path: &[u8]) -> u64 {
+    keys(path).0
 }
 
 impl Told {
@@ -147,11 +163,12 @@ impl Told {
         if record.is_full {
             return false;
         }
-        for (key, (standing, doubt)) in std::mem::take(&mut record.open) {
-            if standing == Standing::New {
-                record.doubtful.insert(key, doubt);
+        for Open { key, standing, doubt } in std::mem::take(&mut record.open).into_values() {
+            if standing != Standing::Told {
+                record.doubtful.entry(key).or_insert(doubt).wanted |= doubt.wanted;
             }
         }
+        record.claimed.clear();
         let last = record.last.take();
         if record.runs == 0 || record.is_beyond {
             record.passed = last.or(record.passed.take());
@@ -170,48 +187,48 @@ impl Told {
         self.keeps.load(Relaxed)
     }
 
-    /// An entry was listed; true if an earlier run has told of it.
-    pub(crate) fn listed(&self, place: impl FnOnce() -> Position) -> bool {
+    /// The entry of that number was listed, in the place that `place` makes of another.
+    pub(crate) fn listed(&self, number: u64, place: impl FnOnce(&mut Position)) {
         if !self.keeps() {
-            return false;
+            return;
         }
-        let place = place();
-        let (key, above) = (key(&place.path), key(above(&place.path)));
-        let mut record = lock(&self.record);
+        let record = &mut *lock(&self.record);
+        let last = record.last.get_or_insert_default();
+        place(last);
+        let (key, above) = keys(&last.path);
         if let (false, Some(passed)) = (record.is_beyond, &record.passed) {
-            record.is_beyond = place.is_after(passed);
+            record.is_beyond = last.is_after(passed);
         }
-        let doubtful = record.doubtful.get(&key).copied();
-        let standing = match doubtful {
-            Some(_) => Standing::Doubtful,
-            None if record.runs == 0 || record.is_beyond => Standing::New,
-            None => Standing::Told,
+        let new = Doubt { wanted: false, above };
+        let (standing, doubt) = match record.doubtful.get(&key) {
+            Some(doubt) if record.claimed.insert(key) => (Standing::Doubtful, *doubt),
+            Some(_) => (Standing::New, new),
+            None if record.runs == 0 || record.is_beyond => (Standing::New, new),
+            None => (Standing::Told, new),
         };
-        // Several sources can have one place: the first is the one that counts.
-        if let hash_map::Entry::Vacant(vacant) = record.open.entry(key) {
-            vacant.insert((standing, doubtful.unwrap_or(Doubt { wanted: false, above })));
-        }
-        record.last = Some(place);
-        standing == Standing::Told
+        record.open.insert(number, Open { key, standing, doubt });
     }
 
-    /// The content of the file at `path` was asked for.
-    pub(crate) fn wanted(&self, path: impl FnOnce() -> Vec<u8>) {
+    /// The content of the file of that number was asked for.
+    pub(crate) fn wanted(&self, number: u64) {
         if self.keeps()
-            && let Some((_, doubt)) = lock(&self.record).open.get_mut(&key(&path()))
+            && let Some(open) = lock(&self.record).open.get_mut(&number)
         {
-            doubt.wanted = true;
+            open.doubt.wanted = true;
         }
     }
 
-    /// True if an earlier run has listed the entry at `path` and not told of it.
-    pub(crate) fn is_doubtful(&self, path: impl FnOnce() -> Vec<u8>) -> bool {
-        self.is_again() && lock(&self.record).doubtful.contains_key(&key(&path()))
+    /// True if an earlier run has listed the entry of that number and not told of it.
+    pub(crate) fn is_doubtful(&self, number: u64) -> bool {
+        let is_doubtful = |open: &Open| open.standing == Standing::Doubtful;
+        self.is_again() && lock(&self.record).open.get(&number).is_some_and(is_doubtful)
     }
 
-    /// The outcome to tell of the entry at `path`; `None` if it was told.
+    /// The outcome to tell of the entry of that number; `None` if it was told. Its `path`
+    /// is made if it was not listed.
     pub(crate) fn outcome(
         &self,
+        number: u64,
         path: impl FnOnce() -> Vec<u8>,
         kind: &Kind,
         outcome: &Outcome,
@@ -219,11 +236,14 @@ impl Told {
         if !self.keeps() {
             return Some(outcome.clone());
         }
-        let key = key(&path());
         let mut record = lock(&self.record);
-        let (standing, doubt) =
-            record.open.remove(&key).unwrap_or((Standing::New, Doubt::default()));
-        record.doubtful.remove(&key);
+        let not_listed =
+            || Open { key: key(&path()), standing: Standing::New, doubt: Doubt::default() };
+        let open = record.open.remove(&number).unwrap_or_else(not_listed);
+        let Open { key, standing, doubt } = open;
+        if record.runs > 0 {
+            record.doubtful.remove(&key);
+        }
         if matches!(outcome, Outcome::Failed(_)) {
             return record.is_single(key).then(|| outcome.clone());
         }
@@ -315,13 +335,13 @@ mod tests {
     /// Lists entries, of which those with a bang have the outcome at once.
     fn run(told: &Told, entries: &[&str], outcome: &Outcome) -> Vec<String> {
         let mut heard = Vec::new();
-        for entry in entries {
+        for (number, entry) in (1..).zip(entries) {
             let path = entry.trim_end_matches('!');
-            told.listed(|| place(path));
+            told.listed(number, |last| *last = place(path));
             let kind = if path.ends_with('/') { Kind::Dir } else { FILE };
             let bytes = || place(path).path;
             if entry.ends_with('!')
-                && let Some(outcome) = told.outcome(bytes, &kind, outcome)
+                && let Some(outcome) = told.outcome(number, bytes, &kind, outcome)
             {
                 heard.push(format!("{path} {outcome:?}"));
             }
@@ -354,6 +374,30 @@ mod tests {
     }
 
     #[test]
+    fn the_key_of_what_is_above_is_that_of_the_directory() {
+        for (path, above) in
+            [("t/a", "t"), ("t/sub/a", "t/sub"), ("t/a long name/b", "t/a long name")]
+        {
+            assert_eq!(keys(path.as_bytes()).1, key(above.as_bytes()), "{path}");
+            assert_ne!(key(path.as_bytes()), key(above.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn of_two_with_one_place_the_first_was_asked_for() {
+        let told = told();
+        run(&told, &["a", "a"], &SAME);
+        told.wanted(1);
+        assert!(told.again());
+        run(&told, &["a", "a"], &SAME);
+        assert!(told.is_doubtful(1) && !told.is_doubtful(2));
+        let outcome = |number| told.outcome(number, || b"a".to_vec(), &FILE, &SAME);
+        assert_eq!([outcome(1), outcome(2)], [Some(Outcome::Copied), Some(SAME)]);
+        assert!(told.again());
+        assert_eq!(run(&told, &["a!", "a!"], &SAME), [""; 0]);
+    }
+
+    #[test]
     fn a_run_that_is_lost_before_it_comes_as_far_forgets_nothing() {
         let told = told();
         assert_eq!(run(&told, &["t/!", "t/a!", "t/b", "t/c!", "t/e!"], &SAME).len(), 4);
@@ -370,15 +414,17 @@ mod tests {
     fn a_file_that_was_asked_for_was_copied() {
         let told = told();
         run(&told, &["a", "b"], &SAME);
-        told.wanted(|| b"a".to_vec());
+        told.wanted(1);
         assert!(told.again());
-        assert!(told.is_doubtful(|| b"a".to_vec()));
+        told.listed(7, |last| *last = place("a"));
+        assert!(told.is_doubtful(7));
+        assert!(told.again());
         let heard = run(&told, &["a!", "b!", "c!"], &SAME);
         assert_eq!(heard, ["a Copied", "b Skipped(Unchanged)", "c Skipped(Unchanged)"]);
         told.begin();
         told.keep(&Task::Sync(Policy::default(), Mirror::default()));
         run(&told, &["a"], &SAME);
-        told.wanted(|| b"a".to_vec());
+        told.wanted(1);
         assert!(told.again());
         assert_eq!(run(&told, &["a!"], &SAME), [format!("a {:?}", Outcome::Synced(Changes::SENT))]);
     }
@@ -389,9 +435,9 @@ mod tests {
         assert_eq!(run(&told, &["t/!"], &SAME).len(), 1);
         assert!(told.late(b"t"));
         assert!(told.again());
-        told.listed(|| place("t/"));
+        told.listed(1, |last| *last = place("t/"));
         assert!(!told.late(b"t"), "it was told");
-        assert_eq!(told.outcome(|| b"t".to_vec(), &Kind::Dir, &SAME), None, "so was that");
+        assert_eq!(told.outcome(1, || b"t".to_vec(), &Kind::Dir, &SAME), None, "so was that");
     }
 
     #[test]
@@ -406,7 +452,7 @@ mod tests {
         assert!(told.again());
         assert_eq!(run(&told, &["a!", "b!", "c!"], &failed).len(), 1);
         for n in 0..SINGLE_MAX {
-            told.outcome(|| n.to_string().into_bytes(), &FILE, &failed);
+            told.outcome(0, || n.to_string().into_bytes(), &FILE, &failed);
         }
         assert!(!told.again());
     }

@@ -52,6 +52,23 @@ pub fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Makes `path` that of an entry whose name comes first, and behind it those of the
+/// directories that it is in, from the lowest up; `.` if there are none.
+pub fn join_upwards<'n>(names: impl Iterator<Item = &'n Name> + Clone, path: &mut Vec<u8>) {
+    let len = names.clone().map(|name| name.as_bytes().len() + 1).sum::<usize>();
+    path.clear();
+    path.resize(len.saturating_sub(1), b'/');
+    let mut end = path.len();
+    for name in names {
+        let name = name.as_bytes();
+        path[end - name.len()..end].copy_from_slice(name);
+        end = (end - name.len()).saturating_sub(1);
+    }
+    if path.is_empty() {
+        path.push(b'.');
+    }
+}
+
 /// The name under which the source at `path` travels; `None` if it is a
 /// directory without a name of its own.
 ///
@@ -104,6 +121,18 @@ pub fn may_be_one_name(one: &[u8], other: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_joined_from_its_end() {
+        let cases: [(&[&str], &[u8]); 3] = [(&[], b"."), (&["a"], b"a"), (&["c", "bb"], b"bb/c")];
+        let mut path = b"of/another/that/is/longer".to_vec();
+        for (names, joined) in cases {
+            let names: Vec<_> =
+                names.iter().map(|name| Name::new(name.as_bytes()).unwrap()).collect();
+            join_upwards(names.iter(), &mut path);
+            assert_eq!(path, joined);
+        }
+    }
 
     #[test]
     fn paths_are_taken_apart_as_a_shell_user_means_them() {

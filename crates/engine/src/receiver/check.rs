@@ -61,7 +61,7 @@ impl Receiver<'_> {
                 Err(fault) => Outcome::Failed(fault),
             },
         };
-        self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Some(outcome)
     }

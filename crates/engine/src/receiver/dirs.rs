@@ -4,6 +4,7 @@
 use super::naming::Claims;
 use crate::dirs::DirNode;
 use crate::prefetch::Prefetched;
+use haul_model::words;
 use haul_model::{Attributes, Kept, Name, Scope};
 use haul_store::StaleStages;
 use haul_tree::{PRIVATE_DIR_MODE, lock};
@@ -344,14 +345,15 @@ impl RecvDir {
 
     /// The path to show for `name` in this directory, raw.
     pub(crate) fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
-        let mut parts: Vec<&[u8]> = Vec::new();
-        parts.extend(name.map(Name::as_bytes));
-        let mut dir = Some(self);
-        while let Some(here) = dir {
-            parts.extend(here.shown.as_ref().map(Name::as_bytes));
-            dir = here.parent.as_deref();
-        }
-        parts.reverse();
-        if parts.is_empty() { b".".to_vec() } else { parts.join(&b'/') }
+        let mut path = Vec::new();
+        self.write_path(name, &mut path);
+        path
+    }
+
+    /// Makes `path` that one.
+    pub(crate) fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
+        let upwards = std::iter::successors(Some(self), |dir| dir.parent.as_deref());
+        let names = upwards.filter_map(|dir| dir.shown.as_ref());
+        words::join_upwards(name.into_iter().chain(names), path);
     }
 }

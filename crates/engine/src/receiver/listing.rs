@@ -6,7 +6,6 @@ use super::dirs::{DirState, RecvDir};
 use super::prefetching::Prefetching;
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
-use crate::told::Position;
 use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip, links};
 use haul_proto::{ListItem, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
@@ -81,7 +80,7 @@ impl Receiver<'_> {
                     self.check_fault(dir, &name)?;
                     parent.passed_over(&name);
                     let outcome = self.outcome_of(of_sender(fault));
-                    self.reporter.outcome(|| name.clone(), &Kind::Special, 0, &outcome);
+                    self.reporter.outcome(index, || name.clone(), &Kind::Special, 0, &outcome);
                     self.close(cost);
                     outcomes.push(OutcomeItem { index, outcome });
                 }
@@ -174,7 +173,7 @@ impl Receiver<'_> {
         cost: u64,
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
-        self.has_listed(&dir, &entry);
+        self.has_listed(index, &dir, &entry);
         if dir.parent.is_none() {
             self.merging.list(name.as_ref());
         }
@@ -206,7 +205,7 @@ impl Receiver<'_> {
                 };
             }
         };
-        self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Some(outcome)
     }
@@ -240,11 +239,11 @@ impl Receiver<'_> {
     }
 
     /// Tells that `entry` in `dir` was listed.
-    pub(super) fn has_listed(&self, dir: &RecvDir, entry: &Entry) {
-        self.reporter.listed(entry, || {
-            let source = lock(&self.listing).source;
-            let path = dir.path_of(entry.name.as_ref());
-            Position { source, path, is_dir: entry.kind == Kind::Dir }
+    pub(super) fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry) {
+        self.reporter.listed(index, entry, |place| {
+            place.source = lock(&self.listing).source;
+            place.is_dir = entry.kind == Kind::Dir;
+            dir.write_path(entry.name.as_ref(), &mut place.path);
         });
     }
 
@@ -322,12 +321,12 @@ impl Receiver<'_> {
             return Err(Broken("it listed a rival of what has no place"));
         }
         let _name = self.check_name(*dir, &parent, entry)?;
-        self.has_listed(&parent, entry);
+        self.has_listed(index, &parent, entry);
         let outcome = match self.task.mirrors() {
             Some(_) => Outcome::Skipped(Skip::Ruled),
             None => compare::rival(rival, self.policy.conflict),
         };
-        self.report(|| parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.report(index, || parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Ok(OutcomeItem { index, outcome })
     }

@@ -147,7 +147,7 @@ impl Receiver<'_> {
         cost: u64,
         fault: Fault,
     ) -> Option<Outcome> {
-        self.has_listed(&dir, &entry);
+        self.has_listed(index, &dir, &entry);
         if let Some(name) = &name {
             dir.has_listed(name);
         }
@@ -157,7 +157,7 @@ impl Receiver<'_> {
             let left = RecvDir::new(Some(Arc::clone(&dir)), shown, DirState::Ruled, false, None);
             lock(&self.listing).open.push((index, left));
         }
-        self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Some(outcome)
     }

@@ -40,6 +40,7 @@ mod similar;
 mod small;
 mod subdir;
 mod taking;
+mod telling;
 mod times;
 mod waiting;
 mod way;
@@ -57,18 +58,17 @@ use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
 use crate::prefetch::{Names, Prefetched};
-use crate::{Event, Job, JobError};
+use crate::{Job, JobError};
 use backing::Backing;
 use differing::Signing;
 use dirs::{DirState, RecvDir};
 use given::Numbers;
 use hashing::Hashing;
-use haul_model::words;
 use haul_model::{
-    BlockHash, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, Name, Naming, Outcome, Policy,
-    Side, Summary, Task, escape_bytes,
+    BlockHash, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, Name, Naming, Policy, Side,
+    Summary, Task,
 };
-use haul_proto::{LIST_WINDOW, ListItem, OutcomeItem, Warning};
+use haul_proto::{LIST_WINDOW, ListItem};
 use haul_sys::Dir;
 use haul_tree::{Outstanding, StagedFile, lock};
 use hold::Holding;
@@ -329,24 +329,6 @@ impl<'a> Receiver<'a> {
         lock(&self.wanted).remove(&index).map(|pending| *pending)
     }
 
-    /// A wanted file has its outcome; `moved` bytes were counted as done.
-    pub(crate) fn finish(&self, pending: Pending, moved: u64, outcome: Outcome) -> OutcomeItem {
-        let outcome = match outcome {
-            Outcome::Failed(fault) if fault.kind == FaultKind::NoSpace => {
-                Outcome::Failed(self.with_room(fault, &pending, moved))
-            }
-            outcome => outcome,
-        };
-        let path = || pending.dir.path_of(pending.entry.name.as_ref());
-        if let Outcome::Failed(fault) = &outcome {
-            self.withhold_deletions(fault);
-        }
-        let outcome = self.as_synced(pending.reading.outcome(outcome), pending.found);
-        self.report(path, &pending.entry.kind, moved, &outcome);
-        self.close(pending.cost);
-        OutcomeItem { index: pending.index, outcome }
-    }
-
     /// Of a file so many bytes are on record, which stay for a later job if it is a large
     /// one.
     pub(crate) fn has_come_to(&self, dir: &RecvDir, index: u64, entry: &Entry, bytes: u64) {
@@ -357,47 +339,9 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// The path of an entry at the destination, in the user's words for that.
-    fn path_there(&self, entry: &[u8]) -> Vec<u8> {
-        let below = match (&self.rename, entry.iter().position(|byte| *byte == b'/')) {
-            (None, _) => entry,
-            (Some(_), Some(slash)) => &entry[slash + 1..],
-            (Some(_), None) => b"",
-        };
-        words::join(&self.dest, below)
-    }
-
     /// Lets go of a file's directory, after its outcome was told.
     pub(crate) fn release(&self, dir: Arc<RecvDir>) {
         self.settle(dir);
-    }
-
-    /// Tells outcomes to the Sender; one that ends the job is told as its end.
-    pub(crate) fn tell_outcomes(&self, mut outcomes: Vec<OutcomeItem>) {
-        outcomes.retain(|item| match &item.outcome {
-            Outcome::Failed(fault) => !fault.ends_the_job(),
-            _ => true,
-        });
-        if !outcomes.is_empty() {
-            self.sender.outcomes(outcomes);
-        }
-    }
-
-    /// Tells the outcome of an entry; its `path` is made only where somebody needs it.
-    fn report(&self, path: impl Fn() -> Vec<u8>, kind: &Kind, moved: u64, outcome: &Outcome) {
-        match outcome {
-            Outcome::Failed(fault) if fault.ends_the_job() => {
-                let path = escape_bytes(&self.path_there(&path()));
-                self.control.fail(JobError::Destination { path, fault: fault.clone() });
-            }
-            _ => self.reporter.outcome(path, kind, moved, outcome),
-        }
-    }
-
-    fn warn(&self, path: &[u8], message: &str) {
-        self.control.monitor().event(Event::Warning { path, message });
-        let path = words::shown(path.to_vec());
-        self.sender.warning(Warning { path, message: message.to_owned() });
     }
 
     fn close(&self, cost: u64) {

@@ -350,7 +350,7 @@ impl Receiver<'_> {
                 Outcome::Failed(Fault::from_io(Side::Destination, "make the directory", &error))
             }
         };
-        self.report(|| dir.path_of(None), &Kind::Dir, 0, &outcome);
+        self.report(making.index, || dir.path_of(None), &Kind::Dir, 0, &outcome);
         self.close(making.cost);
         self.tell_outcomes(vec![OutcomeItem { index: making.index, outcome }]);
         self.release(Arc::clone(dir));

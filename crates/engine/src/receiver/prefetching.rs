@@ -4,20 +4,28 @@ use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
 use crate::prefetch::{Names, Prefetched};
-use haul_model::Name;
+use haul_model::{Kind, MAX_DEPTH, Name};
+use haul_proto::ListItem;
 use haul_tree::{Meta, TreeDir, lock};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+
+/// Directories that were looked at ahead and are kept, at most.
+const DIRS_MAX: usize = 64;
 
 /// Directories that were looked at ahead and will be listed next, by their numbers.
 #[derive(Default)]
 pub(super) struct Prefetching(VecDeque<(u64, Prefetched)>);
 
 impl Prefetching {
-    /// Keeps the directory of this number.
-    pub(super) fn keep(&mut self, index: u64, prefetched: Prefetched) {
-        self.0.push_back((index, prefetched));
+    /// Keeps the directory of this number; false if there is no room for it.
+    pub(super) fn keep(&mut self, index: u64, prefetched: Prefetched) -> bool {
+        let has_room = self.0.len() < DIRS_MAX;
+        if has_room {
+            self.0.push_back((index, prefetched));
+        }
+        has_room
     }
 
     /// Takes out the directory of this number. Those before it are not needed any more.
@@ -29,6 +37,73 @@ impl Prefetching {
     }
 }
 
+/// Follows a listing that comes over a wire, on the thread that decodes it for the lister, and
+/// has the destination's directories in it looked at. Nothing is judged here: what breaks a
+/// rule is of no use to the lister, which refuses it.
+#[derive(Default)]
+pub(super) struct Scout {
+    /// Entries that were passed: they are numbered from 1 on.
+    passed: u64,
+    /// Directories that are open behind the last part, with their numbers, and the nodes of
+    /// those that were found.
+    open: Vec<(u64, Option<Arc<DirNode>>)>,
+}
+
+/// A directory that a [`Scout`] comes to.
+pub(super) struct Ahead<'i> {
+    number: u64,
+    /// The number of the one above, and its node if it was found.
+    above: u64,
+    parent: Option<Arc<DirNode>>,
+    /// Its name; `None` for the destination itself.
+    name: Option<&'i Name>,
+    /// The items behind it.
+    behind: &'i [ListItem],
+}
+
+impl Scout {
+    /// Passes the next part. Each directory in it is given to `look`, which tells its node.
+    pub(super) fn pass(
+        &mut self,
+        items: &[ListItem],
+        look: impl Fn(Ahead<'_>) -> Option<Arc<DirNode>>,
+    ) {
+        for (at, item) in items.iter().enumerate() {
+            match item {
+                ListItem::Entry { dir, entry } => {
+                    self.passed += 1;
+                    if entry.kind == Kind::Dir && self.open.len() < MAX_DEPTH {
+                        let last = self.open.last().filter(|(number, _)| number == dir);
+                        let parent = last.and_then(|(_, node)| node.clone());
+                        let (name, behind) = (entry.name.as_ref(), &items[at + 1..]);
+                        let number = self.passed;
+                        let node = look(Ahead { number, above: *dir, parent, name, behind });
+                        self.open.push((number, node));
+                    }
+                }
+                ListItem::Rival(_) | ListItem::Fault { .. } => self.passed += 1,
+                ListItem::DirEnd { dir } => {
+                    self.open.pop_if(|(number, _)| number == dir);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<'i> Ahead<'i> {
+    /// The names of what is listed in it that is no directory, as far as this part has them.
+    fn names(&self) -> impl Iterator<Item = &'i Name> + use<'i> {
+        let in_it = self.behind.iter().map_while(|item| match item {
+            ListItem::Entry { entry, .. } if entry.kind != Kind::Dir => Some(entry.name.as_ref()),
+            ListItem::Rival(rival) => Some(rival.entry.name.as_ref()),
+            ListItem::Entry { .. } | ListItem::DirEnd { .. } => None,
+            _ => Some(None),
+        });
+        in_it.flatten()
+    }
+}
+
 impl Receiver<'_> {
     /// See [`ReceiverPort::prefetch`](crate::link::ReceiverPort::prefetch).
     pub(super) fn look_ahead(
@@ -37,15 +112,42 @@ impl Receiver<'_> {
         name: &Name,
         entries: &mut Names<'_>,
     ) -> Option<Prefetched> {
+        self.look_below(above, &self.listed_dir(above)?, name, entries)
+    }
+
+    /// Looks at a directory of the listing, and keeps what was found for the lister.
+    pub(super) fn look_at_dir(&self, dir: Ahead<'_>) -> Option<Arc<DirNode>> {
+        let names = dir.names();
+        let Ahead { number, above, parent, name, .. } = dir;
+        let parent = parent.or_else(|| self.listed_dir(above))?;
+        let Some(name) = name else { return Some(parent) };
+        let found = self.look_below(above, &parent, name, names)?;
+        let node = Arc::clone(found.dir());
+        lock(&self.listing).prefetching.keep(number, found).then_some(node)
+    }
+
+    /// The directory of that number, which the listing is in, if the destination had it.
+    fn listed_dir(&self, number: u64) -> Option<Arc<DirNode>> {
+        let open = lock(&self.listing).open.iter().find(|(at, _)| *at == number)?.1.clone();
+        match &open.state {
+            // Nothing is in one that was made by the job but what the job puts there.
+            DirState::Open(node) if !open.fresh => Some(Arc::clone(node)),
+            _ => None,
+        }
+    }
+
+    /// Looks at the directory `name` in `parent`, which is listed as `above`, and at
+    /// `entries` in it.
+    fn look_below<'n>(
+        &self,
+        above: u64,
+        parent: &Arc<DirNode>,
+        name: &Name,
+        entries: impl Iterator<Item = &'n Name>,
+    ) -> Option<Prefetched> {
         // Who removes sources looks at the last moment.
         let is_of_use = !self.checks() && !self.only_removes() && self.policy.moving.is_none();
         if !is_of_use || self.costs_round_trips || (above == 0 && self.rename.is_some()) {
-            return None;
-        }
-        let open = lock(&self.listing).open.iter().find(|(at, _)| *at == above)?.1.clone();
-        let DirState::Open(parent) = &open.state else { return None };
-        // Nothing is in one that was made by the job but what the job puts there.
-        if open.fresh {
             return None;
         }
         let node = DirNode::open(parent, name.clone(), false).ok()?;
@@ -82,5 +184,75 @@ impl RecvDir {
     /// All entries that were looked up have been listed.
     pub(super) fn forget_prefetched(&self) {
         *lock(&self.prefetched) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dirs::OpenDirs;
+    use haul_model::{Attributes, Entry, Fault, FaultKind, Side, Timestamp, escape_bytes};
+    use haul_tree::{LocalTree, Tree};
+    use std::cell::RefCell;
+    use std::os::unix::ffi::OsStrExt;
+
+    const FILE: Kind = Kind::File { size: 1 };
+
+    fn item(dir: u64, name: &str, kind: Kind) -> ListItem {
+        let attributes = Attributes::new(0o600, Timestamp { secs: 0, nanos: 0 });
+        let name = (!name.is_empty()).then(|| Name::new(name.as_bytes()).unwrap());
+        ListItem::Entry { dir, entry: Entry::new(name, kind, attributes) }
+    }
+
+    #[test]
+    fn directories_are_numbered_and_placed_as_the_lister_does_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = LocalTree::PLAIN.open(temp.path().as_os_str().as_bytes()).unwrap();
+        let root = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();
+        let fault = Fault::new(Side::Source, FaultKind::Io, "can't read");
+        let parts = [
+            vec![
+                item(0, "", Kind::Dir),
+                item(1, "a", FILE),
+                ListItem::Fault { dir: 1, name: b"b".to_vec(), fault },
+                item(1, "sub", Kind::Dir),
+                item(4, "c", FILE),
+                item(4, "d", FILE),
+            ],
+            vec![
+                item(4, "e", FILE),
+                item(4, "below", Kind::Dir),
+                ListItem::DirEnd { dir: 8 },
+                ListItem::DirEnd { dir: 4 },
+                item(1, "z", Kind::Dir),
+                item(9, "f", FILE),
+                item(9, "g", Kind::Dir),
+            ],
+        ];
+        let seen = RefCell::new(Vec::new());
+        let mut scout = Scout::default();
+        for part in &parts {
+            scout.pass(part, |dir| {
+                let names =
+                    dir.names().map(|name| escape_bytes(name.as_bytes())).collect::<Vec<_>>();
+                let name = dir.name.map(|name| escape_bytes(name.as_bytes())).unwrap_or_default();
+                seen.borrow_mut().push(format!(
+                    "{} {name} in {} {}: {}",
+                    dir.number,
+                    dir.above,
+                    dir.parent.is_some(),
+                    names.join(" ")
+                ));
+                (dir.number != 4).then(|| Arc::clone(&root))
+            });
+        }
+        let expected = [
+            "1  in 0 false: a",
+            "4 sub in 1 true: c d",
+            "8 below in 4 false: ",
+            "9 z in 1 true: f",
+            "11 g in 9 true: ",
+        ];
+        assert_eq!(seen.into_inner(), expected);
     }
 }

@@ -1,6 +1,7 @@
 //! Reads the messages for a Receiver from a wire: listings, contents, and what the Sender
 //! says at the end of a move.
 
+use super::prefetching::Scout;
 use super::{Arrivals, Direct, Incoming, Piece, Receiver, Work};
 use crate::JobError;
 use crate::copy::STEP_LEN;
@@ -23,6 +24,10 @@ use std::time::Duration;
 
 /// Parts of a listing that are decoded ahead of the lister.
 pub(crate) const PARTS_MAX: usize = 8;
+
+/// Parts that wait for the lister, from which on the decoder looks at the destination for it.
+/// Without optimisation it always does, for the tests.
+const PARTS_ENOUGH: usize = 2;
 
 /// Files that may arrive in pieces at the same time.
 const INCOMING_MAX: usize = 64;
@@ -54,6 +59,7 @@ pub(crate) fn read_for_receiver(
 /// Decodes the listing, and hands it on to the lister, until its reader has ended or the job
 /// has.
 pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giver<Vec<ListItem>>) {
+    let mut scout = Scout::default();
     listed.each(|payload| {
         if receiver.control.stopped() {
             return;
@@ -61,6 +67,8 @@ pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giv
         match decode(FrameType::List, &payload) {
             Ok(Message::List(items)) => {
                 if receiver.admit_list(&items) {
+                    let looks = cfg!(debug_assertions) || parts.len() >= PARTS_ENOUGH;
+                    scout.pass(&items, |dir| looks.then(|| receiver.look_at_dir(dir)).flatten());
                     // Refused only when the job has ended.
                     let _ = parts.send(items);
                 }

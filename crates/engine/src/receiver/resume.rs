@@ -14,6 +14,7 @@ impl Receiver<'_> {
     /// believed; 0 if it is copied from its start.
     pub(super) fn find_resumed(
         &self,
+        index: u64,
         dir: &RecvDir,
         name: &Name,
         entry: &Entry,
@@ -49,8 +50,7 @@ impl Receiver<'_> {
             return Ok(0);
         }
         let blocks = blocks.len() as u64;
-        let path = || dir.path_of(entry.name.as_ref());
-        self.reporter.resumed(blocks * BLOCK_LEN, path);
+        self.reporter.resumed(index, blocks * BLOCK_LEN);
         Ok(blocks)
     }
 

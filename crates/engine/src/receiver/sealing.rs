@@ -128,7 +128,7 @@ impl Receiver<'_> {
     pub(super) fn fail_late(&self, path: &[u8], fault: Fault) {
         let late = Late { path: words::shown(path.to_vec()), fault: fault.clone() };
         match fault.ends_the_job() {
-            true => self.report(|| path.to_vec(), &Kind::Dir, 0, &Outcome::Failed(fault)),
+            true => self.report(0, || path.to_vec(), &Kind::Dir, 0, &Outcome::Failed(fault)),
             false => self.reporter.late(path, fault),
         }
         self.sender.late(late);

@@ -88,9 +88,9 @@ impl Receiver<'_> {
 
     /// An entry has its outcome as it is listed.
     pub(super) fn settle_listed(&self, listed: &Pending, outcome: Outcome) -> Option<Outcome> {
-        let Pending { dir, entry, found, cost, .. } = listed;
+        let Pending { index, dir, entry, found, cost, .. } = listed;
         let outcome = self.as_synced(outcome, *found);
-        self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.report(*index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(*cost);
         Some(outcome)
     }
@@ -103,7 +103,7 @@ impl Receiver<'_> {
             self.expect_writing(node);
         }
         dir.expect_one();
-        let resumed = self.find_resumed(dir, name, entry);
+        let resumed = self.find_resumed(file.index, dir, name, entry);
         let refused = match resumed {
             Ok(blocks) => {
                 file.resumed = blocks;
@@ -115,7 +115,7 @@ impl Receiver<'_> {
             let Pending { dir, entry, .. } = &file;
             dir.settle_one();
             let outcome = Outcome::Failed(fault);
-            self.report(|| dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+            self.report(file.index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
             self.close(file.cost);
             return Some(outcome);
         }

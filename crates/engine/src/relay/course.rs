@@ -6,8 +6,8 @@ use crate::control::{Control, Reporter, Step};
 use crate::job::Job;
 use crate::link::wire::{ReadEnd, refused};
 use crate::receiver::WINDOW_SLACK;
-use crate::told::Position;
 use crate::{Event, Progress, Summary};
+use haul_model::words;
 use haul_model::{
     BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Naming, Policy, Resume, Side, Task,
 };
@@ -16,7 +16,7 @@ use haul_proto::{
 };
 use haul_store::RESUME_LEN_MIN_FAR;
 use haul_tree::lock;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// The course of one job.
@@ -35,7 +35,7 @@ struct State {
     /// Directories whose end was not listed, with their numbers: each is in the one before.
     open: Vec<(u64, Arc<Way>)>,
     /// Entries and faults without an outcome.
-    items: HashMap<u64, Box<Item>>,
+    items: BTreeMap<u64, Box<Item>>,
     /// The sum of their costs.
     cost: u64,
     /// Those of them whose contents are wanted.
@@ -70,17 +70,16 @@ struct Item {
 impl Way {
     /// The path of `name` in it.
     fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
-        let mut names: Vec<&Name> = name.into_iter().collect();
-        let mut way = self;
-        while let Some((above, name)) = &way.0 {
-            names.extend(name);
-            way = above;
-        }
-        names.reverse();
-        if names.is_empty() {
-            return b".".to_vec();
-        }
-        names.iter().map(|name| name.as_bytes()).collect::<Vec<_>>().join(&b'/')
+        let mut path = Vec::new();
+        self.write_path(name, &mut path);
+        path
+    }
+
+    /// Makes `path` that one.
+    fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
+        let upwards = std::iter::successors(self.0.as_ref(), |(above, _)| above.0.as_ref());
+        let names = upwards.filter_map(|(_, name)| name.as_ref());
+        words::join_upwards(name.into_iter().chain(names), path);
     }
 }
 
@@ -106,7 +105,7 @@ impl<'a> Course<'a> {
             next_index: 1,
             source: 0,
             open: vec![(0, Arc::new(Way(None)))],
-            items: HashMap::new(),
+            items: BTreeMap::new(),
             cost: 0,
             wanted: 0,
             awaited: 0,
@@ -162,9 +161,11 @@ impl<'a> Course<'a> {
             state.source += 1;
         }
         let (source, is_dir) = (state.source, entry.kind == Kind::Dir);
-        let path = || way.path_of(entry.name.as_ref());
-        self.reporter.listed(&entry, || Position { source, path: path(), is_dir });
         let index = state.next_index;
+        self.reporter.listed(index, &entry, |place| {
+            (place.source, place.is_dir) = (source, is_dir);
+            way.write_path(entry.name.as_ref(), &mut place.path);
+        });
         if is_dir {
             if state.open.len() > MAX_DEPTH {
                 return Err(refused("the peer listed directories that are too deep"));
@@ -257,10 +258,10 @@ impl<'a> Course<'a> {
             let there = want.blocks.left_out(item.size());
             if there > 0 && item.there == 0 {
                 item.there = there;
-                self.reporter.resumed(there, || item.path());
+                self.reporter.resumed(want.index, there);
             }
             state.awaited = state.awaited.saturating_add(item.awaited());
-            self.reporter.wanted(|| item.path());
+            self.reporter.wanted(want.index);
         }
     }
 
@@ -289,7 +290,7 @@ impl<'a> Course<'a> {
                 }
                 (item, counted)
             };
-            self.reporter.outcome(|| item.path(), &item.kind, counted, &outcome);
+            self.reporter.outcome(index, || item.path(), &item.kind, counted, &outcome);
         }
         Ok(())
     }

@@ -44,8 +44,7 @@ use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
 use haul_tree::{Meta, MetaKind, lock};
 use linked::Linked;
 use portions::portions;
-use rustc_hash::FxHashMap;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use wants::Signed;
@@ -93,8 +92,9 @@ enum Queue {
 
 #[derive(Default)]
 struct InFlight {
-    /// There are tens of thousands, and a table has room for twice as many.
-    items: FxHashMap<u64, Box<Item>>,
+    /// There are tens of thousands. They come in sequence and go nearly so: the ends of a
+    /// search tree stay in the caches, which the slots of a hash table do not.
+    items: BTreeMap<u64, Box<Item>>,
     cost: u64,
     /// Nothing more is to be listed.
     listed_all: bool,
@@ -287,11 +287,11 @@ impl SenderPort for Sender<'_> {
                 item.how = want.how;
                 let there = if hashes { 0 } else { item.left_out() };
                 if let (Some(reporter), 1..) = (self.reporter, there) {
-                    reporter.resumed(there, || item.path());
+                    reporter.resumed(item.index, there);
                     item.counted += there;
                 }
                 if let (Some(reporter), false) = (self.reporter, hashes) {
-                    reporter.wanted(|| item.path());
+                    reporter.wanted(item.index);
                 }
                 items.push(Item::clone(item));
             }
@@ -353,7 +353,8 @@ impl SenderPort for Sender<'_> {
         if let Some(heard) = &self.heard {
             for (item, outcome) in settled {
                 if let Some(reporter) = self.reporter {
-                    reporter.outcome(|| item.path(), &item.kind, item.counted, &outcome);
+                    let path = || item.path();
+                    reporter.outcome(item.index, path, &item.kind, item.counted, &outcome);
                 }
                 // Its other end is gone only when the job has ended.
                 let _ = heard.send(Heard::Outcome(item, outcome));
@@ -368,7 +369,8 @@ impl SenderPort for Sender<'_> {
         }
         let Some(reporter) = self.reporter else { return };
         for (item, outcome) in settled {
-            reporter.outcome(|| item.path(), &item.kind, item.counted, &outcome);
+            let path = || item.path();
+            reporter.outcome(item.index, path, &item.kind, item.counted, &outcome);
         }
     }
 

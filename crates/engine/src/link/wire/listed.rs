@@ -92,7 +92,7 @@ impl Listed {
     }
 
     /// Hands each frame on to `take`, until who lists has ended.
-    pub(crate) fn each(&self, take: impl Fn(Vec<u8>)) {
+    pub(crate) fn each(&self, mut take: impl FnMut(Vec<u8>)) {
         while let Ok(frame) = self.waiting.recv() {
             if let Some(frame) = self.taken(frame) {
                 take(frame);

@@ -5,7 +5,6 @@ use crate::JobError;
 use crate::dirs::DirNode;
 use crate::sender::Item;
 use crate::sender::again::Repeat;
-use crate::told::Position;
 use haul_model::{BlockRanges, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Side, words};
 use haul_proto::{How, ListItem};
 use std::sync::Arc;
@@ -41,9 +40,10 @@ impl Scan<'_, '_> {
         entry: Entry,
     ) -> Result<(), Stopped> {
         if let Some(reporter) = self.reporter {
-            let (source, is_dir) = (self.nth_source, entry.kind == Kind::Dir);
-            let place = || Position { source, path: dir.path_of(name.as_ref()), is_dir };
-            reporter.listed(&entry, place);
+            reporter.listed(self.next_index, &entry, |place| {
+                (place.source, place.is_dir) = (self.nth_source, entry.kind == Kind::Dir);
+                dir.write_path(name.as_ref(), &mut place.path);
+            });
         }
         if let Some(told) = &mut self.accounts {
             let Some(accounts) = told.of(&entry.attributes) else {

@@ -1,0 +1,75 @@
+//! Tells of entries: their outcomes go to the Sender, and where the user is on this side
+//! they are counted and shown.
+
+use super::{Pending, Receiver};
+use crate::{Event, JobError};
+use haul_model::words;
+use haul_model::{FaultKind, Kind, Outcome, escape_bytes};
+use haul_proto::{OutcomeItem, Warning};
+
+impl Receiver<'_> {
+    /// A wanted file has its outcome; `moved` bytes were counted as done.
+    pub(crate) fn finish(&self, pending: Pending, moved: u64, outcome: Outcome) -> OutcomeItem {
+        let outcome = match outcome {
+            Outcome::Failed(fault) if fault.kind == FaultKind::NoSpace => {
+                Outcome::Failed(self.with_room(fault, &pending, moved))
+            }
+            outcome => outcome,
+        };
+        let path = || pending.dir.path_of(pending.entry.name.as_ref());
+        if let Outcome::Failed(fault) = &outcome {
+            self.withhold_deletions(fault);
+        }
+        let outcome = self.as_synced(pending.reading.outcome(outcome), pending.found);
+        self.report(pending.index, path, &pending.entry.kind, moved, &outcome);
+        self.close(pending.cost);
+        OutcomeItem { index: pending.index, outcome }
+    }
+
+    /// Tells outcomes to the Sender; one that ends the job is told as its end.
+    pub(crate) fn tell_outcomes(&self, mut outcomes: Vec<OutcomeItem>) {
+        outcomes.retain(|item| match &item.outcome {
+            Outcome::Failed(fault) => !fault.ends_the_job(),
+            _ => true,
+        });
+        if !outcomes.is_empty() {
+            self.sender.outcomes(outcomes);
+        }
+    }
+
+    /// Tells the outcome of the entry of that number, 0 if it has none; its `path` is made
+    /// only where somebody needs it.
+    pub(super) fn report(
+        &self,
+        index: u64,
+        path: impl Fn() -> Vec<u8>,
+        kind: &Kind,
+        moved: u64,
+        outcome: &Outcome,
+    ) {
+        match outcome {
+            Outcome::Failed(fault) if fault.ends_the_job() => {
+                let path = escape_bytes(&self.path_there(&path()));
+                self.control.fail(JobError::Destination { path, fault: fault.clone() });
+            }
+            _ => self.reporter.outcome(index, path, kind, moved, outcome),
+        }
+    }
+
+    /// The path of an entry at the destination, in the user's words for that.
+    pub(super) fn path_there(&self, entry: &[u8]) -> Vec<u8> {
+        let below = match (&self.rename, entry.iter().position(|byte| *byte == b'/')) {
+            (None, _) => entry,
+            (Some(_), Some(slash)) => &entry[slash + 1..],
+            (Some(_), None) => b"",
+        };
+        words::join(&self.dest, below)
+    }
+
+    /// Tells the users of both sides of something that is no failure.
+    pub(super) fn warn(&self, path: &[u8], message: &str) {
+        self.control.monitor().event(Event::Warning { path, message });
+        let path = words::shown(path.to_vec());
+        self.sender.warning(Warning { path, message: message.to_owned() });
+    }
+}
