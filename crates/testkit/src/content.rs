@@ -39,11 +39,10 @@ impl Stream {
     /// Fills `buffer`. The end of a word that does not fit is dropped, so only
     /// buffers of whole words continue a stream without a gap.
     pub fn fill(&mut self, buffer: &mut [u8]) {
-        let mut words = buffer.chunks_exact_mut(8);
-        for word in &mut words {
-            word.copy_from_slice(&self.next_u64().to_le_bytes());
+        let (words, rest) = buffer.as_chunks_mut();
+        for word in words {
+            *word = self.next_u64().to_le_bytes();
         }
-        let rest = words.into_remainder();
         if !rest.is_empty() {
             let last = self.next_u64().to_le_bytes();
             rest.copy_from_slice(&last[..rest.len()]);

@@ -347,27 +347,38 @@ fn read_entry(path: &Path, meta: &Metadata) -> io::Result<Entry> {
     Ok(Entry { kind, mode: meta.mode() & 0o7777, mtime_ns })
 }
 
+/// Odd numbers to multiply with, one for each lane of a digest.
+const ODD: [u64; 2] = [0x9fb2_1c65_1e98_df25, 0xd6e8_feb8_6659_fd93];
+
 /// Two lanes of multiply and rotate over 64-bit words, then the length.
 fn digest(path: &Path) -> io::Result<[u64; 2]> {
-    const ODD: [u64; 2] = [0x9fb2_1c65_1e98_df25, 0xd6e8_feb8_6659_fd93];
     let mut lanes = ODD;
     let mut length = 0u64;
     each_piece(&mut File::open(path)?, |piece| {
         length += piece.len() as u64;
-        let mut mix = |word: [u8; 8]| {
-            let word = u64::from_le_bytes(word);
-            lanes[0] = (lanes[0] ^ word).wrapping_mul(ODD[0]).rotate_left(29);
-            lanes[1] = (lanes[1].rotate_left(31) ^ word).wrapping_mul(ODD[1]);
-        };
         let (words, rest) = piece.as_chunks();
-        words.iter().copied().for_each(&mut mix);
+        // By value, so that the lanes stay in registers.
+        let mut mixed = lanes;
+        for word in words {
+            mixed = mix(mixed, *word);
+        }
         if !rest.is_empty() {
             let mut padded = [0; 8];
             padded[..rest.len()].copy_from_slice(rest);
-            mix(padded);
+            mixed = mix(mixed, padded);
         }
+        lanes = mixed;
     })?;
     Ok([lanes[0] ^ length, lanes[1] ^ lanes[0].rotate_left(17)])
+}
+
+#[inline]
+fn mix([one, other]: [u64; 2], word: [u8; 8]) -> [u64; 2] {
+    let word = u64::from_le_bytes(word);
+    [
+        (one ^ word).wrapping_mul(ODD[0]).rotate_left(29),
+        (other.rotate_left(31) ^ word).wrapping_mul(ODD[1]),
+    ]
 }
 
 /// Calls `with` for the file's content in pieces of [`PIECE_BYTES`], only the last of

@@ -2,12 +2,10 @@
 
 use crate::entry::is_in;
 use crate::faking;
-use haul_model::escape_bytes;
+use haul_model::{ContentHash, escape_bytes};
 use std::collections::BTreeMap;
-use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
 use std::fs;
-use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -67,9 +65,8 @@ fn of_one(
     let what = if kind.is_dir() {
         "directory".to_owned()
     } else if kind.is_file() {
-        let mut hasher = DefaultHasher::new();
-        fs::read(path).expect("it can be read").hash(&mut hasher);
-        format!("file of {} bytes, {:016x}", meta.len(), hasher.finish())
+        let content = fs::read(path).expect("it can be read");
+        format!("file of {} bytes, {}", meta.len(), ContentHash::of(&content))
     } else if kind.is_symlink() {
         let target = fs::read_link(path).expect("it can be read");
         format!("link to {}", escape_bytes(target.as_os_str().as_bytes()))

@@ -2,12 +2,12 @@
 //! same trees, and to start rsync, with its three processes, takes longer than what it does.
 
 use crate::common::*;
+use haul_model::ContentHash;
 use haul_testkit::haul::Outcome;
 use haul_testkit::{Snapshot, TempDir};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ fn told(scene: &Scene<'_>, trees: &[&str], reads: bool) -> String {
         let changed = (counts || !is_of_now).then(|| (stat.mtime(), stat.mtime_nsec()));
         let owner = (stat.uid(), stat.gid(), stat.mode(), stat.rdev(), stat.nlink());
         let content = content_of(&path, &stat);
-        let line = format!("{name:?} {first:?} {changed:?} {read:?} {owner:?} {content:x?} ");
+        let line = format!("{name:?} {first:?} {changed:?} {read:?} {owner:?} {content} ");
         lines.push_str(&line);
         lines.push_str(&xattrs_of(&path));
         lines.push('\n');
@@ -107,15 +107,14 @@ fn told(scene: &Scene<'_>, trees: &[&str], reads: bool) -> String {
     lines
 }
 
-/// A mark of a file's content, or of a link's target.
-fn content_of(path: &Path, stat: &Metadata) -> u64 {
-    let mut mark = DefaultHasher::new();
+/// The room and the hash of a file's content, or a link's target.
+fn content_of(path: &Path, stat: &Metadata) -> String {
     if stat.is_file() {
-        (stat.blocks(), fs::read(path).expect("it can be read")).hash(&mut mark);
-    } else if stat.is_symlink() {
-        fs::read_link(path).expect("it can be read").hash(&mut mark);
+        let content = fs::read(path).expect("it can be read");
+        return format!("{} {}", stat.blocks(), ContentHash::of(&content));
     }
-    mark.finish()
+    let target = stat.is_symlink().then(|| fs::read_link(path).expect("it can be read"));
+    format!("{target:?}")
 }
 
 /// The extended attributes, access control lists among them.
