@@ -4,6 +4,7 @@
 //! decoders are safe Rust, where a panic or a runaway allocation is the bug to
 //! find, so coverage is enough, and stable Rust can do that.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -48,45 +49,65 @@ pub(crate) struct Args {
 
 /// Builds the targets, then runs as many at a time as there are processors.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let dir = repo::root().join("fuzz");
-    if !dir.exists() {
+    let Some(targets) = Targets::build(args)? else {
         println!("no fuzz targets yet");
         return Ok(());
-    }
-    let mut targets = targets(&dir)?;
-    if let Some(wanted) = &args.target {
-        targets.retain(|target| target == wanted);
-    }
-    if targets.is_empty() {
-        return Err("no such fuzz target in fuzz/fuzz_targets".into());
-    }
-    let built = build(&dir, &targets)?;
-    let waiting = Mutex::new(targets.iter());
-    let next = || waiting.lock().ok()?.next();
-    let failed = Mutex::new(Vec::new());
+    };
     let at_once = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..at_once {
-            scope.spawn(|| {
-                while let Some(target) = next() {
-                    let ran = run_target(&dir, &built.join(target), target, args);
-                    if let (Err(error), Ok(mut failed)) = (ran, failed.lock()) {
-                        failed.push(error.to_string());
-                    }
-                }
-            });
+            scope.spawn(|| targets.run());
         }
     });
-    let failed = failed.into_inner().unwrap_or_default();
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
+    targets.end()
 }
 
-/// Sees that the targets compile: to build them for fuzzing takes long, and comes last.
-pub(crate) fn check() -> Result<()> {
-    let manifest = repo::root().join("fuzz/Cargo.toml");
-    repo::run(
-        repo::cargo().args(["check", "--quiet", "--all-targets", "--manifest-path"]).arg(manifest),
-    )
+/// Targets that are built, and those of them that wait to be run.
+pub(crate) struct Targets<'a> {
+    args: &'a Args,
+    dir: PathBuf,
+    /// Where their programs are.
+    built: PathBuf,
+    waiting: Mutex<VecDeque<String>>,
+    failed: Mutex<Vec<String>>,
+}
+
+impl<'a> Targets<'a> {
+    /// Builds those that are wanted. None where the repository has none at all.
+    pub(crate) fn build(args: &'a Args) -> Result<Option<Self>> {
+        let dir = repo::root().join("fuzz");
+        if !dir.exists() {
+            return Ok(None);
+        }
+        let mut targets = targets(&dir)?;
+        if let Some(wanted) = &args.target {
+            targets.retain(|target| target == wanted);
+        }
+        if targets.is_empty() {
+            return Err("no such fuzz target in fuzz/fuzz_targets".into());
+        }
+        let built = build(&dir, &targets)?;
+        let waiting = Mutex::new(targets.into());
+        Ok(Some(Self { args, dir, built, waiting, failed: Mutex::default() }))
+    }
+
+    /// Runs one after the other of those that wait, until there is none. Several threads
+    /// can share them.
+    pub(crate) fn run(&self) {
+        let next = || self.waiting.lock().ok()?.pop_front();
+        while let Some(target) = next() {
+            let ran = run_target(&self.dir, &self.built.join(&target), &target, self.args);
+            if let (Err(error), Ok(mut failed)) = (ran, self.failed.lock()) {
+                failed.push(error.to_string());
+            }
+        }
+    }
+
+    /// Tells if any of those that ran has found something.
+    pub(crate) fn end(self) -> Result<()> {
+        let failed = self.failed.into_inner().unwrap_or_default();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
+    }
 }
 
 /// Builds for an explicit target triple, so that build scripts and procedural
@@ -124,7 +145,8 @@ fn run_target(dir: &Path, program: &Path, target: &str, args: &Args) -> Result<(
     fs::create_dir_all(&artifacts)?;
     let mut command = Command::new(program);
     command
-        .arg(format!("-max_total_time={}", args.seconds))
+        // It goes on until more whole seconds than these have passed.
+        .arg(format!("-max_total_time={}", args.seconds.saturating_sub(1).max(1)))
         // To libFuzzer 0 is a seed made from the time.
         .arg(format!("-seed={}", args.seed.map_or(0, |seed| seed as u32)))
         .arg(format!("-rss_limit_mb={RSS_LIMIT_MIB}"))

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     allow_skips: bool,
 }
 
-/// Sets up, runs the tests, then every fuzz target for a moment. With a filter,
+/// Sets up, runs the tests and every fuzz target for a moment. With a filter,
 /// only the tests that match it. Ends with what was skipped, and why.
 pub(crate) fn run(args: &Args) -> Result<()> {
     setup::run()?;
@@ -73,23 +73,28 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// The examples in the documentation, all test programs and, unless only some tests
-/// are wanted, the fuzz targets.
+/// are wanted, the fuzz targets, which run where no test program is left to begin.
 fn all(
     args: &Args,
     filter: &[OsString],
     environment: &(dyn Fn(&mut Command) + Sync),
 ) -> Result<()> {
-    if args.filter.is_none() {
-        fuzz::check()?;
-    }
+    let programs = Programs::build()?;
+    let fuzzing = fuzz::Args { seconds: FUZZ_SECONDS, target: None, seed: Some(FUZZ_SEED) };
+    let targets = match args.filter {
+        None => fuzz::Targets::build(&fuzzing)?,
+        Some(_) => None,
+    };
     let mut documentation = repo::cargo();
     documentation.args(["test", "--quiet", "--workspace", "--doc", "--"]).args(filter);
     repo::run_within(TEST_LIMIT, &mut documentation)?;
-    Programs::build()?.run(filter, environment, TEST_LIMIT)?;
-    if args.filter.is_some() {
-        return Ok(());
+    let fuzz = || targets.iter().for_each(fuzz::Targets::run);
+    let tested = programs.run_and_then(filter, environment, TEST_LIMIT, &fuzz);
+    let fuzzed = targets.map_or(Ok(()), fuzz::Targets::end);
+    match (tested, fuzzed) {
+        (Err(tests), Err(targets)) => Err(format!("{tests}\n{targets}").into()),
+        (tested, fuzzed) => tested.and(fuzzed),
     }
-    fuzz::run(&fuzz::Args { seconds: FUZZ_SECONDS, target: None, seed: Some(FUZZ_SEED) })
 }
 
 /// The last lines: each test and place once, for one can be met several times,

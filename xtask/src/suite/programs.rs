@@ -25,33 +25,47 @@ const SLOW: &[&str] = &[
     "sync",
     "sftp",
     "power",
-    "resume",
-    "scarce",
-    "semantics",
-    "durable",
-    "odd",
     "connection",
     "hostile",
-    "bad_input",
-    "moving",
-    "check",
-    "conformance",
+    "scarce",
     "retry",
-    "differential",
-    "client",
     "memory",
-    "deploy",
-    "output",
+    "resume",
+    "semantics",
+    "odd",
+    "xtask",
+    "moving",
+    "bad_input",
     "restricted",
+    "output",
     "between",
+    "durable",
+    "conformance",
+    "deploy",
+    "check",
+    "client",
+    "differential",
     "haul_engine",
     "ends",
+    "haul_net",
+    "child",
 ];
 
 /// The programs that wait for more than half of their time, for servers, media, and the
 /// ends of pauses: some of them run beside those that keep the processors busy.
-const PATIENT: &[&str] =
-    &["power", "sftp", "hostile", "memory", "retry", "restricted", "output", "between"];
+const PATIENT: &[&str] = &[
+    "power",
+    "sftp",
+    "hostile",
+    "memory",
+    "retry",
+    "xtask",
+    "restricted",
+    "output",
+    "between",
+    "haul_net",
+    "child",
+];
 
 /// Patient programs that run at the same time.
 const PATIENT_AT_ONCE: usize = 2;
@@ -131,6 +145,8 @@ enum Turn {
     Any,
     /// A patient program, and no other.
     Patient,
+    /// A patient program; one that computes where there is no other.
+    PatientFirst,
 }
 
 impl Turn {
@@ -142,6 +158,7 @@ impl Turn {
         let at = match self {
             Self::Any => of(false).or_else(|| of(true)),
             Self::Patient => of(true),
+            Self::PatientFirst => of(true).or_else(|| of(false)),
         };
         waiting.remove(at?)
     }
@@ -210,8 +227,10 @@ impl Programs {
 
     /// Runs all programs, as many at a time as there are processors and two of the
     /// patient beside them, each with `args` and what `environment` says; prints what one
-    /// has said when it has ended. A program that has not ended after `limit`, counted from
-    /// the first one's start, is killed with all that descends from it.
+    /// has said when it has ended. Where no patient one is left, one that computes takes the
+    /// place of two: each waits for something now and then. A program that has not ended
+    /// after `limit`, counted from the first one's start, is killed with all that descends
+    /// from it.
     ///
     /// A few tests that failed are run once more when nothing runs beside them, and
     /// counted as passed if they pass then; their names are told, for each is a fault
@@ -224,6 +243,20 @@ impl Programs {
         args: &[OsString],
         environment: &(dyn Fn(&mut Command) + Sync),
         limit: Duration,
+    ) -> Result<()> {
+        self.run_and_then(args, environment, limit, &|| ())
+    }
+
+    /// The same, and each processor for which no program is left does `rest`.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub(super) fn run_and_then(
+        self,
+        args: &[OsString],
+        environment: &(dyn Fn(&mut Command) + Sync),
+        limit: Duration,
+        rest: &(dyn Fn() + Sync),
     ) -> Result<()> {
         if self.waiting.is_empty() {
             return Err("there is no such test program".into());
@@ -243,8 +276,9 @@ impl Programs {
             }
         };
         thread::scope(|scope| {
-            let patient = iter::repeat_n(Turn::Patient, PATIENT_AT_ONCE);
-            let turns = iter::repeat_n(Turn::Any, processors).chain(patient);
+            let patient = iter::repeat_n(Turn::Patient, PATIENT_AT_ONCE - 1);
+            let turns = iter::repeat_n(Turn::Any, processors);
+            let turns = turns.chain([Turn::PatientFirst]).chain(patient);
             for turn in turns {
                 let (next, total, environment) = (&next, &total, &environment);
                 scope.spawn(move || {
@@ -268,6 +302,9 @@ impl Programs {
                         if let Err(error) = ended {
                             let _ = writeln!(out, "{error}");
                         }
+                    }
+                    if matches!(turn, Turn::Any) {
+                        rest();
                     }
                 });
             }
@@ -429,7 +466,13 @@ mod tests {
         assert_eq!(take(Turn::Any).as_deref(), Some("odd"));
         assert_eq!(take(Turn::Any).as_deref(), Some("retry"));
         assert_eq!(take(Turn::Patient), None);
+        assert_eq!(take(Turn::PatientFirst), None);
         assert_eq!(take(Turn::Any), None);
+        let mut waiting: VecDeque<_> = ["sync", "power", "odd"].map(program).into();
+        let mut take = |turn: Turn| turn.of(&mut waiting).map(|program| program.name);
+        assert_eq!(take(Turn::PatientFirst).as_deref(), Some("power"));
+        assert_eq!(take(Turn::PatientFirst).as_deref(), Some("sync"));
+        assert_eq!(take(Turn::Patient), None);
     }
 
     const TWO_FAILED: &str = "test x ... ok\ntest y::z ... FAILED\ntest p - should panic ... FAILED\n\n\
