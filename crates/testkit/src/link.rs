@@ -27,8 +27,15 @@ struct Shared {
     connections: AtomicU64,
     is_down: AtomicBool,
     is_over: AtomicBool,
-    /// Bytes a second in each direction; 0 is as fast as it can.
-    rate: AtomicU64,
+    pace: Mutex<Pace>,
+}
+
+/// Bytes a second in each direction; 0 is as fast as it can.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pace {
+    rate: u64,
+    /// How many bytes have passed in a direction when the rate is another, and that one.
+    then: Option<(u64, u64)>,
 }
 
 /// The two ends of a connection.
@@ -72,7 +79,13 @@ impl Link {
 
     /// Lets so many bytes through in a second, in each direction.
     pub fn limit(&self, rate: u64) {
-        self.shared.rate.store(rate, Ordering::Relaxed);
+        *self.shared.pace() = Pace { rate, then: None };
+    }
+
+    /// The same, and another number of them in a direction in which `bytes` have passed:
+    /// whoever waits for that comes in time, however late.
+    pub fn limit_behind(&self, rate: u64, bytes: u64, then: u64) {
+        *self.shared.pace() = Pace { rate, then: Some((bytes, then)) };
     }
 
     /// Ends every connection: both sides see it.
@@ -129,6 +142,10 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn pace(&self) -> std::sync::MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn join(self: &Arc<Self>, near: TcpStream, far: u16) -> io::Result<()> {
         let far = TcpStream::connect((Ipv4Addr::LOCALHOST, far))?;
         near.set_nodelay(true)?;
@@ -160,8 +177,13 @@ impl Shared {
                     return Ok(());
                 }
                 to.write_all(&buffer[..len])?;
-                self.passed[way].fetch_add(len as u64, Ordering::Relaxed);
-                let rate = self.rate.load(Ordering::Relaxed);
+                let len = len as u64;
+                let passed = self.passed[way].fetch_add(len, Ordering::Relaxed) + len;
+                let pace = *self.pace();
+                let rate = match pace.then {
+                    Some((bytes, then)) if passed >= bytes => then,
+                    _ => pace.rate,
+                };
                 if rate > 0 {
                     thread::sleep(Duration::from_secs_f64(len as f64 / rate as f64));
                 }

@@ -160,6 +160,12 @@ pub fn is_alive(pid: u32) -> bool {
     matches!(stat(pid), Some(stat) if stat.state != 'Z' && stat.state != 'X')
 }
 
+/// True if the process's first thread neither runs nor waits for a processor or a medium:
+/// it has nothing to do, is stopped, or is gone.
+pub fn is_idle(pid: u32) -> bool {
+    !matches!(stat(pid), Some(stat) if matches!(stat.state, 'R' | 'D'))
+}
+
 /// All processes that descend from `ancestor` now, itself not included.
 pub fn descendants(ancestor: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -290,6 +296,19 @@ mod tests {
         };
         let are_gone = holds_within(Duration::from_secs(5), || of_group() == 0);
         assert!(are_gone, "the children of {pid} still run");
+    }
+
+    #[test]
+    fn who_waits_is_idle_and_who_works_is_not() {
+        let (mut waiting, _) = shell("exec sleep 60");
+        let (mut working, _) = shell("while :; do :; done");
+        let is_known = || is_idle(waiting.id()) && !is_idle(working.id());
+        let known = holds_within(Duration::from_secs(20), is_known);
+        for child in [&mut waiting, &mut working] {
+            kill_group(child.id());
+            child.wait().expect("waited");
+        }
+        assert!(known && is_idle(working.id()));
     }
 
     #[test]

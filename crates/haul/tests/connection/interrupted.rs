@@ -33,7 +33,7 @@ fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
         tree::random_file(scene.path("big"), BIG, 2).expect("a file");
         scene.mkdir("to");
         let link = Link::to(scene.sshd()).expect("a link");
-        link.limit(RATE);
+        link.limit_behind(RATE, BIG / 2, HELD);
         let copy = |rsh: &str, more: &[&str]| {
             let flags = [&["--via", "ssh"], more].concat();
             scene.copy_by(&["--rsh", rsh, "--remote-haul", HAUL], &flags, &["big"], "to")
@@ -44,7 +44,6 @@ fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
         };
         let running = copy(&link.rsh(scene.sshd()), &[]).spawn().expect("it starts");
         assert!(running.until(Duration::from_secs(60), || bytes() > Some(16 << 20)));
-        link.limit(HELD);
         running.signal_group(Signal::INT);
         let run = running.wait().expect("it ends").expect_code(130);
         link.limit(RATE);
@@ -79,19 +78,12 @@ fn of_a_large_file_that_is_not_hashed_nothing_is_kept() {
         tree::random_file(scene.path("big"), 80 << 20, 2).expect("a file");
         scene.mkdir("to");
         let link = Link::to(scene.sshd()).expect("a link");
-        link.limit(RATE);
+        link.limit_behind(RATE, 16 << 20, HELD);
         let reach = ["--rsh", &link.rsh(scene.sshd()), "--remote-haul", HAUL];
         let copy = scene.copy_by(&reach, &["--fast", "--via", "ssh"], &["big"], "to");
         let running = copy.spawn().expect("it starts");
-        // Its stage has no name, but ssh reads and writes what goes there.
-        let passed = || -> u64 {
-            let of = |pid| fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-            let figure = |line: &str| line.strip_prefix("rchar: ")?.parse::<u64>().ok();
-            let pids = proc::descendants(running.pid());
-            pids.into_iter().map(of).filter_map(|io| io.lines().find_map(figure)).sum()
-        };
-        assert!(running.until(Duration::from_secs(60), || passed() > 16 << 20));
-        link.limit(HELD);
+        let passed = || link.passed().iter().any(|&bytes| bytes >= 16 << 20);
+        assert!(running.until(Duration::from_secs(60), passed));
         running.signal_group(Signal::INT);
         assert_interrupted(&running.wait().expect("it ends").expect_code(130));
     });

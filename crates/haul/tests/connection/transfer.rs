@@ -45,14 +45,13 @@ impl<'s, 'w> Transfer<'s, 'w> {
         scene.file("there/tree/big", "old");
         let source = snapshot(scene.path("tree")).expect("the tree can be read");
         let link = Link::to(scene.sshd()).expect("a link");
-        link.limit(RATE);
+        link.limit_behind(RATE, MIDDLE, HELD);
         let remote = ["--rsh", &link.rsh(scene.sshd()), "--remote-haul", HAUL];
         let flags = [&["-r", "--no-resume", "--via", "ssh"], more].concat();
         let haul = scene.copy_by(&remote, &flags, &["tree"], "there");
         let running = haul.spawn().expect("it starts");
-        let moved = || ssh_of(&running).is_some_and(|ssh| read_by(ssh) > MIDDLE);
+        let moved = || link.passed().iter().any(|&bytes| bytes >= MIDDLE);
         assert!(running.until(Duration::from_secs(20), moved), "it does not come to its middle");
-        link.limit(HELD);
         let agent = agent_of(scene).expect("an agent at work");
         Transfer { scene, source, agent, running, since: Instant::now(), link }
     }
@@ -109,13 +108,6 @@ pub(crate) fn ssh_of(running: &Running) -> Option<u32> {
         let words = proc::command_line(pid);
         words.first().is_some_and(|word| word == b"ssh") && !words.iter().any(|word| word == b"-G")
     })
-}
-
-/// Bytes that a process has read.
-pub(crate) fn read_by(pid: u32) -> u64 {
-    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-    let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
-    read.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// The agent that works in the scene's directory: the server may have others.

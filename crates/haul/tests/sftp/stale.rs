@@ -39,12 +39,18 @@ fn catch(
     // Many of them: those that are on their way get their names at once.
     running.until(SOON, || new().len() >= 20);
     what(running);
-    // A server is still at it for a moment when its client does nothing more.
+    // A server is still at it for a moment when its client does nothing more, on a busy
+    // machine for a long one.
+    let is_idle = || {
+        let mut at_work = scene.sshd().sessions();
+        at_work.extend(proc::descendants(running.pid()));
+        at_work.into_iter().all(proc::is_idle)
+    };
     let mut left = new();
     loop {
         std::thread::sleep(Duration::from_millis(100));
-        let now = new();
-        if now == left {
+        let (idle, now) = (is_idle(), new());
+        if idle && now == left {
             return left;
         }
         left = now;
