@@ -10,7 +10,7 @@ use haul_testkit::haul::Running;
 use haul_testkit::proc::{self, Signal};
 use haul_testkit::{Haul, assert_same_with, holds_within, tree};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Files of one copy: more than are on their way at a time.
@@ -67,9 +67,21 @@ fn kill_amid(scene: &Scene<'_>, haul: &Haul) -> Vec<PathBuf> {
         if !left.is_empty() {
             return left;
         }
-        fs::remove_dir_all(scene.path("to/tree")).expect("removed");
+        remove_files(&scene.path("to/tree"), &before);
     }
     panic!("no kill has left a stage");
+}
+
+/// Removes all files below `dir` but these.
+fn remove_files(dir: &Path, kept: &[PathBuf]) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().expect("a type").is_dir() {
+            remove_files(&path, kept);
+        } else if !kept.contains(&path) {
+            fs::remove_file(&path).expect("removed");
+        }
+    }
 }
 
 #[test]
