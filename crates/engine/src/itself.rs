@@ -51,9 +51,12 @@ pub(crate) fn is_onto_itself(
         Near::Source => are_one(source, dest, Side::Source, peer),
         Near::Destination => are_one(dest, source, Side::Destination, peer),
     };
-    let is_new = words::may_be_one_name(name, to_name) && tried.insert(from.parent.to_vec());
-    if is_new && are_one(from.parent, to_dir)? {
-        return Ok(true);
+    if words::may_be_one_name(name, to_name) && !tried.contains(from.parent) {
+        if are_one(from.parent, to_dir)? {
+            return Ok(true);
+        }
+        // Not before: who gets no answer asks again.
+        tried.insert(from.parent.to_vec());
     }
     // Both may be directories, and the same one mounted in both places.
     are_one(from.whole, &join(to_dir, to_name))

@@ -9,13 +9,13 @@ use crate::hint;
 use crate::location::Machine;
 use crate::peer::{self, Peers, Reach, Reaches, WayThere, WithoutHaul};
 use crate::progress::Screen;
-use crate::retry::{self, Retry};
+use crate::retry::{Attempts, Retry};
 use crate::state;
 use haul_engine::{
-    Event, Greeted, Job, JobError, Leg, Monitor, Placement, Route, SftpRoute, SftpSession,
-    SharedBlocks, Sharer, Standing, Summary,
+    Event, Greeted, Job, JobError, Leg, Monitor, Placement, RequestError, Requests, Route,
+    SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
 };
-use haul_model::{FaultKind, Logins};
+use haul_model::{Fault, FaultKind, Logins};
 use haul_net::{ConnectError, SshTarget};
 use std::num::NonZeroU8;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,23 +81,39 @@ impl Hosts {
         }
     }
 
-    /// Connects to `machine` to ask it something, again where that fails for now and its haul
-    /// has greeted before.
+    /// Asks `machine`, over the connection to it or a new one. If its haul has greeted before,
+    /// the `question` is asked again where the connection is lost, or can't be made for now.
     ///
     /// # Errors
-    /// When there is no way to it.
-    pub(crate) fn reach(
+    /// When there is no way to it, or none any more.
+    pub(crate) fn ask<T>(
         &self,
         machine: &Machine,
         peers: &mut Peers<'_>,
         monitor: &dyn Monitor,
-    ) -> Result<(), CommandError> {
-        let known = machine.host().filter(|target| self.greeted().contains(target));
-        let retries = known.map_or(0, |target| self.reaches.of(target).retries);
-        let host = known.map(SshTarget::display).unwrap_or_default();
-        retry::reach_again(&host, retries, monitor, || peers.at(machine).map(drop))?;
-        self.heard_of(peers);
-        Ok(())
+        mut question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
+    ) -> Result<Result<T, Fault>, CommandError> {
+        let mut attempts = Attempts::new(monitor);
+        loop {
+            let stands = peers.at(machine).map(drop);
+            self.heard_of(peers);
+            let error = match stands.and_then(|()| peers.at(machine)) {
+                Ok(requests) => {
+                    attempts.stands();
+                    match question(requests) {
+                        Ok(answer) => return Ok(Ok(answer)),
+                        Err(RequestError::Fault(fault)) => return Ok(Err(fault)),
+                        Err(RequestError::Job(error)) => error.into(),
+                    }
+                }
+                Err(error) => error,
+            };
+            peers.leave(machine);
+            let known = machine.host().filter(|target| self.greeted().contains(target));
+            let retries = known.map_or(0, |target| self.reaches.of(target).retries);
+            let host = known.map(SshTarget::display).unwrap_or_default();
+            attempts.wait(&host, retries, error)?;
+        }
     }
 
     fn greeted(&self) -> MutexGuard<'_, Vec<SshTarget>> {

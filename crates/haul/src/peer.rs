@@ -224,6 +224,11 @@ impl<'r> Peers<'r> {
         Ok(&mut self.open[index].requests)
     }
 
+    /// Closes the connection to `machine`, if one stands.
+    pub(crate) fn leave(&mut self, machine: &Machine) {
+        self.open.retain(|open| open.machine != *machine);
+    }
+
     /// Requests to the haul of a host, or to its SFTP server if it has none; and true if the
     /// host starts no program.
     fn agent(&self, target: &SshTarget) -> Result<(Requests, bool), CommandError> {

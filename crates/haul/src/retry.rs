@@ -111,33 +111,51 @@ fn pause(monitor: &dyn Monitor, host: &str, attempt: u32, reason: &str) -> Resul
     Ok(())
 }
 
-/// Connects to a host that has greeted earlier, to ask it something: again up to `retries`
-/// times if that fails for now.
-///
-/// # Errors
-/// That of the last attempt.
-pub(crate) fn reach_again(
-    host: &str,
-    retries: u32,
-    monitor: &dyn Monitor,
-    mut connect: impl FnMut() -> Result<(), CommandError>,
-) -> Result<(), CommandError> {
-    let mut attempt = 0;
-    loop {
-        let error = match connect() {
-            Ok(()) if attempt > 0 => {
-                monitor.event(Event::Link(LinkEvent::Regained));
-                return Ok(());
-            }
-            Err(error) if attempt < retries && may_pass(&error) => error,
-            ended => return ended,
-        };
-        attempt += 1;
-        pause(monitor, host, attempt, &error.source.to_string())?;
+/// Attempts in a row to ask a host something: none is behind a connection that was refused
+/// for good.
+pub(crate) struct Attempts<'m> {
+    monitor: &'m dyn Monitor,
+    failed: u32,
+    /// That it was lost was told, and not yet that it is there again.
+    is_lost: bool,
+}
+
+impl<'m> Attempts<'m> {
+    /// None yet; what becomes of the connection is told to `monitor`.
+    pub(crate) fn new(monitor: &'m dyn Monitor) -> Self {
+        Self { monitor, failed: 0, is_lost: false }
+    }
+
+    /// A connection stands.
+    pub(crate) fn stands(&mut self) {
+        if std::mem::take(&mut self.is_lost) {
+            self.monitor.event(Event::Link(LinkEvent::Regained));
+        }
+    }
+
+    /// One has failed with `error`: waits until the next, if there are to be so many
+    /// `retries`.
+    ///
+    /// # Errors
+    /// That error, if there is no next one, and when the user interrupts.
+    pub(crate) fn wait(
+        &mut self,
+        host: &str,
+        retries: u32,
+        error: CommandError,
+    ) -> Result<(), CommandError> {
+        if self.monitor.cancelled() {
+            return Err(CommandError::interrupted());
+        }
+        if self.failed >= retries || !may_pass(&error) {
+            return Err(error);
+        }
+        (self.failed, self.is_lost) = (self.failed + 1, true);
+        Ok(pause(self.monitor, host, self.failed, &error.source.to_string())?)
     }
 }
 
-/// True if the same attempt to connect may succeed a little later.
+/// True if the same attempt may succeed a little later.
 fn may_pass(error: &CommandError) -> bool {
     error.source.downcast_ref().is_some_and(ConnectError::retriable)
 }

@@ -175,7 +175,7 @@ impl<M: Machines> Course<'_, M> {
         let dirs = std::mem::take(&mut self.dirs);
         for FoundDir { source, entry: before, .. } in &dirs {
             let path = words::split(&source.path).whole;
-            match self.machines.requests(source.host.as_ref())?.stat(path, false) {
+            match self.machines.ask(source.host.as_ref(), |asked| asked.stat(path, false))? {
                 Ok(now) if is_same_dir(before, &now) => {}
                 Ok(_) => {
                     let message = "another has taken its place since it was copied, and stays";
@@ -185,8 +185,7 @@ impl<M: Machines> Course<'_, M> {
                     sources.retain(|one| one != source);
                 }
                 // The comparison will tell.
-                Err(RequestError::Fault(_)) => {}
-                Err(RequestError::Job(error)) => return Err(error.into()),
+                Err(_) => {}
             }
         }
         self.dirs = dirs;
@@ -241,8 +240,10 @@ impl<M: Machines> Course<'_, M> {
                 found.push(source.clone());
                 continue;
             }
-            let requests = self.machines.requests(source.host.as_ref())?;
-            let fault = match stat_restored(requests, words::split(&source.path).whole) {
+            let path = words::split(&source.path).whole;
+            let looked =
+                self.machines.ask(source.host.as_ref(), |asked| stat_restored(asked, path));
+            let fault = match looked? {
                 Ok(entry) if entry.kind != Kind::Dir && source.path.ends_with(b"/") => {
                     let message = "it is no directory; without the slash it is moved itself";
                     Fault::new(Side::Source, FaultKind::NotDirectory, message)
@@ -254,8 +255,7 @@ impl<M: Machines> Course<'_, M> {
                     found.push(source.clone());
                     continue;
                 }
-                Err(RequestError::Fault(fault)) => fault,
-                Err(RequestError::Job(error)) => return Err(error.into()),
+                Err(fault) => fault,
             };
             self.fails(source, &fault);
         }
@@ -284,25 +284,21 @@ impl<M: Machines> Course<'_, M> {
             return Ok(true);
         }
         let origin = origin_of(sources, &dest.path);
-        let requests = self.machines.requests(dest.host.as_ref())?;
-        let found = requests.stat(&dest.path, true).and_then(|entry| {
-            let is_dir = entry.kind == Kind::Dir;
+        let found = self.machines.ask(dest.host.as_ref(), |asked| {
+            let is_dir = asked.stat(&dest.path, true)?.kind == Kind::Dir;
             // The directory that an earlier run has made is the new name.
             let is_name = match origin {
                 Some(origin) if is_dir => {
-                    requests.is_of_origin(&dest.path, origin, state.as_deref())?
+                    asked.is_of_origin(&dest.path, origin, state.as_deref())?
                 }
                 _ => false,
             };
             Ok(is_dir && !is_name)
         });
-        match found {
+        match found? {
             Ok(is_directory) => Ok(is_directory),
-            Err(RequestError::Fault(Fault { kind: FaultKind::NotFound, .. })) => Ok(false),
-            Err(RequestError::Fault(fault)) => {
-                Err(self.unusable(Fault { side: Side::Destination, ..fault }))
-            }
-            Err(RequestError::Job(error)) => Err(error.into()),
+            Err(Fault { kind: FaultKind::NotFound, .. }) => Ok(false),
+            Err(fault) => Err(self.unusable(Fault { side: Side::Destination, ..fault })),
         }
     }
 
@@ -318,17 +314,18 @@ impl<M: Machines> Course<'_, M> {
             if within != far.is_none() {
                 continue;
             }
-            let requests = self.machines.requests(far.as_ref())?;
             let (path, dest) = (&source.path, &rest.dest.path);
-            match is_onto_itself(path, dest, rest.into, near, requests, &mut tried) {
+            let is_itself = self.machines.ask(far.as_ref(), |asked| {
+                is_onto_itself(path, dest, rest.into, near, asked, &mut tried)
+            });
+            match is_itself? {
                 Ok(false) => {}
                 Ok(true) => {
                     let message = "source and destination are the same";
                     let fault = Fault::new(Side::Destination, FaultKind::SameFile, message);
                     return Err(self.unusable(fault));
                 }
-                Err(RequestError::Fault(fault)) => return Err(self.unusable(fault)),
-                Err(RequestError::Job(error)) => return Err(error.into()),
+                Err(fault) => return Err(self.unusable(fault)),
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ mod tests;
 pub use self::course::run_move;
 pub use self::not_copied::NotCopied;
 
-use crate::{JobError, Leg, LinkEvent, Monitor, Requests, Spot};
+use crate::{JobError, Leg, LinkEvent, Monitor, RequestError, Requests, Spot};
 use haul_model::{Compression, Fault, Naming, Policy, Ports, Summary, Via};
 use std::fmt;
 use std::num::NonZeroU64;
@@ -47,12 +47,17 @@ pub trait Machines {
     /// Why a move as a whole ends early.
     type Error: From<JobError>;
 
-    /// Requests to `host`, or to this machine. The connection may be kept until
+    /// Asks `host`, or this machine. If the connection is lost meanwhile, the same `question`
+    /// may be asked again over another. The one that answers may be kept until
     /// [`Self::hang_up`].
     ///
     /// # Errors
-    /// When there is no way to it.
-    fn requests(&mut self, host: Option<&Self::Host>) -> Result<&mut Requests, Self::Error>;
+    /// When there is no way to it, or none any more.
+    fn ask<T>(
+        &mut self,
+        host: Option<&Self::Host>,
+        question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
+    ) -> Result<Result<T, Fault>, Self::Error>;
 
     /// Closes the connections for requests: a job comes next, or the end.
     fn hang_up(&mut self);

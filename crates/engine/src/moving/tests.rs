@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::monitor::Silent;
-use crate::{Placement, Route, run};
+use crate::{Placement, RequestError, Route, run};
 use haul_model::{Compression, Moving, Via};
 use std::fs;
 use std::path::Path;
@@ -20,9 +20,17 @@ impl Machines for Here {
     type Host = String;
     type Error = JobError;
 
-    fn requests(&mut self, host: Option<&String>) -> Result<&mut Requests, JobError> {
+    fn ask<T>(
+        &mut self,
+        host: Option<&String>,
+        mut question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
+    ) -> Result<Result<T, Fault>, JobError> {
         assert_eq!(host, None);
-        Ok(self.requests.get_or_insert_with(Requests::local))
+        match question(self.requests.get_or_insert_with(Requests::local)) {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(RequestError::Fault(fault)) => Ok(Err(fault)),
+            Err(RequestError::Job(error)) => Err(error),
+        }
     }
 
     fn hang_up(&mut self) {

@@ -12,8 +12,10 @@ use crate::monitor::JobMonitor;
 use crate::peer::Peers;
 use crate::progress::Screen;
 use crate::state;
-use haul_engine::{Leg, Machines, Monitor, MoveJob, NotCopied, Requests, Summary, run_move};
-use haul_model::{Task, words};
+use haul_engine::{
+    Leg, Machines, Monitor, MoveJob, NotCopied, RequestError, Requests, Summary, run_move,
+};
+use haul_model::{Fault, Task, words};
 use std::time::Instant;
 
 /// Moves, and says what came of it.
@@ -104,13 +106,16 @@ impl Machines for Reached<'_> {
     type Host = Machine;
     type Error = CommandError;
 
-    fn requests(&mut self, host: Option<&Machine>) -> Result<&mut Requests, CommandError> {
+    fn ask<T>(
+        &mut self,
+        host: Option<&Machine>,
+        question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
+    ) -> Result<Result<T, Fault>, CommandError> {
         // The copy will tell of hosts without haul.
         let reaches = || self.copy.reaches.clone().quietly();
         let new = || Peers::new(self.monitor.report(), self.hosts.screen(), reaches());
         let (peers, machine) = (self.peers.get_or_insert_with(new), host.unwrap_or(&Machine::Here));
-        self.hosts.reach(machine, peers, self.monitor)?;
-        peers.at(machine)
+        self.hosts.ask(machine, peers, self.monitor, question)
     }
 
     fn hang_up(&mut self) {
