@@ -196,8 +196,8 @@ impl Told {
         let last = record.last.get_or_insert_default();
         place(last);
         let (key, above) = keys(&last.path);
-        if let (false, Some(passed)) = (record.is_beyond, &record.passed) {
-            record.is_beyond = last.is_after(passed);
+        if !record.is_beyond {
+            record.is_beyond = record.passed.as_ref().is_none_or(|passed| last.is_after(passed));
         }
         let new = Doubt { wanted: false, above };
         let (standing, doubt) = match record.doubtful.get(&key) {
@@ -408,6 +408,13 @@ mod tests {
         let third = ["t/!", "t/a!", "t/aa!", "t/b!", "t/c!", "t/e!", "t/f!"];
         let third = run(&told, &third, &SAME);
         assert_eq!(third, ["t/b Skipped(Unchanged)", "t/f Skipped(Unchanged)"]);
+    }
+
+    #[test]
+    fn a_run_that_is_lost_before_it_lists_anything_has_told_nothing() {
+        let told = told();
+        assert!(told.again() && told.again());
+        assert_eq!(run(&told, &["t/!", "t/a!"], &SAME).len(), 2);
     }
 
     #[test]
