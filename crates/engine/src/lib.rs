@@ -23,8 +23,8 @@
 //!   rules in the trees themselves.
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
 //! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells;
-//!   `told.rs`: what a job that is run again has told; `census.rs`: entries by their kinds.
-//!   `lacks.rs`: the words about attributes that are not kept.
+//!   `told.rs`: what a job that is run again has told, and `told/going.rs`: the sources that
+//!   it may have removed; `census.rs`: entries by their kinds. `lacks.rs`: the words about attributes that are not kept.
 //! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
 //!   `wire/ports.rs`, `wire/outgoing.rs` (the queue) and `wire/writer.rs`; `wire/lanes.rs`
 //!   (the connections of a Sender), `wire/flow.rs` (how fast each is), `wire/ledger.rs` (what

@@ -6,7 +6,11 @@
 //! the listing has room for. An entry that comes up behind the walk, in a directory that
 //! it has left, counts as told.
 
-use haul_model::{Changes, Kind, Outcome, Skip, Task};
+mod going;
+
+use self::going::Going;
+use haul_model::words;
+use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Side, Skip, Task};
 use haul_tree::lock;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Ordering;
@@ -57,6 +61,8 @@ struct Record {
     made: FxHashSet<u64>,
     /// Entries that failed, and what only the destination has: keys in no order.
     single: FxHashSet<u64>,
+    /// See [`Going`].
+    going: Going,
     is_full: bool,
 }
 
@@ -140,6 +146,11 @@ fn key(path: &[u8]) -> u64 {
     keys(path).0
 }
 
+/// The same of a path as it is told of what was removed.
+fn key_shown(path: &[u8]) -> u64 {
+    key(&words::shown(path.to_vec()))
+}
+
 impl Told {
     /// A job begins that is run once.
     pub(crate) fn begin(&self) {
@@ -152,6 +163,7 @@ impl Told {
         let mut record = lock(&self.record);
         record.is_mirror = task.mirrors().is_some();
         record.finds_again = task.keeps_destination();
+        record.going = Going::of(task.removes());
         self.keeps.store(true, Relaxed);
     }
 
@@ -199,10 +211,13 @@ impl Told {
         if !record.is_beyond {
             record.is_beyond = record.passed.as_ref().is_none_or(|passed| last.is_after(passed));
         }
+        let is_back = record.going.is_expected() && record.going.is_back(key_shown(&last.path));
         let new = Doubt { wanted: false, above };
         let (standing, doubt) = match record.doubtful.get(&key) {
             Some(doubt) if record.claimed.insert(key) => (Standing::Doubtful, *doubt),
             Some(_) => (Standing::New, new),
+            // What was told of it was of a source that goes.
+            None if is_back => (Standing::New, new),
             None if record.runs == 0 || record.is_beyond => (Standing::New, new),
             None => (Standing::Told, new),
         };
@@ -225,11 +240,11 @@ impl Told {
     }
 
     /// The outcome to tell of the entry of that number; `None` if it was told. Its `path`
-    /// is made if it was not listed.
+    /// is made if it was not listed, or sources go.
     pub(crate) fn outcome(
         &self,
         number: u64,
-        path: impl FnOnce() -> Vec<u8>,
+        path: impl Fn() -> Vec<u8>,
         kind: &Kind,
         outcome: &Outcome,
     ) -> Option<Outcome> {
@@ -243,6 +258,9 @@ impl Told {
         let Open { key, standing, doubt } = open;
         if record.runs > 0 {
             record.doubtful.remove(&key);
+        }
+        if record.going.is_expected() && record.has_gone(path(), kind, outcome) {
+            return None;
         }
         if matches!(outcome, Outcome::Failed(_)) {
             return record.is_single(key).then(|| outcome.clone());
@@ -269,6 +287,24 @@ impl Told {
         !self.keeps() || lock(&self.record).is_single(key(path))
     }
 
+    /// The fate of the source at `path`, which was to be removed, is told.
+    pub(crate) fn removed(&self, path: &[u8]) {
+        if self.keeps() {
+            lock(&self.record).going.told(key_shown(path));
+        }
+    }
+
+    /// Sources that runs before this one have removed, and that nobody has told of. All that
+    /// is left was listed.
+    pub(crate) fn take_gone(&self) -> Vec<(Vec<u8>, Kind)> {
+        if !self.is_again() {
+            return Vec::new();
+        }
+        let mut record = lock(&self.record);
+        let run = record.runs;
+        record.going.take_gone(run)
+    }
+
     /// True if the entry at `path`, which only the destination has, was not told.
     pub(crate) fn extra(&self, path: &[u8]) -> bool {
         if !self.keeps() {
@@ -287,6 +323,22 @@ impl Record {
             return !self.single.contains(&key);
         }
         self.single.insert(key)
+    }
+
+    /// Keeps in mind if a source with that outcome is going to be removed. True if a run
+    /// before this one may have done so: it is not there, and that is no failure.
+    fn has_gone(&mut self, path: Vec<u8>, kind: &Kind, outcome: &Outcome) -> bool {
+        let path = words::shown(path);
+        if let Outcome::Failed(Fault { side: Side::Source, kind: fault, .. }) = outcome
+            && self.runs > 0
+        {
+            if *fault == FaultKind::NotFound {
+                return true;
+            }
+            self.going.forget_below(&path);
+        }
+        self.is_full |= !self.going.judge((key(&path), &path), kind, outcome, self.runs);
+        false
     }
 }
 
@@ -445,6 +497,32 @@ mod tests {
         told.listed(1, |last| *last = place("t/"));
         assert!(!told.late(b"t"), "it was told");
         assert_eq!(told.outcome(1, || b"t".to_vec(), &Kind::Dir, &SAME), None, "so was that");
+    }
+
+    #[test]
+    fn sources_that_go_are_gone_once_that_is_told_or_they_are_not_found_again() {
+        let told = Told::default();
+        let moving = haul_model::Moving::Whole;
+        told.keep(&Task::Remove { rule: haul_model::Remove::SameContent, moving });
+        let gone = || {
+            let gone = told.take_gone().into_iter();
+            gone.map(|(path, _)| String::from_utf8(path).expect("text")).collect::<Vec<_>>()
+        };
+        let all = ["t/", "t/a!", "t/b!", "t/c!", "t/d!", "t/e/", "t/e/f!"];
+        assert_eq!(run(&told, &all, &SAME).len(), 5);
+        told.removed(b"t/a");
+        assert!(told.again());
+        // One stays that was to go, and its outcome is another.
+        let other = Outcome::Differs(Changes::SIZE);
+        assert_eq!(run(&told, &["t/", "t/c!"], &other).len(), 1);
+        let failed = |kind| Outcome::Failed(Fault::new(Side::Source, kind, "no"));
+        told.listed(3, |last| *last = place("t/e/"));
+        let dir = told.outcome(3, || b"t/e".to_vec(), &Kind::Dir, &failed(FaultKind::Io));
+        assert!(dir.is_some(), "nobody knows what is in it");
+        let missing = failed(FaultKind::NotFound);
+        assert_eq!(told.outcome(4, || b"t/b".to_vec(), &FILE, &missing), None);
+        assert_eq!(gone(), ["t/b", "t/d"]);
+        assert!(gone().is_empty());
     }
 
     #[test]

@@ -197,7 +197,7 @@ fn of_all(all: Summary, last: Summary) -> Summary {
 
 /// True if a second run of the job leaves alone what the first has finished.
 fn may_be_repeated(job: &Job, is_upload: bool, reads_here: bool) -> bool {
-    if job.task.lists() || job.task.ends_mirror() {
+    if job.task.lists() {
         return false;
     }
     let Some(policy) = job.task.copies().filter(|policy| !policy.dry_run) else { return true };

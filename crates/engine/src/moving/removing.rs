@@ -2,9 +2,8 @@
 
 use super::{At, MoveEvent, MoveMonitor};
 use crate::{Event, Monitor, Progress};
-use haul_model::{Changes, Fault, FaultKind, Kind, Naming, Outcome, Remove, Side, Skip, words};
+use haul_model::{Changes, Fault, FaultKind, Kind, Naming, Outcome, Remove, Side, Skip};
 use haul_tree::lock;
-use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 /// Directories that stay, of which is told at the end; others are told at once.
@@ -30,17 +29,13 @@ pub(super) struct Removing<'m> {
     /// Entries of the destination that differ were to be left.
     keeps: bool,
     removed: Mutex<Removed>,
-    /// Files and links that were named, that the destination has, and of which nobody has
-    /// told yet that they are gone.
-    going: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl<'m> Removing<'m> {
     /// One that tells `monitor`.
     pub(super) fn new(monitor: &'m dyn MoveMonitor, rule: Remove) -> Self {
         let (progress, removed) = (Progress::default(), Mutex::default());
-        let going = Mutex::default();
-        Self { monitor, progress, keeps: rule == Remove::Same, removed, going }
+        Self { monitor, progress, keeps: rule == Remove::Same, removed }
     }
 
     /// Its outcome.
@@ -65,7 +60,6 @@ impl<'m> Removing<'m> {
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
         let source = |kind, message: &str| Fault::new(Side::Source, kind, message);
         match outcome {
-            Outcome::Failed(fault) if self.is_gone(fault) => self.was_removed(path),
             Outcome::Failed(fault) => self.stays(path, fault),
             Outcome::Skipped(Skip::Special) => {
                 let message = "it stays: a FIFO, socket, device or unfinished copy is not copied";
@@ -96,24 +90,7 @@ impl<'m> Removing<'m> {
                 };
                 self.stays(path, &fault);
             }
-            _ if *kind != Kind::Dir && !path.contains(&b'/') => {
-                lock(&self.going).insert(path.to_vec());
-            }
             _ => {}
-        }
-    }
-
-    /// True if a run of this job before this one may have removed what has that `fault`.
-    fn is_gone(&self, fault: &Fault) -> bool {
-        let is_missing = fault.side == Side::Source && fault.kind == FaultKind::NotFound;
-        is_missing && self.progress.told.is_again()
-    }
-
-    /// The source at `path` was removed, and the word of it may have been lost.
-    fn was_removed(&self, path: &[u8]) {
-        let name = words::split(path).name.unwrap_or_default();
-        if lock(&self.going).remove(name) {
-            self.moved(name);
         }
     }
 
@@ -142,10 +119,7 @@ impl Monitor for Removing<'_> {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Entry { path, kind, outcome } => self.entry(path, kind, outcome),
-            Event::Removed { path, result: Ok(()), .. } => {
-                lock(&self.going).remove(path);
-                self.moved(path);
-            }
+            Event::Removed { path, result: Ok(()), .. } => self.moved(path),
             Event::Removed { path, kind, result: Err(fault) } => {
                 self.not_removed(path, kind, fault);
             }

@@ -6,7 +6,7 @@ use super::dirs::{DirState, RecvDir};
 use super::{Receiver, of_sender};
 use crate::Event;
 use crate::link::Proof;
-use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side};
+use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side};
 use haul_proto::{ITEM_COST_MIN, LIST_WINDOW, NAMES_WAITING_MAX, Prove, Proven, Removal};
 use haul_tree::{Meta, lock};
 use std::collections::HashMap;
@@ -29,19 +29,26 @@ impl Receiver<'_> {
             match removal {
                 Removal::Source { path, kind, result } => {
                     let result = result.map_err(of_sender);
-                    let result = result.as_ref().copied();
-                    let monitor = self.control.monitor();
-                    monitor.event(Event::Removed { path: &path, kind: &kind, result });
+                    self.tell_removal(&path, &kind, result.as_ref().copied());
                 }
                 Removal::End => {
                     let Some(summary) = lock(&self.settled).take() else {
                         return self.refuse("it has removed all before all was compared");
                     };
+                    for (path, kind) in self.control.monitor().progress().told.take_gone() {
+                        self.tell_removal(&path, &kind, Ok(()));
+                    }
                     self.done.store(true, Ordering::Release);
                     return self.control.finish(Ok(summary));
                 }
             }
         }
+    }
+
+    fn tell_removal(&self, path: &[u8], kind: &Kind, result: Result<(), &Fault>) {
+        let monitor = self.control.monitor();
+        monitor.progress().told.removed(path);
+        monitor.event(Event::Removed { path, kind, result });
     }
 
     /// Keeps in mind what was found to be the same as the source `entry` that is now to

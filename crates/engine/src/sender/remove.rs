@@ -186,8 +186,9 @@ impl Sender<'_> {
     /// Tells the user, who is on this side.
     pub(crate) fn tell_removal(&self, removal: Removal) {
         if let Removal::Source { path, kind, result } = removal {
-            let result = result.as_ref().copied();
-            self.control.monitor().event(Event::Removed { path: &path, kind: &kind, result });
+            let (result, monitor) = (result.as_ref().copied(), self.control.monitor());
+            monitor.progress().told.removed(&path);
+            monitor.event(Event::Removed { path: &path, kind: &kind, result });
         }
     }
 

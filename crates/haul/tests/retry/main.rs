@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod anywhere;
 mod befallen;
 mod counted;
 mod cuts;

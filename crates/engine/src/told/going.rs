@@ -1,0 +1,85 @@
+//! Sources that may have been removed by a job whose connection was lost: their outcome
+//! has them go, and nobody has told that they are gone. Those that the next run does not
+//! find any more are.
+
+use haul_model::{Kind, Outcome, Remove};
+use rustc_hash::FxHashMap;
+
+/// Sources that are remembered, at most: those in the window of the listing, those that wait
+/// for other names of theirs, and as many that the other side is about to tell of. A job with
+/// more is not run again.
+const GOING_MAX: usize = 1 << 18;
+
+/// Such sources, by the keys of their paths.
+#[derive(Debug, Default)]
+pub(super) struct Going {
+    /// The rule by which the job removes them, if it does.
+    rule: Option<Remove>,
+    sources: FxHashMap<u64, Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    path: Vec<u8>,
+    kind: Kind,
+    /// The run in which it had its outcome.
+    run: u32,
+}
+
+impl Going {
+    /// None yet, in a job with that rule.
+    pub(super) fn of(rule: Option<Remove>) -> Self {
+        Self { rule, ..Self::default() }
+    }
+
+    /// True if the job removes sources.
+    pub(super) fn is_expected(&self) -> bool {
+        self.rule.is_some()
+    }
+
+    /// The source at `path` has that outcome in this run; `false` if there are too many.
+    pub(super) fn judge(
+        &mut self,
+        (key, path): (u64, &[u8]),
+        kind: &Kind,
+        outcome: &Outcome,
+        run: u32,
+    ) -> bool {
+        let goes = *kind != Kind::Dir && self.rule.is_some_and(|rule| rule.allows(outcome));
+        if goes {
+            if self.sources.len() >= GOING_MAX {
+                return false;
+            }
+            let source = Source { path: path.to_vec(), kind: kind.without_target(), run };
+            self.sources.insert(key, source);
+        }
+        true
+    }
+
+    /// The fate of the source was told.
+    pub(super) fn told(&mut self, key: u64) {
+        self.sources.remove(&key);
+    }
+
+    /// The source was listed; true if it was thought to be gone, and is not.
+    pub(super) fn is_back(&mut self, key: u64) -> bool {
+        !self.sources.is_empty() && self.sources.remove(&key).is_some()
+    }
+
+    /// It can't be seen which sources are at `path` and below it.
+    pub(super) fn forget_below(&mut self, path: &[u8]) {
+        let is_below = |source: &[u8]| {
+            path.is_empty()
+                || source.strip_prefix(path).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+        };
+        self.sources.retain(|_, source| !is_below(&source.path));
+    }
+
+    /// Those that a run before this one has removed, where this one has seen all that is left.
+    pub(super) fn take_gone(&mut self, run: u32) -> Vec<(Vec<u8>, Kind)> {
+        let gone = self.sources.extract_if(|_, source| source.run < run);
+        let mut gone: Vec<_> = gone.map(|(_, source)| (source.path, source.kind)).collect();
+        gone.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        gone
+    }
+}
