@@ -33,7 +33,13 @@ pub(super) fn tell_missing(
 ) {
     for (path, error) in missing {
         let why = haul_model::os_text(&error);
-        let message = format!("it can't be opened, and nothing is looked for in it: {why}");
+        let advice = match FaultKind::of(&error) {
+            FaultKind::ForeignLink => {
+                "; name the path that it points to, or allow such links if you trust all who can make them"
+            }
+            _ => "",
+        };
+        let message = format!("it can't be opened, and nothing is looked for in it: {why}{advice}");
         monitor.event(Event::Warning { path: &path, message: &message });
         sender.warning(Warning { path: words::shown(path), message });
     }

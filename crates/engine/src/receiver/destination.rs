@@ -309,8 +309,7 @@ impl Destination {
         self.backups = match tree.open(&path) {
             Ok(dir) => Some(dir),
             Err(error) if FaultKind::of(&error) == FaultKind::ForeignLink => {
-                let fault = way::closed(tree, &path, words::split(&path).whole, error);
-                return Err(JobError::Destination { path: escape_bytes(&path), fault });
+                return Err(Self::led_by_another(tree, &path, error));
             }
             Err(_) if dry_run => None,
             Err(_) => Some(Self::make(tree, &path, true, dry_run)?.root),
@@ -318,13 +317,23 @@ impl Destination {
         Ok(())
     }
 
+    /// The end of a job with a link of another user on the way of `path`, which `error` tells.
+    fn led_by_another(tree: &dyn Tree, path: &[u8], error: io::Error) -> JobError {
+        let fault = way::closed(tree, path, words::split(path).whole, error);
+        JobError::Destination { path: escape_bytes(path), fault }
+    }
+
     /// Opens the directory in which files are staged.
     fn open_staging(&mut self, tree: &dyn Tree, job: &Job) -> Result<(), JobError> {
         let Some(staging) = &job.staging else { return Ok(()) };
         let path = self.path_beside(tree, job, staging);
-        let opened = tree.open(&path).and_then(|dir| dir.system_handle()).map_err(|error| {
-            let why = Fault::from_io(Side::Destination, "open the directory", &error).message;
-            JobError::Usage(format!("files can't be staged in {}: {why}", escape_bytes(&path)))
+        let opened = tree.open(&path).and_then(|dir| dir.system_handle());
+        let opened = opened.map_err(|error| match FaultKind::of(&error) {
+            FaultKind::ForeignLink => Self::led_by_another(tree, &path, error),
+            _ => {
+                let why = Fault::from_io(Side::Destination, "open the directory", &error).message;
+                JobError::Usage(format!("files can't be staged in {}: {why}", escape_bytes(&path)))
+            }
         })?;
         self.staging = Some(Arc::new(opened));
         Ok(())
