@@ -146,7 +146,7 @@ impl Receiver<'_> {
         };
         let new = [name.as_bytes(), &backing.suffix].concat();
         let new = Name::new(&new)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidFilename, error.to_string()))?;
+            .map_err(|error| io::Error::other(format!("with the suffix of its backup, {error}")))?;
         let (from, into) = (node.handle()?, backing.dir_for(node)?);
         let to = into.handle()?;
         let is_itself = |there: Option<FileId>, id| there.is_some() && there == id;

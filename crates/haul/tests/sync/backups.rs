@@ -168,12 +168,16 @@ fn what_has_no_room_for_its_suffix_is_named_and_stays() {
             scene.file(format!("dst/{dir}/{long}"), "old");
             scene.file(format!("dst/{dir}/short"), "old");
         }
+        sh(scene, &format!("mkfifo dst/{}", "p".repeat(254)));
         let route = scene.route();
         let flags = ["-ab", "--delete", "--suffix=.old"];
         let run = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
         let run = run.expect_code(23);
+        assert!(run.err().contains(&format!("{}: can't remove it", "p".repeat(254))), "{run}");
+        assert!(scene.exists(format!("dst/{}", "p".repeat(254))), "{run}");
         for dir in ["extra/below", "taken"] {
-            let why = "can't remove it: the name is longer than 255 bytes";
+            let why =
+                "can't remove it: with the suffix of its backup, the name is longer than 255 bytes";
             let told = format!("{dir}/{long}: {why}");
             assert_eq!(run.err().matches(&told).count(), 1, "{run}");
             assert!(!run.err().contains(&format!("{dir}: {why}")), "{run}");
