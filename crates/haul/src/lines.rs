@@ -256,7 +256,10 @@ impl Itemized<'_> {
     fn changes(&self) -> String {
         let (found, is_linked) = match self.fate {
             SyncFate::Synced(found) => (found, false),
-            SyncFate::Linked(found, _) => (found, true),
+            // What it led to before is of no matter, as with rsync.
+            SyncFate::Linked(found, _) => {
+                (found.without(Changes::CONTENT.with(Changes::TARGET)), true)
+            }
             SyncFate::Deleted => return "*deleting  ".to_owned(),
         };
         let is_file = matches!(self.kind, Kind::File { .. });

@@ -145,6 +145,21 @@ fn a_further_name_is_told_with_that_to_which_it_is_linked() {
 }
 
 #[test]
+fn what_a_further_name_led_to_before_is_not_told() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/a", "new");
+        scene.symlink("here", "src/x");
+        scene.mkdir("dst");
+        sh(scene, "cp -a src/. dst; ln src/a src/b; ln -P src/x src/y");
+        scene.file("dst/b", "old");
+        scene.symlink("there", "dst/y");
+        sh(scene, "touch -h -d @1500000000 src/* src dst/* dst");
+        let run = Pair::with_times(scene).run(&["-aHic"], &["src/"], "dst");
+        assert!(run.out().contains("hf          b => a\n"), "{run}");
+    });
+}
+
+#[test]
 fn a_copy_keeps_hard_links_where_that_is_asked_for() {
     each_way_by_pipe(|scene| {
         linked(scene);
