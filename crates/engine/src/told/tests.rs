@@ -1,0 +1,176 @@
+//! Runs of a job that are lost, and what the next one tells.
+
+use super::*;
+use haul_model::{Fault, FaultKind, Kept, Mirror, Policy, Side};
+
+const FILE: Kind = Kind::File { size: 1 };
+const SAME: Outcome = Outcome::Skipped(Skip::Unchanged);
+
+fn place(path: &str) -> Position {
+    let is_dir = path.ends_with('/');
+    let path = path.trim_end_matches('/').as_bytes().to_vec();
+    Position { source: 1, path, is_dir }
+}
+
+fn told() -> Told {
+    let told = Told::default();
+    told.keep(&Task::Copy(Policy { keeps: Kept::TIMES, ..Policy::default() }));
+    told
+}
+
+/// Lists entries, of which those with a bang have the outcome at once.
+fn run(told: &Told, entries: &[&str], outcome: &Outcome) -> Vec<String> {
+    let mut heard = Vec::new();
+    for (number, entry) in (1..).zip(entries) {
+        let path = entry.trim_end_matches('!');
+        told.listed(number, |last| *last = place(path));
+        let kind = if path.ends_with('/') { Kind::Dir } else { FILE };
+        let bytes = || place(path).path;
+        if entry.ends_with('!')
+            && let Some(outcome) = told.outcome(number, bytes, &kind, outcome)
+        {
+            heard.push(format!("{path} {outcome:?}"));
+        }
+    }
+    heard
+}
+
+#[test]
+fn the_order_is_that_of_the_walk() {
+    let walk = ["t/", "t/b", "t/c.d", "t/a/", "t/a/z", "t/a/a/", "t/a.b/", "t/a.b/x", "t/b.c/"];
+    for (at, one) in walk.iter().enumerate() {
+        for (other_at, other) in walk.iter().enumerate() {
+            assert_eq!(place(one).is_after(&place(other)), at > other_at, "{one} {other}");
+        }
+    }
+    assert!(Position { source: 2, ..place("a/") }.is_after(&place("t/a.b/x")));
+}
+
+#[test]
+fn what_was_told_is_not_told_again_and_what_was_lost_is() {
+    let told = told();
+    let first = run(&told, &["t/!", "t/a!", "t/b", "t/c!", "t/d/"], &Outcome::Copied);
+    assert_eq!(first.len(), 3);
+    assert!(told.again());
+    let again = ["t/!", "t/a!", "t/b!", "t/c!", "t/d/!", "t/d/e!"];
+    let told_now = run(&told, &again, &SAME);
+    // The directory is of this job, and what was in it.
+    let expected = ["t/b Copied", "t/d/ Copied", "t/d/e Skipped(Unchanged)"];
+    assert_eq!(told_now, expected);
+}
+
+#[test]
+fn the_key_of_what_is_above_is_that_of_the_directory() {
+    for (path, above) in [("t/a", "t"), ("t/sub/a", "t/sub"), ("t/a long name/b", "t/a long name")]
+    {
+        assert_eq!(keys(path.as_bytes()).1, key(above.as_bytes()), "{path}");
+        assert_ne!(key(path.as_bytes()), key(above.as_bytes()), "{path}");
+    }
+}
+
+#[test]
+fn of_two_with_one_place_the_first_was_asked_for() {
+    let told = told();
+    run(&told, &["a", "a"], &SAME);
+    told.wanted(1);
+    assert!(told.again());
+    run(&told, &["a", "a"], &SAME);
+    assert!(told.is_doubtful(1) && !told.is_doubtful(2));
+    let outcome = |number| told.outcome(number, || b"a".to_vec(), &FILE, &SAME);
+    assert_eq!([outcome(1), outcome(2)], [Some(Outcome::Copied), Some(SAME)]);
+    assert!(told.again());
+    assert_eq!(run(&told, &["a!", "a!"], &SAME), [""; 0]);
+}
+
+#[test]
+fn a_run_that_is_lost_before_it_comes_as_far_forgets_nothing() {
+    let told = told();
+    assert_eq!(run(&told, &["t/!", "t/a!", "t/b", "t/c!", "t/e!"], &SAME).len(), 4);
+    assert!(told.again());
+    assert!(run(&told, &["t/!", "t/a"], &SAME).is_empty());
+    assert!(told.again());
+    // What came up behind the walk is taken as told.
+    let third = ["t/!", "t/a!", "t/aa!", "t/b!", "t/c!", "t/e!", "t/f!"];
+    let third = run(&told, &third, &SAME);
+    assert_eq!(third, ["t/b Skipped(Unchanged)", "t/f Skipped(Unchanged)"]);
+}
+
+#[test]
+fn a_run_that_is_lost_before_it_lists_anything_has_told_nothing() {
+    let told = told();
+    assert!(told.again() && told.again());
+    assert_eq!(run(&told, &["t/!", "t/a!"], &SAME).len(), 2);
+}
+
+#[test]
+fn a_file_that_was_asked_for_was_copied() {
+    let told = told();
+    run(&told, &["a", "b"], &SAME);
+    told.wanted(1);
+    assert!(told.again());
+    told.listed(7, |last| *last = place("a"));
+    assert!(told.is_doubtful(7));
+    assert!(told.again());
+    let heard = run(&told, &["a!", "b!", "c!"], &SAME);
+    assert_eq!(heard, ["a Copied", "b Skipped(Unchanged)", "c Skipped(Unchanged)"]);
+    told.begin();
+    told.keep(&Task::Sync(Policy::default(), Mirror::default()));
+    run(&told, &["a"], &SAME);
+    told.wanted(1);
+    assert!(told.again());
+    assert_eq!(run(&told, &["a!"], &SAME), [format!("a {:?}", Outcome::Synced(Changes::SENT))]);
+}
+
+#[test]
+fn what_fails_after_all_leaves_the_outcome_as_it_is() {
+    let told = told();
+    assert_eq!(run(&told, &["t/!"], &SAME).len(), 1);
+    assert!(told.late(b"t"));
+    assert!(told.again());
+    told.listed(1, |last| *last = place("t/"));
+    assert!(!told.late(b"t"), "it was told");
+    assert_eq!(told.outcome(1, || b"t".to_vec(), &Kind::Dir, &SAME), None, "so was that");
+}
+
+#[test]
+fn sources_that_go_are_gone_once_that_is_told_or_they_are_not_found_again() {
+    let told = Told::default();
+    let moving = haul_model::Moving::Whole;
+    told.keep(&Task::Remove { rule: haul_model::Remove::SameContent, moving });
+    let gone = || {
+        let gone = told.take_gone().into_iter();
+        gone.map(|(path, _)| String::from_utf8(path).expect("text")).collect::<Vec<_>>()
+    };
+    let all = ["t/", "t/a!", "t/b!", "t/c!", "t/d!", "t/e/", "t/e/f!"];
+    assert_eq!(run(&told, &all, &SAME).len(), 5);
+    told.removed(b"t/a");
+    assert!(told.again());
+    // One stays that was to go, and its outcome is another.
+    let other = Outcome::Differs(Changes::SIZE);
+    assert_eq!(run(&told, &["t/", "t/c!"], &other).len(), 1);
+    let failed = |kind| Outcome::Failed(Fault::new(Side::Source, kind, "no"));
+    told.listed(3, |last| *last = place("t/e/"));
+    let dir = told.outcome(3, || b"t/e".to_vec(), &Kind::Dir, &failed(FaultKind::Io));
+    assert!(dir.is_some(), "nobody knows what is in it");
+    let missing = failed(FaultKind::NotFound);
+    assert_eq!(told.outcome(4, || b"t/b".to_vec(), &FILE, &missing), None);
+    assert_eq!(gone(), ["t/b", "t/d"]);
+    assert!(gone().is_empty());
+}
+
+#[test]
+fn failures_are_told_once_unless_there_are_too_many() {
+    let told = told();
+    let failed = Outcome::Failed(Fault::new(Side::Source, FaultKind::Io, "can't read"));
+    assert_eq!(run(&told, &["a!", "b!"], &failed).len(), 2);
+    assert!(told.again());
+    assert!(run(&told, &["a!", "b!"], &failed).is_empty());
+    // What was copied, and fails now, is told all the same.
+    assert_eq!(run(&told, &["c!"], &SAME).len(), 1);
+    assert!(told.again());
+    assert_eq!(run(&told, &["a!", "b!", "c!"], &failed).len(), 1);
+    for n in 0..SINGLE_MAX {
+        told.outcome(0, || n.to_string().into_bytes(), &FILE, &failed);
+    }
+    assert!(!told.again());
+}
