@@ -2,9 +2,9 @@
 
 use crate::drawing::{derive, fill, name};
 use crate::entry::{Content, Entry, Kind, State, entry, is_in};
-use crate::exceptions::is_of_rules;
 use crate::faking;
 use crate::lot::Lot;
+use crate::relations::is_of_rules;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -81,6 +81,11 @@ impl Case {
 
     pub(crate) fn deletes(&self) -> bool {
         self.flags.iter().any(|flag| flag.starts_with("--del"))
+    }
+
+    /// The path of the destination.
+    pub(crate) fn dest(&self) -> &[u8] {
+        self.dest.strip_suffix(b"/").unwrap_or(&self.dest)
     }
 
     /// The flags, the sources and the destination.

@@ -3,9 +3,22 @@
 
 use crate::case::Case;
 use crate::entry::{Content, Entry, Kind};
-use crate::exceptions::{is_in_base, is_of_rules};
 use crate::lines::Said;
+use crate::relations::{is_in_base, is_of_rules};
 use haul_model::escape_bytes;
+
+/// True if what one of both has made of the trees is of no matter: rsync has ended before all
+/// was done, or haul has left a directory, of which it does not know the rules.
+pub(crate) fn is_cut_short(case: &Case, rsync: &Said, haul: &Said) -> bool {
+    let is_lost = ["(code 2)", "(code 12)", "(code 13)"];
+    case.has('H') && is_lost.iter().any(|code| rsync.errors.contains(code))
+        || haul.errors.contains("its rules are not known")
+}
+
+/// True if haul has ended before it began.
+pub(crate) fn is_refused(haul: &Said) -> bool {
+    haul.errors.contains("kept/: can't make the directory")
+}
 
 /// True if it is meant that the programs end with other codes.
 pub(crate) fn is_in_codes(case: &Case, rsync: &Said, haul: &Said) -> bool {
@@ -24,7 +37,10 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         !case.is_root && rsync.errors.contains("could not make way for") && haul.errors.is_empty()
     }),
     ("Nor does a new directory that its owner may not write fail", |case, rsync, _| {
-        !case.is_root && case.has('X') && rsync.errors.contains("mkstemp")
+        let fails = |line: &str| line.contains("Permission denied (13)");
+        let is_made = |line: &str| line.contains("mkstemp") || line.contains("mkdir");
+        let mut told = rsync.errors.lines();
+        !case.is_root && told.any(|line| fails(line) && is_made(line))
     }),
     ("A DEST that can't be had", |_, rsync, haul| {
         rsync.errors.contains("refusing to follow a symlink owned by an untrusted user")
@@ -67,6 +83,11 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
     ("whose attributes can't be read fails, also where it would be left", |case, _, haul| {
         !case.is_root && case.has('X') && haul.errors.contains("can't look at the destination")
     }),
+    ("and fails where it can't link to that", |case, rsync, haul| {
+        let is_told = |line: &str| line.contains("] link ") && line.contains("not permitted");
+        let mut fails = rsync.errors.lines().filter(|line| line.contains("rsync: "));
+        !case.is_root && case.has('H') && haul.errors.is_empty() && fails.all(is_told)
+    }),
     ("rsync may end with code 2 there", |case, rsync, _| {
         let is_lost = ["protocol incompatibility (code 2)", "Hlink node data for"];
         case.has('H') && is_lost.iter().any(|why| rsync.errors.contains(why))
@@ -76,6 +97,7 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
     }),
     ("one that can't be backed up fails", |case, _, haul| {
         let backs_up = case.has('b') || case.has_word("--backup-dir");
-        backs_up && (haul.errors.contains("back it up") || haul.errors.contains("too long"))
+        let whys = ["back it up", "with the suffix of its backup, the name is longer"];
+        backs_up && whys.iter().any(|why| haul.errors.contains(why))
     }),
 ];

@@ -8,10 +8,13 @@ use crate::facts::Facts;
 use crate::faking;
 use crate::lines;
 use crate::naming::{above_of, names_of, names_with_base, of_bases};
+use crate::relations::{
+    backed_up, is_anew_at, is_below_lent, is_bounded_in_the_way, is_extra, is_in_base,
+    is_in_new_closed, is_linked, is_linked_there, is_little_newer, is_of_rules, is_right_in,
+    is_swapped, not_backed_up, tells, told, without_suffix,
+};
 use crate::rights;
 use haul_model::escape_bytes;
-use std::collections::BTreeSet;
-use std::mem::discriminant;
 
 /// A fact about what is at a path, which rsync has as `theirs`, and haul as `ours`. Where only
 /// one has anything at all, it is the fact "kind".
@@ -57,7 +60,13 @@ const IN_TREE: &[Exception] = &[
                 fact.is_ours_alone() && of.is_some_and(|of| is_of(&of))
             };
             let is_linked = || fact.name == "names" && case.state.keys().any(|path| removed(path));
-            case.has_word("--compare-dest") && (is_kept || has_lost || is_backup() || is_linked())
+            let is_of_base = || {
+                let mut bases = of_bases(path).into_iter().filter_map(|base| fact.all.get(&base));
+                fact.ours.is_some()
+                    && bases.any(|base| base.get(fact.name).map(|fact| &**fact) == fact.theirs)
+            };
+            let is_so = is_kept || has_lost || is_backup() || is_linked() || is_of_base();
+            case.has_word("--compare-dest") && is_so
         },
     },
     Exception {
@@ -97,7 +106,8 @@ const IN_TREE: &[Exception] = &[
         reason: "keeps what its access list gives its group",
         covers: |fact| {
             let is_sticky = |(path, entry): (&Vec<u8>, &Entry)| {
-                entry.acl && entry.mode & 0o1000 != 0 && tells(fact.case, path, fact.path)
+                let gets_it = entry.mode & 0o1000 != 0 || fact.case.has_word("--chmod=+t");
+                (entry.acl || entry.default_acl) && gets_it && tells(fact.case, path, fact.path)
             };
             // The line of the group, and its rights.
             const GROUP: &str = r"\x04\x00\x0";
@@ -129,7 +139,19 @@ const IN_TREE: &[Exception] = &[
             };
             let is_ours = fact.is_ours_alone() && is_in(fact.path, &kept) && was_there(fact.path);
             let is_theirs = fact.ours.is_none() && is_in(fact.path, &twice);
-            is_there && fact.name == "kind" && (is_ours || is_theirs)
+            // What went there from that is another name of what did not.
+            let is_name = fact.name == "names" && {
+                let [kept, twice] = [&kept, &twice].map(|dir| format!("{}/", escape_bytes(dir)));
+                let back = |name: &str| match name.strip_prefix(&twice) {
+                    Some(name) => kept.clone() + name.strip_suffix(".old").unwrap_or(name),
+                    None => name.to_owned(),
+                };
+                let theirs = fact.theirs.unwrap_or_default();
+                let mut theirs: Vec<_> = theirs.split(" = ").map(back).collect();
+                theirs.sort_unstable();
+                fact.ours == Some(&theirs.join(" = "))
+            };
+            is_there && (fact.name == "kind" && (is_ours || is_theirs) || is_name)
         },
     },
     Exception {
@@ -412,6 +434,8 @@ const IN_TREE: &[Exception] = &[
             let is_of_them = match fact.name {
                 "kind" if is_alone => is_of.any(|of| is_extra(case, &of)),
                 "kind" => is_swapped(case, path),
+                // rsync gives it what the file was to have.
+                "mode" | "owner" => is_swapped(case, path) && fact.is_as_before(),
                 "mtime" => entries.any(|other| is_extra(case, other)),
                 _ => false,
             };
@@ -436,9 +460,8 @@ const IN_TREE: &[Exception] = &[
                 is_in(stays, path)
                     || of.into_iter().flatten().chain(beside).any(|of| is_in(stays, &of))
             };
-            matches!(fact.name, "kind" | "mtime")
-                && fact.backs_up()
-                && not_backed_up(case, fact.errors).iter().any(is_of_it)
+            let is_of_entry = matches!(fact.name, "kind" | "mtime") || fact.is_as_before();
+            is_of_entry && fact.backs_up() && not_backed_up(case, fact.errors).iter().any(is_of_it)
         },
     },
     Exception {
@@ -451,6 +474,7 @@ const IN_TREE: &[Exception] = &[
                 names.iter().filter(|name| tells(case, name, path)).map(|name| kind(name));
             let is_there = match (fact.name, fact.theirs, fact.ours) {
                 ("names", ..) => !names.is_empty(),
+                ("xattrs" | "mode" | "owner", ..) => names.iter().any(|name| fact.is_that_of(name)),
                 // It is that file, or what a base has instead of it.
                 ("kind", None, ours) => same.any(|kind| kind == ours),
                 ("kind", _, None) => {
@@ -483,6 +507,15 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "Nor does a new directory that its owner may not write fail",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let mut own = case.state.keys().filter(|other| is_in(other, b"src"));
+            let is_it = |other: &Vec<u8>| is_in_new_closed(case, other) && tells(case, other, path);
+            fact.is_ours_alone() && !case.is_root && own.any(is_it)
+        },
+    },
+    Exception {
         reason: "what is in a directory that makes way for something else",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
@@ -509,6 +542,28 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "and fails where it can't link to that",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let names = names_of(case, path);
+            let is_another = |(other, there): (&Vec<u8>, &Entry)| {
+                let there = there.first().and_then(|first| case.state.get(first)).unwrap_or(there);
+                !is_in(other, b"src")
+                    && there.owner.0 != USER
+                    && names.iter().any(|name| tells(case, name, other))
+            };
+            let is_of_user = |owner: &str| owner.starts_with(&format!("{USER}:"));
+            // It is what the source is, and the user's.
+            let is_sent = match (fact.name, fact.ours) {
+                ("names", Some(ours)) => fact.theirs.is_none_or(|theirs| theirs.len() < ours.len()),
+                ("owner", Some(ours)) => is_of_user(ours),
+                (_, Some(_)) => names.iter().any(|name| fact.is_that_of(name)),
+                (_, None) => false,
+            };
+            !case.is_root && case.has('H') && is_sent && case.state.iter().any(is_another)
+        },
+    },
+    Exception {
         reason: "the next one is sent; rsync fails for both",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
@@ -520,8 +575,9 @@ const IN_TREE: &[Exception] = &[
                 let is_first = names_of(case, path).iter().any(|name| tells(case, name, other));
                 is_first && there.owner.0 != USER && failed(other)
             };
-            let is_sent = fact.is_ours_alone() && case.has('H') && !case.is_root;
-            is_sent && case.state.iter().filter(|(other, _)| !is_in(other, b"src")).any(is_another)
+            let is_sent = names_of(case, path).iter().any(|name| fact.is_that_of(name));
+            let may_be = is_sent && case.has('H') && !case.is_root && !failed(path);
+            may_be && case.state.iter().filter(|(other, _)| !is_in(other, b"src")).any(is_another)
         },
     },
     Exception {
@@ -560,6 +616,12 @@ impl Fact<'_> {
         self.name == "kind" && self.theirs.is_none()
     }
 
+    /// True if haul has what is so at `other`, which is a source.
+    fn is_that_of(&self, other: &[u8]) -> bool {
+        let there = self.all.get(other).and_then(|facts| facts.get(self.name));
+        there.is_some() && there.map(|fact| &**fact) == self.ours
+    }
+
     /// True if both are times of one second.
     fn has_same_seconds(&self) -> bool {
         let seconds = |time: Option<&str>| Some(time?.split_once('.')?.0.to_owned());
@@ -573,10 +635,11 @@ impl Fact<'_> {
             Some(first) => state.get(first).unwrap_or(entry),
             None => entry,
         });
-        let before = entry.map(|entry| match self.name {
-            "owner" => format!("{}:{}", entry.owner.0, entry.owner.1),
-            "mode" => format!("{:04o}", entry.mode),
-            _ => format!("{}.{:09}", entry.mtime.0, entry.mtime.1),
+        let before = entry.and_then(|entry| match self.name {
+            "owner" => Some(format!("{}:{}", entry.owner.0, entry.owner.1)),
+            "mode" => Some(format!("{:04o}", entry.mode)),
+            "mtime" => Some(format!("{}.{:09}", entry.mtime.0, entry.mtime.1)),
+            _ => None,
         });
         before.is_some() && before.as_deref() == self.ours
     }
@@ -586,7 +649,7 @@ impl Fact<'_> {
     }
 
     fn dest(&self) -> &[u8] {
-        self.case.dest.strip_suffix(b"/").unwrap_or(&self.case.dest)
+        self.case.dest()
     }
 
     /// Both modes, if it is one.
@@ -594,180 +657,6 @@ impl Fact<'_> {
         let mode = |text: Option<&str>| u32::from_str_radix(text?, 8).ok();
         if self.name == "mode" { mode(self.theirs).zip(mode(self.ours)) } else { None }
     }
-}
-
-/// True if a file with that path may have rules.
-pub(crate) fn is_of_rules(path: &[u8]) -> bool {
-    path.ends_with(b".cvsignore") || path.ends_with(b".rsync-filter")
-}
-
-/// The path of which this may be the backup.
-fn without_suffix(path: &[u8]) -> Option<&[u8]> {
-    path.strip_suffix(b".old").or_else(|| path.strip_suffix(b"~"))
-}
-
-/// The path of which this is the backup in the directory for backups, if that is in the
-/// destination.
-fn backed_up(case: &Case, path: &[u8]) -> Option<Vec<u8>> {
-    let dest = case.dest.strip_suffix(b"/").unwrap_or(&case.dest);
-    let of = path.strip_prefix(dest)?.strip_prefix(b"/kept/")?;
-    case.has_word("--backup-dir=kept").then(|| [dest, b"/", of].concat())
-}
-
-/// Links and what is no file are made anew where anything differs.
-fn is_made_anew(entry: &Entry) -> bool {
-    !matches!(entry.kind, Kind::Dir | Kind::File(_) | Kind::Name(_))
-}
-
-/// True if what is at `path`, also by another name, is made anew where anything differs, in the
-/// destination, a source or a base.
-fn is_anew_at(case: &Case, path: &[u8]) -> bool {
-    let names = told(case, path);
-    let is_like = |other: &[u8]| {
-        let rest = other.iter().position(|byte| *byte == b'/');
-        let rest = rest.map(|at| escape_bytes(&other[at + 1..]));
-        other == path || told(case, other).iter().chain(&rest).any(|name| names.contains(name))
-    };
-    case.state.iter().filter(|(other, _)| is_like(other)).any(|(_, entry)| match &entry.kind {
-        Kind::Name(first) => case.state.get(first).is_some_and(is_made_anew),
-        _ => is_made_anew(entry),
-    })
-}
-
-/// True if what is at `path`, in the destination or a source, has several names.
-fn is_linked(case: &Case, path: &[u8]) -> bool {
-    let linked = linked(case);
-    told(case, path).iter().any(|name| linked.contains(name))
-}
-
-/// True if `path` is that of an entry of the directory `dir`.
-pub(crate) fn is_right_in(path: &[u8], dir: &[u8]) -> bool {
-    path.rsplitn(2, |byte| *byte == b'/').nth(1).is_some_and(|above| above == dir)
-}
-
-/// True if another directory has something by the name that `path` has in the destination.
-pub(crate) fn is_in_base(case: &Case, path: &[u8]) -> bool {
-    let Some(at) = path.iter().position(|byte| *byte == b'/') else { return false };
-    [&b"prev"[..], b"older"]
-        .iter()
-        .any(|base| case.state.contains_key(&[base, &path[at..]].concat()))
-}
-
-/// True if a source has something of another kind by the name of what is at `path` in the
-/// destination.
-pub(crate) fn is_swapped(case: &Case, path: &[u8]) -> bool {
-    case.state.get(path).is_some_and(|there| {
-        let kind = discriminant(&there.kind);
-        let own = case.state.iter().filter(|(other, _)| is_in(other, b"src"));
-        let mut same = own.filter(|(other, _)| tells(case, other, path));
-        same.any(|(_, entry)| discriminant(&entry.kind) != kind)
-    })
-}
-
-/// True if a directory above `path`, here or in a source, lends the rights of its group.
-fn is_below_lent(case: &Case, path: &[u8]) -> bool {
-    let names = told(case, path);
-    let lent =
-        case.state.iter().filter(|(_, entry)| entry.kind == Kind::Dir && entry.mode & 0o2000 != 0);
-    if case.flags.iter().any(|flag| flag.starts_with("--chmod=D2")) {
-        return true;
-    }
-    lent.flat_map(|(dir, _)| told(case, dir)).any(|dir| {
-        let is_below =
-            |name: &String| dir.is_empty() || *name == dir || name.starts_with(&format!("{dir}/"));
-        names.iter().any(is_below)
-    })
-}
-
-/// True if a line of `source` and one of `there` have the same name.
-pub(crate) fn tells(case: &Case, source: &[u8], there: &[u8]) -> bool {
-    let there = told(case, there);
-    told(case, source).iter().any(|name| there.contains(name))
-}
-
-/// True if the file at `path` in the destination has several names.
-fn is_linked_there(case: &Case, path: &[u8]) -> bool {
-    let is_name = |(other, entry): (&Vec<u8>, &Entry)| match &entry.kind {
-        Kind::Name(first) => other == path || first == path,
-        _ => false,
-    };
-    !path.starts_with(b"src/") && case.state.iter().any(is_name)
-}
-
-/// Names, as they are told, of all that has several, in the destination or, with `-H`, in
-/// a source.
-pub(crate) fn linked(case: &Case) -> BTreeSet<String> {
-    let mut all = BTreeSet::new();
-    for (path, entry) in &case.state {
-        if let Kind::Name(first) = &entry.kind
-            && (case.has('H') || !is_in(path, b"src"))
-        {
-            all.extend([told(case, path), told(case, first)].into_iter().flatten());
-        }
-    }
-    all
-}
-
-/// True if only the destination has what is at `path`, or it is, or is in, what makes way for
-/// something else.
-pub(crate) fn is_extra(case: &Case, path: &[u8]) -> bool {
-    let mut own = case.state.keys().filter(|other| is_in(other, b"src"));
-    let makes_way = |dir: &&Vec<u8>| is_in(path, dir) && is_swapped(case, dir);
-    !is_in(path, b"src")
-        && case.state.contains_key(path)
-        && (!own.any(|other| tells(case, other, path))
-            || case.state.keys().any(|dir| makes_way(&dir)))
-}
-
-/// The paths of what haul tells that it could not back up, since it may not be read.
-pub(crate) fn not_backed_up(case: &Case, errors: &str) -> Vec<Vec<u8>> {
-    const WHY: &str = "back it up: Permission denied";
-    let is_told = |path: &&Vec<u8>| {
-        let told = format!("{}: can't ", escape_bytes(path));
-        errors.lines().any(|line| line.contains(&told) && line.contains(WHY))
-    };
-    case.state.keys().filter(is_told).cloned().collect()
-}
-
-/// True if what is at `path` in the destination is as old as its source in whole seconds, or a
-/// second newer, where that counts.
-pub(crate) fn is_little_newer(case: &Case, path: &[u8]) -> bool {
-    let Some(there) = case.state.get(path).filter(|_| !is_in(path, b"src")) else { return false };
-    let time = |entry: &Entry| match entry.first() {
-        Some(first) => case.state.get(first).map_or(entry.mtime.0, |first| first.mtime.0),
-        None => entry.mtime.0,
-    };
-    let mut own = case.state.iter().filter(|(other, _)| is_in(other, b"src"));
-    case.has('u')
-        && case.has_word("--modify-window=-1")
-        && own.any(|(other, entry)| {
-            (0..=1).contains(&(time(there) - time(entry))) && tells(case, other, path)
-        })
-}
-
-/// True if no more was to be removed than so many, and a directory has not made way.
-pub(crate) fn is_bounded_in_the_way(case: &Case, errors: &str) -> bool {
-    let stays = "can't make way: something in the directory that stands there stays";
-    case.has_word("--max-delete") && errors.contains(stays)
-}
-
-/// Names by which lines may tell of `path`, by what the sources and the destination are.
-pub(crate) fn told(case: &Case, path: &[u8]) -> Vec<String> {
-    let mut names = Vec::new();
-    for root in case.sources.iter().chain([&case.dest]) {
-        let root = root.strip_suffix(b".").unwrap_or(root);
-        let is_dir = root.ends_with(b"/") || *root == case.dest;
-        let root = root.strip_suffix(b"/").unwrap_or(root);
-        let Some(rest) = path.strip_prefix(root) else { continue };
-        let rest = rest.strip_prefix(b"/").unwrap_or(rest);
-        let base = root.rsplit(|byte| *byte == b'/').next().unwrap_or(root);
-        names.push(match (is_dir, rest.is_empty()) {
-            (true, _) => escape_bytes(rest),
-            (false, true) => escape_bytes(base),
-            (false, false) => escape_bytes(&[base, b"/", rest].concat()),
-        });
-    }
-    names
 }
 
 #[test]

@@ -6,7 +6,9 @@ use crate::entry::{Content, Entry, Kind, State, USER};
 use crate::exceptions::{Fact, is_in_tree};
 use crate::facts::Facts;
 use crate::lines::{Said, in_lines};
-use std::collections::BTreeMap;
+use crate::trial::{Difference, compare};
+use haul_testkit::haul::Outcome;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn plain(kind: Kind) -> Entry {
     Entry {
@@ -51,10 +53,10 @@ fn kinds(of: &[(&str, &str)]) -> Facts {
     of.iter().map(one).collect()
 }
 
-type Difference<'d> = (&'d str, &'d str, Option<&'d str>, Option<&'d str>);
+type Fault<'d> = (&'d str, &'d str, Option<&'d str>, Option<&'d str>);
 
-fn is_meant(case: &Case, errors: &str, all: &Facts, difference: Difference<'_>) -> bool {
-    let (path, name, theirs, ours) = difference;
+fn is_meant(case: &Case, errors: &str, all: &Facts, fault: Fault<'_>) -> bool {
+    let (path, name, theirs, ours) = fault;
     is_in_tree(&Fact { case, path: path.as_bytes(), name, theirs, ours, errors, all })
 }
 
@@ -200,4 +202,124 @@ fn names_that_are_patterns_are_fetched_from_a_host() {
     assert_eq!(case(Way::Download, "dst"), Way::Download);
     assert_eq!(case(Way::Download, "new/"), Way::Download);
     assert_eq!(case(Way::Download, "new"), Way::Local);
+}
+
+fn name(first: &str) -> Entry {
+    plain(Kind::Name(first.into()))
+}
+
+#[test]
+fn of_names_of_one_file_each_is_told_with_how_it_differed() {
+    let longer = plain(Kind::File(Content::Text("longer text\n".into())));
+    let entries = [("src/a", file()), ("src/b", name("src/a")), ("dst/b", longer)];
+    let case = case(&["-aH"], &entries);
+    let theirs = [">f.s....... b", "hf+++++++++ a => b"];
+    let left = |ours: &[&str]| left(&case, &theirs, ours, "");
+    let (rsync, haul) = left(&["hf.s....... b => a", ">f+++++++++ a"]);
+    assert_eq!(BTreeSet::from_iter(rsync), BTreeSet::from_iter(haul));
+    for faulty in [
+        &["hf.st...... b => a", ">f+++++++++ a"][..],
+        &["hf          b => a", ">f+++++++++ a"],
+        &["hf.s....... b => a", ">f.s....... a"],
+        &["hf.s....... b => a"],
+        &[">f+++++++++ a"],
+    ] {
+        let (rsync, haul) = left(faulty);
+        assert_ne!(BTreeSet::from_iter(rsync), BTreeSet::from_iter(haul), "{faulty:?}");
+    }
+}
+
+#[test]
+fn names_of_one_file_in_the_destination_are_replaced_all_the_same() {
+    let longer = plain(Kind::File(Content::Text("longer text\n".into())));
+    let entries =
+        [("src/a", file()), ("src/b", file()), ("dst/a", longer), ("dst/b", name("dst/a"))];
+    let case = case(&["-a"], &entries);
+    let theirs = [">f.s.p..... a", ">f.s....... b"];
+    let left = |ours: &[&str]| left(&case, &theirs, ours, "");
+    let (rsync, haul) = left(&[">f.s....... a", ">f.s.p..... b"]);
+    assert_eq!(rsync, haul);
+    for faulty in [
+        &[">f.s....... a"][..],
+        &[">f.s....... a", ".f...p..... b"],
+        &[">f.s....... a", ">f..t...... b"],
+    ] {
+        let (rsync, haul) = left(faulty);
+        assert_ne!(rsync, haul, "{faulty:?}");
+    }
+}
+
+#[test]
+fn names_that_no_base_has_are_told_where_a_base_has_another() {
+    let entries = [
+        ("src/a", file()),
+        ("src/b", name("src/a")),
+        ("src/c", name("src/a")),
+        ("prev", dir()),
+        ("prev/a", file()),
+        ("dst/c", file()),
+    ];
+    let case = case(&["-aH", "--link-dest=../prev"], &entries);
+    let theirs = ["hf+++++++++ b => a", "hf..t...... c => a"];
+    let left = |ours: &[&str]| left(&case, &theirs, ours, "");
+    // How the others are told depends on the one that is first.
+    let (rsync, haul) = left(&[">f+++++++++ b"]);
+    assert_eq!(rsync, haul);
+    let (rsync, haul) = left(&["hf..t...... c => a"]);
+    assert_ne!(rsync, haul);
+}
+
+fn ended(code: i32, out: &str, err: &str) -> Outcome {
+    let (stdout, stderr) = (out.into(), err.into());
+    Outcome {
+        code: Some(code),
+        signal: None,
+        stdout,
+        stderr,
+        usage: Default::default(),
+        timed_out: false,
+    }
+}
+
+#[test]
+fn where_the_codes_may_differ_trees_and_lines_may_not() {
+    let long = "n".repeat(255);
+    let extra = format!("dst/{long}");
+    let case =
+        case(&["-d", "-i", "--delete", "-b"], &[("src/a", file()), (&extra, plain(Kind::Fifo))]);
+    let lines = format!("*deleting   {long}\n>f+++++++++ a\n");
+    let rsync = ended(0, &lines, "");
+    let why = "can't remove it: with the suffix of its backup, the name is longer than 255 bytes";
+    let haul = |out| ended(23, out, &format!("haul: {extra}: {why}\n"));
+    let theirs = kinds(&[("dst/a", "file: text"), (&extra, "FIFO")]);
+    let found = |haul: &Outcome, ours| compare(&case, (&rsync, &theirs), (haul, &ours), Facts::new);
+    let told = ">f+++++++++ a\n";
+    assert_eq!(found(&haul(told), theirs.clone()), []);
+    let lost = kinds(&[(&extra, "FIFO")]);
+    let is_tree = |found: &[Difference]| matches!(found, [Difference::Tree(_)]);
+    assert!(is_tree(&found(&haul(told), lost)));
+    let gone = kinds(&[("dst/a", "file: text"), ("dst/b", "file: text"), (&extra, "FIFO")]);
+    assert!(is_tree(&found(&haul(told), gone)));
+    let silent = found(&haul(""), theirs.clone());
+    assert!(matches!(&*silent, [Difference::Lines(_)]), "{silent:?}");
+    // An error of another kind is none of those that are meant.
+    let other = ended(23, told, "haul: dst/a: can't write: Input/output error\n");
+    let found = found(&other, theirs.clone());
+    assert!(matches!(found[0], Difference::Code { .. }), "{found:?}");
+}
+
+#[test]
+fn a_command_that_is_refused_changes_nothing() {
+    let case = case(&["-a", "-b", "--backup-dir=../kept"], &[("src/a", file()), ("dst/b", file())]);
+    let why = "haul: ../kept/: can't make the directory: Permission denied\n";
+    let before = || kinds(&[("src/a", "file: text"), ("dst/b", "file: text")]);
+    let theirs =
+        kinds(&[("src/a", "file: text"), ("dst/a", "file: text"), ("dst/b", "file: text")]);
+    let rsync = ended(0, ">f+++++++++ a\n", "");
+    let found = |haul: &Outcome, ours| compare(&case, (&rsync, &theirs), (haul, &ours), before);
+    assert_eq!(found(&ended(11, "", why), before()), []);
+    let written = found(&ended(11, "", why), theirs.clone());
+    assert!(matches!(&*written, [Difference::Tree(_)]), "{written:?}");
+    let told = found(&ended(11, ">f+++++++++ a\n", why), before());
+    assert!(matches!(&*told, [Difference::Lines(_)]), "{told:?}");
 }

@@ -2,11 +2,12 @@
 
 use crate::case::Case;
 use crate::entry::{Entry, Kind, is_in};
-use crate::exceptions::{
-    is_bounded_in_the_way, is_extra, is_in_base, is_little_newer, is_of_rules, is_swapped, linked,
-    not_backed_up, told,
-};
+use crate::linked;
 use crate::naming::names_with_base;
+use crate::relations::{
+    is_bounded_in_the_way, is_extra, is_in_base, is_in_new_closed, is_little_newer, is_of_rules,
+    is_swapped, not_backed_up, told,
+};
 use crate::rights;
 use haul_model::escape_bytes;
 use std::collections::BTreeSet;
@@ -38,6 +39,23 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             rsync.lines.retain(|line| !is_of_dir(line) || told.contains(line));
         }
     }),
+    ("and what is behind a link that makes way for a directory", |case, rsync, haul| {
+        if case.has('n') {
+            let is_link = |path: &&Vec<u8>| matches!(case.state[*path].kind, Kind::Link(_));
+            let links =
+                case.state.keys().filter(|path| !is_in(path, b"src") && is_swapped(case, path));
+            let links: Vec<_> = links
+                .filter(is_link)
+                .flat_map(|path| told(case, path))
+                .map(|name| name + "/")
+                .collect();
+            let ours = &haul.lines;
+            let is_behind = |line: &String| {
+                line.starts_with('*') && links.iter().any(|link| line[12..].starts_with(link))
+            };
+            rsync.lines.retain(|line| ours.contains(line) || !is_behind(line));
+        }
+    }),
     ("or a look for rules", |case, rsync, haul| {
         if case.has('U') {
             both(rsync, haul, |lines| {
@@ -52,14 +70,16 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             rsync.lines.retain(|line| !line.starts_with("*deleting   kept/"));
         }
     }),
-    ("with `-J`, as one with another time", |case, rsync, _| {
+    ("with `-J`, as one with another time", |case, rsync, haul| {
         if has_bases(case) && case.has('J') {
             let is_of_time = |line: &&mut String| {
                 line.get(1..2) == Some("L") && matches!(line.get(4..5), Some("t" | "T"))
             };
-            for line in rsync.lines.iter_mut().filter(is_of_time) {
-                line.replace_range(4..5, ".");
-            }
+            both(rsync, haul, |lines| {
+                for line in lines.iter_mut().filter(is_of_time) {
+                    line.replace_range(4..5, ".");
+                }
+            });
         }
     }),
     ("rsync tells that it gets another time", |case, rsync, haul| {
@@ -72,9 +92,11 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         // So it does of a directory or device that a base has.
         if has_bases(case) && (!case.has('t') || case.has('O')) {
             let is_made = |line: &&mut String| ["cd..", "cS.."].contains(&&line[..4]);
-            for line in rsync.lines.iter_mut().filter(is_made) {
-                line.replace_range(4..5, ".");
-            }
+            both(rsync, haul, |lines| {
+                for line in lines.iter_mut().filter(is_made) {
+                    line.replace_range(4..5, ".");
+                }
+            });
             let is_nothing = |line: &str| ["cd......... ", "cS......... "].contains(&&line[..12]);
             rsync.lines.retain(|line| !is_nothing(line));
         }
@@ -97,7 +119,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         let dest = format!("{}: ", escape_bytes(&case.dest));
         let is_renamed = |name: &str| {
             let mut names =
-                case.sources.iter().flat_map(|source| crate::exceptions::told(case, source));
+                case.sources.iter().flat_map(|source| crate::relations::told(case, source));
             case.sources.len() == 1 && names.any(|own| own == name) && errors.contains(&dest)
         };
         rsync.lines.retain(|line| {
@@ -108,7 +130,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         });
     }),
     ("what would be in a directory whose place is taken is left out", |case, rsync, haul| {
-        if case.has('n') && case.has_word("--ignore-existing") {
+        if case.has_word("--ignore-existing") {
             let taken =
                 case.state.keys().filter(|path| !is_in(path, b"src") && is_swapped(case, path));
             let dirs: Vec<_> =
@@ -200,7 +222,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         // rsync tells that it goes, and then that it stays.
         let (told, errors) = (&haul.lines, &haul.errors);
         let is_too_long = |name: &str| {
-            const WHY: &str = "can't remove it: the name is longer than 255 bytes";
+            const WHY: &str = "can't remove it: with the suffix of its backup, the name is longer";
             let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
             let suffix = if case.has_word("--suffix=.old") { ".old" } else { "~" };
             last.len() + suffix.len() > 255 && errors.contains(&format!("/{name}: {WHY}"))
@@ -274,12 +296,27 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
-    ("a file with several names in DEST", |case, rsync, haul| {
-        // With `-H` also because rsync sends another name than the first.
-        let linked = linked(case);
-        both(rsync, haul, |lines| {
-            lines.retain(|line| !names_in(line).any(|name| linked.contains(name)));
-        });
+    ("the next one is sent; rsync fails for both", linked::first_has_failed),
+    ("a name whose file in DEST is newer stays as it is", linked::newer_there),
+    ("a file with several names in DEST", linked::in_destination),
+    ("the first name that is listed is the one that is sent", linked::in_sources),
+    ("Nor does a new directory that its owner may not write fail", |case, rsync, haul| {
+        let fails = !case.is_root && rsync.errors.contains("failed: Permission denied (13)");
+        let own = case.state.keys().filter(|path| fails && is_in_new_closed(case, path));
+        let names: BTreeSet<_> = own.flat_map(|path| told(case, path)).collect();
+        let theirs = &rsync.lines;
+        haul.lines.retain(|line| theirs.contains(line) || !is_of(line, &names));
+    }),
+    ("for names of one file in a directory whose place is taken", |case, rsync, haul| {
+        if case.has('H') && case.has('n') && rsync.errors.contains("failed: Not a directory (20)") {
+            let taken =
+                case.state.keys().filter(|path| !is_in(path, b"src") && is_swapped(case, path));
+            let dirs: Vec<_> =
+                taken.flat_map(|path| told(case, path)).map(|dir| dir + "/").collect();
+            let theirs = &rsync.lines;
+            let is_below = |line: &str| dirs.iter().any(|dir| line[12..].starts_with(dir));
+            haul.lines.retain(|line| theirs.contains(line) || !is_below(line));
+        }
     }),
     ("A file with set-ID bits that gets another owner", |case, rsync, haul| {
         // rsync looks again at it, and finds other bits.
@@ -338,7 +375,7 @@ fn is_of(line: &str, names: &BTreeSet<String>) -> bool {
     })
 }
 
-fn both(rsync: &mut Said, haul: &mut Said, change: impl Fn(&mut Vec<String>)) {
+pub(crate) fn both(rsync: &mut Said, haul: &mut Said, change: impl Fn(&mut Vec<String>)) {
     change(&mut rsync.lines);
     change(&mut haul.lines);
 }
@@ -348,7 +385,7 @@ fn has_bases(case: &Case) -> bool {
 }
 
 /// Names that a line may tell of: one may have an arrow in it, like that behind a name.
-fn names_in(line: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn names_in(line: &str) -> impl Iterator<Item = &str> {
     let named = line.get(12..).unwrap_or_default();
     let arrows = named.match_indices(" -> ").chain(named.match_indices(" => "));
     let ends: Vec<_> = arrows.map(|(at, _)| at).chain([named.len()]).collect();

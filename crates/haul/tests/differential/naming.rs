@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::entry::{Entry, is_in};
-use crate::exceptions::{is_in_base, tells, told};
+use crate::relations::{is_in_base, tells, told};
 use std::collections::BTreeSet;
 
 /// Where bases have what is at `path` in the destination or a source.

@@ -79,7 +79,13 @@ impl Bench {
         let haul = self.run(&sides[1], &self.program, case);
         let run = began - 2..=seconds() + 2;
         let [theirs, ours] = sides.map(|dir| facts::read(&dir, &run, case.has('U')));
-        let found = compare(case, (&rsync, &theirs), (&haul, &ours));
+        let before = || {
+            let dir = root.join("before");
+            fs::create_dir(&dir).expect("a directory");
+            making::make(&dir, &case.state);
+            facts::read(&dir, &run, case.has('U'))
+        };
+        let found = compare(case, (&rsync, &theirs), (&haul, &ours), before);
         fs::remove_dir_all(&root).expect("removed");
         Trial { found, rsync, haul }
     }
@@ -132,10 +138,21 @@ fn seconds() -> i64 {
     i64::try_from(since.as_secs()).expect("it is not so late")
 }
 
-fn compare(case: &Case, theirs: (&Outcome, &Facts), ours: (&Outcome, &Facts)) -> Vec<Difference> {
+/// The ways in which two runs of a case differ, with the trees that they left, and what was
+/// there before.
+pub(crate) fn compare(
+    case: &Case,
+    theirs: (&Outcome, &Facts),
+    ours: (&Outcome, &Facts),
+    before: impl FnOnce() -> Facts,
+) -> Vec<Difference> {
     let mut found = Vec::new();
     if ours.0.timed_out {
         return vec![Difference::Hang];
+    }
+    // With `-H` rsync may not end.
+    if theirs.0.timed_out && case.has('H') {
+        return found;
     }
     let said = |outcome: &Outcome, is_rsyncs| Said {
         lines: lines(&outcome.stdout, is_rsyncs),
@@ -143,10 +160,16 @@ fn compare(case: &Case, theirs: (&Outcome, &Facts), ours: (&Outcome, &Facts)) ->
     };
     let (mut rsync, mut haul) = (said(theirs.0, true), said(ours.0, false));
     if theirs.0.code != ours.0.code {
-        if codes::is_in_codes(case, &rsync, &haul) {
+        let is_meant = codes::is_in_codes(case, &rsync, &haul);
+        if is_meant && codes::is_cut_short(case, &rsync, &haul) {
             return found;
         }
-        found.push(Difference::Code { rsync: theirs.0.code, haul: ours.0.code });
+        if is_meant && codes::is_refused(&haul) {
+            return begun(before(), ours.1, &haul);
+        }
+        if !is_meant {
+            found.push(Difference::Code { rsync: theirs.0.code, haul: ours.0.code });
+        }
     }
     let (errors, ours_all) = (haul.errors.clone(), ours.1);
     let meant = |path: &[u8], name: &str, theirs: Option<&str>, ours: Option<&str>| {
@@ -186,6 +209,19 @@ fn compare(case: &Case, theirs: (&Outcome, &Facts), ours: (&Outcome, &Facts)) ->
             told.push(format!("the order: rsync {rsync:#?}, haul {haul:#?}"));
         }
         found.push(Difference::Lines(told));
+    }
+    found
+}
+
+/// The differences of a job that haul refused: all must be what it was `before`.
+fn begun(before: Facts, after: &Facts, haul: &Said) -> Vec<Difference> {
+    let changed = facts::differences(&before, after, |_, _, _, _| false);
+    let mut found = Vec::new();
+    if !changed.is_empty() {
+        found.push(Difference::Tree(changed));
+    }
+    if !haul.lines.is_empty() {
+        found.push(Difference::Lines(haul.lines.clone()));
     }
     found
 }
