@@ -15,6 +15,12 @@ pub(crate) fn is_cut_short(case: &Case, rsync: &Said, haul: &Said) -> bool {
         || haul.errors.contains("its rules are not known")
 }
 
+/// True if rsync has looked for something where a directory would be, and something else is.
+pub(crate) fn is_taken(rsync: &Said) -> bool {
+    let whys = ["failed: Not a directory (20)", "failed: Too many levels of symbolic links (40)"];
+    whys.iter().any(|why| rsync.errors.contains(why))
+}
+
 /// True if haul has ended before it began.
 pub(crate) fn is_refused(haul: &Said) -> bool {
     haul.errors.contains("kept/: can't make the directory")
@@ -64,8 +70,7 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         haul.errors.contains("its rules are not known") && case.state.iter().any(is_damaged)
     }),
     ("for names of one file in a directory whose place is taken", |case, rsync, haul| {
-        let is_told = rsync.errors.contains("Not a directory (20)") && haul.errors.is_empty();
-        case.has('H') && case.has('n') && is_told
+        case.has('H') && case.has('n') && is_taken(rsync) && haul.errors.is_empty()
     }),
     ("haul says in a dry run, too, what can't make way", |case, rsync, haul| {
         let stays = "can't make way: something in the directory that stands there stays";
@@ -91,6 +96,14 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
     ("rsync may end with code 2 there", |case, rsync, _| {
         let is_lost = ["protocol incompatibility (code 2)", "Hlink node data for"];
         case.has('H') && is_lost.iter().any(|why| rsync.errors.contains(why))
+    }),
+    ("rsync counts a directory that stays for what is kept in it", |case, rsync, haul| {
+        let is_beside = case.has('b') && !case.has_word("--backup-dir");
+        let is_bounded = case.has_word("--max-delete") && rsync.errors.contains("(code 25)");
+        let failed = |line: &str| line.starts_with("haul: ") && !line.starts_with("haul: warning");
+        let stays = "the directory is not removed: something in it stays";
+        let is_told = haul.errors.contains(stays) && !haul.errors.lines().any(failed);
+        is_beside && is_bounded && is_told
     }),
     ("one that can't be made ends the command", |case, _, haul| {
         case.has_word("--backup-dir") && haul.errors.contains("kept/: can't make the directory")

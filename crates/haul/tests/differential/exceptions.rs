@@ -73,11 +73,16 @@ const IN_TREE: &[Exception] = &[
         reason: "of which anything differs is made anew",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
-            let is_anew = is_anew_at(case, path);
+            let backed_up = backed_up(case, path);
+            // It, or what it is the backup of.
+            let it = [Some(*path), without_suffix(path), backed_up.as_deref()];
+            let it = || it.into_iter().flatten();
+            let is_anew = it().any(|path| is_anew_at(case, path));
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
-            let is_other_name = is_anew && is_linked_there(case, path);
+            let is_other_name = is_anew && it().any(|path| is_linked_there(case, path));
+            let is_as_before = it().any(|path| fact.is_as_at(path));
             match fact.name {
-                "mtime" | "owner" | "mode" if is_other_name && fact.is_as_before() => true,
+                "mtime" | "owner" | "mode" if is_other_name && is_as_before => true,
                 "mtime" => {
                     let is_now = fact.ours == Some("now");
                     let is_touched = is_anew || entries.any(|other| is_anew_at(case, other));
@@ -249,7 +254,13 @@ const IN_TREE: &[Exception] = &[
     },
     Exception {
         reason: "a name whose file in DEST is newer stays as it is",
-        covers: |fact| fact.case.has('H') && fact.case.has('u') && is_linked(fact.case, fact.path),
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
+            let is_now = fact.name == "mtime" && fact.theirs == Some("now");
+            let is_touched = is_now && entries.any(|other| is_linked(case, other));
+            case.has('H') && case.has('u') && (is_linked(case, path) || is_touched)
+        },
     },
     Exception {
         reason: "and looks unchanged, for the file",
@@ -387,6 +398,18 @@ const IN_TREE: &[Exception] = &[
             let names = fact.theirs.filter(|_| fact.name == "names").unwrap_or_default();
             let failed = is_told(&escape_bytes(fact.path)) || names.split(" = ").any(is_told);
             !fact.case.is_root && fact.case.has('X') && failed
+        },
+    },
+    Exception {
+        reason: "is called as one, and makes way for another kind of entry",
+        covers: |fact| {
+            let of = without_suffix(fact.path);
+            let makes_way = |of: &[u8]| {
+                let file = fact.case.state.get(of).filter(|_| without_suffix(of).is_some());
+                let kind = file.and_then(faking::kind_of);
+                file.is_some() && (is_swapped(fact.case, of) || kind.is_some())
+            };
+            fact.is_ours_alone() && fact.backs_up() && of.is_some_and(makes_way)
         },
     },
     Exception {
@@ -630,8 +653,13 @@ impl Fact<'_> {
 
     /// True if it has the time, or the owner, that it had before.
     fn is_as_before(&self) -> bool {
+        self.is_as_at(self.path)
+    }
+
+    /// True if it has what was at that path before.
+    fn is_as_at(&self, path: &[u8]) -> bool {
         let state = &self.case.state;
-        let entry = state.get(self.path).map(|entry| match entry.first() {
+        let entry = state.get(path).map(|entry| match entry.first() {
             Some(first) => state.get(first).unwrap_or(entry),
             None => entry,
         });

@@ -98,6 +98,13 @@ pub(crate) fn avoid_what_is_known(case: &mut Case) {
     }
 }
 
+/// The kind that a file stands for, if it is another one.
+pub(crate) fn kind_of(entry: &Entry) -> Option<u32> {
+    let (mode, _) = entry.xattrs.get(STAT)?.split_once(' ')?;
+    let kind = u32::from_str_radix(mode, 8).expect("it is octal") & 0o170_000;
+    (kind != 0o100_000).then_some(kind)
+}
+
 /// True if those of the destination are written down.
 pub(crate) fn is_of_dest(case: &Case) -> bool {
     let has = |word: &str| case.flags.iter().any(|flag| flag == word);

@@ -1,6 +1,7 @@
 //! Where the lines of `-i` differ on purpose. Each has its reason in docs/rsync.md.
 
 use crate::case::Case;
+use crate::codes;
 use crate::entry::{Entry, Kind, is_in};
 use crate::linked;
 use crate::naming::names_with_base;
@@ -82,6 +83,13 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
+    ("takes the attributes of the first for those of all", |case, rsync, haul| {
+        let bases = case.flags.iter().filter(|flag| flag.contains("-dest="));
+        if bases.count() > 1 && case.has('X') {
+            both(rsync, haul, |lines| without(lines, &[10], |line| line.starts_with("cd")));
+            rsync.lines.retain(|line| !line.starts_with("cd......... "));
+        }
+    }),
     ("rsync tells that it gets another time", |case, rsync, haul| {
         if (case.has_word("--copy-dest") || case.has_word("--link-dest")) && !case.has('t') {
             let told = &haul.lines;
@@ -90,7 +98,8 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             haul.lines.retain(|line| !line.starts_with("cf          "));
         }
         // So it does of a directory or device that a base has.
-        if has_bases(case) && (!case.has('t') || case.has('O')) {
+        let is_beside = case.has('b') && !case.has_word("--backup-dir");
+        if has_bases(case) && (!case.has('t') || case.has('O') || is_beside) {
             let is_made = |line: &&mut String| ["cd..", "cS.."].contains(&&line[..4]);
             both(rsync, haul, |lines| {
                 for line in lines.iter_mut().filter(is_made) {
@@ -208,6 +217,15 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             }
         },
     ),
+    ("rsync counts a directory that stays for what is kept in it", |case, rsync, haul| {
+        // In a dry run, which takes it for gone, something else stays for it.
+        let is_beside = case.has('b') && !case.has_word("--backup-dir");
+        let is_bounded = case.has_word("--max-delete") && rsync.errors.contains("(code 25)");
+        if case.has('n') && is_beside && is_bounded {
+            let theirs = &rsync.lines;
+            haul.lines.retain(|line| !line.starts_with('*') || theirs.contains(line));
+        }
+    }),
     ("one that can't be backed up fails", |case, rsync, haul| {
         // With it stay the directories that it is in.
         let stays: BTreeSet<_> =
@@ -308,7 +326,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         haul.lines.retain(|line| theirs.contains(line) || !is_of(line, &names));
     }),
     ("for names of one file in a directory whose place is taken", |case, rsync, haul| {
-        if case.has('H') && case.has('n') && rsync.errors.contains("failed: Not a directory (20)") {
+        if case.has('H') && case.has('n') && codes::is_taken(rsync) {
             let taken =
                 case.state.keys().filter(|path| !is_in(path, b"src") && is_swapped(case, path));
             let dirs: Vec<_> =

@@ -3,6 +3,7 @@
 
 use crate::case::Case;
 use crate::entry::{Entry, Kind, is_in};
+use crate::faking;
 use crate::lines::{Said, both, names_in};
 use crate::naming::{names_of, names_with_base};
 use crate::relations::{is_in_base, tells, told};
@@ -52,10 +53,15 @@ pub(crate) fn in_sources(case: &Case, rsync: &mut Said, haul: &mut Said) {
 }
 
 /// The letters behind that of content, without those of which rsync tells by what it did with
-/// the first name: a time that is not kept, and extended attributes.
+/// the first name: a time that is not kept, extended attributes and access lists.
 fn attributes(case: &Case, how: &str) -> String {
-    let how = how.replace('T', ".");
-    if case.has('X') { how.replace('x', ".") } else { how }
+    let is_told = |letter: char| match letter {
+        'T' => false,
+        'x' => !case.has('X'),
+        'a' => !case.has('A'),
+        _ => true,
+    };
+    how.chars().map(|letter| if is_told(letter) { letter } else { '.' }).collect()
 }
 
 /// Names of one file in the destination: what is changed of one is changed of all, so it is
@@ -113,10 +119,14 @@ pub(crate) fn first_has_failed(case: &Case, rsync: &mut Said, haul: &mut Said) {
 
 /// True if a source has something of another kind where `entry` of the destination is.
 fn is_swapped(case: &Case, path: &[u8], entry: &Entry) -> bool {
-    let kind = discriminant(&file(case, entry).kind);
+    let kind = |entry: &Entry| {
+        let file = file(case, entry);
+        (discriminant(&file.kind), faking::kind_of(file))
+    };
+    let there = kind(entry);
     let own = case.state.iter().filter(|(other, _)| is_in(other, b"src"));
     let mut same = own.filter(|(other, _)| tells(case, other, path));
-    same.any(|(_, entry)| discriminant(&file(case, entry).kind) != kind)
+    same.any(|(_, entry)| kind(entry) != there)
 }
 
 /// Names, as they are told, of the entries of the destination of which `is_so` says so.

@@ -17,15 +17,17 @@ pub(crate) fn without_suffix(path: &[u8]) -> Option<&[u8]> {
     path.strip_suffix(b".old").or_else(|| path.strip_suffix(b"~"))
 }
 
-/// The path of which this is the backup in the directory for backups, if that is in the
-/// destination.
+/// The path of which this is the backup in the directory for backups.
 pub(crate) fn backed_up(case: &Case, path: &[u8]) -> Option<Vec<u8>> {
-    let of = path.strip_prefix(case.dest())?.strip_prefix(b"/kept/")?;
+    let of = match case.flags.iter().find_map(|flag| flag.strip_prefix("--backup-dir="))? {
+        "kept" => path.strip_prefix(case.dest())?.strip_prefix(b"/kept/")?,
+        _ => path.strip_prefix(b"kept/")?,
+    };
     let of = match case.has_word("--suffix") {
         true => of.strip_suffix(b".old")?,
         false => of,
     };
-    case.has_word("--backup-dir=kept").then(|| [case.dest(), b"/", of].concat())
+    Some([case.dest(), b"/", of].concat())
 }
 
 /// Links and what is no file are made anew where anything differs.
