@@ -86,7 +86,10 @@ const IN_TREE: &[Exception] = &[
                 "mtime" => {
                     let is_now = fact.ours == Some("now");
                     let is_touched = is_anew || entries.any(|other| is_anew_at(case, other));
-                    is_touched && (is_now || fact.has_same_seconds())
+                    let mut own = case.state.keys().filter(|other| is_in(other, b"src"));
+                    let mut is_of_source =
+                        || own.any(|other| tells(case, other, path) && fact.is_that_of(other));
+                    is_touched && (is_now || fact.has_same_seconds()) || is_anew && is_of_source()
                 }
                 // It is no other name any more.
                 "names" => is_anew,
@@ -213,6 +216,25 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "rsync fails to make what it would put into one that its owner may not write",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let beside = path.strip_prefix(b"kept").map(|rest| [fact.dest(), rest].concat());
+            let of: Vec<_> = [Some(path.to_vec()), backed_up(case, path), beside]
+                .into_iter()
+                .flatten()
+                .collect();
+            let is_closed = |(dir, entry): (&Vec<u8>, &Entry)| {
+                let is_closed = entry.kind == Kind::Dir && entry.mode & 0o200 == 0;
+                is_closed && of.iter().any(|of| is_in(of, dir))
+            };
+            !case.is_root
+                && case.has_word("--backup-dir")
+                && matches!(fact.name, "kind" | "mtime")
+                && case.state.iter().any(is_closed)
+        },
+    },
+    Exception {
         reason: "belong to whom those belong that they stand for",
         covers: |fact| {
             let mut above = fact.path.split(|byte| *byte == b'/');
@@ -259,7 +281,10 @@ const IN_TREE: &[Exception] = &[
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
             let is_now = fact.name == "mtime" && fact.theirs == Some("now");
             let is_touched = is_now && entries.any(|other| is_linked(case, other));
-            case.has('H') && case.has('u') && (is_linked(case, path) || is_touched)
+            let backed_up = backed_up(case, path);
+            let mut of = [without_suffix(path), backed_up.as_deref()].into_iter().flatten();
+            let is_backup = fact.ours.is_none() && of.any(|of| is_linked(case, of));
+            case.has('H') && case.has('u') && (is_linked(case, path) || is_touched || is_backup)
         },
     },
     Exception {
@@ -285,6 +310,21 @@ const IN_TREE: &[Exception] = &[
         covers: |fact| {
             let is_theirs = fact.name == "kind" && fact.ours.is_none();
             is_theirs && fact.case.dest.ends_with(b"/") && fact.path == fact.dest()
+        },
+    },
+    Exception {
+        reason: "and removes nothing more then",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
+            let is_gone = match fact.name {
+                "kind" => fact.ours.is_none() && is_extra(case, path),
+                "mtime" => entries.any(|other| is_extra(case, other)),
+                _ => false,
+            };
+            is_gone && case.deletes() && case.has_word("--ignore-existing") && {
+                case.state.keys().any(|other| is_swapped(case, other))
+            }
         },
     },
     Exception {

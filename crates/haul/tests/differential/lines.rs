@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::codes;
 use crate::entry::{Entry, Kind, is_in};
 use crate::linked;
-use crate::naming::names_with_base;
+use crate::naming::{names_of, names_with_base};
 use crate::relations::{
     is_bounded_in_the_way, is_extra, is_in_base, is_in_new_closed, is_little_newer, is_of_rules,
     is_swapped, not_backed_up, told,
@@ -153,6 +153,27 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             rsync.lines.retain(|line| ours.contains(line) || !is_below(line));
         }
     }),
+    ("and removes nothing more then", |case, rsync, haul| {
+        if case.has_word("--ignore-existing") && codes::is_taken(rsync) {
+            let theirs = &rsync.lines;
+            haul.lines.retain(|line| !line.starts_with('*') || theirs.contains(line));
+        }
+    }),
+    (
+        "rsync fails to make what it would put into one that its owner may not write",
+        |case, rsync, haul| {
+            if !case.is_root && rsync.errors.contains("backup mkdir") {
+                let closed = case.state.iter().filter(|(path, entry)| {
+                    entry.kind == Kind::Dir && entry.mode & 0o200 == 0 && !is_in(path, b"src")
+                });
+                let dirs: Vec<_> = closed.flat_map(|(path, _)| told(case, path)).collect();
+                let theirs = &rsync.lines;
+                let is_below =
+                    |name: &str| dirs.iter().any(|dir| is_in(name.as_bytes(), dir.as_bytes()));
+                haul.lines.retain(|line| theirs.contains(line) || !names_in(line).any(is_below));
+            }
+        },
+    ),
     ("what is in a directory that makes way for something else", |case, rsync, haul| {
         let is_closed = |(path, entry): &(&Vec<u8>, &Entry)| {
             entry.kind == Kind::Dir && entry.mode & 0o200 == 0 && is_swapped(case, path)
@@ -331,9 +352,14 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
                 case.state.keys().filter(|path| !is_in(path, b"src") && is_swapped(case, path));
             let dirs: Vec<_> =
                 taken.flat_map(|path| told(case, path)).map(|dir| dir + "/").collect();
+            let is_below = |path: &[u8]| {
+                told(case, path).iter().any(|name| dirs.iter().any(|dir| name.starts_with(dir)))
+            };
+            let own = case.state.keys().filter(|path| is_in(path, b"src"));
+            let lost = own.filter(|path| names_of(case, path).iter().any(|name| is_below(name)));
+            let lost: BTreeSet<_> = lost.flat_map(|path| told(case, path)).collect();
             let theirs = &rsync.lines;
-            let is_below = |line: &str| dirs.iter().any(|dir| line[12..].starts_with(dir));
-            haul.lines.retain(|line| theirs.contains(line) || !is_below(line));
+            haul.lines.retain(|line| theirs.contains(line) || !is_of(line, &lost));
         }
     }),
     ("A file with set-ID bits that gets another owner", |case, rsync, haul| {
