@@ -288,12 +288,31 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "rsync removes what is of another kind where a file of several names would be",
+        covers: |fact| {
+            let Fact { case, path, .. } = fact;
+            let is_gone = fact.is_ours_alone() && is_swapped(case, path) && is_linked(case, path);
+            case.has('H') && case.has_word("--existing") && is_gone
+        },
+    },
+    Exception {
         reason: "and looks unchanged, for the file",
         covers: |fact| {
             let are_files = [fact.theirs, fact.ours]
                 .map(|kind| kind.is_some_and(|kind| kind.starts_with("file of")));
             let is_content = fact.name == "kind" && are_files == [true, true];
-            is_content && fact.case.has('H') && is_linked(fact.case, fact.path)
+            // What had other names in DEST loses them then; those of the source stay together.
+            let has_lost = fact.name == "names" && {
+                let theirs: Vec<_> = fact.theirs.unwrap_or_default().split(" = ").collect();
+                let mut ours = fact.ours.into_iter().flat_map(|ours| ours.split(" = "));
+                let is_alone = fact.ours.is_none() && names_of(fact.case, fact.path).is_empty();
+                let is_there = is_linked_there(fact.case, fact.path) || fact.ours.is_some();
+                is_there
+                    && (is_alone || fact.ours.is_some())
+                    && ours.all(|name| theirs.contains(&name))
+            };
+            let is_it = is_content && is_linked(fact.case, fact.path) || has_lost;
+            fact.case.has('H') && is_it
         },
     },
     Exception {

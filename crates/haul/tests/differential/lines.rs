@@ -336,6 +336,10 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         }
     }),
     ("the next one is sent; rsync fails for both", linked::first_has_failed),
+    (
+        "rsync removes what is of another kind where a file of several names would be",
+        linked::swapped_there,
+    ),
     ("a name whose file in DEST is newer stays as it is", linked::newer_there),
     ("a file with several names in DEST", linked::in_destination),
     ("the first name that is listed is the one that is sent", linked::in_sources),

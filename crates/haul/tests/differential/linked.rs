@@ -87,6 +87,18 @@ pub(crate) fn in_destination(case: &Case, rsync: &mut Said, haul: &mut Said) {
     });
 }
 
+/// With `-H` and `--existing`: names where the destination has something of another kind.
+pub(crate) fn swapped_there(case: &Case, rsync: &mut Said, haul: &mut Said) {
+    let is_asked = case.has('H') && case.has_word("--existing");
+    let names = names(case, |path| is_asked && is_in(path, b"src"));
+    let swapped = there(case, is_swapped);
+    let theirs = &rsync.lines;
+    haul.lines.retain(|line| {
+        let name = name_of(line, &names);
+        theirs.contains(line) || !name.is_some_and(|name| swapped.contains(&name))
+    });
+}
+
 /// With `-H` and `-u`: names whose files in the destination are newer than the source.
 pub(crate) fn newer_there(case: &Case, rsync: &mut Said, haul: &mut Said) {
     let names = names(case, |path| case.has('H') && case.has('u') && is_in(path, b"src"));
