@@ -271,7 +271,8 @@ const IN_TREE: &[Exception] = &[
             let lists = case.state.values().any(|entry| entry.default_acl || entry.acl);
             let is_listed = fact.name == "xattrs" && !case.has('A') && lists;
             let has_its_list = is_listed && is_linked(case, path);
-            case.has('H') && (is_now && is_sent || has_its_mode || has_its_list)
+            let is_really = fact.name == "really" && is_linked(case, path);
+            case.has('H') && (is_now && is_sent || has_its_mode || has_its_list || is_really)
         },
     },
     Exception {

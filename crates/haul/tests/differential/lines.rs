@@ -179,8 +179,10 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             entry.kind == Kind::Dir && entry.mode & 0o200 == 0 && is_swapped(case, path)
         };
         let closed = case.state.iter().filter(is_closed).flat_map(|(path, _)| told(case, path));
-        let dirs: Vec<_> = closed.map(|name| format!("*deleting   {name}/")).collect();
-        let goes = |line: &String| dirs.iter().any(|dir| line.starts_with(dir));
+        let closed: BTreeSet<_> = closed.collect();
+        let dirs: Vec<_> = closed.iter().map(|name| format!("*deleting   {name}/")).collect();
+        let goes =
+            |line: &String| is_of(line, &closed) || dirs.iter().any(|dir| line.starts_with(dir));
         let theirs = &rsync.lines;
         haul.lines.retain(|line| case.is_root || theirs.contains(line) || !goes(line));
     }),
