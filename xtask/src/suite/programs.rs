@@ -74,11 +74,9 @@ const PATIENT_AT_ONCE: usize = 2;
 /// remove again cost a disk several times as much, and which file system holds them
 /// is not their question. Those that ask for one of a kind make it in an image.
 const IN_MEMORY: &[&str] = &[
-    "bad_input",
     "check",
     "client",
     "conformance",
-    "connection",
     "deploy",
     "differential",
     "ends",
@@ -88,13 +86,14 @@ const IN_MEMORY: &[&str] = &[
     "output",
     "power",
     "restricted",
-    "resume",
     "retry",
     "scarce",
     "semantics",
     "sftp",
-    "sync",
 ];
+
+/// The same with large files, whose smaller holes are not their question.
+const IN_LARGE_PAGES: &[&str] = &["bad_input", "connection", "resume", "sync"];
 
 /// The programs that `--quick` leaves out.
 const LONG: &[&str] = &[
@@ -134,8 +133,30 @@ struct Program {
 /// The programs of the workspace, built if they aren't yet.
 pub(crate) struct Programs {
     waiting: VecDeque<Program>,
-    /// A file system in memory, where one can be mounted.
-    memory: Option<Mount>,
+    memory: Memory,
+}
+
+/// File systems in memory, where they can be mounted.
+#[derive(Debug)]
+struct Memory {
+    small_pages: Option<Mount>,
+    large_pages: Option<Mount>,
+}
+
+impl Memory {
+    /// Each takes half of the machine's memory, and no more.
+    fn mount() -> Self {
+        let (small, large) = (Mount::try_tmpfs_for_all(), Mount::try_tmpfs_of_large_pages());
+        Self { small_pages: small.ok(), large_pages: large.ok() }
+    }
+
+    /// Where a program works, if its question is not which file system that is.
+    fn place_of(&self, program: &Program) -> Option<&Path> {
+        let is_in = |names: &[&str]| names.contains(&&*program.target);
+        let (small, large) = (self.small_pages.as_ref(), self.large_pages.as_ref());
+        let mount = if is_in(IN_LARGE_PAGES) { large.or(small) } else { small };
+        mount.filter(|_| is_in(IN_LARGE_PAGES) || is_in(IN_MEMORY)).map(Mount::path)
+    }
 }
 
 /// Whose turn it is when a program has ended.
@@ -207,9 +228,7 @@ impl Programs {
         }
         let place = |program: &Program| SLOW.iter().position(|name| *name == program.target);
         programs.sort_by_key(|program| place(program).unwrap_or(SLOW.len()));
-        // It takes half of the machine's memory, and no more.
-        let memory = Mount::try_tmpfs_for_all().ok();
-        Ok(Self { waiting: programs.into(), memory })
+        Ok(Self { waiting: programs.into(), memory: Memory::mount() })
     }
 
     /// Only what one runs while working.
@@ -269,10 +288,8 @@ impl Programs {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let environment = |program: &Program, command: &mut Command| {
             environment(command);
-            if let Some(memory) = &self.memory
-                && IN_MEMORY.contains(&&*program.target)
-            {
-                command.env("TMPDIR", memory.path());
+            if let Some(place) = self.memory.place_of(program) {
+                command.env("TMPDIR", place);
             }
         };
         thread::scope(|scope| {

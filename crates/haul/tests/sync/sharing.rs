@@ -100,7 +100,11 @@ fn what_stays_the_same_of_a_large_file_is_not_written() {
 fn what_becomes_a_hole_is_one() {
     on_each(
         |_| {},
-        |scene, _| {
+        |scene, disk| {
+            // Of these the source has holes of any length, too.
+            let from = disk.join(format!("from-{:?}", scene.way));
+            fs::create_dir(&from).expect("made");
+            scene.symlink(from, "src");
             let old = noise(scene, 24 * MIB, 4);
             place(scene, &old, b"");
             let file = fs::File::create(scene.path("src/f")).expect("made");
