@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -168,11 +168,30 @@ pub fn is_idle(pid: u32) -> bool {
 
 /// All processes that descend from `ancestor` now, itself not included.
 pub fn descendants(ancestor: u32) -> Vec<u32> {
+    descendants_in(&table(), ancestor)
+}
+
+/// All processes that descend from `ancestor` now, and those in whose initial environment
+/// `variable` (`NAME=value`) is, in order. Of other users' only the former are seen, except
+/// by root.
+pub fn descendants_and_marked(ancestor: u32, variable: &str) -> Vec<u32> {
+    let table = table();
+    let mut found = descendants_in(&table, ancestor);
+    let mut environ = Vec::new();
+    let mut has = |&pid: &u32| {
+        let read = read_into(&format!("/proc/{pid}/environ"), &mut environ);
+        read.is_some() && environ.split(|&b| b == 0).any(|v| v == variable.as_bytes())
+    };
+    found.extend(table.iter().map(|(pid, _)| *pid).filter(&mut has));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn descendants_in(table: &[(u32, Stat)], ancestor: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for pid in all() {
-        if let Some(stat) = stat(pid) {
-            children.entry(stat.parent).or_default().push(pid);
-        }
+    for (pid, stat) in table {
+        children.entry(stat.parent).or_default().push(*pid);
     }
     let mut found = Vec::new();
     let mut open = vec![ancestor];
@@ -182,16 +201,6 @@ pub fn descendants(ancestor: u32) -> Vec<u32> {
         found.extend(below);
     }
     found
-}
-
-/// All processes in whose initial environment `variable` (`NAME=value`) is.
-/// Those of other users are not seen, except by root.
-pub fn with_variable(variable: &str) -> Vec<u32> {
-    let has = |pid: &u32| {
-        fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environ| environ.split(|&b| b == 0).any(|v| v == variable.as_bytes()))
-    };
-    all().into_iter().filter(has).collect()
 }
 
 /// The words that the process was started with; empty for a zombie.
@@ -228,23 +237,58 @@ pub fn cpu_times(pid: u32) -> Option<(Duration, Duration)> {
 struct Stat {
     state: char,
     parent: u32,
+    is_of_the_kernel: bool,
     user_ticks: u64,
     system_ticks: u64,
 }
 
 /// Reads /proc/PID/stat; see proc_pid_stat(5) for its fields.
 fn stat(pid: u32) -> Option<Stat> {
-    let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let line = String::from_utf8_lossy(&line);
+    /// The flag of a thread of the kernel (include/linux/sched.h).
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let mut line = Vec::new();
+    read_into(&format!("/proc/{pid}/stat"), &mut line)?;
     // The second field is the name in parentheses, and can hold anything.
-    let fields: Vec<&str> = line[line.rfind(')')? + 1..].split_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    Some(Stat {
-        state: fields.first()?.chars().next()?,
-        parent: fields.get(1)?.parse().ok()?,
-        user_ticks: number(14)? + number(16)?,
-        system_ticks: number(15)? + number(17)?,
-    })
+    let behind_name = line.iter().rposition(|&byte| byte == b')')? + 1;
+    let rest = str::from_utf8(&line[behind_name..]).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let (state, parent) = (fields.next()?.chars().next()?, fields.next()?.parse().ok()?);
+    // The ninth field, and from the fourteenth on.
+    let is_of_the_kernel = fields.nth(4)?.parse::<u64>().ok()? & PF_KTHREAD != 0;
+    let mut ticks = fields.skip(4).map_while(|field| field.parse::<u64>().ok());
+    let mut next = || ticks.next();
+    let (user, system) = (next()?, next()?);
+    let (user_ticks, system_ticks) = (user + next()?, system + next()?);
+    Some(Stat { state, parent, is_of_the_kernel, user_ticks, system_ticks })
+}
+
+/// Reads a file of /proc in as few calls as can be: tests look through all processes again
+/// and again.
+fn read_into(path: &str, content: &mut Vec<u8>) -> Option<()> {
+    /// More than most of them have.
+    const USUAL_LEN: usize = 8 << 10;
+    let mut file = fs::File::open(path).ok()?;
+    content.resize(content.len().max(USUAL_LEN), 0);
+    let mut len = 0;
+    loop {
+        match file.read(&mut content[len..]).ok()? {
+            0 => break,
+            more => len += more,
+        }
+        if len < content.len() {
+            // A short answer is the last one.
+            break;
+        }
+        content.resize(2 * len, 0);
+    }
+    content.truncate(len);
+    Some(())
+}
+
+/// All processes, without the threads of the kernel.
+fn table() -> Vec<(u32, Stat)> {
+    let of = |pid| stat(pid).map(|stat| (pid, stat));
+    all().into_iter().filter_map(of).filter(|(_, stat)| !stat.is_of_the_kernel).collect()
 }
 
 fn all() -> Vec<u32> {
@@ -339,6 +383,33 @@ mod tests {
         assert!(ours > held.len() as u64, "{ours}");
         let peak = ended.usage.peak_rss_bytes.expect("sampled");
         assert!(peak < 50 << 20, "{peak}");
+    }
+
+    #[test]
+    fn what_the_kernel_runs_is_no_process_of_anybodys() {
+        let ours = table();
+        let known = |pid| ours.iter().any(|(found, _)| *found == pid);
+        assert!(known(std::process::id()));
+        let is_kthreadd = fs::read_to_string("/proc/2/comm").is_ok_and(|it| it == "kthreadd\n");
+        assert!(!is_kthreadd || !known(2));
+    }
+
+    #[test]
+    fn a_variable_is_found_in_an_environment_of_any_length() {
+        let long = "x".repeat(50_000);
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .env("HAUL_TEST_LONG", &long)
+            .env("HAUL_TEST_MARK", "7")
+            .spawn()
+            .expect("sleep starts");
+        let found = |mark: &str| descendants_and_marked(child.id(), mark).contains(&child.id());
+        let is_marked = holds_within(Duration::from_secs(10), || found("HAUL_TEST_MARK=7"));
+        let is_long = found(&format!("HAUL_TEST_LONG={long}"));
+        let is_another = found("HAUL_TEST_MARK=") || found("HAUL_TEST_MARK=77");
+        child.kill().expect("killed");
+        child.wait().expect("waited");
+        assert!(is_marked && is_long && !is_another);
     }
 
     #[test]

@@ -303,11 +303,8 @@ fn sweep(server: u32, mark: &str) {
 }
 
 fn sessions(server: u32, mark: &str) -> Vec<u32> {
-    let mut found = proc::descendants(server);
-    found.extend(proc::with_variable(mark));
+    let mut found = proc::descendants_and_marked(server, mark);
     found.retain(|&pid| pid != server && pid != std::process::id());
-    found.sort_unstable();
-    found.dedup();
     found
 }
 

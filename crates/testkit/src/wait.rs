@@ -11,7 +11,7 @@ const POLL_MAX: Duration = Duration::from_millis(20);
 
 /// A pause is so many times as long as the look before it: looking through all processes
 /// takes milliseconds, and what is waited for needs the processor, too.
-const REST: u32 = 3;
+const REST: u32 = 9;
 
 /// Waits for `condition` to hold; `false` if `limit` passed before it did. It is
 /// looked at once at least.
