@@ -277,6 +277,10 @@ impl<'a> Assembly<'a> {
             }
             if let Some(receiver) = &roles.1 {
                 receiver.close_tasks();
+                // The connection is as it was.
+                if matches!(result, Err(JobError::Destination { .. })) {
+                    receiver.ending.wait_for_batches();
+                }
             }
             let (write, lanes) = (write.flatten(), Arc::clone(&joined));
             self.way.end(&result, Leaving { writer, others, write, lanes });

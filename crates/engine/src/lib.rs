@@ -87,7 +87,7 @@
 //! - `dirs.rs`: a directory that waits for its entries; `sealing.rs`: its mode and time,
 //!   set last.
 //! - `proofs.rs`: what the destination has of sources that are about to be removed;
-//!   `losing.rs`: what a move would lose.
+//!   `losing.rs`: what a move would lose. `ending.rs`: what is told before an early end.
 //!
 //! Content:
 //!

@@ -47,79 +47,97 @@ impl Listing {
 }
 
 impl Receiver<'_> {
-    /// Takes the next items of the listing, which were admitted.
+    /// Takes the next items of the listing, which were admitted. Whatever ends that, the
+    /// outcomes until then are told.
     pub(super) fn take_items(&self, items: Vec<ListItem>) -> Result<(), Broken> {
-        let mut wants = Vec::new();
-        let mut outcomes = Vec::new();
-        for item in items {
-            if self.control.stopped() {
-                return Ok(());
+        let _batch = self.ending.begin_batch();
+        let (mut wants, mut outcomes) = (Vec::new(), Vec::new());
+        let mut items = items.into_iter();
+        let taken = items
+            .by_ref()
+            .take_while(|_| !self.is_ending())
+            .try_for_each(|item| self.take_item(item, &mut wants, &mut outcomes));
+        self.tell_both(&mut wants, &mut outcomes);
+        taken
+    }
+
+    fn take_item(
+        &self,
+        item: ListItem,
+        wants: &mut Vec<Want>,
+        outcomes: &mut Vec<OutcomeItem>,
+    ) -> Result<(), Broken> {
+        let cost = item.cost();
+        match item {
+            ListItem::DirEnd { dir } => return self.take_dir_end(dir, wants, outcomes),
+            ListItem::Fault { dir, name, fault } => {
+                let (index, parent) = self.number(dir)?;
+                self.check_fault(dir, &name)?;
+                parent.passed_over(&name);
+                let outcome = self.outcome_of(of_sender(fault));
+                self.reporter.outcome(index, || name.clone(), &Kind::Special, 0, &outcome);
+                self.close(cost);
+                outcomes.push(OutcomeItem { index, outcome });
             }
-            let cost = item.cost();
-            match item {
-                ListItem::DirEnd { dir } => {
-                    let ended = lock(&self.listing).open.pop_if(|(number, _)| *number == dir);
-                    let (_, ended) =
-                        ended.ok_or(Broken("it ended a directory that is not open"))?;
-                    ended.forget_prefetched();
-                    if dir == 0 {
-                        self.check_end()?;
-                        self.reporter.listed_all();
-                    }
-                    self.tell_extras_in_turn(&ended, &mut wants, &mut outcomes);
-                    if dir == 0 {
-                        self.tell_both(&mut wants, &mut outcomes);
-                        self.settle_renames(&mut wants, &mut outcomes);
-                        // Nothing may be told after the job's end, which this can settle.
-                        self.tell_both(&mut wants, &mut outcomes);
-                    }
-                    self.settle(ended);
+            ListItem::Subdirs { dir, names } => self.take_subdirs(dir, &names)?,
+            ListItem::Account(account) => self.take_account(&account)?,
+            ListItem::Closed { dir } => self.close_dir(dir)?,
+            ListItem::Missing { dir, name } => self.take_missing(dir, &name)?,
+            ListItem::Mover { user, group } => self.take_mover(Owner { user, group })?,
+            ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
+            ListItem::Entry { dir, mut entry } => {
+                let (index, parent) = self.number(dir)?;
+                let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
+                if self.task.lists() {
+                    let outcome = self.list_entry(index, &parent, &entry, cost);
+                    outcomes.push(OutcomeItem { index, outcome });
+                    return Ok(());
                 }
-                ListItem::Fault { dir, name, fault } => {
-                    let (index, parent) = self.number(dir)?;
-                    self.check_fault(dir, &name)?;
-                    parent.passed_over(&name);
-                    let outcome = self.outcome_of(of_sender(fault));
-                    self.reporter.outcome(index, || name.clone(), &Kind::Special, 0, &outcome);
-                    self.close(cost);
+                self.forget_owner(&parent, &mut entry);
+                let lost = self.loss(&entry);
+                self.adapt(&mut entry);
+                if entry.kind == Kind::Dir {
+                    // All names in the one above are known.
+                    self.tell_extras_in_turn(&parent, wants, outcomes);
+                    parent.forget_prefetched();
+                }
+                let outcome = match lost {
+                    Some(fault) => self.leave_behind(index, parent, name, entry, cost, fault),
+                    None => self.take_entry(index, parent, name, entry, cost, wants),
+                };
+                if let Some(outcome) = outcome {
                     outcomes.push(OutcomeItem { index, outcome });
                 }
-                ListItem::Subdirs { dir, names } => self.take_subdirs(dir, &names)?,
-                ListItem::Account(account) => self.take_account(&account)?,
-                ListItem::Closed { dir } => self.close_dir(dir)?,
-                ListItem::Missing { dir, name } => self.take_missing(dir, &name)?,
-                ListItem::Mover { user, group } => self.take_mover(Owner { user, group })?,
-                ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
-                ListItem::Entry { dir, mut entry } => {
-                    let (index, parent) = self.number(dir)?;
-                    let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
-                    if self.task.lists() {
-                        let outcome = self.list_entry(index, &parent, &entry, cost);
-                        outcomes.push(OutcomeItem { index, outcome });
-                        continue;
-                    }
-                    self.forget_owner(&parent, &mut entry);
-                    let lost = self.loss(&entry);
-                    self.adapt(&mut entry);
-                    if entry.kind == Kind::Dir {
-                        // All names in the one above are known.
-                        self.tell_extras_in_turn(&parent, &mut wants, &mut outcomes);
-                        parent.forget_prefetched();
-                    }
-                    let outcome = match lost {
-                        Some(fault) => self.leave_behind(index, parent, name, entry, cost, fault),
-                        None => self.take_entry(index, parent, name, entry, cost, &mut wants),
-                    };
-                    if let Some(outcome) = outcome {
-                        outcomes.push(OutcomeItem { index, outcome });
-                    }
-                    if is_closed {
-                        *lock(&self.open_dir_of(index)?.unlisted) = None;
-                    }
+                if is_closed {
+                    *lock(&self.open_dir_of(index)?.unlisted) = None;
                 }
             }
         }
-        self.tell_both(&mut wants, &mut outcomes);
+        Ok(())
+    }
+
+    /// Takes the end of a directory: with that of the root all is listed.
+    fn take_dir_end(
+        &self,
+        dir: u64,
+        wants: &mut Vec<Want>,
+        outcomes: &mut Vec<OutcomeItem>,
+    ) -> Result<(), Broken> {
+        let ended = lock(&self.listing).open.pop_if(|(number, _)| *number == dir);
+        let (_, ended) = ended.ok_or(Broken("it ended a directory that is not open"))?;
+        ended.forget_prefetched();
+        if dir == 0 {
+            self.check_end()?;
+            self.reporter.listed_all();
+        }
+        self.tell_extras_in_turn(&ended, wants, outcomes);
+        if dir == 0 {
+            self.tell_both(wants, outcomes);
+            self.settle_renames(wants, outcomes);
+            // Nothing may be told after the job's end, which this can settle.
+            self.tell_both(wants, outcomes);
+        }
+        self.settle(ended);
         Ok(())
     }
 

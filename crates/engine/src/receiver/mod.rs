@@ -12,6 +12,7 @@ mod deciding;
 mod destination;
 mod differing;
 mod dirs;
+mod ending;
 mod filling;
 mod full;
 mod given;
@@ -62,6 +63,7 @@ use crate::{Job, JobError};
 use backing::Backing;
 use differing::Signing;
 use dirs::{DirState, RecvDir};
+use ending::Ending;
 use given::Numbers;
 use hashing::Hashing;
 use haul_model::{
@@ -153,6 +155,8 @@ pub(crate) struct Receiver<'a> {
     awaits_removals: bool,
     /// The figures of a job that waits for that alone.
     settled: Mutex<Option<Summary>>,
+    /// See [`Ending`].
+    pub(crate) ending: Ending,
     /// Taken out when no more work is to come.
     tasks: Mutex<Option<Tasks>>,
     /// Each operation at the destination takes a round trip, and is left to the workers.
@@ -201,8 +205,7 @@ impl<'a> Receiver<'a> {
         let gives = given::allowed(job.task.keeps(), as_root).and(keeps);
         // A proof is of all that can be looked at, if it can be given here or not.
         let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
-        let policy = policy_of(job, proves.and(keeps));
-        let is_far = sender.is_far();
+        let (policy, is_far) = (policy_of(job, proves.and(keeps)), sender.is_far());
         let awaits_removals = removes && is_far;
         let reads_own = !costs_round_trips && (is_far || destination.sources_are_here);
         let gives_proofs = awaits_removals || (removes && destination.sources_are_here);
@@ -243,6 +246,7 @@ impl<'a> Receiver<'a> {
             done: AtomicBool::new(false),
             awaits_removals,
             settled: Mutex::new(None),
+            ending: Ending::default(),
             tasks: Mutex::new(Some(tasks)),
             costs_round_trips,
             lanes,

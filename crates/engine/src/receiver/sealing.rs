@@ -132,5 +132,6 @@ impl Receiver<'_> {
             false => self.reporter.late(path, fault),
         }
         self.sender.late(late);
+        self.end_early();
     }
 }

@@ -1,10 +1,9 @@
-//! Tells of entries: their outcomes go to the Sender, and where the user is on this side
-//! they are counted and shown.
+//! Tells of entries: the outcomes of wanted files, and what is no failure.
 
 use super::{Pending, Receiver};
-use crate::{Event, JobError};
+use crate::Event;
 use haul_model::words;
-use haul_model::{FaultKind, Kind, Outcome, escape_bytes};
+use haul_model::{FaultKind, Outcome};
 use haul_proto::{OutcomeItem, Warning};
 
 impl Receiver<'_> {
@@ -24,36 +23,6 @@ impl Receiver<'_> {
         self.report(pending.index, path, &pending.entry.kind, moved, &outcome);
         self.close(pending.cost);
         OutcomeItem { index: pending.index, outcome }
-    }
-
-    /// Tells outcomes to the Sender; one that ends the job is told as its end.
-    pub(crate) fn tell_outcomes(&self, mut outcomes: Vec<OutcomeItem>) {
-        outcomes.retain(|item| match &item.outcome {
-            Outcome::Failed(fault) => !fault.ends_the_job(),
-            _ => true,
-        });
-        if !outcomes.is_empty() {
-            self.sender.outcomes(outcomes);
-        }
-    }
-
-    /// Tells the outcome of the entry of that number, 0 if it has none; its `path` is made
-    /// only where somebody needs it.
-    pub(super) fn report(
-        &self,
-        index: u64,
-        path: impl Fn() -> Vec<u8>,
-        kind: &Kind,
-        moved: u64,
-        outcome: &Outcome,
-    ) {
-        match outcome {
-            Outcome::Failed(fault) if fault.ends_the_job() => {
-                let path = escape_bytes(&self.path_there(&path()));
-                self.control.fail(JobError::Destination { path, fault: fault.clone() });
-            }
-            _ => self.reporter.outcome(index, path, kind, moved, outcome),
-        }
     }
 
     /// The path of an entry at the destination, in the user's words for that.

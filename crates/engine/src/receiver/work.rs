@@ -113,6 +113,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
         } else {
             tasks.recv_timeout(HOLD_MAX)
         };
+        let _batch = receiver.ending.begin_batch();
         if receiver.control.stopped() {
             return;
         }
@@ -171,7 +172,7 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
     let mut settled = Vec::with_capacity(view.items.len());
     for (item, range) in view.items {
         if receiver.control.stopped() {
-            return;
+            break;
         }
         let (index, result) = match item {
             PackItem::File { grew: true, index, .. } if receiver.policy.strict_source => {

@@ -71,6 +71,7 @@ fn with_more_room_the_same_command_finishes() {
         assert_no_strays(mount.path());
         let copied = tree::count(mount.join("tree")).expect("counted").files;
         assert!((1..100).contains(&copied), "{copied} files\n{run}");
+        assert!(run.out().starts_with(&format!("copied {copied} files, ")), "{copied}: {run}");
 
         fs::remove_file(mount.join("filler")).expect("removed");
         let run = scene.copy(&["-r"], &["tree"], "small").run().expect_ok();
