@@ -172,7 +172,7 @@ pub use agent::{Serving, serve, serve_with, stay_below};
 pub use census::{Census, Kinds};
 pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
 pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
-pub use doctor::{Examined, Findings, Lanes, Rates, Step, Wish, examine};
+pub use doctor::{Examined, Findings, Lanes, NotDirect, Rates, Step, Wish, examine};
 pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_proto::VERSION as PROTOCOL;

@@ -107,10 +107,35 @@ pub struct Examined {
     pub machine: Option<Machine>,
     /// Rates through ssh.
     pub ssh: Option<Rates>,
-    /// Rates of direct connections, or why there are none, safe to show.
-    pub direct: Result<Vec<Lanes>, String>,
+    /// Rates of direct connections, or why there are none.
+    pub direct: Result<Vec<Lanes>, NotDirect>,
     /// The disk, if one was asked for: written and read.
     pub disk: Option<Result<(Amount, Amount), Fault>>,
+}
+
+/// Why there are no direct connections to a host; with the reason, safe to show.
+#[derive(Debug)]
+pub enum NotDirect {
+    /// It opens no port.
+    Closed(String),
+    /// It opens none of those that were asked for.
+    ClosedAsked(String),
+    /// It is not called where it says that it is.
+    Implausible(String),
+    /// It can't be reached at the port that it has opened.
+    Unreached(String),
+}
+
+impl NotDirect {
+    /// The reason.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Closed(reason)
+            | Self::ClosedAsked(reason)
+            | Self::Implausible(reason)
+            | Self::Unreached(reason) => reason,
+        }
+    }
 }
 
 /// Rates of so many direct connections together.
@@ -169,7 +194,8 @@ fn examine_agent(
 ) -> Result<Examined, JobError> {
     let version = peer.version().to_owned();
     if !peer.caps().has(Caps::MEASURES) {
-        let direct = Err("the haul there can't be asked to measure".to_owned());
+        let reason = "the haul there can't be asked to measure".to_owned();
+        let direct = Err(NotDirect::Closed(reason));
         return Ok(Examined { version, machine: None, ssh: None, direct, disk: None });
     }
     let machine = match ask(peer, Measure::Machine { millis: RATE_MILLIS })? {
@@ -258,20 +284,26 @@ fn directly(
     peer: &mut Peer,
     millis: u32,
     wish: &Wish<'_>,
-) -> Result<Result<Vec<Lanes>, String>, JobError> {
+) -> Result<Result<Vec<Lanes>, NotDirect>, JobError> {
     let identity = match Identity::new() {
         Ok(identity) => identity,
-        Err(error) => return Ok(Err(error.to_string())),
+        Err(error) => return Ok(Err(NotDirect::Closed(error.to_string()))),
     };
     let ports = wish.ports.map(|ports| (ports.0, ports.1));
     let wished = DirectWish { key: identity.public(), is_required: false, ports };
     let offer = match ask(peer, Measure::Door(Box::new(wished)))? {
         Measured::Door(Ok(offer)) => offer,
-        Measured::Door(Err(reason)) => return Ok(Err(reason_of(&reason))),
+        Measured::Door(Err(reason)) => {
+            let reason = reason_of(&reason);
+            return Ok(Err(match wish.ports {
+                Some(_) => NotDirect::ClosedAsked(reason),
+                None => NotDirect::Closed(reason),
+            }));
+        }
         _ => return Err(other_answer(peer)),
     };
     if let Err(reason) = check_call(offer.address, &peer.whereabouts()) {
-        return Ok(Err(reason));
+        return Ok(Err(NotDirect::Implausible(reason)));
     }
     let measured = Called::call(&offer, &identity).and_then(|mut called| {
         let mut found = Vec::new();
@@ -287,7 +319,7 @@ fn directly(
         }
         Ok(found)
     });
-    Ok(measured.map_err(|error| reason_of(&error.to_string())))
+    Ok(measured.map_err(|error| NotDirect::Unreached(reason_of(&error.to_string()))))
 }
 
 /// A reason of the host's, safe to show and not too long.

@@ -108,7 +108,7 @@ fn a_port_that_cant_be_had_is_named_and_ssh_is_measured() {
         "{run}"
     );
     assert_eq!(found["rates"].as_array().map(Vec::len), Some(1), "{run}");
-    assert!(advice(&found).contains(&"open_port"), "{run}");
+    assert!(advice(&found).contains(&"other_ports"), "{run}");
     assert!(found.get("disk").is_none(), "no disk was named: {run}");
 }
 

@@ -1,7 +1,7 @@
 //! Advice that follows from the findings.
 
 use crate::quantity;
-use haul_engine::{Examined, Findings, Machine, Rates};
+use haul_engine::{Examined, Findings, Machine, NotDirect, Rates};
 use std::time::Duration;
 
 /// One piece of advice.
@@ -30,7 +30,7 @@ pub(super) fn direct_reason(there: &Examined) -> Option<&str> {
     match &there.direct {
         Ok(lanes) if lanes.is_empty() => Some("no connection stood"),
         Ok(_) => None,
-        Err(reason) => Some(reason),
+        Err(not_direct) => Some(not_direct.reason()),
     }
 }
 
@@ -61,14 +61,22 @@ pub(super) fn advice(host: &str, findings: &Findings) -> Vec<Advice> {
 fn about_way(there: &Examined, machine: &Machine, ssh: Rates) -> (Advice, Rates) {
     let said = |word, text: &str| Advice { word, text: text.to_owned() };
     if let Some(reason) = direct_reason(there) {
-        let advice = match machine.program {
-            None => said(
+        let advice = match &there.direct {
+            _ if machine.program.is_none() => said(
                 "via_ssh",
                 &format!(
                     "use --via ssh: no direct connection can be had with this login ({reason})"
                 ),
             ),
-            Some(_) => said(
+            Err(NotDirect::ClosedAsked(_)) => said(
+                "other_ports",
+                "name other ports with --port-range, or leave it out: the host can open none of these. Until then use --via ssh",
+            ),
+            Err(NotDirect::Closed(_) | NotDirect::Implausible(_)) => said(
+                "via_ssh",
+                &format!("use --via ssh: there are no direct connections ({reason})"),
+            ),
+            Ok(_) | Err(NotDirect::Unreached(_)) => said(
                 "open_port",
                 "use --via ssh: no port of the host can be reached. Faster would be to open some in its firewall, such as 7000-7009, and to name them with --port-range 7000-7009",
             ),
@@ -184,9 +192,16 @@ mod tests {
     #[test]
     fn advice_follows_from_what_was_found() {
         assert_eq!(words(|_, _| ()), ["direct"]);
-        assert_eq!(words(|_, there| there.direct = Err("no".into())), ["open_port"]);
+        for (reason, word) in [
+            (NotDirect::Unreached as fn(String) -> NotDirect, "open_port"),
+            (NotDirect::ClosedAsked, "other_ports"),
+            (NotDirect::Closed, "via_ssh"),
+            (NotDirect::Implausible, "via_ssh"),
+        ] {
+            assert_eq!(words(|_, there| there.direct = Err(reason("no".into()))), [word]);
+        }
         let restricted = |_: &mut Findings, there: &mut Examined| {
-            there.direct = Err("no".into());
+            there.direct = Err(NotDirect::Unreached("no".into()));
             there.machine.as_mut().expect("it").program = None;
         };
         assert_eq!(words(restricted), ["via_ssh"]);
