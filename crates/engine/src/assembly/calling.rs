@@ -43,6 +43,18 @@ pub(crate) struct Calling {
     pub(crate) connections: Option<NonZeroU8>,
 }
 
+/// Calls that were made.
+struct Called {
+    /// Those that stand.
+    stand: u8,
+    /// The lane that is called for next.
+    next: u8,
+    /// The last one.
+    lanes_max: u8,
+    /// Content that each is worth, in bytes.
+    lane_len: u64,
+}
+
 /// The wish for direct connections.
 pub(crate) struct Direct {
     pub(super) calling: Calling,
@@ -73,19 +85,20 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         self.hear_of_more(far.unwrap_or_default());
         let before = self.transferred();
         let called = offer.map_err(io::Error::other);
-        let called = called.and_then(|offer| self.call_lanes(direct, &offer, far));
+        let called = called.and_then(|offer| Ok((offer, self.call_lanes(direct, &offer, far)?)));
         let host = &*self.peer;
         match called {
             // The job has ended, which is no fault of the call.
-            Ok(0) => {}
+            Ok((_, Called { stand: 0, .. })) => {}
             Err(_) if !self.goes_on() => {}
-            Ok(connections) => {
+            Ok((offer, called)) => {
                 // Where nothing has changed nothing goes over them. An agent calls when something
                 // waits to be sent.
                 let has_sent = || direct.is_of_agent() || self.transferred() > before;
                 self.until_ended(|| self.wait_unless(has_sent()));
                 if has_sent() {
-                    self.tell(LinkEvent::Direct { host, connections });
+                    self.tell(LinkEvent::Direct { host, connections: called.stand });
+                    self.call_more(direct, &offer, called);
                 }
             }
             Err(error) if *is_required => {
@@ -126,7 +139,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         self.until_ended(|| self.wait_unless(is_plain()));
     }
 
-    /// Gives how many there are. `far` is the time that is known to pass until the host
+    /// Gives the first of them. `far` is the time that is known to pass until the host
     /// answers, where that is long. Those behind the first are called at the same time, and with
     /// it where the host is known to be far away: each takes some round trips until it stands,
     /// and as many until it is fast.
@@ -135,17 +148,16 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         direct: &Direct,
         offer: &DirectOffer,
         far: Option<Duration>,
-    ) -> io::Result<u8> {
+    ) -> io::Result<Called> {
         let Calling { there, connections, .. } = &direct.calling;
         match there {
             Some(there) => check_call(offer.address, there),
             None => check_plain(offer.address),
         }
         .map_err(io::Error::other)?;
-        let call = |lane| self.call_lane(lane, direct, offer);
         let (first, took) = match far {
             Some(round_trip) => (1, round_trip),
-            None => (2, call(1)?),
+            None => (2, self.call_lane(1, direct, offer)?),
         };
         let by_time = || BY_ROUND_TRIP.iter().find(|(max, _)| took < *max);
         let lanes_max = match connections {
@@ -154,32 +166,60 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         };
         let is_far = far.is_some() && connections.is_none();
         let lane_len = if is_far { FAR_LANE_LEN } else { LANE_LEN };
+        let mut called = Called { stand: first - 1, next: first, lanes_max, lane_len };
+        match self.call_worthy(direct, offer, &mut called) {
+            Err(error) if called.stand == 0 => Err(error),
+            // There are others, or there is nothing left to be sent.
+            _ => Ok(called),
+        }
+    }
+
+    /// Calls at the same time for all lanes that are worth it by now.
+    ///
+    /// # Errors
+    /// The first, if any of them fails.
+    fn call_worthy(
+        &self,
+        direct: &Direct,
+        offer: &DirectOffer,
+        called: &mut Called,
+    ) -> io::Result<()> {
+        let Called { stand, next, lanes_max, lane_len } = called;
         let is_worth_it =
-            |lane: &u8| direct.is_of_agent() || self.left() >= u64::from(lane - 1) * lane_len;
-        let others = (first..=lanes_max).take_while(is_worth_it);
-        let called = std::thread::scope(|scope| {
+            |lane: &u8| direct.is_of_agent() || self.left() >= u64::from(lane - 1) * *lane_len;
+        let others = (*next..=*lanes_max).take_while(is_worth_it);
+        let ends = std::thread::scope(|scope| {
             let call = |lane| {
                 let begun = Builder::new().name("call".to_owned());
-                (lane, begun.spawn_scoped(scope, move || call(lane)))
+                let call = move || self.call_lane(lane, direct, offer);
+                (lane, begun.spawn_scoped(scope, call))
             };
             let called: Vec<_> = others.map(call).collect();
             called.into_iter().map(|(lane, begun)| (lane, ended(begun))).collect::<Vec<_>>()
         });
-        let mut stand = first - 1;
         let mut failure = None;
-        for (lane, called) in called {
-            match called {
-                Ok(_) => stand += 1,
+        for (lane, end) in ends {
+            *next = lane + 1;
+            match end {
+                Ok(_) => *stand += 1,
                 Err(error) => {
                     tracing::debug!(lane, %error, "no further direct connection");
                     failure = failure.or(Some(error));
                 }
             }
         }
-        match failure {
-            Some(error) if stand == 0 => Err(error),
-            // There are others, or there is nothing left to be sent.
-            _ => Ok(stand),
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Calls for further lanes where there turns out to be more to send, until all is listed,
+    /// one fails, or those that stood are lost: of that the user was told.
+    fn call_more(&self, direct: &Direct, offer: &DirectOffer, mut called: Called) {
+        while self.goes_on() && called.next <= called.lanes_max && !self.joined.has_lost_all() {
+            let is_all = self.has_listed_all();
+            if self.call_worthy(direct, offer, &mut called).is_err() || is_all {
+                return;
+            }
+            std::thread::sleep(CANCEL_POLL);
         }
     }
 

@@ -165,6 +165,11 @@ impl Joined {
         !std::mem::replace(&mut lock(&self.hangup).has_told, true)
     }
 
+    /// True if that was told, and none has joined since.
+    pub(super) fn has_lost_all(&self) -> bool {
+        lock(&self.hangup).has_told
+    }
+
     /// A login for a lane is on its way.
     pub(super) fn begin_login(&self, lane: u8, closer: &Closer) {
         let (killer, ssh) = (closer.killer(), closer.onlooker());

@@ -1,8 +1,9 @@
 //! Contents that go past ssh: over connections that the two sides open for one job.
 
 use crate::common::*;
+use haul_testkit::odd::{Call, OddMount, Quirks};
 use haul_testkit::proc::Signal;
-use haul_testkit::tree;
+use haul_testkit::{Tcp, same_content, tree};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -91,6 +92,36 @@ fn there_are_as_many_direct_connections_as_are_asked_for() {
             let flags = ["-v", "--via", "tcp", "--parallel", asked];
             let run = scene.copy(&flags, &["large"], asked).run().expect_ok();
             assert!(run.err().contains(told), "{run}");
+        }
+    });
+}
+
+#[test]
+fn more_are_opened_where_there_turns_out_to_be_more_to_send() {
+    each_of(&WAYS, reached, |scene| {
+        let Some(mount) = OddMount::new(Quirks::default()) else { return };
+        scene.symlink(mount.path(), "src");
+        // Less than a second connection is worth, until the last name is found.
+        tree::random_file(mount.backing().join("first"), 3 << 20, 1).expect("a file");
+        for at in 0..60 {
+            let dir = mount.backing().join(format!("dir-{:02}", at / 5));
+            fs::create_dir_all(&dir).expect("a directory");
+            fs::write(dir.join(at.to_string()), "").expect("written");
+        }
+        tree::random_file(mount.backing().join("dir-11/large"), LARGE, 2).expect("a file");
+        mount.delay_each(Call::Lookup, Duration::from_millis(30));
+        let flags = ["-rv", "--via", "tcp", "--parallel", "4", "--bwlimit", "16m"];
+        let running = scene.copy(&flags, &["src/"], "dst").spawn().expect("it starts");
+        let stand = || Tcp::of(running.pid()).len();
+        assert!(running.until(SOON, || stand() > 0), "none stands");
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(stand(), 1);
+        assert!(running.until(SOON, || stand() == 4), "{} stand", stand());
+        let run = running.wait().expect("it ends").expect_ok();
+        assert_eq!(run.err().matches("contents go to haul-test over").count(), 1, "{run}");
+        for name in ["first", "dir-11/large"] {
+            let there = scene.path("dst").join(name);
+            assert!(same_content(mount.backing().join(name), there).expect("read"), "{name}");
         }
     });
 }
