@@ -209,10 +209,19 @@ impl<'a> Control<'a> {
             };
         };
         self.stop.store(true, Ordering::Relaxed);
-        if watch.is_some_and(|watch| watch.is_greeted()) {
-            self.monitor.progress().reached.store(true, Ordering::Relaxed);
-        }
+        // It may have done all since that was looked at last.
+        self.tell_reached(watch.is_some_and(|watch| watch.is_greeted()));
         result
+    }
+
+    /// Tells the monitor that the other side is there, if it `is_reached`.
+    fn tell_reached(&self, is_reached: bool) {
+        let progress = self.monitor.progress();
+        let is_new = is_reached && !progress.reached.swap(true, Ordering::Relaxed);
+        if is_new && progress.told.is_again() {
+            progress.asking.store(false, Ordering::Relaxed);
+            self.monitor.event(Event::Link(LinkEvent::Regained));
+        }
     }
 
     /// Tells the monitor whether the other side is there, and how long it has been silent.
@@ -223,11 +232,10 @@ impl<'a> Control<'a> {
             (None, None) => (true, Duration::ZERO),
         };
         let progress = self.monitor.progress();
-        let was_reached = progress.reached.swap(reached, Ordering::Relaxed);
-        if reached && !was_reached && progress.told.is_again() {
-            progress.asking.store(false, Ordering::Relaxed);
-            self.monitor.event(Event::Link(LinkEvent::Regained));
+        if !reached {
+            progress.reached.store(false, Ordering::Relaxed);
         }
+        self.tell_reached(reached);
         let quiet = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
         progress.silent_ms.store(quiet, Ordering::Relaxed);
     }
