@@ -174,9 +174,11 @@ fn given_up(error: ConnectError, has_greeted: bool) -> ConnectError {
 /// The same job, as it is run again; `None` if it could mean something else by now.
 fn next_run(job: &Job, first: &Job, progress: &Progress, before: Summary) -> Option<Job> {
     let mut job = Job { token: job.token, ..first.clone() };
-    job.naming = progress.named();
     // The one source may have got the name of the destination, unless that is a directory's.
     let may_be_name = !job.into_dir && !job.dest.ends_with(b"/");
+    // A move has asked before: without a slash it is the name.
+    let is_moved = job.task.moving().is_some() && job.task.mirrors().is_none();
+    job.naming = progress.named().or((may_be_name && is_moved).then_some(Naming::Given));
     if job.naming.is_none() && job.origin.is_some() && may_be_name {
         return None;
     }

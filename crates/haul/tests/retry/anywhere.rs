@@ -88,6 +88,8 @@ struct Cut {
     kind: Kind,
     /// Behind so many bytes.
     behind: u64,
+    /// So does the next one.
+    is_double: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,14 +231,15 @@ fn told(line: &str, is_upload: bool) -> Option<String> {
     Some(line.to_string())
 }
 
-fn lines_of(Cut { connection, kind, behind }: Cut) -> String {
+fn lines_of(Cut { connection, kind, behind, is_double }: Cut) -> String {
     let part = format!("dd bs=1 count={behind} status=none");
     let cut = match kind {
         Kind::In => format!("{{ {part}; kill $$; }} | sh -c \"$*\""),
         Kind::Out => format!("sh -c \"$*\" | {{ {part}; kill $$; }}"),
         Kind::Silent => format!("sh -c \"$*\" | {{ {part}; exec sleep 6; }}"),
     };
-    format!("if [ $n = {connection} ]; then {cut}; exit; fi")
+    let last = connection + usize::from(is_double);
+    format!("if [ $n -ge {connection} ] && [ $n -le {last} ]; then {cut}; exit; fi")
 }
 
 /// The cuts of a command that says so much.
@@ -246,9 +249,14 @@ fn cuts_of(said: &[[u64; 2]], lot: &mut Stream) -> Vec<Cut> {
         for (kind, len) in [(Kind::In, to_host), (Kind::Out, from_host), (Kind::Silent, from_host)]
         {
             let least = GREETING.min(*len);
+            if kind == Kind::Out {
+                // Before anything but the greeting has come.
+                cuts.push(Cut { connection, kind, behind: least + 12, is_double: false });
+            }
             for _ in 0..campaign::rounds(CUTS) {
                 let behind = least + lot.below(len - least + 1);
-                cuts.push(Cut { connection, kind, behind });
+                let is_double = kind != Kind::Silent && lot.below(3) == 0;
+                cuts.push(Cut { connection, kind, behind, is_double });
             }
         }
     }
