@@ -209,7 +209,7 @@ impl<'a> Control<'a> {
             };
         };
         self.stop.store(true, Ordering::Relaxed);
-        // It may have done all since that was looked at last.
+        // The other side may have greeted, and all been done, since the last look.
         self.tell_reached(watch.is_some_and(|watch| watch.is_greeted()));
         result
     }
@@ -282,7 +282,7 @@ impl<'a> Reporter<'a> {
         Self { monitor, before: monitor.progress().summary() }
     }
 
-    /// The entry of that number was found, in the place that `place` makes of another.
+    /// The entry of that number was found; `place` overwrites the position of the last one.
     pub(crate) fn listed(&self, number: u64, entry: &Entry, place: impl FnOnce(&mut Position)) {
         let progress = self.monitor.progress();
         progress.told.listed(number, place);

@@ -273,7 +273,7 @@ impl DirNode {
         path
     }
 
-    /// Makes `path` that one.
+    /// Writes that path to `path`, in place of its content: its memory is used again.
     pub(crate) fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
         let upwards = std::iter::successors(Some(self), |node| match &node.place {
             Reached::Root { .. } => None,

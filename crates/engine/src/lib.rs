@@ -24,7 +24,8 @@
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
 //! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells;
 //!   `told.rs`: what a job that is run again has told, and `told/going.rs`: the sources that
-//!   it may have removed; `census.rs`: entries by their kinds. `lacks.rs`: the words about attributes that are not kept.
+//!   it may have removed; `census.rs`: entries by their kinds. `lacks.rs`: the words about
+//!   attributes that are not kept. `prefetch.rs`: places that were looked at ahead.
 //! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
 //!   `wire/ports.rs`, `wire/outgoing.rs` (the queue) and `wire/writer.rs`; `wire/lanes.rs`
 //!   (the connections of a Sender), `wire/flow.rs` (how fast each is), `wire/ledger.rs` (what
@@ -60,7 +61,8 @@
 //! - `reading.rs`: what comes through a wire; `arrivals.rs`: contents, by all its lanes.
 //!   `destination.rs`: found and opened; `way.rs`: the directories above it.
 //!   `listing.rs`: the listing as it is taken, and what may be in it; `asked.rs`: of what a
-//!   far Sender was asked for. `mod.rs`: wants and outcomes.
+//!   far Sender was asked for. `mod.rs`: wants; `telling.rs` and `ending.rs`: outcomes;
+//!   `prefetching.rs`: places that are looked at ahead.
 //! - `compare.rs`: the decision about an existing entry; `own.rs`: entries that a peer on
 //!   this machine lists and that are the destination's own; `times.rs`: how exactly the
 //!   destination keeps times; `given.rs`, `modes.rs`: the attributes that an entry is given.

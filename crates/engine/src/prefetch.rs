@@ -1,5 +1,6 @@
-//! Metadata of the destination that is looked up before the listing comes to it: by the
-//! helpers of a walk, where both roles are in one process and the comparing is behind.
+//! Metadata of the destination that is looked up before the listing comes to it, where the
+//! comparing is behind: by the helpers of a walk if both roles are in one process, and by
+//! the thread that decodes a listing from a wire.
 
 use crate::dirs::DirNode;
 use haul_model::{EXTENDED_LEN_MAX, Extended, Name};

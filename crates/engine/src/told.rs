@@ -56,8 +56,8 @@ struct Record {
     /// Entries that this run has listed, and not told of, by their numbers. Both ends of
     /// a search tree are in the caches, and that is where entries come and go.
     open: BTreeMap<u64, Open>,
-    /// The keys of those of them that are in doubt: several sources can have one place,
-    /// and the first is the one that counts.
+    /// Keys in doubt that this run has met: several sources can have one place, and the
+    /// first is the one that counts.
     claimed: FxHashSet<u64>,
     /// Directories that the job has made, by their keys.
     made: FxHashSet<u64>,
@@ -86,7 +86,7 @@ struct Open {
     doubt: Doubt,
 }
 
-/// The facts about it that another run has to know.
+/// The facts about an open entry that the next run needs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Doubt {
     /// Its content was asked for.
@@ -148,7 +148,7 @@ fn key(path: &[u8]) -> u64 {
     keys(path).0
 }
 
-/// The same of a path as it is told of what was removed.
+/// The key of a path as removals are told: in the form of [`words::shown`].
 fn key_shown(path: &[u8]) -> u64 {
     key(&words::shown(path.to_vec()))
 }
@@ -201,7 +201,8 @@ impl Told {
         self.keeps.load(Relaxed)
     }
 
-    /// The entry of that number was listed, in the place that `place` makes of another.
+    /// The entry of that number was listed. `place` overwrites the position of the one before
+    /// it with its own.
     pub(crate) fn listed(&self, number: u64, place: impl FnOnce(&mut Position)) {
         if !self.keeps() {
             return;

@@ -256,7 +256,7 @@ impl Itemized<'_> {
     fn changes(&self) -> String {
         let (found, is_linked) = match self.fate {
             SyncFate::Synced(found) => (found, false),
-            // What it led to before is of no matter, as with rsync.
+            // As with rsync, the content or target that the name had before is not told.
             SyncFate::Linked(found, _) => {
                 (found.without(Changes::CONTENT.with(Changes::TARGET)), true)
             }

@@ -111,8 +111,8 @@ fn pause(monitor: &dyn Monitor, host: &str, attempt: u32, reason: &str) -> Resul
     Ok(())
 }
 
-/// Attempts in a row to ask a host something: none is behind a connection that was refused
-/// for good.
+/// Attempts in a row to ask a host something. An error that does not pass by itself ends them
+/// at once.
 pub(crate) struct Attempts<'m> {
     monitor: &'m dyn Monitor,
     failed: u32,

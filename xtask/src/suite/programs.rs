@@ -144,7 +144,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// Each takes half of the machine's memory, and no more.
+    /// Each may grow to half of the machine's memory: together to all of it.
     fn mount() -> Self {
         let (small, large) = (Mount::try_tmpfs_for_all(), Mount::try_tmpfs_of_large_pages());
         Self { small_pages: small.ok(), large_pages: large.ok() }

@@ -43,15 +43,15 @@ pub(crate) struct Calling {
     pub(crate) connections: Option<NonZeroU8>,
 }
 
-/// Calls that were made.
+/// The calls for lanes so far.
 struct Called {
-    /// Those that stand.
+    /// Lanes that stand.
     stand: u8,
-    /// The lane that is called for next.
+    /// The lane to call for next.
     next: u8,
-    /// The last one.
+    /// The last lane that may be called for.
     lanes_max: u8,
-    /// Content that each is worth, in bytes.
+    /// Bytes left to send for which a further lane is worth its call.
     lane_len: u64,
 }
 
@@ -212,7 +212,8 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     }
 
     /// Calls for further lanes where there turns out to be more to send, until all is listed,
-    /// one fails, or those that stood are lost: of that the user was told.
+    /// a call fails, or all lanes are lost. The user was told of that loss: none may come back
+    /// in silence.
     fn call_more(&self, direct: &Direct, offer: &DirectOffer, mut called: Called) {
         while self.goes_on() && called.next <= called.lanes_max && !self.joined.has_lost_all() {
             let is_all = self.has_listed_all();

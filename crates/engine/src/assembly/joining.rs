@@ -165,7 +165,7 @@ impl Joined {
         !std::mem::replace(&mut lock(&self.hangup).has_told, true)
     }
 
-    /// True if that was told, and none has joined since.
+    /// True if the loss of all lanes was told, and none has joined since.
     pub(super) fn has_lost_all(&self) -> bool {
         lock(&self.hangup).has_told
     }

@@ -116,9 +116,10 @@ pub struct Examined {
 /// Why there are no direct connections to a host; with the reason, safe to show.
 #[derive(Debug)]
 pub enum NotDirect {
-    /// It opens no port.
+    /// No port was opened: the haul there can't measure, this machine has no key, or the host
+    /// could open none.
     Closed(String),
-    /// It opens none of those that were asked for.
+    /// The host opened no port, where `--port-range` said which ones it may.
     ClosedAsked(String),
     /// It is not called where it says that it is.
     Implausible(String),

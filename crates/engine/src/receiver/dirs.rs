@@ -350,7 +350,7 @@ impl RecvDir {
         path
     }
 
-    /// Makes `path` that one.
+    /// Writes that path to `path`, in place of its content: its memory is used again.
     pub(crate) fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
         let upwards = std::iter::successors(Some(self), |dir| dir.parent.as_deref());
         let names = upwards.filter_map(|dir| dir.shown.as_ref());

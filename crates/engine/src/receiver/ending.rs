@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 /// How long the end waits for threads that are at work: one may be stuck in a file system.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How often is looked meanwhile.
+/// The pause between two looks.
 const POLL: Duration = Duration::from_millis(2);
 
-/// How far it is.
+/// The reason for an early end, and the batches that it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     /// The reason, until it is told.
@@ -27,7 +27,7 @@ pub(crate) struct Ending {
     batches: AtomicUsize,
 }
 
-/// An open one.
+/// A batch that a thread is at work on; it is told when this is dropped.
 pub(crate) struct Batch<'e>(&'e Ending);
 
 impl Ending {

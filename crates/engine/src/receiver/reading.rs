@@ -26,7 +26,7 @@ use std::time::Duration;
 pub(crate) const PARTS_MAX: usize = 8;
 
 /// Parts that wait for the lister, from which on the decoder looks at the destination for it.
-/// Without optimisation it always does, for the tests.
+/// With debug assertions, as in tests, it always does: small trees never have so many wait.
 const PARTS_ENOUGH: usize = 2;
 
 /// Files that may arrive in pieces at the same time.

@@ -75,7 +75,7 @@ impl Way {
         path
     }
 
-    /// Makes `path` that one.
+    /// Writes that path to `path`, in place of its content: its memory is used again.
     fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
         let upwards = std::iter::successors(self.0.as_ref(), |(above, _)| above.0.as_ref());
         let names = upwards.filter_map(|(_, name)| name.as_ref());

@@ -29,16 +29,15 @@ fn redacted(table: &str) -> String {
     let table = table.replace(HAUL, "HAUL");
     let lines = table.lines().take_while(|line| !line.starts_with("- "));
     let redact = |line: &str| {
-        let words = line.split(' ').map(|word| {
-            let is_unit = ["B/s", "KiB/s", "MiB/s", "GiB/s", "ms", "s"].contains(&word);
-            let is_name = ["cubic", "bbr", "reno"].contains(&word);
-            match word.parse::<f64>().is_ok() && word.contains('.') || is_unit || is_name {
-                true => "#",
-                false => word,
-            }
+        let is_unit = |word| ["B/s", "KiB/s", "MiB/s", "GiB/s", "ms", "s"].contains(&word);
+        let is_name = |word| ["cubic", "bbr", "reno"].contains(&word);
+        let words: Vec<_> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        let redacted = words.iter().enumerate().map(|(at, word)| {
+            let has_unit = words.get(at + 1).is_some_and(|next| is_unit(next));
+            let is_figure = word.parse::<f64>().is_ok() && (word.contains('.') || has_unit);
+            if is_figure || is_unit(word) || is_name(word) { "#" } else { word }
         });
-        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-        format!("{}\n", words.join(" "))
+        format!("{}\n", redacted.collect::<Vec<_>>().join(" "))
     };
     lines.map(redact).collect()
 }

@@ -90,8 +90,9 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
     }),
     ("and fails where it can't link to that", |case, rsync, haul| {
         let is_told = |line: &str| line.contains("] link ") && line.contains("not permitted");
-        let mut fails = rsync.errors.lines().filter(|line| line.contains("rsync: "));
-        !case.is_root && case.has('H') && haul.errors.is_empty() && fails.all(is_told)
+        let mut fails = rsync.errors.lines().filter(|line| line.contains("rsync: ")).peekable();
+        let has_failed = fails.peek().is_some();
+        !case.is_root && case.has('H') && haul.errors.is_empty() && has_failed && fails.all(is_told)
     }),
     ("rsync may end with code 2 there", |case, rsync, _| {
         let is_lost = ["protocol incompatibility (code 2)", "Hlink node data for"];

@@ -70,7 +70,9 @@ fn about_way(there: &Examined, machine: &Machine, ssh: Rates) -> (Advice, Rates)
             ),
             Err(NotDirect::ClosedAsked(_)) => said(
                 "other_ports",
-                "name other ports with --port-range, or leave it out: the host can open none of these. Until then use --via ssh",
+                &format!(
+                    "use --via ssh: there are no direct connections through the ports that are named ({reason}). Other ports with --port-range, or none, may help"
+                ),
             ),
             Err(NotDirect::Closed(_) | NotDirect::Implausible(_)) => said(
                 "via_ssh",
