@@ -300,7 +300,7 @@ impl<'a> Reporter<'a> {
 
     /// All entries were found.
     pub(crate) fn listed_all(&self) {
-        self.monitor.progress().listed_all.store(true, Ordering::Relaxed);
+        self.monitor.progress().has_listed_all();
     }
 
     /// A file's content has come further.

@@ -344,6 +344,12 @@ impl Progress {
         }
     }
 
+    /// All entries were found.
+    pub(crate) fn has_listed_all(&self) {
+        self.listed_all.store(true, Ordering::Relaxed);
+        self.told.listed_all();
+    }
+
     /// The entries by their kinds: found by the job that runs, or ran last, and made and
     /// removed by all jobs.
     pub fn census(&self) -> Census {

@@ -65,6 +65,10 @@ struct Record {
     single: FxHashSet<u64>,
     /// See [`Going`].
     going: Going,
+    /// This run has listed everything.
+    has_listed_all: bool,
+    /// A run before this one had, and told of all.
+    was_complete: bool,
     is_full: bool,
 }
 
@@ -177,6 +181,8 @@ impl Told {
         if record.is_full {
             return false;
         }
+        let has_listed_all = std::mem::take(&mut record.has_listed_all);
+        record.was_complete |= has_listed_all && record.open.is_empty();
         for Open { key, standing, doubt } in std::mem::take(&mut record.open).into_values() {
             if standing != Standing::Told {
                 record.doubtful.entry(key).or_insert(doubt).wanted |= doubt.wanted;
@@ -225,6 +231,13 @@ impl Told {
             None => (Standing::Told, new),
         };
         record.open.insert(number, Open { key, standing, doubt });
+    }
+
+    /// All entries were listed.
+    pub(crate) fn listed_all(&self) {
+        if self.keeps() {
+            lock(&self.record).has_listed_all = true;
+        }
     }
 
     /// The content of the file of that number was asked for.
@@ -293,7 +306,7 @@ impl Told {
     /// The fate of the source at `path`, which was to be removed, is told.
     pub(crate) fn removed(&self, path: &[u8]) {
         if self.keeps() {
-            lock(&self.record).going.told(key_shown(path));
+            lock(&self.record).going.told(key_shown(path), path);
         }
     }
 
@@ -335,10 +348,15 @@ impl Record {
         if let Outcome::Failed(Fault { side: Side::Source, kind: fault, .. }) = outcome
             && self.runs > 0
         {
-            if *fault == FaultKind::NotFound {
+            let name = words::travel_name(&path).ok().flatten();
+            let name = name.map(|name| key(name.as_bytes()));
+            // The directories of a move go last, when all was compared.
+            let may_be_gone =
+                self.going.may_be_gone(key(&path), name) || self.was_complete && !self.is_mirror;
+            if *fault == FaultKind::NotFound && may_be_gone {
                 return true;
             }
-            self.going.forget_below(&path);
+            self.going.forget_all();
         }
         self.is_full |= !self.going.judge((key(&path), &path), kind, outcome, self.runs);
         false

@@ -202,7 +202,7 @@ impl Receiver<'_> {
         let mut extras: Vec<_> = names.into_iter().map(look).collect();
         extras.sort_by(|one, other| in_order((one.0, &one.1), (other.0, &other.1)));
         for (_, name, stat) in extras.into_iter().rev() {
-            if self.control.stopped() || self.is_withheld(dir) {
+            if self.is_ending() || self.is_withheld(dir) {
                 break;
             }
             let removed = match stat {

@@ -19,13 +19,14 @@ const DIRS_MAX: usize = 64;
 pub(super) struct Prefetching(VecDeque<(u64, Prefetched)>);
 
 impl Prefetching {
-    /// Keeps the directory of this number; false if there is no room for it.
-    pub(super) fn keep(&mut self, index: u64, prefetched: Prefetched) -> bool {
-        let has_room = self.0.len() < DIRS_MAX;
-        if has_room {
-            self.0.push_back((index, prefetched));
-        }
-        has_room
+    /// True if there is room for another. Only one thread looks ahead in a listing.
+    fn has_room(&self) -> bool {
+        self.0.len() < DIRS_MAX
+    }
+
+    /// Keeps the directory of this number.
+    pub(super) fn keep(&mut self, index: u64, prefetched: Prefetched) {
+        self.0.push_back((index, prefetched));
     }
 
     /// Takes out the directory of this number. Those before it are not needed any more.
@@ -117,13 +118,17 @@ impl Receiver<'_> {
 
     /// Looks at a directory of the listing, and keeps what was found for the lister.
     pub(super) fn look_at_dir(&self, dir: Ahead<'_>) -> Option<Arc<DirNode>> {
+        if self.is_ending() || !lock(&self.listing).prefetching.has_room() {
+            return None;
+        }
         let names = dir.names();
         let Ahead { number, above, parent, name, .. } = dir;
         let parent = parent.or_else(|| self.listed_dir(above))?;
         let Some(name) = name else { return Some(parent) };
         let found = self.look_below(above, &parent, name, names)?;
         let node = Arc::clone(found.dir());
-        lock(&self.listing).prefetching.keep(number, found).then_some(node)
+        lock(&self.listing).prefetching.keep(number, found);
+        Some(node)
     }
 
     /// The directory of that number, which the listing is in, if the destination had it.

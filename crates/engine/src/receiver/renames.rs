@@ -216,7 +216,7 @@ impl Receiver<'_> {
             if !state.is_settled() { Vec::new() } else { std::mem::take(&mut state.late) }
         };
         for (dir, names) in late {
-            if self.control.stopped() {
+            if self.is_ending() {
                 return;
             }
             if self.removes_extras() {

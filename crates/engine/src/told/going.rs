@@ -3,7 +3,7 @@
 //! find any more are.
 
 use haul_model::{Kind, Outcome, Remove};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Sources that are remembered, at most: those in the window of the listing, those that wait
 /// for other names of theirs, and as many that the other side is about to tell of. A job with
@@ -16,6 +16,9 @@ pub(super) struct Going {
     /// The rule by which the job removes them, if it does.
     rule: Option<Remove>,
     sources: FxHashMap<u64, Source>,
+    /// The keys of those that were told, if they are right in the destination: as many as
+    /// are remembered of others.
+    told: FxHashSet<u64>,
 }
 
 #[derive(Debug)]
@@ -56,9 +59,19 @@ impl Going {
         true
     }
 
-    /// The fate of the source was told.
-    pub(super) fn told(&mut self, key: u64) {
+    /// The fate of the source at `path` was told.
+    pub(super) fn told(&mut self, key: u64, path: &[u8]) {
         self.sources.remove(&key);
+        if self.is_expected() && !path.contains(&b'/') && self.told.len() < GOING_MAX {
+            self.told.insert(key);
+        }
+    }
+
+    /// True if a run before this one may have removed the source that has one of these keys:
+    /// that of its path, and that of its name, by which one travels that was named.
+    pub(super) fn may_be_gone(&self, path: u64, name: Option<u64>) -> bool {
+        let is_named = |name| self.sources.contains_key(&name) || self.told.contains(&name);
+        self.sources.contains_key(&path) || name.is_some_and(is_named)
     }
 
     /// The source was listed; true if it was thought to be gone, and is not.
@@ -66,13 +79,10 @@ impl Going {
         !self.sources.is_empty() && self.sources.remove(&key).is_some()
     }
 
-    /// It can't be seen which sources are at `path` and below it.
-    pub(super) fn forget_below(&mut self, path: &[u8]) {
-        let is_below = |source: &[u8]| {
-            path.is_empty()
-                || source.strip_prefix(path).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
-        };
-        self.sources.retain(|_, source| !is_below(&source.path));
+    /// It can't be seen which sources are still there. That of one directory is as good as
+    /// that of all: its path may be in the user's words, which these are not in.
+    pub(super) fn forget_all(&mut self) {
+        self.sources.clear();
     }
 
     /// Those that a run before this one has removed, where this one has seen all that is left.

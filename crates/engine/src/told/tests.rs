@@ -149,13 +149,48 @@ fn sources_that_go_are_gone_once_that_is_told_or_they_are_not_found_again() {
     let other = Outcome::Differs(Changes::SIZE);
     assert_eq!(run(&told, &["t/", "t/c!"], &other).len(), 1);
     let failed = |kind| Outcome::Failed(Fault::new(Side::Source, kind, "no"));
-    told.listed(3, |last| *last = place("t/e/"));
-    let dir = told.outcome(3, || b"t/e".to_vec(), &Kind::Dir, &failed(FaultKind::Io));
-    assert!(dir.is_some(), "nobody knows what is in it");
     let missing = failed(FaultKind::NotFound);
     assert_eq!(told.outcome(4, || b"t/b".to_vec(), &FILE, &missing), None);
-    assert_eq!(gone(), ["t/b", "t/d"]);
+    assert_eq!(gone(), ["t/b", "t/d", "t/e/f"]);
     assert!(gone().is_empty());
+}
+
+#[test]
+fn a_source_that_cant_be_looked_at_is_not_gone() {
+    let failed = |kind| Outcome::Failed(Fault::new(Side::Source, kind, "no"));
+    let (moving, rule) = (haul_model::Moving::Whole, haul_model::Remove::SameContent);
+    // The root has its path in the user's words.
+    for (path, kind) in [
+        (&b"."[..], FaultKind::Io),
+        (b"/mnt/photos", FaultKind::PermissionDenied),
+        (b"/mnt/photos/.", FaultKind::NotFound),
+    ] {
+        let told = Told::default();
+        told.keep(&Task::Remove { rule, moving });
+        run(&told, &["a!", "b!", "c"], &SAME);
+        assert!(told.again());
+        let outcome = told.outcome(1, || path.to_vec(), &Kind::Special, &failed(kind));
+        assert_eq!(outcome, Some(failed(kind)));
+        assert_eq!(told.take_gone(), []);
+    }
+}
+
+#[test]
+fn a_named_source_that_was_removed_is_no_failure() {
+    let (moving, rule) = (haul_model::Moving::Whole, haul_model::Remove::SameContent);
+    let missing = Outcome::Failed(Fault::new(Side::Source, FaultKind::NotFound, "no"));
+    let told = Told::default();
+    told.keep(&Task::Remove { rule, moving });
+    run(&told, &["a!", "b!", "d/!", "c"], &SAME);
+    told.removed(b"a");
+    assert!(told.again());
+    let outcome = |path: &str| told.outcome(0, || path.into(), &Kind::Special, &missing);
+    assert_eq!([outcome("/mnt/a"), outcome("sub/b")], [None, None]);
+    assert!(outcome("/mnt/d").is_some(), "directories go when all was compared");
+    run(&told, &["c!"], &SAME);
+    told.listed_all();
+    assert!(told.again());
+    assert_eq!(outcome("/mnt/e"), None);
 }
 
 #[test]
