@@ -86,6 +86,7 @@ const IN_MEMORY: &[&str] = &[
     "output",
     "power",
     "restricted",
+    "resume",
     "retry",
     "scarce",
     "semantics",
@@ -93,7 +94,7 @@ const IN_MEMORY: &[&str] = &[
 ];
 
 /// The same with large files, whose smaller holes are not their question.
-const IN_LARGE_PAGES: &[&str] = &["bad_input", "connection", "resume", "sync"];
+const IN_LARGE_PAGES: &[&str] = &["bad_input", "connection", "sync"];
 
 /// The programs that `--quick` leaves out.
 const LONG: &[&str] = &[
