@@ -91,10 +91,11 @@ const IN_MEMORY: &[&str] = &[
     "scarce",
     "semantics",
     "sftp",
+    "sync",
 ];
 
 /// The same with large files, whose smaller holes are not their question.
-const IN_LARGE_PAGES: &[&str] = &["bad_input", "connection", "sync"];
+const IN_LARGE_PAGES: &[&str] = &["bad_input", "connection"];
 
 /// The programs that `--quick` leaves out.
 const LONG: &[&str] = &[
