@@ -52,9 +52,8 @@ impl Receiver<'_> {
     pub(super) fn take_items(&self, items: Vec<ListItem>) -> Result<(), Broken> {
         let _batch = self.ending.begin_batch();
         let (mut wants, mut outcomes) = (Vec::new(), Vec::new());
-        let mut items = items.into_iter();
         let taken = items
-            .by_ref()
+            .into_iter()
             .take_while(|_| !self.is_ending())
             .try_for_each(|item| self.take_item(item, &mut wants, &mut outcomes));
         self.tell_both(&mut wants, &mut outcomes);
