@@ -133,12 +133,14 @@ impl Position {
     }
 }
 
+/// The names in a path; none in `.`, above all others.
 fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').filter(|part| !part.is_empty())
+    path.split(|byte| *byte == b'/').filter(|part| !matches!(part, [] | [b'.']))
 }
 
 /// The keys of an entry, and of the directory that it is in.
 fn keys(path: &[u8]) -> (u64, u64) {
+    let path = if path == b"." { b"" } else { path };
     let (above, below) =
         path.split_at(path.iter().rposition(|byte| *byte == b'/').unwrap_or_default());
     let mut hasher = DefaultHasher::new();

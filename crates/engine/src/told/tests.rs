@@ -47,6 +47,18 @@ fn the_order_is_that_of_the_walk() {
 }
 
 #[test]
+fn what_goes_right_into_the_destination_comes_behind_that() {
+    for name in ["a", "z/", "-"] {
+        assert!(place(name).is_after(&place("./")) && !place("./").is_after(&place(name)));
+    }
+    assert_eq!(keys(b"a").1, key(b"."));
+    let told = told();
+    run(&told, &["./"], &SAME);
+    assert!(told.again());
+    assert_eq!(run(&told, &["./!", "a!"], &Outcome::Copied), ["./ Copied", "a Copied"]);
+}
+
+#[test]
 fn what_was_told_is_not_told_again_and_what_was_lost_is() {
     let told = told();
     let first = run(&told, &["t/!", "t/a!", "t/b", "t/c!", "t/d/"], &Outcome::Copied);
