@@ -55,7 +55,7 @@ mod verified;
 pub use assembler::{Assembler, Block, NotAssembled};
 pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers, remove_mark};
-pub use lot::{Lot, Row};
+pub use lot::{Lot, Row, RowNumber};
 pub use mover::Mover;
 pub use origins::Origins;
 pub use pace::Pace;

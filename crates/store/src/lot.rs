@@ -2,12 +2,18 @@
 //! each has its own name already, in one subdirectory for each directory in which they are
 //! to appear.
 //!
-//! 1. The directory is locked by its job. What a job that was killed has left is not
-//!    locked, and is removed by the next job that looks, or by who cleans.
+//! 1. The directory is locked by its job. What a job that was killed, or that lost its
+//!    connection, has left is not locked, and is taken over by the next job that looks, or
+//!    removed by who cleans.
 //! 2. It is on the file system of the directories where its files will appear, so that each
 //!    gets its name in one step.
 //! 3. A file that can be continued is there under both names: if the job is killed, the next
 //!    one finds all of it in the place where it looks.
+//! 4. What was taken over waits apart ([`Lot::row_before`]) until the job has found that it is
+//!    what it would bring ([`Lot::claim`]); nothing else of it gets a name.
+
+#[cfg(test)]
+mod tests;
 
 use crate::elsewhere::copy_to;
 use crate::private::{Form, as_name, lot_name, parse};
@@ -17,23 +23,47 @@ use haul_model::{FileId, Name};
 use haul_sys::Dir;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The rights to such a directory: they are its owner's.
 const MODE: u32 = 0o700;
 
-/// A directory of files that wait; it goes when this is dropped, with what is left in it.
+/// The rights of others in a mode.
+const OTHERS: u32 = 0o077;
+
+/// The beginning of the names of rows that an earlier job has left.
+const BEFORE: &str = "before-";
+
+/// A directory of files that wait; it goes when this is dropped, with what is left in it,
+/// unless that is [left](Self::leave) to the next job.
 #[derive(Debug)]
 pub struct Lot {
     above: Arc<Dir>,
     name: String,
     dir: Dir,
+    /// An earlier job has left files in it.
+    has_before: bool,
+    is_left: AtomicBool,
+}
+
+/// The number of a directory in which files are to appear: the same in each job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowNumber(u128);
+
+impl RowNumber {
+    /// That of the directory `path`: half of its BLAKE3 hash.
+    pub fn of(path: &[u8]) -> Self {
+        let hash = blake3::hash(path);
+        let (half, _) = hash.as_bytes().split_at(size_of::<u128>());
+        Self(u128::from_be_bytes(half.try_into().expect("as long")))
+    }
 }
 
 /// The files of one directory that wait, as many as are published in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// The number of the directory, chosen by the job.
-    pub number: u64,
+    /// The number of the directory.
+    pub number: RowNumber,
     /// The fate of what has the name of one of them.
     pub on_existing: OnExisting,
 }
@@ -44,8 +74,18 @@ impl Row {
             OnExisting::Keep => "new",
             OnExisting::Replace => "replacing",
         };
-        as_name(&format!("{:x}-{end}", self.number))
+        as_name(&format!("{:032x}-{end}", self.number.0))
     }
+
+    /// Its name, if an earlier job has left it.
+    fn name_before(self) -> Name {
+        before(&self.name())
+    }
+}
+
+fn before(row: &Name) -> Name {
+    let name = [BEFORE.as_bytes(), row.as_bytes()].concat();
+    Name::new(&name).expect("a little longer than the name of a row")
 }
 
 impl Lot {
@@ -68,7 +108,7 @@ impl Lot {
                 continue;
             }
             let _ = haul_sys::set_mtime(&*above, before);
-            return Ok(Self { above, name, dir });
+            return Ok(Self::of(above, name, dir, false));
         }
         Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
@@ -76,19 +116,88 @@ impl Lot {
         ))
     }
 
-    /// Removes those of `above` that jobs have left which were killed.
-    pub fn remove_left(above: &Dir) {
+    fn of(above: Arc<Dir>, name: String, dir: Dir, has_before: bool) -> Self {
+        Self { above, name, dir, has_before, is_left: AtomicBool::new(false) }
+    }
+
+    /// Takes over the one of `above` that a job has left which was killed, or lost its
+    /// connection; further ones are removed. Who does not own what is in it could not know
+    /// whose files these are, and takes nothing over.
+    pub fn take_over(above: &Arc<Dir>) -> Option<Self> {
         let is_lot = |name: &[u8]| matches!(parse(name), Some((Form::Lot, _)));
-        let Ok(found) = above.names_where(is_lot) else { return };
+        let found = above.names_where(is_lot).ok()?;
         let before = above.stat_self().map(|stat| stat.mtime);
-        let mut is_changed = false;
+        let (mut taken, mut is_changed) = (None, false);
         for name in found {
             // What can't be removed now is found by the next job.
+            if taken.is_none() {
+                taken = Self::take(above, &name).ok().flatten();
+                if taken.is_some() {
+                    continue;
+                }
+            }
             is_changed |= matches!(remove(above, &name), Ok(true));
         }
         if let (true, Ok(before)) = (is_changed, before) {
-            let _ = haul_sys::set_mtime(above, before);
+            let _ = haul_sys::set_mtime(&**above, before);
         }
+        taken
+    }
+
+    /// Takes over the lot `name` of `above`, if no job is at it and it is one's own: its rows
+    /// become those of before.
+    fn take(above: &Arc<Dir>, name: &Name) -> io::Result<Option<Self>> {
+        let dir = above.open_dir(name)?;
+        let stat = dir.stat_self()?;
+        let is_own = stat.uid == haul_sys::effective_user() && stat.mode & OTHERS == 0;
+        let text = String::from_utf8_lossy(name.as_bytes()).into_owned();
+        if !is_own || !haul_sys::try_lock(&dir)? || !is_it(above, &text, &dir) {
+            return Ok(None);
+        }
+        let mut has_before = false;
+        for row in dir.entries()?.into_iter().map(|entry| entry.name) {
+            has_before = true;
+            if row.as_bytes().starts_with(BEFORE.as_bytes()) {
+                continue;
+            }
+            match dir.rename_to(&row, &dir, &before(&row), false) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    put_back(&dir, &row)?;
+                }
+                renamed => renamed?,
+            }
+        }
+        Ok(Some(Self::of(Arc::clone(above), text, dir, has_before)))
+    }
+
+    /// The directory of files that an earlier job has left in a row, if there are any.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn row_before(&self, row: Row) -> io::Result<Option<Dir>> {
+        if !self.has_before {
+            return Ok(None);
+        }
+        match self.dir.open_dir(&row.name_before()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
+    /// Has a file that an earlier job has left in the row `of` wait in another one, as the job
+    /// would have brought it there.
+    ///
+    /// # Errors
+    /// Those of renaming; [`io::ErrorKind::AlreadyExists`] if another of that name waits
+    /// there.
+    pub fn claim(&self, of: Row, name: &Name, row: Row) -> io::Result<()> {
+        let from = self.dir.open_dir(&of.name_before())?;
+        from.rename_to(name, &*self.row_made(row)?, name, false)
+    }
+
+    /// The job has lost its connection: what waits is left to the one that is begun again.
+    pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Release);
     }
 
     /// The directory of a row.
@@ -167,7 +276,7 @@ impl Lot {
     }
 
     /// The directories of a row go, once nothing waits in them.
-    pub fn end(&self, number: u64) {
+    pub fn end(&self, number: RowNumber) {
         for on_existing in [OnExisting::Keep, OnExisting::Replace] {
             // What is still in one goes with the lot.
             let _ = self.dir.remove_dir(&Row { number, on_existing }.name());
@@ -177,6 +286,10 @@ impl Lot {
 
 impl Drop for Lot {
     fn drop(&mut self) {
+        let is_left = self.is_left.load(Ordering::Acquire);
+        if is_left && self.dir.entries().is_ok_and(|rows| !rows.is_empty()) {
+            return;
+        }
         let before = self.above.stat_self().map(|stat| stat.mtime);
         // What can't be removed now is found by the next job.
         let _ = empty(&self.dir);
@@ -261,6 +374,20 @@ pub(crate) fn remove(above: &Dir, name: &Name) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Puts the files of a row to those that were left before.
+fn put_back(lot: &Dir, row: &Name) -> io::Result<()> {
+    let (from, to) = (lot.open_dir(row)?, lot.open_dir(&before(row))?);
+    for file in from.entries()? {
+        from.rename_to(&file.name, &to, &file.name, true)?;
+        // Both are names of one file: then nothing was renamed.
+        match from.remove_file(&file.name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    lot.remove_dir(row)
+}
+
 /// Removes the rows of a lot, and the files in them.
 fn empty(dir: &Dir) -> io::Result<()> {
     for row in dir.entries()? {
@@ -271,107 +398,4 @@ fn empty(dir: &Dir) -> io::Result<()> {
         dir.remove_dir(&row.name)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use haul_model::{Attributes, Kept, Timestamp};
-    use std::fs;
-    use std::path::Path;
-
-    fn name(text: &str) -> Name {
-        Name::new(text.as_bytes()).expect("a name")
-    }
-
-    fn open(path: &Path) -> Arc<Dir> {
-        Arc::new(Dir::open(path).expect("opened"))
-    }
-
-    /// A whole file in `stage`.
-    fn sealed(stage: Stage, content: &str) -> Sealed {
-        let mut into = crate::Mover::new(stage);
-        into.write(content.as_bytes()).expect("written");
-        let moved = into.finish().expect("whole");
-        let verified = moved.is_whole(content.len() as u64).map_err(|_| ()).expect("as long");
-        let attributes = Attributes::new(0o640, Timestamp { secs: 5, nanos: 0 });
-        verified.seal(&attributes, Kept::OF_COPIES).expect("sealed")
-    }
-
-    #[test]
-    fn what_waits_gets_its_name_at_the_end_and_the_lot_goes() {
-        let temp = tempfile::tempdir().expect("a directory");
-        let dir = open(temp.path());
-        fs::write(temp.path().join("old"), "old").expect("written");
-        let lot = Lot::begin(Arc::clone(&dir)).expect("begun");
-        let row = |on_existing| Row { number: 10, on_existing };
-        let (new, replacing) = (row(OnExisting::Keep), row(OnExisting::Replace));
-        let stage = || Stage::create(Arc::clone(&dir)).expect("a stage");
-        sealed(stage(), "one").wait(&lot, new, &name("new")).expect("it waits");
-        sealed(stage(), "two").wait(&lot, replacing, &name("old")).expect("it waits");
-        sealed(stage(), "no").wait(&lot, new, &name("new")).expect_err("the name is taken");
-        sealed(stage(), "no").wait(&lot, new, &name("left")).expect("it waits");
-        assert_eq!(fs::read_to_string(temp.path().join("old")).expect("read"), "old");
-        assert!(!temp.path().join("new").exists());
-        assert_eq!(lot.names(replacing).expect("read"), [name("old")]);
-        for (row, text) in [(new, "new"), (replacing, "old")] {
-            let published = lot.publish(row, &name(text), &dir, row.on_existing);
-            assert_eq!(published.expect("published"), Publication::Published);
-        }
-        drop(lot);
-        let mut there: Vec<_> =
-            dir.entries().expect("read").into_iter().map(|entry| entry.name).collect();
-        there.sort();
-        assert_eq!(there, [name("new"), name("old")]);
-        assert_eq!(fs::read_to_string(temp.path().join("old")).expect("read"), "two");
-    }
-
-    #[test]
-    fn a_lot_at_work_stays_and_one_that_is_left_goes() {
-        let temp = tempfile::tempdir().expect("a directory");
-        let dir = open(temp.path());
-        let lot = Lot::begin(Arc::clone(&dir)).expect("begun");
-        let left = temp.path().join(lot_name());
-        fs::create_dir_all(left.join("0-new")).expect("made");
-        fs::write(left.join("0-new/file"), "left").expect("written");
-        Lot::remove_left(&dir);
-        assert!(!left.exists());
-        assert_eq!(dir.entries().expect("read").len(), 1, "that at work is there");
-        drop(lot);
-        assert!(dir.entries().expect("read").is_empty());
-    }
-
-    #[test]
-    fn a_stage_elsewhere_is_published_whole() {
-        let temp = tempfile::tempdir().expect("a directory");
-        let places = [Path::new("/dev/shm"), temp.path()];
-        for place in places {
-            let scratch = tempfile::tempdir_in(place).expect("a directory");
-            let (from, to) = (open(scratch.path()), open(temp.path()));
-            let target = temp.path().join("file");
-            for named in [false, true] {
-                for on_existing in [OnExisting::Keep, OnExisting::Replace] {
-                    let stage = match named {
-                        true => Stage {
-                            dest: Some(Arc::clone(&to)),
-                            ..Stage::create_named(Arc::clone(&from)).expect("a stage")
-                        },
-                        false => {
-                            Stage::create_for(Arc::clone(&from), Arc::clone(&to)).expect("a stage")
-                        }
-                    };
-                    let text = format!("{named} {on_existing:?}");
-                    let mut sealed = sealed(stage, &text);
-                    let done = sealed.publish(&name("file"), on_existing).expect("published");
-                    assert_eq!(done, Publication::Published);
-                    drop(sealed);
-                    assert_eq!(fs::read_to_string(&target).expect("read"), text);
-                    if on_existing == OnExisting::Replace {
-                        fs::remove_file(&target).expect("removed");
-                    }
-                }
-                assert!(from.entries().expect("read").is_empty());
-            }
-        }
-    }
 }

@@ -435,8 +435,17 @@ pub trait Unfinished {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Removes those of this directory that jobs have left which were killed.
-    fn remove_lots(&self) {}
+    /// Takes over such a directory in this one that a job has left which was killed, or lost
+    /// its connection.
+    fn take_over_lot(&self) -> Option<Lot> {
+        None
+    }
+
+    /// The directory of files that an earlier job has left in that row of `lot`, if there are
+    /// any.
+    fn row_before(&self, _lot: &Lot, _row: Row) -> io::Result<Option<Arc<dyn TreeDir>>> {
+        Ok(None)
+    }
 
     /// Removes what copies have left in this directory, as [`haul_store::Leftover`]
     /// does it, and tells `each`.

@@ -383,8 +383,13 @@ impl Unfinished for LocalDir {
         with_room(|| Lot::begin(Arc::clone(&self.0)))
     }
 
-    fn remove_lots(&self) {
-        Lot::remove_left(&self.0);
+    fn take_over_lot(&self) -> Option<Lot> {
+        Lot::take_over(&self.0)
+    }
+
+    fn row_before(&self, lot: &Lot, row: Row) -> io::Result<Option<Arc<dyn TreeDir>>> {
+        let dir = with_room(|| lot.row_before(row))?;
+        Ok(dir.map(|dir| Arc::new(Self::new(dir)) as Arc<dyn TreeDir>))
     }
 
     fn clean(

@@ -6,7 +6,7 @@ use crate::dirs::DirNode;
 use crate::prefetch::Prefetched;
 use haul_model::words;
 use haul_model::{Attributes, Kept, Name, Scope};
-use haul_store::StaleStages;
+use haul_store::{RowNumber, StaleStages};
 use haul_tree::{PRIVATE_DIR_MODE, lock};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -59,7 +59,7 @@ pub(crate) struct RecvDir {
     /// See [`Self::become_way`].
     is_way: AtomicBool,
     /// The number under which files wait that will appear in it, if any did.
-    pub(super) row: OnceLock<u64>,
+    pub(super) row: OnceLock<RowNumber>,
     /// See [`Self::has_waiting`].
     has_waiting: AtomicBool,
     /// See [`Self::begin_to_count`].

@@ -339,8 +339,14 @@ impl Receiver<'_> {
         self.reporter.begins_again(counted, 0);
         let (dir, mut wants) = (pending.dir(), Vec::new());
         let index = pending.index;
+        let first = self
+            .has_other_names(&pending.entry)
+            .then(|| (pending.entry.links, pending.name.clone()));
         if let Some(outcome) = self.want_file(pending, &mut wants) {
-            self.tell_outcomes(vec![OutcomeItem { index, outcome }]);
+            self.tell_outcomes(vec![OutcomeItem { index, outcome: outcome.clone() }]);
+            if let Some((group, name)) = first {
+                self.end_first(group, Arc::clone(&dir), name, &outcome);
+            }
         }
         if !wants.is_empty() {
             self.sender.want(wants);

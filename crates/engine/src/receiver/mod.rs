@@ -253,7 +253,7 @@ impl<'a> Receiver<'a> {
             whole_seconds: destination.whole_seconds,
             units: Units::default(),
         });
-        receiver.remove_lots();
+        receiver.take_over_lot();
         receiver.tell_unknown();
         Ok(receiver)
     }

@@ -318,7 +318,7 @@ impl Receiver<'_> {
         };
         let mut dir = of(state, attributes);
         *lock(&dir.prefetched) = prefetched;
-        self.remove_lots_in(&dir);
+        self.take_over_lot_in(&dir);
         if !self.policy.dry_run && !dir.is_searchable() {
             dir.open_up();
         }

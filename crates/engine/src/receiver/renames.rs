@@ -295,7 +295,7 @@ impl Receiver<'_> {
 
     /// True if the file `name` of `from` has nothing that a new one in `node` would not have,
     /// but what it is given.
-    fn is_like_new(
+    pub(super) fn is_like_new(
         &self,
         node: &Arc<DirNode>,
         from: &dyn TreeDir,

@@ -102,6 +102,10 @@ impl Receiver<'_> {
         if let DirState::Open(node) = &dir.state {
             self.expect_writing(node);
         }
+        // What can't be had of an earlier job is sent again.
+        if self.delays() && self.keep_before(&file).unwrap_or(false) {
+            return self.settle_listed(&file, Outcome::Copied);
+        }
         dir.expect_one();
         let resumed = self.find_resumed(file.index, dir, name, entry);
         let refused = match resumed {

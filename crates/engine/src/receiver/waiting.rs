@@ -5,17 +5,25 @@
 //! They wait in directories with private names ([`Lot`]), one on each file system, where
 //! they have their names already: so none of that is kept in memory. Of each directory in
 //! which some are to appear, and of those above it, its place in the job is.
+//!
+//! A job that loses its connection, or is killed, leaves them, and the next one to the same
+//! destination takes them over: a file that waits with the length, time and attributes that
+//! it would bring is not sent again.
 
+use super::compare;
 use super::dirs::{DirState, RecvDir};
 use super::naming;
 use super::{Pending, Receiver, parent_fault};
+use crate::JobError;
 use crate::dirs::DirNode;
-use haul_model::{Attributes, Entry, Fault, FileId, Kind, Name, Outcome, Side, Timestamp};
-use haul_store::{Lot, OnExisting, Row, StaleStages};
+use haul_model::{
+    Attributes, Entry, Fault, FileId, Kept, Kind, Name, Outcome, Sameness, Side, Timestamp,
+};
+use haul_store::{Lot, OnExisting, Row, RowNumber, StaleStages};
 use haul_tree::{SealedFile, lock};
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Directories that are kept in mind, at most. If there are more, files get their names
@@ -27,8 +35,8 @@ const DIRS_MAX: usize = 1 << 18;
 pub(super) struct Waiting {
     /// Where they wait, by the number of the file system.
     lots: Mutex<HashMap<u64, Arc<Lot>>>,
-    /// Rows that have a number.
-    rows: AtomicU64,
+    /// In some of them an earlier job has left files.
+    has_before: AtomicBool,
     /// Directories in which all has its outcome, each behind those in it.
     dirs: Mutex<Vec<Arc<RecvDir>>>,
     /// There were too many of them.
@@ -43,6 +51,13 @@ pub(super) struct WaitingFile {
     row: Row,
     /// The object.
     pub(super) id: FileId,
+}
+
+impl RecvDir {
+    /// The number under which files wait that will appear in it.
+    fn row_number(&self) -> RowNumber {
+        *self.row.get_or_init(|| RowNumber::of(&self.path_of(None)))
+    }
 }
 
 impl Receiver<'_> {
@@ -76,9 +91,8 @@ impl Receiver<'_> {
     fn row_of(&self, dir: &RecvDir, on_existing: OnExisting) -> io::Result<(Arc<Lot>, Row)> {
         let DirState::Open(node) = &dir.state else { return Err(io::ErrorKind::NotFound.into()) };
         let lot = self.lot_of(dir, node)?;
-        let number = *dir.row.get_or_init(|| self.waiting.rows.fetch_add(1, Ordering::Relaxed));
         dir.expect_waiting();
-        Ok((lot, Row { number, on_existing }))
+        Ok((lot, Row { number: dir.row_number(), on_existing }))
     }
 
     /// The lot of the file system that `node` is on, which is that of `dir`.
@@ -120,22 +134,76 @@ impl Receiver<'_> {
         top
     }
 
-    /// Removes what killed jobs have left of lots in the destination itself.
-    pub(super) fn remove_lots(&self) {
+    /// Takes over what a job that was killed, or lost its connection, has left of a lot in the
+    /// destination itself.
+    pub(super) fn take_over_lot(&self) {
         let root = lock(&self.listing).open.first().map(|(_, root)| Arc::clone(root));
-        root.iter().for_each(|root| self.remove_lots_in(root));
+        root.iter().for_each(|root| self.take_over_lot_in(root));
     }
 
     /// The same in `dir`, if it is one that has them.
-    pub(super) fn remove_lots_in(&self, dir: &RecvDir) {
+    pub(super) fn take_over_lot_in(&self, dir: &RecvDir) {
         let DirState::Open(node) = &dir.state else { return };
         if self.delays()
             && !dir.fresh
             && Arc::ptr_eq(self.top_of(node), node)
+            && let Some(id) = node.id()
             && let Ok(handle) = node.handle()
+            && let Some(lot) = handle.take_over_lot()
         {
-            handle.remove_lots();
+            dir.open_up();
+            lock(&self.waiting.lots).insert(id.dev, Arc::new(lot));
+            self.waiting.has_before.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// The job has ended with `error`: if its connection is lost, what waits is left to the
+    /// next one.
+    pub(crate) fn leave_waiting(&self, error: &JobError) {
+        if matches!(error, JobError::Connection(_)) {
+            lock(&self.waiting.lots).values().for_each(|lot| lot.leave());
+        }
+    }
+
+    /// Has a file wait that an earlier job has left whole; false if there is none, or it is
+    /// not what this job would bring.
+    pub(super) fn keep_before(&self, file: &Pending) -> io::Result<bool> {
+        let Pending { dir, name, entry, on_existing, .. } = file;
+        let is_looked_at = self.task.mirrors().is_some_and(|mirror| {
+            matches!(mirror.sameness, Sameness::SizeAndTime | Sameness::Size)
+        });
+        if !self.waiting.has_before.load(Ordering::Relaxed) || !is_looked_at {
+            return Ok(false);
+        }
+        let DirState::Open(node) = &dir.state else { return Ok(false) };
+        let Some(lot) = node.id().and_then(|id| self.lot_on(id.dev)) else { return Ok(false) };
+        let keeps = self.policy.keeps.with(Kept::TIMES).with(Kept::MODE);
+        let handle = node.handle()?;
+        for left in [OnExisting::Keep, OnExisting::Replace] {
+            let row = Row { number: dir.row_number(), on_existing: left };
+            let Some(before) = handle.row_before(&lot, row)? else { continue };
+            let Some(there) = self.look_at(&*before, name)? else { continue };
+            let entry = &*self.as_kept(entry, node, Some(&there));
+            // One of several names may be that of another file by now, or can be continued.
+            let is_own = there.links == 1 || self.has_other_names(entry);
+            let found = compare::changes(entry, &there, None, keeps);
+            let is_it = found.is_empty()
+                && is_own
+                && self.is_like_new(node, &*before, name, &there)?
+                && (entry.has_holes || !before.lacks_content(name, &there, self.policy.sync)?);
+            if !is_it {
+                // A large file is gone on with where it can be continued, under its one name.
+                before.remove_file(name)?;
+                continue;
+            }
+            if self.policy.sync {
+                before.sync(Some(name))?;
+            }
+            let (lot, to) = self.row_of(dir, *on_existing)?;
+            lot.claim(row, name, to)?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// The place where the file `name` of `dir` waits, if it does.
@@ -200,8 +268,11 @@ impl Receiver<'_> {
     pub(super) fn publish_waiting(&self) {
         let dirs = std::mem::take(&mut *lock(&self.waiting.dirs));
         self.publish_in(&dirs);
-        // Before directories get modes that keep their owner from writing.
-        lock(&self.waiting.lots).clear();
+        // Before directories get modes that keep their owner from writing. What waits still
+        // is left where the connection was lost meanwhile.
+        if !self.control.stopped() {
+            lock(&self.waiting.lots).clear();
+        }
         self.seal_all(&dirs);
     }
 

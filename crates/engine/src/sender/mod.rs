@@ -326,8 +326,11 @@ impl SenderPort for Sender<'_> {
                     match outcome.outcome {
                         Outcome::Copied => item.wanted || !is_file,
                         Outcome::Synced(found) if found.has(Changes::SENT) => {
+                            // An earlier job may have left it, waiting for its name.
+                            let may_wait = self.task.mirrors().is_some_and(|of| of.delays);
                             let has_it = self.task.keeps_destination()
-                                || item.hashed && self.task.finds_renamed();
+                                || item.hashed && self.task.finds_renamed()
+                                || may_wait;
                             item.wanted || !is_file || has_it
                         }
                         Outcome::Grew => item.wanted,

@@ -8,6 +8,7 @@ mod anywhere;
 mod befallen;
 mod counted;
 mod cuts;
+mod delayed;
 mod given_up;
 mod kinds;
 mod link;

@@ -6,6 +6,7 @@ use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::Signal;
 use haul_testkit::wait::holds_within;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -176,8 +177,20 @@ fn late_below(dir: &Path, is_late: bool) -> usize {
     fs::read_dir(dir).into_iter().flatten().flatten().map(count).sum()
 }
 
+/// The small files below the destination that are in a directory for what is late, or are
+/// not, as objects.
+fn objects(scene: &Scene<'_>, are_late: bool) -> BTreeSet<u64> {
+    let dst = scene.path("dst");
+    let metadata = |path: String| {
+        let is_it = path.contains(".late/") == are_late;
+        fs::symlink_metadata(dst.join(path)).ok().filter(|_| is_it)
+    };
+    let found = scene.list("dst").into_iter().filter_map(metadata);
+    found.filter(|meta| meta.is_file() && meta.len() < 100).map(|meta| meta.ino()).collect()
+}
+
 #[test]
-fn nothing_is_new_before_all_is_and_what_was_killed_goes_with_the_next_run() {
+fn nothing_is_new_before_all_is_and_what_was_killed_goes_on_waiting() {
     each_of(
         &[Way::Local, Way::Upload, Way::Download],
         |scene| scene.reach_by_pipe(),
@@ -189,15 +202,26 @@ fn nothing_is_new_before_all_is_and_what_was_killed_goes_with_the_next_run() {
             running.signal(Signal::KILL);
             running.wait().expect("it ends");
             // The other side may be at it yet.
-            std::thread::sleep(Duration::from_millis(500));
+            let is_quiet = holds_within(SOON, || !scene.is_at_work());
+            assert!(is_quiet, "the agent is still there");
             assert_eq!(new_files(scene), 0);
-            let run =
-                scene.transfer("sync", &scene.route(), &["-a", DELAY], &["src/"], "dst").run();
+            let left = objects(scene, true);
+            assert!(left.len() >= SOME, "nothing was left");
+            // What has changed since then, or went, is not what waits.
+            scene.file("src/a/0", "newer a 0");
+            mode(scene.path("src/b/0"), 0o751);
+            fs::remove_file(scene.path("src/c/0")).expect("removed");
+            let run = scene
+                .transfer("sync", &scene.route(), &["-a", DELAY, "--delete"], &["src/"], "dst")
+                .run();
             assert_eq!(run.code, Some(0), "{run}");
             let differences =
                 scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules());
             assert!(differences.is_empty(), "{differences:?}");
             assert_no_strays(&scene.path("dst"));
+            // Of the files that waited, all but these three are there.
+            let again = left.intersection(&objects(scene, false)).count();
+            assert!(again + 3 >= left.len(), "{again} of {}", left.len());
         },
     );
 }

@@ -1,0 +1,144 @@
+//! Files that wait, and those that are staged in another directory.
+
+use super::*;
+use haul_model::{Attributes, Kept, Timestamp};
+use std::fs;
+use std::path::Path;
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a name")
+}
+
+fn open(path: &Path) -> Arc<Dir> {
+    Arc::new(Dir::open(path).expect("opened"))
+}
+
+/// A whole file in `stage`.
+fn sealed(stage: Stage, content: &str) -> Sealed {
+    let mut into = crate::Mover::new(stage);
+    into.write(content.as_bytes()).expect("written");
+    let moved = into.finish().expect("whole");
+    let verified = moved.is_whole(content.len() as u64).map_err(|_| ()).expect("as long");
+    let attributes = Attributes::new(0o640, Timestamp { secs: 5, nanos: 0 });
+    verified.seal(&attributes, Kept::OF_COPIES).expect("sealed")
+}
+
+#[test]
+fn what_waits_gets_its_name_at_the_end_and_the_lot_goes() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = open(temp.path());
+    fs::write(temp.path().join("old"), "old").expect("written");
+    let lot = Lot::begin(Arc::clone(&dir)).expect("begun");
+    let row = |on_existing| Row { number: RowNumber::of(b"dir"), on_existing };
+    let (new, replacing) = (row(OnExisting::Keep), row(OnExisting::Replace));
+    let stage = || Stage::create(Arc::clone(&dir)).expect("a stage");
+    sealed(stage(), "one").wait(&lot, new, &name("new")).expect("it waits");
+    sealed(stage(), "two").wait(&lot, replacing, &name("old")).expect("it waits");
+    sealed(stage(), "no").wait(&lot, new, &name("new")).expect_err("the name is taken");
+    sealed(stage(), "no").wait(&lot, new, &name("left")).expect("it waits");
+    assert_eq!(fs::read_to_string(temp.path().join("old")).expect("read"), "old");
+    assert!(!temp.path().join("new").exists());
+    assert_eq!(lot.names(replacing).expect("read"), [name("old")]);
+    for (row, text) in [(new, "new"), (replacing, "old")] {
+        let published = lot.publish(row, &name(text), &dir, row.on_existing);
+        assert_eq!(published.expect("published"), Publication::Published);
+    }
+    drop(lot);
+    let mut there: Vec<_> =
+        dir.entries().expect("read").into_iter().map(|entry| entry.name).collect();
+    there.sort();
+    assert_eq!(there, [name("new"), name("old")]);
+    assert_eq!(fs::read_to_string(temp.path().join("old")).expect("read"), "two");
+}
+
+#[test]
+fn a_lot_at_work_stays_and_one_that_is_left_is_taken_over() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = open(temp.path());
+    let row = Row { number: RowNumber::of(b"dir"), on_existing: OnExisting::Keep };
+    let wait = |lot: &Lot, text: &str| {
+        let stage = Stage::create(Arc::clone(&dir)).expect("a stage");
+        sealed(stage, text).wait(lot, row, &name(text)).expect("it waits");
+    };
+    let before = |lot: &Lot| {
+        let row = lot.row_before(row).expect("opened");
+        let entries = row.map_or_else(Vec::new, |row| row.entries().expect("read"));
+        let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+        names.sort();
+        names
+    };
+    let first = Lot::begin(Arc::clone(&dir)).expect("begun");
+    wait(&first, "one");
+    wait(&first, "two");
+    assert!(Lot::take_over(&dir).is_none(), "a job is at it");
+    assert!(before(&first).is_empty());
+    first.leave();
+    drop(first);
+    let second = Lot::take_over(&dir).expect("it was left");
+    assert!(second.names(row).expect("read").is_empty(), "nothing was claimed");
+    assert_eq!(before(&second), [name("one"), name("two")]);
+    second.claim(row, &name("two"), row).expect("it is there");
+    second.claim(row, &name("none"), row).expect_err("it is not");
+    wait(&second, "three");
+    let there = second.row_before(row).expect("opened").expect("it is there");
+    let in_row = second.row(row).expect("opened");
+    there.make_hard_link(&in_row, &name("two"), None, b"two").expect("linked");
+    assert_eq!(second.names(row).expect("read").len(), 2);
+    second.leave();
+    drop(second);
+    let third = Lot::take_over(&dir).expect("it was left");
+    assert_eq!(before(&third), ["one", "three", "two"].map(name));
+    drop(third);
+    assert!(dir.entries().expect("read").is_empty(), "the job has ended");
+}
+
+#[test]
+fn what_others_may_have_written_is_not_taken_over() {
+    use std::os::unix::fs::PermissionsExt;
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = open(temp.path());
+    let lots = [(); 3].map(|()| temp.path().join(lot_name()));
+    for (lot, mode) in lots.iter().zip([0o770, 0o707, 0o700]) {
+        fs::create_dir_all(lot.join("0-new")).expect("made");
+        fs::write(lot.join("0-new/file"), "left").expect("written");
+        fs::set_permissions(lot, fs::Permissions::from_mode(mode)).expect("set");
+    }
+    let taken = Lot::take_over(&dir).expect("one was left");
+    assert_eq!(lots.each_ref().map(|lot| lot.exists()), [false, false, true]);
+    drop(taken);
+    assert!(dir.entries().expect("read").is_empty());
+}
+
+#[test]
+fn a_stage_elsewhere_is_published_whole() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let places = [Path::new("/dev/shm"), temp.path()];
+    for place in places {
+        let scratch = tempfile::tempdir_in(place).expect("a directory");
+        let (from, to) = (open(scratch.path()), open(temp.path()));
+        let target = temp.path().join("file");
+        for named in [false, true] {
+            for on_existing in [OnExisting::Keep, OnExisting::Replace] {
+                let stage = match named {
+                    true => Stage {
+                        dest: Some(Arc::clone(&to)),
+                        ..Stage::create_named(Arc::clone(&from)).expect("a stage")
+                    },
+                    false => {
+                        Stage::create_for(Arc::clone(&from), Arc::clone(&to)).expect("a stage")
+                    }
+                };
+                let text = format!("{named} {on_existing:?}");
+                let mut sealed = sealed(stage, &text);
+                let done = sealed.publish(&name("file"), on_existing).expect("published");
+                assert_eq!(done, Publication::Published);
+                drop(sealed);
+                assert_eq!(fs::read_to_string(&target).expect("read"), text);
+                if on_existing == OnExisting::Replace {
+                    fs::remove_file(&target).expect("removed");
+                }
+            }
+            assert!(from.entries().expect("read").is_empty());
+        }
+    }
+}
