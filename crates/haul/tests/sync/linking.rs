@@ -2,10 +2,12 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::proc::Signal;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
+use std::time::Duration;
 
 fn link(scene: &Scene<'_>, first: &str, name: &str) {
     fs::create_dir_all(scene.path(name).parent().expect("below a root")).expect("directories");
@@ -304,4 +306,30 @@ fn another_name_of_a_link_that_is_made_anew_stays_what_it_was() {
         let time = |name| fs::symlink_metadata(scene.path(name)).expect("it is there").mtime();
         assert_eq!((time("dst/a"), time("dst/b")), (1_600_000_000, 1_500_000_000));
     });
+}
+
+#[test]
+fn other_names_of_a_file_that_is_not_asked_for_in_the_end_fail_with_it() {
+    const LEN: usize = 65 << 20;
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", vec![1; LEN]);
+    for name in ["src/b", "one/a"] {
+        link(&scene, "src/a", name);
+    }
+    scene.file("dst/a", vec![2; LEN]);
+    let sync =
+        |flags: &[&str], source| scene.transfer("sync", &scene.route(), flags, &[source], "dst");
+    let first = sync(&["-ac", "--bwlimit=2m"], "one/").spawn().expect("it starts");
+    let is_at_it = || scene.list("dst").iter().any(|name| name.ends_with(".part"));
+    assert!(first.until(Duration::from_secs(30), is_at_it), "it is not begun");
+    // The content is compared first.
+    let run = sync(&["-acH"], "src/").run();
+    assert_eq!(run.code, Some(23), "{run}");
+    for name in ["dst/a", "dst/b"] {
+        assert!(run.err().lines().any(|line| line.contains(name)), "{name}: {run}");
+    }
+    assert!(run.err().contains("another haul is writing"), "{run}");
+    first.signal(Signal::KILL);
+    first.wait().expect("it ends");
 }
