@@ -15,6 +15,7 @@
 
 pub mod campaign;
 pub mod content;
+pub mod duplicate;
 pub mod fixture;
 #[cfg(target_os = "linux")]
 mod fuse;
@@ -36,6 +37,7 @@ pub mod tcp;
 pub mod tree;
 pub mod wait;
 
+pub use duplicate::{Duplicates, duplicate};
 pub use haul::Haul;
 pub use link::Link;
 pub use mount::{FileSystem, Frozen, Mount, Mounted};

@@ -14,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,13 +53,15 @@ impl Way {
 pub(crate) struct World {
     dir: TempDir,
     sshd: OnceLock<Sshd>,
+    /// The program under test where all may start it.
+    program: OnceLock<PathBuf>,
 }
 
 impl World {
     pub(crate) fn new() -> World {
         let dir = TempDir::with_prefix("haul-test-").expect("a temporary directory");
         mode(dir.path(), 0o755);
-        World { dir, sshd: OnceLock::new() }
+        World { dir, sshd: OnceLock::new(), program: OnceLock::new() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -69,6 +71,16 @@ impl World {
     /// The server, started when it is first asked for.
     pub(crate) fn sshd(&self) -> &Sshd {
         self.sshd.get_or_init(|| quick_sshd().start().expect("sshd starts"))
+    }
+
+    /// The program under test, which all may start here: a copy that is made once, for it
+    /// has tens of megabytes.
+    fn program(&self) -> &Path {
+        self.program.get_or_init(|| {
+            let program = self.path().join("haul");
+            run(Command::new("cp").arg(HAUL).arg(&program));
+            program
+        })
     }
 
     /// A scene for one way, in a directory of its own.
@@ -262,7 +274,7 @@ impl Scene<'_> {
     pub(crate) fn become_nobody(&mut self) {
         self.reach_by_pipe();
         let program = self.path("haul");
-        run(Command::new("cp").arg(HAUL).arg(&program));
+        fs::hard_link(self.world.program(), &program).expect("a further name");
         self.run_as(program);
         self.nobody = true;
         self.mkdir("home");
@@ -333,8 +345,11 @@ impl Scene<'_> {
     /// Gives `name` and all below it to the user that haul runs as.
     pub(crate) fn give_to_nobody(&self, name: &str) {
         if is_root() {
-            let owner = format!("{NOBODY}:{NOBODY}");
-            run(Command::new("chown").args(["-R", "-h", &owner]).arg(self.path(name)));
+            let root = self.path(name);
+            own(&root, (NOBODY, NOBODY));
+            for path in paths_below(&root) {
+                own(root.join(os(&path)), (NOBODY, NOBODY));
+            }
         }
     }
 
@@ -449,20 +464,22 @@ impl Scene<'_> {
     }
 }
 
-/// Writes a script for `sh` and makes it executable. Another process does it:
-/// while this one has a file open for writing, a child of another test may
-/// hold it open too, and then it can't be run.
+/// Writes a script for `sh` and makes it executable. While anybody has it open for writing
+/// it can't be run, and a child of another test that was made meanwhile has it open until it
+/// is a program of its own: so long the lock on it is held.
 pub(crate) fn script(path: &Path, lines: &str) -> PathBuf {
-    let mut writer = Command::new("install")
-        .args(["-m", "755", "/dev/stdin"])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("install starts");
-    let text = format!("#!/bin/sh\n{lines}\n");
-    writer.stdin.take().expect("it was piped").write_all(text.as_bytes()).expect("taken");
-    assert!(writer.wait().expect("waited").success());
+    let mut writer = fs::File::create(path).expect("a file");
+    writer.lock().expect("locked");
+    writer.write_all(format!("#!/bin/sh\n{lines}\n").as_bytes()).expect("written");
+    mode(path, 0o755);
+    drop(writer);
+    fs::File::open(path).and_then(|file| file.lock()).expect("locked again");
     path.to_path_buf()
+}
+
+/// Gives what is at `path`, a link itself, to this user and group.
+pub(crate) fn own(path: impl AsRef<Path>, (user, group): (u32, u32)) {
+    lchown(path, Some(user), Some(group)).expect("given");
 }
 
 /// A PATH with an `ssh` in front that does what `lines` say, and becomes the real
@@ -502,9 +519,7 @@ pub(crate) fn attributes(dir: &Path) -> String {
     let acls = told("getfacl", &["-R", "-P", "-n", "."]);
     let xattrs =
         told("getfattr", &["-R", "-P", "-h", "-d", "-m", "user|trusted", "-e", "hex", "."]);
-    let owners = told("find", &[".", "-printf", "%p %U:%G %m %y\\n"]);
-    let mut lines: Vec<_> = owners.lines().collect();
-    lines.sort_unstable();
+    let lines = owners(dir);
     // Without any attribute a name says nothing.
     let part = |part: &str| {
         let lines = part.trim().lines().filter(|line| !line.starts_with("user.haul."));
@@ -515,6 +530,30 @@ pub(crate) fn attributes(dir: &Path) -> String {
         acls.split("\n\n").chain(xattrs.split("\n\n")).filter_map(part).collect();
     parts.sort_unstable();
     [lines.join("\n"), parts.join("\n\n")].join("\n")
+}
+
+/// Path, owner, group, mode and kind of all in `dir`, in order, as `find` says them.
+pub(crate) fn owners(dir: &Path) -> Vec<String> {
+    // The empty path is the directory itself.
+    let paths = paths_below(&dir.join("")).into_iter();
+    let line = |path: Vec<u8>| {
+        let stat = fs::symlink_metadata(dir.join(os(&path))).expect("it is there");
+        let kind = stat.file_type();
+        let kinds = [
+            (kind.is_file(), 'f'),
+            (kind.is_dir(), 'd'),
+            (kind.is_symlink(), 'l'),
+            (kind.is_fifo(), 'p'),
+            (kind.is_socket(), 's'),
+            (kind.is_block_device(), 'b'),
+            (kind.is_char_device(), 'c'),
+        ];
+        let (_, kind) = kinds.into_iter().find(|(is_of, _)| *is_of).expect("a kind");
+        let slash = if path.is_empty() { "" } else { "/" };
+        let (path, mode) = (path.escape_ascii(), stat.mode() & 0o7777);
+        format!(".{slash}{path} {}:{} {mode:o} {kind}", stat.uid(), stat.gid())
+    };
+    std::iter::once(Vec::new()).chain(paths).map(line).collect()
 }
 
 /// Runs a script in the scene's directory.

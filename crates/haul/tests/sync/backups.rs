@@ -2,10 +2,10 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::duplicate;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn target(link: impl AsRef<Path>) -> PathBuf {
     fs::read_link(link).expect("a link")
@@ -134,7 +134,7 @@ fn a_server_without_links_keeps_copies() {
     scene.file("dst/a", "old content");
     scene.file("dst/extra", "extra");
     scene.mkdir("prev");
-    run(Command::new("cp").arg("-a").arg(scene.path("src/same")).arg(scene.path("prev")));
+    duplicate(scene.path("src/same"), scene.path("prev/same")).expect("a copy");
     mode(scene.path("dst/a"), 0o640);
     let flags = ["-ab", "--delete", "--link-dest=../prev"];
     let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
@@ -322,7 +322,7 @@ fn what_is_the_same_in_a_base_is_no_reason_for_a_backup() {
     }
     let pair = Pair::of(&scene);
     let _ = fs::remove_dir_all(scene.path("prev"));
-    run(std::process::Command::new("cp").arg("-a").arg(scene.path("src")).arg(scene.path("prev")));
+    duplicate(scene.path("src"), scene.path("prev")).expect("a copy");
     pair.run(&["-ai", "--link-dest=../prev", "-n"], &["src/"], "dst");
     let flags = ["-a", "-b", "--link-dest=../prev"];
     scene.haul().arg("sync").args(flags).args(["src/", "dst"]).run().expect_ok();

@@ -2,10 +2,9 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
-use haul_testkit::nasty;
+use haul_testkit::{duplicate, nasty};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
 
 /// A source, and an earlier state of it in `prev`.
 fn prepare(scene: &Scene<'_>) {
@@ -22,7 +21,7 @@ fn prepare(scene: &Scene<'_>) {
     scene.symlink("same", "src/other-link");
     Pair::of(scene);
     for tree in ["prev", "older"] {
-        run(Command::new("cp").arg("-a").arg(scene.path("src")).arg(scene.path(tree)));
+        duplicate(scene.path("src"), scene.path(tree)).expect("a copy");
     }
     scene.file("src/fresh", "fresh");
     scene.file("src/new/in", "fresh below");
@@ -35,10 +34,8 @@ fn prepare(scene: &Scene<'_>) {
     }
     fs::remove_file(scene.path("prev/other-link")).expect("removed");
     scene.symlink("elsewhere", "prev/other-link");
-    run(Command::new("touch")
-        .args(["-h", "-r"])
-        .arg(scene.path("src/other-link"))
-        .arg(scene.path("prev/other-link")));
+    let link = fs::symlink_metadata(scene.path("src/other-link")).expect("there");
+    nasty::set_mtime(scene.path("prev/other-link"), link.mtime(), 0).expect("a time");
     for (name, time) in [
         ("prev/d/e", 1_300_000_000),
         ("src/fresh", 1_650_000_000),
@@ -99,7 +96,7 @@ fn a_link_that_takes_the_place_of_a_file_is_told_whatever_a_base_has() {
             scene.symlink("a", "src/link");
             scene.file("dst/link", "a file");
             let pair = Pair::of(scene);
-            run(Command::new("cp").arg("-a").arg(scene.path("src/link")).arg(scene.path("prev")));
+            duplicate(scene.path("src/link"), scene.path("prev/link")).expect("a copy");
             let told = pair.run(&[flags, &["--link-dest=../prev"]].concat(), &["src/"], "dst");
             assert!(told.out().contains("cL+++++++++ link -> a"), "{told}");
         }
@@ -348,7 +345,7 @@ fn what_a_base_has_takes_the_place_of_something_else() {
                 }
                 scene.symlink("somewhere", "src/dir-for-link");
                 Pair::of(scene);
-                run(Command::new("cp").arg("-a").arg(scene.path("src")).arg(scene.path("prev")));
+                duplicate(scene.path("src"), scene.path("prev")).expect("a copy");
                 mode(scene.path("prev/other"), 0o600);
                 for dir in ["empty-dir", "full-dir", "other", "dir-for-link"] {
                     scene.mkdir(format!("dst/{dir}"));

@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use haul_testkit::haul::Outcome;
-use haul_testkit::tree;
+use haul_testkit::{duplicate, tree};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -93,7 +93,7 @@ pub(crate) fn figure(run: &Outcome, name: &str) -> u64 {
 /// Bytes that rsync sends for it, both ways.
 fn bytes_of_rsync(scene: &Scene<'_>, flags: &[&str]) -> u64 {
     let _ = fs::remove_dir_all(scene.path("theirs"));
-    run(Command::new("cp").arg("-a").arg(scene.path("dst")).arg(scene.path("theirs")));
+    duplicate(scene.path("dst"), scene.path("theirs")).expect("a copy");
     let output = Command::new("rsync")
         .args(["-a", "--no-whole-file", "--no-compress", "--stats"])
         .args(flags)

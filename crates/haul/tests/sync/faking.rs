@@ -2,7 +2,7 @@
 //! each program reads what the other wrote.
 
 use crate::common::*;
-use haul_testkit::{Mount, fixture};
+use haul_testkit::{Mount, duplicate, fixture};
 use std::fs;
 use std::process::Command;
 
@@ -26,15 +26,15 @@ fn of_both(way: Way) -> &'static [&'static str] {
 /// A tree with all that only root can give.
 fn build(scene: &Scene<'_>) {
     for (name, mode_bits, owner) in [
-        ("plain", 0o644, "0:0"),
-        ("lends", 0o6755, "0:0"),
-        ("theirs", 0o640, "12345:23456"),
-        ("unread", 0o000, "12345:0"),
-        ("listed", 0o664, "0:0"),
-        ("d/more", 0o444, "7:8"),
+        ("plain", 0o644, (0, 0)),
+        ("lends", 0o6755, (0, 0)),
+        ("theirs", 0o640, (12345, 23456)),
+        ("unread", 0o000, (12345, 0)),
+        ("listed", 0o664, (0, 0)),
+        ("d/more", 0o444, (7, 8)),
     ] {
         let path = scene.file(format!("src/{name}"), format!("content of {name}"));
-        run(Command::new("chown").arg(owner).arg(&path));
+        own(&path, owner);
         mode(&path, mode_bits);
     }
     fs::hard_link(scene.path("src/theirs"), scene.path("src/d/twin")).expect("linked");
@@ -45,7 +45,7 @@ fn build(scene: &Scene<'_>) {
         run(Command::new("setfattr").args(["-n", name, "-v", value]).arg(&listed));
     }
     let link = scene.symlink("away/nowhere", "src/link");
-    run(Command::new("chown").args(["-h", "55:66"]).arg(link));
+    own(link, (55, 66));
     run(Command::new("mkfifo").arg(scene.path("src/fifo")));
     run(Command::new("mknod").arg(scene.path("src/device")).args(["b", "7", "5"]));
     run(Command::new("setfacl").args(["-m", "u:77:rw"]).arg(scene.path("src/device")));
@@ -123,7 +123,7 @@ fn what_is_written_down_is_read_by_rsync_and_the_other_way_round() {
         sync(scene, ALL, of_source(scene.way), "theirs/", "back/");
         assert_eq!(facts(scene, "back"), facts(scene, "src"));
         // Something changes, and only that.
-        run(Command::new("chown").arg("1:2").arg(scene.path("src/plain")));
+        own(scene.path("src/plain"), (1, 2));
         mode(scene.path("src/lends"), 0o755);
         run(Command::new("setfacl").arg("-b").arg(scene.path("src/listed")));
         let changed = sync(scene, listing, of_dest(scene.way), "src/", "ours/");
@@ -144,7 +144,7 @@ fn made_otherwise(scene: &Scene<'_>, words: &[&str], has_old: bool) {
             rsync(scene, ALL, of_dest(Way::Local), "src/", dir);
         }
     }
-    run(Command::new("cp").arg("-a").args([scene.path("theirs"), scene.path("ours")]));
+    duplicate(scene.path("theirs"), scene.path("ours")).expect("a copy");
     let change = |words: &[&str], name: &str| {
         run(Command::new(words[0]).args(&words[1..]).arg(scene.path("src").join(name)));
     };
@@ -326,8 +326,7 @@ fn what_can_not_be_written_down_fails_its_entry() {
                 "link" => scene.symlink("plain", "src/link"),
                 name => scene.file(format!("src/{name}"), name),
             };
-            let owner = if name == "theirs" { "12345:0" } else { "0:0" };
-            run(Command::new("chown").arg("-h").arg(owner).arg(path));
+            own(path, (if name == "theirs" { 12345 } else { 0 }, 0));
         }
         let dest = format!("{}/", mount.path().join("dst").display());
         let words = [&["-a"], of_dest(scene.way)].concat();

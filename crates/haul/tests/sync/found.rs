@@ -4,14 +4,13 @@
 use crate::common::*;
 use haul_model::ContentHash;
 use haul_testkit::haul::Outcome;
-use haul_testkit::{Snapshot, TempDir};
+use haul_testkit::{Duplicates, Snapshot, TempDir};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -57,9 +56,11 @@ pub(crate) fn of(
     let finding = finding.get_or_init(|| {
         let dir = TempDir::with_prefix_in("oracle-", &world).expect("a directory").keep();
         mode(&dir, 0o755);
-        // All at once: starting a program takes longer than what it does here.
-        let paths = trees.iter().map(|tree| scene.path(tree));
-        run(Command::new("cp").arg("-a").args(paths).arg(&dir));
+        let mut duplicates = Duplicates::default();
+        for tree in trees {
+            let made = duplicates.make(&scene.path(tree), &dir.join(tree));
+            made.expect("a copy");
+        }
         chown(&dir, Some(user.0), Some(user.1)).expect("given");
         let rsync = scene.program("rsync").cwd(&dir).args(flags).args(sources).arg(dest);
         let run = rsync.run();

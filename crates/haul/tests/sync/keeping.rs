@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::nasty;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -98,7 +99,7 @@ fn bits_that_lend_rights_are_kept_with_the_permissions_whoever_the_owner_is() {
                 let new = scene.file(format!("src/{name}"), name);
                 let same = scene.file(format!("src/same-{name}"), name);
                 for path in [&new, &same] {
-                    run(Command::new("chown").arg("12345:12346").arg(path));
+                    own(path, (12345, 12346));
                     mode(path, bits);
                 }
                 mode(scene.file(format!("dst/same-{name}"), name), 0o644);
@@ -121,7 +122,7 @@ fn what_is_replaced_lends_no_rights_of_another_owner() {
     each_way_by_pipe(|scene| {
         scene.file("src/a", "new");
         let there = scene.file("dst/a", "old, and longer");
-        run(Command::new("chown").arg("12345:12346").arg(&there));
+        own(&there, (12345, 12346));
         mode(&there, 0o6755);
         let route = scene.route();
         scene.transfer("sync", &route, &["-rt"], &["src/"], "dst").run().expect_ok();
@@ -187,15 +188,18 @@ fn users_and_groups_become_others_by_the_words_of_rsync() {
             &["-aAi", "--usermap=12345:777", "--groupmap=12346:778"],
         ] {
             again(scene);
-            for (name, owner) in
-                [("root", "0:0"), ("daemon", "1:1"), ("bin", "2:2"), ("nameless", "12345:12346")]
-            {
+            for (name, owner) in [
+                ("root", (0, 0)),
+                ("daemon", (1, 1)),
+                ("bin", (2, 2)),
+                ("nameless", (12345, 12346)),
+            ] {
                 for path in [
                     scene.file(format!("src/{name}"), name),
                     scene.mkdir(format!("src/{name}-dir")),
                     scene.symlink("x", format!("src/{name}-link")),
                 ] {
-                    run(Command::new("chown").args(["-h", owner]).arg(path));
+                    own(path, owner);
                 }
                 scene.file(format!("dst/{name}"), name);
             }
@@ -255,7 +259,7 @@ fn links_have_the_time_at_which_they_are_made_where_theirs_is_not_kept() {
             for tree in ["src", "dst"] {
                 for link in ["same", "d/changed-with-its-time"] {
                     let link = scene.path(format!("{tree}/{link}"));
-                    run(Command::new("touch").args(["-h", "-d", "@1500000000"]).arg(link));
+                    nasty::set_mtime(link, 1_500_000_000, 0).expect("a time");
                 }
             }
             pair.run(&[flags, &["-n"]].concat(), &["src/"], "dst");
@@ -285,7 +289,7 @@ fn what_is_no_file_has_its_bits_that_lend_rights() {
                 let fifo = scene.path(format!("src/{name}"));
                 fs::create_dir_all(scene.path("src")).expect("made");
                 run(Command::new("mkfifo").arg(&fifo));
-                run(Command::new("chown").arg("12345:12346").arg(&fifo));
+                own(&fifo, (12345, 12346));
                 mode(&fifo, bits);
                 let node = scene.path(format!("src/{name}-device"));
                 run(Command::new("mknod").arg(&node).args(["c", "1", "3"]));

@@ -3,6 +3,7 @@
 use crate::common::*;
 use crate::oracle::Pair;
 use haul_testkit::proc::Signal;
+use haul_testkit::{duplicate, nasty};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +18,7 @@ fn link(scene: &Scene<'_>, first: &str, name: &str) {
 /// Puts a copy of `from` in the place of the name `to`.
 fn copied(scene: &Scene<'_>, from: &str, to: &str) {
     fs::remove_file(scene.path(to)).expect("removed");
-    run(Command::new("cp").arg("-p").args([scene.path(from), scene.path(to)]));
+    duplicate(scene.path(from), scene.path(to)).expect("a copy");
 }
 
 /// The names of each object in `tree` that has several there.
@@ -109,9 +110,9 @@ fn what_is_linked_otherwise_is_linked_as_in_the_source() {
             linked(scene);
             Pair::of(scene).run(&["-aH"], &["src/"], "dst");
             change();
-            run(Command::new("touch")
-                .args(["-d", "@1500000000"])
-                .args([scene.path("src"), scene.path("src/d")]));
+            for dir in ["src", "src/d"] {
+                nasty::set_mtime(scene.path(dir), 1_500_000_000, 0).expect("a time");
+            }
             let pair = Pair::with_times(scene);
             // Of a directory in the way rsync tells as of a file. In a dry run it does not see
             // what it would have done to a file by its first name.
@@ -296,11 +297,9 @@ fn another_name_of_a_link_that_is_made_anew_stays_what_it_was() {
         scene.mkdir("dst");
         let old = scene.symlink("somewhere", "dst/a");
         fs::hard_link(&old, scene.path("dst/b")).expect("linked");
-        let touch = |time: &str, path| {
-            run(Command::new("touch").args(["-h", "-d", time]).arg(scene.path(path)));
-        };
-        touch("@1500000000", "dst/b");
-        touch("@1600000000", "src/a");
+        for (link, time) in [("dst/b", 1_500_000_000), ("src/a", 1_600_000_000)] {
+            nasty::set_mtime(scene.path(link), time, 0).expect("a time");
+        }
         let route = scene.route();
         scene.transfer("sync", &route, &["-rlptH"], &["src/"], "dst").run().expect_ok();
         let time = |name| fs::symlink_metadata(scene.path(name)).expect("it is there").mtime();

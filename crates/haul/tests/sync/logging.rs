@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::duplicate;
 use std::fs;
 use std::process::Command;
 
@@ -37,7 +38,7 @@ fn a_log_has_the_lines_of_rsync() {
             scene.clear(&["src", "dst", "oracle"]);
             let _ = Pair::usual(scene);
             mode(scene.path("src/d/same"), 0o600);
-            run(Command::new("cp").arg("-a").arg(scene.path("dst")).arg(scene.path("oracle")));
+            duplicate(scene.path("dst"), scene.path("oracle")).expect("a copy");
             for log in ["ours", "theirs"] {
                 let _ = fs::remove_file(scene.path(log));
             }

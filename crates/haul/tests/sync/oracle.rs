@@ -4,10 +4,9 @@ use crate::common::*;
 use crate::found;
 use haul_model::ContentHash;
 use haul_testkit::haul::Outcome;
-use haul_testkit::nasty;
+use haul_testkit::{duplicate, nasty};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// The trees `src` and `dst` of a scene, and what both programs make of them.
 pub(crate) struct Pair<'s, 'w> {
@@ -24,8 +23,7 @@ impl<'s, 'w> Pair<'s, 'w> {
             scene.file(name(&format!("{dir}changed")), format!("new {at}"));
             scene.file(name(&format!("{dir}fresh")), format!("fresh {at}"));
         }
-        scene.mkdir("dst");
-        run(Command::new("cp").arg("-a").arg(scene.path("src/.")).arg(scene.path("dst")));
+        duplicate(scene.path("src"), scene.path("dst")).expect("a copy");
         for dir in ["", "d/", "d/e/", "z/"] {
             scene.file(format!("dst/{dir}changed"), "old, and longer");
             scene.file(format!("dst/{dir}extra"), "extra");
@@ -66,12 +64,7 @@ impl<'s, 'w> Pair<'s, 'w> {
 
     /// Path, owner, group and mode of all in `tree`.
     pub(crate) fn owners(&self, tree: &str) -> Vec<String> {
-        let mut find = Command::new("find");
-        find.args([".", "-printf", "%p %U %G %m\n"]).current_dir(self.scene.path(tree));
-        let found = String::from_utf8(find.output().expect("it runs").stdout).expect("text");
-        let mut lines: Vec<_> = found.lines().map(str::to_owned).collect();
-        lines.sort();
-        lines
+        owners(&self.scene.path(tree))
     }
 
     /// Runs both with `flags`, from `sources` to `dest`, and has them compared; gives what

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::nasty;
 use std::fs;
 use std::process::Command;
 
@@ -37,10 +38,10 @@ fn what_its_owner_may_not_read_is_given_attributes_all_the_same() {
                     let name = format!("{of_source:o}-{of_dest:o}");
                     let [from, to] = ["src", "dst"].map(|tree| {
                         let same = scene.file(format!("{tree}/same-{name}"), "the same");
-                        run(Command::new("touch").args(["-d", "@1500000000"]).arg(&same));
+                        nasty::set_mtime(&same, 1_500_000_000, 0).expect("a time");
                         let timed = scene.file(format!("{tree}/timed-{name}"), "the same");
-                        let time = if tree == "src" { "@1500000000" } else { "@1400000000" };
-                        run(Command::new("touch").args(["-d", time]).arg(&timed));
+                        let time = if tree == "src" { 1_500_000_000 } else { 1_400_000_000 };
+                        nasty::set_mtime(&timed, time, 0).expect("a time");
                         [same, timed]
                     });
                     if flags[0] == "-aA" {
@@ -56,7 +57,7 @@ fn what_its_owner_may_not_read_is_given_attributes_all_the_same() {
             for of_source in ["644", "400"] {
                 mode(scene.path(format!("dst/same-{of_source}-2300")), 0o2300);
             }
-            run(Command::new("touch").args(["-d", "@1500000000"]).arg(scene.path("src")));
+            nasty::set_mtime(scene.path("src"), 1_500_000_000, 0).expect("a time");
             let pair = Pair::with_times(scene);
             pair.run(&[flags, &["-n"]].concat(), &["src/"], "dst");
             pair.run(flags, &["src/"], "dst");
@@ -87,7 +88,7 @@ fn a_file_of_another_user_has_a_backup_like_all_others() {
                 scene.give_to_nobody(tree);
             }
             for name in ["dst/a", "dst/extra"] {
-                run(Command::new("chown").arg("12345:12346").arg(scene.path(name)));
+                own(scene.path(name), (12345, 12346));
                 mode(scene.path(name), bits);
             }
             let pair = Pair::of(scene);

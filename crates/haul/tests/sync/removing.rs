@@ -4,9 +4,8 @@ use crate::common::*;
 use crate::oracle::Pair;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::Signal;
-use haul_testkit::{campaign, holds_within};
+use haul_testkit::{campaign, holds_within, nasty};
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 const REMOVES: &str = "--remove-source-files";
@@ -163,7 +162,7 @@ fn prepare_links<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
     scene.symlink("../out/file", "src/link-out");
     scene.symlink("../out/dir", "src/dir-out");
     scene.symlink("../../out/file", "src/d/link-out");
-    run(Command::new("touch").args(["-d", "@1600000000"]).arg(scene.path("out/dir")));
+    nasty::set_mtime(scene.path("out/dir"), 1_600_000_000, 0).expect("a time");
     Pair::of(scene).with_files(&["out"])
 }
 

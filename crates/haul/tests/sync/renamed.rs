@@ -3,10 +3,9 @@
 use crate::common::*;
 use crate::oracle::Pair;
 use haul_testkit::haul::Outcome;
-use haul_testkit::tree;
+use haul_testkit::{duplicate, tree};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
 
 /// Longer than what is sent many at a time.
 const LEN: u64 = 700 << 10;
@@ -21,7 +20,7 @@ fn prepare(scene: &Scene<'_>, files: &[&str]) {
         fs::create_dir_all(path.parent().expect("a directory")).expect("made");
         tree::random_file(&path, LEN + seed as u64, seed as u64 + 1).expect("a file");
     }
-    run(Command::new("cp").arg("-a").arg(scene.path("src")).arg(scene.path("dst")));
+    duplicate(scene.path("src"), scene.path("dst")).expect("a copy");
 }
 
 /// Gives the directories times that differ in whole seconds, as rsync sees them.

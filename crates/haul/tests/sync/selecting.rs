@@ -208,7 +208,9 @@ fn owners_attributes_and_access_lists_are_kept() {
             scene.file(format!("dst/{name}"), if name == "same" { "same" } else { "other" });
         }
         let src = |name: &str| scene.path(format!("src/{name}"));
-        run(Command::new("chown").arg("12345:12346").arg(src("a")).arg(src("d")).arg(src("same")));
+        for name in ["a", "d", "same"] {
+            own(src(name), (12345, 12346));
+        }
         run(Command::new("setfattr").args(["-n", "user.x", "-v", "1"]).arg(src("b")));
         run(Command::new("setfacl").args(["-m", "u:12345:rw"]).arg(src("d/c")));
         mode(src("a"), 0o4755);

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::duplicate;
 use haul_testkit::haul::Outcome;
 use std::fs;
 use std::process::Command;
@@ -33,7 +34,7 @@ fn the_figures_are_those_of_rsync() {
         let _ = fs::remove_dir_all(scene.path("theirs"));
         scene.mkdir("theirs");
         for tree in ["src", "dst"] {
-            run(Command::new("cp").arg("-a").arg(scene.path(tree)).arg(scene.path("theirs")));
+            duplicate(scene.path(tree), scene.path("theirs").join(tree)).expect("a copy");
         }
         for (flags, dest) in [
             (&["-an", "--delete"][..], "dst"),
@@ -60,7 +61,7 @@ fn special_files_and_further_names_count_as_with_rsync() {
         scene.file("src/a", "aa");
         fs::hard_link(scene.path("src/a"), scene.path("src/b")).expect("linked");
         run(Command::new("mkfifo").arg(scene.path("src/fifo")));
-        run(Command::new("cp").arg("-a").arg(scene.path("src")).arg(scene.mkdir("theirs")));
+        duplicate(scene.path("src"), scene.mkdir("theirs").join("src")).expect("a copy");
         for (flags, dest) in [("-aH", "all"), ("-rl", "some"), ("-aH", "all")] {
             let flags = [flags, "--stats"];
             let rsync = scene.program("rsync").cwd(scene.path("theirs")).args(flags);

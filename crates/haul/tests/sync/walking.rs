@@ -3,6 +3,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::duplicate;
 use std::fs;
 use std::process::Command;
 
@@ -99,7 +100,7 @@ fn what_is_mounted_is_left_alone_on_both_sides() {
             // Both programs have the same sources.
             let rsync = scene.path("theirs");
             let _ = fs::remove_dir_all(&rsync);
-            run(Command::new("cp").arg("-a").arg(scene.path("dst")).arg(&rsync));
+            duplicate(scene.path("dst"), &rsync).expect("a copy");
             let mut theirs = Command::new("rsync");
             theirs.args(flags).arg(scene.path("src/")).arg(&rsync);
             let theirs = theirs.output().expect("rsync is installed");
