@@ -2,6 +2,7 @@
 
 use haul_testkit::{Snapshot, assert_same, snapshot};
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -75,11 +76,31 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A tree that is deeper than a path can say, or closed to its owner,
-        // is too much for a temporary directory to remove by itself.
-        let _ = Command::new("rm").arg("-rf").arg(self.temp.path().join("dest")).status();
-        let _ = Command::new("rm").arg("-rf").arg(self.temp.path().join("source")).status();
+        for dir in ["dest", "source"].map(|name| self.temp.path().join(name)) {
+            if remove(&dir, LEVELS).is_err() {
+                // A tree that is deeper than a path can say, or closed to its owner, is too
+                // much for a temporary directory to remove by itself. To start a program
+                // takes longer than most of them.
+                let _ = Command::new("rm").arg("-rf").arg(dir).status();
+            }
+        }
     }
+}
+
+/// Levels of a tree that is removed here: each keeps a directory open meanwhile.
+const LEVELS: usize = 16;
+
+/// Removes a tree of so many levels.
+fn remove(dir: &Path, levels: usize) -> io::Result<()> {
+    let below = levels.checked_sub(1).ok_or(io::ErrorKind::Unsupported)?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => remove(&entry.path(), below)?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    fs::remove_dir(dir)
 }
 
 /// The names in a directory, in order; none where it can't be read.
