@@ -49,9 +49,31 @@ fn copied(scene: &Scene<'_>) {
     scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
 }
 
+/// A copy, and a check with the same words.
+fn copied_and_checked(scene: &Scene<'_>, flags: &[&str], sources: &[&str], dest: &str) {
+    scene.copy(flags, sources, dest).run().expect_ok();
+    for more in [&[][..], &["--content"]] {
+        let flags = [flags, more].concat();
+        let run = check(scene, &flags, sources, dest).run().expect_ok();
+        assert!(run.out().starts_with("no difference in "), "{run}");
+        assert_eq!(run.out().lines().count(), 1, "{run}");
+        let run = check(scene, &[&flags[..], &["-q"]].concat(), sources, dest).run();
+        assert_eq!(run.expect_ok().out(), "");
+    }
+}
+
+#[test]
+fn after_a_copy_through_ssh_the_same_words_find_no_difference() {
+    everywhere(|scene| {
+        a_tree(scene);
+        scene.file("file", "one");
+        copied_and_checked(scene, &["-r"], &["tree", "file"], "there/");
+    });
+}
+
 #[test]
 fn after_a_copy_the_same_words_find_no_difference() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         a_tree(scene);
         scene.mkdir("there");
         scene.file("file", "one");
@@ -64,15 +86,7 @@ fn after_a_copy_the_same_words_find_no_difference() {
             (&["-r"], &["tree/."], "flat/"),
         ];
         for (flags, sources, dest) in cases {
-            scene.copy(flags, sources, dest).run().expect_ok();
-            for more in [&[][..], &["--content"]] {
-                let flags = [flags, more].concat();
-                let run = check(scene, &flags, sources, dest).run().expect_ok();
-                assert!(run.out().starts_with("no difference in "), "{run}");
-                assert_eq!(run.out().lines().count(), 1, "{run}");
-                let run = check(scene, &[&flags[..], &["-q"]].concat(), sources, dest).run();
-                assert_eq!(run.expect_ok().out(), "");
-            }
+            copied_and_checked(scene, flags, sources, dest);
         }
         // Links that are followed are compared with what they lead to.
         fs::remove_file(scene.path("tree/dangling")).expect("removed");
