@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[test]
 fn each_exit_code_means_what_the_table_says() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("a", "a");
         scene.file("tree/x", "x");
         scene.file("file", "f");

@@ -93,7 +93,7 @@ fn a_copy_tells_its_start_every_entry_and_its_summary() {
 
 #[test]
 fn bytes_that_are_no_text_are_told_in_full() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file(os(b"tree/\xff\xfe"), "x");
         scene.file("tree/\u{9b}\"\\\n\u{1f980}", "x");
         let run = scene.copy(&["-r", "--json"], &["tree"], "copy").run().expect_ok();
@@ -109,7 +109,7 @@ fn bytes_that_are_no_text_are_told_in_full() {
 
 #[test]
 fn a_dry_run_says_that_it_is_one() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/a", "x");
         let run = scene.copy(&["-rn", "--json"], &["tree"], "copy").run().expect_ok();
         let objects = objects(&run);

@@ -54,7 +54,7 @@ fn quiet_says_nothing_when_all_goes_well() {
 
 #[test]
 fn verbose_has_a_line_for_each_file() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/sub/a", "a");
         scene.file("tree/b", "b");
         scene.symlink("b", "tree/link");
@@ -99,7 +99,7 @@ fn verbose_has_a_line_for_each_file() {
 
 #[test]
 fn a_renamed_tree_is_told_under_its_own_name() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("tree/a", "a");
         let run = scene.copy(&["-rv"], &["tree"], "new-name").run().expect_ok();
         let out = run.out();

@@ -52,7 +52,7 @@ fn an_archive_of_root_has_what_rsync_keeps() {
     if !is_root() {
         return;
     }
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         sh(scene, OF_USERS);
         sh(scene, OF_ROOT);
         sh(scene, "rsync -aAX --numeric-ids tree/ rsynced");

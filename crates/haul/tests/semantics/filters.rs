@@ -16,7 +16,7 @@ fn sources(scene: &Scene<'_>) {
 
 #[test]
 fn what_patterns_match_is_left_out() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         sources(scene);
         let flags = &["-r", "--exclude", "*.o", "--exclude", "cache/"];
         let run = scene.copy(flags, &["tree", "one.o", "two.c"], "there/").run().expect_ok();

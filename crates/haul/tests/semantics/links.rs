@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[test]
 fn with_r_a_link_is_kept_as_a_link_wherever_it_leads() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         scene.file("target", "x");
         scene.symlink("target", "to-file");
         scene.symlink("missing", "dangling");

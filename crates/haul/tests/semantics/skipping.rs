@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 #[test]
 fn the_same_command_again_copies_nothing_and_finishes_what_was_left() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         tree::many(scene.path("tree"), 40, 3000, 4, 1).expect("a tree");
         scene.symlink("dir-000", "tree/link");
         let source = scene.snapshot("tree");
