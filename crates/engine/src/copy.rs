@@ -13,8 +13,8 @@ use haul_store::{Mover, NotAssembled};
 use haul_tree::{ContentStream, NotMoved, SourceFile, StagedFile, changed, check_size};
 use std::io;
 
-/// Files up to this size, in bytes, are read and written in one go: for them
-/// two calls with a warm buffer are cheaper than asking the kernel how.
+/// Files up to this size, in bytes, are read and written in one go, but where the kernel is
+/// known to copy them for less ([`StagedFile::copies_small_files`]).
 pub(crate) const WHOLE_MAX: u64 = 1 << 20;
 
 /// Bytes that the kernel is asked to move in one call: enough to make the call
@@ -68,7 +68,7 @@ pub(crate) fn content(
         });
     }
     // What nobody has to look at need not come into this process.
-    let mut in_kernel = size > WHOLE_MAX;
+    let mut in_kernel = size > WHOLE_MAX || into.stage().copies_small_files();
     while let Some(data) = source.next_data(into.at()).map_err(|error| read(&error))? {
         pass(into, data.start, told);
         while into.at() < data.end {

@@ -183,6 +183,12 @@ impl Stage {
         &self.file
     }
 
+    /// True if the system copies small contents, too, into it for less than reading and
+    /// writing them takes.
+    pub fn copies_small_files(&self) -> bool {
+        self.dir.copies_small_files()
+    }
+
     /// Has what is written from now on go to the medium at once and leave the
     /// page cache, for a large file that is made durable in the end. Nothing is
     /// durable by that.

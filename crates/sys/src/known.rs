@@ -20,6 +20,13 @@ impl Dir {
         system::is_known(self)
     }
 
+    /// True if its file system is known to copy inside the kernel without sharing content:
+    /// for small files, too, that takes less than reading and writing. Where content is
+    /// shared, a source that was just written has to get to its medium first.
+    pub fn copies_small_files(&self) -> bool {
+        system::copies_small_files(self)
+    }
+
     /// True if no two names in it are the same to its file system, as far as that
     /// is known: on many upper and lower case are one, or the ways to write a
     /// character.
@@ -71,6 +78,10 @@ mod system {
         [EXT, XFS, BTRFS, F2FS, TMPFS].contains(&magic(dir))
     }
 
+    pub(super) fn copies_small_files(dir: &Dir) -> bool {
+        [EXT, TMPFS].contains(&magic(dir))
+    }
+
     pub(super) fn tells_names_apart(dir: &Dir) -> bool {
         match magic(dir) {
             BTRFS => true,
@@ -94,6 +105,10 @@ mod system {
     }
 
     pub(super) fn is_known(_: &Dir) -> bool {
+        false
+    }
+
+    pub(super) fn copies_small_files(_: &Dir) -> bool {
         false
     }
 

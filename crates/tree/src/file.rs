@@ -191,6 +191,12 @@ pub trait StagedFile: Send + Sync {
         None
     }
 
+    /// True if the system moves small contents, too, into [`Self::handle`] for less than
+    /// reading and writing them takes.
+    fn copies_small_files(&self) -> bool {
+        false
+    }
+
     /// The content that was written, to be read before it is sealed, where that takes no
     /// round trips.
     fn written(&self) -> io::Result<Option<Box<dyn SourceFile>>> {

@@ -198,6 +198,10 @@ impl StagedFile for LocalStage {
         Some(self.0.file())
     }
 
+    fn copies_small_files(&self) -> bool {
+        self.0.copies_small_files()
+    }
+
     fn written(&self) -> io::Result<Option<Box<dyn SourceFile>>> {
         let file = self.0.file().try_clone()?;
         let opened = haul_sys::file_stat(&file)?;
