@@ -47,7 +47,7 @@ struct Record {
     runs: u32,
     /// The last entry that earlier runs have listed.
     passed: Option<Position>,
-    /// Those before it of which no run has told, by their keys.
+    /// Those before it of which no run has told, by their own keys.
     doubtful: FxHashMap<u64, Doubt>,
     /// The last that this run has listed.
     last: Option<Position>,
@@ -56,10 +56,10 @@ struct Record {
     /// Entries that this run has listed, and not told of, by their numbers. Both ends of
     /// a search tree are in the caches, and that is where entries come and go.
     open: BTreeMap<u64, Open>,
-    /// Keys in doubt that this run has met: several sources can have one place, and the
-    /// first is the one that counts.
+    /// Keys in doubt that this run has met: of several with one key, the first is the one that
+    /// counts.
     claimed: FxHashSet<u64>,
-    /// Directories that the job has made, by their keys.
+    /// Directories that the job has made, by the keys of their paths.
     made: FxHashSet<u64>,
     /// Entries that failed, and what only the destination has: keys in no order.
     single: FxHashSet<u64>,
@@ -80,12 +80,14 @@ pub(crate) struct Position {
     /// Its path, raw.
     pub(crate) path: Vec<u8>,
     pub(crate) is_dir: bool,
+    /// An earlier source has its place in the destination.
+    pub(crate) is_rival: bool,
 }
 
 /// An entry that was listed and not told.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    key: u64,
+    keys: Keys,
     standing: Standing,
     doubt: Doubt,
 }
@@ -95,8 +97,6 @@ struct Open {
 struct Doubt {
     /// Its content was asked for.
     wanted: bool,
-    /// The key of the directory that it is in.
-    above: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,20 +138,42 @@ fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|part| !matches!(part, [] | [b'.']))
 }
 
-/// The keys of an entry, and of the directory that it is in.
-fn keys(path: &[u8]) -> (u64, u64) {
-    let path = if path == b"." { b"" } else { path };
-    let (above, below) =
-        path.split_at(path.iter().rposition(|byte| *byte == b'/').unwrap_or_default());
-    let mut hasher = DefaultHasher::new();
-    hasher.write(above);
-    let above = hasher.finish();
-    hasher.write(below);
-    (hasher.finish(), above)
+/// The keys of an entry.
+#[derive(Debug, Clone, Copy)]
+struct Keys {
+    /// Its own. Several sources can have one place, so its path alone would not do.
+    own: u64,
+    /// That of its path, which is all that is known of some things.
+    path: u64,
+    /// That of the path of the directory that it is in.
+    above: u64,
+}
+
+impl Keys {
+    /// Those of an entry of which the path alone is known.
+    fn of_path(path: &[u8]) -> Self {
+        let path = if path == b"." { b"" } else { path };
+        let (above, below) =
+            path.split_at(path.iter().rposition(|byte| *byte == b'/').unwrap_or_default());
+        let mut hasher = DefaultHasher::new();
+        hasher.write(above);
+        let above = hasher.finish();
+        hasher.write(below);
+        let path = hasher.finish();
+        Self { own: path, path, above }
+    }
+
+    fn of(position: &Position) -> Self {
+        /// Odd, and the bits of its multiples are spread.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let keys = Self::of_path(&position.path);
+        let which = position.source << 1 | u64::from(position.is_rival);
+        Self { own: keys.path.wrapping_add(which.wrapping_mul(SPREAD)), ..keys }
+    }
 }
 
 fn key(path: &[u8]) -> u64 {
-    keys(path).0
+    Keys::of_path(path).path
 }
 
 /// The key of a path as removals are told: in the form of [`words::shown`].
@@ -185,9 +207,9 @@ impl Told {
         }
         let has_listed_all = std::mem::take(&mut record.has_listed_all);
         record.was_complete |= has_listed_all && record.open.is_empty();
-        for Open { key, standing, doubt } in std::mem::take(&mut record.open).into_values() {
+        for Open { keys, standing, doubt } in std::mem::take(&mut record.open).into_values() {
             if standing != Standing::Told {
-                record.doubtful.entry(key).or_insert(doubt).wanted |= doubt.wanted;
+                record.doubtful.entry(keys.own).or_insert(doubt).wanted |= doubt.wanted;
             }
         }
         record.claimed.clear();
@@ -218,21 +240,21 @@ impl Told {
         let record = &mut *lock(&self.record);
         let last = record.last.get_or_insert_default();
         place(last);
-        let (key, above) = keys(&last.path);
+        let keys = Keys::of(last);
         if !record.is_beyond {
             record.is_beyond = record.passed.as_ref().is_none_or(|passed| last.is_after(passed));
         }
         let is_back = record.going.is_expected() && record.going.is_back(key_shown(&last.path));
-        let new = Doubt { wanted: false, above };
-        let (standing, doubt) = match record.doubtful.get(&key) {
-            Some(doubt) if record.claimed.insert(key) => (Standing::Doubtful, *doubt),
+        let new = Doubt::default();
+        let (standing, doubt) = match record.doubtful.get(&keys.own) {
+            Some(doubt) if record.claimed.insert(keys.own) => (Standing::Doubtful, *doubt),
             Some(_) => (Standing::New, new),
             // What was told of it was of a source that goes.
             None if is_back => (Standing::New, new),
             None if record.runs == 0 || record.is_beyond => (Standing::New, new),
             None => (Standing::Told, new),
         };
-        record.open.insert(number, Open { key, standing, doubt });
+        record.open.insert(number, Open { keys, standing, doubt });
     }
 
     /// All entries were listed.
@@ -270,23 +292,28 @@ impl Told {
             return Some(outcome.clone());
         }
         let mut record = lock(&self.record);
-        let not_listed =
-            || Open { key: key(&path()), standing: Standing::New, doubt: Doubt::default() };
+        let not_listed = || Open {
+            keys: Keys::of_path(&path()),
+            standing: Standing::New,
+            doubt: Doubt::default(),
+        };
         let open = record.open.remove(&number).unwrap_or_else(not_listed);
-        let Open { key, standing, doubt } = open;
+        let Open { keys, standing, doubt } = open;
         if record.runs > 0 {
-            record.doubtful.remove(&key);
+            record.doubtful.remove(&keys.own);
         }
         if record.going.is_expected() && record.has_gone(path(), kind, outcome) {
             return None;
         }
         if matches!(outcome, Outcome::Failed(_)) {
-            return record.is_single(key).then(|| outcome.clone());
+            // What failed late was told by its path.
+            let is_new = !record.single.contains(&keys.path) && record.is_single(keys.own);
+            return is_new.then(|| outcome.clone());
         }
         if standing == Standing::Told {
             return None;
         }
-        let is_new = record.made.contains(&doubt.above);
+        let is_new = record.made.contains(&keys.above);
         let outcome = match standing {
             Standing::Doubtful if is_new || doubt.wanted => {
                 as_done(outcome, kind, is_new, record.is_mirror)
@@ -294,7 +321,7 @@ impl Told {
             _ => outcome.clone(),
         };
         if *kind == Kind::Dir && is_made(&outcome) && record.made.len() < MADE_MAX {
-            record.made.insert(key);
+            record.made.insert(keys.path);
         }
         Some(outcome)
     }

@@ -190,7 +190,7 @@ impl Receiver<'_> {
         cost: u64,
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
-        self.has_listed(index, &dir, &entry);
+        self.has_listed(index, &dir, &entry, false);
         if dir.parent.is_none() {
             self.merging.list(name.as_ref());
         }
@@ -255,11 +255,11 @@ impl Receiver<'_> {
         Ok((index, parent))
     }
 
-    /// Tells that `entry` in `dir` was listed.
-    pub(super) fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry) {
+    /// Tells that `entry` in `dir` was listed, which `is_rival` of one before it.
+    pub(super) fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
         self.reporter.listed(index, entry, |place| {
             place.source = lock(&self.listing).source;
-            place.is_dir = entry.kind == Kind::Dir;
+            (place.is_dir, place.is_rival) = (entry.kind == Kind::Dir, is_rival);
             dir.write_path(entry.name.as_ref(), &mut place.path);
         });
     }
@@ -338,7 +338,7 @@ impl Receiver<'_> {
             return Err(Broken("it listed a rival of what has no place"));
         }
         let _name = self.check_name(*dir, &parent, entry)?;
-        self.has_listed(index, &parent, entry);
+        self.has_listed(index, &parent, entry, true);
         let outcome = match self.task.mirrors() {
             Some(_) => Outcome::Skipped(Skip::Ruled),
             None => compare::rival(rival, self.policy.conflict),

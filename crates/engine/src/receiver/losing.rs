@@ -147,7 +147,7 @@ impl Receiver<'_> {
         cost: u64,
         fault: Fault,
     ) -> Option<Outcome> {
-        self.has_listed(index, &dir, &entry);
+        self.has_listed(index, &dir, &entry, false);
         if let Some(name) = &name {
             dir.has_listed(name);
         }

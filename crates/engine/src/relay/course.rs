@@ -127,8 +127,12 @@ impl<'a> Course<'a> {
         for item in items {
             let cost = item.cost();
             match item {
-                ListItem::Entry { dir, entry } => self.enter(&mut state, dir, entry, cost)?,
-                ListItem::Rival(rival) => self.enter(&mut state, rival.dir, rival.entry, cost)?,
+                ListItem::Entry { dir, entry } => {
+                    self.enter(&mut state, dir, entry, cost, false)?
+                }
+                ListItem::Rival(rival) => {
+                    self.enter(&mut state, rival.dir, rival.entry, cost, true)?;
+                }
                 ListItem::Fault { dir, name, .. } => {
                     let way = state.way(dir)?;
                     state.add(Item {
@@ -155,7 +159,14 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    fn enter(&self, state: &mut State, dir: u64, entry: Entry, cost: u64) -> Result<(), ReadEnd> {
+    fn enter(
+        &self,
+        state: &mut State,
+        dir: u64,
+        entry: Entry,
+        cost: u64,
+        is_rival: bool,
+    ) -> Result<(), ReadEnd> {
         let way = state.way(dir)?;
         if dir == 0 {
             state.source += 1;
@@ -163,7 +174,7 @@ impl<'a> Course<'a> {
         let (source, is_dir) = (state.source, entry.kind == Kind::Dir);
         let index = state.next_index;
         self.reporter.listed(index, &entry, |place| {
-            (place.source, place.is_dir) = (source, is_dir);
+            (place.source, place.is_dir, place.is_rival) = (source, is_dir, is_rival);
             way.write_path(entry.name.as_ref(), &mut place.path);
         });
         if is_dir {

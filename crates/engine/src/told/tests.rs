@@ -9,7 +9,7 @@ const SAME: Outcome = Outcome::Skipped(Skip::Unchanged);
 fn place(path: &str) -> Position {
     let is_dir = path.ends_with('/');
     let path = path.trim_end_matches('/').as_bytes().to_vec();
-    Position { source: 1, path, is_dir }
+    Position { source: 1, path, is_dir, is_rival: false }
 }
 
 fn told() -> Told {
@@ -51,7 +51,7 @@ fn what_goes_right_into_the_destination_comes_behind_that() {
     for name in ["a", "z/", "-"] {
         assert!(place(name).is_after(&place("./")) && !place("./").is_after(&place(name)));
     }
-    assert_eq!(keys(b"a").1, key(b"."));
+    assert_eq!(Keys::of_path(b"a").above, key(b"."));
     let told = told();
     run(&told, &["./"], &SAME);
     assert!(told.again());
@@ -75,7 +75,7 @@ fn what_was_told_is_not_told_again_and_what_was_lost_is() {
 fn the_key_of_what_is_above_is_that_of_the_directory() {
     for (path, above) in [("t/a", "t"), ("t/sub/a", "t/sub"), ("t/a long name/b", "t/a long name")]
     {
-        assert_eq!(keys(path.as_bytes()).1, key(above.as_bytes()), "{path}");
+        assert_eq!(Keys::of_path(path.as_bytes()).above, key(above.as_bytes()), "{path}");
         assert_ne!(key(path.as_bytes()), key(above.as_bytes()), "{path}");
     }
 }
@@ -92,6 +92,48 @@ fn of_two_with_one_place_the_first_was_asked_for() {
     assert_eq!([outcome(1), outcome(2)], [Some(Outcome::Copied), Some(SAME)]);
     assert!(told.again());
     assert_eq!(run(&told, &["a!", "a!"], &SAME), [""; 0]);
+}
+
+#[test]
+fn of_sources_that_share_a_place_each_is_told_once() {
+    let other = |source, is_rival| Position { source, is_rival, ..place("a") };
+    // Of a mirror all sources are walked as one.
+    for places in [[other(1, false), other(2, true)], [other(0, false), other(0, true)]] {
+        for first_told in [1, 2] {
+            let told = told();
+            let list = || {
+                for (number, place) in (1..).zip(&places) {
+                    told.listed(number, |last| last.clone_from(place));
+                }
+            };
+            let outcome = |number| told.outcome(number, || b"a".to_vec(), &FILE, &SAME);
+            list();
+            assert_eq!(outcome(first_told), Some(SAME));
+            assert!(told.again());
+            list();
+            let lost = 3 - first_told;
+            assert!(told.is_doubtful(lost) && !told.is_doubtful(first_told), "{places:?}");
+            assert_eq!([outcome(first_told), outcome(lost)], [None, Some(SAME)], "{places:?}");
+        }
+    }
+}
+
+#[test]
+fn of_sources_that_share_a_place_both_can_fail() {
+    let failed = Outcome::Failed(Fault::new(Side::Source, FaultKind::Io, "can't read"));
+    let told = told();
+    let fail = || {
+        let mut heard = 0;
+        for number in [1, 2] {
+            told.listed(number, |last| *last = Position { source: number, ..place("a") });
+            let outcome = told.outcome(number, || b"a".to_vec(), &FILE, &failed);
+            heard += usize::from(outcome.is_some());
+        }
+        heard
+    };
+    assert_eq!(fail(), 2);
+    assert!(told.again());
+    assert_eq!(fail(), 0);
 }
 
 #[test]

@@ -39,9 +39,15 @@ impl Scan<'_, '_> {
         (name, follow): (Option<Name>, bool),
         entry: Entry,
     ) -> Result<(), Stopped> {
+        if parent == 0 {
+            self.earlier.iter_mut().for_each(Earlier::listed);
+        }
+        let earlier = self.earlier.as_ref().filter(|_| entry.kind != Kind::Dir);
+        let rival = earlier.and_then(|earlier| earlier.rival(parent, &entry));
         if let Some(reporter) = self.reporter {
             reporter.listed(self.next_index, &entry, |place| {
                 (place.source, place.is_dir) = (self.nth_source, entry.kind == Kind::Dir);
+                place.is_rival = rival.is_some();
                 dir.write_path(name.as_ref(), &mut place.path);
             });
         }
@@ -74,11 +80,7 @@ impl Scan<'_, '_> {
             counted: 0,
             matched: 0,
         };
-        if parent == 0 {
-            self.earlier.iter_mut().for_each(Earlier::listed);
-        }
-        let earlier = self.earlier.as_ref().filter(|_| entry.kind != Kind::Dir);
-        let listed = match earlier.and_then(|earlier| earlier.rival(parent, &entry)) {
+        let listed = match rival {
             Some(rival) => ListItem::Rival(rival),
             None => ListItem::Entry { dir: parent, entry },
         };
