@@ -17,11 +17,15 @@ mod sync;
 
 use crate::args::Command;
 use crate::error::ExitCode;
+use crate::hosts::{Hosts, Questions};
+use crate::interrupt::Interrupt;
 use crate::location::{Location, Machine};
+use crate::monitor::JobMonitor;
 use crate::peer::{Peers, Reaches};
 use crate::progress::Screen;
 use crate::report::{Detail, Report};
 use haul_engine::{RequestError, Requests};
+use haul_model::Task;
 
 /// Does what was asked, says what came of it, and tells how it ended.
 pub(crate) fn run(command: Command) -> ExitCode {
@@ -44,33 +48,36 @@ pub(crate) fn run(command: Command) -> ExitCode {
 }
 
 /// Asks one thing about each of `paths`, in order. A path that can't be looked
-/// at is reported and the next one asked about; a connection that fails is the
-/// end.
+/// at is reported and the next one asked about. Where a connection is lost, the same is asked
+/// over the next one; without that it is the end.
 fn each_path(
     detail: Detail,
     paths: &[Location],
     reaches: &Reaches,
-    mut ask: impl FnMut(&mut Requests, &Location, &dyn Report) -> Result<(), RequestError>,
+    mut ask: impl FnMut(&mut Requests, Asked<'_>) -> Result<(), RequestError>,
 ) -> ExitCode {
     let screen = Screen::default();
     let report = &*detail.report(&screen);
-    let mut peers = Peers::new(report, &screen, reaches.clone());
+    let hosts = Hosts::new(reaches.clone(), &screen);
+    // Nothing is left in disorder by a signal, which ends the program.
+    let monitor = JobMonitor::new(report, Task::default(), Interrupt::default());
+    let peers = Peers::new(report, &screen, reaches.clone());
+    let mut questions = Questions::new(&hosts, peers, &monitor);
     for given in paths {
-        let locations = match expand::paths(given, &mut peers, report) {
+        let locations = match expand::paths(given, &mut questions, report) {
             Ok((locations, _)) => locations,
             Err(error) => return report.refused(&error, None),
         };
         for location in &locations {
-            let answer = match peers.at(&location.machine) {
-                Ok(requests) => ask(requests, location, report),
-                Err(error) => return report.refused(&error, None),
-            };
+            let mut is_again = false;
+            let answer = questions.ask(&location.machine, |requests| {
+                let is_again = std::mem::replace(&mut is_again, true);
+                ask(requests, Asked { location, report, is_again })
+            });
             match answer {
-                Ok(()) => {}
-                Err(RequestError::Fault(fault)) => {
-                    report.fault(host(&location.machine), &location.path, &fault);
-                }
-                Err(RequestError::Job(error)) => return report.refused(&error.into(), None),
+                Ok(Ok(())) => {}
+                Ok(Err(fault)) => report.fault(host(&location.machine), &location.path, &fault),
+                Err(error) => return report.refused(&error, None),
             }
             // Without a reader the answers are of no use.
             if report.is_broken() {
@@ -79,6 +86,15 @@ fn each_path(
         }
     }
     report.finish(ExitCode::Success)
+}
+
+/// A path that is asked about.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    location: &'a Location,
+    report: &'a dyn Report,
+    /// The connection was lost on which it was asked about before.
+    is_again: bool,
 }
 
 /// The host's name, unless the place is here.

@@ -2,6 +2,9 @@
 //! there is none through the host's SFTP server.
 
 mod between;
+mod questions;
+
+pub(crate) use self::questions::Questions;
 
 use crate::command::deploy;
 use crate::error::{CommandError, ErrorKind};
@@ -93,11 +96,12 @@ impl Hosts {
         monitor: &dyn Monitor,
         mut question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
     ) -> Result<Result<T, Fault>, CommandError> {
-        let mut attempts = Attempts::new(monitor);
+        let (mut attempts, mut is_again) = (Attempts::new(monitor), false);
+        let cancelled = || monitor.cancelled();
         loop {
-            let stands = peers.at(machine).map(drop);
+            let stands = peers.reach(machine, is_again, &cancelled);
             self.heard_of(peers);
-            let error = match stands.and_then(|()| peers.at(machine)) {
+            let error = match stands.map(|at| peers.requests(at)) {
                 Ok(requests) => {
                     attempts.stands();
                     match question(requests) {
@@ -113,6 +117,7 @@ impl Hosts {
             let retries = known.map_or(0, |target| self.reaches.of(target).retries);
             let host = known.map(SshTarget::display).unwrap_or_default();
             attempts.wait(&host, retries, error)?;
+            is_again = true;
         }
     }
 
@@ -235,7 +240,10 @@ impl Hosts {
             return haul_engine::run(job, Placement::Local, monitor);
         };
         let is_upload = !matches!(route, Route::Download(_));
-        let has_greeted = standing.is_some() || self.greeted().contains(target);
+        let has_greeted = &|| self.greeted().contains(target);
+        if standing.is_some() {
+            self.has_greeted(target);
+        }
         let mut standing = standing;
         let Reach { retries, parallel, .. } = self.reaches.of(target);
         let logins = logins_of(parallel);
@@ -249,7 +257,7 @@ impl Hosts {
             }
             let connection = match is_first {
                 true => peer::connect(target, job.task, &self.screen)?,
-                false => peer::connect_again(target, job.task)?,
+                false => peer::connect_again(target, job.task.keeps_destination())?,
             };
             let placement = match (is_upload, self.sharer()) {
                 (true, Some(sharer)) => Placement::UploadShared(connection, sharer),

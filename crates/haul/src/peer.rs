@@ -118,13 +118,17 @@ pub(crate) fn connect(
 }
 
 /// Connects again after the connection was lost. What ssh has to say is in the error, if it
-/// fails; the login may not take long, so that there are further attempts.
-pub(crate) fn connect_again(target: &SshTarget, task: Task) -> Result<Connection, ConnectError> {
+/// fails; the login may not take long, so that there are further attempts. It `is_brief` if no
+/// content of files is to be carried.
+pub(crate) fn connect_again(
+    target: &SshTarget,
+    is_brief: bool,
+) -> Result<Connection, ConnectError> {
     let silence_max = target.patience().silence_max;
     let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
     let target = target.clone().with_patience(Patience { silence_max, login_max });
     let silent: Diagnostics = Arc::new(|_: &[u8]| {});
-    match task.keeps_destination() {
+    match is_brief {
         true => haul_net::connect_briefly(&target, silent),
         false => haul_net::connect(&target, silent),
     }
@@ -201,27 +205,39 @@ impl<'r> Peers<'r> {
         Some(WayThere { standing, is_sftp_only })
     }
 
-    /// Requests to `place`, over the connection that stands or a new one.
-    pub(crate) fn at(&mut self, machine: &Machine) -> Result<&mut Requests, CommandError> {
-        let index = match self.open.iter().position(|open| open.machine == *machine) {
-            Some(index) => index,
-            None => {
-                let (requests, is_sftp_only) = match machine {
-                    Machine::Here => (Requests::local(), false),
-                    Machine::There(target) => {
-                        self.agent(target).map_err(|e| self.reaches.explained(target, e))?
-                    }
-                    Machine::Sftp(target) => {
-                        let requests = self.sftp(target);
-                        let explained = |e: JobError| self.reaches.explained(target, e.into());
-                        (requests.map_err(explained)?, false)
-                    }
-                };
-                self.open.push(Open { machine: machine.clone(), requests, is_sftp_only });
-                self.open.len() - 1
+    /// The number of `machine` among those that are connected to: its connection stands, or
+    /// is made. That `is_again` if it was lost.
+    ///
+    /// # Errors
+    /// When there is no way to it, or the user has `cancelled`.
+    pub(crate) fn reach(
+        &mut self,
+        machine: &Machine,
+        is_again: bool,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<usize, CommandError> {
+        if let Some(index) = self.open.iter().position(|open| open.machine == *machine) {
+            return Ok(index);
+        }
+        let (requests, is_sftp_only) = match machine {
+            Machine::Here => (Requests::local(), false),
+            Machine::There(target) => {
+                let agent = self.agent(target, is_again, cancelled);
+                agent.map_err(|error| self.reaches.explained(target, error))?
+            }
+            Machine::Sftp(target) => {
+                let requests = self.sftp(target);
+                let explained = |e: JobError| self.reaches.explained(target, e.into());
+                (requests.map_err(explained)?, false)
             }
         };
-        Ok(&mut self.open[index].requests)
+        self.open.push(Open { machine: machine.clone(), requests, is_sftp_only });
+        Ok(self.open.len() - 1)
+    }
+
+    /// Requests to the one of that number, as [`Self::reach`] has given it.
+    pub(crate) fn requests(&mut self, index: usize) -> &mut Requests {
+        &mut self.open[index].requests
     }
 
     /// Closes the connection to `machine`, if one stands.
@@ -231,12 +247,22 @@ impl<'r> Peers<'r> {
 
     /// Requests to the haul of a host, or to its SFTP server if it has none; and true if the
     /// host starts no program.
-    fn agent(&self, target: &SshTarget) -> Result<(Requests, bool), CommandError> {
+    fn agent(
+        &self,
+        target: &SshTarget,
+        is_again: bool,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Requests, bool), CommandError> {
         let connected = match self.task {
+            _ if is_again => {
+                connect_again(target, self.task.is_none_or(|task| task.keeps_destination()))
+            }
             Some(task) => connect(target, task, &self.screen),
             None => haul_net::connect_briefly(target, diagnostics(&self.screen)),
         };
-        let missing = match connected.map_err(JobError::from).and_then(Requests::remote) {
+        let greeted = connected.map_err(JobError::from);
+        let greeted = greeted.and_then(|it| Requests::remote_unless(it, cancelled));
+        let missing = match greeted {
             Err(JobError::Connection(error)) if error.lacks_haul() => error,
             answer => return Ok((answer?, false)),
         };

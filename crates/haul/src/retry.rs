@@ -43,8 +43,8 @@ pub(crate) struct Retry<'j, 'm> {
     pub(crate) monitor: &'m dyn Monitor,
     /// The host, for messages.
     pub(crate) host: String,
-    /// It has greeted earlier in this command.
-    pub(crate) has_greeted: bool,
+    /// True if it has greeted in this command, or all have that take part.
+    pub(crate) has_greeted: &'j dyn Fn() -> bool,
 }
 
 impl Retry<'_, '_> {
@@ -54,7 +54,7 @@ impl Retry<'_, '_> {
     /// # Errors
     /// That of the last run.
     pub(crate) fn run(
-        mut self,
+        self,
         mut once: impl FnMut(&Job, bool, &dyn Monitor) -> Result<Summary, JobError>,
     ) -> Result<Summary, JobError> {
         let (progress, mut job) = (self.monitor.progress(), self.job.clone());
@@ -67,6 +67,7 @@ impl Retry<'_, '_> {
         let watch = Once::new(self.monitor);
         let before = progress.summary();
         let (mut furthest, mut attempt, mut is_first) = (progress.furthest(), 0, true);
+        let mut has_greeted = false;
         loop {
             let lost = match once(&job, is_first, &watch) {
                 Ok(summary) if is_first => return Ok(summary),
@@ -75,14 +76,14 @@ impl Retry<'_, '_> {
                 Err(error) => return Err(error),
             };
             is_first = false;
-            self.has_greeted |= progress.reached();
+            has_greeted |= progress.reached() || (self.has_greeted)();
             if std::mem::replace(&mut furthest, progress.furthest()) != furthest {
                 attempt = 0;
             }
             let next = next_run(&job, self.job, progress, before);
-            let may_go_on = self.has_greeted && attempt < self.retries && progress.again();
+            let may_go_on = has_greeted && attempt < self.retries && progress.again();
             let Some(next) = next.filter(|_| may_go_on) else {
-                return Err(given_up(lost, self.has_greeted).into());
+                return Err(given_up(lost, has_greeted).into());
             };
             job = next;
             attempt += 1;

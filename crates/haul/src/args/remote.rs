@@ -50,6 +50,8 @@ pub(super) struct RequestWords {
     /// Do not tell when a host without haul is asked through SFTP
     #[arg(short, long, help_heading = "Remote")]
     quiet: bool,
+    #[command(flatten)]
+    retry: RetryWords,
 }
 
 /// The words of the commands that move contents.
@@ -115,7 +117,14 @@ impl ParallelWords {
     /// Adds them to those that say how hosts are reached.
     pub(super) fn add_to(&self, remote: &RemoteWords) -> Settings {
         let parallel = self.parallel.and_then(NonZeroU8::new).map(typed);
-        Settings { parallel, retries: self.retry.retries.map(typed), ..remote.settings() }
+        Settings { parallel, ..self.retry.add_to(remote) }
+    }
+}
+
+impl RetryWords {
+    /// The same.
+    fn add_to(&self, remote: &RemoteWords) -> Settings {
+        Settings { retries: self.retries.map(typed), ..remote.settings() }
     }
 }
 
@@ -149,8 +158,8 @@ impl Typed {
         let Self { rsh, remote_haul, timeout, transport, retries, parallel } = self;
         let timeout = TimeoutWords { timeout };
         let remote = RemoteWords { remote_haul, rsh, transport, timeout };
-        let (retries, parallel) = (retries.map(typed), parallel.map(typed));
-        let words_of = Settings { retries, parallel, ..remote.settings() };
+        let (retry, parallel) = (RetryWords { retries }, parallel.map(typed));
+        let words_of = Settings { parallel, ..retry.add_to(&remote) };
         Way { words: words_of, deploy: false, config }.sources_and_dest(words, usage)
     }
 
@@ -160,10 +169,10 @@ impl Typed {
         words: &[OsString],
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let Self { rsh, remote_haul, timeout, transport, .. } = self;
+        let Self { rsh, remote_haul, timeout, transport, retries, .. } = self;
         let timeout = TimeoutWords { timeout };
         let remote = RemoteWords { remote_haul, rsh, transport, timeout };
-        let way = Way { words: remote.settings(), deploy: false, config };
+        let way = Way { words: RetryWords { retries }.add_to(&remote), deploy: false, config };
         let (sources, reaches) = way.locations(words)?;
         Ok((sources, Location::root(), reaches))
     }
@@ -305,8 +314,7 @@ impl RemoteWords {
         retry: &RetryWords,
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let settings = Settings { retries: retry.retries.map(typed), ..self.settings() };
-        let way = Way { words: settings, deploy: false, config };
+        let way = Way { words: retry.add_to(self), deploy: false, config };
         way.sources_and_dest(words, usage)
     }
 }
@@ -358,7 +366,8 @@ impl RequestWords {
         words: &[OsString],
         config: &Config,
     ) -> Result<Located, CommandError> {
-        let way = Way { words: self.remote.settings(), deploy: false, config };
+        let words_of = self.retry.add_to(&self.remote);
+        let way = Way { words: words_of, deploy: false, config };
         let (locations, reaches) = way.locations(words)?;
         Ok((locations, if self.quiet { reaches.quietly() } else { reaches }))
     }

@@ -4,28 +4,27 @@
 mod asking;
 mod figures;
 pub(super) mod missing;
+mod ready;
 mod removing;
 mod to_all;
 
 use self::figures::Figures;
 pub(super) use self::figures::passed_here;
-use super::expand;
+pub(super) use self::ready::{Ready, prepare};
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::hosts::Hosts;
-use crate::interrupt::Interrupt;
+use crate::hosts::{Hosts, Questions};
 use crate::json::{Line, SCHEMA, Start};
 use crate::location::Location;
-use crate::location::Machine::{self, Here};
+use crate::location::Machine;
 use crate::monitor::JobMonitor;
-use crate::peer::Peers;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{LogFile, Logged, Report, Statement};
 use crate::retry::Once;
 use crate::state;
 use haul_engine::{Census, Job, Leg, Monitor, Munging, Route, Summary, legs};
-use haul_model::{Filter, Mirror, Part, Side, Task, Via, escape_bytes};
+use haul_model::{Filter, Mirror, Part, Task, Via, escape_bytes};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -79,17 +78,19 @@ pub(super) fn carry_out<F: Statement>(
     is_partial: impl Fn(&Summary, &dyn Report) -> bool,
     figures: impl Fn(End) -> F,
 ) -> ExitCode {
-    carry_out_in_parts(copy, task, &[task], refuse, is_partial, figures)
+    let as_it_is = |copy, _: &mut Questions<'_, '_>| Ok(copy);
+    carry_out_in_parts(copy, task, &[task], refuse, as_it_is, is_partial, figures)
 }
 
 /// The same for a task that takes several `parts`, one after the other for each job. What
 /// fails in one doesn't keep the next from being done, unless it removes and something of
-/// the sources could not be read.
+/// the sources could not be read. The command may have to ask hosts to `complete` its words.
 pub(super) fn carry_out_in_parts<F: Statement>(
     copy: &Copy,
     task: Task,
     parts: &[Task],
     refuse: impl Fn(&Copy) -> Result<(), CommandError>,
+    complete: impl FnOnce(Copy, &mut Questions<'_, '_>) -> Result<Copy, CommandError>,
     is_partial: impl Fn(&Summary, &dyn Report) -> bool,
     figures: impl Fn(End) -> F,
 ) -> ExitCode {
@@ -109,8 +110,8 @@ pub(super) fn carry_out_in_parts<F: Statement>(
         figures(End { summary, time: started.elapsed(), ended_early, relayed, code, census })
     };
     let none = |code| figures(Summary::default(), 0, true, code, Census::default());
-    let Ready { legs, unmatched, interrupt, peers, .. } =
-        match prepare(copy, task, &screen, report, refuse) {
+    let Ready { copy, legs, unmatched, interrupt, hosts, peers } =
+        match prepare(copy, task, &screen, report, refuse, complete) {
             Ok(ready) => ready,
             Err(error) => {
                 let code = report.refused(&error, Some(&none(error.kind.exit_code())));
@@ -120,10 +121,11 @@ pub(super) fn carry_out_in_parts<F: Statement>(
                 };
             }
         };
+    let copy = &copy;
     let (legs, missing) = missing::left_out(copy, task, legs, report);
     let monitor =
         JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone()).with_log(log);
-    let hosts = Hosts::new(copy.reaches.clone(), &screen).after(peers, &legs);
+    let hosts = hosts.after(peers, &legs);
     let once = Once::new(&monitor);
     if copy.asks
         && let Err(error) = asking::settle(copy, &legs, &once, &hosts)
@@ -210,42 +212,6 @@ pub(super) fn watch_legs(
     })
 }
 
-/// A command that copies or compares, and that can begin.
-pub(super) struct Ready<'r> {
-    /// Its words, without patterns.
-    pub(super) copy: Copy,
-    /// Patterns of which nothing is copied, and that were told.
-    pub(super) unmatched: u64,
-    pub(super) legs: Vec<Leg<Machine>>,
-    pub(super) interrupt: Interrupt,
-    /// Those who were asked what patterns match.
-    pub(super) peers: Peers<'r>,
-}
-
-/// Makes `copy` ready: replaces patterns, has the command `refuse` what it can't do, and
-/// finds out all that can be known to be wrong before anything is done.
-///
-/// # Errors
-/// When a host can't be asked for what a pattern matches, or the words are refused.
-pub(super) fn prepare<'r>(
-    copy: &Copy,
-    task: Task,
-    screen: &Screen,
-    report: &'r dyn Report,
-    refuse: impl Fn(&Copy) -> Result<(), CommandError>,
-) -> Result<Ready<'r>, CommandError> {
-    // What the words alone can tell comes before any connection.
-    refuse(copy)?;
-    refuse_between_hosts(copy, task)?;
-    // What a host lacks the copy tells.
-    let mut peers = Peers::new(report, screen, copy.reaches.clone().quietly()).before(task);
-    let (copy, unmatched) = expand::sources(copy, &mut peers, report)?;
-    let listening = Interrupt::listen();
-    refuse(&copy)?;
-    let legs = plan(&copy, task)?;
-    Ok(Ready { copy, unmatched, legs, interrupt: listening?, peers })
-}
-
 /// The jobs with that task that `copy` takes, with all that can be known to be wrong
 /// before anything is done.
 fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Machine>>, CommandError> {
@@ -283,28 +249,6 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Machine>>, CommandError> {
         };
     }
     Ok(legs)
-}
-
-/// Refuses what this machine's side does, where neither side is here.
-fn refuse_between_hosts(copy: &Copy, task: Task) -> Result<(), CommandError> {
-    let is_between =
-        copy.dest.machine != Here && copy.sources.iter().any(|source| source.machine != Here);
-    let refused = match task {
-        _ if !is_between => None,
-        _ if copy.munges => Some("links can't be munged"),
-        _ if [Side::Source, Side::Destination].iter().any(|side| task.fakes(*side)) => {
-            Some("attributes can't be written down, or read,")
-        }
-        _ if task.lists() => Some("nothing can be listed"),
-        _ if task.moving().is_some() || task.removes().is_some() => {
-            Some("sources can't be removed")
-        }
-        _ => None,
-    };
-    refused.map_or(Ok(()), |what| {
-        Err(CommandError::usage(format!("{what} from one host to another"))
-            .with_hint("go by this machine: first from the host to here, then to the other"))
-    })
 }
 
 /// `leg` of a command by which so many entries are `deleted` already.

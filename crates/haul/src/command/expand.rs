@@ -4,26 +4,26 @@
 use super::host;
 use crate::args::Copy;
 use crate::error::CommandError;
+use crate::hosts::Questions;
 use crate::location::Location;
-use crate::peer::Peers;
 use crate::report::Report;
-use haul_engine::{Expanded, RequestError, expand};
+use haul_engine::{Expanded, expand};
 use haul_model::{Fault, FaultKind, Side};
 
 /// `copy` without patterns in its sources, and the number of failures: of each that was
-/// told its source is left out. `peers` are asked.
+/// told its source is left out. Hosts are asked by `questions`.
 ///
 /// # Errors
 /// When a host can't be asked.
 pub(super) fn sources(
     copy: &Copy,
-    peers: &mut Peers<'_>,
+    questions: &mut Questions<'_, '_>,
     report: &dyn Report,
 ) -> Result<(Copy, u64), CommandError> {
     let mut expanded = Copy { sources: Vec::with_capacity(copy.sources.len()), ..copy.clone() };
     let mut failed = 0;
     for source in &copy.sources {
-        let (paths, missed) = paths(source, peers, report)?;
+        let (paths, missed) = paths(source, questions, report)?;
         expanded.sources.extend(paths);
         failed += missed;
     }
@@ -37,17 +37,17 @@ pub(super) fn sources(
 /// When the host can't be asked.
 pub(super) fn paths(
     location: &Location,
-    peers: &mut Peers<'_>,
+    questions: &mut Questions<'_, '_>,
     report: &dyn Report,
 ) -> Result<(Vec<Location>, u64), CommandError> {
     if !location.is_pattern() {
         return Ok((vec![location.clone()], 0));
     }
-    let found = match expand(peers.at(&location.machine)?, &location.path) {
+    let asked = questions.ask(&location.machine, |requests| expand(requests, &location.path))?;
+    let found = match asked {
         Ok(found) if found.paths.is_empty() && found.faults.is_empty() => nothing(location),
         Ok(found) => found,
-        Err(RequestError::Fault(fault)) => failed(location, fault),
-        Err(RequestError::Job(error)) => return Err(error.into()),
+        Err(fault) => failed(location, fault),
     };
     for (path, fault) in &found.faults {
         report.fault(host(&location.machine), path, fault);

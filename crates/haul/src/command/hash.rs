@@ -1,7 +1,7 @@
 //! `haul hash`: the BLAKE3 hashes of files, taken where they are; here, of a
 //! file on a host without haul.
 
-use super::{each_path, host};
+use super::{Asked, each_path, host};
 use crate::args::Hash;
 use crate::error::ExitCode;
 use crate::json::{HashLine, Line, Path};
@@ -17,16 +17,21 @@ use std::thread;
 
 /// Prints a line for each file.
 pub(super) fn run(hash: &Hash) -> ExitCode {
-    each_path(hash.detail, &hash.paths, &hash.reaches, |requests, location, report| {
-        let hashing = Mutex::default();
-        let mut told = |now| *hashing.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        let work = || requests.hash(&location.path, &mut told);
-        let hash = watched(report, location, &hashing, work)?;
-        report.tell(&Hashed { location, hash });
-        // The next hash may take long.
-        report.flush();
-        Ok(())
-    })
+    each_path(
+        hash.detail,
+        &hash.paths,
+        &hash.reaches,
+        |requests, Asked { location, report, .. }| {
+            let hashing = Mutex::default();
+            let mut told = |now| *hashing.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            let work = || requests.hash(&location.path, &mut told);
+            let hash = watched(report, location, &hashing, work)?;
+            report.tell(&Hashed { location, hash });
+            // The next hash may take long.
+            report.flush();
+            Ok(())
+        },
+    )
 }
 
 /// Does `work`, and shows a person how far the `hashing` is.

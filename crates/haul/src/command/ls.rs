@@ -1,36 +1,76 @@
 //! `haul ls`: what is in directories.
 
-use super::{each_path, host};
+use super::{Asked, each_path, host};
 use crate::args::Ls;
 use crate::error::ExitCode;
 use crate::json::{EntryLine, Line};
 use crate::location::Location;
 use crate::quantity;
 use crate::report::Statement;
-use haul_engine::{RequestError, Requests};
+use haul_engine::{ListedEntry, RequestError, Requests};
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, escape_bytes};
 
 /// Lists each path.
 pub(super) fn run(ls: &Ls) -> ExitCode {
     let mut is_first = true;
-    each_path(ls.detail, &ls.paths, &ls.reaches, |requests, location, report| {
-        let was_first = std::mem::replace(&mut is_first, false);
+    let mut told = Told::default();
+    each_path(ls.detail, &ls.paths, &ls.reaches, |requests, asked| {
+        let Asked { location, report, is_again } = asked;
+        told = match is_again {
+            true => Told { behind: told.last.clone(), ..std::mem::take(&mut told) },
+            false => Told { is_first: std::mem::replace(&mut is_first, false), ..Told::default() },
+        };
         let entry = look(requests, &location.path, ls.long)?;
         if entry.kind != Kind::Dir {
             report.tell(&Listed { ls, location, is_within: false, entry: &entry });
             return Ok(());
         }
-        if has_several(ls) && !ls.null {
-            let gap = if was_first { "" } else { "\n" };
+        if has_several(ls) && !ls.null && !std::mem::replace(&mut told.heading, true) {
+            let gap = if told.is_first { "" } else { "\n" };
             report.tell(&format!("{gap}{location}:\n"));
         }
-        requests.list(&location.path, &mut |found| match found {
-            Ok(entry) => report.tell(&Listed { ls, location, is_within: true, entry: &entry }),
-            Err((name, fault)) => {
-                report.fault(host(&location.machine), &join(&location.path, &name), &fault)
+        requests.list(&location.path, &mut |found| {
+            if !told.is_new(&found) {
+                return;
+            }
+            match found {
+                Ok(entry) => report.tell(&Listed { ls, location, is_within: true, entry: &entry }),
+                Err((name, fault)) => {
+                    report.fault(host(&location.machine), &join(&location.path, &name), &fault)
+                }
             }
         })
     })
+}
+
+/// The part of a directory that was told.
+#[derive(Default)]
+struct Told {
+    /// No other was told of before it.
+    is_first: bool,
+    heading: bool,
+    /// The name of the last entry.
+    last: Option<Vec<u8>>,
+    /// The same over connections that were lost: entries come in the order of their names,
+    /// and those behind it are new.
+    behind: Option<Vec<u8>>,
+}
+
+impl Told {
+    /// True for an entry that was not told, which it then was.
+    fn is_new(&mut self, found: &ListedEntry) -> bool {
+        let name = match found {
+            Ok(entry) => entry.name.as_ref().map_or(&b""[..], Name::as_bytes),
+            Err((name, _)) => name,
+        };
+        if self.behind.as_deref().is_some_and(|behind| name <= behind) {
+            return false;
+        }
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(name);
+        true
+    }
 }
 
 /// True if several paths are meant, or may be.

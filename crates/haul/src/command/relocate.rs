@@ -26,8 +26,8 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let report = &*copy.detail.report(&screen);
     report.tell(&Started { copy, dry_run: copy.policy.dry_run });
     let figures = |summary, code| Figures { summary, time: started.elapsed(), code };
-    let Ready { copy, legs, unmatched, interrupt, peers } =
-        match prepare(copy, task, &screen, report, refuse) {
+    let Ready { copy, legs, unmatched, interrupt, hosts, peers } =
+        match prepare(copy, task, &screen, report, refuse, |copy, _| Ok(copy)) {
             Ok(ready) => ready,
             Err(error) => {
                 let none = figures(Summary::default(), error.kind.exit_code());
@@ -57,7 +57,6 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         ports: copy.ports,
     };
     let monitor = JobMonitor::new(report, task, interrupt);
-    let hosts = Hosts::new(copy.reaches.clone(), &screen);
     let mut reached = Reached { copy, hosts: &hosts, monitor: &monitor, peers: Some(peers) };
     let (mut summary, result) = run_move(&job, &mut reached, &monitor);
     summary.failed += unmatched;

@@ -1,6 +1,6 @@
 //! `haul stat`: what stands at paths.
 
-use super::{each_path, host};
+use super::{Asked, each_path, host};
 use crate::args::Stat;
 use crate::error::ExitCode;
 use crate::json::{EntryLine, Line};
@@ -11,11 +11,16 @@ use haul_model::{Entry, Kind, Special, escape_bytes};
 
 /// Prints a paragraph for each path.
 pub(super) fn run(stat: &Stat) -> ExitCode {
-    each_path(stat.detail, &stat.paths, &stat.reaches, |requests, location, report| {
-        let entry = requests.stat(&location.path, stat.follow)?;
-        report.tell(&Described { location, entry });
-        Ok(())
-    })
+    each_path(
+        stat.detail,
+        &stat.paths,
+        &stat.reaches,
+        |requests, Asked { location, report, .. }| {
+            let entry = requests.stat(&location.path, stat.follow)?;
+            report.tell(&Described { location, entry });
+            Ok(())
+        },
+    )
 }
 
 /// An entry that was asked about.

@@ -8,12 +8,11 @@ use self::figures::Figures;
 use super::copy::carry_out_in_parts;
 use crate::args::{Copy, Sync, When};
 use crate::error::{CommandError, ExitCode};
+use crate::hosts::Questions;
 use crate::location::{Location, Machine};
-use crate::peer::Peers;
-use crate::progress::Screen;
 use crate::report::Report;
 use haul_engine::Summary;
-use haul_model::{Entry, Kind, Led, Mirror, Part, Place, Relative, Task, links, words};
+use haul_model::{Kind, Led, Mirror, Part, Place, Relative, Task, links, words};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -22,30 +21,24 @@ use std::path::PathBuf;
 /// Makes the destination like the sources, and says what came of it.
 pub(super) fn run(sync: &Sync) -> ExitCode {
     let Sync { copy, mirror, when, removes_sources, list, list_there, stats } = sync;
-    let mut copy = copy.clone();
-    if let Some(there) = list_there {
-        let screen = Screen::default();
-        match fetching::list(&copy, there, &screen) {
-            Ok(paths) => copy.list = Some(paths),
-            Err(error) => {
-                let code = copy.detail.report(&screen).refused(&error, None);
-                return code.as_rsync(&Summary::default(), 0);
-            }
-        }
-    }
     if let Some(columns) = list {
-        return listing::run(copy, *mirror, *columns);
+        return listing::run(copy.clone(), list_there.as_ref(), *mirror, *columns);
     }
-    let led = mirror.walking.led;
-    let keeps_paths = mirror.walking.relative != Relative::No;
-    let makes_dir =
-        alone(&copy, mirror.walking.relative).is_none_or(|one| becomes_dir(&copy, led, &one));
-    if !keeps_paths {
-        take_what_is_in(&mut copy.sources);
-    }
-    if makes_dir && !copy.dest.path.ends_with(b"/") {
-        copy.dest.path.push(b'/');
-    }
+    let complete = |mut copy: Copy, questions: &mut Questions<'_, '_>| {
+        fetching::complete(&mut copy, list_there.as_ref(), questions)?;
+        let relative = mirror.walking.relative;
+        let makes_dir = match alone(&copy, relative) {
+            Some(one) => becomes_dir(&copy, mirror.walking.led, &one, questions)?,
+            None => true,
+        };
+        if relative == Relative::No {
+            take_what_is_in(&mut copy.sources);
+        }
+        if makes_dir && !copy.dest.path.ends_with(b"/") {
+            copy.dest.path.push(b'/');
+        }
+        Ok(copy)
+    };
     let is_partial =
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
     let task = Task::Sync(copy.policy, *mirror);
@@ -62,7 +55,7 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
     if *removes_sources {
         parts.push(part(Part::RemovesSources, None));
     }
-    carry_out_in_parts(&copy, task, &parts, refuse, is_partial, figures)
+    carry_out_in_parts(copy, task, &parts, refuse, complete, is_partial, figures)
 }
 
 /// A source that ends with a slash is what is in it.
@@ -94,10 +87,18 @@ fn alone(copy: &Copy, relative: Relative) -> Option<Location> {
 
 /// True if the destination is a directory for what `source` is, whether it is there or
 /// not: it is the new name of a single file only.
-fn becomes_dir(copy: &Copy, led: Led, source: &Location) -> bool {
+///
+/// # Errors
+/// When the host with the source can't be asked what that is.
+fn becomes_dir(
+    copy: &Copy,
+    led: Led,
+    source: &Location,
+    questions: &mut Questions<'_, '_>,
+) -> Result<bool, CommandError> {
     let Location { machine, path, .. } = source;
     if path.ends_with(b"/") || words::split(path).name.is_none() {
-        return true;
+        return Ok(true);
     }
     let here = |path: &[u8]| {
         let target = || fs::read_link(OsStr::from_bytes(path)).ok();
@@ -108,31 +109,25 @@ fn becomes_dir(copy: &Copy, led: Led, source: &Location) -> bool {
         }
     };
     if *machine == Machine::Here {
-        return here(path).is_ok_and(|metadata| metadata.is_dir());
+        return Ok(here(path).is_ok_and(|metadata| metadata.is_dir()));
     }
     let dest = &copy.dest;
     if source.is_pattern() {
-        return true;
+        return Ok(true);
     }
-    // What is there tells by itself, and spares a login.
-    dest.machine == Machine::Here && here(&dest.path).is_err() && is_dir_there(copy, led, source)
-}
-
-/// True if the source is a directory of a host. What is wrong with the host shows when
-/// the job begins.
-fn is_dir_there(copy: &Copy, led: Led, source: &Location) -> bool {
-    let screen = Screen::default();
-    let report = copy.detail.report(&screen);
-    let mut peers = Peers::new(&*report, &screen, copy.reaches.clone().quietly());
-    let mut kind_of = |follow| {
-        let entry = peers.at(&source.machine).map(|there| there.stat(&source.path, follow));
-        entry.ok()?.ok().map(|entry: Entry| entry.kind)
-    };
-    let kind = match kind_of(copy.follow) {
-        Some(Kind::Symlink { target }) if leads_on(led, &target) => kind_of(true),
-        kind => kind,
-    };
-    kind == Some(Kind::Dir)
+    // What is there tells by itself, and spares the question.
+    if dest.machine != Machine::Here || here(&dest.path).is_ok() {
+        return Ok(false);
+    }
+    let asked = questions.ask(machine, |there| {
+        let kind = there.stat(path, copy.follow)?.kind;
+        match &kind {
+            Kind::Symlink { target } if leads_on(led, target) => Ok(there.stat(path, true)?.kind),
+            _ => Ok(kind),
+        }
+    });
+    // Why it can't be looked at the job says.
+    Ok(asked? == Ok(Kind::Dir))
 }
 
 /// True if a source that is a link with this `target` may stand for what it leads to.

@@ -71,11 +71,11 @@ impl<'h> Both<'h> {
             retries: retries(self.from).min(retries(self.to)),
             monitor,
             host: format!("{from} or {to}"),
-            has_greeted: [self.from, self.to]
-                .iter()
-                .all(|host| self.hosts.greeted().contains(host)),
+            has_greeted: &|| {
+                [self.from, self.to].iter().all(|host| self.hosts.greeted().contains(host))
+            },
         };
-        let ran = retry.run(|job, is_first, monitor| {
+        retry.run(|job, is_first, monitor| {
             let (to, to_at) = self.greet(self.to, job, is_first, monitor)?;
             let (mut from, from_at) = self.greet(self.from, job, is_first, monitor)?;
             let straight = match from_at.zip(to_at) {
@@ -89,11 +89,7 @@ impl<'h> Both<'h> {
             };
             let between = Box::new(Between { from, to, straight });
             haul_engine::run(job, Placement::Between(between), monitor)
-        });
-        if monitor.progress().reached() {
-            [self.from, self.to].into_iter().for_each(|host| self.hosts.has_greeted(host));
-        }
-        ran
+        })
     }
 
     /// Logs in to a host whose haul greets. It is told that this side is there until the
@@ -108,10 +104,12 @@ impl<'h> Both<'h> {
         self.reaching.set(target);
         let connection = match is_first {
             true => peer::connect(target, job.task, &self.hosts.screen)?,
-            false => peer::connect_again(target, job.task)?,
+            false => peer::connect_again(target, job.task.keeps_destination())?,
         };
         let at = job.goes_directly().then(|| connection.closer.whereabouts());
-        Ok((Requests::remote_unless(connection, &|| monitor.cancelled())?, at))
+        let greeted = Requests::remote_unless(connection, &|| monitor.cancelled())?;
+        self.hosts.has_greeted(target);
+        Ok((greeted, at))
     }
 }
 

@@ -80,6 +80,43 @@ const CASES: [Case; 7] = [
     Case { name: "renamed", command: "move", flags: &[], sources: &["src"], dest: "new", said: "" },
 ];
 
+/// Commands that ask a host before their job: for what a pattern stands for, for the list of
+/// paths, for the kind of what is to be copied.
+const ASKING: [Case; 4] = [
+    Case {
+        name: "pattern",
+        command: "sync",
+        flags: &["-aH", "--delete"],
+        sources: &["src/[de]", "src/*e"],
+        dest: "dst",
+        said: "",
+    },
+    Case {
+        name: "moved-pattern",
+        command: "move",
+        flags: &[],
+        sources: &["sr*"],
+        dest: "dst/",
+        said: "",
+    },
+    Case {
+        name: "fetched",
+        command: "sync",
+        flags: &["-aH", "--files-from=:src/d/names"],
+        sources: &["src"],
+        dest: "dst",
+        said: "",
+    },
+    Case {
+        name: "looked",
+        command: "sync",
+        flags: &["-aH"],
+        sources: &["src"],
+        dest: "new",
+        said: "",
+    },
+];
+
 /// Where a connection ends.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
@@ -115,6 +152,7 @@ fn make_trees(scene: &Scene<'_>) {
     for name in ["d/one", "d/new/two", "d/new/three", "e/four", "e/deep/five", "same"] {
         scene.file(format!("src/{name}"), name.repeat(20));
     }
+    scene.file("src/d/names", LIST);
     tree::random_file(scene.path("src/large"), 200_000, 1).expect("a file");
     for (from, to) in [("d/one", "d/linked"), ("d/one", "e/linked"), ("e/four", "e/deep/linked")] {
         fs::hard_link(scene.path(format!("src/{from}")), scene.path(format!("src/{to}")))
@@ -272,7 +310,8 @@ fn a_connection_that_ends_at_any_byte_changes_nothing_of_what_a_job_comes_to() {
             make_trees(scene);
             let failed = Mutex::new(Vec::new());
             let record = "tee said.$n.in | sh -c \"$*\" | tee said.$n.out; exit";
-            for (place, case) in (0..).zip(&CASES) {
+            let asking = ASKING.iter().filter(|_| scene.way == Way::Download);
+            for (place, case) in (0..).zip(CASES.iter().chain(asking)) {
                 let name = |what: String| format!("{:?}-{}-{what}", scene.way, case.name);
                 let (run, whole) = run_with(scene, &name("whole".into()), case, record);
                 assert!(run.code == Some(0), "{run}");

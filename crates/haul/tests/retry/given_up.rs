@@ -2,8 +2,10 @@
 
 use crate::common::*;
 use crate::link::*;
+use haul_testkit::haul::Outcome;
 use haul_testkit::proc::Signal;
 use haul_testkit::{Link, holds_within, tree};
+use std::fs;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -61,6 +63,48 @@ fn attempts_are_counted_until_the_job_comes_further() {
     assert!(run.err().contains(lost), "{run}");
     let hint = "  hint: run the same command again: finished files are skipped\n";
     assert!(run.err().ends_with(hint), "{run}");
+}
+
+/// A pattern is replaced before there is a job.
+#[test]
+fn a_question_before_a_job_is_given_up_as_a_job_is() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    scene.file("src/f", "1");
+    scene.mkdir("there");
+    let calls = scene.path("calls");
+    // The first connection ends behind the greeting, and there is no other.
+    let lines = format!(
+        "shift\necho >>{0}\n[ $(wc -l <{0}) = 1 ] || exit 255\n\
+         sh -c \"$*\" | {{ dd bs=1 count=100 status=none; kill $$; }}",
+        calls.display()
+    );
+    scene.reach_by(script(&scene.path("pipe"), &lines));
+    let copy = |retries| {
+        fs::write(&calls, "").expect("written");
+        let flags = ["--json", "--retries", retries];
+        let copy = scene.transfer("copy", &scene.route(), &flags, &["src/*"], "there");
+        copy.env_remove("HAUL_RETRIES")
+    };
+    let types = |run: &Outcome| -> Vec<String> {
+        let of = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+        run.out().lines().map(|line| of(line)["type"].as_str().expect("a type").into()).collect()
+    };
+    let run = copy("0").run().expect_code(3);
+    assert_eq!(types(&run), ["start", "error", "summary"], "{run}");
+    let run = copy("2").run().expect_code(3);
+    let lost = "connection_lost";
+    assert_eq!(types(&run), ["start", lost, lost, "error", "summary"], "{run}");
+    let running = copy("9").spawn().expect("it starts");
+    // One second before the second attempt, two before the third, then four.
+    let attempts = || fs::read(&calls).expect("read").len();
+    assert!(running.until(LONG, || attempts() == 3), "it does not connect again");
+    let begin = Instant::now();
+    running.signal(Signal::INT);
+    let run = running.wait().expect("it ends").expect_code(130);
+    assert!(begin.elapsed() < Duration::from_secs(3), "{run}");
+    assert!(types(&run).ends_with(&["error".into(), "summary".into()]), "{run}");
+    assert!(run.out().contains("interrupted"), "{run}");
 }
 
 #[test]

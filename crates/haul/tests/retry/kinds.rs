@@ -6,6 +6,7 @@ use crate::link::*;
 use haul_testkit::{Link, assert_same, nasty, tree};
 use std::ffi::OsString;
 use std::fs;
+use std::thread;
 
 /// Runs `command` while its link is cut `cuts` times, each time after so many bytes.
 fn cut_up(scene: &Scene<'_>, command: &str, flags: &[&str], names: [&str; 2]) -> String {
@@ -109,6 +110,46 @@ fn a_check_tells_each_difference_once() {
         let entries = scene.list("tree").len();
         assert_eq!(missing, entries, "{}", run.err());
         assert!(run.out().contains(&format!("missing {}", haul_count(entries))), "{}", run.err());
+    });
+}
+
+/// A command that only asks: a directory may be half told.
+#[test]
+fn a_question_is_asked_again_and_its_answer_told_once() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    for dir in 0..3 {
+        tree::many(scene.path(format!("logs/{dir}")), 200, 1, 1, dir).expect("a tree");
+    }
+    let lines = "shift\necho >>$CALLS\n\
+                 [ $(wc -l <$CALLS) = 1 ] || exec sh -c \"$*\"\n\
+                 sh -c \"$*\" | tee $CALLS.said | { dd bs=1 count=$CUT status=none; kill $$; }";
+    scene.reach_by(script(&scene.path("pipe"), lines));
+    let calls = |command: &str, cut: u64| scene.path(format!("{command}-{cut}"));
+    let ask = |(command, flag): (&str, &str), cut: u64| {
+        let paths = ["logs/[0-2]/*", "logs/[0-2]/*/file-0000?"];
+        let paths = paths.map(|path| scene.there(scene.path(path)));
+        let haul = scene.haul().arg(command).args(scene.route()).arg(flag).args(&paths);
+        let haul = haul.env("CALLS", calls(command, cut)).env("CUT", cut.to_string());
+        haul.env_remove("HAUL_RETRIES").run().expect_ok()
+    };
+    let check = |question: (&str, &str), cut: u64, whole: &str| {
+        let run = ask(question, cut);
+        assert_eq!(told(&run), [1, 1], "{cut}: {run}");
+        assert_eq!(run.out(), whole, "{cut}: {run}");
+    };
+    thread::scope(|scope| {
+        let all = u64::from(u32::MAX);
+        for (question, cuts) in [(("ls", "-l"), 5), (("stat", "-L"), 2)] {
+            let whole = ask(question, all);
+            let said = fs::metadata(format!("{}.said", calls(question.0, all).display()));
+            let said = said.expect("it was kept").len();
+            // The first is in the first pattern, behind the greeting.
+            for cut in (0..cuts).map(|cut| 100 + cut * (said - 100) / cuts) {
+                let whole = whole.out();
+                scope.spawn(move || check(question, cut, &whole));
+            }
+        }
     });
 }
 

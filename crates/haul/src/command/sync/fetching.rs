@@ -3,9 +3,8 @@
 
 use crate::args::{Copy, LIST_LEN_MAX, ListThere, paths_of_list};
 use crate::error::CommandError;
-use crate::hosts::Hosts;
+use crate::hosts::Questions;
 use crate::location::Machine;
-use crate::progress::Screen;
 use haul_engine::{Event, Job, Leg, Monitor, Progress, Route};
 use haul_model::{Mirror, Outcome, Policy, Task, escape_bytes};
 use std::fs::{self, DirBuilder};
@@ -14,14 +13,26 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Fetches the paths of `list` for `copy`.
+/// Gives `copy` the paths of the list that is there, if it has one.
 ///
 /// # Errors
 /// When there is no way to the host, or it has no such file.
-pub(super) fn list(
+pub(super) fn complete(
+    copy: &mut Copy,
+    list: Option<&ListThere>,
+    questions: &Questions<'_, '_>,
+) -> Result<(), CommandError> {
+    if let Some(list) = list {
+        copy.list = Some(fetch(copy, list, questions)?);
+    }
+    Ok(())
+}
+
+/// The paths of `list` for `copy`.
+fn fetch(
     copy: &Copy,
     list: &ListThere,
-    screen: &Screen,
+    questions: &Questions<'_, '_>,
 ) -> Result<Vec<Vec<u8>>, CommandError> {
     let source = copy.sources.first().map(|source| &source.machine);
     let machine = source.filter(|machine| **machine != Machine::Here).unwrap_or(&copy.dest.machine);
@@ -38,8 +49,8 @@ pub(super) fn list(
         ..Job::default()
     };
     let leg = Leg { job, route: Route::Download(machine.clone()) };
-    let watch = Watch::default();
-    Hosts::new(copy.reaches.clone(), screen).run(&leg, &watch)?;
+    let watch = Watch::of(questions.monitor());
+    questions.hosts().run(&leg, &watch)?;
     if let Some(why) = watch.why.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(failed(why));
     }
@@ -68,26 +79,36 @@ impl Drop for Scratch {
     }
 }
 
-/// Keeps in mind why the file could not be had.
-#[derive(Default)]
-struct Watch {
+/// Keeps in mind why the file could not be had, and hands on what concerns the host.
+struct Watch<'m> {
+    monitor: &'m dyn Monitor,
     progress: Progress,
     why: Mutex<Option<String>>,
 }
 
-impl Monitor for Watch {
+impl<'m> Watch<'m> {
+    fn of(monitor: &'m dyn Monitor) -> Self {
+        Self { monitor, progress: Progress::default(), why: Mutex::default() }
+    }
+}
+
+impl Monitor for Watch<'_> {
     fn progress(&self) -> &Progress {
         &self.progress
     }
 
     fn event(&self, event: Event<'_>) {
-        if let Event::Entry { outcome: Outcome::Failed(fault), .. } = event {
-            let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
-            why.get_or_insert_with(|| fault.message.clone());
+        match event {
+            Event::Entry { outcome: Outcome::Failed(fault), .. } => {
+                let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+                why.get_or_insert_with(|| fault.message.clone());
+            }
+            Event::Link(_) | Event::Warning { .. } => self.monitor.event(event),
+            _ => {}
         }
     }
 
     fn cancelled(&self) -> bool {
-        false
+        self.monitor.cancelled()
     }
 }

@@ -1,18 +1,23 @@
 //! `haul sync --list-only`: what the sources have, and nothing else.
 
-use super::{refuse, take_what_is_in};
-use crate::args::Copy;
-use crate::command::copy::End;
-use crate::command::copy::carry_out;
+use super::{fetching, refuse, take_what_is_in};
+use crate::args::{Copy, ListThere};
+use crate::command::copy::{End, carry_out_in_parts};
 use crate::error::ExitCode;
+use crate::hosts::Questions;
 use crate::lines::Columns;
 use crate::location::Location;
 use crate::report::{Report, Statement};
 use haul_engine::Summary;
 use haul_model::{Kept, Mirror, Part, Policy, Relative, Task};
 
-/// Lists the sources.
-pub(super) fn run(mut copy: Copy, mirror: Mirror, columns: Columns) -> ExitCode {
+/// Lists the sources, of which those of `list_there` are named on their host.
+pub(super) fn run(
+    mut copy: Copy,
+    list_there: Option<&ListThere>,
+    mirror: Mirror,
+    columns: Columns,
+) -> ExitCode {
     if mirror.walking.relative == Relative::No {
         take_what_is_in(&mut copy.sources);
     }
@@ -28,7 +33,12 @@ pub(super) fn run(mut copy: Copy, mirror: Mirror, columns: Columns) -> ExitCode 
     let mirror = Mirror { part: Part::Lists, delete: None, bases: None, ..mirror };
     let is_partial =
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
-    carry_out(&copy, Task::Sync(copy.policy, mirror), refuse, is_partial, |_: End| Nothing)
+    let complete = |mut copy: Copy, questions: &mut Questions<'_, '_>| {
+        fetching::complete(&mut copy, list_there, questions)?;
+        Ok(copy)
+    };
+    let task = Task::Sync(copy.policy, mirror);
+    carry_out_in_parts(&copy, task, &[task], refuse, complete, is_partial, |_: End| Nothing)
 }
 
 /// A list has no figures.

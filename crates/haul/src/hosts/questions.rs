@@ -1,0 +1,50 @@
+//! Questions to hosts, before a job or in place of one. None of them changes anything, so one
+//! whose connection is lost is asked again, as a job is run again.
+
+use super::Hosts;
+use crate::error::CommandError;
+use crate::location::Machine;
+use crate::peer::Peers;
+use haul_engine::{Monitor, RequestError, Requests};
+use haul_model::Fault;
+
+/// Those who are asked, and who is told of their connections.
+pub(crate) struct Questions<'q, 'r> {
+    hosts: &'q Hosts,
+    peers: Peers<'r>,
+    monitor: &'q dyn Monitor,
+}
+
+impl<'q, 'r> Questions<'q, 'r> {
+    /// Questions to `peers`, of which `hosts` keeps in mind who has greeted.
+    pub(crate) fn new(hosts: &'q Hosts, peers: Peers<'r>, monitor: &'q dyn Monitor) -> Self {
+        Self { hosts, peers, monitor }
+    }
+
+    /// Asks `machine`; see [`Hosts::ask`].
+    ///
+    /// # Errors
+    /// When there is no way to it, or none any more.
+    pub(crate) fn ask<T>(
+        &mut self,
+        machine: &Machine,
+        question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
+    ) -> Result<Result<T, Fault>, CommandError> {
+        self.hosts.ask(machine, &mut self.peers, self.monitor, question)
+    }
+
+    /// The hosts that are asked.
+    pub(crate) fn hosts(&self) -> &'q Hosts {
+        self.hosts
+    }
+
+    /// The monitor that is told.
+    pub(crate) fn monitor(&self) -> &'q dyn Monitor {
+        self.monitor
+    }
+
+    /// Those who were asked.
+    pub(crate) fn into_peers(self) -> Peers<'r> {
+        self.peers
+    }
+}
