@@ -3,6 +3,7 @@
 use crate::common::*;
 use crate::strays;
 use haul_testkit::haul::Outcome;
+use haul_testkit::sshd::system_sftp_server;
 use haul_testkit::{holds_within, nasty, tree};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -12,34 +13,40 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Less than a pipe to ssh holds.
 const LITTLE: u64 = 300 << 10;
 
-/// An ssh that stops when `len` bytes have passed, has `change` done once haul has
-/// written what fits into the pipe, and goes on.
-fn changing_ssh(scene: &Scene<'_>, len: u64, change: &str) -> PathBuf {
-    let (rsh, dir) = (scene.sshd().rsh(), scene.path(""));
+/// In place of an ssh, for encryption is not the question and would take most of the time:
+/// the server at the end of a pipe, as `ends` says, where `SERVER` stands for it.
+fn piped_server(scene: &Scene<'_>, ends: &str) -> PathBuf {
+    let server = system_sftp_server().expect("an sftp-server").display().to_string();
     scene.mkdir("bin");
     let lines = format!(
         "case \" $* \" in
-            *' -G '*) exec {rsh} \"$@\" ;;
+            *' -G '*) exit 0 ;;
         esac
-        {{ stdbuf -o0 head -c {len}; sleep 1; (cd '{}'; {change}); exec cat; }} | {rsh} \"$@\"",
-        dir.display()
+        {}",
+        ends.replace("SERVER", &server)
     );
     script(&scene.path("bin/ssh"), &lines)
 }
 
-/// An ssh from which `len` bytes come; then `change` is done, while the server has long
+/// One that stops when `len` bytes have passed, has `change` done once haul has
+/// written what fits into the pipe, and goes on.
+fn changing_ssh(scene: &Scene<'_>, len: u64, change: &str) -> PathBuf {
+    let dir = scene.path("");
+    let dir = dir.display();
+    let ends = format!(
+        "{{ stdbuf -o0 head -c {len}; sleep 1; (cd '{dir}'; {change}); exec cat; }} | SERVER"
+    );
+    piped_server(scene, &ends)
+}
+
+/// One from which `len` bytes come; then `change` is done, while the server has long
 /// read and sent what is behind them.
 fn withholding_ssh(scene: &Scene<'_>, len: u64, change: &str) -> PathBuf {
-    let (rsh, dir) = (scene.sshd().rsh(), scene.path(""));
-    scene.mkdir("bin");
-    let lines = format!(
-        "case \" $* \" in
-            *' -G '*) exec {rsh} \"$@\" ;;
-        esac
-        {rsh} \"$@\" | {{ stdbuf -o0 head -c {len}; (cd '{}'; {change}); exec cat; }}",
-        dir.display()
-    );
-    script(&scene.path("bin/ssh"), &lines)
+    let dir = scene.path("");
+    let dir = dir.display();
+    let ends =
+        format!("SERVER | {{ stdbuf -o0 head -c {len}; (cd '{dir}'; {change}); exec cat; }}");
+    piped_server(scene, &ends)
 }
 
 /// Copies `big` through SFTP by `ssh`, which lets `change` happen to it, with `flags`.
