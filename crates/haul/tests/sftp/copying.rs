@@ -115,33 +115,38 @@ fn several_connections_carry_one_file() {
 
 #[test]
 fn what_is_replaced_is_what_the_flags_say() {
-    each_remote_way(|scene| {
-        for (flags, a, copied) in [
-            (&["--no-clobber"][..], "old", 1),
-            (&["-u"], "old", 1),
-            (&[], "new a", 2),
-            (&["-V"], "new a", 2),
-            (&["--sync"], "new a", 2),
-            (&["--sync", "-V"], "new a", 2),
-        ] {
-            two_files(scene);
-            let flags = [flags, &["--json"]].concat();
-            let run = copy(scene, &flags, &["a", "b"], "to").run().expect_ok();
-            assert_eq!(scene.read("to/a"), a, "{flags:?}: {run}");
-            assert_eq!(scene.read("to/b"), "new b");
-            assert_eq!(summary(&run)["copied"], copied, "{flags:?}: {run}");
-            let warnings = events(&run, "warning").len();
-            let is_told = flags.contains(&"--sync") && scene.way == Way::Upload;
-            assert_eq!(warnings, usize::from(is_told), "{flags:?}: {run}");
-            // The same once more changes nothing, but by force.
-            let again = copy(scene, &flags, &["b"], "to").run().expect_ok();
-            assert_eq!(summary(&again)["copied"], 0, "{again}");
-            let force = copy(scene, &["--force", "--json"], &["b"], "to").run().expect_ok();
-            assert_eq!(summary(&force)["copied"], 1, "{force}");
-            fs::remove_dir_all(scene.path("to")).expect("removed");
-        }
-        assert_eq!(strays(&scene.path("")).len(), 0);
-    });
+    let ways = [Way::SftpUpload, Way::SftpDownload];
+    each_of(
+        &ways,
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            for (flags, a, copied) in [
+                (&["--no-clobber"][..], "old", 1),
+                (&["-u"], "old", 1),
+                (&[], "new a", 2),
+                (&["-V"], "new a", 2),
+                (&["--sync"], "new a", 2),
+                (&["--sync", "-V"], "new a", 2),
+            ] {
+                two_files(scene);
+                let flags = [flags, &["--json"]].concat();
+                let run = scene.copy(&flags, &["a", "b"], "to").run().expect_ok();
+                assert_eq!(scene.read("to/a"), a, "{flags:?}: {run}");
+                assert_eq!(scene.read("to/b"), "new b");
+                assert_eq!(summary(&run)["copied"], copied, "{flags:?}: {run}");
+                let warnings = events(&run, "warning").len();
+                let is_told = flags.contains(&"--sync") && scene.way == Way::SftpUpload;
+                assert_eq!(warnings, usize::from(is_told), "{flags:?}: {run}");
+                // The same once more changes nothing, but by force.
+                let again = scene.copy(&flags, &["b"], "to").run().expect_ok();
+                assert_eq!(summary(&again)["copied"], 0, "{again}");
+                let force = scene.copy(&["--force", "--json"], &["b"], "to").run().expect_ok();
+                assert_eq!(summary(&force)["copied"], 1, "{force}");
+                fs::remove_dir_all(scene.path("to")).expect("removed");
+            }
+            assert_eq!(strays(&scene.path("")).len(), 0);
+        },
+    );
 }
 
 #[test]

@@ -24,8 +24,9 @@ fn from_host(scene: &Scene<'_>, flags: &[&str], source: &str, dest: &str) -> Out
 #[test]
 fn nothing_is_moved_onto_itself_through_sftp() {
     let world = World::new();
-    for (name, way) in [("up", Way::Upload), ("down", Way::Download)] {
-        let scene = world.scene_called(name, way);
+    for way in [Way::SftpUpload, Way::SftpDownload] {
+        let mut scene = world.scene(way);
+        scene.reach_by_pipe();
         scene.file("dir/f", "precious");
         scene.symlink("f", "dir/l");
         scene.mkdir("dir/hollow");
@@ -40,10 +41,10 @@ fn nothing_is_moved_onto_itself_through_sftp() {
             ("dir/hollow", "dir"),
         ] {
             for flags in [&["-q"][..], &["--force"]] {
-                let haul = scene.haul().arg("move").args(flags).args(by_sftp(&scene));
+                let haul = scene.haul().arg("move").args(flags).args(scene.route());
                 let (source, dest) = (scene.path(source), scene.path(dest));
                 let run = match way {
-                    Way::Download => haul.arg(scene.there(source)).arg(dest),
+                    Way::SftpDownload => haul.arg(scene.there(source)).arg(dest),
                     _ => haul.arg(source).arg(scene.there(dest)),
                 };
                 let run = run.run().expect_code(4);
@@ -56,10 +57,10 @@ fn nothing_is_moved_onto_itself_through_sftp() {
         }
         assert_eq!(strays(&scene.path("")).len(), 0);
         // Another name beside it is another file.
-        let haul = scene.haul().arg("move").args(by_sftp(&scene));
+        let haul = scene.haul().arg("move").args(scene.route());
         let (source, dest) = (scene.path("dir/f"), scene.path("dir/g"));
         let run = match way {
-            Way::Download => haul.arg(scene.there(source)).arg(dest),
+            Way::SftpDownload => haul.arg(scene.there(source)).arg(dest),
             _ => haul.arg(source).arg(scene.there(dest)),
         };
         run.run().expect_ok();
