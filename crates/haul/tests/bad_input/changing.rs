@@ -392,7 +392,7 @@ fn append(mut file: &fs::File) {
 #[test]
 fn a_file_that_somebody_appends_to_all_the_time_is_copied_as_it_was() {
     for len in [10 << 10, 3 << 20, 70 << 20] {
-        everywhere(|scene| {
+        everywhere_by_pipe(|scene| {
             let log = scene.path("log");
             tree::random_file(&log, len, 1).expect("a file");
             let has_grown = (0..TRIES).any(|_| {

@@ -75,7 +75,7 @@ fn what_the_journal_of_another_boot_has_not_committed_is_not_believed() {
 
 #[test]
 fn strict_goes_on_when_all_is_well() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         make_big(scene);
         let blocks = interrupt(scene, 6);
         assert_eq!(finish(scene, &["--strict"]), LEN - blocks * BLOCK);

@@ -89,7 +89,7 @@ fn a_second_haul_on_the_same_file_is_told_so() {
 
 #[test]
 fn a_full_disk_keeps_what_is_there_and_the_next_run_goes_on() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         // What comes over a wire is refused beforehand where there is no room for it: there
         // is for each of two, and not for both. Which of them is done by then is a matter
         // of chance.
