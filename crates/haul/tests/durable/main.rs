@@ -63,7 +63,7 @@ fn what_was_copied_with_sync_survives_a_power_cut() {
 
 #[test]
 fn what_is_verified_is_read_from_its_device() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let Some(mount) = ext4() else { return };
         make_source(scene);
         let source = scene.snapshot("src");
@@ -88,7 +88,7 @@ fn what_is_verified_is_read_from_its_device() {
 
 #[test]
 fn what_a_move_verifies_is_read_from_its_device() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let Some(mount) = ext4() else { return };
         let remote = scene.route();
         // How much is read from the device where the sources go. A large file is read
@@ -122,7 +122,7 @@ fn what_a_move_verifies_is_read_from_its_device() {
 
 #[test]
 fn verifying_works_where_nothing_but_memory_is() {
-    everywhere(|scene| {
+    everywhere_by_pipe(|scene| {
         let Some(mount) = Mount::tmpfs(ROOM) else { return };
         make_source(scene);
         scene.symlink(mount.path(), "disk");
