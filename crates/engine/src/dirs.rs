@@ -268,22 +268,24 @@ impl DirNode {
 
     /// The path to show for `name` in this directory, raw.
     pub(crate) fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
-        let mut path = Vec::new();
-        self.write_path(name, &mut path);
-        path
+        words::path_upwards(name.into_iter().chain(self.upwards()))
     }
 
     /// Writes that path to `path`, in place of its content: its memory is used again.
     pub(crate) fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
+        words::join_upwards(name.into_iter().chain(self.upwards()), path);
+    }
+
+    /// The names of this directory and of those that it is in, from the lowest up.
+    fn upwards(&self) -> impl Iterator<Item = &Name> + Clone {
         let upwards = std::iter::successors(Some(self), |node| match &node.place {
             Reached::Root { .. } => None,
             Reached::Below { parent, .. } => Some(&**parent),
         });
-        let names = upwards.filter_map(|node| match &node.place {
+        upwards.filter_map(|node| match &node.place {
             Reached::Root { label } => label.as_ref(),
             Reached::Below { name, .. } => Some(name),
-        });
-        words::join_upwards(name.into_iter().chain(names), path);
+        })
     }
 
     /// The path within the job of what is in it: empty, or with a slash behind.

@@ -52,6 +52,13 @@ pub fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
     }
 }
 
+/// The path that [`join_upwards`] makes.
+pub fn path_upwards<'n>(names: impl Iterator<Item = &'n Name> + Clone) -> Vec<u8> {
+    let mut path = Vec::new();
+    join_upwards(names, &mut path);
+    path
+}
+
 /// Makes `path` that of an entry whose name comes first, and behind it those of the
 /// directories that it is in, from the lowest up; `.` if there are none.
 pub fn join_upwards<'n>(names: impl Iterator<Item = &'n Name> + Clone, path: &mut Vec<u8>) {

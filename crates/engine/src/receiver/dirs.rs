@@ -345,15 +345,17 @@ impl RecvDir {
 
     /// The path to show for `name` in this directory, raw.
     pub(crate) fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
-        let mut path = Vec::new();
-        self.write_path(name, &mut path);
-        path
+        words::path_upwards(name.into_iter().chain(self.upwards()))
     }
 
     /// Writes that path to `path`, in place of its content: its memory is used again.
     pub(crate) fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
+        words::join_upwards(name.into_iter().chain(self.upwards()), path);
+    }
+
+    /// The names of this directory and of those that it is in, from the lowest up.
+    fn upwards(&self) -> impl Iterator<Item = &Name> + Clone {
         let upwards = std::iter::successors(Some(self), |dir| dir.parent.as_deref());
-        let names = upwards.filter_map(|dir| dir.shown.as_ref());
-        words::join_upwards(name.into_iter().chain(names), path);
+        upwards.filter_map(|dir| dir.shown.as_ref())
     }
 }

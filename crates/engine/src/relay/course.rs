@@ -70,16 +70,18 @@ struct Item {
 impl Way {
     /// The path of `name` in it.
     fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
-        let mut path = Vec::new();
-        self.write_path(name, &mut path);
-        path
+        words::path_upwards(name.into_iter().chain(self.upwards()))
     }
 
     /// Writes that path to `path`, in place of its content: its memory is used again.
     fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
+        words::join_upwards(name.into_iter().chain(self.upwards()), path);
+    }
+
+    /// Its names, from the lowest up.
+    fn upwards(&self) -> impl Iterator<Item = &Name> + Clone {
         let upwards = std::iter::successors(self.0.as_ref(), |(above, _)| above.0.as_ref());
-        let names = upwards.filter_map(|(_, name)| name.as_ref());
-        words::join_upwards(name.into_iter().chain(names), path);
+        upwards.filter_map(|(_, name)| name.as_ref())
     }
 }
 
