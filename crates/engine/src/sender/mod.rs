@@ -353,12 +353,14 @@ impl SenderPort for Sender<'_> {
                 settled.push((item, outcome.outcome));
             }
         }
+        let tell = |item: &Item, outcome: &Outcome| {
+            if let Some(reporter) = self.reporter {
+                reporter.outcome(item.index, || item.path(), &item.kind, item.counted, outcome);
+            }
+        };
         if let Some(heard) = &self.heard {
             for (item, outcome) in settled {
-                if let Some(reporter) = self.reporter {
-                    let path = || item.path();
-                    reporter.outcome(item.index, path, &item.kind, item.counted, &outcome);
-                }
+                tell(&item, &outcome);
                 // Its other end is gone only when the job has ended.
                 let _ = heard.send(Heard::Outcome(item, outcome));
             }
@@ -370,11 +372,7 @@ impl SenderPort for Sender<'_> {
                 self.remove_source(item, outcome, &mut |removal| self.tell_removal(removal));
             }
         }
-        let Some(reporter) = self.reporter else { return };
-        for (item, outcome) in settled {
-            let path = || item.path();
-            reporter.outcome(item.index, path, &item.kind, item.counted, &outcome);
-        }
+        settled.iter().for_each(|(item, outcome)| tell(item, outcome));
     }
 
     fn extras(&self, extras: Vec<Extra>) {
