@@ -446,7 +446,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         let kind = kind.map(|kind| self.unmunged(kind));
         if let (Ok(kind), Some(fault)) = (&kind, self.loss(dir, Some(&name))) {
             let shown = words::shown(dir.path_of(Some(&name)));
-            let item = self.item_of(Some(Arc::clone(dir)), Some(name), kind.clone(), shown.clone());
+            let item = self.item_of(Some(Arc::clone(dir)), Some(name), kind.clone(), Some(&shown));
             return self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item);
         }
         match kind {

@@ -61,24 +61,11 @@ impl Scan<'_, '_> {
             }
         }
         let item = Item {
-            index: self.next_index,
-            dir: Some(Arc::clone(dir)),
-            name,
             follow,
-            kind: entry.kind.clone(),
             id: entry.id,
             mtime: Some(entry.attributes.mtime),
             ctime: entry.ctime,
-            blocks: BlockRanges::none(),
-            how: How::PLAIN,
-            shown: None,
-            cost: 0,
-            hashed: false,
-            wanted: false,
-            repeat: Repeat::No,
-            is_repeated: false,
-            counted: 0,
-            matched: 0,
+            ..self.item_of(Some(Arc::clone(dir)), name, entry.kind.clone(), None)
         };
         let listed = match rival {
             Some(rival) => ListItem::Rival(rival),
@@ -102,17 +89,18 @@ impl Scan<'_, '_> {
         };
         let shown = words::shown(shown);
         // What could not be looked at may be anything.
-        let item = self.item_of(dir, name, Kind::Special, shown.clone());
+        let item = self.item_of(dir, name, Kind::Special, Some(&shown));
         self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
     }
 
-    /// The item of an entry that is told as a fault.
+    /// The next item, of an entry of which nothing more is known; it may be `shown` by a path
+    /// of its own.
     pub(super) fn item_of(
         &self,
         dir: Option<Arc<DirNode>>,
         name: Option<Name>,
         kind: Kind,
-        shown: Vec<u8>,
+        shown: Option<&[u8]>,
     ) -> Item {
         Item {
             index: self.next_index,
@@ -125,7 +113,7 @@ impl Scan<'_, '_> {
             ctime: None,
             blocks: BlockRanges::none(),
             how: How::PLAIN,
-            shown: Some(shown),
+            shown: shown.map(<[u8]>::to_vec),
             cost: 0,
             hashed: false,
             wanted: false,
