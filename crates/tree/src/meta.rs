@@ -69,6 +69,20 @@ pub enum MetaKind {
 }
 
 impl Meta {
+    /// That of an entry of which nothing more is known, or told.
+    pub fn new(kind: MetaKind, attributes: Attributes) -> Self {
+        Self {
+            kind,
+            attributes,
+            ctime: None,
+            id: None,
+            is_thin: false,
+            owner: None,
+            links: 1,
+            special: None,
+        }
+    }
+
     /// The entry's kind for a listing; `target` is what a link points to.
     pub fn listed_kind(&self, target: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<Kind> {
         Ok(match self.kind {

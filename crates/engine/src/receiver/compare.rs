@@ -135,17 +135,7 @@ pub(crate) fn rival(rival: &Rival, conflict: Conflict) -> Outcome {
         Kind::Symlink { target } => (MetaKind::Symlink, Some(&**target)),
         Kind::Special => return failed(),
     };
-    let attributes = first.attributes.clone();
-    let there = Meta {
-        kind,
-        attributes,
-        ctime: None,
-        id: None,
-        is_thin: false,
-        owner: None,
-        links: 1,
-        special: None,
-    };
+    let there = Meta::new(kind, first.attributes.clone());
     let decision = match &entry.kind {
         Kind::Symlink { .. } => symlink(entry, Some(&there), target, rules),
         _ => file(entry, Some(&there), conflict),
@@ -238,16 +228,7 @@ mod tests {
     }
 
     fn there(kind: MetaKind, mtime: Timestamp) -> Meta {
-        Meta {
-            kind,
-            attributes: Attributes::new(0o644, mtime),
-            ctime: None,
-            id: None,
-            is_thin: false,
-            owner: None,
-            links: 1,
-            special: None,
-        }
+        Meta::new(kind, Attributes::new(0o644, mtime))
     }
 
     fn skipped(skip: Skip) -> Decision {

@@ -22,16 +22,9 @@ pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
     };
     let times = attrs.times.ok_or_else(|| untold("when it was modified"))?;
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
-    Ok(Meta {
-        kind,
-        attributes: Attributes::new(attrs.mode.unwrap_or(0) & 0o7777, mtime),
-        ctime: None,
-        id: None,
-        is_thin: false,
-        owner: attrs.owner.map(|(user, group)| Owner { user, group }),
-        links: 1,
-        special: None,
-    })
+    let attributes = Attributes::new(attrs.mode.unwrap_or(0) & 0o7777, mtime);
+    let owner = attrs.owner.map(|(user, group)| Owner { user, group });
+    Ok(Meta { owner, ..Meta::new(kind, attributes) })
 }
 
 /// The metadata by which a change of a file is seen.

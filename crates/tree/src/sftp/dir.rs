@@ -170,16 +170,10 @@ impl TreeDir for SftpDir {
     fn stat_self(&self) -> io::Result<Meta> {
         let mut meta = match &self.attrs {
             Some(attrs) => meta_of(attrs)?,
-            None if self.made.is_some() => Meta {
-                kind: MetaKind::Dir,
-                attributes: Attributes::new(PRIVATE_DIR_MODE, Timestamp { secs: 0, nanos: 0 }),
-                ctime: None,
-                id: None,
-                is_thin: false,
-                owner: None,
-                links: 1,
-                special: None,
-            },
+            None if self.made.is_some() => {
+                let never = Timestamp { secs: 0, nanos: 0 };
+                Meta::new(MetaKind::Dir, Attributes::new(PRIVATE_DIR_MODE, never))
+            }
             None => meta_of(&self.host.io(self.host.client().stat(&self.path))?)?,
         };
         meta.id = Some(self.id);
