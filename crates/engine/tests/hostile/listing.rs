@@ -105,22 +105,7 @@ fn a_source_is_listed_once_beside_one_without_a_name() {
 
 /// An entry that stands for the root itself.
 fn nameless(dir: u64, kind: Kind) -> ListItem {
-    ListItem::Entry {
-        dir,
-        entry: Entry {
-            name: None,
-            kind,
-            attributes: Attributes::new(0o755, TIME),
-            inode: 0,
-            ctime: None,
-            has_holes: false,
-            links: 0,
-            special: None,
-            is_way: false,
-            id: None,
-            leads_to: None,
-        },
-    }
+    ListItem::Entry { dir, entry: Entry::new(None, kind, Attributes::new(0o755, TIME)) }
 }
 
 #[test]

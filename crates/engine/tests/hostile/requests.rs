@@ -34,19 +34,7 @@ fn ask<T>(
 }
 
 fn entry() -> Entry {
-    Entry {
-        name: None,
-        kind: Kind::Dir,
-        attributes: Attributes::new(0o755, TIME),
-        inode: 0,
-        ctime: None,
-        has_holes: false,
-        links: 0,
-        special: None,
-        is_way: false,
-        id: None,
-        leads_to: None,
-    }
+    Entry::new(None, Kind::Dir, Attributes::new(0o755, TIME))
 }
 
 #[track_caller]

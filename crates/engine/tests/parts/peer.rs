@@ -276,20 +276,8 @@ pub(crate) fn name(text: &str) -> Name {
 
 /// A listed entry.
 pub(crate) fn entry(dir: u64, text: &str, kind: Kind) -> ListItem {
-    let entry = Entry {
-        name: Some(name(text)),
-        kind,
-        attributes: Attributes::new(0o644, TIME),
-        inode: 7,
-        ctime: Some(TIME),
-        has_holes: false,
-        links: 0,
-        special: None,
-        is_way: false,
-        id: None,
-        leads_to: None,
-    };
-    ListItem::Entry { dir, entry }
+    let entry = Entry::new(Some(name(text)), kind, Attributes::new(0o644, TIME));
+    ListItem::Entry { dir, entry: Entry { inode: 7, ctime: Some(TIME), ..entry } }
 }
 
 /// A listed file of `size` bytes.
@@ -299,21 +287,8 @@ pub(crate) fn file(dir: u64, text: &str, size: u64) -> ListItem {
 
 /// A listed directory.
 pub(crate) fn dir(dir: u64, text: &str) -> ListItem {
-    let kind = Kind::Dir;
-    let entry = Entry {
-        name: Some(name(text)),
-        kind,
-        attributes: Attributes::new(0o755, TIME),
-        inode: 0,
-        ctime: None,
-        has_holes: false,
-        links: 0,
-        special: None,
-        is_way: false,
-        id: None,
-        leads_to: None,
-    };
-    ListItem::Entry { dir, entry }
+    let attributes = Attributes::new(0o755, TIME);
+    ListItem::Entry { dir, entry: Entry::new(Some(name(text)), Kind::Dir, attributes) }
 }
 
 /// A listed symbolic link.
