@@ -25,7 +25,7 @@ const NOTHING_AT_ALL: &str = ".........";
 /// of those that neither it nor the destination has is it known how they are told.
 pub(crate) fn in_sources(case: &Case, rsync: &mut Said, haul: &mut Said) {
     let names = names(case, |path| case.has('H') && is_in(path, b"src"));
-    let swapped = there(case, is_swapped);
+    let swapped = there(case, is_file_swapped);
     let special =
         there(case, |case, _, entry| !matches!(file(case, entry).kind, Kind::Dir | Kind::File(_)));
     let own = || case.state.keys().filter(|path| is_in(path, b"src"));
@@ -68,7 +68,7 @@ fn attributes(case: &Case, how: &str) -> String {
 /// not found to differ any more where another comes first. It is replaced all the same.
 pub(crate) fn in_destination(case: &Case, rsync: &mut Said, haul: &mut Said) {
     let mut names = names(case, |path| !is_in(path, b"src"));
-    for name in there(case, is_swapped) {
+    for name in there(case, is_file_swapped) {
         names.remove(&name);
     }
     both(rsync, haul, |lines| {
@@ -91,7 +91,7 @@ pub(crate) fn in_destination(case: &Case, rsync: &mut Said, haul: &mut Said) {
 pub(crate) fn swapped_there(case: &Case, rsync: &mut Said, haul: &mut Said) {
     let is_asked = case.has('H') && case.has_word("--existing");
     let names = names(case, |path| is_asked && is_in(path, b"src"));
-    let swapped = there(case, is_swapped);
+    let swapped = there(case, is_file_swapped);
     let theirs = &rsync.lines;
     haul.lines.retain(|line| {
         let name = name_of(line, &names);
@@ -129,8 +129,9 @@ pub(crate) fn first_has_failed(case: &Case, rsync: &mut Said, haul: &mut Said) {
     haul.lines.retain(|line| name_of(line, &others).is_none() || theirs.contains(line));
 }
 
-/// True if a source has something of another kind where `entry` of the destination is.
-fn is_swapped(case: &Case, path: &[u8], entry: &Entry) -> bool {
+/// True if a source has something of another kind where `entry` of the destination is: that
+/// of the file that each is a name of, or stands for.
+fn is_file_swapped(case: &Case, path: &[u8], entry: &Entry) -> bool {
     let kind = |entry: &Entry| {
         let file = file(case, entry);
         (discriminant(&file.kind), faking::kind_of(file))

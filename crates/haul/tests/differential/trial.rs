@@ -165,7 +165,7 @@ pub(crate) fn compare(
             return found;
         }
         if is_meant && codes::is_refused(&haul) {
-            return begun(before(), ours.1, &haul);
+            return after_refusal(before(), ours.1, &haul);
         }
         if !is_meant {
             found.push(Difference::Code { rsync: theirs.0.code, haul: ours.0.code });
@@ -214,7 +214,7 @@ pub(crate) fn compare(
 }
 
 /// The differences of a job that haul refused: all must be what it was `before`.
-fn begun(before: Facts, after: &Facts, haul: &Said) -> Vec<Difference> {
+fn after_refusal(before: Facts, after: &Facts, haul: &Said) -> Vec<Difference> {
     let changed = facts::differences(&before, after, |_, _, _, _| false);
     let mut found = Vec::new();
     if !changed.is_empty() {
