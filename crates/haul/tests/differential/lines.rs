@@ -42,14 +42,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
     }),
     ("and what is behind a link that makes way for a directory", |case, rsync, haul| {
         if case.has('n') {
-            let is_link = |path: &&Vec<u8>| matches!(case.state[*path].kind, Kind::Link(_));
-            let links =
-                case.state.keys().filter(|path| !is_in(path, b"src") && is_swapped(case, path));
-            let links: Vec<_> = links
-                .filter(is_link)
-                .flat_map(|path| told(case, path))
-                .map(|name| name + "/")
-                .collect();
+            let links = taken(case, |entry| matches!(entry.kind, Kind::Link(_)));
             let ours = &haul.lines;
             let is_behind = |line: &String| {
                 line.starts_with('*') && links.iter().any(|link| line[12..].starts_with(link))
@@ -140,10 +133,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
     }),
     ("what would be in a directory whose place is taken is left out", |case, rsync, haul| {
         if case.has_word("--ignore-existing") {
-            let taken =
-                case.state.keys().filter(|path| !is_in(path, b"src") && is_swapped(case, path));
-            let dirs: Vec<_> =
-                taken.flat_map(|path| told(case, path)).map(|name| name + "/").collect();
+            let dirs = taken(case, |_| true);
             let ours = &haul.lines;
             let is_below = |line: &String| {
                 names_in(line).any(|name| {
@@ -354,10 +344,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
     }),
     ("for names of one file in a directory whose place is taken", |case, rsync, haul| {
         if case.has('H') && case.has('n') && codes::is_taken(rsync) {
-            let taken =
-                case.state.keys().filter(|path| !is_in(path, b"src") && is_swapped(case, path));
-            let dirs: Vec<_> =
-                taken.flat_map(|path| told(case, path)).map(|dir| dir + "/").collect();
+            let dirs = taken(case, |_| true);
             let is_below = |path: &[u8]| {
                 told(case, path).iter().any(|name| dirs.iter().any(|dir| name.starts_with(dir)))
             };
@@ -415,6 +402,14 @@ fn told_of(case: &Case, is_it: impl Fn(&[u8], &Entry) -> bool) -> BTreeSet<Strin
     let file = |entry: &Entry| entry.first().and_then(|first| case.state.get(first)).cloned();
     let all = case.state.iter().map(|(path, entry)| (path, file(entry).unwrap_or(entry.clone())));
     all.filter(|(path, entry)| is_it(path, entry)).flat_map(|(path, _)| told(case, path)).collect()
+}
+
+/// Names, with a slash behind, of the entries of the destination of which `is_one` says so and
+/// that make way for something of another kind.
+fn taken(case: &Case, is_one: impl Fn(&Entry) -> bool) -> Vec<String> {
+    let there = case.state.iter().filter(|(path, entry)| !is_in(path, b"src") && is_one(entry));
+    let taken = there.filter(|(path, _)| is_swapped(case, path));
+    taken.flat_map(|(path, _)| told(case, path)).map(|name| name + "/").collect()
 }
 
 /// True if a line tells of one of these names.
