@@ -248,10 +248,10 @@ fn told(line: &str, is_upload: bool) -> Option<String> {
         return None;
     }
     let fields = line.as_object_mut().expect("an object");
-    if is_upload && kind == "deleted" {
-        return None;
-    }
     if is_upload {
+        if kind == "deleted" {
+            return None;
+        }
         let of_moment = ["copied", "dirs", "adjusted", "skipped", "deleted", "differed", "sent"];
         for name in of_moment.into_iter().chain(["linked_to"]) {
             fields.remove(name);
