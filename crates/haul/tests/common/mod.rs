@@ -252,16 +252,19 @@ impl Scene<'_> {
         self.rsh = Some(rsh);
     }
 
+    /// A program in place of ssh: the SFTP server at the other end of a pipe.
+    pub(crate) fn sftp_server_by_pipe(&self) -> PathBuf {
+        // Called as an ssh is, for only that can have a subsystem.
+        let server = haul_testkit::sshd::system_sftp_server().expect("an sftp-server");
+        let lines =
+            format!("for word; do [ \"$word\" != -G ] || exit 0; done\nexec {}", server.display());
+        script(&self.path("ssh"), &lines)
+    }
+
     /// The host is this machine at the other end of a pipe from now on.
     pub(crate) fn reach_by_pipe(&mut self) {
         if self.is_sftp() {
-            // Called as an ssh is, for only that can have a subsystem.
-            let server = haul_testkit::sshd::system_sftp_server().expect("an sftp-server");
-            let lines = format!(
-                "for word; do [ \"$word\" != -G ] || exit 0; done\nexec {}",
-                server.display()
-            );
-            return self.reach_by(script(&self.path("ssh"), &lines));
+            return self.reach_by(self.sftp_server_by_pipe());
         }
         // Called like ssh, with the host's name first.
         // The host is told its address, as sshd does it, where lanes need one.

@@ -5,6 +5,7 @@ use super::*;
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::{Compare, FileSystem, Frozen, Haul, Mount, assert_same_with};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -67,14 +68,13 @@ impl By {
     }
 }
 
-fn copy(scene: &Scene<'_>, by: By, to: &Path) -> Haul {
+/// A copy through SFTP reaches its host by `ssh`.
+fn copy(scene: &Scene<'_>, by: By, ssh: &OsStr, to: &Path) -> Haul {
     let haul = scene.haul().args(["copy", "-r", "-q"]).env("XDG_STATE_HOME", scene.path("state"));
     let haul = match by {
         By::Local => haul,
         By::Upload | By::Download => haul.args(scene.remote()),
-        By::SftpUpload | By::SftpDownload => {
-            haul.args(["--transport", "sftp", "--rsh"]).arg(scene.sshd().rsh())
-        }
+        By::SftpUpload | By::SftpDownload => haul.args(["--transport", "sftp", "--rsh"]).arg(ssh),
     };
     let (source, to) = (scene.path("src"), to.join("to/"));
     match by {
@@ -88,6 +88,7 @@ fn copy(scene: &Scene<'_>, by: By, to: &Path) -> Haul {
 /// written to, while nothing happens, and while it writes out what it was given.
 fn frozen_while_copying(scene: &Scene<'_>, by: By, disk: &Mount, seed: u64) -> Vec<Frozen> {
     let done = AtomicBool::new(false);
+    let ssh = if by.is_sftp() { scene.sshd().rsh() } else { String::new() };
     let mut random = Stream::new(campaign::seed(seed));
     thread::scope(|scope| {
         // A journal is written at any time: others have something to make durable.
@@ -100,7 +101,7 @@ fn frozen_while_copying(scene: &Scene<'_>, by: By, disk: &Mount, seed: u64) -> V
             }
         });
         let copies = scope.spawn(|| {
-            let copied = copy(scene, by, disk.path()).run();
+            let copied = copy(scene, by, ssh.as_ref(), disk.path()).run();
             thread::sleep(Duration::from_millis(200));
             run(Command::new("sync").arg("-f").arg(disk.path()));
             done.store(true, Ordering::Relaxed);
@@ -134,6 +135,8 @@ fn is_whole_after_a_second_copy(kind: FileSystem, by: By) {
     let started = format!("exec unshare --time --fork --boottime -{uptime} {HAUL} \"$@\"");
     scene.run_as(script(&scene.path("haul-started"), &started));
     scene.reach_by_pipe();
+    // What the copies after the cut are sent is not encrypted: there are many.
+    let ssh = scene.sftp_server_by_pipe();
     let mut rules = Compare::everything();
     if kind == FileSystem::Xfs || by == By::SftpDownload {
         // XFS gives more room to what grows than it needs.
@@ -149,7 +152,7 @@ fn is_whole_after_a_second_copy(kind: FileSystem, by: By) {
             // Somebody looks at what is there, and what is missing is in memory as zeros.
             haul_testkit::snapshot(disk.path()).expect("a tree");
         }
-        copy(&scene, by, disk.path()).run().expect_ok();
+        copy(&scene, by, ssh.as_os_str(), disk.path()).run().expect_ok();
         eprintln!("{kind:?} {by:?}: moment {moment}");
         if by == By::SftpUpload {
             // A stage whose renaming was lost is not known for one: its job has ended.
