@@ -152,7 +152,10 @@ impl Receiver<'_> {
             && let Some(lot) = handle.take_over_lot()
         {
             dir.open_up();
-            lock(&self.waiting.lots).insert(id.dev, Arc::new(lot));
+            // One that the job has stays: a file system can be mounted in several places, and
+            // what waits in another one then is sent again.
+            let lot = Arc::new(lot);
+            lock(&self.waiting.lots).entry(id.dev).or_insert_with(|| Arc::clone(&lot));
             self.waiting.has_before.store(true, Ordering::Relaxed);
         }
     }
