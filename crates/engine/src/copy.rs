@@ -13,8 +13,8 @@ use haul_store::{Mover, NotAssembled};
 use haul_tree::{ContentStream, NotMoved, SourceFile, StagedFile, changed, check_size};
 use std::io;
 
-/// Files up to this size, in bytes, are read and written in one go, but where the kernel is
-/// known to copy them for less ([`StagedFile::copies_small_files`]).
+/// Files up to this size, in bytes, are read and written in one go, unless the kernel
+/// is known to copy them for less ([`StagedFile::copies_small_files`]).
 pub(crate) const WHOLE_MAX: u64 = 1 << 20;
 
 /// Bytes that the kernel is asked to move in one call: enough to make the call

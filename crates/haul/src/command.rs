@@ -48,8 +48,8 @@ pub(crate) fn run(command: Command) -> ExitCode {
 }
 
 /// Asks one thing about each of `paths`, in order. A path that can't be looked
-/// at is reported and the next one asked about. Where a connection is lost, the same is asked
-/// over the next one; without that it is the end.
+/// at is reported and the next one asked about. If a connection is lost, the same is asked
+/// again over a new one; if there is none, the command ends.
 fn each_path(
     detail: Detail,
     paths: &[Location],
@@ -59,7 +59,7 @@ fn each_path(
     let screen = Screen::default();
     let report = &*detail.report(&screen);
     let hosts = Hosts::new(reaches.clone(), &screen);
-    // Nothing is left in disorder by a signal, which ends the program.
+    // A signal just ends the program: a question leaves nothing behind.
     let monitor = JobMonitor::new(report, Task::default(), Interrupt::default());
     let peers = Peers::new(report, &screen, reaches.clone());
     let mut questions = Questions::new(&hosts, peers, &monitor);
@@ -93,7 +93,7 @@ fn each_path(
 struct Asked<'a> {
     location: &'a Location,
     report: &'a dyn Report,
-    /// The connection was lost on which it was asked about before.
+    /// It was asked about before, over a connection that was lost.
     is_again: bool,
 }
 

@@ -118,8 +118,8 @@ pub(crate) fn connect(
 }
 
 /// Connects again after the connection was lost. What ssh has to say is in the error, if it
-/// fails; the login may not take long, so that there are further attempts. It `is_brief` if no
-/// content of files is to be carried.
+/// fails; the login may not take long, so that there are further attempts. The connection
+/// `is_brief` if it carries no content of files.
 pub(crate) fn connect_again(
     target: &SshTarget,
     is_brief: bool,
@@ -205,8 +205,8 @@ impl<'r> Peers<'r> {
         Some(WayThere { standing, is_sftp_only })
     }
 
-    /// The number of `machine` among those that are connected to: its connection stands, or
-    /// is made. That `is_again` if it was lost.
+    /// Connects to `machine`, unless its connection stands, and gives its number for
+    /// [`Self::requests`]. It `is_again` if an earlier connection was lost.
     ///
     /// # Errors
     /// When there is no way to it, or the user has `cancelled`.
@@ -235,7 +235,7 @@ impl<'r> Peers<'r> {
         Ok(self.open.len() - 1)
     }
 
-    /// Requests to the one of that number, as [`Self::reach`] has given it.
+    /// Requests to the machine with the number that [`Self::reach`] has given.
     pub(crate) fn requests(&mut self, index: usize) -> &mut Requests {
         &mut self.open[index].requests
     }

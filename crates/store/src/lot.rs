@@ -3,14 +3,14 @@
 //! to appear.
 //!
 //! 1. The directory is locked by its job. What a job that was killed, or that lost its
-//!    connection, has left is not locked, and is taken over by the next job that looks, or
-//!    removed by who cleans.
+//!    connection, has left is not locked. The next job that looks takes it over, or `haul clean`
+//!    removes it.
 //! 2. It is on the file system of the directories where its files will appear, so that each
 //!    gets its name in one step.
 //! 3. A file that can be continued is there under both names: if the job is killed, the next
 //!    one finds all of it in the place where it looks.
-//! 4. What was taken over waits apart ([`Lot::row_before`]) until the job has found that it is
-//!    what it would bring ([`Lot::claim`]); nothing else of it gets a name.
+//! 4. Files of a lot that was taken over are kept apart ([`Lot::row_before`]). One gets its
+//!    name only if the job has found it to be the file that it would bring ([`Lot::claim`]).
 
 #[cfg(test)]
 mod tests;
@@ -120,9 +120,9 @@ impl Lot {
         Self { above, name, dir, has_before, is_left: AtomicBool::new(false) }
     }
 
-    /// Takes over the one of `above` that a job has left which was killed, or lost its
-    /// connection; further ones are removed. Who does not own what is in it could not know
-    /// whose files these are, and takes nothing over.
+    /// Takes over a lot in `above` that was left by a job that was killed, or lost its
+    /// connection; further ones are removed. One that belongs to another user, or to which
+    /// others have rights, is not taken over: they may have written what is in it.
     pub fn take_over(above: &Arc<Dir>) -> Option<Self> {
         let is_lot = |name: &[u8]| matches!(parse(name), Some((Form::Lot, _)));
         let found = above.names_where(is_lot).ok()?;

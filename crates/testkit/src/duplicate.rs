@@ -1,5 +1,5 @@
-//! Copies that are made without another program: of trees as small as those of most tests,
-//! to start one takes several times as long as what it does. They keep what `cp -a` keeps:
+//! Copies that are made without another program. For the small trees of most tests, starting
+//! `cp` takes several times as long as copying. They keep what `cp -a` keeps:
 //! modes, owners, times, extended attributes with access control lists, holes, and which
 //! names are those of one file.
 

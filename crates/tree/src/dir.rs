@@ -435,8 +435,8 @@ pub trait Unfinished {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Takes over such a directory in this one that a job has left which was killed, or lost
-    /// its connection.
+    /// Takes over such a directory in this one that was left by a job that was killed, or
+    /// lost its connection.
     fn take_over_lot(&self) -> Option<Lot> {
         None
     }

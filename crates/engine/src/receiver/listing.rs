@@ -255,7 +255,7 @@ impl Receiver<'_> {
         Ok((index, parent))
     }
 
-    /// Tells that `entry` in `dir` was listed, which `is_rival` of one before it.
+    /// Tells that `entry` in `dir` was listed. It `is_rival` if an earlier source has its place.
     pub(super) fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
         self.reporter.listed(index, entry, |place| {
             place.source = lock(&self.listing).source;

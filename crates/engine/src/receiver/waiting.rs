@@ -134,8 +134,8 @@ impl Receiver<'_> {
         top
     }
 
-    /// Takes over what a job that was killed, or lost its connection, has left of a lot in the
-    /// destination itself.
+    /// Takes over a lot in the destination itself that was left by a job that was killed, or
+    /// lost its connection.
     pub(super) fn take_over_lot(&self) {
         let root = lock(&self.listing).open.first().map(|(_, root)| Arc::clone(root));
         root.iter().for_each(|root| self.take_over_lot_in(root));
@@ -160,8 +160,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// The job has ended with `error`: if its connection is lost, what waits is left to the
-    /// next one.
+    /// Leaves what waits to the next job if this one has ended with `error` because its
+    /// connection was lost.
     pub(crate) fn leave_waiting(&self, error: &JobError) {
         if matches!(error, JobError::Connection(_)) {
             lock(&self.waiting.lots).values().for_each(|lot| lot.leave());

@@ -122,7 +122,7 @@ impl ParallelWords {
 }
 
 impl RetryWords {
-    /// The same.
+    /// Adds it to those that say how hosts are reached.
     fn add_to(&self, remote: &RemoteWords) -> Settings {
         Settings { retries: self.retries.map(typed), ..remote.settings() }
     }

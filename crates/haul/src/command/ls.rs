@@ -46,13 +46,14 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
 /// The part of a directory that was told.
 #[derive(Default)]
 struct Told {
-    /// No other was told of before it.
+    /// It is the first directory of the command.
     is_first: bool,
+    /// Its heading was told, if it has one.
     heading: bool,
     /// The name of the last entry.
     last: Option<Vec<u8>>,
-    /// The same over connections that were lost: entries come in the order of their names,
-    /// and those behind it are new.
+    /// The name of the last entry that came over a connection since lost: entries come in
+    /// the order of their names, and those behind it are new.
     behind: Option<Vec<u8>>,
 }
 

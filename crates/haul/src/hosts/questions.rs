@@ -8,7 +8,7 @@ use crate::peer::Peers;
 use haul_engine::{Monitor, RequestError, Requests};
 use haul_model::Fault;
 
-/// Those who are asked, and who is told of their connections.
+/// The hosts that are asked, and the monitor that is told of lost connections.
 pub(crate) struct Questions<'q, 'r> {
     hosts: &'q Hosts,
     peers: Peers<'r>,
@@ -16,7 +16,7 @@ pub(crate) struct Questions<'q, 'r> {
 }
 
 impl<'q, 'r> Questions<'q, 'r> {
-    /// Questions to `peers`, of which `hosts` keeps in mind who has greeted.
+    /// Questions to `peers`; `hosts` remembers which of them have greeted.
     pub(crate) fn new(hosts: &'q Hosts, peers: Peers<'r>, monitor: &'q dyn Monitor) -> Self {
         Self { hosts, peers, monitor }
     }
@@ -43,7 +43,7 @@ impl<'q, 'r> Questions<'q, 'r> {
         self.monitor
     }
 
-    /// Those who were asked.
+    /// The hosts that were asked, with the connections that stand.
     pub(crate) fn into_peers(self) -> Peers<'r> {
         self.peers
     }

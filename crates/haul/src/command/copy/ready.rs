@@ -19,12 +19,12 @@ use haul_model::{Side, Task};
 pub(in crate::command) struct Ready<'r> {
     /// Its words, complete and without patterns.
     pub(in crate::command) copy: Copy,
-    /// Patterns of which nothing is copied, and that were told.
+    /// The number of patterns of which nothing is copied, each of which was reported.
     pub(in crate::command) unmatched: u64,
     pub(in crate::command) legs: Vec<Leg<Machine>>,
     pub(in crate::command) interrupt: Interrupt,
     pub(in crate::command) hosts: Hosts,
-    /// Those who were asked what patterns match.
+    /// The hosts that were asked, whose connections stand.
     pub(in crate::command) peers: Peers<'r>,
 }
 
