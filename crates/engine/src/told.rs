@@ -47,8 +47,9 @@ struct Record {
     runs: u32,
     /// The last entry that earlier runs have listed.
     passed: Option<Position>,
-    /// Those before it of which no run has told, by their own keys.
-    doubtful: FxHashMap<u64, Doubt>,
+    /// Those before it of which no run has told, by their own keys: true if the content was
+    /// asked for.
+    doubtful: FxHashMap<u64, bool>,
     /// The last that this run has listed.
     last: Option<Position>,
     /// It is behind all that earlier ones have listed.
@@ -89,13 +90,7 @@ pub(crate) struct Position {
 struct Open {
     keys: Keys,
     standing: Standing,
-    doubt: Doubt,
-}
-
-/// The facts about an open entry that the next run needs.
-#[derive(Debug, Clone, Copy, Default)]
-struct Doubt {
-    /// Its content was asked for.
+    /// Its content was asked for, by this run or by one before.
     wanted: bool,
 }
 
@@ -207,9 +202,9 @@ impl Told {
         }
         let has_listed_all = std::mem::take(&mut record.has_listed_all);
         record.was_complete |= has_listed_all && record.open.is_empty();
-        for Open { keys, standing, doubt } in std::mem::take(&mut record.open).into_values() {
+        for Open { keys, standing, wanted } in std::mem::take(&mut record.open).into_values() {
             if standing != Standing::Told {
-                record.doubtful.entry(keys.own).or_insert(doubt).wanted |= doubt.wanted;
+                *record.doubtful.entry(keys.own).or_default() |= wanted;
             }
         }
         record.claimed.clear();
@@ -245,16 +240,15 @@ impl Told {
             record.is_beyond = record.passed.as_ref().is_none_or(|passed| last.is_after(passed));
         }
         let is_back = record.going.is_expected() && record.going.is_back(key_shown(&last.path));
-        let new = Doubt::default();
-        let (standing, doubt) = match record.doubtful.get(&keys.own) {
-            Some(doubt) if record.claimed.insert(keys.own) => (Standing::Doubtful, *doubt),
-            Some(_) => (Standing::New, new),
+        let (standing, wanted) = match record.doubtful.get(&keys.own) {
+            Some(wanted) if record.claimed.insert(keys.own) => (Standing::Doubtful, *wanted),
+            Some(_) => (Standing::New, false),
             // What was told of it was of a source that goes.
-            None if is_back => (Standing::New, new),
-            None if record.runs == 0 || record.is_beyond => (Standing::New, new),
-            None => (Standing::Told, new),
+            None if is_back => (Standing::New, false),
+            None if record.runs == 0 || record.is_beyond => (Standing::New, false),
+            None => (Standing::Told, false),
         };
-        record.open.insert(number, Open { keys, standing, doubt });
+        record.open.insert(number, Open { keys, standing, wanted });
     }
 
     /// All entries were listed.
@@ -269,7 +263,7 @@ impl Told {
         if self.keeps()
             && let Some(open) = lock(&self.record).open.get_mut(&number)
         {
-            open.doubt.wanted = true;
+            open.wanted = true;
         }
     }
 
@@ -292,13 +286,10 @@ impl Told {
             return Some(outcome.clone());
         }
         let mut record = lock(&self.record);
-        let not_listed = || Open {
-            keys: Keys::of_path(&path()),
-            standing: Standing::New,
-            doubt: Doubt::default(),
-        };
+        let not_listed =
+            || Open { keys: Keys::of_path(&path()), standing: Standing::New, wanted: false };
         let open = record.open.remove(&number).unwrap_or_else(not_listed);
-        let Open { keys, standing, doubt } = open;
+        let Open { keys, standing, wanted } = open;
         if record.runs > 0 {
             record.doubtful.remove(&keys.own);
         }
@@ -315,7 +306,7 @@ impl Told {
         }
         let is_new = record.made.contains(&keys.above);
         let outcome = match standing {
-            Standing::Doubtful if is_new || doubt.wanted => {
+            Standing::Doubtful if is_new || wanted => {
                 as_done(outcome, kind, is_new, record.is_mirror)
             }
             _ => outcome.clone(),
