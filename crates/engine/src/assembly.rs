@@ -277,7 +277,9 @@ impl<'a> Assembly<'a> {
             }
             if let Some(receiver) = &roles.1 {
                 receiver.close_tasks();
-                result.as_ref().err().inspect(|error| receiver.leave_waiting(error));
+                if let Err(error) = &result {
+                    receiver.leave_waiting(error);
+                }
                 // The connection still stands, so the other side can be told what was done.
                 if matches!(result, Err(JobError::Destination { .. })) {
                     receiver.ending.wait_for_batches();

@@ -35,8 +35,6 @@ const DIRS_MAX: usize = 1 << 18;
 pub(super) struct Waiting {
     /// Where they wait, by the number of the file system.
     lots: Mutex<HashMap<u64, Arc<Lot>>>,
-    /// In some of them an earlier job has left files.
-    has_before: AtomicBool,
     /// Directories in which all has its outcome, each behind those in it.
     dirs: Mutex<Vec<Arc<RecvDir>>>,
     /// There were too many of them.
@@ -156,7 +154,6 @@ impl Receiver<'_> {
             // what waits in another one then is sent again.
             let lot = Arc::new(lot);
             lock(&self.waiting.lots).entry(id.dev).or_insert_with(|| Arc::clone(&lot));
-            self.waiting.has_before.store(true, Ordering::Relaxed);
         }
     }
 
@@ -175,7 +172,7 @@ impl Receiver<'_> {
         let is_looked_at = self.task.mirrors().is_some_and(|mirror| {
             matches!(mirror.sameness, Sameness::SizeAndTime | Sameness::Size)
         });
-        if !self.waiting.has_before.load(Ordering::Relaxed) || !is_looked_at {
+        if !is_looked_at {
             return Ok(false);
         }
         let DirState::Open(node) = &dir.state else { return Ok(false) };
