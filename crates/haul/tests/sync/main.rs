@@ -20,6 +20,7 @@ mod linking;
 mod listing;
 mod logging;
 mod merging;
+mod mounted;
 mod oracle;
 mod owning;
 mod pace;

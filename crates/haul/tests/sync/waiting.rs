@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Ways in which the destination is not behind an SFTP server.
 const WAYS: [Way; 4] = [Way::Local, Way::Upload, Way::Download, Way::SftpDownload];
@@ -178,15 +178,16 @@ fn late_below(dir: &Path, is_late: bool) -> usize {
 }
 
 /// The small files below the destination that are in a directory for what is late, or are
-/// not, as objects.
-fn objects(scene: &Scene<'_>, are_late: bool) -> BTreeSet<u64> {
+/// not, as objects: by their numbers, which are given again, and when they were made.
+fn objects(scene: &Scene<'_>, are_late: bool) -> BTreeSet<(u64, Option<SystemTime>)> {
     let dst = scene.path("dst");
     let metadata = |path: String| {
         let is_it = path.contains(".late/") == are_late;
         fs::symlink_metadata(dst.join(path)).ok().filter(|_| is_it)
     };
     let found = scene.list("dst").into_iter().filter_map(metadata);
-    found.filter(|meta| meta.is_file() && meta.len() < 100).map(|meta| meta.ino()).collect()
+    let found = found.filter(|meta| meta.is_file() && meta.len() < 100);
+    found.map(|meta| (meta.ino(), meta.created().ok())).collect()
 }
 
 #[test]
