@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Less than a pipe to ssh holds.
+/// Less than the pipes to the server hold.
 const LITTLE: u64 = 300 << 10;
 
 /// In place of an ssh, for encryption is not the question and would take most of the time:
