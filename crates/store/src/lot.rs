@@ -122,10 +122,14 @@ impl Lot {
 
     /// Takes over a lot in `above` that was left by a job that was killed, or lost its
     /// connection; further ones are removed. One that belongs to another user, or to which
-    /// others have rights, is not taken over: they may have written what is in it.
-    pub fn take_over(above: &Arc<Dir>) -> Option<Self> {
+    /// others have rights, is not taken over: they may have written what is in it. If there is
+    /// any, `open_up` is called before, so that `above` can be written to.
+    pub fn take_over(above: &Arc<Dir>, open_up: impl FnOnce()) -> Option<Self> {
         let is_lot = |name: &[u8]| matches!(parse(name), Some((Form::Lot, _)));
         let found = above.names_where(is_lot).ok()?;
+        if !found.is_empty() {
+            open_up();
+        }
         let before = above.stat_self().map(|stat| stat.mtime);
         let (mut taken, mut is_changed) = (None, false);
         for name in found {

@@ -383,8 +383,8 @@ impl Unfinished for LocalDir {
         with_room(|| Lot::begin(Arc::clone(&self.0)))
     }
 
-    fn take_over_lot(&self) -> Option<Lot> {
-        Lot::take_over(&self.0)
+    fn take_over_lot(&self, open_up: &dyn Fn()) -> Option<Lot> {
+        Lot::take_over(&self.0, open_up)
     }
 
     fn row_before(&self, lot: &Lot, row: Row) -> io::Result<Option<Arc<dyn TreeDir>>> {

@@ -20,8 +20,8 @@ use haul_model::{
     Attributes, Entry, Fault, FileId, Kept, Kind, Name, Outcome, Sameness, Side, Timestamp,
 };
 use haul_store::{Lot, OnExisting, Row, RowNumber, StaleStages};
-use haul_tree::{SealedFile, lock};
-use std::collections::HashMap;
+use haul_tree::{Meta, SealedFile, lock};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -35,6 +35,8 @@ const DIRS_MAX: usize = 1 << 18;
 pub(super) struct Waiting {
     /// Where they wait, by the number of the file system.
     lots: Mutex<HashMap<u64, Arc<Lot>>>,
+    /// Objects of several names that an earlier job has left, and a file of this one has become.
+    claimed: Mutex<HashSet<FileId>>,
     /// Directories in which all has its outcome, each behind those in it.
     dirs: Mutex<Vec<Arc<RecvDir>>>,
     /// There were too many of them.
@@ -147,9 +149,8 @@ impl Receiver<'_> {
             && Arc::ptr_eq(self.top_of(node), node)
             && let Some(id) = node.id()
             && let Ok(handle) = node.handle()
-            && let Some(lot) = handle.take_over_lot()
+            && let Some(lot) = handle.take_over_lot(&|| dir.open_up())
         {
-            dir.open_up();
             // One that the job has stays: a file system can be mounted in several places, and
             // what waits in another one then is sent again.
             let lot = Arc::new(lot);
@@ -190,7 +191,8 @@ impl Receiver<'_> {
             let is_it = found.is_empty()
                 && is_own
                 && self.is_like_new(node, &*before, name, &there)?
-                && (entry.has_holes || !before.lacks_content(name, &there, self.policy.sync)?);
+                && (entry.has_holes || !before.lacks_content(name, &there, self.policy.sync)?)
+                && self.claims_alone(&there);
             if !is_it {
                 // A large file is gone on with where it can be continued, under its one name.
                 before.remove_file(name)?;
@@ -204,6 +206,13 @@ impl Receiver<'_> {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// False if another file of the job has become the object `there`, under another of its
+    /// names: what was one file can be two by now.
+    fn claims_alone(&self, there: &Meta) -> bool {
+        let id = there.id.filter(|_| there.links > 1);
+        id.is_none_or(|id| lock(&self.waiting.claimed).insert(id))
     }
 
     /// The place where the file `name` of `dir` waits, if it does.

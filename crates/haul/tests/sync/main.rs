@@ -16,6 +16,7 @@ mod found;
 mod in_place;
 mod keeping;
 mod leading;
+mod left;
 mod linking;
 mod listing;
 mod logging;

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The files that wait below `dir`.
-fn waiting_in(dir: &Path) -> usize {
+/// How many files wait in lots of `dir`.
+pub(super) fn waiting_in(dir: &Path) -> usize {
     let lots = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let lots = lots.filter(|path| path.extension().is_some_and(|end| end == "late"));
     let rows = lots.flat_map(|lot| fs::read_dir(lot).into_iter().flatten().flatten());

@@ -70,11 +70,11 @@ fn a_lot_at_work_stays_and_one_that_is_left_is_taken_over() {
     let first = Lot::begin(Arc::clone(&dir)).expect("begun");
     wait(&first, "one");
     wait(&first, "two");
-    assert!(Lot::take_over(&dir).is_none(), "a job is at it");
+    assert!(Lot::take_over(&dir, || {}).is_none(), "a job is at it");
     assert!(before(&first).is_empty());
     first.leave();
     drop(first);
-    let second = Lot::take_over(&dir).expect("it was left");
+    let second = Lot::take_over(&dir, || {}).expect("it was left");
     assert!(second.names(row).expect("read").is_empty(), "nothing was claimed");
     assert_eq!(before(&second), [name("one"), name("two")]);
     second.claim(row, &name("two"), row).expect("it is there");
@@ -86,7 +86,7 @@ fn a_lot_at_work_stays_and_one_that_is_left_is_taken_over() {
     assert_eq!(second.names(row).expect("read").len(), 2);
     second.leave();
     drop(second);
-    let third = Lot::take_over(&dir).expect("it was left");
+    let third = Lot::take_over(&dir, || {}).expect("it was left");
     assert_eq!(before(&third), ["one", "three", "two"].map(name));
     drop(third);
     assert!(dir.entries().expect("read").is_empty(), "the job has ended");
@@ -103,7 +103,7 @@ fn what_others_may_have_written_is_not_taken_over() {
         fs::write(lot.join("0-new/file"), "left").expect("written");
         fs::set_permissions(lot, fs::Permissions::from_mode(mode)).expect("set");
     }
-    let taken = Lot::take_over(&dir).expect("one was left");
+    let taken = Lot::take_over(&dir, || {}).expect("one was left");
     assert_eq!(lots.each_ref().map(|lot| lot.exists()), [false, false, true]);
     drop(taken);
     assert!(dir.entries().expect("read").is_empty());

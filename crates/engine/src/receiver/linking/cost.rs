@@ -17,11 +17,15 @@ const PLACES: u64 = 3;
 /// In a comparison: one object.
 pub(super) const OF_OBJECT: u64 = PLACES * size_of::<(u64, Option<FileId>)>() as u64;
 
+/// An object in a set, with a byte for its place: the table is full by three eighths at
+/// least, and as long as it grows there is one of half the length besides.
+const OF_CLAIMED: u64 = 4 * (size_of::<FileId>() as u64 + 1);
+
 /// A name to which others will be linked, but for its directory. It `waits` for the end of the
 /// job, or does not.
 pub(super) fn of_first(name: &Name, waits: bool) -> u64 {
     let place = PLACES * size_of::<(u64, Group)>() as u64;
-    let waits = if waits { allocated(size_of::<WaitingFile>()) } else { 0 };
+    let waits = if waits { allocated(size_of::<WaitingFile>()) + OF_CLAIMED } else { 0 };
     place + allocated(size_of::<First>()) + of_name(name) + waits
 }
 
