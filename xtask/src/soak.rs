@@ -14,7 +14,8 @@ use crate::{Result, fuzz, setup};
 const CAMPAIGNS: &[(&str, &[&str])] = &[
     ("haul resume", &["killed::"]),
     ("haul moving", &["against::", "interrupted::"]),
-    ("haul retry", &["befallen::"]),
+    ("haul retry", &["befallen::", "anywhere::"]),
+    ("haul sync", &["a_kill_"]),
     ("haul sftp", &["killed::", "the_next_run_removes_what_killed_ones_have_left"]),
     ("haul power", &["durable::at_any_moment", "plain::what_is_lost", "plain::a_large_file"]),
     ("store power", &["cuts::"]),
