@@ -26,6 +26,7 @@ use crate::progress::Screen;
 use crate::report::{Detail, Report};
 use haul_engine::{RequestError, Requests};
 use haul_model::Task;
+use std::cell::Cell;
 
 /// Does what was asked, says what came of it, and tells how it ended.
 pub(crate) fn run(command: Command) -> ExitCode {
@@ -69,10 +70,10 @@ fn each_path(
             Err(error) => return report.refused(&error, None),
         };
         for location in &locations {
-            let mut is_again = false;
-            let answer = questions.ask(&location.machine, |requests| {
+            let (mut is_again, parts) = (false, Cell::new(0));
+            let answer = questions.ask_in_parts(&location.machine, &|| parts.get(), |requests| {
                 let is_again = std::mem::replace(&mut is_again, true);
-                ask(requests, Asked { location, report, is_again })
+                ask(requests, Asked { location, report, is_again, parts: &parts })
             });
             match answer {
                 Ok(Ok(())) => {}
@@ -95,6 +96,8 @@ struct Asked<'a> {
     report: &'a dyn Report,
     /// It was asked about before, over a connection that was lost.
     is_again: bool,
+    /// Parts of its answer that were told, over all connections.
+    parts: &'a Cell<u64>,
 }
 
 /// The host's name, unless the place is here.

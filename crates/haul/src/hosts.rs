@@ -86,6 +86,7 @@ impl Hosts {
 
     /// Asks `machine`, over the connection to it or a new one. If its haul has greeted before,
     /// the `question` is asked again where the connection is lost, or can't be made for now.
+    /// The number of `parts` of the answer that are there is asked for before and behind it.
     ///
     /// # Errors
     /// When there is no way to it, or none any more.
@@ -94,9 +95,11 @@ impl Hosts {
         machine: &Machine,
         peers: &mut Peers<'_>,
         monitor: &dyn Monitor,
+        parts: &dyn Fn() -> u64,
         mut question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
     ) -> Result<Result<T, Fault>, CommandError> {
         let (mut attempts, mut is_again) = (Attempts::new(monitor), false);
+        let mut parts_before = parts();
         let cancelled = || monitor.cancelled();
         loop {
             let stands = peers.reach(machine, is_again, &cancelled);
@@ -113,6 +116,9 @@ impl Hosts {
                 Err(error) => error,
             };
             peers.leave(machine);
+            if std::mem::replace(&mut parts_before, parts()) < parts_before {
+                attempts.came_further();
+            }
             let known = machine.host().filter(|target| self.greeted().contains(target));
             let retries = known.map_or(0, |target| self.reaches.of(target).retries);
             let host = known.map(SshTarget::display).unwrap_or_default();

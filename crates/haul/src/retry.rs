@@ -134,8 +134,14 @@ impl<'m> Attempts<'m> {
         }
     }
 
+    /// The connection brought a part of the answer that no earlier one had brought: what
+    /// fails from now on is in a new row.
+    pub(crate) fn came_further(&mut self) {
+        self.failed = 0;
+    }
+
     /// One has failed with `error`: waits until the next, if there are to be so many
-    /// `retries`.
+    /// `retries` of a `host` that has greeted.
     ///
     /// # Errors
     /// That error, if there is no next one, and when the user interrupts.

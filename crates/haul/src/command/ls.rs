@@ -15,7 +15,7 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
     let mut is_first = true;
     let mut told = Told::default();
     each_path(ls.detail, &ls.paths, &ls.reaches, |requests, asked| {
-        let Asked { location, report, is_again } = asked;
+        let Asked { location, report, is_again, parts } = asked;
         told = match is_again {
             true => Told { behind: told.last.clone(), ..std::mem::take(&mut told) },
             false => Told { is_first: std::mem::replace(&mut is_first, false), ..Told::default() },
@@ -33,6 +33,7 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
             if !told.is_new(&found) {
                 return;
             }
+            parts.update(|told| told + 1);
             match found {
                 Ok(entry) => report.tell(&Listed { ls, location, is_within: true, entry: &entry }),
                 Err((name, fault)) => {

@@ -114,7 +114,7 @@ impl Machines for Reached<'_> {
         let reaches = || self.copy.reaches.clone().quietly();
         let new = || Peers::new(self.monitor.report(), self.hosts.screen(), reaches());
         let (peers, machine) = (self.peers.get_or_insert_with(new), host.unwrap_or(&Machine::Here));
-        self.hosts.ask(machine, peers, self.monitor, question)
+        self.hosts.ask(machine, peers, self.monitor, &|| 0, question)
     }
 
     fn hang_up(&mut self) {

@@ -30,7 +30,22 @@ impl<'q, 'r> Questions<'q, 'r> {
         machine: &Machine,
         question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
     ) -> Result<Result<T, Fault>, CommandError> {
-        self.hosts.ask(machine, &mut self.peers, self.monitor, question)
+        self.ask_in_parts(machine, &|| 0, question)
+    }
+
+    /// The same of a question whose answer comes in `parts`, of which so many are there.
+    /// Attempts to ask it again are counted anew behind each connection that has brought
+    /// some.
+    ///
+    /// # Errors
+    /// See [`Self::ask`].
+    pub(crate) fn ask_in_parts<T>(
+        &mut self,
+        machine: &Machine,
+        parts: &dyn Fn() -> u64,
+        question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
+    ) -> Result<Result<T, Fault>, CommandError> {
+        self.hosts.ask(machine, &mut self.peers, self.monitor, parts, question)
     }
 
     /// The hosts that are asked.

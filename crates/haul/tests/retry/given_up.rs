@@ -107,6 +107,47 @@ fn a_question_before_a_job_is_given_up_as_a_job_is() {
     assert!(run.out().contains("interrupted"), "{run}");
 }
 
+/// A listing that is asked for again comes further each time, or not at all any more.
+#[test]
+fn attempts_to_ask_again_are_counted_until_more_of_the_answer_comes() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    scene.mkdir("names/a");
+    for number in 0..300 {
+        for name in [&b"a-"[..], b"a.", b"a\xff", b"\xc3\xa9"] {
+            let name = [name, number.to_string().as_bytes()].concat();
+            fs::write(scene.path("names").join(os(&name)), "").expect("written");
+        }
+    }
+    // The first so many connections end when so much was heard of them for each, the others
+    // are good, or can't be made.
+    let lines = "shift\necho >>$CALLS\ncall=$(wc -l <$CALLS)\n\
+                 [ $call -le $LOST ] || { [ $THEN = up ] && exec sh -c \"$*\"; exit 255; }\n\
+                 sh -c \"$*\" | { dd bs=1 count=$((call * STEP)) status=none; kill $$; }";
+    scene.reach_by(script(&scene.path("pipe"), lines));
+    let ask = |flags: &[&str], lost: u32, then: &str| {
+        let calls = scene.path(format!("calls{}-{lost}", flags.concat()));
+        let names = scene.there(scene.path("names"));
+        let haul = scene.haul().arg("ls").args(scene.route()).args(flags).arg(names);
+        let haul = haul.env("CALLS", calls).env("LOST", lost.to_string()).env("THEN", then);
+        haul.env("STEP", "8000").env_remove("HAUL_RETRIES").run()
+    };
+    for how in ["--long", "--json"] {
+        let whole = ask(&["--retries=1", how], 0, "up").expect_ok();
+        let run = ask(&["--retries=1", how], 3, "up").expect_ok();
+        let is_entry = |line: &&str| !line.contains(r#""type":"connection_"#);
+        let entries = |run: &Outcome| run.out().lines().filter(is_entry).count();
+        assert!(run.out().lines().filter(is_entry).eq(whole.out().lines()), "{run}");
+        assert_eq!(entries(&run), 1201, "{run}");
+        let lost = [run.out(), run.err()].concat();
+        let firsts = ["(attempt 1)", r#""attempt":1"#].map(|words| lost.matches(words).count());
+        assert_eq!(firsts.iter().sum::<usize>(), 3, "{run}");
+    }
+    let run = ask(&["--retries=2"], 1, "down").expect_code(3);
+    assert_eq!(told(&run), [2, 0], "{run}");
+    assert!(run.out().lines().count() > 10, "{run}");
+}
+
 #[test]
 fn ctrl_c_ends_a_pause_at_once() {
     let world = World::new();
