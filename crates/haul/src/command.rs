@@ -67,7 +67,7 @@ fn each_path(
     for given in paths {
         let locations = match expand::paths(given, &mut questions, report) {
             Ok((locations, _)) => locations,
-            Err(error) => return report.refused(&error, None),
+            Err(error) => return report.refused(&error.of_question(), None),
         };
         for location in &locations {
             let (mut is_again, parts) = (false, Cell::new(0));
@@ -78,7 +78,7 @@ fn each_path(
             match answer {
                 Ok(Ok(())) => {}
                 Ok(Err(fault)) => report.fault(host(&location.machine), &location.path, &fault),
-                Err(error) => return report.refused(&error, None),
+                Err(error) => return report.refused(&error.of_question(), None),
             }
             // Without a reader the answers are of no use.
             if report.is_broken() {

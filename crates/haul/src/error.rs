@@ -167,6 +167,12 @@ impl CommandError {
         if task.mirrors().is_some() { self.of_mirror() } else { self }
     }
 
+    /// The same of a command that only asks: it has no files that are finished.
+    pub(crate) fn of_question(mut self) -> Self {
+        self.hints.iter_mut().for_each(|hint| *hint = hint::of_question(hint));
+        self
+    }
+
     /// The same of a file that the command names, and that could not be opened by this `fault`:
     /// with the hint about links. Others are about what is copied.
     pub(crate) fn of_named(self, fault: &Fault) -> Self {

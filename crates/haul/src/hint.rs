@@ -24,6 +24,11 @@ pub(crate) fn doing_all_anew(hint: &str) -> String {
     hint.replace(FINISHED, FINISHED_ANEW)
 }
 
+/// `hint` for a command that only asks, and finishes no files.
+pub(crate) fn of_question(hint: &str) -> String {
+    hint.replace(&format!(": {FINISHED}"), "")
+}
+
 /// True if the same job again finds that files are as it has left them, and skips them.
 pub(crate) fn skips_finished(task: &Task) -> bool {
     let Some(policy) = task.copies() else { return true };
@@ -257,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn no_hint_says_that_files_are_skipped_where_all_is_done_anew() {
+    fn no_hint_says_that_files_are_skipped_where_all_is_done_anew_or_nothing_is() {
         let lost = ConnectError::Lost { host: "box".into(), detail: String::new() };
         let silent = ConnectError::Silent { host: "box".into(), seconds: 60 };
         let full = Fault::new(Side::Destination, FaultKind::NoSpace, "full");
@@ -266,6 +271,7 @@ mod tests {
             assert!(hint.contains(FINISHED), "{hint}");
             let anew = doing_all_anew(hint);
             assert!(anew.contains(FINISHED_ANEW) && !anew.contains("skipped"), "{anew}");
+            assert!(!of_question(hint).contains(FINISHED), "{hint}");
         }
     }
 

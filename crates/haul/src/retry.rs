@@ -154,8 +154,11 @@ impl<'m> Attempts<'m> {
         if self.monitor.cancelled() {
             return Err(CommandError::interrupted());
         }
-        if self.failed >= retries || !may_pass(&error) {
+        if !may_pass(&error) {
             return Err(error);
+        }
+        if self.failed >= retries {
+            return Err(if retries > 0 { lost_for_good(error) } else { error });
         }
         (self.failed, self.is_lost) = (self.failed + 1, true);
         Ok(pause(self.monitor, host, self.failed, &error.source.to_string())?)
@@ -165,6 +168,15 @@ impl<'m> Attempts<'m> {
 /// True if the same attempt may succeed a little later.
 fn may_pass(error: &CommandError) -> bool {
     error.source.downcast_ref().is_some_and(ConnectError::retriable)
+}
+
+/// The error of a question that is not asked again.
+fn lost_for_good(error: CommandError) -> CommandError {
+    let CommandError { kind, source, hints } = error;
+    match source.downcast() {
+        Ok(lost) => given_up(*lost, true).into(),
+        Err(source) => CommandError { kind, source, hints },
+    }
 }
 
 /// The error of a job that is not run again: a host that had greeted was lost, though the

@@ -146,6 +146,10 @@ fn attempts_to_ask_again_are_counted_until_more_of_the_answer_comes() {
     let run = ask(&["--retries=2"], 1, "down").expect_code(3);
     assert_eq!(told(&run), [2, 0], "{run}");
     assert!(run.out().lines().count() > 10, "{run}");
+    let lost = "\nhaul: the connection to haul-test was lost: it can't be reached again: ";
+    assert!(run.err().contains(lost), "{run}");
+    // It has finished no files.
+    assert!(run.err().ends_with("  hint: run the same command again\n"), "{run}");
 }
 
 #[test]
