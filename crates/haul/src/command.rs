@@ -16,7 +16,7 @@ mod stat;
 mod sync;
 
 use crate::args::Command;
-use crate::error::ExitCode;
+use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hosts::{Hosts, Questions};
 use crate::interrupt::Interrupt;
 use crate::location::{Location, Machine};
@@ -24,8 +24,8 @@ use crate::monitor::JobMonitor;
 use crate::peer::{Peers, Reaches};
 use crate::progress::Screen;
 use crate::report::{Detail, Report};
-use haul_engine::{RequestError, Requests};
-use haul_model::Task;
+use haul_engine::{Event, Monitor, Progress, RequestError, Requests};
+use haul_model::{Kind, Outcome, Task};
 use std::cell::Cell;
 
 /// Does what was asked, says what came of it, and tells how it ended.
@@ -61,13 +61,18 @@ fn each_path(
     let report = &*detail.report(&screen);
     let hosts = Hosts::new(reaches.clone(), &screen);
     // A signal just ends the program: a question leaves nothing behind.
-    let monitor = JobMonitor::new(report, Task::default(), Interrupt::default());
+    let monitor = Asking(JobMonitor::new(report, Task::default(), Interrupt::default()));
+    let refused = |error: CommandError| match error.kind {
+        // Without a reader the answers are of no use.
+        ErrorKind::Interrupted => report.finish(ExitCode::Success),
+        _ => report.refused(&error.of_question(), None),
+    };
     let peers = Peers::new(report, &screen, reaches.clone());
     let mut questions = Questions::new(&hosts, peers, &monitor);
     for given in paths {
         let locations = match expand::paths(given, &mut questions, report) {
             Ok((locations, _)) => locations,
-            Err(error) => return report.refused(&error.of_question(), None),
+            Err(error) => return refused(error),
         };
         for location in &locations {
             let (mut is_again, parts) = (false, Cell::new(0));
@@ -78,15 +83,35 @@ fn each_path(
             match answer {
                 Ok(Ok(())) => {}
                 Ok(Err(fault)) => report.fault(host(&location.machine), &location.path, &fault),
-                Err(error) => return report.refused(&error.of_question(), None),
+                Err(error) => return refused(error),
             }
-            // Without a reader the answers are of no use.
             if report.is_broken() {
                 return report.finish(ExitCode::Success);
             }
         }
     }
     report.finish(ExitCode::Success)
+}
+
+/// The monitor of questions, which are asked until nobody reads the answers any more.
+struct Asking<'r>(JobMonitor<'r>);
+
+impl Monitor for Asking<'_> {
+    fn progress(&self) -> &Progress {
+        self.0.progress()
+    }
+
+    fn event(&self, event: Event<'_>) {
+        self.0.event(event);
+    }
+
+    fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
+        self.0.shows(kind, outcome)
+    }
+
+    fn cancelled(&self) -> bool {
+        self.0.report().is_broken()
+    }
 }
 
 /// A path that is asked about.

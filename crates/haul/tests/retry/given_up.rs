@@ -153,6 +153,22 @@ fn attempts_to_ask_again_are_counted_until_more_of_the_answer_comes() {
 }
 
 #[test]
+fn a_question_whose_answer_nobody_reads_is_not_asked_again() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Download);
+    tree::many(scene.path("names"), 300, 1, 1, 1).expect("a tree");
+    let lines = "shift\necho >>calls\n\
+                 sh -c \"$*\" | { dd bs=1 count=8000 status=none; kill $$; }";
+    scene.reach_by(script(&scene.path("pipe"), lines));
+    let unread = scene.program("sh").args(["-c", "{ \"$@\"; echo $? >code; } | true", "sh", HAUL]);
+    let ls = unread.arg("ls").args(scene.route()).arg("--retries=9");
+    let ls = ls.arg(scene.there(scene.path("names/*"))).env_remove("HAUL_RETRIES");
+    let run = ls.run().expect_ok();
+    assert_eq!(scene.read("code"), "0\n", "{run}");
+    assert_eq!(scene.read("calls").lines().count(), 1, "{run}");
+}
+
+#[test]
 fn ctrl_c_ends_a_pause_at_once() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
