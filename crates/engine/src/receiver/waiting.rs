@@ -63,7 +63,9 @@ impl RecvDir {
 impl Receiver<'_> {
     /// True if files wait for the end of the job.
     pub(super) fn delays(&self) -> bool {
-        self.task.mirrors().is_some_and(|mirror| mirror.delays) && !self.policy.dry_run
+        // What waits is left to the job that copies, where one that only removes is before it.
+        let delays = self.task.mirrors().is_some_and(|mirror| mirror.delays);
+        delays && !self.only_removes() && !self.policy.dry_run
     }
 
     /// Has a whole file wait.
