@@ -174,6 +174,8 @@ impl Receiver<'_> {
         if let Some(refusal) = there.and_then(|there| compare::refusal(entry, &there)) {
             return Err(refusal);
         }
+        let not_backed = |error: io::Error| Fault::from_io(Side::Destination, "back it up", &error);
+        self.back_up(node, name).map_err(not_backed)?;
         publish(OnExisting::Replace).map_err(failed)?;
         Ok(Some(Outcome::Copied))
     }
