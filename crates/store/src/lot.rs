@@ -101,7 +101,10 @@ impl Lot {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             }
-            let dir = above.open_dir(&as_name(&name))?;
+            let dir = match above.open_dir(&as_name(&name)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
             // Where nothing can be locked, nothing is removed either. Who was faster took it
             // for one that was left behind.
             if matches!(haul_sys::try_lock(&dir), Ok(false)) || !is_it(&above, &name, &dir) {
@@ -321,6 +324,11 @@ impl Sealed {
             partial.check()?;
             let part = as_name(partial.name());
             return match to.make_hard_link(&self.0.dir, &part, None, name.as_bytes()) {
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                    // In another place where the lot's file system is mounted, too.
+                    let copy = copy_to(&to, Stage::create(Arc::clone(&to))?, &self.0.file)?;
+                    Sealed(copy).publish(name, OnExisting::Keep).and_then(taken)
+                }
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     self.0.dir.rename_to(&part, &to, name, false)?;
                     partial.discard();

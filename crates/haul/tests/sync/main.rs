@@ -15,6 +15,7 @@ mod faults;
 mod found;
 mod in_place;
 mod keeping;
+mod late;
 mod leading;
 mod left;
 mod linking;
