@@ -123,12 +123,13 @@ impl Receiver<'_> {
     }
 
     /// The directory in which lots are for what appears in `node`: the highest one of the
-    /// destination on the same file system.
+    /// destination on the same file system, below the last in which none can be made.
     fn top_of<'n>(&self, node: &'n Arc<DirNode>) -> &'n Arc<DirNode> {
         let mut top = node;
         while let Some((above, _)) = top.place() {
             let is_outside = self.rename.is_some() && above.place().is_none();
-            if is_outside || above.id().map(|id| id.dev) != node.id().map(|id| id.dev) {
+            let is_elsewhere = above.id().map(|id| id.dev) != node.id().map(|id| id.dev);
+            if is_outside || is_elsewhere || !may_have_lots(above.meta()) {
                 break;
             }
             top = above;
@@ -353,4 +354,18 @@ impl Receiver<'_> {
         handle.remove_stale(name, seen);
         Ok(())
     }
+}
+
+/// True if this user may make entries in a directory with this metadata, or give itself the
+/// rights for that.
+fn may_have_lots(dir: &Meta) -> bool {
+    /// To write and to search, for all others.
+    const WRITABLE: u32 = 0o003;
+    let has = |bits: u32| dir.attributes.mode & bits == bits;
+    dir.owner.is_none_or(|owner| {
+        haul_sys::is_root()
+            || owner.user == haul_sys::effective_user()
+            || has(WRITABLE << 3) && haul_sys::is_of_group(owner.group)
+            || has(WRITABLE)
+    })
 }

@@ -110,3 +110,36 @@ fn a_large_file_waits_where_its_file_system_is_mounted_in_another_place() {
         assert_no_strays(&mount.join(dir));
     }
 }
+
+#[test]
+fn files_wait_below_a_directory_in_which_others_may_make_nothing() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Local);
+    if !is_root() {
+        return haul_testkit::fixture::missing("the right to run as another user");
+    }
+    scene.become_nobody();
+    prepare(&scene);
+    scene.mkdir("dst/z");
+    scene.file("src/b/in", "in b");
+    scene.file("dst/b/in", "in b, the old one");
+    let names = ["a", "b", "z"];
+    names.iter().for_each(|name| scene.give_to_nobody(&format!("dst/{name}")));
+    let sync = |flags: &[&str]| {
+        let flags = [&["-rpt", "-O", DELAY], flags].concat();
+        scene.transfer("sync", &[""; 0], &flags, &["src/"], "dst")
+    };
+    let running = sync(&["--bwlimit=2m"]).spawn().expect("it starts");
+    let wait = || names.iter().any(|name| waiting_in(&scene.path("dst").join(name)) > FILES);
+    assert!(running.until(SOON, wait), "nothing waits");
+    running.signal(Signal::KILL);
+    running.wait().expect("it ends");
+    assert_eq!(scene.read("dst/a/0"), "the old one");
+    let left = numbers(&scene, true);
+    sync(&[]).run().expect_ok();
+    let there = numbers(&scene, false);
+    assert!(left.iter().all(|number| there.contains(number)), "some were sent again");
+    assert_eq!(scene.read("dst/a/0"), "file 0");
+    assert_eq!(scene.read("dst/b/in"), "in b");
+    assert_no_strays(&scene.path("dst"));
+}
