@@ -116,9 +116,11 @@ impl Hosts {
                 Err(error) => error,
             };
             peers.leave(machine);
-            if std::mem::replace(&mut parts_before, parts()) < parts_before {
+            let parts_now = parts();
+            if parts_now > parts_before {
                 attempts.came_further();
             }
+            parts_before = parts_now;
             let known = machine.host().filter(|target| self.greeted().contains(target));
             let retries = known.map_or(0, |target| self.reaches.of(target).retries);
             let host = known.map(SshTarget::display).unwrap_or_default();
