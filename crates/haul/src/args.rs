@@ -7,6 +7,7 @@ mod familiar;
 mod filter;
 mod help;
 mod kept;
+mod late;
 mod remote;
 mod stats;
 mod sync;
@@ -21,6 +22,7 @@ pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
 
 use self::familiar::{FamiliarWords, explain};
 use self::help::{CHECK_USAGE, COPY_USAGE, COPY_WORDS, MOVE_USAGE};
+use self::late::Late;
 use self::words::{
     CheckWords, CommandWords, ConfigWords, CopyWords, DetailWords, MoveWords, Words, switch,
 };
@@ -275,27 +277,27 @@ impl Words {
         load: impl FnOnce() -> Result<Config, CommandError>,
     ) -> Result<Command, CommandError> {
         Ok(match self.command {
-            CommandWords::Copy(words) => Command::Copy(words.into_copy(&load()?)?),
-            CommandWords::Move(words) => Command::Move(words.into_copy(&load()?)?),
-            CommandWords::Sync(words) => Command::Sync(words.into_sync(&load()?)?),
-            CommandWords::Check(words) => Command::Check(words.into_check(&load()?)?),
-            CommandWords::Ls(words) => {
+            CommandWords::Copy(Late(words)) => Command::Copy(words.into_copy(&load()?)?),
+            CommandWords::Move(Late(words)) => Command::Move(words.into_copy(&load()?)?),
+            CommandWords::Sync(Late(words)) => Command::Sync(words.into_sync(&load()?)?),
+            CommandWords::Check(Late(words)) => Command::Check(words.into_check(&load()?)?),
+            CommandWords::Ls(Late(words)) => {
                 let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
                 let detail = detail(false, false, words.json);
                 let (long, readable) = (words.long, words.human_readable);
                 Command::Ls(Ls { paths, long, readable, null: words.null, reaches, detail })
             }
-            CommandWords::Stat(words) => {
+            CommandWords::Stat(Late(words)) => {
                 let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
                 let detail = detail(false, false, words.json);
                 Command::Stat(Stat { paths, follow: words.dereference, reaches, detail })
             }
-            CommandWords::Hash(words) => {
+            CommandWords::Hash(Late(words)) => {
                 let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
                 Command::Hash(Hash { paths, reaches, detail: detail(false, false, words.json) })
             }
-            CommandWords::Config(words) => Command::Config(words.into_shown(load()?)?),
-            CommandWords::Clean(words) => Command::Clean(Clean {
+            CommandWords::Config(Late(words)) => Command::Config(words.into_shown(load()?)?),
+            CommandWords::Clean(Late(words)) => Command::Clean(Clean {
                 paths: words.paths.iter().map(|p| Location::parse(p)).collect::<Result<_, _>>()?,
                 rules: CleanRules {
                     recursive: words.recursive,
@@ -304,12 +306,12 @@ impl Words {
                 },
                 detail: detail(false, false, words.json),
             }),
-            CommandWords::Deploy(words) => Command::Deploy(words.into_deploy(&load()?)?),
-            CommandWords::Doctor(words) => Command::Doctor(words.into_doctor(&load()?)?),
-            CommandWords::Completions(words) => Command::Completions(words.shell),
-            CommandWords::Generate(words) => Command::Generate(Generate { dir: words.dir }),
-            CommandWords::Help(words) => read(&words.asked())?,
-            CommandWords::Serve(words) => {
+            CommandWords::Deploy(Late(words)) => Command::Deploy(words.into_deploy(&load()?)?),
+            CommandWords::Doctor(Late(words)) => Command::Doctor(words.into_doctor(&load()?)?),
+            CommandWords::Completions(Late(words)) => Command::Completions(words.shell),
+            CommandWords::Generate(Late(words)) => Command::Generate(Generate { dir: words.dir }),
+            CommandWords::Help(Late(words)) => read(&words.asked())?,
+            CommandWords::Serve(Late(words)) => {
                 Command::Serve(Serve { root: words.root, read_only: words.read_only })
             }
         })

@@ -7,6 +7,7 @@ use super::familiar::FamiliarWords;
 use super::filter::FilterWords;
 use super::help::*;
 use super::kept::KeptWords;
+use super::late::Late;
 use super::remote::{ParallelWords, RemoteWords, RequestWords, RetryWords, TransferWords};
 use super::sync::SyncWords;
 use crate::config::{Given, Settings, typed};
@@ -30,63 +31,63 @@ pub(super) enum CommandWords {
     /// Copy files and trees
     #[command(visible_alias = "cp", override_usage = COPY_USAGE)]
     #[command(help_template = COPY_HELP, after_help = COPY_EXAMPLES, disable_help_flag = true)]
-    Copy(CopyWords),
+    Copy(Late<CopyWords>),
     /// Move files and trees
     #[command(visible_alias = "mv", override_usage = MOVE_USAGE, after_help = MOVE_EXAMPLES)]
     #[command(disable_help_flag = true)]
-    Move(MoveWords),
+    Move(Late<MoveWords>),
     /// Make a tree like another, with the words of rsync
     #[command(override_usage = SYNC_USAGE, after_help = SYNC_EXAMPLES)]
     #[command(version, disable_version_flag = true, disable_help_flag = true)]
-    Sync(SyncWords),
+    Sync(Late<SyncWords>),
     /// Compare files and trees, and show what differs
     #[command(override_usage = CHECK_USAGE, after_help = CHECK_EXAMPLES)]
     #[command(disable_help_flag = true)]
-    Check(CheckWords),
+    Check(Late<CheckWords>),
     /// List directories
     #[command(override_usage = "haul ls [OPTIONS] PATH...", after_help = LS_EXAMPLES)]
     #[command(disable_help_flag = true)]
-    Ls(LsWords),
+    Ls(Late<LsWords>),
     /// Show what stands at paths
     #[command(override_usage = "haul stat [OPTIONS] PATH...")]
-    Stat(StatWords),
+    Stat(Late<StatWords>),
     /// Print the BLAKE3 hashes of files, as b3sum does
     #[command(override_usage = "haul hash [OPTIONS] PATH...", after_help = HASH_EXAMPLES)]
-    Hash(HashWords),
+    Hash(Late<HashWords>),
     /// Remove what interrupted copies have left behind
     #[command(override_usage = "haul clean [OPTIONS] DIR...", after_help = CLEAN_EXAMPLES)]
-    Clean(CleanWords),
+    Clean(Late<CleanWords>),
     /// Show the settings that apply, and where each comes from
     #[command(override_usage = "haul config [OPTIONS] [HOST]", after_help = CONFIG_HELP)]
-    Config(ConfigWords),
+    Config(Late<ConfigWords>),
     /// Put haul onto a host, or take it away again
     #[command(override_usage = deploy::USAGE, after_help = deploy::EXAMPLES)]
-    Deploy(DeployWords),
+    Deploy(Late<DeployWords>),
     /// Find out how fast a host is and the way to it, and what would help
     #[command(override_usage = doctor::USAGE, after_help = doctor::EXAMPLES)]
-    Doctor(DoctorWords),
+    Doctor(Late<DoctorWords>),
     /// Print the completions of a shell
     ///
     /// For bash: haul completions bash > ~/.local/share/bash-completion/completions/haul.
     /// For fish: haul completions fish > ~/.config/fish/completions/haul.fish. For zsh: into
     /// a file _haul in a directory of $fpath.
     #[command(override_usage = "haul completions SHELL")]
-    Completions(CompletionsWords),
+    Completions(Late<CompletionsWords>),
     /// Write man pages and completions for shells below DIR
     ///
     /// DIR is laid out like ~/.local/share and /usr/share: haul generate
     /// ~/.local/share puts them where man and the shells look.
     #[command(hide = true)]
-    Generate(GenerateWords),
+    Generate(Late<GenerateWords>),
     /// Show this help, or that of a command
     #[command(override_usage = "haul help [COMMAND]")]
-    Help(HelpWords),
+    Help(Late<HelpWords>),
     /// Serve a haul at the other end of standard input and output
     ///
     /// This is what haul starts on a host; it is of no use by hand, but in front of
     /// a key in authorized_keys: command="haul serve --root DIR".
     #[command(hide = true)]
-    Serve(ServeWords),
+    Serve(Late<ServeWords>),
 }
 
 #[derive(Debug, Args)]
