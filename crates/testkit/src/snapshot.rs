@@ -348,37 +348,46 @@ fn read_entry(path: &Path, meta: &Metadata) -> io::Result<Entry> {
 }
 
 /// Odd numbers to multiply with, one for each lane of a digest.
-const ODD: [u64; 2] = [0x9fb2_1c65_1e98_df25, 0xd6e8_feb8_6659_fd93];
+const ODD: [u64; LANES] =
+    [0x9fb2_1c65_1e98_df25, 0xd6e8_feb8_6659_fd93, 0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9];
 
-/// Two lanes of multiply and rotate over 64-bit words, then the length.
+/// The lanes of a digest. A processor works on all of them at the same time.
+const LANES: usize = 4;
+
+/// Bytes of one word for each lane, of which a piece has a whole number.
+const ROW_BYTES: usize = LANES * 8;
+
+/// Lanes of multiply and rotate over 64-bit words, one word to each in turn, then the length.
 fn digest(path: &Path) -> io::Result<[u64; 2]> {
     let mut lanes = ODD;
     let mut length = 0u64;
     each_piece(&mut File::open(path)?, |piece| {
         length += piece.len() as u64;
-        let (words, rest) = piece.as_chunks();
+        let (rows, rest) = piece.as_chunks();
         // By value, so that the lanes stay in registers.
         let mut mixed = lanes;
-        for word in words {
-            mixed = mix(mixed, *word);
+        for row in rows {
+            mixed = mix(mixed, row);
         }
         if !rest.is_empty() {
-            let mut padded = [0; 8];
+            let mut padded = [0; ROW_BYTES];
             padded[..rest.len()].copy_from_slice(rest);
-            mixed = mix(mixed, padded);
+            mixed = mix(mixed, &padded);
         }
         lanes = mixed;
     })?;
-    Ok([lanes[0] ^ length, lanes[1] ^ lanes[0].rotate_left(17)])
+    let [first, second, third, fourth] = lanes;
+    let join = |one: u64, other: u64| (one.rotate_left(31) ^ other).wrapping_mul(ODD[0]);
+    Ok([join(first, second) ^ length, join(third, fourth) ^ first.rotate_left(17)])
 }
 
 #[inline]
-fn mix([one, other]: [u64; 2], word: [u8; 8]) -> [u64; 2] {
-    let word = u64::from_le_bytes(word);
-    [
-        (one ^ word).wrapping_mul(ODD[0]).rotate_left(29),
-        (other.rotate_left(31) ^ word).wrapping_mul(ODD[1]),
-    ]
+fn mix(mut lanes: [u64; LANES], row: &[u8; ROW_BYTES]) -> [u64; LANES] {
+    let (words, _) = row.as_chunks();
+    for ((lane, word), odd) in lanes.iter_mut().zip(words).zip(ODD) {
+        *lane = (*lane ^ u64::from_le_bytes(*word)).wrapping_mul(odd).rotate_left(29);
+    }
+    lanes
 }
 
 /// Calls `with` for the file's content in pieces of [`PIECE_BYTES`], only the last of

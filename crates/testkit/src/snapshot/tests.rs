@@ -81,8 +81,17 @@ fn swapped_words_and_a_changed_tail_change_the_digest() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("file");
     let mut seen = Vec::new();
+    // All words of two rows are swapped, and those of one lane alone.
+    let rows = [[b'a'; ROW_BYTES], [b'b'; ROW_BYTES]].concat();
+    let swapped = [[b'b'; ROW_BYTES], [b'a'; ROW_BYTES]].concat();
+    let mut lone = rows.clone();
+    let (first, second) = lone.split_at_mut(ROW_BYTES);
+    first[16..24].swap_with_slice(&mut second[16..24]);
     for content in [
-        &b"aaaaaaaabbbbbbbb"[..],
+        &rows[..],
+        &swapped,
+        &lone,
+        b"aaaaaaaabbbbbbbb",
         b"bbbbbbbbaaaaaaaa",
         b"aaaaaaaabbbbbbb",
         b"aaaaaaaabbbbbbb\0",
