@@ -2,12 +2,24 @@
 
 use crate::common::*;
 use haul_testkit::haul::Outcome;
-use haul_testkit::{Haul, Sshd, assert_same};
+use haul_testkit::{Haul, Link, Sshd, assert_same};
 use std::net::TcpListener;
 use std::path::Path;
 
-fn doctor(scene: &Scene<'_>, server: &Sshd, words: &[&str]) -> Haul {
-    scene.haul().arg("doctor").args(["--rsh", &server.rsh(), "--remote-haul", HAUL]).args(words)
+/// Bytes that ssh moves in a second: as much as it could keeps the machine busy, and shows
+/// nothing else.
+const SSH_RATE: u64 = 16 << 20;
+
+/// The way to the server.
+fn way_to(server: &Sshd) -> Link {
+    let link = Link::to(server).expect("a link");
+    link.limit(SSH_RATE);
+    link
+}
+
+fn doctor(scene: &Scene<'_>, link: &Link, words: &[&str]) -> Haul {
+    let rsh = link.rsh(scene.sshd());
+    scene.haul().arg("doctor").args(["--rsh", &rsh, "--remote-haul", HAUL]).args(words)
 }
 
 /// Its findings, as the one line of JSON.
@@ -48,17 +60,17 @@ fn the_table_shows_the_way_the_machines_and_the_disk_and_nothing_stays() {
     let scene = world.scene(Way::Upload);
     scene.file("dir/own", "own");
     let before = scene.snapshot("dir");
-    let server = scene.sshd();
+    let link = way_to(scene.sshd());
     let dir = scene.there(scene.path("dir"));
     let dir = dir.to_str().expect("text");
-    let run = doctor(&scene, server, &[dir]).run().expect_ok();
+    let run = doctor(&scene, &link, &[dir]).run().expect_ok();
     let table = redacted(&run.out().replace(&scene.path("dir").display().to_string(), "DIR"));
     insta::assert_snapshot!(table);
     assert_same(&before, &scene.snapshot("dir"));
     let lines = run.out();
     assert!(lines.lines().any(|line| line.starts_with("- ")), "it advises something: {run}");
 
-    let run = doctor(&scene, server, &["--json", dir]).run().expect_ok();
+    let run = doctor(&scene, &link, &["--json", dir]).run().expect_ok();
     let found = found(&run);
     assert_eq!((&found["type"], &found["host"]), (&"doctor".into(), &"haul-test".into()));
     assert_eq!(found["haul"]["path"], HAUL);
@@ -98,7 +110,8 @@ fn a_port_that_cant_be_had_is_named_and_ssh_is_measured() {
     let scene = world.scene(Way::Upload);
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
-    let run = doctor(&scene, scene.sshd(), &["--json", "--port-range", &port, "haul-test"]).run();
+    let link = way_to(scene.sshd());
+    let run = doctor(&scene, &link, &["--json", "--port-range", &port, "haul-test"]).run();
     let run = run.expect_ok();
     let found = found(&run);
     assert_eq!(found["direct"], false);
@@ -119,6 +132,7 @@ fn a_place_where_nothing_can_be_written_is_an_error_and_the_rest_is_told() {
     // Without a port it is sooner done.
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
+    let link = way_to(scene.sshd());
     // Nobody can make a file in /proc, and there is no room.
     for (path, said, hint) in [
         (Path::new("/proc"), "too little room", "64 MiB of free room"),
@@ -127,7 +141,7 @@ fn a_place_where_nothing_can_be_written_is_an_error_and_the_rest_is_told() {
     ] {
         let there = scene.there(path);
         let there = there.to_str().expect("text");
-        let run = doctor(&scene, scene.sshd(), &["--port-range", &port, there]).run();
+        let run = doctor(&scene, &link, &["--port-range", &port, there]).run();
         let run = run.expect_code(1);
         assert_one_error(&run, &path.display().to_string(), "", hint);
         assert!(run.err().to_lowercase().contains(said), "{run}");
