@@ -5,8 +5,8 @@ mod programs;
 use std::ffi::OsString;
 use std::fs;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_testkit::{TempDir, fixture};
@@ -72,8 +72,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     done
 }
 
-/// The examples in the documentation, all test programs and, unless only some tests
-/// are wanted, the fuzz targets, which run where no test program is left to begin.
+/// All test programs; and, where no test program is left to begin, the examples in the
+/// documentation and, unless only some tests are wanted, the fuzz targets.
 fn all(
     args: &Args,
     filter: &[OsString],
@@ -85,15 +85,51 @@ fn all(
         None => fuzz::Targets::build(&fuzzing)?,
         Some(_) => None,
     };
-    let mut documentation = repo::cargo();
-    documentation.args(["test", "--quiet", "--workspace", "--doc", "--"]).args(filter);
-    repo::run_within(TEST_LIMIT, &mut documentation)?;
-    let fuzz = || targets.iter().for_each(fuzz::Targets::run);
-    let tested = programs.run_and_then(filter, environment, TEST_LIMIT, &fuzz);
+    let examples = Examples::new(filter);
+    let rest = || {
+        examples.run();
+        targets.iter().for_each(fuzz::Targets::run);
+    };
+    let tested = programs.run_and_then(filter, environment, TEST_LIMIT, &rest);
     let fuzzed = targets.map_or(Ok(()), fuzz::Targets::end);
-    match (tested, fuzzed) {
-        (Err(tests), Err(targets)) => Err(format!("{tests}\n{targets}").into()),
-        (tested, fuzzed) => tested.and(fuzzed),
+    let errors: Vec<_> = [tested, examples.end(), fuzzed]
+        .into_iter()
+        .filter_map(|done| done.err().map(|error| error.to_string()))
+        .collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n").into()) }
+}
+
+/// The examples in the documentation. Most of the time that they take, one processor compiles
+/// them.
+struct Examples {
+    waiting: Mutex<Option<Command>>,
+    failed: Mutex<Option<String>>,
+}
+
+impl Examples {
+    fn new(filter: &[OsString]) -> Self {
+        let mut command = repo::cargo();
+        command.args(["test", "--quiet", "--workspace", "--doc", "--"]).args(filter);
+        Self { waiting: Mutex::new(Some(command)), failed: Mutex::default() }
+    }
+
+    /// Runs them if no other thread does.
+    fn run(&self) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut command) = waiting else { return };
+        if let Err(error) = repo::run_within(TEST_LIMIT, &mut command) {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            *failed = Some(error.to_string());
+        }
+    }
+
+    /// Tells if one has failed, or if they were not run.
+    fn end(self) -> Result<()> {
+        if self.waiting.into_inner().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Err("the examples in the documentation were not run".into());
+        }
+        let failed = self.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
