@@ -19,7 +19,7 @@ use crate::elsewhere::copy_to;
 use crate::private::{Form, as_name, lot_name, parse};
 use crate::stage::{Home, NAME_ATTEMPTS_MAX};
 use crate::{OnExisting, Publication, Sealed, Stage};
-use haul_model::{FileId, Name};
+use haul_model::{FileId, Name, escape_bytes};
 use haul_sys::Dir;
 use std::io;
 use std::sync::Arc;
@@ -33,6 +33,10 @@ const OTHERS: u32 = 0o077;
 
 /// The beginning of the names of rows that an earlier job has left.
 const BEFORE: &str = "before-";
+
+/// The ends of the names of rows: what has no name yet in their directories, and what replaces
+/// something there.
+const ENDS: [&str; 2] = ["-new", "-replacing"];
 
 /// A directory of files that wait; it goes when this is dropped, with what is left in it,
 /// unless that is [left](Self::leave) to the next job.
@@ -70,11 +74,12 @@ pub struct Row {
 
 impl Row {
     fn name(self) -> Name {
+        let [new, replacing] = ENDS;
         let end = match self.on_existing {
-            OnExisting::Keep => "new",
-            OnExisting::Replace => "replacing",
+            OnExisting::Keep => new,
+            OnExisting::Replace => replacing,
         };
-        as_name(&format!("{:032x}-{end}", self.number.0))
+        as_name(&format!("{:032x}{end}", self.number.0))
     }
 
     /// Its name, if an earlier job has left it.
@@ -125,7 +130,8 @@ impl Lot {
 
     /// Takes over a lot in `above` that was left by a job that was killed, or lost its
     /// connection; further ones are removed. One that belongs to another user, or to which
-    /// others have rights, is not taken over: they may have written what is in it. If there is
+    /// others have rights, is not taken over: they may have written what is in it; and one with
+    /// something in it that is no row stays: it was given the name of a lot. If there is
     /// any, `open_up` is called before, so that `above` can be written to.
     pub fn take_over(above: &Arc<Dir>, open_up: impl FnOnce()) -> Option<Self> {
         let is_lot = |name: &[u8]| matches!(parse(name), Some((Form::Lot, _)));
@@ -162,7 +168,7 @@ impl Lot {
             return Ok(None);
         }
         let mut has_before = false;
-        for row in dir.entries()?.into_iter().map(|entry| entry.name) {
+        for row in rows(&dir)? {
             has_before = true;
             if row.as_bytes().starts_with(BEFORE.as_bytes()) {
                 continue;
@@ -363,8 +369,8 @@ pub(crate) fn is_left(above: &Dir, name: &Name) -> io::Result<bool> {
 pub(crate) fn bytes(above: &Dir, name: &Name) -> io::Result<u64> {
     let dir = above.open_dir(name)?;
     let mut bytes = 0;
-    for row in dir.entries()? {
-        let files = dir.open_dir(&row.name)?;
+    for row in rows(&dir)? {
+        let files = dir.open_dir(&row)?;
         for file in files.entries()? {
             bytes += files.stat(&file.name)?.allocated;
         }
@@ -402,12 +408,33 @@ fn put_back(lot: &Dir, row: &Name) -> io::Result<()> {
 
 /// Removes the rows of a lot, and the files in them.
 fn empty(dir: &Dir) -> io::Result<()> {
-    for row in dir.entries()? {
-        let files = dir.open_dir(&row.name)?;
+    for row in rows(dir)? {
+        let files = dir.open_dir(&row)?;
         for file in files.entries()? {
             files.remove_file(&file.name)?;
         }
-        dir.remove_dir(&row.name)?;
+        dir.remove_dir(&row)?;
     }
     Ok(())
+}
+
+/// The names of the rows of a lot.
+///
+/// # Errors
+/// Those of reading it, and if there is something else in it: then it is none.
+fn rows(dir: &Dir) -> io::Result<Vec<Name>> {
+    let names: Vec<_> = dir.entries()?.into_iter().map(|entry| entry.name).collect();
+    if let Some(other) = names.iter().find(|name| !is_row(name)) {
+        let other = escape_bytes(other.as_bytes());
+        return Err(io::Error::other(format!("it has {other} in it, which haul has not made")));
+    }
+    Ok(names)
+}
+
+/// True if a row of a lot has such a name, or had it before the lot was taken over.
+fn is_row(name: &Name) -> bool {
+    let name = name.as_bytes();
+    let name = name.strip_prefix(BEFORE.as_bytes()).unwrap_or(name);
+    let number = ENDS.iter().find_map(|end| name.strip_suffix(end.as_bytes()));
+    number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_hexdigit))
 }

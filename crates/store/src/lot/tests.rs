@@ -110,6 +110,28 @@ fn what_others_may_have_written_is_not_taken_over() {
 }
 
 #[test]
+fn what_was_given_the_name_of_a_lot_stays() {
+    use std::os::unix::fs::PermissionsExt;
+    for other in ["Mail", "0-old", "-new", "g-new", "before-", "before-before-0-new"] {
+        let temp = tempfile::tempdir().expect("a directory");
+        let dir = open(temp.path());
+        let name = lot_name();
+        let given = temp.path().join(&name);
+        for row in ["0123456789abcdef-new", other] {
+            fs::create_dir_all(given.join(row)).expect("made");
+            fs::write(given.join(row).join("file"), "kept").expect("written");
+        }
+        fs::set_permissions(&given, fs::Permissions::from_mode(0o700)).expect("set");
+        assert!(Lot::take_over(&dir, || {}).is_none(), "{other}");
+        let refused = remove(&dir, &as_name(&name)).expect_err("it is none");
+        assert!(refused.to_string().contains(other), "{refused}");
+        for row in ["0123456789abcdef-new", other] {
+            assert!(given.join(row).join("file").exists(), "{other}: {row}");
+        }
+    }
+}
+
+#[test]
 fn a_stage_elsewhere_is_published_whole() {
     let temp = tempfile::tempdir().expect("a directory");
     let places = [Path::new("/dev/shm"), temp.path()];
