@@ -117,10 +117,12 @@ impl Scarce {
     }
 }
 
-/// Sweeps all ways at the same time; each has to succeed `done_min` times.
-fn each_way_under(scarce: &Scarce, limit: &str, done_min: usize, values: &[u64]) {
+/// Sweeps all ways at the same time, the one from here to here with `here`, the others with
+/// `far`; each has to succeed `done_min` times.
+fn each_way_under([here, far]: [&Scarce; 2], limit: &str, done_min: usize, values: &[u64]) {
     thread::scope(|scope| {
         for way in WAYS {
+            let scarce = if way.0 == Way::Local { here } else { far };
             scope.spawn(move || {
                 let done = scarce.sweep(way, limit, values);
                 assert!(done >= done_min, "{way:?}: {done} of {} were done", values.len());
@@ -129,28 +131,34 @@ fn each_way_under(scarce: &Scarce, limit: &str, done_min: usize, values: &[u64])
     });
 }
 
-fn small_and_large(src: &Path) {
+/// Trees with small files, a large one, and one that a copy could continue: here that has to
+/// be longer than far away, where from some blocks on several connections carry it.
+fn small_and_large() -> [Scarce; 2] {
+    [65, 17].map(|mib| Scarce::new(|src| fill(src, mib << 20)))
+}
+
+fn fill(src: &Path, blocks_len: usize) {
     for number in 0..30 {
         fs::write(src.join(format!("f{number}")), number.to_string()).expect("a file");
     }
     fs::write(src.join("pieces"), vec![3; 3 << 20]).expect("a file");
-    fs::write(src.join("blocks"), vec![5; 65 << 20]).expect("a file");
+    fs::write(src.join("blocks"), vec![5; blocks_len]).expect("a file");
 }
 
 #[test]
 fn few_processes() {
-    let scarce = Scarce::new(small_and_large);
+    let scarce = small_and_large();
     let values: Vec<u64> = (1..=12).chain((14..=40).step_by(2)).collect();
     // How many threads there are at one time depends on who is faster.
-    each_way_under(&scarce, "nproc", 6, &values);
+    each_way_under(scarce.each_ref(), "nproc", 6, &values);
 }
 
 #[test]
 fn little_address_space() {
-    let scarce = Scarce::new(small_and_large);
+    let scarce = small_and_large();
     // In less, a build without optimisation has no room for its stack.
     let values = [23, 26, 32, 40, 48, 64, 80, 96, 128, 192, 256].map(|mib| mib << 20);
-    each_way_under(&scarce, "as", 2, &values);
+    each_way_under(scarce.each_ref(), "as", 2, &values);
 }
 
 #[test]
@@ -165,7 +173,7 @@ fn few_open_files_and_many_directories() {
         }
     });
     // At 64 and more nothing fails.
-    each_way_under(&scarce, "nofile", 3, &[16, 64, 128, 256]);
+    each_way_under([&scarce; 2], "nofile", 3, &[16, 64, 128, 256]);
 }
 
 /// The program waits for something that never answers, and nobody looks at flags.
