@@ -6,7 +6,6 @@ use super::joining::{CALLED_MIN, LANE_LEN, LaneRole, Opening};
 use crate::LinkEvent;
 use crate::control::CANCEL_POLL;
 use crate::link::wire::LONG_ROUND_TRIP;
-use crossbeam_channel::Receiver as Told;
 use haul_model::{escape_controls, os_text};
 use haul_net::{ConnectError, Identity, Whereabouts, check_call, check_plain};
 use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
@@ -59,7 +58,7 @@ struct Called {
 pub(crate) struct Direct {
     pub(super) calling: Calling,
     /// Where the agent is reached, as soon as it has told.
-    pub(super) offer: Told<Result<DirectOffer, String>>,
+    pub(super) offer: crossbeam_channel::Receiver<Result<DirectOffer, String>>,
     pub(super) is_required: bool,
 }
 

@@ -59,11 +59,11 @@ impl Machines for Here {
     }
 }
 
-/// Keeps what is told, as words.
+/// A monitor that keeps all events, as words.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct Events(Mutex<Vec<String>>);
 
-impl MoveMonitor for Told {
+impl MoveMonitor for Events {
     fn tell(&self, event: MoveEvent<'_>) {
         let shown = |path: &[u8]| {
             let path = String::from_utf8_lossy(path);
@@ -116,7 +116,7 @@ fn move_tree(
         after_copy: Box::new(after_copy),
         before_removal: Box::new(before_removal),
     };
-    let told = Told::default();
+    let told = Events::default();
     let (figures, result) = run_move(&job, &mut here, &told);
     let mut told = told.0.into_inner().unwrap();
     told.sort();

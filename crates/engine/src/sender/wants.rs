@@ -3,7 +3,7 @@
 use super::{Item, Sender};
 use haul_delta::{Key, Shape, Signature};
 use haul_model::Kind;
-use haul_proto::{SIGNED_MAX, SUMS_LEN_MAX, Signature as Told, Want};
+use haul_proto::{SIGNED_MAX, SUMS_LEN_MAX, Want};
 use haul_tree::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -73,7 +73,7 @@ impl Signed {
 
 impl Sender<'_> {
     /// Takes what the Receiver tells of its old version of a file.
-    pub(super) fn take_sums(&self, told: Told) {
+    pub(super) fn take_sums(&self, told: haul_proto::Signature) {
         let index = told.index();
         let may_differ = lock(&self.in_flight)
             .items
@@ -83,7 +83,7 @@ impl Sender<'_> {
             return self.refuse("it told sums of what is not sent by its difference");
         }
         let taken = match told {
-            Told::Begin { old_size, block_len, strong_len, key, .. } => {
+            haul_proto::Signature::Begin { old_size, block_len, strong_len, key, .. } => {
                 match Shape::new(old_size, block_len, strong_len) {
                     Some(shape) => {
                         let signature = Signature::new(shape, Key::from(key));
@@ -92,7 +92,7 @@ impl Sender<'_> {
                     None => Err("it told sums of a kind that there is not"),
                 }
             }
-            Told::Sums { sums, .. } => lock(&self.signed.0).go_on(index, &sums),
+            haul_proto::Signature::Sums { sums, .. } => lock(&self.signed.0).go_on(index, &sums),
         };
         if let Err(rule) = taken {
             self.refuse(rule);

@@ -13,27 +13,29 @@ use haul_model::{Entry, Fault, FaultKind, Kind, Name, escape_bytes};
 /// Lists each path.
 pub(super) fn run(ls: &Ls) -> ExitCode {
     let mut is_first = true;
-    let mut told = Told::default();
+    let mut shown = Shown::default();
     each_path(ls.detail, &ls.paths, &ls.reaches, |requests, asked| {
         let Asked { location, report, is_again, parts } = asked;
-        told = match is_again {
-            true => Told { behind: told.last.clone(), ..std::mem::take(&mut told) },
-            false => Told { is_first: std::mem::replace(&mut is_first, false), ..Told::default() },
+        shown = match is_again {
+            true => Shown { behind: shown.last.clone(), ..std::mem::take(&mut shown) },
+            false => {
+                Shown { is_first: std::mem::replace(&mut is_first, false), ..Shown::default() }
+            }
         };
         let entry = look(requests, &location.path, ls.long)?;
         if entry.kind != Kind::Dir {
             report.tell(&Listed { ls, location, is_within: false, entry: &entry });
             return Ok(());
         }
-        if has_several(ls) && !ls.null && !std::mem::replace(&mut told.heading, true) {
-            let gap = if told.is_first { "" } else { "\n" };
+        if has_several(ls) && !ls.null && !std::mem::replace(&mut shown.has_heading, true) {
+            let gap = if shown.is_first { "" } else { "\n" };
             report.tell(&format!("{gap}{location}:\n"));
         }
         requests.list(&location.path, &mut |found| {
-            if !told.is_new(&found) {
+            if !shown.is_new(&found) {
                 return;
             }
-            parts.update(|told| told + 1);
+            parts.update(|count| count + 1);
             match found {
                 Ok(entry) => report.tell(&Listed { ls, location, is_within: true, entry: &entry }),
                 Err((name, fault)) => {
@@ -44,13 +46,13 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
     })
 }
 
-/// The part of a directory that was told.
+/// The part of a directory that was shown, over all connections.
 #[derive(Default)]
-struct Told {
+struct Shown {
     /// It is the first directory of the command.
     is_first: bool,
-    /// Its heading was told, if it has one.
-    heading: bool,
+    /// Its heading was shown, if it has one.
+    has_heading: bool,
     /// The name of the last entry.
     last: Option<Vec<u8>>,
     /// The name of the last entry that came over a connection since lost: entries come in
@@ -58,8 +60,8 @@ struct Told {
     behind: Option<Vec<u8>>,
 }
 
-impl Told {
-    /// True for an entry that was not told, which it then was.
+impl Shown {
+    /// True for an entry that was not shown before. From now on it counts as shown.
     fn is_new(&mut self, found: &ListedEntry) -> bool {
         let name = match found {
             Ok(entry) => entry.name.as_ref().map_or(&b""[..], Name::as_bytes),
