@@ -1,22 +1,14 @@
-//! Files that wait, where others come and go at the destination meanwhile: entries that are to be
-//! removed first, those that another program makes, and file systems in several places.
+//! Files that wait for the end of their job where something else is done in the destination
+//! meanwhile, or where not every directory of it may be written to.
 
 use crate::common::*;
-use crate::mounted::{in_mounts, waiting_in};
+use crate::lots::{DELAY, SOON, kill_when, that_are_named, that_wait, waiting_in};
 use crate::oracle::Pair;
-use haul_testkit::Mount;
-use haul_testkit::proc::Signal;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(30);
-
-const DELAY: &str = "--delay-updates";
-
+/// The small files of [`prepare`].
 const FILES: usize = 30;
 
-/// Files, and one that takes a while.
+/// Trees with small files and one that takes a while.
 fn prepare(scene: &Scene<'_>) {
     for file in 0..FILES {
         scene.file(format!("src/a/{file}"), format!("file {file}"));
@@ -27,16 +19,8 @@ fn prepare(scene: &Scene<'_>) {
     let _ = Pair::of(scene);
 }
 
-/// Files in the lots of the destination, as objects.
-fn numbers(scene: &Scene<'_>, are_late: bool) -> Vec<u64> {
-    let all = scene.list("dst").into_iter();
-    let found = all.filter(|path| path.contains(".late/") == are_late);
-    let found = found.filter_map(|path| fs::metadata(scene.path("dst").join(path)).ok());
-    found.filter(|meta| meta.is_file() && meta.len() < 100).map(|meta| meta.ino()).collect()
-}
-
 #[test]
-fn what_is_removed_first_leaves_what_waits_to_what_is_copied_then() {
+fn removing_first_leaves_waiting_files_to_the_copying_that_follows() {
     each_of(
         &[Way::Local, Way::Upload, Way::Download],
         |scene| scene.reach_by_pipe(),
@@ -46,18 +30,12 @@ fn what_is_removed_first_leaves_what_waits_to_what_is_copied_then() {
                 let flags = [&["-a", DELAY, "--delete-before"], flags].concat();
                 scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst")
             };
-            let running = sync(&["--bwlimit=2m"]).spawn().expect("it starts");
-            let wait = || waiting_in(&scene.path("dst")) >= FILES;
-            assert!(running.until(SOON, wait), "nothing waits");
-            running.signal(Signal::KILL);
-            running.wait().expect("it ends");
-            let is_quiet = haul_testkit::holds_within(SOON, || !scene.is_at_work());
-            assert!(is_quiet, "the agent is still there");
-            let left = numbers(scene, true);
+            let slow = sync(&["--bwlimit=2m"]);
+            kill_when(scene, &slow, || waiting_in(&scene.path("dst")) >= FILES);
+            let left = that_wait(scene);
             assert_eq!(left.len(), FILES);
             sync(&[]).run().expect_ok();
-            let there = numbers(scene, false);
-            assert!(left.iter().all(|number| there.contains(number)), "some were sent again");
+            assert!(left.is_subset(&that_are_named(scene)), "some were sent again");
             let differences =
                 scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules());
             assert!(differences.is_empty(), "{differences:?}");
@@ -92,27 +70,7 @@ fn what_another_program_has_made_meanwhile_has_a_backup() {
 }
 
 #[test]
-fn a_large_file_waits_where_its_file_system_is_mounted_in_another_place() {
-    let world = World::new();
-    let scene = world.scene(Way::Local);
-    let Some(mount) = Mount::tmpfs(256 << 20) else { return };
-    scene.file("src/k/first", "has a lot made");
-    // Long enough to be continued.
-    scene.file("src/m/large", vec![7; 65 << 20]);
-    let Some(mut sync) = in_mounts(&scene, &mount, "") else { return };
-    let done = sync.output().expect("it runs");
-    assert!(done.status.success(), "{done:?}");
-    for dir in ["k", "m"] {
-        let rules = scene.rules().ignoring_dir_mtimes();
-        let theirs = haul_testkit::snapshot(mount.join(dir)).expect("read");
-        let differences = scene.snapshot(format!("src/{dir}")).differences(&theirs, rules);
-        assert!(differences.is_empty(), "{dir}: {differences:?}");
-        assert_no_strays(&mount.join(dir));
-    }
-}
-
-#[test]
-fn files_wait_below_a_directory_in_which_others_may_make_nothing() {
+fn files_wait_in_a_directory_below_one_that_may_not_be_written_to() {
     let world = World::new();
     let mut scene = world.scene(Way::Local);
     if !is_root() {
@@ -129,16 +87,12 @@ fn files_wait_below_a_directory_in_which_others_may_make_nothing() {
         let flags = [&["-rpt", "-O", DELAY], flags].concat();
         scene.transfer("sync", &[""; 0], &flags, &["src/"], "dst")
     };
-    let running = sync(&["--bwlimit=2m"]).spawn().expect("it starts");
-    let wait = || names.iter().any(|name| waiting_in(&scene.path("dst").join(name)) > FILES);
-    assert!(running.until(SOON, wait), "nothing waits");
-    running.signal(Signal::KILL);
-    running.wait().expect("it ends");
+    kill_when(&scene, &sync(&["--bwlimit=2m"]), || waiting_in(&scene.path("dst")) > FILES);
     assert_eq!(scene.read("dst/a/0"), "the old one");
-    let left = numbers(&scene, true);
+    let left = that_wait(&scene);
+    assert_eq!(left.len(), FILES + 1);
     sync(&[]).run().expect_ok();
-    let there = numbers(&scene, false);
-    assert!(left.iter().all(|number| there.contains(number)), "some were sent again");
+    assert!(left.is_subset(&that_are_named(&scene)), "some were sent again");
     assert_eq!(scene.read("dst/a/0"), "file 0");
     assert_eq!(scene.read("dst/b/in"), "in b");
     assert_no_strays(&scene.path("dst"));

@@ -1,17 +1,11 @@
-//! Files of several names that wait, and lots in a directory that may not be written to, behind a
-//! kill.
+//! Files that killed jobs have left waiting, and that the next job can't simply use: names of one
+//! file that are two files by now, and lots in a directory that may not be written to.
 
 use crate::common::*;
-use crate::mounted::waiting_in;
+use crate::lots::{DELAY, kill_when, that_are_named, that_wait, waiting_in};
 use haul_testkit::nasty;
-use haul_testkit::proc::Signal;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(30);
-
-const DELAY: &str = "--delay-updates";
 
 #[test]
 fn names_that_waited_as_one_file_and_are_two_by_now_become_two() {
@@ -19,7 +13,7 @@ fn names_that_waited_as_one_file_and_are_two_by_now_become_two() {
         &[Way::Local, Way::Upload, Way::Download],
         |scene| scene.reach_by_pipe(),
         |scene| {
-            // In this order they are listed: the first of both are those that waited.
+            // They are listed in this order: of each file, the first name is one that waited.
             let [one, two, with_one, with_two] =
                 ["one", "two", "with-one", "with-two"].map(|name| format!("src/a/{name}"));
             let file = |name: &str| {
@@ -36,18 +30,16 @@ fn names_that_waited_as_one_file_and_are_two_by_now_become_two() {
                 let flags = [&["-aH", DELAY], flags].concat();
                 scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst")
             };
-            let running = sync(&["--bwlimit=4m"]).spawn().expect("it starts");
-            let wait = || waiting_in(&scene.path("dst")) >= 2;
-            assert!(running.until(SOON, wait), "nothing waits");
-            running.signal(Signal::KILL);
-            running.wait().expect("it ends");
-            let is_quiet = haul_testkit::holds_within(SOON, || !scene.is_at_work());
-            assert!(is_quiet, "the agent is still there");
+            let slow = sync(&["--bwlimit=4m"]);
+            kill_when(scene, &slow, || waiting_in(&scene.path("dst")) >= 2);
+            let left = that_wait(scene);
+            assert_eq!(left.len(), 1);
             fs::remove_file(scene.path(&two)).expect("removed");
             file(&two);
             link(&one, &with_one);
             link(&two, &with_two);
             sync(&[]).run().expect_ok();
+            assert!(left.is_subset(&that_are_named(scene)), "both were sent again");
             let number = |name: &str| {
                 fs::metadata(scene.path(format!("dst/a/{name}"))).expect("there").ino()
             };

@@ -21,6 +21,7 @@ mod left;
 mod linking;
 mod listing;
 mod logging;
+mod lots;
 mod merging;
 mod mounted;
 mod oracle;

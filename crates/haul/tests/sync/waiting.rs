@@ -1,29 +1,23 @@
 //! Files that wait for the end of the job, and those that are staged in another directory.
 
 use crate::common::*;
+use crate::lots::{DELAY, SOON, kill_when, that_are_named, that_wait, waiting_in};
 use crate::oracle::Pair;
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::proc::Signal;
 use haul_testkit::wait::holds_within;
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Ways in which the destination is not behind an SFTP server.
 const WAYS: [Way; 4] = [Way::Local, Way::Upload, Way::Download, Way::SftpDownload];
 
-/// As long as it may take until a job has begun.
-const SOON: Duration = Duration::from_secs(30);
-
 /// Files that wait before a job is ended.
 const SOME: usize = 30;
-
-const DELAY: &str = "--delay-updates";
 
 /// A directory on another file system than the tests', which goes at the end.
 struct OtherSystem(String);
@@ -158,36 +152,9 @@ fn new_files(scene: &Scene<'_>) -> usize {
     new
 }
 
-/// How many files wait, besides the large one.
+/// How many files wait.
 fn waiting(scene: &Scene<'_>) -> usize {
-    late_below(&scene.path("dst"), false)
-}
-
-/// How many files are in `dir` and below, in directories for what is late alone. Those may
-/// go meanwhile.
-fn late_below(dir: &Path, is_late: bool) -> usize {
-    let count = |entry: fs::DirEntry| {
-        let name = entry.file_name();
-        let name = name.as_encoded_bytes();
-        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            true => late_below(&entry.path(), is_late || name.ends_with(b".late")),
-            false => usize::from(is_late && !name.ends_with(b"w") && !name.ends_with(b"g")),
-        }
-    };
-    fs::read_dir(dir).into_iter().flatten().flatten().map(count).sum()
-}
-
-/// The small files below the destination that are in a directory for what is late, or are
-/// not, as objects: by their numbers, which are given again, and when they were made.
-fn objects(scene: &Scene<'_>, are_late: bool) -> BTreeSet<(u64, Option<SystemTime>)> {
-    let dst = scene.path("dst");
-    let metadata = |path: String| {
-        let is_it = path.contains(".late/") == are_late;
-        fs::symlink_metadata(dst.join(path)).ok().filter(|_| is_it)
-    };
-    let found = scene.list("dst").into_iter().filter_map(metadata);
-    let found = found.filter(|meta| meta.is_file() && meta.len() < 100);
-    found.map(|meta| (meta.ino(), meta.created().ok())).collect()
+    waiting_in(&scene.path("dst"))
 }
 
 #[test]
@@ -197,16 +164,9 @@ fn nothing_is_new_before_all_is_and_what_was_killed_goes_on_waiting() {
         |scene| scene.reach_by_pipe(),
         |scene| {
             prepare_slow(scene);
-            let running = slow(scene, &[]).spawn().expect("it starts");
-            assert!(running.until(SOON, || waiting(scene) >= SOME), "nothing waits");
+            kill_when(scene, &slow(scene, &[]), || waiting(scene) >= SOME);
             assert_eq!(new_files(scene), 0);
-            running.signal(Signal::KILL);
-            running.wait().expect("it ends");
-            // The other side may be at it yet.
-            let is_quiet = holds_within(SOON, || !scene.is_at_work());
-            assert!(is_quiet, "the agent is still there");
-            assert_eq!(new_files(scene), 0);
-            let left = objects(scene, true);
+            let left = that_wait(scene);
             assert!(left.len() >= SOME, "nothing was left");
             // What has changed since then, or went, is not what waits.
             scene.file("src/a/0", "newer a 0");
@@ -221,7 +181,7 @@ fn nothing_is_new_before_all_is_and_what_was_killed_goes_on_waiting() {
             assert!(differences.is_empty(), "{differences:?}");
             assert_no_strays(&scene.path("dst"));
             // Of the files that waited, all but these three are there.
-            let again = left.intersection(&objects(scene, false)).count();
+            let again = left.intersection(&that_are_named(scene)).count();
             assert!(again + 3 >= left.len(), "{again} of {}", left.len());
         },
     );
@@ -372,14 +332,9 @@ fn a_large_file_that_waited_is_not_sent_again() {
     scene.file("src/z/z", vec![3; REST as usize]);
     scene.file("dst/a/large", "old");
     let flags = ["-a", DELAY, "--bwlimit=40m", "--json"];
-    let running = scene
-        .transfer("sync", &scene.route(), &flags, &["src/"], "dst")
-        .spawn()
-        .expect("it starts");
+    let slow = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst");
     let waits = || scene.list("dst").iter().any(|name| name.ends_with("-replacing/large"));
-    assert!(running.until(SOON, waits), "nothing waits");
-    running.signal(Signal::KILL);
-    running.wait().expect("it ends");
+    kill_when(&scene, &slow, waits);
     assert_eq!(scene.read("dst/a/large"), "old");
     let parts = scene.list("dst").into_iter().filter(|name| name.starts_with("z/.haul-"));
     let other = parts.map(|name| fs::metadata(scene.path("dst").join(name)).expect("there").len());
