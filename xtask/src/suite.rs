@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     done
 }
 
-/// All test programs; and, where no test program is left to begin, the examples in the
+/// Runs all test programs. A processor for which none is left runs the examples in the
 /// documentation and, unless only some tests are wanted, the fuzz targets.
 fn all(
     args: &Args,
@@ -99,8 +99,8 @@ fn all(
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n").into()) }
 }
 
-/// The examples in the documentation. Most of the time that they take, one processor compiles
-/// them.
+/// The examples in the documentation. Most of their time goes into compiling them, on one
+/// processor.
 struct Examples {
     waiting: Mutex<Option<Command>>,
     failed: Mutex<Option<String>>,
@@ -113,7 +113,7 @@ impl Examples {
         Self { waiting: Mutex::new(Some(command)), failed: Mutex::default() }
     }
 
-    /// Runs them if no other thread does.
+    /// Runs them, unless a thread has begun to.
     fn run(&self) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut command) = waiting else { return };
@@ -123,7 +123,10 @@ impl Examples {
         }
     }
 
-    /// Tells if one has failed, or if they were not run.
+    /// Ends them.
+    ///
+    /// # Errors
+    /// When an example has failed, or none was run.
     fn end(self) -> Result<()> {
         if self.waiting.into_inner().unwrap_or_else(PoisonError::into_inner).is_some() {
             return Err("the examples in the documentation were not run".into());

@@ -63,7 +63,7 @@ fn each_path(
     // A signal just ends the program: a question leaves nothing behind.
     let monitor = Asking(JobMonitor::new(report, Task::default(), Interrupt::default()));
     let refused = |error: CommandError| match error.kind {
-        // Without a reader the answers are of no use.
+        // Nobody reads the answers any more: see `Asking`.
         ErrorKind::Interrupted => report.finish(ExitCode::Success),
         _ => report.refused(&error.of_question(), None),
     };
@@ -93,7 +93,7 @@ fn each_path(
     report.finish(ExitCode::Success)
 }
 
-/// The monitor of questions, which are asked until nobody reads the answers any more.
+/// The monitor of questions. They end when nobody reads the answers any more.
 struct Asking<'r>(JobMonitor<'r>);
 
 impl Monitor for Asking<'_> {
@@ -121,7 +121,7 @@ struct Asked<'a> {
     report: &'a dyn Report,
     /// It was asked about before, over a connection that was lost.
     is_again: bool,
-    /// Parts of its answer that were told, over all connections.
+    /// The number of parts of its answer that were told, over all connections.
     parts: &'a Cell<u64>,
 }
 

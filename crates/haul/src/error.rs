@@ -167,7 +167,7 @@ impl CommandError {
         if task.mirrors().is_some() { self.of_mirror() } else { self }
     }
 
-    /// The same of a command that only asks: it has no files that are finished.
+    /// The same of a command that only asks: its hints do not speak of finished files.
     pub(crate) fn of_question(mut self) -> Self {
         self.hints.iter_mut().for_each(|hint| *hint = hint::of_question(hint));
         self

@@ -86,7 +86,8 @@ impl Hosts {
 
     /// Asks `machine`, over the connection to it or a new one. If its haul has greeted before,
     /// the `question` is asked again where the connection is lost, or can't be made for now.
-    /// The number of `parts` of the answer that are there is asked for before and behind it.
+    /// `parts` tells how many parts of the answer have come so far; a connection that brought
+    /// some begins a new row of attempts. An answer of one part has none until it is there.
     ///
     /// # Errors
     /// When there is no way to it, or none any more.

@@ -134,14 +134,14 @@ impl<'m> Attempts<'m> {
         }
     }
 
-    /// The connection brought a part of the answer that no earlier one had brought: what
-    /// fails from now on is in a new row.
+    /// The connection brought a part of the answer that no earlier one had brought: attempts
+    /// that fail from now on are a new row.
     pub(crate) fn came_further(&mut self) {
         self.failed = 0;
     }
 
-    /// One has failed with `error`: waits until the next, if there are to be so many
-    /// `retries` of a `host` that has greeted.
+    /// One has failed with `error`: waits until the next, if fewer than `retries` have failed
+    /// in a row. `retries` is 0 for a host that has not greeted.
     ///
     /// # Errors
     /// That error, if there is no next one, and when the user interrupts.

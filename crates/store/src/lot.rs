@@ -106,12 +106,12 @@ impl Lot {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             }
+            // Until it is locked, another job may take it for one that was left, and remove it
+            // or take it over. Where nothing can be locked, nothing is removed either.
             let dir = match above.open_dir(&as_name(&name)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
             };
-            // Where nothing can be locked, nothing is removed either. Who was faster took it
-            // for one that was left behind.
             if matches!(haul_sys::try_lock(&dir), Ok(false)) || !is_it(&above, &name, &dir) {
                 continue;
             }
@@ -130,9 +130,9 @@ impl Lot {
 
     /// Takes over a lot in `above` that was left by a job that was killed, or lost its
     /// connection; further ones are removed. One that belongs to another user, or to which
-    /// others have rights, is not taken over: they may have written what is in it; and one with
-    /// something in it that is no row stays: it was given the name of a lot. If there is
-    /// any, `open_up` is called before, so that `above` can be written to.
+    /// others have rights, is not taken over: they may have written what is in it. One that has
+    /// anything but rows in it stays: somebody has given it the name of a lot. If there is a lot
+    /// of any kind, `open_up` is called first, to make `above` writable.
     pub fn take_over(above: &Arc<Dir>, open_up: impl FnOnce()) -> Option<Self> {
         let is_lot = |name: &[u8]| matches!(parse(name), Some((Form::Lot, _)));
         let found = above.names_where(is_lot).ok()?;
@@ -331,7 +331,7 @@ impl Sealed {
             let part = as_name(partial.name());
             return match to.make_hard_link(&self.0.dir, &part, None, name.as_bytes()) {
                 Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                    // In another place where the lot's file system is mounted, too.
+                    // The lot's file system is mounted here in another place.
                     let copy = copy_to(&to, Stage::create(Arc::clone(&to))?, &self.0.file)?;
                     Sealed(copy).publish(name, OnExisting::Keep).and_then(taken)
                 }

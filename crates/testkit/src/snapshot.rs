@@ -354,10 +354,12 @@ const ODD: [u64; LANES] =
 /// The lanes of a digest. A processor works on all of them at the same time.
 const LANES: usize = 4;
 
-/// Bytes of one word for each lane, of which a piece has a whole number.
+/// The length of a row, which has one word for each lane, in bytes. All pieces but the last are
+/// whole rows.
 const ROW_BYTES: usize = LANES * 8;
 
-/// Lanes of multiply and rotate over 64-bit words, one word to each in turn, then the length.
+/// A digest of the content: each lane multiplies and rotates every fourth 64-bit word; at the
+/// end, the lanes are joined with the length.
 fn digest(path: &Path) -> io::Result<[u64; 2]> {
     let mut lanes = ODD;
     let mut length = 0u64;

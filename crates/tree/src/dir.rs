@@ -436,8 +436,8 @@ pub trait Unfinished {
     }
 
     /// Takes over such a directory in this one that was left by a job that was killed, or
-    /// lost its connection. If there is any, `open_up` is called before, so that this one can
-    /// be written to.
+    /// lost its connection. If there is one, `open_up` is called first, to make this one
+    /// writable.
     fn take_over_lot(&self, _open_up: &dyn Fn()) -> Option<Lot> {
         None
     }

@@ -35,7 +35,8 @@ const DIRS_MAX: usize = 1 << 18;
 pub(super) struct Waiting {
     /// Where they wait, by the number of the file system.
     lots: Mutex<HashMap<u64, Arc<Lot>>>,
-    /// Objects of several names that an earlier job has left, and a file of this one has become.
+    /// Objects of several names that an earlier job left waiting, and that became a file of this
+    /// job.
     claimed: Mutex<HashSet<FileId>>,
     /// Directories in which all has its outcome, each behind those in it.
     dirs: Mutex<Vec<Arc<RecvDir>>>,
@@ -63,7 +64,7 @@ impl RecvDir {
 impl Receiver<'_> {
     /// True if files wait for the end of the job.
     pub(super) fn delays(&self) -> bool {
-        // What waits is left to the job that copies, where one that only removes is before it.
+        // A job that only removes leaves waiting files to the one after it, which copies.
         let delays = self.task.mirrors().is_some_and(|mirror| mirror.delays);
         delays && !self.only_removes() && !self.policy.dry_run
     }
@@ -123,7 +124,8 @@ impl Receiver<'_> {
     }
 
     /// The directory in which lots are for what appears in `node`: the highest one of the
-    /// destination on the same file system, below the last in which none can be made.
+    /// destination that is on the same file system and can be reached from `node` through
+    /// directories in which lots can be made.
     fn top_of<'n>(&self, node: &'n Arc<DirNode>) -> &'n Arc<DirNode> {
         let mut top = node;
         while let Some((above, _)) = top.place() {
@@ -211,8 +213,8 @@ impl Receiver<'_> {
         Ok(false)
     }
 
-    /// False if another file of the job has become the object `there`, under another of its
-    /// names: what was one file can be two by now.
+    /// False if the object `there` became another file of the job already, by another of its
+    /// names: the names of one file may belong to two by now.
     fn claims_alone(&self, there: &Meta) -> bool {
         let id = there.id.filter(|_| there.links > 1);
         id.is_none_or(|id| lock(&self.waiting.claimed).insert(id))
@@ -356,10 +358,10 @@ impl Receiver<'_> {
     }
 }
 
-/// True if this user may make entries in a directory with this metadata, or give itself the
-/// rights for that.
+/// True if this user may make entries in a directory with this metadata, or may change its mode
+/// so that it can. Access lists are not looked at.
 fn may_have_lots(dir: &Meta) -> bool {
-    /// To write and to search, for all others.
+    /// The rights to write and to search, of all others.
     const WRITABLE: u32 = 0o003;
     let has = |bits: u32| dir.attributes.mode & bits == bits;
     dir.owner.is_none_or(|owner| {

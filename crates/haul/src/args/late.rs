@@ -1,10 +1,10 @@
-//! Words of a command that are described to clap when that command is asked for, and no
-//! sooner: to describe those of all commands takes longer than many a command.
+//! The words of a command, described to clap only when that command is asked for: to describe
+//! those of all commands at each start takes longer than many a command does.
 
 use clap::builder::Resettable;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// Words that are described late.
+/// The words of one command, which clap hears of late.
 #[derive(Debug)]
 pub(super) struct Late<T>(pub(super) T);
 
@@ -36,8 +36,8 @@ impl<T: Args> Args for Late<T> {
     }
 }
 
-/// Describes the words. Each group of them says what it is, and would be heard last: what was
-/// said of the command itself stays.
+/// Has `describe` add the words to the command. Each of them that is a group brings a text about
+/// itself, which would take the place of the command's own: that is put back.
 fn described(command: Command, describe: fn(Command) -> Command) -> Command {
     let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
     describe(command).about(Resettable::from(about)).long_about(Resettable::from(long_about))

@@ -33,9 +33,9 @@ impl<'q, 'r> Questions<'q, 'r> {
         self.ask_in_parts(machine, &|| 0, question)
     }
 
-    /// The same of a question whose answer comes in `parts`, of which so many are there.
-    /// Attempts to ask it again are counted anew behind each connection that has brought
-    /// some.
+    /// The same for a question whose answer comes in several parts; `parts` tells how many have
+    /// come so far. After a connection that brought some, attempts to ask again are counted
+    /// from the beginning.
     ///
     /// # Errors
     /// See [`Self::ask`].

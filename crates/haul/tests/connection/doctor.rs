@@ -6,11 +6,11 @@ use haul_testkit::{Haul, Link, Sshd, assert_same};
 use std::net::TcpListener;
 use std::path::Path;
 
-/// Bytes that ssh moves in a second: as much as it could keeps the machine busy, and shows
-/// nothing else.
+/// The most that ssh moves, in bytes per second. Without a limit the measurement keeps the
+/// machine busy, and shows nothing that this one doesn't.
 const SSH_RATE: u64 = 16 << 20;
 
-/// The way to the server.
+/// A link to the server, with that limit.
 fn way_to(server: &Sshd) -> Link {
     let link = Link::to(server).expect("a link");
     link.limit(SSH_RATE);

@@ -107,9 +107,9 @@ fn a_question_before_a_job_is_given_up_as_a_job_is() {
     assert!(run.out().contains("interrupted"), "{run}");
 }
 
-/// A listing that is asked for again comes further each time, or not at all any more.
+/// Each connection brings more of a long listing, or none can be made any more.
 #[test]
-fn attempts_to_ask_again_are_counted_until_more_of_the_answer_comes() {
+fn attempts_to_ask_again_are_counted_anew_once_more_of_the_answer_has_come() {
     let world = World::new();
     let mut scene = world.scene(Way::Download);
     scene.mkdir("names/a");
@@ -119,8 +119,8 @@ fn attempts_to_ask_again_are_counted_until_more_of_the_answer_comes() {
             fs::write(scene.path("names").join(os(&name)), "").expect("written");
         }
     }
-    // The first so many connections end when so much was heard of them for each, the others
-    // are good, or can't be made.
+    // Of the first $LOST connections each ends after $STEP bytes more than the one before. The
+    // further ones are good, or can't be made.
     let lines = "shift\necho >>$CALLS\ncall=$(wc -l <$CALLS)\n\
                  [ $call -le $LOST ] || { [ $THEN = up ] && exec sh -c \"$*\"; exit 255; }\n\
                  sh -c \"$*\" | { dd bs=1 count=$((call * STEP)) status=none; kill $$; }";
@@ -148,10 +148,11 @@ fn attempts_to_ask_again_are_counted_until_more_of_the_answer_comes() {
     assert!(run.out().lines().count() > 10, "{run}");
     let lost = "\nhaul: the connection to haul-test was lost: it can't be reached again: ";
     assert!(run.err().contains(lost), "{run}");
-    // It has finished no files.
+    // The hint does not speak of finished files.
     assert!(run.err().ends_with("  hint: run the same command again\n"), "{run}");
 }
 
+/// As in `haul ls HOST:DIR | head`: the reader has ended before the connection is lost.
 #[test]
 fn a_question_whose_answer_nobody_reads_is_not_asked_again() {
     let world = World::new();

@@ -81,7 +81,7 @@ fn swapped_words_and_a_changed_tail_change_the_digest() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("file");
     let mut seen = Vec::new();
-    // All words of two rows are swapped, and those of one lane alone.
+    // Two rows, the same with all their words swapped, and with those of one lane alone.
     let rows = [[b'a'; ROW_BYTES], [b'b'; ROW_BYTES]].concat();
     let swapped = [[b'b'; ROW_BYTES], [b'a'; ROW_BYTES]].concat();
     let mut lone = rows.clone();

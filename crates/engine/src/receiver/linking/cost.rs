@@ -17,8 +17,9 @@ const PLACES: u64 = 3;
 /// In a comparison: one object.
 pub(super) const OF_OBJECT: u64 = PLACES * size_of::<(u64, Option<FileId>)>() as u64;
 
-/// An object in a set, with a byte for its place: the table is full by three eighths at
-/// least, and as long as it grows there is one of half the length besides.
+/// An object in a hash set, with the byte that the table keeps for each place. At least three
+/// eighths of the places are taken, and while the table grows, the old one of half the length
+/// is there as well.
 const OF_CLAIMED: u64 = 4 * (size_of::<FileId>() as u64 + 1);
 
 /// A name to which others will be linked, but for its directory. It `waits` for the end of the
