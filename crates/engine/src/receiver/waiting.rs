@@ -363,11 +363,10 @@ impl Receiver<'_> {
 fn may_have_lots(dir: &Meta) -> bool {
     /// The rights to write and to search, of all others.
     const WRITABLE: u32 = 0o003;
-    let has = |bits: u32| dir.attributes.mode & bits == bits;
     dir.owner.is_none_or(|owner| {
+        let rights = if haul_sys::is_of_group(owner.group) { WRITABLE << 3 } else { WRITABLE };
         haul_sys::is_root()
             || owner.user == haul_sys::effective_user()
-            || has(WRITABLE << 3) && haul_sys::is_of_group(owner.group)
-            || has(WRITABLE)
+            || dir.attributes.mode & rights == rights
     })
 }
