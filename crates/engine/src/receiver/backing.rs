@@ -105,6 +105,11 @@ fn open_or_make(
     Ok(dir)
 }
 
+/// The fault of an entry that has to have a backup, and can't.
+pub(super) fn not_backed_up(error: &io::Error) -> Fault {
+    Fault::from_io(Side::Destination, "back it up", error)
+}
+
 impl Receiver<'_> {
     /// Gives the entry `name` of `node`, which is no directory and will be replaced or
     /// removed, the name of its backup, too, if there are to be backups.
@@ -252,7 +257,7 @@ impl Receiver<'_> {
         (to, new): (&dyn TreeDir, &Name),
         whole: bool,
     ) -> Result<(), Fault> {
-        let failed = |error: io::Error| Fault::from_io(Side::Destination, "back it up", &error);
+        let failed = |error: io::Error| not_backed_up(&error);
         let keeps = self.kept_of_backups(&meta);
         let (attributes, keeps) =
             self.extended_of_backup(from, name, &meta, keeps, whole).map_err(failed)?;

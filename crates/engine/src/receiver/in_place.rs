@@ -1,6 +1,7 @@
 //! Files that keep their place: their new content is staged and verified as any other, and
 //! then written into them. They keep their other names, too.
 
+use super::backing::not_backed_up;
 use super::dirs::DirState;
 use super::{Pending, Receiver, parent_fault};
 use haul_model::{Changes, Entry, Fault, FaultKind, Outcome, Side, Updating};
@@ -57,8 +58,7 @@ impl Receiver<'_> {
         }
         // Another entry may be another name of the same file: one is written after the other.
         let _turn = (there.links != 1).then(|| lock(&self.updating));
-        self.back_up_apart(node, name)
-            .map_err(|error| Fault::from_io(Side::Destination, "back it up", &error))?;
+        self.back_up_apart(node, name).map_err(|error| not_backed_up(&error))?;
         let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;
         let mut attributes = entry.attributes.clone();
         attributes.mtime = mtime;

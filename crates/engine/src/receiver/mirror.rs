@@ -6,6 +6,7 @@ mod removing;
 mod spared;
 
 use self::removing::in_order;
+use super::backing::not_backed_up;
 use super::check::told_kind;
 use super::compare::Decision;
 use super::dirs::{DirState, RecvDir};
@@ -88,9 +89,7 @@ impl Receiver<'_> {
                 self.tell_deleted(told);
                 gone.map_err(failed)
             }
-            Some(_) => self
-                .back_up(node, name)
-                .map_err(|error| Fault::from_io(Side::Destination, "back it up", &error)),
+            Some(_) => self.back_up(node, name).map_err(|error| not_backed_up(&error)),
             None => Ok(()),
         }
     }

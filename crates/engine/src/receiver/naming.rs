@@ -8,6 +8,7 @@
 //! that the job came upon or put there. Through SFTP no objects can be told, but a
 //! listing has the spelling of what has the name.
 
+use super::backing::not_backed_up;
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, compare, losing, parent_fault};
 use haul_model::{Conflict, Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
@@ -174,8 +175,7 @@ impl Receiver<'_> {
         if let Some(refusal) = there.and_then(|there| compare::refusal(entry, &there)) {
             return Err(refusal);
         }
-        let not_backed = |error: io::Error| Fault::from_io(Side::Destination, "back it up", &error);
-        self.back_up(node, name).map_err(not_backed)?;
+        self.back_up(node, name).map_err(|error| not_backed_up(&error))?;
         publish(OnExisting::Replace).map_err(failed)?;
         Ok(Some(Outcome::Copied))
     }
