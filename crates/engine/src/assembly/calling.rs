@@ -5,7 +5,7 @@ use super::carrier::Carrier;
 use super::joining::{CALLED_MIN, LANE_LEN, LaneRole, Opening};
 use crate::LinkEvent;
 use crate::control::CANCEL_POLL;
-use crate::link::wire::LONG_ROUND_TRIP;
+use crate::link::wire::{FAR_LANE_LEN, LONG_ROUND_TRIP};
 use haul_model::{escape_controls, os_text};
 use haul_net::{ConnectError, Identity, Whereabouts, check_call, check_plain};
 use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
@@ -22,10 +22,6 @@ const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
 
 /// The pause before a call that follows one that the host has hung up on.
 const CALL_AGAIN: Duration = Duration::from_millis(50);
-
-/// Content that a lane is worth where the host is far away, in bytes: it takes several round
-/// trips until it is fast, and is slow to the end if that comes before.
-const FAR_LANE_LEN: u64 = 16 << 20;
 
 /// How many lanes there are at most, by the time that a call takes: one of them is held up
 /// by that the more, the longer it takes to be heard.

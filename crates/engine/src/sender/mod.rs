@@ -45,7 +45,7 @@ use haul_tree::{Meta, MetaKind, lock};
 use linked::Linked;
 use portions::portions;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use wants::Signed;
 
@@ -65,6 +65,8 @@ pub(crate) struct Sender<'a> {
     signed: Signed,
     room: Condvar,
     queue: Queue,
+    /// Bytes of content that were asked for.
+    wanted_len: AtomicU64,
     /// Where what was heard goes in a move whose sources others remove: its user
     /// is at the other end, or its sources are.
     heard: Option<crossbeam_channel::Sender<Heard>>,
@@ -121,6 +123,7 @@ impl<'a> Sender<'a> {
             signed: Signed::default(),
             room: Condvar::new(),
             queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
+            wanted_len: AtomicU64::new(0),
             heard,
             keeps_dirs: AtomicBool::new(false),
             has_removed_all: AtomicBool::new(false),
@@ -237,6 +240,11 @@ impl<'a> Sender<'a> {
     }
 
     /// True if the Receiver is on another machine, or could be.
+    /// Bytes of content that the Receiver has asked for so far, over a wire.
+    pub(crate) fn wanted_len(&self) -> u64 {
+        self.wanted_len.load(Ordering::Relaxed)
+    }
+
     fn is_far(&self) -> bool {
         matches!(self.queue, Queue::Wire(_))
     }
@@ -465,6 +473,8 @@ impl Sender<'_> {
     fn queue_up(&self, items: Vec<Item>) {
         let Queue::Wire(queue) = &self.queue else { return };
         let Some(queue) = lock(queue).clone() else { return };
+        let len = items.iter().map(Item::len_wanted).sum();
+        self.wanted_len.fetch_add(len, Ordering::Relaxed);
         for item in items {
             // Its other end is gone only when the job has ended.
             let _ = queue.send(item);

@@ -8,7 +8,7 @@ use super::{Item, Sender};
 use crate::control::Control;
 use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
-use crate::link::wire::{Body, Counted, Effort, Lane, Lanes, OutFrame, Outbox, Squeezer};
+use crate::link::wire::{Body, Counted, Effort, Lane, Lanes, Load, OutFrame, Outbox, Squeezer};
 use crate::pool::Pool;
 use haul_model::{BLOCK_LEN, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
@@ -134,7 +134,8 @@ impl Reader<'_, '_> {
 
     /// Takes the lane for the next content, of about `len` bytes. `None` if the job ends.
     pub(super) fn take_lane(&mut self, len: u64) -> Option<()> {
-        self.lane = self.readers.lanes.of(self.worker, len, self.control)?;
+        let load = Load { len, of_job: self.sender.wanted_len() };
+        self.lane = self.readers.lanes.of(self.worker, load, self.control)?;
         self.rank = self.readers.begun.fetch_add(1, Ordering::Relaxed);
         Some(())
     }
@@ -199,7 +200,10 @@ impl Reader<'_, '_> {
 
     /// How the next content is compressed, of this file or of several; `None` if it is not.
     pub(super) fn effort(&self, file: Option<u64>) -> Option<Effort> {
-        self.outbox().effort().filter(|_| self.squeezer.borrow_mut().may_shrink(file))
+        self.readers
+            .lanes
+            .effort(&self.lane)
+            .filter(|_| self.squeezer.borrow_mut().may_shrink(file))
     }
 
     /// Sends content behind its `head`, of which so many bytes of this file count as they

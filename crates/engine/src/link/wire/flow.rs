@@ -20,21 +20,28 @@ pub(super) struct Flow(Mutex<State>);
 struct State {
     /// Bytes that are queued, or are being written.
     queued: u64,
-    /// All that ever were.
+    /// All that ever were, and those that they were before they were compressed.
     all: u64,
+    content: u64,
     /// The time that [`UNIT`] takes; none as long as nothing has left.
     pace: Option<Duration>,
 }
 
 impl Flow {
-    /// So many bytes of content are queued.
-    pub(super) fn queued(&self, len: usize) {
+    /// So many bytes are queued, which are that much content.
+    pub(super) fn queued(&self, len: usize, content: usize) {
         let mut state = lock(&self.0);
         state.queued += len as u64;
         state.all += len as u64;
+        state.content += content as u64;
     }
 
-    /// Bytes of content that were ever queued.
+    /// Bytes of content that were ever queued, before they were compressed.
+    pub(super) fn content(&self) -> u64 {
+        lock(&self.0).content
+    }
+
+    /// The same as they leave.
     pub(super) fn all(&self) -> u64 {
         lock(&self.0).all
     }
@@ -90,11 +97,11 @@ mod tests {
     fn a_lane_is_tried_once_and_then_known_by_its_pace() {
         let flow = Flow::default();
         assert_eq!(flow.due(UNIT), MS(0));
-        flow.queued(UNIT as usize);
+        flow.queued(UNIT as usize, UNIT as usize);
         assert_eq!(flow.due(UNIT), Duration::MAX);
         flow.left(UNIT as usize, MS(40));
         assert_eq!(flow.due(UNIT), MS(40));
-        flow.queued(UNIT as usize / 2);
+        flow.queued(UNIT as usize / 2, UNIT as usize);
         assert_eq!(flow.due(UNIT), MS(60));
         flow.left(UNIT as usize / 2, MS(40));
         assert_eq!(flow.pace(), Some(MS(60)), "the last of it took 80 ms for each unit");

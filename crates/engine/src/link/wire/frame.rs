@@ -142,6 +142,14 @@ impl Body {
         }
     }
 
+    /// Bytes of the content itself.
+    pub(super) fn content_len(&self) -> usize {
+        match self {
+            Self::Squeezed { len, .. } => *len,
+            Self::Bytes(_) | Self::Shared { .. } | Self::Range { .. } => self.len(),
+        }
+    }
+
     /// Bytes that go out.
     pub(super) fn len(&self) -> usize {
         match self {

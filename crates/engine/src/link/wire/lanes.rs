@@ -3,8 +3,10 @@
 //! block of a large one; a lane that takes less gets less. If one that has joined is lost,
 //! the receiver says what it has of it, and the rest is sent over the others.
 
+use super::flow::Flow;
 use super::ledger::{Implausible, OnLoss};
 use super::outgoing::{Frames, Outbox};
+use super::squeeze::Effort;
 use crate::control::{CANCEL_POLL, Control};
 use haul_net::Killer;
 use haul_proto::{LANES_MAX, LaneOver, Message, PACK_TARGET, Taken};
@@ -52,6 +54,19 @@ pub(crate) const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
 /// The time that a pack may take on such a lane, and its least length in bytes.
 const PACK_TIME: Duration = Duration::from_millis(100);
 const PACK_LEN_MIN: u64 = 128 << 10;
+
+/// What leaves by such a lane is as long as this, in bytes, or the lane is not worth it: it takes
+/// several round trips until it is fast, and takes from the others what it loses meanwhile.
+pub(crate) const FAR_LANE_LEN: u64 = 16 << 20;
+
+/// A content that is to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// About so many bytes.
+    pub(crate) len: u64,
+    /// Bytes of all contents that the job was asked for so far.
+    pub(crate) of_job: u64,
+}
 
 /// The contents that take the wire of the job, and not a lane that has joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -119,16 +134,15 @@ impl Lanes {
         self.main.clone()
     }
 
-    /// The lane for the next content of this worker, of about `len` bytes; `None` if the job
-    /// ends before there is one.
-    pub(crate) fn of(&self, worker: usize, len: u64, control: &Control<'_>) -> Option<Lane> {
+    /// The lane for the next content of this worker; `None` if the job ends before there is one.
+    pub(crate) fn of(&self, worker: usize, load: Load, control: &Control<'_>) -> Option<Lane> {
         let begin = Instant::now();
         let mut joined = lock(&self.joined);
         loop {
             if !joined.is_empty() {
-                return Some(self.soonest(&joined, worker));
+                return Some(self.soonest(&joined, worker, load.of_job));
             }
-            if self.wire_takes(len) {
+            if self.wire_takes(load.len) {
                 return Some(self.main.clone());
             }
             if control.stopped() {
@@ -167,12 +181,18 @@ impl Lanes {
         self.has_joined.notify_all();
     }
 
-    /// The lane by which a pack is soonest gone; of equal ones each worker has its own.
-    fn soonest(&self, joined: &[Lane], worker: usize) -> Lane {
+    /// The lane by which a pack is soonest gone; of equal ones each worker has its own. The job
+    /// was asked for so many bytes.
+    fn soonest(&self, joined: &[Lane], worker: usize, asked_for: u64) -> Lane {
+        let (is_long, has_alike) = (&self.is_long, self.has_alike.load(Ordering::Relaxed));
+        let is_long = is_long.load(Ordering::Relaxed);
+        let joined = match is_long && !has_alike {
+            true => &joined[..self.worth(joined, asked_for)],
+            false => joined,
+        };
         let (before, from) = joined.split_at(worker % joined.len());
         let lanes = from.iter().chain(before);
-        let has_alike = self.has_alike.load(Ordering::Relaxed);
-        if !self.is_long.load(Ordering::Relaxed) && !has_alike {
+        if !is_long && !has_alike {
             return lanes.min_by_key(|lane| lane.due()).unwrap_or(&self.main).clone();
         }
         let pace = |lane: &Lane| lane.outbox.flow().pace();
@@ -182,6 +202,37 @@ impl Lanes {
         let main = takes_main.then_some(&self.main);
         let lanes = lanes.chain(main).map(Lane::for_a_moment);
         lanes.min_by_key(Lane::due).unwrap_or_else(|| self.main.clone())
+    }
+
+    /// How many of those that have joined, at least one, so many bytes are worth: who called for
+    /// them did not know yet how far the content shrinks.
+    fn worth(&self, joined: &[Lane], asked_for: u64) -> usize {
+        let lanes = || joined.iter().chain([&self.main]);
+        let sum = |bytes: fn(&Flow) -> u64| -> u64 {
+            lanes().map(|lane| bytes(lane.outbox.flow())).sum()
+        };
+        let (content, shrunk) = (sum(Flow::content), sum(Flow::all));
+        if shrunk >= content {
+            return joined.len();
+        }
+        let leaves = u128::from(asked_for) * u128::from(shrunk) / u128::from(content);
+        let lanes = 1 + leaves / u128::from(FAR_LANE_LEN);
+        joined.len().min(lanes.try_into().unwrap_or(usize::MAX))
+    }
+
+    /// How the next frame by `lane` is compressed, if it is to be. Frames that wait for any lane
+    /// show that the link is what is short; one that is new has none.
+    pub(crate) fn effort(&self, lane: &Lane) -> Option<Effort> {
+        let waiting = match lane.outbox.waiting() {
+            0 => usize::from(self.are_waiting()),
+            many => many,
+        };
+        self.main.outbox.squeeze.effort(waiting)
+    }
+
+    fn are_waiting(&self) -> bool {
+        let joined = lock(&self.joined);
+        joined.iter().chain([&self.main]).any(|lane| lane.outbox.waiting() > 0)
     }
 
     /// A queue for another lane, which compresses as lane 0 does, and its end for the
@@ -299,13 +350,76 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::{Body, OutFrame};
+    use super::super::squeeze::Left;
     use super::*;
     use crate::monitor::Silent;
+    use haul_model::Compression;
+    use haul_proto::Caps;
+
+    /// A body of so many bytes that were compressed.
+    fn squeezed(len: usize) -> Body {
+        Body::Squeezed { bytes: vec![0; len], len, took: Duration::ZERO }
+    }
 
     /// Lanes without one that has joined, and the frames that are queued for the wire.
     fn lanes(by_wire: ByWire) -> (Lanes, Frames) {
         let (main, frames) = Outbox::new(false);
         (Lanes::new(main, by_wire), frames)
+    }
+
+    /// The number of the lane for a content of so many bytes.
+    fn next_lane(lanes: &Lanes, len: u64, control: &Control<'_>) -> Option<u8> {
+        lanes.of(0, Load { len, of_job: len }, control).map(|lane| lane.number)
+    }
+
+    /// So many lanes to a host that is far away join.
+    fn join_far(lanes: &Lanes, count: u8) -> Vec<Frames> {
+        let join = |number| {
+            let (outbox, frames) = lanes.beside();
+            lanes.join(Lane::new(number, outbox), Some(LONG_ROUND_TRIP));
+            frames
+        };
+        (1..=count).map(join).collect()
+    }
+
+    #[test]
+    fn what_shrinks_takes_no_more_lanes_than_what_is_left_of_it_is_worth() {
+        const MANY: u8 = 4;
+        let (lanes, _frames) = lanes(ByWire::Nothing);
+        let _lanes_frames = join_far(&lanes, MANY);
+        let worth = |len| lanes.worth(&lock(&lanes.joined), len);
+        let len = u64::from(MANY) * FAR_LANE_LEN;
+        assert_eq!(worth(len), 4, "nothing was sent yet");
+        lanes.main.outbox.flow().queued(1000, 1000);
+        assert_eq!(worth(len), 4, "it does not shrink");
+        lanes.main.outbox.flow().queued(1000, 9000);
+        assert_eq!([0, len, 2 * len, 5 * len, u64::MAX].map(worth), [1, 1, 2, 4, 4]);
+        // All of them are free; those that are not worth it stay so.
+        let load = Load { len: 1, of_job: len };
+        let monitor = Silent::default();
+        let control = Control::new(&monitor);
+        for worker in 0..2 * usize::from(MANY) {
+            assert_eq!(lanes.of(worker, load, &control).map(|lane| lane.number), Some(1));
+        }
+    }
+
+    #[test]
+    fn a_lane_that_is_new_does_not_tell_that_the_link_takes_more() {
+        let (lanes, _frames) = lanes(ByWire::Any);
+        let squeeze = &lanes.main.outbox.squeeze;
+        squeeze.wish(Compression::Auto);
+        squeeze.allow(Caps::OURS);
+        let _lanes_frames = join_far(&lanes, 1);
+        let joined = lock(&lanes.joined)[0].clone();
+        // From now on an empty queue counts.
+        let swallowed = OutFrame::content(vec![1], squeezed(4 << 20));
+        let body = swallowed.body.as_ref().expect("a body");
+        squeeze.sent(Left::of(body, Instant::now(), Duration::ZERO, false));
+        let begin = lanes.effort(&joined).expect("compressed");
+        lanes.main.outbox.send(OutFrame::content(vec![1], squeezed(1))).expect("there is room");
+        let by_joined = || lanes.effort(&joined).expect("compressed");
+        assert!((0..100).all(|_| by_joined() == begin), "the wire of the job is short");
     }
 
     #[test]
@@ -314,12 +428,12 @@ mod tests {
         let control = Control::new(&monitor);
         let (lanes, _frames) = lanes(ByWire::First);
         for _ in 0..2 {
-            assert_eq!(lanes.of(0, RELAYED_FIRST / 2, &control).map(|lane| lane.number), Some(0));
-            lanes.main.outbox.flow().queued(RELAYED_FIRST as usize / 2);
+            assert_eq!(next_lane(&lanes, RELAYED_FIRST / 2, &control), Some(0));
+            lanes.main.outbox.flow().queued(RELAYED_FIRST as usize / 2, 0);
         }
         assert!(!lanes.is_awaited());
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| lanes.of(0, 1, &control).map(|lane| lane.number));
+            let next = scope.spawn(|| next_lane(&lanes, 1, &control));
             while !lanes.is_awaited() {
                 std::thread::yield_now();
             }
@@ -329,7 +443,7 @@ mod tests {
         });
         // When that is lost nobody waits for another.
         lanes.leave(3);
-        assert_eq!(lanes.of(0, u64::MAX, &control).map(|lane| lane.number), Some(0));
+        assert_eq!(next_lane(&lanes, u64::MAX, &control), Some(0));
     }
 
     #[test]
@@ -338,8 +452,8 @@ mod tests {
         let control = Control::new(&monitor);
         let (lanes, _frames) = lanes(ByWire::First);
         let begin = Instant::now();
-        assert_eq!(lanes.of(0, RELAYED_FIRST + 1, &control).map(|lane| lane.number), Some(0));
+        assert_eq!(next_lane(&lanes, RELAYED_FIRST + 1, &control), Some(0));
         assert!(begin.elapsed() >= AWAITED_MAX && lanes.is_awaited());
-        assert_eq!(lanes.of(0, u64::MAX, &control).map(|lane| lane.number), Some(0));
+        assert_eq!(next_lane(&lanes, u64::MAX, &control), Some(0));
     }
 }

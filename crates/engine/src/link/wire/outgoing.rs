@@ -2,10 +2,10 @@
 //! the listing (`listed.rs`). The writer drains both (`writer.rs`).
 
 use super::flow::Flow;
-use super::frame::{Body, OutFrame};
+use super::frame::OutFrame;
 use super::ledger::{Implausible, Ledger};
 use super::listed::{Listed, Lists, lists};
-use super::squeeze::{Effort, Squeeze};
+use super::squeeze::Squeeze;
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::SendTimeoutError;
 use haul_proto::Message;
@@ -99,10 +99,9 @@ impl Outbox {
         self.splices
     }
 
-    /// How the next frame is compressed, if it is to be.
-    pub(crate) fn effort(&self) -> Option<Effort> {
-        let waiting = lock(&self.frames).as_ref().map_or(0, crossbeam_channel::Sender::len);
-        self.squeeze.effort(waiting)
+    /// Frames that wait for the writer.
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.frames).as_ref().map_or(0, crossbeam_channel::Sender::len)
     }
 
     /// The content that is on its way.
@@ -113,7 +112,9 @@ impl Outbox {
     /// Queues a frame, as soon as there is room; `None` if the writer is gone, or
     /// is not waited for any more.
     pub(crate) fn send(&self, frame: OutFrame) -> Option<()> {
-        self.flow.queued(frame.body.as_ref().map_or(0, Body::len));
+        if let Some(body) = &frame.body {
+            self.flow.queued(body.len(), body.content_len());
+        }
         self.send_within(frame, Duration::MAX)
     }
 

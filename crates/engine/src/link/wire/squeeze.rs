@@ -118,10 +118,11 @@ impl Left {
     /// `body` has left by now, `at`, and `took` that time, at whose beginning it was there if
     /// it `was_behind`.
     pub(super) fn of(body: &Body, at: Instant, took: Duration, was_behind: bool) -> Self {
-        let (len, squeezed) = match body {
-            Body::Squeezed { bytes, len, took } => (*len, Some((bytes.len(), *took))),
-            Body::Bytes(_) | Body::Shared { .. } | Body::Range { .. } => (body.len(), None),
+        let squeezed = match body {
+            Body::Squeezed { bytes, took, .. } => Some((bytes.len(), *took)),
+            Body::Bytes(_) | Body::Shared { .. } | Body::Range { .. } => None,
         };
+        let len = body.content_len();
         Self { len, squeezed, took, at, was_behind }
     }
 }
