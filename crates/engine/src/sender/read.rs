@@ -80,6 +80,7 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
     let mut next = None;
     let mut scratch = Vec::new();
     loop {
+        reader.lane = readers.lanes.main();
         if let Some(again) = readers.stripes.as_ref().and_then(|stripes| stripes.again()) {
             scratch.resize(scratch.len().max(STEP_LEN), 0);
             if reader.repeat(again, &mut scratch[..STEP_LEN]).is_none() {
@@ -134,6 +135,7 @@ impl Reader<'_, '_> {
 
     /// Takes the lane for the next content, of about `len` bytes. `None` if the job ends.
     pub(super) fn take_lane(&mut self, len: u64) -> Option<()> {
+        self.lane = self.readers.lanes.main();
         let load = Load { len, of_job: self.sender.wanted_len() };
         self.lane = self.readers.lanes.of(self.worker, load, self.control)?;
         self.rank = self.readers.begun.fetch_add(1, Ordering::Relaxed);

@@ -8,12 +8,13 @@ use super::ledger::{Implausible, OnLoss};
 use super::outgoing::{Frames, Outbox};
 use super::squeeze::Effort;
 use crate::control::{CANCEL_POLL, Control};
+use haul_model::BLOCK_LEN;
 use haul_net::Killer;
 use haul_proto::{LANES_MAX, LaneOver, Message, PACK_TARGET, Taken};
 use haul_tree::lock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A lane that contents leave by.
@@ -25,12 +26,14 @@ pub(crate) struct Lane {
     pub(crate) outbox: Arc<Outbox>,
     /// Small files go by it in packs of about so many bytes.
     pub(crate) pack_len: usize,
+    /// Set for a worker that has taken the lane: see [`Outbox::held`].
+    _held: Option<Arc<()>>,
 }
 
 impl Lane {
     /// A lane of which nothing is known yet.
     pub(crate) fn new(number: u8, outbox: Arc<Outbox>) -> Self {
-        Self { number, outbox, pack_len: PACK_TARGET }
+        Self { number, outbox, pack_len: PACK_TARGET, _held: None }
     }
 
     /// The same as one of a long round trip: a pack is so short that the end of a job does
@@ -39,6 +42,16 @@ impl Lane {
         let len = self.outbox.flow().within(PACK_TIME).unwrap_or(0);
         let pack_len = len.clamp(PACK_LEN_MIN, PACK_TARGET as u64) as usize;
         Self { pack_len, ..self.clone() }
+    }
+
+    /// The same for a worker, which has it until it drops this.
+    fn hold(&self) -> Self {
+        Self { _held: Some(Arc::clone(&self.outbox.held)), ..self.clone() }
+    }
+
+    /// True if no worker has it, and hardly anything waits for its writer.
+    fn is_free(&self) -> bool {
+        Arc::strong_count(&self.outbox.held) == 1 && self.outbox.waiting() <= 1
     }
 
     fn due(&self) -> Duration {
@@ -55,8 +68,11 @@ pub(crate) const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
 const PACK_TIME: Duration = Duration::from_millis(100);
 const PACK_LEN_MIN: u64 = 128 << 10;
 
-/// What leaves by such a lane is as long as this, in bytes, or the lane is not worth it: it takes
-/// several round trips until it is fast, and takes from the others what it loses meanwhile.
+/// How often is looked if such a lane is free.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The bytes that leave by such a lane, if it is worth it: it takes several round trips until it
+/// is fast, and takes from the others what gets lost meanwhile.
 pub(crate) const FAR_LANE_LEN: u64 = 16 << 20;
 
 /// A content that is to be sent.
@@ -86,6 +102,9 @@ pub const RELAYED_FIRST: u64 = 2 << 20;
 
 /// How long content waits then for a lane to join.
 const AWAITED_MAX: Duration = Duration::from_secs(1);
+
+/// The lanes that have joined.
+type Joined<'j> = MutexGuard<'j, Vec<Lane>>;
 
 /// The lanes of a Sender.
 pub(crate) struct Lanes {
@@ -139,24 +158,32 @@ impl Lanes {
         let begin = Instant::now();
         let mut joined = lock(&self.joined);
         loop {
-            if !joined.is_empty() {
-                return Some(self.soonest(&joined, worker, load.of_job));
-            }
-            if self.wire_takes(load.len) {
-                return Some(self.main.clone());
+            let lane = match joined.is_empty() {
+                false => self.soonest(&joined, worker, load),
+                true => self.wire_takes(load.len).then(|| self.main.clone()),
+            };
+            if let Some(lane) = lane {
+                return Some(lane.hold());
             }
             if control.stopped() {
                 return None;
+            }
+            if !joined.is_empty() {
+                joined = self.wait(joined, LOOK_AGAIN);
+                continue;
             }
             self.is_awaited.store(true, Ordering::Relaxed);
             if begin.elapsed() >= AWAITED_MAX {
                 self.await_no_more();
             }
-            joined = match self.has_joined.wait_timeout(joined, CANCEL_POLL) {
-                Ok((joined, _)) => joined,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            joined = self.wait(joined, CANCEL_POLL);
         }
+    }
+
+    /// Waits for a lane to join, so long at most.
+    fn wait<'j>(&self, joined: Joined<'j>, patience: Duration) -> Joined<'j> {
+        let waited = self.has_joined.wait_timeout(joined, patience);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// True if the wire of the job takes so many bytes while no lane has joined.
@@ -181,27 +208,33 @@ impl Lanes {
         self.has_joined.notify_all();
     }
 
-    /// The lane by which a pack is soonest gone; of equal ones each worker has its own. The job
-    /// was asked for so many bytes.
-    fn soonest(&self, joined: &[Lane], worker: usize, asked_for: u64) -> Lane {
-        let (is_long, has_alike) = (&self.is_long, self.has_alike.load(Ordering::Relaxed));
-        let is_long = is_long.load(Ordering::Relaxed);
-        let joined = match is_long && !has_alike {
-            true => &joined[..self.worth(joined, asked_for)],
-            false => joined,
-        };
+    /// The lane by which this content is soonest gone; of equal ones each worker has its own.
+    /// `None` while it has to wait for one: on a long way.
+    fn soonest(&self, joined: &[Lane], worker: usize, load: Load) -> Option<Lane> {
+        let has_alike = self.has_alike.load(Ordering::Relaxed);
+        let is_long = self.is_long.load(Ordering::Relaxed);
+        let is_far = is_long && !has_alike;
+        let joined = &joined[..if is_far { self.worth(joined, load.of_job) } else { joined.len() }];
         let (before, from) = joined.split_at(worker % joined.len());
         let lanes = from.iter().chain(before);
         if !is_long && !has_alike {
-            return lanes.min_by_key(|lane| lane.due()).unwrap_or(&self.main).clone();
+            return lanes.min_by_key(|lane| lane.due()).cloned();
+        }
+        let main = (self.by_wire == ByWire::Any).then_some(&self.main);
+        if is_far && load.len >= BLOCK_LEN {
+            // What a new connection takes at once says nothing of how fast it is, and what it
+            // was given no other one takes: so it gets a block when the last one is gone.
+            return lanes
+                .chain(main)
+                .filter(|lane| lane.is_free())
+                .min_by_key(|lane| lane.due())
+                .cloned();
         }
         let pace = |lane: &Lane| lane.outbox.flow().pace();
         let fastest = joined.iter().filter_map(pace).min();
         let is_slower = !has_alike && pace(&self.main) > fastest && fastest.is_some();
-        let takes_main = self.by_wire == ByWire::Any && !is_slower;
-        let main = takes_main.then_some(&self.main);
-        let lanes = lanes.chain(main).map(Lane::for_a_moment);
-        lanes.min_by_key(Lane::due).unwrap_or_else(|| self.main.clone())
+        let lanes = lanes.chain(main.filter(|_| !is_slower)).map(Lane::for_a_moment);
+        lanes.min_by_key(Lane::due)
     }
 
     /// How many of those that have joined, at least one, so many bytes are worth: who called for
@@ -349,111 +382,5 @@ impl Lanes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::frame::{Body, OutFrame};
-    use super::super::squeeze::Left;
-    use super::*;
-    use crate::monitor::Silent;
-    use haul_model::Compression;
-    use haul_proto::Caps;
-
-    /// A body of so many bytes that were compressed.
-    fn squeezed(len: usize) -> Body {
-        Body::Squeezed { bytes: vec![0; len], len, took: Duration::ZERO }
-    }
-
-    /// Lanes without one that has joined, and the frames that are queued for the wire.
-    fn lanes(by_wire: ByWire) -> (Lanes, Frames) {
-        let (main, frames) = Outbox::new(false);
-        (Lanes::new(main, by_wire), frames)
-    }
-
-    /// The number of the lane for a content of so many bytes.
-    fn next_lane(lanes: &Lanes, len: u64, control: &Control<'_>) -> Option<u8> {
-        lanes.of(0, Load { len, of_job: len }, control).map(|lane| lane.number)
-    }
-
-    /// So many lanes to a host that is far away join.
-    fn join_far(lanes: &Lanes, count: u8) -> Vec<Frames> {
-        let join = |number| {
-            let (outbox, frames) = lanes.beside();
-            lanes.join(Lane::new(number, outbox), Some(LONG_ROUND_TRIP));
-            frames
-        };
-        (1..=count).map(join).collect()
-    }
-
-    #[test]
-    fn what_shrinks_takes_no_more_lanes_than_what_is_left_of_it_is_worth() {
-        const MANY: u8 = 4;
-        let (lanes, _frames) = lanes(ByWire::Nothing);
-        let _lanes_frames = join_far(&lanes, MANY);
-        let worth = |len| lanes.worth(&lock(&lanes.joined), len);
-        let len = u64::from(MANY) * FAR_LANE_LEN;
-        assert_eq!(worth(len), 4, "nothing was sent yet");
-        lanes.main.outbox.flow().queued(1000, 1000);
-        assert_eq!(worth(len), 4, "it does not shrink");
-        lanes.main.outbox.flow().queued(1000, 9000);
-        assert_eq!([0, len, 2 * len, 5 * len, u64::MAX].map(worth), [1, 1, 2, 4, 4]);
-        // All of them are free; those that are not worth it stay so.
-        let load = Load { len: 1, of_job: len };
-        let monitor = Silent::default();
-        let control = Control::new(&monitor);
-        for worker in 0..2 * usize::from(MANY) {
-            assert_eq!(lanes.of(worker, load, &control).map(|lane| lane.number), Some(1));
-        }
-    }
-
-    #[test]
-    fn a_lane_that_is_new_does_not_tell_that_the_link_takes_more() {
-        let (lanes, _frames) = lanes(ByWire::Any);
-        let squeeze = &lanes.main.outbox.squeeze;
-        squeeze.wish(Compression::Auto);
-        squeeze.allow(Caps::OURS);
-        let _lanes_frames = join_far(&lanes, 1);
-        let joined = lock(&lanes.joined)[0].clone();
-        // From now on an empty queue counts.
-        let swallowed = OutFrame::content(vec![1], squeezed(4 << 20));
-        let body = swallowed.body.as_ref().expect("a body");
-        squeeze.sent(Left::of(body, Instant::now(), Duration::ZERO, false));
-        let begin = lanes.effort(&joined).expect("compressed");
-        lanes.main.outbox.send(OutFrame::content(vec![1], squeezed(1))).expect("there is room");
-        let by_joined = || lanes.effort(&joined).expect("compressed");
-        assert!((0..100).all(|_| by_joined() == begin), "the wire of the job is short");
-    }
-
-    #[test]
-    fn the_first_content_goes_by_the_wire_and_more_waits_for_a_lane() {
-        let monitor = Silent::default();
-        let control = Control::new(&monitor);
-        let (lanes, _frames) = lanes(ByWire::First);
-        for _ in 0..2 {
-            assert_eq!(next_lane(&lanes, RELAYED_FIRST / 2, &control), Some(0));
-            lanes.main.outbox.flow().queued(RELAYED_FIRST as usize / 2, 0);
-        }
-        assert!(!lanes.is_awaited());
-        std::thread::scope(|scope| {
-            let next = scope.spawn(|| next_lane(&lanes, 1, &control));
-            while !lanes.is_awaited() {
-                std::thread::yield_now();
-            }
-            let (outbox, _frames) = lanes.beside();
-            lanes.join(Lane::new(3, outbox), Some(Duration::ZERO));
-            assert_eq!(next.join().expect("no panic"), Some(3));
-        });
-        // When that is lost nobody waits for another.
-        lanes.leave(3);
-        assert_eq!(next_lane(&lanes, u64::MAX, &control), Some(0));
-    }
-
-    #[test]
-    fn if_no_lane_joins_the_rest_goes_by_the_wire_before_long() {
-        let monitor = Silent::default();
-        let control = Control::new(&monitor);
-        let (lanes, _frames) = lanes(ByWire::First);
-        let begin = Instant::now();
-        assert_eq!(next_lane(&lanes, RELAYED_FIRST + 1, &control), Some(0));
-        assert!(begin.elapsed() >= AWAITED_MAX && lanes.is_awaited());
-        assert_eq!(next_lane(&lanes, u64::MAX, &control), Some(0));
-    }
-}
+#[path = "lanes_tests.rs"]
+mod tests;

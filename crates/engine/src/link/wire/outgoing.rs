@@ -62,6 +62,8 @@ pub(crate) struct Outbox {
     /// How frames are compressed.
     pub(crate) squeeze: Arc<Squeeze>,
     flow: Arc<Flow>,
+    /// Cloned by workers that fill it.
+    pub(super) held: Arc<()>,
     /// Nobody waits for room any more.
     cut: AtomicBool,
     /// See [`Frames::ledger`].
@@ -86,7 +88,8 @@ impl Outbox {
         let flow = Arc::new(Flow::default());
         let (filled, paced, noted) = (Arc::clone(&squeeze), Arc::clone(&flow), ledger.clone());
         let queue = Frames { waiting, listed, squeeze: filled, flow: paced, ledger: noted };
-        (Arc::new(Self { frames, lists, splices, squeeze, flow, cut, ledger }), queue)
+        let held = Arc::default();
+        (Arc::new(Self { frames, lists, splices, squeeze, flow, held, cut, ledger }), queue)
     }
 
     /// Another queue, whose frames are compressed as those of this one, and may be lost.
