@@ -46,6 +46,12 @@ impl Flow {
         lock(&self.0).all
     }
 
+    /// Bytes that were written, or are lost.
+    pub(super) fn written(&self) -> u64 {
+        let state = lock(&self.0);
+        state.all.saturating_sub(state.queued)
+    }
+
     /// So many of these bytes were written in this time.
     pub(super) fn left(&self, len: usize, took: Duration) {
         let mut state = lock(&self.0);

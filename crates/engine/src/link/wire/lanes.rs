@@ -54,6 +54,12 @@ impl Lane {
         Arc::strong_count(&self.outbox.held) == 1 && self.outbox.waiting() <= 1
     }
 
+    /// True if a block is gone before it would have been worth while to wait for another lane.
+    fn is_near(&self) -> bool {
+        let flow = self.outbox.flow();
+        flow.written() >= BUFFERED_MAX && flow.due(BLOCK_LEN) <= 4 * LOOK_AGAIN
+    }
+
     fn due(&self) -> Duration {
         self.outbox.flow().due(self.pack_len as u64)
     }
@@ -67,6 +73,9 @@ pub(crate) const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
 /// The time that a pack may take on such a lane, and its least length in bytes.
 const PACK_TIME: Duration = Duration::from_millis(100);
 const PACK_LEN_MIN: u64 = 128 << 10;
+
+/// The bytes that pipes, ssh and sockets take at most before a lane shows its pace.
+const BUFFERED_MAX: u64 = 8 << 20;
 
 /// How often is looked if such a lane is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -209,7 +218,7 @@ impl Lanes {
     }
 
     /// The lane by which this content is soonest gone; of equal ones each worker has its own.
-    /// `None` while it has to wait for one: on a long way.
+    /// `None` while it has to wait for one.
     fn soonest(&self, joined: &[Lane], worker: usize, load: Load) -> Option<Lane> {
         let has_alike = self.has_alike.load(Ordering::Relaxed);
         let is_long = self.is_long.load(Ordering::Relaxed);
@@ -221,14 +230,11 @@ impl Lanes {
             return lanes.min_by_key(|lane| lane.due()).cloned();
         }
         let main = (self.by_wire == ByWire::Any).then_some(&self.main);
-        if is_far && load.len >= BLOCK_LEN {
+        if load.len >= BLOCK_LEN {
             // What a new connection takes at once says nothing of how fast it is, and what it
             // was given no other one takes: so it gets a block when the last one is gone.
-            return lanes
-                .chain(main)
-                .filter(|lane| lane.is_free())
-                .min_by_key(|lane| lane.due())
-                .cloned();
+            let takes = |lane: &&Lane| lane.is_free() || !is_long && lane.is_near();
+            return lanes.chain(main).filter(takes).min_by_key(|lane| lane.due()).cloned();
         }
         let pace = |lane: &Lane| lane.outbox.flow().pace();
         let fastest = joined.iter().filter_map(pace).min();

@@ -88,6 +88,28 @@ fn on_a_long_way_a_block_waits_for_a_lane_that_is_free_and_what_is_small_does_no
 }
 
 #[test]
+fn a_login_that_is_near_has_shown_so_and_takes_a_block_behind_others() {
+    let (lanes, _frames) = lanes(ByWire::Any);
+    let (outbox, _login_frames) = lanes.beside();
+    lanes.join(Lane::new(1, outbox), None);
+    let login = lock(&lanes.joined)[0].clone();
+    let _held = (login.hold(), lanes.main.hold());
+    let load = Load { len: BLOCK_LEN, of_job: BLOCK_LEN };
+    let next = || lanes.soonest(&lock(&lanes.joined), 0, load).map(|lane| lane.number);
+    let flow = login.outbox.flow();
+    let write = |len, took| {
+        flow.queued(len, len);
+        flow.left(len, took);
+    };
+    write(BUFFERED_MAX as usize - 1, Duration::from_millis(1));
+    assert_eq!(next(), None, "buffers have taken it");
+    write(1, Duration::from_nanos(1));
+    assert_eq!(next(), Some(1));
+    write(1 << 20, Duration::from_millis(50));
+    assert_eq!(next(), None, "a block takes long");
+}
+
+#[test]
 fn a_block_that_waits_for_a_lane_ends_with_the_job_and_goes_on_with_the_wire_alone() {
     let (lanes, _frames) = lanes(ByWire::Any);
     let _lanes_frames = join_far(&lanes, 1);
