@@ -69,6 +69,11 @@ impl Item {
         if self.is_repeated { self.counted.saturating_sub(self.left_out()) } else { 0 }
     }
 
+    /// True if its blocks are sent as they are, and in any order.
+    pub(super) fn is_sent_plainly(&self) -> bool {
+        !self.how.wants_delta() && !self.how.wants_whole_hash() && !self.how.wants_order()
+    }
+
     /// Bytes of a file that are wanted.
     pub(super) fn len_wanted(&self) -> u64 {
         self.size().saturating_sub(self.left_out())

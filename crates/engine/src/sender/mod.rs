@@ -239,12 +239,12 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// True if the Receiver is on another machine, or could be.
-    /// Bytes of content that the Receiver has asked for so far, over a wire.
+    /// Bytes of content that the Receiver has asked for so far, over a wire, and of what was sent again.
     pub(crate) fn wanted_len(&self) -> u64 {
         self.wanted_len.load(Ordering::Relaxed)
     }
 
+    /// True if the Receiver is on another machine, or could be.
     fn is_far(&self) -> bool {
         matches!(self.queue, Queue::Wire(_))
     }

@@ -80,7 +80,7 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
     let mut next = None;
     let mut scratch = Vec::new();
     loop {
-        reader.lane = readers.lanes.main();
+        reader.let_go();
         if let Some(again) = readers.stripes.as_ref().and_then(|stripes| stripes.again()) {
             scratch.resize(scratch.len().max(STEP_LEN), 0);
             if reader.repeat(again, &mut scratch[..STEP_LEN]).is_none() {
@@ -99,7 +99,8 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
             Ok(None) => continue,
             Err(_) => return,
         };
-        if reader.take_lane(item.len_wanted()).is_none() {
+        let len = item.len_wanted();
+        if reader.take_lane(len, len >= BLOCK_LEN && item.is_sent_plainly()).is_none() {
             return;
         }
         let sent = if item.blocks.is_empty() {
@@ -133,10 +134,16 @@ impl Reader<'_, '_> {
         &self.lane.outbox
     }
 
-    /// Takes the lane for the next content, of about `len` bytes. `None` if the job ends.
-    pub(super) fn take_lane(&mut self, len: u64) -> Option<()> {
+    /// Gives the lane back: another worker may have it.
+    fn let_go(&mut self) {
         self.lane = self.readers.lanes.main();
-        let load = Load { len, of_job: self.sender.wanted_len() };
+    }
+
+    /// Takes a lane for the next content, of about `len` bytes, in place of the one it has; where
+    /// that `is_block` it waits for one that is free. `None` if the job ends.
+    pub(super) fn take_lane(&mut self, len: u64, is_block: bool) -> Option<()> {
+        self.let_go();
+        let load = Load { len, is_block, of_job: self.sender.wanted_len() };
         self.lane = self.readers.lanes.of(self.worker, load, self.control)?;
         self.rank = self.readers.begun.fetch_add(1, Ordering::Relaxed);
         Some(())
@@ -343,9 +350,7 @@ impl Reader<'_, '_> {
     /// called.
     fn as_stripes(&self, item: &Item, source: &Arc<dyn SourceFile>) -> Option<Arc<Striped>> {
         let stripes = self.readers.stripes.as_ref()?;
-        let how = item.how;
-        let is_plain = !how.wants_delta() && !how.wants_whole_hash() && !how.wants_order();
-        if !is_plain || !is_still_wanted(item, &**source) {
+        if !item.is_sent_plainly() || !is_still_wanted(item, &**source) {
             return None;
         }
         let striped = Arc::new(Striped::new(item, source)?);
@@ -361,7 +366,7 @@ impl Reader<'_, '_> {
             return Some(());
         }
         loop {
-            self.take_lane(BLOCK_LEN)?;
+            self.take_lane(BLOCK_LEN, true)?;
             let Some(turn) = file.next(self.lane.number, self.control) else { break };
             match self.send_block(file, &turn, &mut scratch[..STEP_LEN]) {
                 Some(sent) => file.sent(turn.block, sent),

@@ -188,7 +188,7 @@ impl Reader<'_, '_> {
             }
             // The receiver has told of it already, and only waits for the end.
             Again::Whole(index) => {
-                self.take_lane(0)?;
+                self.take_lane(0, false)?;
                 let result = Err(given_up());
                 let end = Message::FileEnd(FileEnd { index, result, lanes: 0 });
                 let on_loss = |stripes: &Arc<Stripes>| stripes.on_loss(Again::Whole(index));
@@ -226,7 +226,7 @@ impl Reader<'_, '_> {
     fn repeat_stripes(&mut self, file: &Arc<Striped>, scratch: &mut [u8]) -> Option<()> {
         let lost = self.readers.lanes.at_once(|| file.take_lost());
         let Some((mut lost, result, lanes)) = lost else { return Some(()) };
-        self.take_lane(0)?;
+        self.take_lane(0, false)?;
         let sent = self.repeat_parts(file, &mut lost, (result, lanes), scratch);
         if sent.is_none() {
             if !self.has_lost_lane() {
@@ -341,7 +341,7 @@ impl Reader<'_, '_> {
             if stands_for != 0 {
                 self.lose_unsettled(file, Lost { lanes: stands_for, ..Lost::default() });
             }
-            self.take_lane(0)?;
+            self.take_lane(0, false)?;
         }
         if file.end() {
             self.readers.go_on_with(file);

@@ -138,6 +138,7 @@ fn broken(len: u64, takes: usize) -> Broken {
     lanes.join(lane, Some(Duration::ZERO));
     let readers = Readers::new(Arc::clone(&sender), wanted_files, lanes, Pool::new(16), true);
     sender.queue_up(vec![item]);
+    assert_eq!(sender.wanted_len(), len);
     let (here, there) = UnixStream::pair().expect("a pair");
     let (tell, news) = unbounded();
     let blocks_of = |blocks: &Calls<u64>| {

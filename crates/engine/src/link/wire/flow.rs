@@ -20,15 +20,16 @@ pub(super) struct Flow(Mutex<State>);
 struct State {
     /// Bytes that are queued, or are being written.
     queued: u64,
-    /// All that ever were, and those that they were before they were compressed.
+    /// Bytes that were ever queued, as they leave.
     all: u64,
+    /// The same before they were compressed.
     content: u64,
     /// The time that [`UNIT`] takes; none as long as nothing has left.
     pace: Option<Duration>,
 }
 
 impl Flow {
-    /// So many bytes are queued, which are that much content.
+    /// `len` bytes are queued; before they were compressed they were `content`.
     pub(super) fn queued(&self, len: usize, content: usize) {
         let mut state = lock(&self.0);
         state.queued += len as u64;
@@ -36,17 +37,17 @@ impl Flow {
         state.content += content as u64;
     }
 
-    /// Bytes of content that were ever queued, before they were compressed.
-    pub(super) fn content(&self) -> u64 {
-        lock(&self.0).content
-    }
-
-    /// The same as they leave.
+    /// Bytes that were ever queued, as they leave.
     pub(super) fn all(&self) -> u64 {
         lock(&self.0).all
     }
 
-    /// Bytes that were written, or are lost.
+    /// The same before they were compressed.
+    pub(super) fn content(&self) -> u64 {
+        lock(&self.0).content
+    }
+
+    /// Bytes that were written.
     pub(super) fn written(&self) -> u64 {
         let state = lock(&self.0);
         state.all.saturating_sub(state.queued)
@@ -113,6 +114,9 @@ mod tests {
         assert_eq!(flow.pace(), Some(MS(60)), "the last of it took 80 ms for each unit");
         assert_eq!(flow.due(UNIT), MS(60));
         assert_eq!(flow.within(MS(120)), Some(2 * UNIT));
+        flow.queued(1, 2);
+        let sums = (flow.all(), flow.content(), flow.written());
+        assert_eq!(sums, (UNIT * 3 / 2 + 1, UNIT * 2 + 2, UNIT * 3 / 2));
     }
 
     #[test]

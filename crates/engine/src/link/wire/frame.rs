@@ -142,7 +142,7 @@ impl Body {
         }
     }
 
-    /// Bytes of the content itself.
+    /// The length of the content before it was compressed, in bytes.
     pub(super) fn content_len(&self) -> usize {
         match self {
             Self::Squeezed { len, .. } => *len,

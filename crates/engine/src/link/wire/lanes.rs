@@ -1,9 +1,9 @@
 //! The connections over which a Sender's contents leave: lane 0, the wire of the job, and
 //! those that have joined it. Whoever sends takes one for each pack, each file and each
-//! block of a large one; a lane that takes less gets less. If one that has joined is lost,
+//! block of a large one; a lane that takes less gets less. On a long way, and over several
+//! logins, a block waits until a lane is free. If one that has joined is lost,
 //! the receiver says what it has of it, and the rest is sent over the others.
 
-use super::flow::Flow;
 use super::ledger::{Implausible, OnLoss};
 use super::outgoing::{Frames, Outbox};
 use super::squeeze::Effort;
@@ -14,7 +14,7 @@ use haul_proto::{LANES_MAX, LaneOver, Message, PACK_TARGET, Taken};
 use haul_tree::lock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A lane that contents leave by.
@@ -26,7 +26,7 @@ pub(crate) struct Lane {
     pub(crate) outbox: Arc<Outbox>,
     /// Small files go by it in packs of about so many bytes.
     pub(crate) pack_len: usize,
-    /// Set for a worker that has taken the lane: see [`Outbox::held`].
+    /// Set in the copy that a worker has: the lane is held until that is dropped.
     _held: Option<Arc<()>>,
 }
 
@@ -44,52 +44,70 @@ impl Lane {
         Self { pack_len, ..self.clone() }
     }
 
-    /// The same for a worker, which has it until it drops this.
-    fn hold(&self) -> Self {
-        Self { _held: Some(Arc::clone(&self.outbox.held)), ..self.clone() }
+    /// The lane as a worker has it: held until this is dropped.
+    fn held(self) -> Self {
+        Self { _held: Some(Arc::clone(&self.outbox.held)), ..self }
     }
 
-    /// True if no worker has it, and hardly anything waits for its writer.
+    /// True if no worker holds it, and its writer has not more to send than the time until
+    /// the next block comes needs.
     fn is_free(&self) -> bool {
-        Arc::strong_count(&self.outbox.held) == 1 && self.outbox.waiting() <= 1
+        Arc::strong_count(&self.outbox.held) == 1 && self.outbox.waiting() <= WAITING_FEW
     }
 
-    /// True if a block is gone before it would have been worth while to wait for another lane.
-    fn is_near(&self) -> bool {
-        let flow = self.outbox.flow();
-        flow.written() >= BUFFERED_MAX && flow.due(BLOCK_LEN) <= 4 * LOOK_AGAIN
+    /// True if a block is gone within [`QUICK_TIME`], with all that waits before it: to wait for
+    /// another lane saves nothing.
+    fn is_quick(&self) -> bool {
+        self.outbox.flow().written() >= BUFFERED_MAX && self.due(BLOCK_LEN) <= QUICK_TIME
     }
 
-    fn due(&self) -> Duration {
-        self.outbox.flow().due(self.pack_len as u64)
+    /// The time until so many bytes more have left by it, as it has gone so far.
+    fn due(&self, len: u64) -> Duration {
+        self.outbox.flow().due(len)
+    }
+
+    fn due_of_pack(&self) -> Duration {
+        self.due(self.pack_len as u64)
     }
 }
 
 /// From this time on that a message takes there and back, a connection is slow to begin with,
 /// and no processor is what is short: then all are called at once, and the wire of the job
-/// carries contents, too, until one that has joined is faster.
+/// carries contents, too: blocks to the end, what is smaller until a lane is faster.
 pub(crate) const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
 
-/// The time that a pack may take on such a lane, and its least length in bytes.
+/// The time that a pack may take where the way is long, or over one of several logins, and its
+/// least length in bytes.
 const PACK_TIME: Duration = Duration::from_millis(100);
 const PACK_LEN_MIN: u64 = 128 << 10;
 
-/// The bytes that pipes, ssh and sockets take at most before a lane shows its pace.
-const BUFFERED_MAX: u64 = 8 << 20;
+/// The frames that wait for a lane that is free, at most.
+const WAITING_FEW: usize = 1;
 
-/// How often is looked if such a lane is free.
+/// The time after which a block that waits looks again if a lane is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The bytes that leave by such a lane, if it is worth it: it takes several round trips until it
-/// is fast, and takes from the others what gets lost meanwhile.
+/// A block that takes a lane no longer than this doesn't wait for another: it would be gone when
+/// it has looked a few times.
+const QUICK_TIME: Duration = Duration::from_millis(20);
+
+/// No more than so many bytes are in pipes, ssh and sockets: what a lane has taken beyond that
+/// has gone over the link.
+const BUFFERED_MAX: u64 = 8 << 20;
+
+/// Content that a lane to a host far away is worth, in bytes: it takes several round trips until
+/// it is fast. Who calls for it counts content as it is, for nobody knows yet how far that
+/// shrinks; [`Lanes::worth`] counts what leaves.
 pub(crate) const FAR_LANE_LEN: u64 = 16 << 20;
 
-/// A content that is to be sent.
+/// Content that is to be sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
-    /// About so many bytes.
+    /// Its length, in bytes, about.
     pub(crate) len: u64,
-    /// Bytes of all contents that the job was asked for so far.
+    /// It is a block, or as long as one: it waits for a lane that is free.
+    pub(crate) is_block: bool,
+    /// The length of all content that the job has been asked for so far.
     pub(crate) of_job: u64,
 }
 
@@ -111,9 +129,6 @@ pub const RELAYED_FIRST: u64 = 2 << 20;
 
 /// How long content waits then for a lane to join.
 const AWAITED_MAX: Duration = Duration::from_secs(1);
-
-/// The lanes that have joined.
-type Joined<'j> = MutexGuard<'j, Vec<Lane>>;
 
 /// The lanes of a Sender.
 pub(crate) struct Lanes {
@@ -162,7 +177,9 @@ impl Lanes {
         self.main.clone()
     }
 
-    /// The lane for the next content of this worker; `None` if the job ends before there is one.
+    /// The lane for the next content of this worker, which holds it until it drops it; `None` if
+    /// the job ends before there is one. **A worker lets go of its last lane before it asks**, or
+    /// it may wait for itself.
     pub(crate) fn of(&self, worker: usize, load: Load, control: &Control<'_>) -> Option<Lane> {
         let begin = Instant::now();
         let mut joined = lock(&self.joined);
@@ -172,27 +189,23 @@ impl Lanes {
                 true => self.wire_takes(load.len).then(|| self.main.clone()),
             };
             if let Some(lane) = lane {
-                return Some(lane.hold());
+                return Some(lane.held());
             }
             if control.stopped() {
                 return None;
             }
-            if !joined.is_empty() {
-                joined = self.wait(joined, LOOK_AGAIN);
-                continue;
-            }
-            self.is_awaited.store(true, Ordering::Relaxed);
-            if begin.elapsed() >= AWAITED_MAX {
-                self.await_no_more();
-            }
-            joined = self.wait(joined, CANCEL_POLL);
+            let patience = if joined.is_empty() {
+                self.is_awaited.store(true, Ordering::Relaxed);
+                if begin.elapsed() >= AWAITED_MAX {
+                    self.await_no_more();
+                }
+                CANCEL_POLL
+            } else {
+                LOOK_AGAIN
+            };
+            let waited = self.has_joined.wait_timeout(joined, patience);
+            joined = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-
-    /// Waits for a lane to join, so long at most.
-    fn wait<'j>(&self, joined: Joined<'j>, patience: Duration) -> Joined<'j> {
-        let waited = self.has_joined.wait_timeout(joined, patience);
-        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// True if the wire of the job takes so many bytes while no lane has joined.
@@ -218,49 +231,57 @@ impl Lanes {
     }
 
     /// The lane by which this content is soonest gone; of equal ones each worker has its own.
-    /// `None` while it has to wait for one.
+    /// `None` if it is a block, and every lane has one.
     fn soonest(&self, joined: &[Lane], worker: usize, load: Load) -> Option<Lane> {
         let has_alike = self.has_alike.load(Ordering::Relaxed);
         let is_long = self.is_long.load(Ordering::Relaxed);
         let is_far = is_long && !has_alike;
-        let joined = &joined[..if is_far { self.worth(joined, load.of_job) } else { joined.len() }];
-        let (before, from) = joined.split_at(worker % joined.len());
+        let count = if is_far { self.worth(joined, load.of_job) } else { joined.len() };
+        let joined = &joined[..count];
+        let (before, from) = joined.split_at(worker % count);
         let lanes = from.iter().chain(before);
         if !is_long && !has_alike {
-            return lanes.min_by_key(|lane| lane.due()).cloned();
+            return lanes.min_by_key(|lane| lane.due_of_pack()).cloned();
         }
         let main = (self.by_wire == ByWire::Any).then_some(&self.main);
-        if load.len >= BLOCK_LEN {
-            // What a new connection takes at once says nothing of how fast it is, and what it
-            // was given no other one takes: so it gets a block when the last one is gone.
-            let takes = |lane: &&Lane| lane.is_free() || !is_long && lane.is_near();
-            return lanes.chain(main).filter(takes).min_by_key(|lane| lane.due()).cloned();
+        if load.is_block {
+            // The first bytes of a new connection fill buffers and do not tell its pace, and a
+            // block that one lane has can't go by another. So a lane gets a block when its last
+            // one is nearly gone.
+            let takes = |lane: &&Lane| lane.is_free() || !is_long && lane.is_quick();
+            let lanes = lanes.chain(main).filter(takes);
+            return lanes.min_by_key(|lane| lane.due(BLOCK_LEN)).cloned();
         }
+        let main = main.filter(|_| has_alike || !self.is_outrun(joined));
+        lanes.chain(main).map(Lane::for_a_moment).min_by_key(Lane::due_of_pack)
+    }
+
+    /// True if one of those that have joined is faster than the wire of the job.
+    fn is_outrun(&self, joined: &[Lane]) -> bool {
         let pace = |lane: &Lane| lane.outbox.flow().pace();
         let fastest = joined.iter().filter_map(pace).min();
-        let is_slower = !has_alike && pace(&self.main) > fastest && fastest.is_some();
-        let lanes = lanes.chain(main.filter(|_| !is_slower)).map(Lane::for_a_moment);
-        lanes.min_by_key(Lane::due)
+        fastest.is_some() && pace(&self.main) > fastest
     }
 
-    /// How many of those that have joined, at least one, so many bytes are worth: who called for
-    /// them did not know yet how far the content shrinks.
+    /// The number of lanes, the first of those that have joined, that `asked_for` bytes of content
+    /// are worth, if these shrink as far as what was sent.
     fn worth(&self, joined: &[Lane], asked_for: u64) -> usize {
-        let lanes = || joined.iter().chain([&self.main]);
-        let sum = |bytes: fn(&Flow) -> u64| -> u64 {
-            lanes().map(|lane| bytes(lane.outbox.flow())).sum()
-        };
-        let (content, shrunk) = (sum(Flow::content), sum(Flow::all));
-        if shrunk >= content {
+        let (mut content, mut leaves) = (0_u64, 0_u64);
+        for lane in joined.iter().chain([&self.main]) {
+            content += lane.outbox.flow().content();
+            leaves += lane.outbox.flow().all();
+        }
+        // Nothing was sent yet, or it shrinks so little that the caller has counted well.
+        if leaves > content / 2 || content == 0 {
             return joined.len();
         }
-        let leaves = u128::from(asked_for) * u128::from(shrunk) / u128::from(content);
-        let lanes = 1 + leaves / u128::from(FAR_LANE_LEN);
-        joined.len().min(lanes.try_into().unwrap_or(usize::MAX))
+        let leaves = u128::from(asked_for) * u128::from(leaves) / u128::from(content);
+        let count = 1 + leaves / u128::from(FAR_LANE_LEN);
+        joined.len().min(count.try_into().unwrap_or(usize::MAX))
     }
 
-    /// How the next frame by `lane` is compressed, if it is to be. Frames that wait for any lane
-    /// show that the link is what is short; one that is new has none.
+    /// How the next frame by `lane` is compressed, if it is to be. A lane that is new has an
+    /// empty queue however slow the link is: that counts only where all are empty.
     pub(crate) fn effort(&self, lane: &Lane) -> Option<Effort> {
         let waiting = match lane.outbox.waiting() {
             0 => usize::from(self.are_waiting()),

@@ -7,7 +7,6 @@ use crate::JobError;
 use crate::monitor::Silent;
 use haul_model::Compression;
 use haul_proto::Caps;
-use std::collections::BTreeSet;
 
 /// A body of so many bytes that were compressed.
 fn squeezed(len: usize) -> Body {
@@ -22,7 +21,7 @@ fn lanes(by_wire: ByWire) -> (Lanes, Frames) {
 
 /// The number of the lane for a content of so many bytes.
 fn next_lane(lanes: &Lanes, len: u64, control: &Control<'_>) -> Option<u8> {
-    lanes.of(0, Load { len, of_job: len }, control).map(|lane| lane.number)
+    lanes.of(0, Load { len, is_block: false, of_job: len }, control).map(|lane| lane.number)
 }
 
 /// So many lanes to a host that is far away join.
@@ -48,12 +47,20 @@ fn what_shrinks_takes_no_more_lanes_than_what_is_left_of_it_is_worth() {
     lanes.main.outbox.flow().queued(1000, 9000);
     assert_eq!([0, len, 2 * len, 5 * len, u64::MAX].map(worth), [1, 1, 2, 4, 4]);
     // All of them are free; those that are not worth it stay so.
-    let load = Load { len: 1, of_job: len };
+    let load = Load { len: 1, is_block: false, of_job: len };
     let monitor = Silent::default();
     let control = Control::new(&monitor);
     for worker in 0..2 * usize::from(MANY) {
         assert_eq!(lanes.of(worker, load, &control).map(|lane| lane.number), Some(1));
     }
+}
+
+/// The load of a block.
+const BLOCK: Load = Load { len: BLOCK_LEN, is_block: true, of_job: BLOCK_LEN };
+
+/// The number of the lane that a block takes now.
+fn lane_of_block(lanes: &Lanes) -> Option<u8> {
+    lanes.soonest(&lock(&lanes.joined), 0, BLOCK).map(|lane| lane.number)
 }
 
 #[test]
@@ -62,74 +69,65 @@ fn on_a_long_way_a_block_waits_for_a_lane_that_is_free_and_what_is_small_does_no
     let _lanes_frames = join_far(&lanes, 1);
     let monitor = Silent::default();
     let control = Control::new(&monitor);
-    let lane = |len| lanes.of(0, Load { len, of_job: len }, &control).expect("a lane");
-    let (first, second) = (lane(BLOCK_LEN), lane(BLOCK_LEN));
-    assert_eq!(BTreeSet::from([first.number, second.number]), BTreeSet::from([0, 1]));
-    assert!(lane(BLOCK_LEN - 1).number <= 1, "it waits");
-    let (main, joined) = if first.number == 0 { (first, second) } else { (second, first) };
-    for _ in 0..2 {
+    let take = || lanes.of(0, BLOCK, &control).expect("a lane");
+    let (joined, main) = (take(), take());
+    assert_eq!([joined.number, main.number], [1, 0]);
+    let small = Load { is_block: false, ..BLOCK };
+    assert!(lanes.soonest(&lock(&lanes.joined), 0, small).is_some());
+    assert_eq!(lane_of_block(&lanes), None, "both are held");
+    for _ in 0..=WAITING_FEW {
         main.outbox.send(OutFrame::whole(vec![1])).expect("there is room");
     }
     drop(main);
-    let is_taken = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let next = scope.spawn(|| {
-            let next = lane(BLOCK_LEN);
-            is_taken.store(true, Ordering::Relaxed);
-            next.number
-        });
-        std::thread::sleep(10 * LOOK_AGAIN);
-        assert!(!is_taken.load(Ordering::Relaxed), "one is held, for the other frames wait");
-        main_frames.waiting.recv().expect("it waits");
-        assert_eq!(next.join().expect("no panic"), 0);
-    });
+    assert_eq!(lane_of_block(&lanes), None, "one is held, for the other too much waits");
+    main_frames.waiting.recv().expect("it waits");
+    assert_eq!(lane_of_block(&lanes), Some(0));
     drop(joined);
-    assert!(lane(BLOCK_LEN).number <= 1, "what was held is held no more");
+    assert_eq!(lane_of_block(&lanes), Some(1), "it is held no more");
 }
 
 #[test]
-fn a_login_that_is_near_has_shown_so_and_takes_a_block_behind_others() {
+fn a_login_that_is_quick_has_shown_so_and_takes_a_block_behind_others() {
     let (lanes, _frames) = lanes(ByWire::Any);
     let (outbox, _login_frames) = lanes.beside();
     lanes.join(Lane::new(1, outbox), None);
     let login = lock(&lanes.joined)[0].clone();
-    let _held = (login.hold(), lanes.main.hold());
-    let load = Load { len: BLOCK_LEN, of_job: BLOCK_LEN };
-    let next = || lanes.soonest(&lock(&lanes.joined), 0, load).map(|lane| lane.number);
+    let _held = (login.clone().held(), lanes.main().held());
     let flow = login.outbox.flow();
     let write = |len, took| {
         flow.queued(len, len);
         flow.left(len, took);
     };
     write(BUFFERED_MAX as usize - 1, Duration::from_millis(1));
-    assert_eq!(next(), None, "buffers have taken it");
+    assert_eq!(lane_of_block(&lanes), None, "buffers have taken it");
     write(1, Duration::from_nanos(1));
-    assert_eq!(next(), Some(1));
-    write(1 << 20, Duration::from_millis(50));
-    assert_eq!(next(), None, "a block takes long");
+    assert_eq!(lane_of_block(&lanes), Some(1));
+    write(1 << 20, 2 * QUICK_TIME);
+    assert_eq!(lane_of_block(&lanes), None, "a block takes long");
 }
 
 #[test]
-fn a_block_that_waits_for_a_lane_ends_with_the_job_and_goes_on_with_the_wire_alone() {
+fn a_block_that_waits_for_a_lane_goes_on_with_the_wire_alone_and_ends_with_the_job() {
     let (lanes, _frames) = lanes(ByWire::Any);
-    let _lanes_frames = join_far(&lanes, 1);
     let monitor = Silent::default();
     let control = Control::new(&monitor);
-    let load = Load { len: BLOCK_LEN, of_job: BLOCK_LEN };
-    let held: Vec<_> = (0..2).filter_map(|_| lanes.of(0, load, &control)).collect();
+    let _lanes_frames = join_far(&lanes, 1);
+    let _held: Vec<_> = (0..2).filter_map(|_| lanes.of(0, BLOCK, &control)).collect();
+    assert_eq!(lane_of_block(&lanes), None);
+    let next = || lanes.of(0, BLOCK, &control).map(|lane| lane.number);
     std::thread::scope(|scope| {
-        let next = scope.spawn(|| lanes.of(0, load, &control).map(|lane| lane.number));
+        let next = scope.spawn(next);
         lanes.leave(1);
         assert_eq!(next.join().expect("no panic"), Some(0));
     });
     let _again = join_far(&lanes, 1);
-    let _new = lanes.of(0, load, &control).expect("the lane that is new");
+    let _new = lanes.of(0, BLOCK, &control).expect("the lane that is new");
+    assert_eq!(lane_of_block(&lanes), None);
     std::thread::scope(|scope| {
-        let next = scope.spawn(|| lanes.of(0, load, &control).is_none());
+        let next = scope.spawn(next);
         control.fail(JobError::Usage(String::new()));
-        assert!(next.join().expect("no panic"));
+        assert_eq!(next.join().expect("no panic"), None);
     });
-    drop(held);
 }
 
 #[test]
@@ -157,7 +155,7 @@ fn the_first_content_goes_by_the_wire_and_more_waits_for_a_lane() {
     let (lanes, _frames) = lanes(ByWire::First);
     for _ in 0..2 {
         assert_eq!(next_lane(&lanes, RELAYED_FIRST / 2, &control), Some(0));
-        lanes.main.outbox.flow().queued(RELAYED_FIRST as usize / 2, 0);
+        lanes.main.outbox.flow().queued(RELAYED_FIRST as usize / 2, RELAYED_FIRST as usize / 2);
     }
     assert!(!lanes.is_awaited());
     std::thread::scope(|scope| {

@@ -62,7 +62,7 @@ pub(crate) struct Outbox {
     /// How frames are compressed.
     pub(crate) squeeze: Arc<Squeeze>,
     flow: Arc<Flow>,
-    /// Cloned by workers that fill it.
+    /// Counts the workers that have this lane: each has a clone.
     pub(super) held: Arc<()>,
     /// Nobody waits for room any more.
     cut: AtomicBool,

@@ -4,7 +4,8 @@
 //! more than this side makes, and time spent on compressing would make it less; while frames
 //! wait, something behind them is what everything waits for, and there is time to compress
 //! better. So each frame moves a gear by one step, up or down, and the gear says how the
-//! frame is compressed. All connections of a job move the same gear.
+//! frame is compressed. All connections of a job move the same gear; a queue that is empty while
+//! frames wait for another connection moves nothing.
 //!
 //! What is short may be the processors of either side, which a codec makes shorter still. So
 //! the writer measures how much content leaves in its time, as it is and compressed, and the
@@ -280,7 +281,7 @@ impl Squeeze {
         let _ = self.taken.set(caps);
     }
 
-    /// How the next frame is compressed, where so many wait for its connection; `None` if it
+    /// How the next frame is compressed, where so many wait, as [`super::Lanes::effort`] counts them; `None` if it
     /// is not.
     pub(super) fn effort(&self, waiting: usize) -> Option<Effort> {
         self.effort_by(&self.state, waiting)
