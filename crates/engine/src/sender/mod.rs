@@ -473,8 +473,10 @@ impl Sender<'_> {
     fn queue_up(&self, items: Vec<Item>) {
         let Queue::Wire(queue) = &self.queue else { return };
         let Some(queue) = lock(queue).clone() else { return };
-        let len = items.iter().map(Item::len_wanted).sum();
-        self.wanted_len.fetch_add(len, Ordering::Relaxed);
+        let with = |len| items.iter().map(Item::len_wanted).fold(len, u64::saturating_add);
+        // It never fails.
+        let relaxed = Ordering::Relaxed;
+        let _ = self.wanted_len.fetch_update(relaxed, relaxed, |len| Some(with(len)));
         for item in items {
             // Its other end is gone only when the job has ended.
             let _ = queue.send(item);

@@ -1,13 +1,14 @@
-//! Lanes that break while a file is on its way over them.
+//! Lanes that break while a file is on its way over them, and what those wait for that don't.
 
 use super::*;
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::ReceiverPort;
 use crate::link::wire::{
-    ByWire, Frames, Lane, Lanes, OnLeaving, Outbox, read_header, read_payload, run_writer,
+    ByWire, Frames, LONG_ROUND_TRIP, Lane, Lanes, Load, OnLeaving, Outbox, read_header,
+    read_payload, run_writer,
 };
-use crate::monitor::{Monitor, Silent};
+use crate::monitor::{Event, Monitor, Progress, Silent};
 use crate::pool::Pool;
 use crate::sender::again::Repeat;
 use crate::sender::run_reader;
@@ -204,4 +205,84 @@ fn nor_is_a_file_of_which_a_lane_has_begun_to_send_the_pieces() {
     assert_eq!([counted, told], [2 * BLOCK_LEN, 2 * BLOCK_LEN]);
     assert_eq!(before, BTreeSet::new());
     assert_eq!(after, BTreeSet::from([0, 1]));
+}
+
+/// Waits for an answer whenever it is asked if the job shall stop, until nobody asks for that.
+struct Asking {
+    progress: Progress,
+    asks: Call<()>,
+    answers: Calls<()>,
+}
+
+impl Monitor for Asking {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn event(&self, _: Event<'_>) {}
+
+    fn cancelled(&self) -> bool {
+        if self.asks.send(()).is_ok() {
+            let _ = self.answers.recv();
+        }
+        false
+    }
+}
+
+/// If blocks of others may take the only lane, which is far, each time that the worker that has
+/// it has read a part of such a file of 16 MiB.
+fn others_go_on(how: How, blocks: BlockRanges) -> [bool; 4] {
+    let dir = tempfile::tempdir().expect("a directory");
+    tree::random_file(dir.path().join("file"), 4 * BLOCK_LEN, 1).expect("a file");
+    let ((asks, asked), (answer, answers)) = (unbounded(), unbounded());
+    let monitor = Asking { progress: Progress::default(), asks, answers };
+    let control = Control::new(&monitor);
+    let silent = Silent::default();
+    let over = Control::new(&silent);
+    over.fail(JobError::Interrupted);
+    let (queue, wanted_files) = unbounded();
+    let (job, nobody) = (Job::default(), Arc::new(Nobody));
+    let sender = Sender::new(&control, None, nobody, &job, Some(queue), None);
+    let lanes = Lanes::new(Outbox::new(false).0, ByWire::Nothing);
+    let (outbox, _frames) = lanes.beside();
+    lanes.join(Lane::new(LANE, outbox), Some(LONG_ROUND_TRIP));
+    let readers = Readers::new(Arc::clone(&sender), wanted_files, lanes, Pool::new(16), true);
+    let item = Item { how, blocks, ..wanted(dir.path(), "file") };
+    sender.remember(item.clone());
+    sender.queue_up(vec![item]);
+    let load = Load { len: BLOCK_LEN, is_block: true, of_job: BLOCK_LEN };
+    std::thread::scope(|scope| {
+        scope.spawn(|| run_reader(&readers, &control));
+        let goes_on = [(); 4].map(|()| {
+            let is_asked = asked.recv_timeout(Duration::from_secs(60)).is_ok();
+            let goes_on = readers.lanes.of(1, load, &over).is_some();
+            let _ = answer.send(());
+            is_asked && goes_on
+        });
+        drop((asked, answer));
+        control.fail(JobError::Interrupted);
+        sender.close_queue();
+        goes_on
+    })
+}
+
+#[test]
+fn who_reads_what_is_not_sent_has_no_other_wait_for_its_lane() {
+    assert_eq!(others_go_on(How::WHOLE_HASH, BlockRanges::none()), [true; 4]);
+    assert_eq!(others_go_on(How::WHOLE_HASH, BlockRanges::from(3)), [true; 4]);
+}
+
+#[test]
+fn files_may_be_longer_together_than_can_be_counted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    tree::random_file(dir.path().join("file"), 1, 1).expect("a file");
+    let silent = Silent::default();
+    let control = Control::new(&silent);
+    let (job, nobody) = (Job::default(), Arc::new(Nobody));
+    let (queue, _wanted_files) = unbounded();
+    let sender = Sender::new(&control, None, nobody, &job, Some(queue), None);
+    let huge = Item { kind: Kind::File { size: u64::MAX / 2 }, ..wanted(dir.path(), "file") };
+    sender.queue_up(vec![huge.clone(); 3]);
+    sender.queue_up(vec![huge]);
+    assert_eq!(sender.wanted_len(), u64::MAX);
 }

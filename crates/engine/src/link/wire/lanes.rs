@@ -105,7 +105,8 @@ pub(crate) const FAR_LANE_LEN: u64 = 16 << 20;
 pub(crate) struct Load {
     /// Its length, in bytes, about.
     pub(crate) len: u64,
-    /// It is a block, or as long as one: it waits for a lane that is free.
+    /// It is a block, or as long as one, and sent as it is: it waits for a lane that is free, and
+    /// holds that.
     pub(crate) is_block: bool,
     /// The length of all content that the job has been asked for so far.
     pub(crate) of_job: u64,
@@ -177,9 +178,9 @@ impl Lanes {
         self.main.clone()
     }
 
-    /// The lane for the next content of this worker, which holds it until it drops it; `None` if
-    /// the job ends before there is one. **A worker lets go of its last lane before it asks**, or
-    /// it may wait for itself.
+    /// The lane for the next content of this worker; `None` if the job ends before there is one.
+    /// For a block it is held until it is dropped: **a worker lets go of its last lane before it
+    /// asks**, or it may wait for itself.
     pub(crate) fn of(&self, worker: usize, load: Load, control: &Control<'_>) -> Option<Lane> {
         let begin = Instant::now();
         let mut joined = lock(&self.joined);
@@ -189,7 +190,8 @@ impl Lanes {
                 true => self.wire_takes(load.len).then(|| self.main.clone()),
             };
             if let Some(lane) = lane {
-                return Some(lane.held());
+                // Whoever reads more than it sends holds up no block of others.
+                return Some(if load.is_block { lane.held() } else { lane });
             }
             if control.stopped() {
                 return None;
