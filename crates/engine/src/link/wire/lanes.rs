@@ -49,8 +49,7 @@ impl Lane {
         Self { _held: Some(Arc::clone(&self.outbox.held)), ..self }
     }
 
-    /// True if no worker holds it, and its writer has not more to send than the time until
-    /// the next block comes needs.
+    /// True if no worker holds it, and at most [`WAITING_FEW`] frames wait for its writer.
     fn is_free(&self) -> bool {
         Arc::strong_count(&self.outbox.held) == 1 && self.outbox.waiting() <= WAITING_FEW
     }
@@ -81,7 +80,7 @@ pub(crate) const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
 const PACK_TIME: Duration = Duration::from_millis(100);
 const PACK_LEN_MIN: u64 = 128 << 10;
 
-/// The frames that wait for a lane that is free, at most.
+/// The frames that may wait for a lane that is free: its writer sends them until a block comes.
 const WAITING_FEW: usize = 1;
 
 /// The time after which a block that waits looks again if a lane is free.
