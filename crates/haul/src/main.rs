@@ -7,7 +7,8 @@
 //!
 //! - `args.rs`: commands as plain structs; `args/words.rs`: the words, with a file for each
 //!   kind of them beside it (`args/sync/`: those of rsync); `args/late.rs`: when clap hears of
-//!   them; `args/familiar.rs`: the answers to words of other programs. `command/`: one file for each command, with its parts below it.
+//!   them; `args/familiar.rs`: the answers to words of other programs. `command/`: one file for
+//!   each command, with its parts below it.
 //! - `monitor.rs`: hands on what jobs tell; `monitor/`: the statements about entries of
 //!   copies, comparisons and moves, and where these are on both sides.
 //! - `report.rs`: the trait of a report, and of what can be told in both forms;

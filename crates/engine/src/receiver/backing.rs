@@ -106,8 +106,8 @@ fn open_or_make(
 }
 
 /// The fault of an entry that has to have a backup, and can't.
-pub(super) fn not_backed_up(error: &io::Error) -> Fault {
-    Fault::from_io(Side::Destination, "back it up", error)
+pub(super) fn not_backed_up(error: io::Error) -> Fault {
+    Fault::from_io(Side::Destination, "back it up", &error)
 }
 
 impl Receiver<'_> {
@@ -257,28 +257,27 @@ impl Receiver<'_> {
         (to, new): (&dyn TreeDir, &Name),
         whole: bool,
     ) -> Result<(), Fault> {
-        let failed = |error: io::Error| not_backed_up(&error);
         let keeps = self.kept_of_backups(&meta);
         let (attributes, keeps) =
-            self.extended_of_backup(from, name, &meta, keeps, whole).map_err(failed)?;
-        let source = from.open_file(name, false).map_err(failed)?;
-        let mut into = Mover::new(to.stage().map_err(failed)?);
+            self.extended_of_backup(from, name, &meta, keeps, whole).map_err(not_backed_up)?;
+        let source = from.open_file(name, false).map_err(not_backed_up)?;
+        let mut into = Mover::new(to.stage().map_err(not_backed_up)?);
         let scratch = &mut copy::Scratch::default();
         let copied = copy::content(&*source, &mut into, scratch, self.control, &mut |_| {});
         if let Err(fault) = copied {
             into.into_stage().discard();
             return Err(Fault { side: Side::Destination, ..fault });
         }
-        let moved: Moved<_> = into.finish().map_err(failed)?;
+        let moved: Moved<_> = into.finish().map_err(not_backed_up)?;
         let verified = moved.is_whole(source.seal().size).map_err(|(stage, _)| {
             stage.discard();
-            failed(io::Error::other("it changed while it was copied"))
+            not_backed_up(io::Error::other("it changed while it was copied"))
         })?;
-        let mut sealed = verified.seal(&attributes, keeps).map_err(failed)?;
+        let mut sealed = verified.seal(&attributes, keeps).map_err(not_backed_up)?;
         if self.policy.sync {
-            sealed.sync().map_err(failed)?;
+            sealed.sync().map_err(not_backed_up)?;
         }
-        sealed.publish(new, OnExisting::Replace).map_err(failed)?;
+        sealed.publish(new, OnExisting::Replace).map_err(not_backed_up)?;
         Ok(())
     }
 }

@@ -58,7 +58,7 @@ impl Receiver<'_> {
         }
         // Another entry may be another name of the same file: one is written after the other.
         let _turn = (there.links != 1).then(|| lock(&self.updating));
-        self.back_up_apart(node, name).map_err(|error| not_backed_up(&error))?;
+        self.back_up_apart(node, name).map_err(not_backed_up)?;
         let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;
         let mut attributes = entry.attributes.clone();
         attributes.mtime = mtime;

@@ -89,7 +89,7 @@ impl Receiver<'_> {
                 self.tell_deleted(told);
                 gone.map_err(failed)
             }
-            Some(_) => self.back_up(node, name).map_err(|error| not_backed_up(&error)),
+            Some(_) => self.back_up(node, name).map_err(not_backed_up),
             None => Ok(()),
         }
     }

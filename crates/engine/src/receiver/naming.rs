@@ -175,7 +175,7 @@ impl Receiver<'_> {
         if let Some(refusal) = there.and_then(|there| compare::refusal(entry, &there)) {
             return Err(refusal);
         }
-        self.back_up(node, name).map_err(|error| not_backed_up(&error))?;
+        self.back_up(node, name).map_err(not_backed_up)?;
         publish(OnExisting::Replace).map_err(failed)?;
         Ok(Some(Outcome::Copied))
     }

@@ -239,7 +239,8 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Bytes of content that the Receiver has asked for so far, over a wire, and of what was sent again.
+    /// Bytes of content that the Receiver has asked for so far, over a wire, and of what was sent
+    /// again.
     pub(crate) fn wanted_len(&self) -> u64 {
         self.wanted_len.load(Ordering::Relaxed)
     }

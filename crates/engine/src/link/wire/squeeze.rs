@@ -281,8 +281,8 @@ impl Squeeze {
         let _ = self.taken.set(caps);
     }
 
-    /// How the next frame is compressed, where so many wait, as [`super::Lanes::effort`] counts them; `None` if it
-    /// is not.
+    /// How the next frame is compressed, where so many wait, as [`super::Lanes::effort`] counts
+    /// them; `None` if it is not.
     pub(super) fn effort(&self, waiting: usize) -> Option<Effort> {
         self.effort_by(&self.state, waiting)
     }
