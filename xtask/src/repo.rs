@@ -18,10 +18,18 @@ pub(crate) fn root() -> &'static Path {
     here.parent().expect("xtask is a directory of the repository")
 }
 
-/// The cargo that runs this chore, started in the root.
+/// The cargo that runs this chore, started in the root. Of what cargo has said of the chore's
+/// package it hears nothing: some build scripts ask for that, and would run again for each
+/// cargo that was not started by a chore.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        let is_of_package = |prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].into_iter().any(is_of_package) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

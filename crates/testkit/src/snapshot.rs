@@ -5,6 +5,7 @@
 //! digest guards against mistakes, not against an adversary. Where two files
 //! differ, the files themselves are read again to name the first byte.
 
+use std::array;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
@@ -383,13 +384,14 @@ fn digest(path: &Path) -> io::Result<[u64; 2]> {
     Ok([join(first, second) ^ length, join(third, fourth) ^ first.rotate_left(17)])
 }
 
+/// Each lane by its number: compilers keep them in registers then.
 #[inline]
-fn mix(mut lanes: [u64; LANES], row: &[u8; ROW_BYTES]) -> [u64; LANES] {
+fn mix(lanes: [u64; LANES], row: &[u8; ROW_BYTES]) -> [u64; LANES] {
     let (words, _) = row.as_chunks();
-    for ((lane, word), odd) in lanes.iter_mut().zip(words).zip(ODD) {
-        *lane = (*lane ^ u64::from_le_bytes(*word)).wrapping_mul(odd).rotate_left(29);
-    }
-    lanes
+    array::from_fn(|at| {
+        let word = u64::from_le_bytes(words[at]);
+        (lanes[at] ^ word).wrapping_mul(ODD[at]).rotate_left(29)
+    })
 }
 
 /// Calls `with` for the file's content in pieces of [`PIECE_BYTES`], only the last of

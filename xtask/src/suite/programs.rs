@@ -74,17 +74,22 @@ const PATIENT_AT_ONCE: usize = 2;
 /// remove again cost a disk several times as much, and which file system holds them
 /// is not their question. Those that ask for one of a kind make it in an image.
 const IN_MEMORY: &[&str] = &[
+    "between",
     "check",
     "client",
     "conformance",
     "deploy",
     "differential",
     "ends",
+    "haul_engine",
+    "haul_store",
+    "haul_testkit",
     "hostile",
     "moving",
     "odd",
     "output",
     "power",
+    "readme",
     "restricted",
     "resume",
     "retry",
@@ -92,6 +97,7 @@ const IN_MEMORY: &[&str] = &[
     "semantics",
     "sftp",
     "sync",
+    "xtask",
 ];
 
 /// The same with large files, whose smaller holes are not their question.
