@@ -17,7 +17,7 @@ use crate::{Result, SIGNALLED, fuzz, repo, setup};
 pub(crate) use programs::Programs;
 
 /// How long each fuzz target runs as a part of the tests.
-const FUZZ_SECONDS: u32 = 3;
+const FUZZ_SECONDS: u32 = 2;
 
 /// The seed of the fuzz targets in the tests: what they try first is always the
 /// same. `cargo xtask soak` and `cargo xtask fuzz` take others.

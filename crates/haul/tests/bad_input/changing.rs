@@ -382,8 +382,8 @@ fn run_while(haul: &Haul, file: &Path, write: impl Fn(&fs::File)) -> Outcome {
 }
 
 /// Runs until a change came at the right moment: between two looks at a small file, or while
-/// a large one was read.
-const TRIES: usize = 50;
+/// a large one was read. It takes a few, and more where who changes it has few turns.
+const TRIES: usize = 400;
 
 fn append(mut file: &fs::File) {
     std::io::Write::write_all(&mut file, b"a line\n").expect("written");

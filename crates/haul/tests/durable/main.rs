@@ -137,6 +137,10 @@ fn verifying_works_where_nothing_but_memory_is() {
 /// that is no whole number of blocks is already more.
 const LEFT_MAX: u64 = 1 << 20;
 
+/// The same where the system hands it over: what is on its way to ssh when the end is let go
+/// stays, with the page of up to 2 MiB in which it lies.
+const HANDED_OVER_LEFT_MAX: u64 = 4 << 20;
+
 /// Bytes of a file that are in the page cache.
 fn resident(path: &Path) -> u64 {
     let said = Command::new("fincore").args(["-b", "-n", "-o", "RES"]).arg(path).output();
@@ -173,7 +177,7 @@ fn what_was_not_in_memory_before_a_large_copy_is_not_left_there() {
             forget();
             scene.copy(&["--fast", "--via", "ssh"], &["disk/big"], "to/fast").run().expect_ok();
             let left = resident(&source);
-            assert!(left < LEFT_MAX, "{left} bytes were left in memory by --fast");
+            assert!(left < HANDED_OVER_LEFT_MAX, "{left} bytes were left in memory by --fast");
         }
 
         // Between two hauls, of a changed file the difference is sent.

@@ -6,7 +6,6 @@ use haul_testkit::{Haul, Mount};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 
 /// Memory of a haul that talks to another, or to none, at most, in bytes.
@@ -83,8 +82,7 @@ fn check(make: impl FnOnce(&Path)) {
             });
         }
     });
-    // It may be deeper than the temporary directory's own removal gets.
-    run(Command::new("rm").arg("-rf").arg(scarce.dir.path()));
+    scarce.leave();
 }
 
 #[test]
@@ -150,5 +148,5 @@ fn a_million_files_of_several_names_would_cost_bounded_memory() {
         assert!(more >= further * 24, "{side}: {more} bytes: it keeps nothing in mind");
         assert!(of_million <= LINKED_MEMORY_MAX, "{side}: {} MiB", of_million >> 20);
     }
-    run(Command::new("rm").arg("-rf").arg(scarce.dir.path()));
+    scarce.leave();
 }
