@@ -74,34 +74,31 @@ const PATIENT_AT_ONCE: usize = 2;
 /// remove again cost a disk several times as much, and which file system holds them
 /// is not their question. Those that ask for one of a kind make it in an image.
 const IN_MEMORY: &[&str] = &[
-    "between",
     "check",
     "client",
     "conformance",
-    "deploy",
     "differential",
     "ends",
     "haul_engine",
     "haul_store",
     "haul_testkit",
     "hostile",
+    "memory",
     "moving",
     "odd",
     "output",
     "power",
     "readme",
     "restricted",
-    "resume",
     "retry",
     "scarce",
     "semantics",
-    "sftp",
     "sync",
     "xtask",
 ];
 
 /// The same with large files, whose smaller holes are not their question.
-const IN_LARGE_PAGES: &[&str] = &["bad_input", "connection"];
+const IN_LARGE_PAGES: &[&str] = &["bad_input", "between", "connection", "deploy", "resume", "sftp"];
 
 /// The programs that `--quick` leaves out.
 const LONG: &[&str] = &[

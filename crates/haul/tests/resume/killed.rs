@@ -13,8 +13,9 @@ use std::time::Duration;
 /// Kills in each way, in the short form of the campaign.
 const KILLS: u64 = 8;
 
-/// The longest that a copy is left alone, in milliseconds.
+/// The longest that a copy is left alone, in milliseconds, over ssh and here.
 const PAUSE_MAX_MS: u64 = 60;
+const PAUSE_HERE_MAX_MS: u64 = 15;
 
 /// Blocks that may be there without a record when a process dies, and are moved
 /// again: those that are being written, and those that wait for their turn.
@@ -41,7 +42,7 @@ fn written(scene: &Scene<'_>) -> u64 {
 
 /// Kills copies in a row until one ends by itself; what was on record at the
 /// last kill is not moved again.
-fn kill_until_done(scene: &Scene<'_>, victims: &[Victim]) {
+fn kill_until_done(scene: &Scene<'_>, victims: &[Victim], pause_max_ms: u64) {
     make_big(scene);
     let mut random = Stream::new(campaign::seed(41 + scene.way as u64));
     let mut left_to_kill = kills();
@@ -54,7 +55,7 @@ fn kill_until_done(scene: &Scene<'_>, victims: &[Victim]) {
             scene.copy(&one_by_one(scene, &["-q"]), &["big"], "to").spawn().expect("it starts");
         let some = || on_record(scene) > before || !left(scene, "big").is_empty();
         assert!(running.until(SOON, some), "it does not get on");
-        std::thread::sleep(Duration::from_millis(random.below(PAUSE_MAX_MS)));
+        std::thread::sleep(Duration::from_millis(random.below(pause_max_ms)));
         match victim {
             Victim::Client => running.signal(Signal::KILL),
             Victim::Agent => scene
@@ -85,23 +86,24 @@ fn kill_until_done(scene: &Scene<'_>, victims: &[Victim]) {
 
 #[test]
 fn a_local_copy_that_is_killed_goes_on() {
-    each_of(&[Way::Local], |_| {}, |scene| kill_until_done(scene, &[Victim::Client]));
+    let kill = |scene: &Scene<'_>| kill_until_done(scene, &[Victim::Client], PAUSE_HERE_MAX_MS);
+    each_of(&[Way::Local], |_| {}, kill);
 }
 
 #[test]
 fn an_upload_that_is_killed_goes_on() {
     let victims = [Victim::Client, Victim::Agent, Victim::Ssh];
-    each_of(&[Way::Upload], |_| {}, |scene| kill_until_done(scene, &victims));
+    each_of(&[Way::Upload], |_| {}, |scene| kill_until_done(scene, &victims, PAUSE_MAX_MS));
 }
 
 #[test]
 fn a_download_that_is_killed_goes_on() {
     let victims = [Victim::Client, Victim::Agent, Victim::Ssh];
-    each_of(&[Way::Download], |_| {}, |scene| kill_until_done(scene, &victims));
+    each_of(&[Way::Download], |_| {}, |scene| kill_until_done(scene, &victims, PAUSE_MAX_MS));
 }
 
 #[test]
 fn a_download_through_sftp_that_is_killed_goes_on() {
     let victims = [Victim::Client, Victim::Ssh];
-    each_of(&[Way::SftpDownload], |_| {}, |scene| kill_until_done(scene, &victims));
+    each_of(&[Way::SftpDownload], |_| {}, |scene| kill_until_done(scene, &victims, PAUSE_MAX_MS));
 }

@@ -61,8 +61,8 @@ fn on_record(scene: &Scene<'_>) -> u64 {
     }
 }
 
-/// How often a copy is begun that is to be interrupted.
-const ATTEMPTS: usize = 8;
+/// How often a copy is begun that is to be interrupted: in memory one is done in some 20 ms.
+const ATTEMPTS: usize = 40;
 
 /// Starts a copy and waits until `blocks` are on record.
 fn start(scene: &Scene<'_>, flags: &[&str], blocks: u64) -> Running {
