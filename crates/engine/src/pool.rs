@@ -41,7 +41,9 @@ impl Pool {
         loop {
             if let Ok(mut bytes) = self.free.recv_timeout(CANCEL_POLL) {
                 if bytes.len() < len {
-                    bytes.resize(len, 0);
+                    // Not resized: memory that the system gives anew has its zeros already, and
+                    // what of it nobody touches costs nothing.
+                    bytes = vec![0; len];
                 }
                 return Some(Buf { bytes, len, home: self.home.clone() });
             }
