@@ -76,6 +76,12 @@ impl Flow {
         Some((time.as_secs_f64() / pace.as_secs_f64() * UNIT as f64) as u64)
     }
 
+    /// Bytes that leave in that time behind those that are queued; none where nobody knows.
+    pub(super) fn room_within(&self, time: Duration) -> u64 {
+        let within = self.within(time).unwrap_or(0);
+        within.saturating_sub(lock(&self.0).queued)
+    }
+
     /// The bytes of content that are written before it is told that they leave.
     pub(super) fn step(&self) -> usize {
         let (min, max) = STEP_LEN;
@@ -110,10 +116,12 @@ mod tests {
         assert_eq!(flow.due(UNIT), MS(40));
         flow.queued(UNIT as usize / 2, UNIT as usize);
         assert_eq!(flow.due(UNIT), MS(60));
+        assert_eq!([MS(10), MS(60)].map(|time| flow.room_within(time)), [0, UNIT]);
         flow.left(UNIT as usize / 2, MS(40));
         assert_eq!(flow.pace(), Some(MS(60)), "the last of it took 80 ms for each unit");
         assert_eq!(flow.due(UNIT), MS(60));
         assert_eq!(flow.within(MS(120)), Some(2 * UNIT));
+        assert_eq!(flow.room_within(MS(120)), 2 * UNIT);
         flow.queued(1, 2);
         let sums = (flow.all(), flow.content(), flow.written());
         assert_eq!(sums, (UNIT * 3 / 2 + 1, UNIT * 2 + 2, UNIT * 3 / 2));

@@ -60,6 +60,22 @@ impl Lane {
         self.outbox.flow().written() >= BUFFERED_MAX && self.due(BLOCK_LEN) <= QUICK_TIME
     }
 
+    /// True if a block by it would be what the job ends with: in half of its time all that is
+    /// `left` is gone by the `others`. Who has `waited` for these so long was wrong to.
+    fn holds_up<'l>(
+        &self,
+        others: impl Iterator<Item = &'l Self>,
+        left: u64,
+        waited: Duration,
+    ) -> bool {
+        if self.outbox.flow().pace().is_none() {
+            return false;
+        }
+        let time = self.due(BLOCK_LEN) / 2;
+        let blocks = |lane: &Self| lane.outbox.flow().room_within(time) / BLOCK_LEN;
+        waited < time && others.map(blocks).sum::<u64>() >= left.div_ceil(BLOCK_LEN)
+    }
+
     /// The time until so many bytes more have left by it, as it has gone so far.
     fn due(&self, len: u64) -> Duration {
         self.outbox.flow().due(len)
@@ -185,7 +201,7 @@ impl Lanes {
         let mut joined = lock(&self.joined);
         loop {
             let lane = match joined.is_empty() {
-                false => self.soonest(&joined, worker, load),
+                false => self.soonest(&joined, worker, load, begin.elapsed()),
                 true => self.wire_takes(load.len).then(|| self.main.clone()),
             };
             if let Some(lane) = lane {
@@ -232,8 +248,15 @@ impl Lanes {
     }
 
     /// The lane by which this content is soonest gone; of equal ones each worker has its own.
-    /// `None` if it is a block, and every lane has one.
-    fn soonest(&self, joined: &[Lane], worker: usize, load: Load) -> Option<Lane> {
+    /// `None` if it is a block, and every lane has one, or would hold up the end of the job; it
+    /// has `waited` so long for another.
+    fn soonest(
+        &self,
+        joined: &[Lane],
+        worker: usize,
+        load: Load,
+        waited: Duration,
+    ) -> Option<Lane> {
         let has_alike = self.has_alike.load(Ordering::Relaxed);
         let is_long = self.is_long.load(Ordering::Relaxed);
         let is_far = is_long && !has_alike;
@@ -250,11 +273,21 @@ impl Lanes {
             // block that one lane has can't go by another. So a lane gets a block when its last
             // one is nearly gone.
             let takes = |lane: &&Lane| lane.is_free() || !is_long && lane.is_quick();
-            let lanes = lanes.chain(main).filter(takes);
-            return lanes.min_by_key(|lane| lane.due(BLOCK_LEN)).cloned();
+            let free = lanes.clone().chain(main).filter(takes);
+            let lane = free.min_by_key(|lane| lane.due(BLOCK_LEN))?;
+            let others = lanes.chain(main).filter(|other| other.number != lane.number);
+            let left = self.left_of(joined, load.of_job);
+            return (!lane.holds_up(others, left, waited)).then(|| lane.clone());
         }
         let main = main.filter(|_| has_alike || !self.is_outrun(joined));
         lanes.chain(main).map(Lane::for_a_moment).min_by_key(Lane::due_of_pack)
+    }
+
+    /// Bytes of content, at least a block, that were asked for and are not queued yet.
+    fn left_of(&self, joined: &[Lane], asked_for: u64) -> u64 {
+        let content = |lane: &Lane| lane.outbox.flow().content();
+        let queued = joined.iter().chain([&self.main]).map(content).sum();
+        asked_for.saturating_sub(queued).max(BLOCK_LEN)
     }
 
     /// True if one of those that have joined is faster than the wire of the job.

@@ -60,7 +60,7 @@ const BLOCK: Load = Load { len: BLOCK_LEN, is_block: true, of_job: BLOCK_LEN };
 
 /// The number of the lane that a block takes now.
 fn lane_of_block(lanes: &Lanes) -> Option<u8> {
-    lanes.soonest(&lock(&lanes.joined), 0, BLOCK).map(|lane| lane.number)
+    lanes.soonest(&lock(&lanes.joined), 0, BLOCK, Duration::ZERO).map(|lane| lane.number)
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn on_a_long_way_a_block_waits_for_a_lane_that_is_free_and_what_is_small_does_no
     let (joined, main) = (take(), take());
     assert_eq!([joined.number, main.number], [1, 0]);
     let small = Load { is_block: false, ..BLOCK };
-    assert!(lanes.soonest(&lock(&lanes.joined), 0, small).is_some());
+    assert!(lanes.soonest(&lock(&lanes.joined), 0, small, Duration::ZERO).is_some());
     assert_eq!(lane_of_block(&lanes), None, "both are held");
     for _ in 0..=WAITING_FEW {
         main.outbox.send(OutFrame::whole(vec![1])).expect("there is room");
@@ -84,6 +84,36 @@ fn on_a_long_way_a_block_waits_for_a_lane_that_is_free_and_what_is_small_does_no
     assert_eq!(lane_of_block(&lanes), Some(0));
     drop(joined);
     assert_eq!(lane_of_block(&lanes), Some(1), "it is held no more");
+}
+
+#[test]
+fn a_slow_lane_takes_no_block_for_which_the_job_would_wait() {
+    const MIB: usize = 1 << 20;
+    let (lanes, _frames) = lanes(ByWire::Nothing);
+    let _lanes_frames = join_far(&lanes, 3);
+    let joined = lock(&lanes.joined).clone();
+    let flow = |lane: usize| joined[lane - 1].outbox.flow();
+    for (lane, pace) in [(1, 10), (2, 10), (3, 100)] {
+        flow(lane).queued(MIB, MIB);
+        flow(lane).left(MIB, Duration::from_millis(pace));
+    }
+    // By the slow one a block takes 400 ms. In half of that the others send five each.
+    let held: Vec<_> = joined[..2].iter().cloned().map(Lane::held).collect();
+    let lane_of = |left: u64, waited| {
+        let load = Load { of_job: 3 * MIB as u64 + left, ..BLOCK };
+        let waited = Duration::from_millis(waited);
+        lanes.soonest(&joined, 0, load, waited).map(|lane| lane.number)
+    };
+    assert_eq!(lane_of(10 * BLOCK_LEN + 1, 0), Some(3), "there is enough for all");
+    assert_eq!(lane_of(10 * BLOCK_LEN, 0), None);
+    assert_eq!(lane_of(10 * BLOCK_LEN, 200), Some(3), "the others stand still");
+    flow(1).queued(1, 1);
+    assert_eq!(lane_of(10 * BLOCK_LEN, 0), Some(3), "one has something to send before");
+    // The last block takes the fastest that is free, and the slow one where there is no other.
+    assert_eq!(lane_of(0, 0), None);
+    drop(held);
+    assert_eq!(lane_of(0, 0), Some(2));
+    assert_eq!(lanes.soonest(&joined[2..], 0, BLOCK, Duration::ZERO).map(|it| it.number), Some(3));
 }
 
 #[test]
