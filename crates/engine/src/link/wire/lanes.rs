@@ -61,7 +61,9 @@ impl Lane {
     }
 
     /// True if a block by it would be what the job ends with: in half of its time all that is
-    /// `left` is gone by the `others`. Who has `waited` for these so long was wrong to.
+    /// `left` would be gone by the `others`, in whole blocks. Half, since a pace is that of the
+    /// last frames, and changes; one that is as slow never counts. Whoever has `waited` so long
+    /// for them waits in vain: they stand still.
     fn holds_up<'l>(
         &self,
         others: impl Iterator<Item = &'l Self>,
@@ -271,7 +273,7 @@ impl Lanes {
         if load.is_block {
             // The first bytes of a new connection fill buffers and do not tell its pace, and a
             // block that one lane has can't go by another. So a lane gets a block when its last
-            // one is nearly gone.
+            // one is nearly gone, and none for which all would wait at the end.
             let takes = |lane: &&Lane| lane.is_free() || !is_long && lane.is_quick();
             let free = lanes.clone().chain(main).filter(takes);
             let lane = free.min_by_key(|lane| lane.due(BLOCK_LEN))?;
