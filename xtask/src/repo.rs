@@ -1,5 +1,6 @@
 //! The repository, and commands that run in it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -18,11 +19,16 @@ pub(crate) fn root() -> &'static Path {
     here.parent().expect("xtask is a directory of the repository")
 }
 
-/// The cargo that runs this chore, started in the root. Of what cargo has said of the chore's
+/// The cargo that runs this chore, started in the root.
+pub(crate) fn cargo() -> Command {
+    in_root(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// A program that is cargo or starts it, in the root. Of what cargo has said of the chore's
 /// package it hears nothing: some build scripts ask for that, and would run again for each
 /// cargo that was not started by a chore.
-pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+pub(crate) fn in_root(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     command.current_dir(root());
     for (name, _) in std::env::vars_os() {
         let is_of_package = |prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());

@@ -162,7 +162,7 @@ pub(crate) fn hear_signals() -> Result<()> {
 
 /// Runs what continuous integration runs.
 pub(crate) fn ci() -> Result<()> {
-    repo::run(Command::new(repo::root().join(".ci/run")).current_dir(repo::root()))
+    repo::run(&mut repo::in_root(repo::root().join(".ci/run")))
 }
 
 #[cfg(test)]
