@@ -60,6 +60,7 @@ pub(crate) mod kinds {
 mod system {
     use super::Dir;
     use super::kinds::{BTRFS, EXT, F2FS, OVERLAY, RAMFS, TMPFS, XFS, ZFS, kind};
+    use super::xfs;
     use rustix::fs::ioctl_getflags;
     use rustix::io::Errno;
 
@@ -85,7 +86,7 @@ mod system {
     pub(super) fn tells_names_apart(dir: &Dir) -> bool {
         match magic(dir) {
             BTRFS => true,
-            // XFS can be made to fold case, and doesn't tell by a flag.
+            XFS => !xfs::folds_case(dir),
             magic @ (EXT | F2FS | TMPFS) => match ioctl_getflags(dir) {
                 Ok(flags) => flags.bits() & FOLDS_CASE == 0,
                 // A tmpfs without flags is older than its folding.
@@ -93,6 +94,44 @@ mod system {
             },
             _ => false,
         }
+    }
+}
+
+/// The geometry of an XFS (`libxfs/xfs_fs.h`), of which one flag is asked for.
+#[cfg(target_os = "linux")]
+mod xfs {
+    use std::os::fd::AsFd;
+
+    use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
+
+    /// `XFS_FSOP_GEOM_FLAGS_DIRV2CI`: names that differ in the case of ASCII letters are one.
+    const FOLDS_ASCII_CASE: u32 = 1 << 12;
+
+    /// `struct xfs_fsop_geom_v1`, 112 bytes.
+    #[repr(C)]
+    struct Geometry {
+        /// Sizes of blocks, extents, groups and the log.
+        sizes: [u32; 8],
+        /// Counts of blocks, and where the log begins.
+        blocks: [u64; 4],
+        uuid: [u8; 16],
+        /// Stripe unit and width.
+        stripe: [u32; 2],
+        version: i32,
+        flags: u32,
+        /// Sizes of sectors and directory blocks.
+        sectors: [u32; 3],
+    }
+
+    /// `XFS_IOC_FSGEOMETRY_V1`, which every XFS answers.
+    const GEOMETRY: Opcode = opcode::read::<Geometry>(b'X', 100);
+
+    /// True also where the file system gives no answer.
+    pub(super) fn folds_case(dir: impl AsFd) -> bool {
+        // SAFETY: the call fills one `Geometry`, all of whose fields are plain numbers.
+        #[allow(unsafe_code)]
+        let geometry = unsafe { ioctl(dir, Getter::<GEOMETRY, Geometry>::new()) };
+        geometry.map_or(true, |geometry| geometry.flags & FOLDS_ASCII_CASE != 0)
     }
 }
 

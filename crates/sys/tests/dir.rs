@@ -4,7 +4,7 @@
 
 use haul_model::{Attributes, Kept, Name, Timestamp};
 use haul_sys::Dir;
-use haul_testkit::fixture;
+use haul_testkit::{FileSystem, Mount, fixture};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -209,4 +209,12 @@ fn a_path_that_the_operator_named_is_looked_at_with_and_without_following() {
     assert!(haul_sys::path_stat(bytes, false).expect("there").is_symlink());
     assert!(haul_sys::path_stat(bytes, true).expect("there").is_dir());
     assert_eq!(haul_sys::path_link(bytes).expect("a link"), b"dir");
+}
+
+#[test]
+fn an_xfs_tells_if_it_folds_case() {
+    for (kind, tells_apart) in [(FileSystem::Xfs, true), (FileSystem::XfsFoldingCase, false)] {
+        let Some(mount) = Mount::image(kind, 300 << 20) else { return };
+        assert_eq!(open(mount.path()).tells_names_apart(), tells_apart, "{kind:?}");
+    }
 }

@@ -43,16 +43,30 @@ pub enum FileSystem {
     Ext4,
     /// XFS, which shares content; at least 300 MiB.
     Xfs,
+    /// XFS that takes names for one which differ in the case of ASCII letters.
+    XfsFoldingCase,
     /// Btrfs, which shares content.
     Btrfs,
+    /// ext4 whose inodes have no room for times after January 2038.
+    Ext4Until2038,
 }
 
 impl FileSystem {
     fn name(self) -> &'static str {
         match self {
-            Self::Ext4 => "ext4",
-            Self::Xfs => "xfs",
+            Self::Ext4 | Self::Ext4Until2038 => "ext4",
+            Self::Xfs | Self::XfsFoldingCase => "xfs",
             Self::Btrfs => "btrfs",
+        }
+    }
+
+    /// The flags with which it is made in a file.
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Ext4 => &["-q", "-F"],
+            Self::Ext4Until2038 => &["-q", "-F", "-I", "128"],
+            Self::XfsFoldingCase => &["-q", "-f", "-n", "version=ci"],
+            Self::Xfs | Self::Btrfs => &["-q", "-f"],
         }
     }
 }
@@ -73,6 +87,13 @@ impl Mount {
         let options = format!("size={size_bytes},nr_inodes=0,mode=0755");
         run("mount", &["-t", "tmpfs", "-o", &options, "haul-test"], mount.path())?;
         Ok(mount)
+    }
+
+    /// A tmpfs that has room for so many files and directories, its root among them. None as
+    /// for [`Self::tmpfs`].
+    #[track_caller]
+    pub fn tmpfs_of_inodes(inodes: u64) -> Option<Mount> {
+        fixture::made("a tmpfs", Self::try_tmpfs_with(&format!("mode=0755,nr_inodes={inodes}")))
     }
 
     /// A tmpfs that everybody may write to, as in `/tmp`, with room for half of the
@@ -208,8 +229,7 @@ impl Mount {
     fn image_in(backing: TempDir, kind: FileSystem, size_bytes: u64) -> io::Result<Mount> {
         let image = backing.path().join(IMAGE);
         fs::File::create_new(&image)?.set_len(size_bytes)?;
-        let force = if kind == FileSystem::Ext4 { "-F" } else { "-f" };
-        run(&format!("mkfs.{}", kind.name()), &["-q", force], &image)?;
+        run(&format!("mkfs.{}", kind.name()), kind.flags(), &image)?;
         Self::of_image(backing, kind)
     }
 

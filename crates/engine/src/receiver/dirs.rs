@@ -228,13 +228,12 @@ impl RecvDir {
     }
 
     /// The objects in it that belong to entries of the job, where its file system
-    /// may take several names for one. In a directory that the job made none are
-    /// needed.
+    /// may take several names for one.
     pub(crate) fn claims(&self) -> Option<&Claims> {
         let DirState::Open(node) = &self.state else { return None };
         let needed = || {
             let tells_apart = node.handle().is_ok_and(|handle| handle.tells_names_apart());
-            (!self.fresh && !tells_apart).then(Claims::default)
+            (!tells_apart).then(Claims::default)
         };
         self.claims.get_or_init(needed).as_ref()
     }

@@ -69,7 +69,7 @@ impl Receiver<'_> {
         let there = node.handle().and_then(|handle| handle.stat(name, false)).map_err(failed)?;
         match there {
             Some(Meta { kind: MetaKind::Dir, id: Some(id), .. })
-                if dir.claims().is_some_and(|claims| claims.has(id)) =>
+                if dir.claims().is_some_and(|claims| claims.has_brought(id)) =>
             {
                 Err(naming::another())
             }

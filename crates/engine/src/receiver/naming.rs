@@ -2,11 +2,11 @@
 //! on many file systems different names are one, by case or by how a character is
 //! written. Then the second of two entries fails, and the first stays.
 //!
-//! Where the file system is known to tell all names apart, a name that is taken by
-//! now was given by another program. Elsewhere, in a directory that the job made, it
-//! is another entry's; in one that stood before, objects tell: [`Claims`] has those
-//! that the job came upon or put there. Through SFTP no objects can be told, but a
-//! listing has the spelling of what has the name.
+//! Where the file system is known to keep all names apart, a name that is taken by
+//! now was given by another program. Elsewhere, in a directory that existed before the
+//! job, objects decide: [`Claims`] records those that the job found or put there. In a
+//! directory that the job made, the listing must have the very spelling of the name, too.
+//! Through SFTP, where objects have no numbers, the listing alone decides.
 
 use super::backing::not_backed_up;
 use super::dirs::{DirState, RecvDir};
@@ -26,10 +26,19 @@ pub(crate) struct Claims(Mutex<Claimed>);
 
 #[derive(Default)]
 struct Claimed {
-    entries: HashMap<FileId, u32>,
+    entries: HashMap<FileId, Claim>,
     /// The objects with several names in the directory, and how many, once somebody
     /// had to know.
     links: Option<HashMap<FileId, u32>>,
+}
+
+/// How entries of the job came to an object.
+#[derive(Default, Clone, Copy)]
+struct Claim {
+    /// The entries whose name led to the existing object, and the one that made it.
+    entries: u32,
+    /// An entry made the object, or put it there.
+    is_brought: bool,
 }
 
 impl Claims {
@@ -37,9 +46,9 @@ impl Claims {
     /// another entry's.
     pub(crate) fn find(&self, id: FileId, dir: &dyn TreeDir) -> bool {
         let mut claimed = lock(&self.0);
-        let entries = claimed.entries.entry(id).or_insert(0);
-        *entries += 1;
-        let entries = *entries;
+        let claim = claimed.entries.entry(id).or_default();
+        claim.entries += 1;
+        let entries = claim.entries;
         if entries == 1 {
             return true;
         }
@@ -53,10 +62,15 @@ impl Claims {
         lock(&self.0).entries.contains_key(&id)
     }
 
+    /// True if an entry has put the object `id` there in this job.
+    pub(super) fn has_brought(&self, id: FileId) -> bool {
+        lock(&self.0).entries.get(&id).is_some_and(|claim| claim.is_brought)
+    }
+
     /// An entry brings the object `id` with it. The object counts once: its number may be
     /// that of a file that was replaced.
     pub(crate) fn bring(&self, id: FileId) {
-        lock(&self.0).entries.insert(id, 1);
+        lock(&self.0).entries.insert(id, Claim { entries: 1, is_brought: true });
     }
 }
 
@@ -160,7 +174,6 @@ impl Receiver<'_> {
             // There are spellings.
             false if !handle.spells(name).map_err(failed)? => return Ok(None),
             false => None,
-            true if dir.fresh && !handle.tells_names_apart() => return Ok(None),
             true => handle.stat(name, false).map_err(failed)?,
         };
         if let Some(there) = &there
@@ -180,10 +193,17 @@ impl Receiver<'_> {
         Ok(Some(Outcome::Copied))
     }
 
-    /// False if `name` may lead to what another source has brought under another
-    /// spelling, in a directory that takes the two names for one.
-    pub(super) fn is_spelled(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<bool> {
-        Ok(!self.merging.may_be() || dir.tells_names_apart() || dir.spells(name)?)
+    /// False if `name` may lead to what another entry has brought under another spelling,
+    /// in a directory that takes the two names for one. In a directory that existed before
+    /// the job, only entries of another source are unknown to its [`Claims`].
+    pub(super) fn is_spelled(
+        &self,
+        dir: &RecvDir,
+        handle: &dyn TreeDir,
+        name: &Name,
+    ) -> io::Result<bool> {
+        let asks = dir.fresh || self.merging.may_be();
+        Ok(!asks || handle.tells_names_apart() || handle.spells(name)?)
     }
 
     /// False if `there`, which an entry's name leads to in `dir`, is another entry's.
@@ -198,7 +218,7 @@ impl Receiver<'_> {
             (Some(claims), Some(id)) => claims.find(id, handle),
             _ => true,
         };
-        Ok(is_own && self.is_spelled(handle, name)?)
+        Ok(is_own && self.is_spelled(dir, handle, name)?)
     }
 }
 

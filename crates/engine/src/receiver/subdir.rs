@@ -50,15 +50,12 @@ impl Receiver<'_> {
             }
             Err(error) => return Err(fault("open the directory", error)),
         };
-        if above.fresh && !made && !handle.tells_names_apart() {
-            return Err(naming::another());
-        }
         if (entry.id.is_some() && entry.id == node.id()) || is_own(entry, node.id()) {
             return Err(own::same_directory());
         }
         let is_spelled = || match self.task.finds_extras() && !handle.tells_objects() {
             true => handle.spells(name),
-            false => self.is_spelled(&*handle, name),
+            false => self.is_spelled(above, &*handle, name),
         };
         if !made && !is_spelled().map_err(|e| fault("read the directory", e))? {
             return Err(naming::another());
@@ -176,12 +173,8 @@ impl Receiver<'_> {
             Some(there) => self.is_free(above, handle, name, &there),
             None => Ok(true),
         });
-        let is_own = above.fresh && !handle.tells_names_apart();
-        if is_own
-            || !is_free.map_err(|error| {
-                Fault::from_io(Side::Destination, "look at the destination", &error)
-            })?
-        {
+        let looked_at = |e| Fault::from_io(Side::Destination, "look at the destination", &e);
+        if !is_free.map_err(looked_at)? {
             return Err(naming::another());
         }
         if self.policy.dry_run {

@@ -12,6 +12,7 @@ mod names;
 mod refusing;
 mod slow;
 mod times;
+mod unknown;
 mod ways;
 
 use common::*;
