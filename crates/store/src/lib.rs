@@ -68,6 +68,6 @@ pub use private::{
 pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};
 pub use stage::{
-    OnExisting, Publication, Sealed, Stage, for_a_moment, remove_unpublished, time_unit,
+    OnExisting, Publication, Sealed, Stage, for_a_moment, kept_time, remove_unpublished,
 };
 pub use verified::{Mismatch, Moved, Proof, Staged, Verified, Written};

@@ -18,7 +18,7 @@ use crate::journal::{Earlier, SourceId};
 use crate::partial::{self, Partial};
 use crate::private::private_name;
 use crate::verified::{Proof, Staged};
-use haul_model::{Attributes, BlockHash, FileId, Granularity, Kept, Name, Timestamp};
+use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
 use haul_sys::Dir;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -319,18 +319,15 @@ impl Sealed {
     }
 }
 
-/// The unit in which the file system of `dir` keeps times, found out with a stage
-/// that gets a time in all of them.
+/// The time that a file in `dir` has after it was given `time`, found with a stage.
 ///
 /// # Errors
 /// Those of creating a file and setting its time.
-pub fn time_unit(dir: &Arc<Dir>) -> io::Result<Granularity> {
-    const TIME: Timestamp = Timestamp { secs: 1_000_000_001, nanos: 987_654_321 };
-    let found = for_a_moment(dir, |file| {
-        haul_sys::keep_mtime(file, TIME)?;
+pub fn kept_time(dir: &Arc<Dir>, time: Timestamp) -> io::Result<Timestamp> {
+    for_a_moment(dir, |file| {
+        haul_sys::keep_mtime(file, time)?;
         Ok(haul_sys::file_stat(file)?.mtime)
-    })?;
-    Ok(Granularity::between(TIME, found).unwrap_or(Granularity::FINEST))
+    })
 }
 
 /// Does `work` with a new file in `dir`, which gets no name of its own and is gone afterwards.

@@ -92,9 +92,9 @@ pub use held::Held;
 pub use jail::{absolute, enter as enter_jail};
 pub use known::remembers_reads;
 pub use limits::{
-    ROOT, boot_id, cache_id, effective_group, effective_user, free_bytes, is_in_foreground,
-    is_out_of_handles, is_past, is_root, node_name, open_files_max, raise_open_files, started_at,
-    umask, volume_id,
+    ROOT, Room, boot_id, cache_id, effective_group, effective_user, is_in_foreground,
+    is_out_of_handles, is_past, is_root, node_name, open_files_max, raise_open_files, room,
+    started_at, umask, volume_id,
 };
 pub use lock::try_lock;
 pub use login::{Limit, congestion_control, is_congestion_name, login_limit};

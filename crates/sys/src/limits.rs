@@ -172,11 +172,37 @@ pub fn volume_id(file: impl AsFd) -> u64 {
     rustix::fs::fstatvfs(file).map_or(0, |volume| volume.f_fsid)
 }
 
-/// The bytes that may still be written to the file system that `file` is on, by who is
-/// not root; `None` where that isn't told.
-pub fn free_bytes(file: impl AsFd) -> Option<u64> {
+/// The room that a file system has left for a user other than root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// In bytes.
+    pub bytes: u64,
+    /// In files; `None` where inodes are made as needed.
+    pub inodes: Option<u64>,
+}
+
+/// Fewer free inodes than this explain why a file could not be made: others may have been
+/// freed by what was given up since.
+const INODES_FEW: u64 = 16;
+
+impl Room {
+    /// The room of a file system with `files` inodes, of which `files_left` are free. Where
+    /// inodes are made as needed, both are 0.
+    pub fn new(bytes: u64, files: u64, files_left: u64) -> Self {
+        Self { bytes, inodes: (files > 0).then_some(files_left) }
+    }
+
+    /// True if a lack of inodes explains why a file could not be made.
+    pub fn lacks_inodes(&self) -> bool {
+        self.inodes.is_some_and(|inodes| inodes < INODES_FEW)
+    }
+}
+
+/// The room on the file system that `file` is on; `None` where it is not known.
+pub fn room(file: impl AsFd) -> Option<Room> {
     let volume = rustix::fs::fstatvfs(file).ok()?;
-    volume.f_bavail.checked_mul(volume.f_frsize)
+    let bytes = volume.f_bavail.checked_mul(volume.f_frsize)?;
+    Some(Room::new(bytes, volume.f_files, volume.f_favail))
 }
 
 /// The number of the mount that `file` is on, which no later mount gets again;

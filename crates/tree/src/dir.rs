@@ -3,9 +3,9 @@
 //! knows nothing of it. Nobody has to know which kind a tree is of.
 
 use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
-use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name, Special};
+use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, Special, Timestamp};
 use haul_store::{Cleaned, Earlier, Lot, OnExisting, Publication, Row, SourceId, StaleStages};
-use haul_sys::Dir;
+use haul_sys::{Dir, Room};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -302,8 +302,12 @@ pub trait Storage: Send + Sync {
         0
     }
 
-    /// The unit in which times are kept here, found out with a private file.
-    fn time_unit(&self) -> io::Result<Granularity> {
+    /// The time that a file has here after it was given `time`, found with a private file
+    /// where the storage does not state it.
+    ///
+    /// # Errors
+    /// Those of making the file and setting its time.
+    fn kept_time(&self, _time: Timestamp) -> io::Result<Timestamp> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -380,9 +384,9 @@ pub trait Storage: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Bytes that its file system has room for, where that can be told.
-    fn free_bytes(&self) -> Option<u64> {
-        haul_sys::free_bytes(&self.system_handle().ok()?)
+    /// The room on its file system, where that is known.
+    fn room(&self) -> Option<Room> {
+        haul_sys::room(&self.system_handle().ok()?)
     }
 
     /// True if this is the directory `near` of this machine, seen another way: where

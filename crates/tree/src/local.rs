@@ -13,7 +13,7 @@ use crate::{
     Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage, TreeDir,
     TreeEntry, Unfinished,
 };
-use haul_model::{Attributes, BlockHash, Extended, FileId, Granularity, Kept, Name, Special};
+use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, Special, Timestamp};
 use haul_store::{
     Cleaned, Earlier, Leftovers, Lot, OnExisting, Publication, Row, SourceId, Stage, StaleStages,
 };
@@ -339,8 +339,8 @@ impl Storage for LocalDir {
         Ok(!self.0.names_where(is_it)?.is_empty())
     }
 
-    fn time_unit(&self) -> io::Result<Granularity> {
-        haul_store::time_unit(&self.0)
+    fn kept_time(&self, time: Timestamp) -> io::Result<Timestamp> {
+        haul_store::kept_time(&self.0, time)
     }
 
     fn is_known(&self) -> bool {

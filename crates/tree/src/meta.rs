@@ -47,9 +47,9 @@ pub struct Owner {
     pub group: u32,
 }
 
-/// `mtime` as a tree of whole seconds keeps it, if these are from 1970 to 2106.
+/// `mtime` without its fraction of a second.
 pub fn in_whole_seconds(mtime: Timestamp) -> Timestamp {
-    Timestamp { secs: mtime.secs.clamp(0, u32::MAX.into()), nanos: 0 }
+    Timestamp { nanos: 0, ..mtime }
 }
 
 /// The kind of an entry.

@@ -35,7 +35,7 @@ pub(super) fn disk(path: &[u8], bytes: u64, millis: u32) -> Result<(Amount, Amou
     let path = if path.is_empty() { b"." } else { path };
     let dir =
         Dir::open(Path::new(OsStr::from_bytes(path))).map_err(failed("open the directory"))?;
-    let room = haul_sys::free_bytes(&dir).map_or(u64::MAX, |free| free / OF_FREE);
+    let room = haul_sys::room(&dir).map_or(u64::MAX, |room| room.bytes / OF_FREE);
     if room < FIRST_LEN {
         let message = "there is too little room to measure it";
         return Err(Fault::new(Side::Destination, FaultKind::NoSpace, message));

@@ -4,6 +4,7 @@
 use super::dirs::DirState;
 use super::{Pending, Receiver};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Mirror, Side, Updating, escape_bytes, size_words};
+use haul_sys::Room;
 use haul_tree::TreeDir;
 
 impl Receiver<'_> {
@@ -37,8 +38,8 @@ impl Receiver<'_> {
             DirState::Open(node) => node.handle().ok(),
             _ => None,
         };
-        let free = dir.as_ref().and_then(|dir| dir.free_bytes());
-        let room = room_words(pending.entry.size(), free);
+        let room = dir.as_ref().and_then(|dir| dir.room());
+        let room = room_words(pending.entry.size(), room);
         let kept = dir.map(|dir| self.kept_of(&*dir, pending, moved)).unwrap_or_default();
         let message = format!("{}: {room}{kept}", fault.message);
         Fault { message, ..fault }
@@ -60,10 +61,18 @@ impl Receiver<'_> {
     }
 }
 
-/// The bytes that a file needs and, if that is known, those that are free.
-fn room_words(needed: u64, free: Option<u64>) -> String {
+/// The bytes that a file needs and, if that is known, those that are free. Where inodes are
+/// missing, bytes are beside the point.
+fn room_words(needed: u64, room: Option<Room>) -> String {
     let needs = format!("the file needs {}", size_words(needed));
-    let Some(free) = free else { return needs };
+    let free = match room {
+        None => return needs,
+        Some(room) if room.bytes > needed && room.lacks_inodes() => {
+            let inodes = room.inodes.unwrap_or(0);
+            return format!("each file needs an inode, and {inodes} are free");
+        }
+        Some(room) => room.bytes,
+    };
     match size_words(needed) == size_words(free) {
         // What differs does not show.
         true => format!("the file needs {needed} bytes, and {free} are free"),
@@ -84,7 +93,17 @@ mod tests {
             (10, Some(0), "the file needs 10 B, and 0 B are free"),
             (GIB, Some(GIB - 1), "the file needs 1073741824 bytes, and 1073741823 are free"),
         ] {
-            assert_eq!(room_words(needed, free), words);
+            let room = free.map(|bytes| Room { bytes, inodes: Some(1 << 20) });
+            assert_eq!(room_words(needed, room), words);
         }
+    }
+
+    #[test]
+    fn missing_inodes_are_named_in_place_of_bytes() {
+        let words = room_words(3, Some(Room::new(900 << 10, 30, 0)));
+        assert_eq!(words, "each file needs an inode, and 0 are free");
+        // Btrfs counts no inodes.
+        let words = room_words(3, Some(Room::new(0, 0, 0)));
+        assert_eq!(words, "the file needs 3 B, and 0 B are free");
     }
 }

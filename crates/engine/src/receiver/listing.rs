@@ -93,7 +93,7 @@ impl Receiver<'_> {
                     return Ok(());
                 }
                 self.forget_owner(&parent, &mut entry);
-                let lost = self.loss(&entry);
+                let lost = self.loss(&entry).or_else(|| self.loses_time(&parent, &entry));
                 self.adapt(&mut entry);
                 if entry.kind == Kind::Dir {
                     // All names in the one above are known.

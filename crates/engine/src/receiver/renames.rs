@@ -122,8 +122,8 @@ impl Receiver<'_> {
             let handle = node.handle().and_then(|handle| handle.system_handle());
             handle
                 .ok()
-                .and_then(|dir| haul_sys::free_bytes(&dir))
-                .is_none_or(|free| free >= FREE_MIN)
+                .and_then(|dir| haul_sys::room(&dir))
+                .is_none_or(|room| room.bytes >= FREE_MIN)
         };
         let is_late = match &self.renames.0 {
             Some(_) if names.is_empty() => return,

@@ -7,18 +7,24 @@
 //! there, above all those of changes to an entry, which nobody can set: if one is
 //! finer, the file system is.
 //!
+//! A time that is out of a file system's range becomes another one there: see [`Ranges`].
+//!
 //! Where no times of changes are told, which is so through SFTP, a few times may be
 //! coarse by chance. What they suggest is assumed, until one that is finer is seen or
 //! they are too many for that, and each job tells once that it goes by it.
 
 use super::Receiver;
+use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
-use haul_model::{Entry, FileId, Granularity, Timestamp};
+use haul_model::{
+    Entry, Fault, FaultKind, FileId, Granularity, Kept, Kind, Moving, Side, Timestamp,
+};
 use haul_tree::lock;
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -28,6 +34,17 @@ const WITNESSES_MAX: usize = 32;
 /// Different times of modification that show the unit, at least, where no times of changes
 /// are told: those of so many even seconds are hardly there by chance.
 const WITNESSES_MIN: usize = 16;
+
+/// A time in all units.
+const PROBE: Timestamp = Timestamp { secs: 1_000_000_001, nanos: 987_654_321 };
+
+/// Seconds since 1970 that every file system keeps: FAT begins with 1980, and what counts in
+/// 32 bits ends in 2038.
+const KEPT_EVERYWHERE: RangeInclusive<i64> = 315_619_200..=i32::MAX as i64 - 86_400;
+
+/// The warning about an entry whose time is out of the destination's range.
+const OUT_OF_RANGE: &str =
+    "the destination can't hold its modification time, and gives it the nearest that it can";
 
 /// Told once by a job that goes by an assumption.
 const ASSUMED: &str = "the times seen there are all whole multiples of two seconds, so times are taken to be kept no finer: entries that are less than that older there than at the source count as unchanged, and only a comparison of contents tells for sure";
@@ -39,6 +56,42 @@ pub(super) struct Units {
     by_place: Mutex<HashMap<FileId, Unit>>,
     /// It was told that one is assumed.
     is_told: AtomicBool,
+}
+
+/// The times that file systems were found to keep, and to change, as far as anybody had to
+/// know: by device, or by directory where none is told.
+#[derive(Default)]
+pub(super) struct Ranges(Mutex<HashMap<FileId, Range>>);
+
+/// What is known of one file system, in seconds since 1970. Times in between are not known.
+struct Range {
+    kept: RangeInclusive<i64>,
+    /// The last before, and the first after, that it is known to change.
+    changed: (i64, i64),
+}
+
+impl Range {
+    /// True if `secs` is kept; `None` if that is not known.
+    fn keeps(&self, secs: i64) -> Option<bool> {
+        let is_changed = secs <= self.changed.0 || secs >= self.changed.1;
+        self.kept.contains(&secs).then_some(true).or(is_changed.then_some(false))
+    }
+
+    /// `secs` was found to be kept, or not.
+    fn learn(&mut self, secs: i64, is_kept: bool) {
+        let (first, last) = (*self.kept.start(), *self.kept.end());
+        match is_kept {
+            true => self.kept = first.min(secs)..=last.max(secs),
+            false if secs < first => self.changed.0 = self.changed.0.max(secs),
+            false => self.changed.1 = self.changed.1.min(secs),
+        }
+    }
+}
+
+impl Default for Range {
+    fn default() -> Self {
+        Self { kept: KEPT_EVERYWHERE, changed: (i64::MIN, i64::MAX) }
+    }
 }
 
 /// Knowledge of the unit of a file system.
@@ -101,6 +154,42 @@ impl Receiver<'_> {
         found
     }
 
+    /// Looks if the destination can hold the time of `entry`, which is to be made in `dir`. If
+    /// it can't, that is a warning, and the fault of a source that has to stay then.
+    pub(super) fn loses_time(&self, dir: &RecvDir, entry: &Entry) -> Option<Fault> {
+        let mtime = entry.attributes.mtime;
+        let DirState::Open(node) = &dir.state else { return None };
+        let is_given = self.policy.keeps.has(Kept::TIMES)
+            && matches!(entry.kind, Kind::File { .. } | Kind::Dir)
+            && !self.checks();
+        if !is_given || KEPT_EVERYWHERE.contains(&mtime.secs) || self.keeps_time(node, mtime) {
+            return None;
+        }
+        if self.policy.moving == Some(Moving::Whole) {
+            let message = "it stays: the destination can't hold its modification time";
+            return Some(Fault::new(Side::Source, FaultKind::Lossy, message));
+        }
+        self.warn(&dir.path_of(entry.name.as_ref()), OUT_OF_RANGE);
+        None
+    }
+
+    /// True if a file in `node` can have that time, or nobody knows.
+    fn keeps_time(&self, node: &Arc<DirNode>, mtime: Timestamp) -> bool {
+        let Some(id) = node.id() else { return true };
+        let place = FileId { ino: 0, ..id };
+        let mut ranges = lock(&self.ranges.0);
+        if let Some(known) = ranges.get(&place).and_then(|range| range.keeps(mtime.secs)) {
+            return known;
+        }
+        // What is wrong there shows when something is made.
+        let Ok(kept) = node.handle().and_then(|handle| handle.kept_time(mtime)) else {
+            return true;
+        };
+        let is_kept = Granularity::between(mtime, kept).is_some();
+        ranges.entry(place).or_default().learn(mtime.secs, is_kept);
+        is_kept
+    }
+
     /// The unit in which the file system of `there` keeps times, an entry of `node`;
     /// true if it is assumed.
     fn unit_of(&self, node: &Arc<DirNode>, there: &Meta) -> (Granularity, bool) {
@@ -133,7 +222,8 @@ impl Receiver<'_> {
     ) -> Unit {
         let Ok(handle) = node.handle() else { return Unit::Known(Granularity::FINEST) };
         if !self.policy.dry_run
-            && let Ok(unit) = handle.time_unit()
+            && let Ok(kept) = handle.kept_time(PROBE)
+            && let Some(unit) = Granularity::between(PROBE, kept)
         {
             return Unit::Known(unit);
         }

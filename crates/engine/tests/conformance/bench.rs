@@ -5,7 +5,8 @@ use crate::exceptions;
 use crate::link::{Link, links};
 use crate::watch::Watch;
 use haul_engine::{Job, Outcome, Summary};
-use haul_testkit::{Compare, assert_same_with, nasty, snapshot};
+use haul_testkit::{Compare, FileSystem, Mount, assert_same_with, nasty, snapshot};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +24,34 @@ pub(crate) struct Bench {
     /// Appended to the destination's path.
     pub(crate) dest: &'static str,
     pub(crate) job: Job,
+    /// Other file systems for destinations here, once a job was checked.
+    places: OnceCell<Vec<(Place, Mount)>>,
+}
+
+/// A file system on which a job's destination lies, other than that of temporary files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Xfs,
+    /// It is not known if names are told apart here, nor on the next.
+    Overlay,
+    /// In user space.
+    BindFs,
+}
+
+impl Place {
+    /// Mounts it; `below` has room for what it shows.
+    fn mount(self, below: &Path) -> Option<Mount> {
+        let made = |name: &str| {
+            let dir = below.join(name);
+            fs::create_dir(&dir).expect("made");
+            dir
+        };
+        match self {
+            Self::Xfs => Mount::image(FileSystem::Xfs, 300 << 20),
+            Self::Overlay => Mount::overlay(&made("lower"), &made("upper")),
+            Self::BindFs => Mount::bindfs(&made("shown")),
+        }
+    }
 }
 
 /// The outcome of a job.
@@ -42,7 +71,8 @@ impl Bench {
         }
         make(&temp.path().join("source"));
         let job = Job { into_dir: sources.len() > 1, recursive: true, ..Job::default() };
-        Self { temp, before: |_| (), sources, dest: "", job }
+        let places = OnceCell::new();
+        Self { temp, before: |_| (), sources, dest: "", job, places }
     }
 
     pub(crate) fn source(&self) -> PathBuf {
@@ -75,7 +105,11 @@ impl Bench {
 
     /// Runs the job over this link.
     pub(crate) fn run(&self, link: Link) -> Came {
-        let job = Job { via: link.via(), ..self.job_into(&self.dest(link)) };
+        self.run_into(&self.dest(link), link)
+    }
+
+    fn run_into(&self, dest: &Path, link: Link) -> Came {
+        let job = Job { via: link.via(), ..self.job_into(dest) };
         let watch = Watch::default();
         let (placement, agent) = link.placement(&self.journals());
         let summary = haul_engine::run(&job, placement, &watch)
@@ -106,7 +140,21 @@ impl Bench {
             let bytes_transferred = expected.summary.bytes_transferred;
             let summary = Summary { bytes_transferred, ..came.summary };
             assert_eq!(summary, expected.summary, "{link:?}");
-            assert_eq!(came.warnings, expected.warnings, "{link:?}");
+            let warnings = exceptions::warnings(link, &came.warnings);
+            assert_eq!(warnings, expected.warnings, "{link:?}");
+        }
+        for (place, mount) in self.places() {
+            let dest = mount.join("dest");
+            let came = self.run_into(&dest, Link::Memory);
+            let rules = Compare::everything().ignoring_root();
+            let rules = if self.makes_all() { rules } else { rules.ignoring_dir_mtimes() };
+            let came_tree = snapshot(&dest).expect("read");
+            assert_same_with(&tree, &came_tree, exceptions::rules_at(*place, rules));
+            let bytes_transferred = expected.summary.bytes_transferred;
+            let summary = Summary { bytes_transferred, ..came.summary };
+            assert_eq!(summary, expected.summary, "{place:?}");
+            assert_eq!(came.outcomes, expected.outcomes, "{place:?}");
+            assert_eq!(came.warnings, expected.warnings, "{place:?}");
         }
         let entries = fs::read_dir(self.journals()).expect("read");
         let names = entries.map(|entry| entry.expect("an entry").file_name());
@@ -114,6 +162,15 @@ impl Bench {
         let left: Vec<_> = names.filter(|name| name != "id").collect();
         assert!(left.is_empty(), "journals are left: {left:?}");
         expected
+    }
+
+    /// Other file systems, as far as this machine can mount them.
+    fn places(&self) -> &[(Place, Mount)] {
+        self.places.get_or_init(|| {
+            let places = [Place::Xfs, Place::Overlay, Place::BindFs].into_iter();
+            let mounted = |place: Place| Some((place, place.mount(self.temp.path())?));
+            places.filter_map(mounted).collect()
+        })
     }
 
     /// True if nothing stood at the destination before the job, and the job was
@@ -136,6 +193,8 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
+        // What they show lies in the directory that goes.
+        self.places.take();
         let _ = nasty::unlock(self.temp.path());
         // Trees that are deeper than a path can say are too much for a
         // temporary directory to remove by itself.

@@ -1,6 +1,7 @@
 //! Cases in which a link can't do as the others do, each with its reason; in all else it
 //! has to be the same.
 
+use crate::bench::Place;
 use crate::link::Link;
 use haul_engine::Outcome;
 use haul_model::{Fault, Side};
@@ -25,6 +26,24 @@ pub(crate) fn rules(link: Link, rules: Compare) -> Compare {
         }
         _ => rules,
     }
+}
+
+/// How a copy is compared that was made on such a file system.
+pub(crate) fn rules_at(place: Place, rules: Compare) -> Compare {
+    match place {
+        // It tells neither where holes are nor makes any.
+        Place::BindFs => rules.ignoring_holes(),
+        Place::Xfs | Place::Overlay => rules,
+    }
+}
+
+/// `warnings` as far as they have to be those of all links.
+pub(crate) fn warnings(link: Link, warnings: &[String]) -> Vec<String> {
+    // The protocol has 32 bits of seconds for a time.
+    let is_own = |warning: &&String| {
+        matches!(link, Link::SftpUpload(_)) && warning.contains("can't hold its modification time")
+    };
+    warnings.iter().filter(|warning| !is_own(warning)).cloned().collect()
 }
 
 /// `outcomes` as far as they have to be those of all links.

@@ -207,3 +207,37 @@ fn that_a_server_takes_no_times_is_told_once_and_a_move_leaves_the_sources() {
     assert!(names.iter().all(|name| scene.exists(name) && !mount.join(name).exists()), "{run}");
     assert_eq!(left(&scene), [""; 0]);
 }
+
+#[test]
+fn a_time_that_cant_be_held_is_told_and_is_a_difference_and_a_move_keeps_the_source() {
+    const WARNING: &str = "can't hold its modification time";
+    // One through SFTP, which begins with 1970, and one on a file system that ends in 2038.
+    for (way, date) in [(Way::SftpUpload, "1901-12-31"), (Way::Local, "2200-01-01")] {
+        let world = World::new();
+        let mut scene = world.scene(way);
+        scene.reach_by_pipe();
+        let Some(mount) = Mount::image(FileSystem::Ext4Until2038, 64 << 20) else { return };
+        scene.symlink(mount.path(), "to");
+        scene.mkdir("tree");
+        for (name, len) in [("small", 1000), ("middle", 3 << 20)] {
+            tree::random_file(scene.path(format!("tree/{name}")), len, 3).expect("a file");
+        }
+        scene.file("tree/usual", "of today");
+        sh(&scene, &format!("touch -d {date} tree/small tree/middle"));
+        let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
+        assert_eq!(run.err().matches(WARNING).count(), 2, "{run}");
+        let run = check(&scene, &["-r"], &["tree"], "to/").run().expect_code(1);
+        assert_eq!(run.out().matches("(time)").count(), 2, "{run}");
+        // A file of the same length may have other content.
+        fs::write(scene.path("tree/small"), [7; 1000]).expect("written");
+        sh(&scene, &format!("touch -d {date} tree/small"));
+        scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
+        assert_eq!(scene.read("to/tree/small"), String::from_utf8_lossy(&[7; 1000]));
+        let run = moves(&scene, &[], &["tree"], "to/").run().expect_code(1);
+        assert_eq!(run.err().matches(WARNING).count(), 2, "{run}");
+        assert!(["small", "middle"].iter().all(|name| scene.exists(format!("tree/{name}"))));
+        assert!(!scene.exists("tree/usual"), "{run}");
+        moves(&scene, &["--lossy"], &["tree"], "to/").run().expect_ok();
+        assert!(!scene.exists("tree"));
+    }
+}

@@ -208,6 +208,8 @@ pub struct FsStats {
     pub blocks: u64,
     /// Blocks that are free for the user.
     pub blocks_available: u64,
+    /// Files that it can hold in all; 0 where they are not counted.
+    pub files: u64,
     /// Files that can still be made by the user.
     pub files_available: u64,
     /// True if nothing can be written to it.
@@ -331,11 +333,19 @@ fn decode_fs_stats(payload: &[u8]) -> Result<FsStats, PacketError> {
     let blocks = from.u64()?;
     let _free_for_root = from.u64()?;
     let blocks_available = from.u64()?;
-    let _files = from.u64()?;
+    let files = from.u64()?;
     let _files_free_for_root = from.u64()?;
     let files_available = from.u64()?;
     let _file_system_id = from.u64()?;
     let read_only = from.u64()? & READ_ONLY != 0;
     let name_len_max = from.u64()?;
-    Ok(FsStats { block_len, blocks, blocks_available, files_available, read_only, name_len_max })
+    Ok(FsStats {
+        block_len,
+        blocks,
+        blocks_available,
+        files,
+        files_available,
+        read_only,
+        name_len_max,
+    })
 }

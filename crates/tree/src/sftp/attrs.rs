@@ -1,6 +1,6 @@
 //! Attributes of files, from a server's words to the tree's and back.
 
-use crate::{Meta, MetaKind, Owner, Seal, in_whole_seconds};
+use crate::{Meta, MetaKind, Owner, Seal};
 use haul_model::{Attributes, Kept, Timestamp};
 use haul_sftp::{Attrs, FileType, Times};
 use std::io;
@@ -51,8 +51,8 @@ pub(super) fn attrs_for(attributes: &Attributes, which: Kept) -> Attrs {
 }
 
 /// The times that a file with `mtime` gets: the protocol takes whole seconds from 1970 to
-/// 2106.
+/// 2106, and another time becomes the nearest of these.
 pub(super) fn times_of(mtime: Timestamp) -> Times {
-    let secs = u32::try_from(in_whole_seconds(mtime).secs).unwrap_or(0);
+    let secs = mtime.secs.clamp(0, u32::MAX.into()) as u32;
     Times { accessed: secs, modified: secs }
 }

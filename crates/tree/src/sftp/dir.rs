@@ -1,6 +1,6 @@
 //! A directory of a host, and what is done in it.
 
-use super::attrs::{attrs_for, is_whole, meta_of};
+use super::attrs::{attrs_for, is_whole, meta_of, times_of};
 use super::known::{Known, There};
 use super::links;
 use super::making::Making;
@@ -9,12 +9,12 @@ use super::{SftpHost, join};
 use crate::lock;
 use crate::{
     Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile, StagedFile,
-    Storage, TreeDir, TreeEntry,
+    Storage, TreeDir, TreeEntry, in_whole_seconds,
 };
-use haul_model::{Attributes, FileId, Granularity, KEPT_MODE, Kept, Name, ParentFailed, Timestamp};
-use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile, Times};
+use haul_model::{Attributes, FileId, KEPT_MODE, Kept, Name, ParentFailed, Timestamp};
+use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile};
 use haul_store::{OnExisting, Publication, mark_name};
-use haul_sys::Dir;
+use haul_sys::{Dir, Room};
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -378,25 +378,25 @@ impl Storage for SftpDir {
         lock(&self.host.tidied).contains(&self.path)
     }
 
-    fn time_unit(&self) -> io::Result<Granularity> {
-        /// In 2001, and odd.
-        const TIME: u32 = 1_000_000_001;
+    fn kept_time(&self, time: Timestamp) -> io::Result<Timestamp> {
+        let times = times_of(time);
+        let kept = |modified: u32| Timestamp { secs: modified.into(), nanos: 0 };
+        if kept(times.modified) != in_whole_seconds(time) {
+            return Ok(kept(times.modified));
+        }
         self.ready()?;
         let (client, host) = (self.host.client(), &self.host);
         let before = host.io(client.stat(&self.path))?.times;
         let path = self.path_of(host.stage_name().as_bytes());
         let file = host.io(client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE)))?;
-        let times = Some(Times { accessed: TIME, modified: TIME });
-        let found = file.set_look_and_close(Attrs { times, ..Attrs::default() });
+        let set = Attrs { times: Some(times), ..Attrs::default() };
+        let found = file.set_look_and_close(set);
         let removed = host.io(client.remove_file(&path));
         // It came and went, and that is no change to the directory.
         let _ = client.set_attrs(&self.path, Attrs { times: before, ..Attrs::default() });
         removed?;
-        match host.io(found)?.found.times.map(|times| times.modified) {
-            Some(TIME) => Ok(Granularity::SECOND),
-            Some(found) if found == TIME - 1 => Ok(Granularity::TWO_SECONDS),
-            _ => Err(io::ErrorKind::Unsupported.into()),
-        }
+        let found = host.io(found)?.found.times.ok_or(io::ErrorKind::Unsupported)?;
+        Ok(kept(found.modified))
     }
 
     fn tells_objects(&self) -> bool {
@@ -407,7 +407,7 @@ impl Storage for SftpDir {
         self.host.spells(&self.path, name.as_bytes())
     }
 
-    fn free_bytes(&self) -> Option<u64> {
+    fn room(&self) -> Option<Room> {
         self.host.room(&self.path)
     }
 

@@ -10,6 +10,7 @@ use haul_sftp::{
     StatusCode,
 };
 use haul_store::{DeadSeries, Journals, OnExisting, Publication, StageSeries, old_name, sent_name};
+use haul_sys::Room;
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -58,9 +59,10 @@ pub(super) fn remembered_len(entry: &DirEntry) -> usize {
     AROUND_NAME_LEN + entry.name.as_bytes().len()
 }
 
-/// The room that `stats` leave to a user, in bytes.
-fn room_of(stats: &FsStats) -> u64 {
-    stats.blocks_available.saturating_mul(stats.block_len)
+/// The room that `stats` leave to a user.
+fn room_of(stats: &FsStats) -> Room {
+    let bytes = stats.blocks_available.saturating_mul(stats.block_len);
+    Room::new(bytes, stats.files, stats.files_available)
 }
 
 /// Why the session with a host ended before its time. Whoever meets it first puts
@@ -288,9 +290,8 @@ impl SftpHost {
         FileId { dev: of(&self.name).max(1), ino: of(path).max(1) }
     }
 
-    /// Bytes that the file system of the directory `dir` has room for, where the
-    /// server tells.
-    pub fn room(&self, dir: &[u8]) -> Option<u64> {
+    /// The room on the file system of the directory `dir`, where the server reports it.
+    pub fn room(&self, dir: &[u8]) -> Option<Room> {
         self.fs_stats(dir).map(|stats| room_of(&stats))
     }
 
@@ -323,7 +324,8 @@ impl SftpHost {
             let message = "the file system there is mounted read-only";
             return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, message));
         }
-        if room_of(&stats) < FULL_LEN {
+        let room = room_of(&stats);
+        if room.bytes < FULL_LEN || room.lacks_inodes() {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "no space is left on the host"));
         }
         self.io(result)

@@ -103,7 +103,7 @@ impl Drop for Open {
 /// Checks that a file of `len` bytes finds room, where the server tells.
 pub(super) fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
     match host.room(dir) {
-        Some(room) if room < len => {
+        Some(room) if room.bytes < len => {
             Err(io::Error::new(io::ErrorKind::StorageFull, "there is not enough room on the host"))
         }
         _ => Ok(()),
