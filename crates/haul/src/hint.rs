@@ -155,7 +155,7 @@ impl Hint for Fault {
                 }
             },
             FaultKind::TooLong => {
-                "the file system's limit is shorter; rename the source, or choose another destination"
+                "the file system, or a limit on file sizes ('ulimit -f'), allows less: rename the source, or choose another destination"
             }
             FaultKind::IsDirectory => {
                 "remove or rename the directory at the destination, or copy to another name"

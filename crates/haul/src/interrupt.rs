@@ -2,7 +2,7 @@
 
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use haul_engine::JobError;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 use std::io::{self, PipeWriter, Read, Write};
@@ -79,6 +79,13 @@ fn see_to_the_end(mut told: impl Read, patience: Duration) {
         b"haul: interrupted; something that it waits for does not answer, and is waited for no more\n",
     );
     process::exit(ExitCode::Interrupted.number().into());
+}
+
+/// Turns a write beyond the limit on the size of a file (`ulimit -f`) into an error of that
+/// file: the signal that comes with it would end the process. Programs that this one starts
+/// have the signal as usual.
+pub(crate) fn outlive_size_limit() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 /// Keeps a hang-up and a terminal's Ctrl-C from ending this process: an agent

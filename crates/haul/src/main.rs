@@ -61,6 +61,8 @@ fn main() -> std::process::ExitCode {
     haul_engine::spare_address_space();
     mistake::ends_the_program();
     log::start();
+    // Refused only for a signal that can't be caught.
+    let _ = interrupt::outlive_size_limit();
     let code = match args::from_env() {
         Ok(command) => command::run(command),
         Err(error) => args::code_of_words(report::end_of_command(&error)),

@@ -29,7 +29,7 @@ pub(crate) fn run_uploads<'t>(
     files: &crossbeam_channel::Receiver<SourceHandle>,
     lane: Box<dyn Uploads + 't>,
 ) {
-    let mut putting = Putting { receiver, lane, sent: HashMap::new() };
+    let mut putting = Putting { receiver, lane, sent: HashMap::new(), refused: Vec::new() };
     while !receiver.control.stopped() {
         while let Ok(file) = files.try_recv() {
             putting.begin(&file);
@@ -40,6 +40,7 @@ pub(crate) fn run_uploads<'t>(
         }
         match putting.lane.next_done() {
             Some((index, result)) => putting.end(index, result),
+            None if !putting.refused.is_empty() => putting.leave_refused(),
             None => match files.recv() {
                 Ok(file) => putting.begin(&file),
                 Err(_) => break,
@@ -53,6 +54,9 @@ struct Putting<'r, 'a, 't> {
     receiver: &'r Receiver<'a>,
     lane: Box<dyn Uploads + 't>,
     sent: HashMap<u64, (Pending, SourceHandle)>,
+    /// Files for which there was no room, or that the server refused without a reason. Those
+    /// that are on their way take more room than they will: the rest is tried behind them.
+    refused: Vec<(Pending, SourceHandle)>,
 }
 
 impl Putting<'_, '_, '_> {
@@ -61,8 +65,9 @@ impl Putting<'_, '_, '_> {
             return;
         }
         let Some(mut pending) = self.receiver.claim(file.index) else { return };
-        if pending.on_existing == OnExisting::Replace && self.receiver.backs_up() {
-            // A worker makes the backup first.
+        // A worker makes a backup first.
+        let is_backed_up = pending.on_existing == OnExisting::Replace && self.receiver.backs_up();
+        if is_backed_up {
             return self.leave(pending, file.clone());
         }
         match self.read(&mut pending, file) {
@@ -133,6 +138,11 @@ impl Putting<'_, '_, '_> {
                 Fault::new(Side::Destination, FaultKind::Corrupt, message)
             }
             Err(NotPut::Failed { .. }) if self.receiver.control.stopped() => return,
+            Err(NotPut::Failed { error, .. })
+                if matches!(FaultKind::of(&error), FaultKind::NoSpace | FaultKind::Io) =>
+            {
+                return self.refused.push((pending, file));
+            }
             Err(NotPut::Failed { operation, error }) => {
                 Fault::from_io(Side::Destination, &format!("{operation} the file"), &error)
             }
@@ -144,6 +154,13 @@ impl Putting<'_, '_, '_> {
     fn leave(&self, pending: Pending, file: SourceHandle) {
         self.receiver.put_back(pending);
         self.receiver.give(Work::Files(vec![file]));
+    }
+
+    /// Leaves to workers what was refused beside others, now that these are done.
+    fn leave_refused(&mut self) {
+        for (pending, file) in std::mem::take(&mut self.refused) {
+            self.leave(pending, file);
+        }
     }
 
     fn tell(&self, pending: Pending, moved: u64, outcome: Outcome) {

@@ -160,6 +160,54 @@ fn what_is_told_to_be_kept_of_several_connections_is_what_the_next_run_finds() {
 }
 
 #[test]
+fn a_destination_without_inodes_is_told_as_that_and_has_what_found_room() {
+    const INODES: u64 = 40;
+    everywhere_by_pipe(|scene| {
+        let Some(mount) = Mount::tmpfs_of_inodes(INODES) else { return };
+        scene.symlink(mount.path(), "small");
+        for number in 0..2 * INODES {
+            scene.file(format!("tree/{number}"), "content");
+        }
+        let run = scene.copy(&["-r"], &["tree"], "small").run().expect_code(4);
+        assert_one_error(&run, "small/tree/", "each file needs an inode, and ", "make room");
+        // The root, the directory, and, for a moment, what is on its way.
+        let copied = scene.list("small/tree").len() as u64;
+        assert!(copied >= INODES / 2, "{copied}\n{run}");
+        assert!(run.out().starts_with(&format!("copied {copied} files, ")), "{copied}: {run}");
+        assert_no_strays(mount.path());
+    });
+}
+
+#[test]
+fn a_file_beyond_the_limit_on_sizes_fails_alone() {
+    const LIMIT: u64 = 1 << 20;
+    each_of(
+        &[Way::Local, Way::Upload, Way::Download, Way::SftpDownload],
+        |scene| {
+            // The agent that it starts has the same limit.
+            let limited = format!("exec prlimit --fsize={LIMIT} {HAUL} \"$@\"");
+            scene.run_as(script(&scene.path("haul-limited"), &limited));
+            scene.reach_by_pipe();
+        },
+        |scene| {
+            scene.mkdir("tree");
+            for (name, len) in [("a", LIMIT), ("b", LIMIT + 1), ("c", 9 << 20), ("d", 70 << 20)] {
+                tree::random_file(scene.path(format!("tree/{name}")), len, 1).expect("a file");
+            }
+            scene.file("tree/e", "small");
+            let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_code(1);
+            for name in ["b", "c", "d"] {
+                let told = errors(&run).iter().any(|error| {
+                    is_about(error, &format!("tree/{name}:")) && error.contains("File too large")
+                });
+                assert!(told, "{name}\n{run}");
+            }
+            assert_eq!(scene.list("to/tree"), ["a", "e"]);
+        },
+    );
+}
+
+#[test]
 fn a_read_only_destination_ends_the_copy() {
     each_way_on_a_small_file_system(|scene, mount| {
         fs::write(mount.join("a"), "old").expect("written");
