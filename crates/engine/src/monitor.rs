@@ -374,7 +374,8 @@ impl Progress {
             extra: get(&tally.extra),
             failed: get(&tally.failed),
             grown: get(&tally.grown),
-            adjusted: get(&tally.adjusted),
+            updated: get(&tally.updated),
+            linked: get(&tally.linked),
             deleted: get(&tally.deleted),
             spared: get(&tally.spared),
             renamed: get(&tally.renamed),
@@ -399,7 +400,8 @@ pub(crate) struct Tally {
     pub(crate) extra: AtomicU64,
     failed: AtomicU64,
     grown: AtomicU64,
-    adjusted: AtomicU64,
+    updated: AtomicU64,
+    linked: AtomicU64,
     pub(crate) deleted: AtomicU64,
     pub(crate) spared: AtomicU64,
     pub(crate) renamed: AtomicU64,
@@ -417,8 +419,11 @@ impl Tally {
         };
         let counter = match (outcome, kind) {
             (Outcome::Linked { first, .. }, _) if first.is_empty() => &self.skipped,
-            (Outcome::Linked { .. }, _) => &self.copied,
-            (Outcome::Synced(found), _) if !is_new(found) => &self.adjusted,
+            (Outcome::Linked { .. }, _) => &self.linked,
+            (Outcome::Synced(found), _) if found.has(Changes::LOCAL.with(Changes::LINKED)) => {
+                &self.linked
+            }
+            (Outcome::Synced(found), _) if !is_new(found) => &self.updated,
             (Outcome::Synced(_), Kind::Dir) => &self.dirs_made,
             (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => &self.dirs_made,
             (Outcome::Copied | Outcome::WouldCopy | Outcome::Grew | Outcome::Synced(_), _) => {

@@ -388,7 +388,7 @@ impl Record {
 fn as_done(outcome: &Outcome, kind: &Kind, is_new: bool, is_mirror: bool) -> Outcome {
     let found = match outcome {
         Outcome::Skipped(Skip::Special) => return outcome.clone(),
-        Outcome::Skipped(_) if !is_mirror => return Outcome::Copied,
+        Outcome::Skipped(_) | Outcome::Synced(_) if !is_mirror => return Outcome::Copied,
         Outcome::Skipped(_) => Changes::default(),
         Outcome::Synced(found) => *found,
         _ => return outcome.clone(),

@@ -83,6 +83,9 @@ pub(crate) struct FileLine<'a> {
     pub(crate) reason: Option<ReasonWord>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) grew: bool,
+    /// The attributes that differed, where only these were set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) differed: Vec<DifferenceWord>,
     /// The path to whose file it was linked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) linked_to: Option<Cow<'a, str>>,
@@ -134,6 +137,8 @@ pub(crate) struct ErrorLine<'a> {
 #[derive(Debug, Serialize)]
 pub(crate) struct SummaryLine {
     copied: u64,
+    linked: u64,
+    updated: u64,
     dirs: u64,
     bytes: u64,
     moved: u64,
@@ -258,8 +263,9 @@ pub(crate) struct MovedLine<'a> {
 #[derive(Debug, Serialize)]
 pub(crate) struct SyncSummaryLine {
     pub(crate) copied: u64,
+    pub(crate) linked: u64,
+    pub(crate) updated: u64,
     pub(crate) dirs: u64,
-    pub(crate) adjusted: u64,
     pub(crate) deleted: u64,
     pub(crate) spared: u64,
     pub(crate) renamed: u64,
@@ -390,11 +396,14 @@ impl<'a> ErrorLine<'a> {
 impl SummaryLine {
     /// The figures of a copy that took `time`.
     pub(crate) fn of(summary: &Summary, time: Duration, code: ExitCode) -> Self {
-        let Summary { copied, dirs_made, bytes, skipped, special, failed, grown, .. } = *summary;
+        let Summary { copied, linked, updated, dirs_made, bytes, .. } = *summary;
+        let Summary { skipped, special, failed, grown, .. } = *summary;
         let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
         let rate = moved as f64 / time.as_secs_f64();
         Self {
             copied,
+            linked,
+            updated,
             dirs: dirs_made,
             bytes,
             moved,

@@ -273,18 +273,25 @@ impl<'r> JobMonitor<'r> {
             Outcome::Linked { first, .. } => Some(&**first),
             _ => None,
         };
+        let differed = match outcome {
+            Outcome::Synced(found) => *found,
+            _ => Changes::default(),
+        };
+        let is_dry = self.task.keeps_destination();
         let fate = |outcome, skip| {
-            self.report.tell(&CopyFate { path, kind, outcome, skip, grew, linked_to });
+            self.report.tell(&CopyFate { path, kind, outcome, skip, grew, differed, linked_to });
         };
         match outcome {
             Outcome::Failed(fault) => {
                 self.fails(path, fault);
             }
             Outcome::Copied | Outcome::Grew => fate(OutcomeWord::Copied, None),
-            Outcome::Linked { .. } if self.task.keeps_destination() => {
-                fate(OutcomeWord::WouldCopy, None);
+            // What was linked before is as it was.
+            Outcome::Linked { first, .. } if first.is_empty() => {
+                fate(OutcomeWord::Skipped, Some(Skip::Unchanged));
             }
-            Outcome::Linked { .. } => fate(OutcomeWord::Copied, None),
+            Outcome::Linked { .. } if is_dry => fate(OutcomeWord::WouldLink, None),
+            Outcome::Linked { .. } => fate(OutcomeWord::Linked, None),
             Outcome::WouldCopy => fate(OutcomeWord::WouldCopy, None),
             Outcome::Differs(found) => {
                 self.report.tell(&Difference { path, kind, found: Found::Differs(*found) });
@@ -293,7 +300,10 @@ impl<'r> JobMonitor<'r> {
                 self.report.warning(path, "not compared: it would not be copied");
             }
             Outcome::Skipped(_) if self.checks() => self.report.tell(&Same { path }),
-            Outcome::Synced(_) => {}
+            // Lines of rsync tell of it, or none do.
+            Outcome::Synced(_) if self.task.mirrors().is_some() => {}
+            Outcome::Synced(_) if is_dry => fate(OutcomeWord::WouldUpdate, None),
+            Outcome::Synced(_) => fate(OutcomeWord::Updated, None),
             Outcome::Skipped(Skip::Special) if self.task.mirrors().is_some() => {
                 self.report.warning(path, lines::left_out(kind));
             }

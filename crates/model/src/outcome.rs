@@ -21,8 +21,8 @@ pub enum Outcome {
     /// A file was copied as it was when it was opened: its first bytes, as many as it
     /// had then. It has grown since.
     Grew,
-    /// In a mirror: the destination's was another, or missing, and is that of the source
-    /// now; in a dry run it would be.
+    /// The destination's was another, or missing, and is that of the source now; in a dry run
+    /// it would be. In a job that is no mirror, only attributes differed.
     Synced(Changes),
     /// It is a further name of a file that the destination has; in a dry run it would be.
     Linked {
@@ -99,8 +99,11 @@ pub struct Summary {
     pub kept: u64,
     /// Files that grew while they were copied; they count as copied, too.
     pub grown: u64,
-    /// In a mirror: entries of which only attributes were set.
-    pub adjusted: u64,
+    /// Entries of which only attributes were set (dry run: would be).
+    pub updated: u64,
+    /// Entries that became hard links to what the destination has: to another name of the
+    /// same file, or to the file of a base (dry run: would).
+    pub linked: u64,
     /// In a mirror: entries that only the destination had, and that were removed.
     pub deleted: u64,
     /// In a mirror: entries that were to be removed, and stay because more were than may be.
@@ -139,7 +142,8 @@ impl Summary {
             moved: both(self.moved, other.moved),
             kept: both(self.kept, other.kept),
             grown: both(self.grown, other.grown),
-            adjusted: both(self.adjusted, other.adjusted),
+            updated: both(self.updated, other.updated),
+            linked: both(self.linked, other.linked),
             deleted: both(self.deleted, other.deleted),
             spared: both(self.spared, other.spared),
             renamed: both(self.renamed, other.renamed),
@@ -175,7 +179,8 @@ mod tests {
             moved: 12,
             kept: 13,
             grown: 14,
-            adjusted: 15,
+            updated: 15,
+            linked: 20,
             deleted: 16,
             spared: 17,
             bytes_matched: 18,
@@ -198,7 +203,8 @@ mod tests {
             moved: 24,
             kept: 26,
             grown: 28,
-            adjusted: 30,
+            updated: 30,
+            linked: 40,
             deleted: 32,
             spared: 34,
             bytes_matched: 36,

@@ -185,7 +185,7 @@ impl Receiver<'_> {
 
 /// The outcome of an entry whose content is left as it is, and that was found to differ
 /// by `found`.
-pub(super) fn left_or_adjusted(found: Changes) -> Outcome {
+pub(super) fn left_or_updated(found: Changes) -> Outcome {
     match found.is_empty() {
         true => Outcome::Skipped(Skip::Unchanged),
         false => Outcome::Synced(found),

@@ -93,7 +93,10 @@ impl Receiver<'_> {
                     return Ok(());
                 }
                 self.forget_owner(&parent, &mut entry);
-                let lost = self.loss(&entry).or_else(|| self.loses_time(&parent, &entry));
+                let lost = self.loss(&entry).or_else(|| {
+                    let is_moved = entry.kind == Kind::Dir && self.moves_whole();
+                    if is_moved { self.loses_time(&parent, &entry) } else { None }
+                });
                 self.adapt(&mut entry);
                 if entry.kind == Kind::Dir {
                     // All names in the one above are known.

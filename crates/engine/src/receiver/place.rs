@@ -1,8 +1,8 @@
 //! Acts at an entry's place in the destination as soon as it is listed:
 //! files are decided about, directories and links are made.
 
-use super::compare::{self, Decision, Rules};
-use super::deciding::left_or_adjusted;
+use super::compare::{self, Decision, Rules, changes};
+use super::deciding::left_or_updated;
 use super::dirs::{DirState, RecvDir};
 use super::hold::may_not_be_opened;
 use super::own::{self, is_own};
@@ -100,7 +100,9 @@ impl Receiver<'_> {
                         decision
                     } else {
                         let there = existing.as_ref();
-                        self.leave(dir, node, name, entry, there, Changes::default())?
+                        let found =
+                            there.map(|there| changes(entry, there, None, self.policy.keeps));
+                        self.leave(dir, node, name, entry, there, found.unwrap_or_default())?
                     }
                 }
             };
@@ -144,7 +146,7 @@ impl Receiver<'_> {
         existing: Option<&Meta>,
         found: Changes,
     ) -> io::Result<Decision> {
-        let left = left_or_adjusted(found);
+        let left = left_or_updated(found);
         if !matches!(entry.kind, Kind::File { .. }) {
             return Ok(Decision::Settled(left));
         }
@@ -192,7 +194,7 @@ impl Receiver<'_> {
     ) -> Result<(), Fault> {
         let Some(existing) = existing else { return Ok(()) };
         let keeps = self.policy.keeps;
-        let which = compare::changes(entry, existing, None, keeps).attributes(keeps);
+        let which = changes(entry, existing, None, keeps).attributes(keeps);
         if which.is_empty() || self.policy.dry_run {
             return Ok(());
         }
@@ -300,12 +302,16 @@ impl Receiver<'_> {
         };
         let is_new = fresh || outcome == Outcome::Copied;
         let entry = &self.with_dir_mode(entry, parent, &state, is_new);
-        let mut outcome = self.dir_outcome(parent, entry, &state, outcome);
         // What goes right into a directory that stood before leaves that one's
         // own mode and time alone, unless that is to be a mirror.
         let is_to_be_same = name.is_some() || self.task.mirrors().is_some();
         let is_given = is_to_be_same && (fresh || !entry.is_way);
+        let mut outcome = self.dir_outcome(parent, entry, &state, outcome, is_given);
         let is_open = is_given && matches!(state, DirState::Open(_));
+        let has_other_time = matches!(outcome, Outcome::Synced(found) if found.has(Changes::TIME));
+        if is_open && (is_new || has_other_time) {
+            self.loses_time(parent, entry);
+        }
         let attributes = if is_open { self.sealed_with(entry) } else { None };
         let shown = entry.name.clone();
         let of = |state, attributes| {

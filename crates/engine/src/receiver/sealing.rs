@@ -1,7 +1,7 @@
 //! Set last: the attributes of directories, when all in them is done.
 
 use super::Receiver;
-use super::deciding::left_or_adjusted;
+use super::deciding::left_or_updated;
 use super::dirs::{DirState, RecvDir};
 use super::losing;
 use crate::dirs::DirNode;
@@ -53,13 +53,15 @@ impl Receiver<'_> {
         self.end_sealing(SEALING_MAX);
     }
 
-    /// The outcome of a directory that was opened or made, as a mirror tells it.
+    /// The outcome of a directory that was opened or made, and that is to be given the
+    /// attributes of the source if it `is_given` any.
     pub(super) fn dir_outcome(
         &self,
         parent: &RecvDir,
         entry: &Entry,
         state: &DirState,
         outcome: Outcome,
+        is_given: bool,
     ) -> Outcome {
         match (&outcome, state) {
             (Outcome::Copied | Outcome::WouldCopy | Outcome::Skipped(Skip::Unchanged), _)
@@ -72,11 +74,9 @@ impl Receiver<'_> {
             {
                 self.left_alone(outcome == Outcome::Skipped(Skip::Unchanged))
             }
-            (Outcome::Skipped(Skip::Unchanged), DirState::Open(node))
-                if self.task.mirrors().is_some() =>
-            {
+            (Outcome::Skipped(Skip::Unchanged), DirState::Open(node)) if is_given => {
                 match self.changes_of_dir(node, &entry.attributes) {
-                    Ok(found) => left_or_adjusted(found),
+                    Ok(found) => left_or_updated(found),
                     Err(error) => Outcome::Failed(Fault::from_io(
                         Side::Destination,
                         "look at the directory's attributes",

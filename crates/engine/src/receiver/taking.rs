@@ -15,6 +15,14 @@ impl Receiver<'_> {
         let (decision, found) = self.decide(&file.dir, &file.name, &mut file.entry);
         let decision = self.cleared(&file.dir, &file.name, decision, found);
         file.found = found;
+        let is_given_time = match &decision {
+            Decision::Settled(Outcome::Synced(found)) => found.has(Changes::TIME),
+            Decision::Settled(_) => false,
+            _ => true,
+        };
+        if is_given_time && let Some(fault) = self.loses_time(&file.dir, &file.entry) {
+            return self.settle_listed(&file, Outcome::Failed(fault));
+        }
         match decision {
             Decision::Settled(outcome) => self.settle_listed(&file, outcome),
             Decision::Hash => {

@@ -16,9 +16,7 @@
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
-use haul_model::{
-    Entry, Fault, FaultKind, FileId, Granularity, Kept, Kind, Moving, Side, Timestamp,
-};
+use haul_model::{Entry, Fault, FaultKind, FileId, Granularity, Kept, Moving, Side, Timestamp};
 use haul_tree::lock;
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::borrow::Cow;
@@ -154,23 +152,27 @@ impl Receiver<'_> {
         found
     }
 
-    /// Looks if the destination can hold the time of `entry`, which is to be made in `dir`. If
-    /// it can't, that is a warning, and the fault of a source that has to stay then.
+    /// Looks if the destination can hold the time of `entry`, a file or directory that is given
+    /// it in `dir`. If it can't, that is a warning, or the fault of a source that has to stay.
     pub(super) fn loses_time(&self, dir: &RecvDir, entry: &Entry) -> Option<Fault> {
         let mtime = entry.attributes.mtime;
         let DirState::Open(node) = &dir.state else { return None };
-        let is_given = self.policy.keeps.has(Kept::TIMES)
-            && matches!(entry.kind, Kind::File { .. } | Kind::Dir)
-            && !self.checks();
+        // To find it out, something may have to be written.
+        let is_given = self.policy.keeps.has(Kept::TIMES) && !self.policy.dry_run && !self.checks();
         if !is_given || KEPT_EVERYWHERE.contains(&mtime.secs) || self.keeps_time(node, mtime) {
             return None;
         }
-        if self.policy.moving == Some(Moving::Whole) {
+        if self.moves_whole() {
             let message = "it stays: the destination can't hold its modification time";
             return Some(Fault::new(Side::Source, FaultKind::Lossy, message));
         }
         self.warn(&dir.path_of(entry.name.as_ref()), OUT_OF_RANGE);
         None
+    }
+
+    /// True if sources that would lose something stay.
+    pub(super) fn moves_whole(&self) -> bool {
+        self.policy.moving == Some(Moving::Whole)
     }
 
     /// True if a file in `node` can have that time, or nobody knows.

@@ -233,7 +233,10 @@ impl<'a> Sender<'a> {
         match outcome {
             Outcome::Copied | Outcome::WouldCopy | Outcome::Grew => !self.checks(),
             Outcome::Differs(_) => self.checks(),
-            Outcome::Synced(_) => self.task.mirrors().is_some(),
+            Outcome::Synced(found) => {
+                let is_update = Changes::OF_ATTRIBUTES.has(*found);
+                self.task.mirrors().is_some() || is_update && !self.checks()
+            }
             Outcome::Linked { .. } => !self.checks() && self.task.keeps().has(Kept::LINKS),
             Outcome::Skipped(_) | Outcome::Failed(_) => true,
         }

@@ -77,6 +77,7 @@ fn samples() -> Vec<Line<'static>> {
             outcome: OutcomeWord::Copied,
             reason: None,
             grew: false,
+            differed: Vec::new(),
             linked_to: None,
         }),
         Line::File(FileLine {
@@ -86,6 +87,7 @@ fn samples() -> Vec<Line<'static>> {
             outcome: OutcomeWord::Skipped,
             reason: Some(Skip::Unchanged.into()),
             grew: false,
+            differed: Vec::new(),
             linked_to: None,
         }),
         Line::File(FileLine {
@@ -95,6 +97,7 @@ fn samples() -> Vec<Line<'static>> {
             outcome: OutcomeWord::Copied,
             reason: None,
             grew: true,
+            differed: DifferenceWord::all_of(Found::Differs(Changes::MODE)),
             linked_to: Some("log.1".into()),
         }),
         Line::Synced(SyncedLine {
@@ -117,8 +120,9 @@ fn samples() -> Vec<Line<'static>> {
         Line::Deleted(DeletedLine { path: Path::of(b"\xff"), kind: KindWord::File }),
         Line::SyncSummary(SyncSummaryLine {
             copied: 2,
+            linked: 3,
+            updated: 1,
             dirs: 0,
-            adjusted: 1,
             deleted: 1,
             spared: 0,
             renamed: 0,
@@ -136,8 +140,9 @@ fn samples() -> Vec<Line<'static>> {
         }),
         Line::SyncSummary(SyncSummaryLine {
             copied: 0,
+            linked: 3,
+            updated: 0,
             dirs: 0,
-            adjusted: 0,
             deleted: 0,
             spared: 0,
             renamed: 0,
@@ -328,13 +333,21 @@ fn the_document_names_every_word() {
         ErrorKind::Interrupted,
         ErrorKind::Io,
     ]));
-    let every = Changes::try_from(0xff).expect("known bits");
+    let every = Changes::try_from(0xffff).expect("known bits");
     all.extend(words(&DifferenceWord::all_of(Found::Differs(every))));
     all.extend(words(&DifferenceWord::all_of(Found::Extra)));
     let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy, Fate::Recent];
     all.extend(words(&fates.map(FateWord::from)));
     all.extend(words(&[KindWord::File, KindWord::Dir, KindWord::Symlink, KindWord::Special]));
-    all.extend(words(&[OutcomeWord::Copied, OutcomeWord::Skipped, OutcomeWord::WouldCopy]));
+    all.extend(words(&[
+        OutcomeWord::Copied,
+        OutcomeWord::Linked,
+        OutcomeWord::Updated,
+        OutcomeWord::Skipped,
+        OutcomeWord::WouldCopy,
+        OutcomeWord::WouldLink,
+        OutcomeWord::WouldUpdate,
+    ]));
     let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special, Skip::Ruled];
     all.extend(words(&skips.map(ReasonWord::from)));
     let (file, variable) = (OriginWord::File, OriginWord::Environment);

@@ -32,8 +32,12 @@ pub(crate) enum OriginWord {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OutcomeWord {
     Copied,
+    Linked,
+    Updated,
     Skipped,
     WouldCopy,
+    WouldLink,
+    WouldUpdate,
 }
 
 /// Something that is not the same on both sides.
@@ -57,6 +61,12 @@ pub(crate) enum DifferenceWord {
     Mode,
     Target,
     Content,
+    Owner,
+    Group,
+    Acl,
+    Xattrs,
+    AccessTime,
+    HardLink,
 }
 
 impl DifferenceWord {
@@ -71,6 +81,12 @@ impl DifferenceWord {
             (Changes::MODE, Self::Mode),
             (Changes::TARGET, Self::Target),
             (Changes::CONTENT, Self::Content),
+            (Changes::USER, Self::Owner),
+            (Changes::GROUP, Self::Group),
+            (Changes::ACL, Self::Acl),
+            (Changes::XATTRS, Self::Xattrs),
+            (Changes::ATIME, Self::AccessTime),
+            (Changes::LINKED, Self::HardLink),
         ];
         words.into_iter().filter(|(one, _)| found.has(*one)).map(|(_, word)| word).collect()
     }

@@ -1,9 +1,9 @@
 //! The fate of an entry of a copy.
 
-use crate::json::{self, FileLine, Line, OutcomeWord, Path};
+use crate::json::{self, DifferenceWord, FileLine, Found, Line, OutcomeWord, Path};
 use crate::report::Statement;
 use haul_engine::Skip;
-use haul_model::{Kind, escape_bytes};
+use haul_model::{Changes, Kind, escape_bytes};
 
 /// The fate of an entry that did not fail.
 pub(super) struct CopyFate<'a> {
@@ -13,6 +13,8 @@ pub(super) struct CopyFate<'a> {
     pub(super) skip: Option<Skip>,
     /// It was copied as it was when it was opened, and has grown since.
     pub(super) grew: bool,
+    /// The attributes that differed, of an entry of which only these were set.
+    pub(super) differed: Changes,
     /// It is a further name of this file.
     pub(super) linked_to: Option<&'a [u8]>,
 }
@@ -21,13 +23,22 @@ impl Statement for CopyFate<'_> {
     fn text(&self) -> Vec<u8> {
         let word = match self.outcome {
             OutcomeWord::Copied => "copied",
+            OutcomeWord::Linked => "linked",
+            OutcomeWord::Updated => "updated",
             OutcomeWord::Skipped => "skipped",
             OutcomeWord::WouldCopy => "would copy",
+            OutcomeWord::WouldLink => "would link",
+            OutcomeWord::WouldUpdate => "would update",
         };
         let slash = if *self.kind == Kind::Dir { "/" } else { "" };
         if let Some(first) = self.linked_to {
             let (path, first) = (escape_bytes(self.path), escape_bytes(first));
             return format!("{word} {path} (the same file as {first})\n").into_bytes();
+        }
+        if !self.differed.is_empty() {
+            let path = escape_bytes(self.path);
+            let words = self.differed.words().collect::<Vec<_>>().join(", ");
+            return format!("{word} {path}{slash} ({words})\n").into_bytes();
         }
         let reason = match self.skip {
             None if self.grew => " (as it was when it was opened; it has grown since)",
@@ -46,7 +57,9 @@ impl Statement for CopyFate<'_> {
         let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
         let (outcome, reason, grew) = (self.outcome, self.skip.map(Into::into), self.grew);
         let linked_to = self.linked_to.map(String::from_utf8_lossy);
-        Line::File(FileLine { path, kind, size, outcome, reason, grew, linked_to }).to_bytes()
+        let differed = DifferenceWord::all_of(Found::Differs(self.differed));
+        let line = FileLine { path, kind, size, outcome, reason, grew, differed, linked_to };
+        Line::File(line).to_bytes()
     }
 }
 
@@ -67,7 +80,16 @@ mod tests {
     #[test]
     fn lines_for_people_are_escaped() {
         let line = |path, kind, outcome, skip| {
-            CopyFate { path, kind, outcome, skip, grew: false, linked_to: None }.text()
+            CopyFate {
+                path,
+                kind,
+                outcome,
+                skip,
+                grew: false,
+                differed: Changes::default(),
+                linked_to: None,
+            }
+            .text()
         };
         let grown = CopyFate {
             path: b"log",
@@ -75,6 +97,7 @@ mod tests {
             outcome: OutcomeWord::Copied,
             skip: None,
             grew: true,
+            differed: Changes::default(),
             linked_to: None,
         };
         let lines = [

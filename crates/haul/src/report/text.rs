@@ -138,8 +138,8 @@ impl Report for Text {
             // Files that are moved are told of when they have left their place.
             (_, task) if task.moving().is_some() => false,
             // The program says by the words of the command which of them are shown.
-            (Outcome::Synced(_), _) => true,
-            (Outcome::Linked { .. }, Task::Copy(policy)) => {
+            (Outcome::Synced(_), Task::Sync(..)) => true,
+            (Outcome::Linked { .. } | Outcome::Synced(_), Task::Copy(policy)) => {
                 is_verbose || policy.dry_run && self.warns()
             }
             (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,

@@ -42,6 +42,7 @@ fn a_copy_tells_its_start_every_entry_and_its_summary() {
         run(Command::new("mkfifo").arg(scene.path("tree/fifo")));
         let same = scene.file("there/tree/same", "s");
         nasty::set_mtime(same, 100, 0).expect("a time");
+        nasty::set_mtime(scene.path("there/tree"), 100, 0).expect("a time");
         let run = scene.copy(&["-r", "--json"], &["tree", "missing"], "there").run();
         let run = run.expect_code(1);
         assert_eq!(run.err(), "");
@@ -58,7 +59,7 @@ fn a_copy_tells_its_start_every_entry_and_its_summary() {
         assert_eq!(
             files(&objects),
             [
-                "tree dir skipped unchanged",
+                "tree dir updated -",
                 "tree/a file copied -",
                 "tree/fifo special skipped special",
                 "tree/link symlink copied -",

@@ -359,3 +359,25 @@ fn what_a_base_has_takes_the_place_of_something_else() {
         }
     });
 }
+
+#[test]
+fn what_is_linked_to_a_base_counts_as_linked() {
+    each_way_by_pipe(|scene| {
+        for file in 0..5 {
+            scene.file(format!("src/{file}"), "content");
+        }
+        sh(scene, "cp -a src prev");
+        scene.file("src/new", "12345");
+        let figures = "\"copied\":1,\"linked\":5,\"updated\":0,";
+        for dry in [&["-n"][..], &[]] {
+            let flags = [&["-a", "--json", "--link-dest=../prev"], dry].concat();
+            let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+            let out = run.expect_ok().out();
+            assert!(out.contains(figures) && out.contains("\"bytes\":5,"), "{out}");
+        }
+        let route = scene.route();
+        let run = scene.transfer("sync", &route, &["-av", "--link-dest=../prev"], &["src/"], "new");
+        let out = run.run().expect_ok().out();
+        assert!(out.contains("\n1 copied, 5 linked, 1 directories made; 5 B in "), "{out}");
+    });
+}

@@ -169,7 +169,7 @@ fn a_copy_keeps_hard_links_where_that_is_asked_for() {
         scene.copy(&["-r"], &["src/."], "new/").run().expect_ok();
         assert!(groups(scene, "new").is_empty());
         let run = scene.copy(&["-a", "-v"], &["src/."], "dst/").run().expect_ok();
-        assert!(run.out().contains("copied d/c (the same file as a)\n"), "{run}");
+        assert!(run.out().contains("linked d/c (the same file as a)\n"), "{run}");
         assert_eq!(groups(scene, "dst"), groups(scene, "src"));
         let again = scene.copy(&["-a"], &["src/."], "dst/").run().expect_ok();
         assert!(again.out().starts_with("copied nothing"), "{again}");

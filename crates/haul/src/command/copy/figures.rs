@@ -60,7 +60,8 @@ impl Statement for Figures {
 
 /// The line at the end of a copy, and what it would be for a dry run.
 fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
-    let Summary { copied, dirs_made, bytes, skipped, special, failed, grown, .. } = *summary;
+    let Summary { copied, linked, updated, dirs_made, bytes, skipped, special, .. } = *summary;
+    let Summary { failed, grown, .. } = *summary;
     let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
     let (done, made) = if dry_run { ("would copy", "would make") } else { ("copied", "made") };
     let mut line = match (copied, dirs_made) {
@@ -86,7 +87,17 @@ fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
     if grown > 0 {
         line.push_str(&format!("; {} grew meanwhile", quantity::count(grown)));
     }
-    for (n, word) in [(skipped, "skipped"), (special, "left out"), (failed, "failed")] {
+    let (link, update) = match dry_run {
+        true => ("would link", "would update"),
+        false => ("linked", "updated"),
+    };
+    for (n, word) in [
+        (linked, link),
+        (updated, update),
+        (skipped, "skipped"),
+        (special, "left out"),
+        (failed, "failed"),
+    ] {
         if n > 0 {
             line.push_str(&format!("; {word} {}", quantity::count(n)));
         }
@@ -110,6 +121,8 @@ mod tests {
             special: 2,
             failed: 1,
             grown: 3,
+            linked: 4,
+            updated: 5,
             ..Summary::default()
         };
         let lines = [
@@ -136,8 +149,8 @@ mod tests {
             text(Summary { failed: 1, ..Summary::default() }, true),
         ];
         insta::assert_snapshot!(lines.join("\n"), @r"
-        copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); 3 grew meanwhile; skipped 12; left out 2; failed 1
-        would copy 1,008 files, 19.9 MiB; 3 grew meanwhile; skipped 12; left out 2; failed 1
+        copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); 3 grew meanwhile; linked 4; updated 5; skipped 12; left out 2; failed 1
+        would copy 1,008 files, 19.9 MiB; 3 grew meanwhile; would link 4; would update 5; skipped 12; left out 2; failed 1
         copied 1 file, 5 B in 0.41 s (12 B/s)
         copied 1 file, 5 B in 0.41 s (4 B/s); 3 B were there already
         copied 1 file, 0 B in 0.41 s

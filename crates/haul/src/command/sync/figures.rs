@@ -31,8 +31,9 @@ impl Statement for Figures {
         let End { summary, time, relayed, code, .. } = self.end;
         Line::SyncSummary(SyncSummaryLine {
             copied: summary.copied,
+            linked: summary.linked,
+            updated: summary.updated,
             dirs: summary.dirs_made,
-            adjusted: summary.adjusted,
             deleted: summary.deleted,
             spared: summary.spared,
             renamed: summary.renamed,
@@ -77,12 +78,13 @@ impl Figures {
     /// One line of what was done.
     fn line(&self) -> String {
         let End { summary, time, relayed, .. } = self.end;
-        let Summary { copied, dirs_made, adjusted, deleted, bytes, .. } = summary;
+        let Summary { copied, linked, dirs_made, updated, deleted, bytes, .. } = summary;
         let parts = [
             (copied, "copied"),
             (summary.renamed, "of them only renamed"),
+            (linked, "linked"),
             (dirs_made, "directories made"),
-            (adjusted, "adjusted"),
+            (updated, "updated"),
             (deleted, "removed"),
             (summary.spared, "spared"),
             (summary.failed, "failed"),
