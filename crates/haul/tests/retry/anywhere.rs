@@ -252,7 +252,8 @@ fn told(line: &str, is_upload: bool) -> Option<String> {
         if kind == "deleted" {
             return None;
         }
-        let of_moment = ["copied", "dirs", "updated", "skipped", "deleted", "differed", "sent"];
+        let of_moment =
+            ["copied", "linked", "updated", "dirs", "skipped", "deleted", "differed", "sent"];
         for name in of_moment.into_iter().chain(["linked_to"]) {
             fields.remove(name);
         }
