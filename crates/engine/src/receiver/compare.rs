@@ -201,9 +201,14 @@ pub(super) fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
 
 /// The fault of an entry that would replace itself.
 pub(super) fn one_object(entry: &Entry, existing: &Meta) -> Option<Fault> {
-    if entry.id.is_some() && entry.id == existing.id {
+    if own::is_own(entry, existing.id) {
         return Some(own::same_file());
     }
+    leads_there(entry, existing)
+}
+
+/// The fault of a link that would replace the file to which it leads.
+pub(super) fn leads_there(entry: &Entry, existing: &Meta) -> Option<Fault> {
     if entry.leads_to.is_some() && entry.leads_to == existing.id {
         return Some(Fault::new(
             Side::Destination,

@@ -3,6 +3,7 @@
 use super::Receiver;
 use super::compare::{self, Decision};
 use super::dirs::RecvDir;
+use super::own::{self, is_own};
 use crate::dirs::DirNode;
 use haul_model::{
     Changes, Conflict, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness, Side, Skip,
@@ -36,7 +37,7 @@ impl Receiver<'_> {
             }
             return Ok((Decision::Copy(OnExisting::Keep), Changes::MISSING.with(Changes::SENT)));
         };
-        if let Some(fault) = compare::one_object(entry, existing) {
+        if let Some(fault) = compare::leads_there(entry, existing) {
             return settled(Outcome::Failed(fault));
         }
         if self.policy.conflict == Conflict::Keep {
@@ -47,6 +48,9 @@ impl Receiver<'_> {
             _ => None,
         };
         let found = compare::changes(entry, existing, target.as_deref(), self.policy.keeps);
+        if is_own(entry, existing.id) {
+            return settled(outcome_of_itself(found));
+        }
         let is_newer = is_newer(mirror, mtime, entry, existing);
         let is_file = matches!(entry.kind, Kind::File { .. }) && !found.has(Changes::KIND);
         if is_file && mirror.skips_newer && is_newer {
@@ -189,6 +193,17 @@ pub(super) fn left_or_updated(found: Changes) -> Outcome {
     match found.is_empty() {
         true => Outcome::Skipped(Skip::Unchanged),
         false => Outcome::Synced(found),
+    }
+}
+
+/// The outcome of an entry that is the existing object, as a hard link to it is, and was found
+/// to differ by `found`. It is up to date, even if it was written to since it was listed. Other
+/// attributes would be given to the source, too.
+fn outcome_of_itself(found: Changes) -> Outcome {
+    let times = Changes::TIME.with(Changes::ATIME);
+    match found.has_any(Changes::OF_ATTRIBUTES.without(times)) {
+        true => Outcome::Failed(own::same_file()),
+        false => Outcome::Skipped(Skip::Unchanged),
     }
 }
 

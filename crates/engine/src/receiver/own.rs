@@ -17,9 +17,12 @@ impl Around {
     }
 }
 
-/// True if an entry that came over a wire is the object `there` of this machine.
+/// True if an entry is the object `there` of this machine.
 pub(super) fn is_own(entry: &Entry, there: Option<FileId>) -> bool {
-    entry.id.is_none() && entry.inode != 0 && there.map(number_here) == Some(entry.inode)
+    match entry.id {
+        Some(id) => there == Some(id),
+        None => entry.inode != 0 && there.map(number_here) == Some(entry.inode),
+    }
 }
 
 /// The fault of a file or link that is the one at the destination.

@@ -5,7 +5,7 @@ use super::compare::{self, Decision, Rules, changes};
 use super::deciding::left_or_updated;
 use super::dirs::{DirState, RecvDir};
 use super::hold::may_not_be_opened;
-use super::own::{self, is_own};
+use super::own::is_own;
 use super::work::{self, Making, Work};
 use super::{Pending, Receiver, losing, naming, parent_fault};
 use crate::dirs::DirNode;
@@ -55,9 +55,6 @@ impl Receiver<'_> {
                 && !self.is_free(dir, &*handle, name, existing)?
             {
                 return Ok(settled(Outcome::Failed(naming::another()), Changes::default()));
-            }
-            if is_own(entry, existing.as_ref().and_then(|existing| existing.id)) {
-                return Ok(settled(Outcome::Failed(own::same_file()), Changes::default()));
             }
             self.give_mode(entry, dir, existing.as_ref());
             let mtime = entry.attributes.mtime;
@@ -192,7 +189,10 @@ impl Receiver<'_> {
         entry: &Entry,
         existing: Option<&Meta>,
     ) -> Result<(), Fault> {
-        let Some(existing) = existing else { return Ok(()) };
+        // The source keeps what it has.
+        let Some(existing) = existing.filter(|there| !is_own(entry, there.id)) else {
+            return Ok(());
+        };
         let keeps = self.policy.keeps;
         let which = changes(entry, existing, None, keeps).attributes(keeps);
         if which.is_empty() || self.policy.dry_run {

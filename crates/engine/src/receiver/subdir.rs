@@ -50,7 +50,7 @@ impl Receiver<'_> {
             }
             Err(error) => return Err(fault("open the directory", error)),
         };
-        if (entry.id.is_some() && entry.id == node.id()) || is_own(entry, node.id()) {
+        if is_own(entry, node.id()) {
             return Err(own::same_directory());
         }
         let is_spelled = || match self.task.finds_extras() && !handle.tells_objects() {

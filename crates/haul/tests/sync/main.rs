@@ -14,6 +14,7 @@ mod faking;
 mod faults;
 mod found;
 mod in_place;
+mod itself;
 mod keeping;
 mod late;
 mod leading;
