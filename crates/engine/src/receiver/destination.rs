@@ -188,21 +188,27 @@ impl Destination {
         let Some(name) = split.name else {
             return Err(closed(split.whole, way::missing()));
         };
+        let makes_path = job.task.mirrors().map(|mirror| mirror.makes_path);
         if split.slash {
-            let is_whole_way = job.task.mirrors().is_none_or(|mirror| mirror.makes_path);
+            let is_whole_way = makes_path.unwrap_or(true);
             return Self::make(tree, path, is_whole_way, dry_run);
         }
         let name = Name::new(name).map_err(|error| {
             fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
         })?;
-        let parent = tree.open(split.parent).map_err(|error| closed(split.parent, error))?;
+        let above = match tree.open(split.parent) {
+            Err(error) if makes_path == Some(true) && error.kind() == io::ErrorKind::NotFound => {
+                Self::make(tree, split.parent, true, dry_run)?
+            }
+            parent => Self::of(path, parent.map_err(|error| closed(split.parent, error))?),
+        };
         if into_dir {
             return Err(JobError::Usage(format!(
                 "{}: it is not a directory, and several sources need one; end it with a slash to have it made",
                 escape_bytes(path)
             )));
         }
-        Ok(Self { rename: Some(name), ..Self::of(path, parent) })
+        Ok(Self { path: path.to_vec(), rename: Some(name), ..above })
     }
 
     /// The directory at `path`, made with those above it that are missing too, if

@@ -151,5 +151,15 @@ fn directories_above_a_mirror_that_are_missing_have_a_word_of_its_own() {
         assert!(run.err().contains("can't open the directory above it: "), "{run}");
         assert!(run.err().contains("--mkpath makes them, too"), "{run}");
         sync(&["--mkpath"]).expect_ok();
+        // A file gets a new name there.
+        let named = |flags: &[&str]| {
+            let words = [&["-i", "--mkpath"], flags].concat();
+            let run = scene.transfer("sync", &scene.route(), &words, &["tree/b"], "new/dir/c");
+            run.run().expect_ok().out()[1..].to_owned()
+        };
+        assert_eq!(named(&["-n"]), "f+++++++++ b\n");
+        assert!(!scene.exists("new"));
+        assert_eq!(named(&[]), "f+++++++++ b\n");
+        assert_eq!((&*scene.list("new")[1], &*scene.read("new/dir/c")), ("dir/c", "b"));
     });
 }
