@@ -93,7 +93,7 @@ fn another_version_there_is_an_error_that_names_both() {
     let run = upload_to(&scene, &format!("printf '{welcome}'\nexec cat >/dev/null"));
     assert_says(
         &run,
-        "the haul there (7.8.9) speaks protocol version 9, this one speaks version 7",
+        "the haul there (7.8.9) speaks protocol version 9, this one speaks version 8",
         "",
     );
 }

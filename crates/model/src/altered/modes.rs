@@ -10,6 +10,7 @@ const CHANGE_LEN_MAX: usize = 24;
 
 const EXECUTES: u32 = 0o111;
 const SET_USER_ID: u32 = 0o4000;
+const SET_IDS: u32 = 0o6000;
 const ALL_BITS: u32 = 0o7777;
 
 /// Changes, in the order in which they are made.
@@ -31,8 +32,8 @@ pub struct ModeChange {
     pub rights: u32,
     /// Set-ID bits and the sticky bit.
     pub special: u32,
-    /// Set-ID bits of those whom it names.
-    pub special_of: u32,
+    /// The bit of the one whose rights the others get, in place of [`Self::rights`], or 0.
+    pub copied: u32,
     /// The right to execute is given to directories alone, and to what somebody may
     /// execute.
     pub keeps_executable: bool,
@@ -99,7 +100,7 @@ impl ModeChanges {
             ModeOf::Files => !is_dir,
         };
         self.0.iter().filter(is_about).fold(mode & ALL_BITS, |mode, change| {
-            let (clears, sets) = change.bits(umask);
+            let (clears, sets) = change.bits(mode, umask);
             let is_spared = change.keeps_executable && !was_executable && !is_dir;
             (mode & !clears) | if is_spared { sets & !EXECUTES } else { sets }
         })
@@ -123,23 +124,12 @@ impl ModeChange {
         let (whom, rest) = word.split_at(at);
         let mut change = Self::default();
         for byte in whom {
-            let (who, special) = match (byte, change.of) {
-                (b'D', ModeOf::All | ModeOf::Dirs) => {
-                    change.of = ModeOf::Dirs;
-                    (0, 0)
-                }
-                (b'F', ModeOf::All | ModeOf::Files) => {
-                    change.of = ModeOf::Files;
-                    (0, 0)
-                }
-                (b'u', _) => (0o100, SET_USER_ID),
-                (b'g', _) => (0o010, 0o2000),
-                (b'o', _) => (0o001, 0),
-                (b'a', _) => (0o111, 0),
-                _ => return None,
-            };
-            change.who |= who;
-            change.special_of |= special;
+            match (byte, change.of) {
+                (b'D', ModeOf::All | ModeOf::Dirs) => change.of = ModeOf::Dirs,
+                (b'F', ModeOf::All | ModeOf::Files) => change.of = ModeOf::Files,
+                (b'a', _) => change.who = EXECUTES,
+                _ => change.who |= one_of(*byte)?,
+            }
         }
         if rest[0].is_ascii_digit() {
             // Any number of digits, as long as it is a mode.
@@ -157,6 +147,11 @@ impl ModeChange {
             b'=' => ModeStep::Set,
             _ => return None,
         };
+        if let [byte] = rest[1..]
+            && let Some(one) = one_of(byte)
+        {
+            return Some(Self { copied: one, ..change });
+        }
         for byte in &rest[1..] {
             match byte {
                 b'r' => change.rights |= 4,
@@ -166,8 +161,10 @@ impl ModeChange {
                     change.rights |= 1;
                     change.keeps_executable = true;
                 }
-                b's' if change.special_of == 0 => change.special |= SET_USER_ID,
-                b's' => change.special |= change.special_of,
+                b's' => {
+                    let set_ids = special_of(change.who) & SET_IDS;
+                    change.special |= if set_ids == 0 { SET_USER_ID } else { set_ids };
+                }
                 b't' => change.special |= 0o1000,
                 _ => return None,
             }
@@ -175,9 +172,9 @@ impl ModeChange {
         Some(change)
     }
 
-    /// The bits that it clears, and those that it sets then.
-    fn bits(&self, umask: u32) -> (u32, u32) {
-        let rights = self.rights & 7;
+    /// The bits of `mode` that it clears, and those that it sets then.
+    fn bits(&self, mode: u32, umask: u32) -> (u32, u32) {
+        let rights = mode.checked_div(self.copied).unwrap_or(self.rights) & 7;
         let (who, named) = match self.who & EXECUTES {
             0 => (EXECUTES, (EXECUTES * rights) & !umask),
             who => (who, who * rights),
@@ -187,12 +184,32 @@ impl ModeChange {
             ModeStep::Add => (0, named),
             ModeStep::Remove => (named, 0),
             ModeStep::Set => {
-                let special = if self.special == 0 { 0 } else { self.special_of };
+                let special = match (self.copied, self.special) {
+                    (0, 0) => 0,
+                    (0, _) => special_of(self.who) & SET_IDS,
+                    _ => special_of(who),
+                };
                 ((who * 7) | special, named)
             }
             ModeStep::Replace => (ALL_BITS, self.rights & ALL_BITS),
         }
     }
+}
+
+/// The bit by which a change names the owner, the group or others.
+const fn one_of(letter: u8) -> Option<u32> {
+    match letter {
+        b'u' => Some(0o100),
+        b'g' => Some(0o010),
+        b'o' => Some(0o001),
+        _ => None,
+    }
+}
+
+/// The set-ID bits and the sticky bit of those whom `who` names.
+fn special_of(who: u32) -> u32 {
+    let bits = [(0o100, SET_USER_ID), (0o010, 0o2000), (0o001, 0o1000)];
+    bits.iter().filter(|(one, _)| who & one != 0).map(|(_, bit)| bit).sum()
 }
 
 impl TryFrom<Vec<ModeChange>> for ModeChanges {
@@ -236,6 +253,20 @@ mod tests {
             ("g=rx", 0o2775, false, 0o2755),
             ("+t", 0o755, true, 0o1755),
             ("u-x,u+X", 0o744, false, 0o744),
+            ("a+s", 0o644, false, 0o6644),
+            ("a-s", 0o6755, false, 0o755),
+            ("a=rwxt", 0o6755, false, 0o1777),
+            ("o+s", 0o644, false, 0o4644),
+            ("g=u", 0o2640, false, 0o660),
+            ("go=u", 0o6755, false, 0o4777),
+            ("g-o", 0o644, false, 0o604),
+            ("u+g", 0o70, true, 0o770),
+            ("o=g", 0o1770, true, 0o777),
+            ("u=g", 0o6755, false, 0o2555),
+            ("+u", 0o700, false, 0o755),
+            ("=u", 0o7700, false, 0o755),
+            ("u=rwx,g=u,Fo=g,Do=", 0o604, false, 0o777),
+            ("u=rwx,g=u,Fo=g,Do=", 0o604, true, 0o770),
         ] {
             let mut changes = ModeChanges::default();
             changes.add(words.as_bytes()).expect(words);
@@ -246,7 +277,10 @@ mod tests {
 
     #[test]
     fn other_words_are_none() {
-        for words in ["", "u", "u+q", "u+x,", "DF+x", "u755", "77777", "8", "x", "D", "u+x,,g+x"] {
+        for words in [
+            "", "u", "u+q", "u+x,", "DF+x", "u755", "77777", "8", "x", "D", "u+x,,g+x", "u=go",
+            "g=ux", "u+D",
+        ] {
             assert!(ModeChanges::default().add(words.as_bytes()).is_err(), "{words}");
         }
         let many = vec!["u+x"; CHANGES_MAX].join(",");
