@@ -1,8 +1,9 @@
 //! Words of `haul sync` that are read together with others: those that give entries other
 //! attributes than those of the sources, those about compression, and the rules.
 
+use super::switches::Given;
 use super::table::Word;
-use super::{Given, SyncWords, Wish};
+use super::{SyncWords, Wish};
 use crate::error::CommandError;
 use haul_engine::Links;
 use haul_model::{AccountMap, Compression, Filter, MapError, ModeError, Style};
