@@ -25,7 +25,9 @@ impl Home {
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
         command.args(words).current_dir(self.0.path()).stdin(Stdio::null());
-        for variable in ["HAUL_LOG", "HAUL_RSH", "HAUL_TIMEOUT", "HAUL_VERIFY", "XDG_CONFIG_HOME"] {
+        for variable in
+            ["HAUL_LOG", "HAUL_RSH", "HAUL_TIMEOUT", "HAUL_VERIFY", "RSYNC_RSH", "XDG_CONFIG_HOME"]
+        {
             command.env_remove(variable);
         }
         command.env("HOME", self.0.path());
@@ -178,4 +180,13 @@ fn the_program_that_the_file_names_is_the_one_that_runs() {
     let mut command = home.command(&["ls", "-e", "./third", "nas:"]);
     command.env("HAUL_RSH", "./other").output().expect("haul starts");
     assert_eq!(ran(), ["third"]);
+    // Mirrors take rsync's variable, too, and below haul's own.
+    for (words, own, expected) in
+        [(&[][..], "", "third"), (&[], "./other", "other"), (&["-e", "./there"], "", "there")]
+    {
+        let mut command = home.command(&["sync", "-a"]);
+        command.args(words).args(["nas:a", "b"]).env("HAUL_RSH", own).env("RSYNC_RSH", "./third");
+        command.output().expect("haul starts");
+        assert_eq!(ran(), [expected]);
+    }
 }

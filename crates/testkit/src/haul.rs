@@ -177,6 +177,7 @@ impl Haul {
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("XDG_CACHE_HOME")
             .env_remove("XDG_STATE_HOME")
+            .env_remove("RSYNC_RSH")
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

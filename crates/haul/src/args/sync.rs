@@ -20,7 +20,7 @@ use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::Typed;
 use super::{Copy, Stats, Sync};
-use crate::config::{Config, Transport};
+use crate::config::{self, Config, Transport};
 use crate::error::CommandError;
 use crate::lines::Columns;
 use crate::location::Location;
@@ -30,6 +30,7 @@ use haul_model::{
     Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
     Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
 };
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::num::{NonZeroU8, NonZeroU64};
 use std::os::unix::ffi::OsStrExt;
@@ -190,7 +191,7 @@ impl SyncWords {
             }
         }
         let typed = Typed {
-            rsh: wish.rsh.clone(),
+            rsh: wish.rsh()?,
             remote_haul: wish.remote_haul.clone(),
             timeout: wish.timeout,
             transport: wish.transport,
@@ -262,6 +263,18 @@ impl Wish {
             Recursion::OfArchive => self.files_from.is_none(),
             Recursion::Yes => true,
         }
+    }
+
+    /// The command that reaches a host, where the words or the environment name one. A
+    /// variable of haul's own stands above that of rsync.
+    fn rsh(&self) -> Result<Option<String>, CommandError> {
+        const VARIABLE: &str = "RSYNC_RSH";
+        let given = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        if self.rsh.is_some() || given(&config::variable("rsh")).is_some() {
+            return Ok(self.rsh.clone());
+        }
+        let words = given(VARIABLE).map(OsString::into_string).transpose();
+        words.map_err(|_| CommandError::usage(format!("{VARIABLE}: it is not UTF-8")))
     }
 
     /// True if the user is asked before most of the destination is removed.
