@@ -23,6 +23,8 @@ pub(crate) struct Lines {
     tells_unchanged: bool,
     /// Those that are removed are told of also where no others are.
     tells_removed: bool,
+    /// Links that are left out since they lead out of the destination are told of.
+    tells_unsafe: bool,
     /// Copies get the times of their sources.
     keeps_times: bool,
     /// Links do, too.
@@ -122,6 +124,7 @@ impl Lines {
             itemizes,
             tells_unchanged,
             tells_removed: false,
+            tells_unsafe: false,
             keeps_times: true,
             keeps_link_times: true,
             columns,
@@ -137,6 +140,16 @@ impl Lines {
     /// The same, that tells of what is removed, or does not, where no other entries are told of.
     pub(crate) fn telling_removed(self, tells_removed: bool) -> Self {
         Self { tells_removed, ..self }
+    }
+
+    /// The same, that tells of links that lead out of the destination, or does not.
+    pub(crate) fn telling_unsafe(self, tells_unsafe: bool) -> Self {
+        Self { tells_unsafe, ..self }
+    }
+
+    /// True if links that lead out of the destination are told of.
+    pub(crate) fn tells_unsafe(&self) -> bool {
+        self.tells_unsafe
     }
 
     /// The log alone.

@@ -27,7 +27,7 @@ mod removal;
 
 use self::compared::{Difference, Same};
 use self::ends::{Ends, Located};
-use self::fate::{CopyFate, passed_over};
+use self::fate::{CopyFate, UnsafeLink, passed_over};
 use self::moved::Moved;
 pub(crate) use self::removal::SourceRemoval;
 
@@ -243,6 +243,10 @@ impl<'r> JobMonitor<'r> {
         match (self.task.mirrors(), outcome) {
             (Some(_), Outcome::Failed(_)) => true,
             (Some(_), Outcome::Skipped(Skip::Special)) => self.report.warns(),
+            (Some(mirror), Outcome::Skipped(Skip::Ruled)) => {
+                let is_link = matches!(kind, Kind::Symlink { .. });
+                is_link && mirror.safe_links && self.lines.tells_unsafe() && self.report.is_text()
+            }
             (Some(_), _) => self.synced(kind, outcome).is_some(),
             (None, _) => self.report.shows(&self.task, kind, outcome),
         }
@@ -306,6 +310,12 @@ impl<'r> JobMonitor<'r> {
             Outcome::Synced(_) => fate(OutcomeWord::Updated, None),
             Outcome::Skipped(Skip::Special) if self.task.mirrors().is_some() => {
                 self.report.warning(path, lines::left_out(kind));
+            }
+            Outcome::Skipped(Skip::Ruled) if self.task.mirrors().is_some() => {
+                // Nothing is told of one that is left out for another reason.
+                if let Some(link) = UnsafeLink::of(path, kind) {
+                    self.report.tell(&link);
+                }
             }
             Outcome::Skipped(skip) => {
                 fate(OutcomeWord::Skipped, Some(*skip));

@@ -156,6 +156,9 @@ impl Receiver<'_> {
         let to = into.handle()?;
         let is_itself = |there: Option<FileId>, id| there.is_some() && there == id;
         let Some(meta) = from.stat(name, false)? else { return Ok(()) };
+        if meta.kind == MetaKind::Symlink && self.is_unsafe(node.depth(), &from.read_link(name)?) {
+            return Ok(());
+        }
         if is_itself(into.id(), node.id()) && new == *name {
             return Err(io::Error::other("its backup would have its own name"));
         }

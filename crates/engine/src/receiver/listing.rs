@@ -176,11 +176,11 @@ impl Receiver<'_> {
         Outcome::Skipped(Skip::Ruled)
     }
 
-    /// True if a link with this `target` in `dir` is left out, since it may lead out of the
-    /// destination.
-    fn is_unsafe(&self, dir: &RecvDir, target: &[u8]) -> bool {
+    /// True if a link with this `target`, in a directory so deep, is left out, since it may
+    /// lead out of the destination.
+    pub(super) fn is_unsafe(&self, depth: usize, target: &[u8]) -> bool {
         self.task.mirrors().is_some_and(|mirror| mirror.safe_links)
-            && links::leads_out(target, dir.names().len())
+            && links::leads_out(target, depth)
     }
 
     /// Decides about one entry; returns its outcome if it has one already.
@@ -209,7 +209,7 @@ impl Receiver<'_> {
             Kind::Symlink { .. } if self.task.mirrors().is_some_and(|mirror| !mirror.links) => {
                 Outcome::Skipped(Skip::Special)
             }
-            Kind::Symlink { target } if self.is_unsafe(&dir, target) => {
+            Kind::Symlink { target } if self.is_unsafe(dir.names().len(), target) => {
                 Outcome::Skipped(Skip::Ruled)
             }
             kind if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {

@@ -88,6 +88,8 @@ struct Wish {
     checksum: bool,
     whole_file: bool,
     mirror: Mirror,
+    /// Holes get no room, also where room is reserved.
+    sparse: bool,
     bases: Vec<(Bases, OsString)>,
     backup: bool,
     rate: Option<NonZeroU64>,
@@ -373,6 +375,7 @@ impl Wish {
             delta: !self.whole_file && !self.fast,
             updating: self.updating()?,
             renames: self.renames()?,
+            preallocates: self.mirror.preallocates && !self.sparse,
             ..self.mirror
         })
     }

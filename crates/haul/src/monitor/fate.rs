@@ -3,7 +3,7 @@
 use crate::json::{self, DifferenceWord, FileLine, Found, Line, OutcomeWord, Path};
 use crate::report::Statement;
 use haul_engine::Skip;
-use haul_model::{Changes, Kind, escape_bytes};
+use haul_model::{Changes, Kind, escape_bytes, links};
 
 /// The fate of an entry that did not fail.
 pub(super) struct CopyFate<'a> {
@@ -60,6 +60,32 @@ impl Statement for CopyFate<'_> {
         let differed = DifferenceWord::all_of(Found::Differs(self.differed));
         let line = FileLine { path, kind, size, outcome, reason, grew, differed, linked_to };
         Line::File(line).to_bytes()
+    }
+}
+
+/// A link that a mirror leaves out since it leads out of the destination.
+pub(super) struct UnsafeLink<'a> {
+    path: &'a [u8],
+    target: &'a [u8],
+}
+
+impl<'a> UnsafeLink<'a> {
+    /// The entry at `path`, which was left out, if that is why.
+    pub(super) fn of(path: &'a [u8], kind: &'a Kind) -> Option<Self> {
+        let Kind::Symlink { target } = kind else { return None };
+        let depth = path.iter().filter(|byte| **byte == b'/').count();
+        links::leads_out(target, depth).then_some(Self { path, target })
+    }
+}
+
+impl Statement for UnsafeLink<'_> {
+    fn text(&self) -> Vec<u8> {
+        let (path, target) = (escape_bytes(self.path), escape_bytes(self.target));
+        format!("skipped {path} -> {target} (leads out of the destination)\n").into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        Vec::new()
     }
 }
 

@@ -329,3 +329,31 @@ fn what_is_the_same_in_a_base_is_no_reason_for_a_backup() {
     assert!(!scene.exists("dst/same~"));
     assert_eq!(scene.read("dst/other~"), "older");
 }
+
+#[test]
+fn a_link_that_leads_out_has_no_backup_with_safe_links_and_is_told_where_it_is_left_out() {
+    each_of(
+        &[Way::Local, Way::Upload],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            scene.file("src/was-link", "a file now");
+            scene.mkdir("src/d");
+            scene.symlink("/out", "src/d/out");
+            scene.symlink("../was-link", "src/d/in");
+            scene.mkdir("dst/d");
+            for (name, target) in [("was-link", "../out"), ("d/out", "../../out"), ("d/in", "..")] {
+                scene.symlink(target, format!("dst/{name}"));
+            }
+            let sync = |flags: &[&str]| {
+                let flags = [&["-rlv", "--safe-links"], flags].concat();
+                scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok()
+            };
+            let told = "skipped d/out -> /out (leads out of the destination)\n";
+            let run = sync(&["-b"]);
+            assert!(run.out().contains(told), "{run}");
+            assert_eq!(scene.list("dst"), ["d", "d/in", "d/in~", "d/out", "was-link"]);
+            let run = sync(&["--info=symsafe0"]);
+            assert!(!run.out().contains("leads out"), "{run}");
+        },
+    );
+}

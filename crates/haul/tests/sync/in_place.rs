@@ -173,6 +173,19 @@ fn room_is_reserved() {
 }
 
 #[test]
+fn no_room_is_reserved_for_holes_of_a_sparse_file() {
+    each_way_by_pipe(|scene| {
+        scene.mkdir("src");
+        let file = fs::File::create(scene.path("src/f")).expect("made");
+        file.set_len(8 << 20).expect("a hole");
+        let flags = ["-aS", "--preallocate"];
+        scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
+        let there = fs::metadata(scene.path("dst/f")).expect("there");
+        assert_eq!((there.len(), there.blocks()), (8 << 20, 0));
+    });
+}
+
+#[test]
 fn what_excludes_each_other_is_refused() {
     let world = World::new();
     let scene = world.scene(Way::Local);

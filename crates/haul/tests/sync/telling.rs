@@ -51,6 +51,7 @@ fn what_is_told_is_what_rsync_tells() {
         "-ai --info=name0",
         "-a --stats --info=none",
         "-a --info=ALL0,nonreg",
+        "-a --info=all1,backup2,COPY,flist0,misc,mount,nonreg,progress0,remove,skip,stats0,symsafe",
         "-av --no-v",
         "-avi -q",
         "-a --stats -q --info=progress",
@@ -78,7 +79,7 @@ fn words_that_haul_has_not_are_errors() {
     scene.file("src/a", "a");
     for (flags, message) in [
         (&["-a", "--iconv=utf-8"][..], "has no --iconv"),
-        (&["-a", "--info=skip"], "haul has progress"),
+        (&["-a", "--info=nope"], "rsync has no such flag"),
         (&["-aN"], "has no --crtimes (-N)\n  hint: this system lets nobody set them"),
         (&["--delete"], "does not work without --recursive"),
         (&["--max-size=x"], "is no size"),

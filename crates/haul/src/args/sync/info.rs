@@ -10,17 +10,19 @@ use crate::lines::Lines;
 pub(super) struct Info {
     names: Option<u8>,
     removed: Option<u8>,
+    unsafe_links: Option<u8>,
     figures: Option<u8>,
 }
 
-/// Parts of which haul tells nothing, so that they have level 0 anyway.
-const UNTOLD: [&str; 8] = ["backup", "copy", "flist", "misc", "mount", "remove", "skip", "symsafe"];
+/// Parts of which haul tells nothing, or all at any level.
+const UNTOLD: [&str; 9] =
+    ["backup", "copy", "flist", "misc", "mount", "nonreg", "progress", "remove", "skip"];
 
 impl Info {
     /// Takes one value; what it says stands above what others have said.
     ///
     /// # Errors
-    /// When haul can't tell, or leave untold, what it asks for.
+    /// When rsync has no such part.
     pub(super) fn take(&mut self, value: &str) -> Result<(), &'static str> {
         for flag in value.split(',') {
             let flag = flag.to_ascii_lowercase();
@@ -29,23 +31,23 @@ impl Info {
                 "" => 1,
                 digits => digits.parse().unwrap_or(u8::MAX),
             };
-            match (name, level) {
-                ("none", _) | ("all", 0) => {
-                    *self = Self { names: Some(0), removed: Some(0), figures: Some(0) };
-                }
-                ("name", level) => self.names = Some(level),
-                ("del", level) => self.removed = Some(level),
-                ("stats", level) => self.figures = Some(level),
-                ("progress", _) | ("nonreg", 1..) => {}
-                (name, 0) if UNTOLD.contains(&name) => {}
-                _ => {
-                    return Err(
-                        "haul has progress, name, del, stats and none, and of others level 0 alone",
-                    );
-                }
+            match name {
+                "none" => *self = Self::all(0),
+                "all" => *self = Self::all(level),
+                "name" => self.names = Some(level),
+                "del" => self.removed = Some(level),
+                "symsafe" => self.unsafe_links = Some(level),
+                "stats" => self.figures = Some(level),
+                name if UNTOLD.contains(&name) => {}
+                _ => return Err("rsync has no such flag"),
             }
         }
         Ok(())
+    }
+
+    fn all(level: u8) -> Self {
+        let level = Some(level);
+        Self { names: level, removed: level, unsafe_links: level, figures: level }
     }
 
     /// The level at which names are told, where so many `-v` are given.
@@ -56,6 +58,11 @@ impl Info {
     /// True if what is removed is told, too.
     pub(super) fn tells_removed(self, verbose: u8) -> bool {
         self.removed.unwrap_or(verbose) > 0
+    }
+
+    /// True if links that lead out of the destination are told of as left out.
+    pub(super) fn tells_unsafe(self, verbose: u8) -> bool {
+        self.unsafe_links.unwrap_or(verbose) > 0
     }
 
     /// The figures, where `--stats` has asked for those.
@@ -76,6 +83,7 @@ impl Wish {
         let names = self.info.names(self.verbose);
         let lines = Lines::new(self.itemize, names, self.out_format.as_deref())?
             .telling_removed(self.info.tells_removed(self.verbose))
+            .telling_unsafe(self.info.tells_unsafe(self.verbose))
             .keeping_times(self.times, !self.omits_link_times)
             .with_log(self.log_file.as_deref(), self.links(), self.log_format.as_deref())?;
         Ok(if self.quiet && !is_json { lines.untold() } else { lines })

@@ -344,7 +344,9 @@ const WORDS: &[Word] = &[
     flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |wish, on| {
         wish.partial = on;
     }),
-    switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |_, _| {}),
+    switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |wish, on| {
+        wish.sparse = on;
+    }),
     switch!(
         WRITING,
         "backup",
