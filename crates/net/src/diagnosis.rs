@@ -18,6 +18,10 @@ const NOT_FOUND: i32 = 127;
 /// A shell's status for a command that it finds and can't run (POSIX, 2.8.2).
 const NOT_EXECUTABLE: i32 = 126;
 
+/// The status of an agent that ended because its client was silent for too long, or the
+/// connection to it broke. A client that was stopped, or asleep, finds it when it wakes up.
+pub const CLIENT_LOST_STATUS: u8 = 3;
+
 /// Whom the connection was to, for messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
@@ -80,6 +84,11 @@ pub(crate) fn diagnose(
             Err(ConnectError::HaulUnusable { host: host(), detail: last_words() })
         }
         (Some(SSH_FAILED), _) => Err(failed(peer, said, was_heard)),
+        // A shell that fails before it runs haul may have the same status.
+        (Some(status), Some(_)) if status == i32::from(CLIENT_LOST_STATUS) && was_heard => {
+            let detail = "the host stopped waiting for this machine".to_owned();
+            Err(ConnectError::Lost { host: host(), detail })
+        }
         (Some(status), _) => {
             Err(ConnectError::Agent { host: host(), status, detail: last_words() })
         }

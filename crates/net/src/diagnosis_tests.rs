@@ -69,6 +69,16 @@ fn failures_of_ssh_are_told_apart_by_its_words() {
 }
 
 #[test]
+fn an_agent_that_lost_its_client_can_be_connected_to_again() {
+    let status = i32::from(CLIENT_LOST_STATUS);
+    let error = after(status, &[]).unwrap_err();
+    assert!(matches!(error, ConnectError::Lost { .. }) && error.retriable(), "{error}");
+    // A shell that ends with it before any haul has greeted.
+    let status = Some(ExitStatus::from_raw(status << 8));
+    assert!(!ended(status, &[], false).unwrap_err().retriable());
+}
+
+#[test]
 fn a_changed_host_key_is_more_than_an_unknown_one() {
     let unknown =
         after(255, &["No ED25519 host key is known for box.", "Host key verification failed."]);

@@ -47,6 +47,7 @@ mod target;
 mod whereabouts;
 
 pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
+pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener, Identity};
 pub use error::ConnectError;
 pub use patience::{Patience, SILENCE_SECONDS};

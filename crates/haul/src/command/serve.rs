@@ -7,12 +7,14 @@ use crate::interrupt;
 use crate::report;
 use haul_engine::{JobError, Rights, Serving};
 use haul_model::escape_bytes;
-use haul_net::ConnectError;
+use haul_net::CLIENT_LOST_STATUS;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+
+const _: () = assert!(ExitCode::Connection.number() == CLIENT_LOST_STATUS);
 
 /// Serves until the client is gone.
 pub(super) fn run(words: &Serve) -> ExitCode {
@@ -62,10 +64,9 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
         Ok(()) => ExitCode::Success,
         // There may have been no way to tell the client.
         Err(error @ JobError::Threads(_)) => return Err(error.into()),
-        // One that was only stopped, or asleep, finds this when it wakes up.
-        Err(JobError::Connection(error @ ConnectError::Silent { .. })) => {
-            return Err(CommandError::new(ErrorKind::Connection, error));
-        }
+        // A client that was only stopped, or asleep, finds this when it wakes up, and
+        // connects again.
+        Err(JobError::Connection(_)) => ExitCode::Connection,
         Err(error) => {
             // The client was told over the connection, or is gone; standard
             // error would tell its user the same a second time.

@@ -85,6 +85,21 @@ fn assert_large_arrived(scene: &Scene<'_>) {
     assert_eq!(scene.list("dst"), ["large"]);
 }
 
+#[test]
+fn a_client_that_was_stopped_goes_on() {
+    let world = World::new();
+    let scene = two_hosts(&world, "stopped");
+    let running = in_the_middle(&scene, &["--timeout", "2"], "3");
+    let agents = HOSTS.map(|host| agent(&scene, host));
+    running.signal(Signal::STOP);
+    let gone = || agents.iter().all(|&agent| !proc::is_alive(agent));
+    assert!(holds_within(SOON, gone), "an agent waits for its client");
+    running.signal(Signal::CONT);
+    let run = running.wait().expect("it ends").expect_ok();
+    assert!(run.err().contains("connecting again in"), "{run}");
+    assert_large_arrived(&scene);
+}
+
 fn said(run: &Outcome) -> String {
     errors(run).join("\n")
 }
