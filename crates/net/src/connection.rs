@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long ssh may take to end by itself after both streams are closed.
 const EXIT_WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// How long it may take to end by itself when the program at the other end ends, too.
+const LEAVING_MAX: Duration = Duration::from_secs(1);
+
 /// How long its last words may take after it has ended. A process that it left
 /// behind can hold the stream open for ever.
 const LAST_WORDS_WAIT_MAX: Duration = Duration::from_millis(250);
@@ -307,13 +310,17 @@ impl Closer {
             .inspect_err(|error| ssh.stderr.is_told(error))
     }
 
-    /// Ends a connection in which all was said. **Drop the reader and the writer
-    /// first.** ssh is told to end: to wait until the server has closed would be a
-    /// round trip. Another program may have more to do, and is given the time that
-    /// [`Self::finish`] gives; how it ends is of no matter.
+    /// Ends a connection in which all was said, and whose peer ends by itself. **Drop the
+    /// reader and the writer first.** ssh ends when the program there has ended, and so holds
+    /// none of the host's files any more. It is waited for at most [`LEAVING_MAX`], as a
+    /// process that the login left behind can hold its streams open. Another program may
+    /// have more to do, and is given the time that [`Self::finish`] gives; how it ends is of
+    /// no matter.
     pub fn leave(self) {
-        if self.ssh.as_ref().is_some_and(|ssh| !ssh.is_ssh) {
-            let _ = self.finish();
+        match &self.ssh {
+            Some(ssh) if ssh.is_ssh => drop(self.killer().ends_within(LEAVING_MAX)),
+            Some(_) => drop(self.finish()),
+            None => {}
         }
     }
 

@@ -233,22 +233,26 @@ fn a_full_pipe_of_a_connection_is_waited_for_until_it_is_killed() {
 }
 
 #[test]
-fn only_another_program_than_ssh_is_waited_for_when_all_was_said() {
+fn what_holds_on_at_the_other_end_is_waited_for_and_for_a_second_at_most_by_ssh() {
     let dir = tempfile::tempdir().unwrap();
-    let done = dir.path().join("done");
-    let done_late = format!("cat >/dev/null; sleep 1; touch '{}'", done.display());
-    let script = format!("case \"$*\" in *-G*) exit 1;; esac; echo $$; {done_late}");
     // The name is what makes it ssh.
     let ssh = dir.path().join("ssh");
     symlink("/bin/sh", &ssh).unwrap();
-    for (program, is_waited_for) in [(ssh.to_str().unwrap(), false), ("sh", true)] {
+    let ssh = ssh.to_str().unwrap();
+    for (program, seconds, is_waited_for) in
+        [(ssh, "0.2", true), (ssh, "3", false), ("sh", "0.2", true), ("sh", "2", true)]
+    {
+        let done = dir.path().join(format!("done-{is_waited_for}-{seconds}"));
+        let done_late = format!("cat >/dev/null; sleep {seconds}; touch '{}'", done.display());
+        let script = format!("case \"$*\" in *-G*) exit 1;; esac; echo $$; {done_late}");
         let rsh = format!("{program} -c {} sh", shell_words::quote(&script));
         let target = SshTarget::new(None, "box").unwrap().with_rsh(&rsh).unwrap();
         let Connection { mut reader, writer, closer } = connect(&target, quiet()).unwrap();
         let pid = first_line(&mut *reader);
         drop((reader, writer));
         closer.leave();
-        assert_eq!(done.exists(), is_waited_for, "{program}");
-        assert!(!runs(&pid), "{program}");
+        assert_eq!(done.exists(), is_waited_for, "{program} {seconds}");
+        assert!(!runs(&pid), "{program} {seconds}");
+        let _ = std::fs::remove_file(done);
     }
 }

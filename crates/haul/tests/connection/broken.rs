@@ -2,7 +2,7 @@
 //! seconds, nothing half done, and the same command again does the rest.
 
 use crate::common::*;
-use crate::transfer::{Transfer, is_whole_or_absent};
+use crate::transfer::{Transfer, agent_of, is_whole_or_absent};
 use haul_testkit::haul::Outcome;
 use haul_testkit::proc::{self, Signal};
 use haul_testkit::{assert_same, tree};
@@ -27,6 +27,17 @@ fn an_agent_that_is_killed_breaks_the_copy_and_no_more() {
         let transfer = Transfer::start(scene);
         proc::signal(transfer.agent(), Signal::KILL);
         assert_lost(&transfer.ends_with(3));
+    });
+}
+
+#[test]
+fn a_command_ends_when_its_agent_holds_nothing_of_the_host_any_more() {
+    each_remote_way(|scene| {
+        tree::many(scene.path("tree"), 20, 3000, 2, 1).expect("a tree");
+        for command in ["copy", "check"] {
+            scene.transfer(command, &scene.remote(), &["-r"], &["tree"], "there").run().expect_ok();
+            assert_eq!(agent_of(scene), None, "{command}");
+        }
     });
 }
 

@@ -111,7 +111,7 @@ pub(crate) fn ssh_of(running: &Running) -> Option<u32> {
 }
 
 /// The agent that works in the scene's directory: the server may have others.
-fn agent_of(scene: &Scene<'_>) -> Option<u32> {
+pub(crate) fn agent_of(scene: &Scene<'_>) -> Option<u32> {
     let works_here = |&pid: &u32| {
         let fds = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         fds.filter_map(|fd| fs::read_link(fd.path()).ok())
