@@ -379,5 +379,5 @@ fn abort(error: &JobError) -> Abort {
 }
 
 fn lost(error: &std::io::Error) -> JobError {
-    haul_net::ConnectError::Lost { host: CLIENT.to_owned(), detail: error.to_string() }.into()
+    ConnectError::lost(CLIENT, error).into()
 }

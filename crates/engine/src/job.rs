@@ -3,7 +3,7 @@
 
 use haul_model::{
     Altered, Backup, Compression, Fault, Filter, Kept, Logins, Mirror, Naming, Ports, Side, Task,
-    Via, escape_bytes,
+    Via, escape_bytes, os_text,
 };
 use haul_net::Connection;
 use haul_proto::LANES_MAX;
@@ -218,7 +218,7 @@ pub enum JobError {
         cause: haul_sftp::SessionError,
     },
     /// The system gives no more threads.
-    #[error("can't start a thread: {0}")]
+    #[error("can't start a thread: {}", os_text(.0))]
     Threads(std::io::Error),
     /// The system allows too few open files.
     #[error("only {0} files may be open at the same time, and haul needs {OPEN_FILES_MIN}")]

@@ -167,8 +167,16 @@ pub fn is_missing(error: &std::io::Error) -> bool {
     matches!(error.kind(), E::NotFound | E::NotADirectory)
 }
 
-/// The system's words for an error, without the number that Rust appends.
+/// The system's words for an error, without the number that Rust appends. An error that comes
+/// from Rust's library and not from the system is named by its kind.
 pub fn os_text(error: &std::io::Error) -> String {
+    use std::io::ErrorKind as E;
+    if error.raw_os_error().is_none() && error.get_ref().is_none() {
+        return match error.kind() {
+            E::WriteZero => "no more could be written".to_owned(),
+            kind => kind.to_string(),
+        };
+    }
     let text = error.to_string();
     match text.find(" (os error ") {
         Some(end) => text[..end].to_owned(),
@@ -185,6 +193,16 @@ mod tests {
         let fault = Fault::from_io(Side::Source, "open", &std::io::Error::from_raw_os_error(13));
         assert_eq!(fault.to_string(), "can't open: Permission denied");
         assert_eq!(fault.kind, FaultKind::PermissionDenied);
+    }
+
+    #[test]
+    fn no_sentence_of_the_library_is_shown() {
+        use std::io::{Read, Write};
+        let short = (&b"x"[..]).read_exact(&mut [0; 2]).expect_err("too short");
+        assert_eq!(os_text(&short), "unexpected end of file");
+        let full = (&mut [0; 1][..]).write_all(b"xy").expect_err("too long");
+        assert_eq!(os_text(&full), "no more could be written");
+        assert_eq!(os_text(&std::io::Error::other("our own words")), "our own words");
     }
 
     #[test]

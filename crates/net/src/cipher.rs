@@ -46,51 +46,81 @@ pub(crate) struct Settings {
     pub(crate) keeps_alive: bool,
     /// The name or address that ssh looks up, where it was asked.
     pub(crate) host: Option<String>,
+    /// The client has settings for its session.
+    pub(crate) knows_sessions: bool,
 }
 
-/// The answer of [`settings_of`] for a host, once it was asked: that takes a noticeable
-/// time. It follows from how the host is reached, so that two of them are always equal.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Known(OnceLock<Settings>);
+impl Settings {
+    /// Those of a client that was not asked for the user's.
+    pub(crate) fn of_client(knows_sessions: bool) -> Self {
+        Self { knows_sessions, ..Self::default() }
+    }
+}
 
-impl Known {
-    /// The known settings, or those that `ask` finds now.
-    pub(crate) fn or_ask(&self, ask: impl FnOnce() -> Settings) -> &Settings {
+/// The first version of OpenSSH with settings for the session of a client.
+const KNOWS_SESSIONS_SINCE: (u32, u32) = (8, 7);
+
+/// Asks a client for its version: true if it has settings for its session.
+pub(crate) fn knows_sessions(shell: &RemoteShell) -> bool {
+    let asked = Command::new(&shell.program).arg("-V").stdin(Stdio::null()).output();
+    // It answers on standard error.
+    asked.is_ok_and(|output| version(&output.stderr) >= Some(KNOWS_SESSIONS_SINCE))
+}
+
+/// The version in words like "OpenSSH_9.2p1 Debian-2, OpenSSL 3.0.19".
+fn version(words: &[u8]) -> Option<(u32, u32)> {
+    let words = std::str::from_utf8(words).ok()?;
+    let (major, rest) = words.split_once("OpenSSH_")?.1.split_once('.')?;
+    let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// An answer of the client for a host, once it was asked: that takes a noticeable
+/// time. It follows from how the host is reached, so that two of them are always equal.
+#[derive(Debug, Clone)]
+pub(crate) struct Known<T>(OnceLock<T>);
+
+impl<T> Known<T> {
+    /// The known answer, or the one that `ask` finds now.
+    pub(crate) fn or_ask(&self, ask: impl FnOnce() -> T) -> &T {
         self.0.get_or_init(ask)
     }
 }
 
-impl PartialEq for Known {
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+impl<T> PartialEq for Known<T> {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Known {}
+impl<T> Eq for Known<T> {}
 
 /// Asks ssh for the user's settings. `args` are the arguments that ssh will be
-/// started with, up to the remote command. Where no ciphers would be put first, it
-/// is not asked.
+/// started with, up to the remote command.
 ///
 /// Waits for a short run of ssh, or two: the ciphers are among the arguments of the
 /// connection, and can't be changed once it stands. A `Match exec` in the user's
 /// configuration is carried out by the first.
 pub(crate) fn settings_of(shell: &RemoteShell, args: &[String], host: &str) -> Settings {
-    if !cpu_has_aes() {
-        return Settings::default();
-    }
     let Some(users) = settings(&shell.program, args, host) else { return Settings::default() };
     let interval = users.lines().find_map(|line| line.strip_prefix("serveraliveinterval "));
     Settings {
         ciphers: preferred_list(shell, &users, host),
         keeps_alive: interval.is_some_and(|interval| interval != "0"),
         host: host_name(&users),
+        knows_sessions: users.lines().any(|line| line.starts_with("sessiontype ")),
     }
 }
 
 /// The list for ssh's `Ciphers` setting with the settings `users`.
 fn preferred_list(shell: &RemoteShell, users: &str, host: &str) -> Option<String> {
-    let list = ciphers(users)?;
+    let list = ciphers(users).filter(|_| cpu_has_aes())?;
     let preferred = reordered(list)?;
     if !DEFAULTS.contains(&list) {
         // Every client takes an empty file; "-F none" is younger than "-G".
@@ -229,6 +259,18 @@ mod tests {
         assert!(keeps_alive(&["-oServerAliveInterval=30"]));
         assert!(!keeps_alive(&["-oServerAliveInterval=0"]));
         assert!(!keeps_alive(&[]));
+    }
+
+    #[test]
+    fn a_client_is_known_to_have_settings_for_its_session() {
+        let known = |words: &str| version(words.as_bytes()) >= Some(KNOWS_SESSIONS_SINCE);
+        assert!(known("OpenSSH_9.2p1 Debian-2+deb12u10, OpenSSL 3.0.19 27 Jan 2026\r\n"));
+        assert!(known("OpenSSH_10.0p2, LibreSSL 4.1.0") && known("OpenSSH_8.7p1, OpenSSL"));
+        assert!(!known("OpenSSH_8.0p1, OpenSSL 1.1.1k") && !known("OpenSSH_for_Windows"));
+        assert!(!known("Dropbear v2024.86") && !known(""));
+        let shell = RemoteShell { program: "ssh".into(), args: Vec::new() };
+        let words = ["-F", "/dev/null"].map(str::to_owned);
+        assert_eq!(settings_of(&shell, &words, "box").knows_sessions, knows_sessions(&shell));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::cut::{AsBefore, Cut, Cuttable, wait_for_room};
 use crate::diagnosis::{Peer, Remote, diagnose};
+use crate::error::CLOSED;
 use crate::process::Process;
 use crate::stderr::StderrReader;
 use crate::{ConnectError, Further, Patience, Whereabouts};
@@ -337,8 +338,7 @@ impl Closer {
         });
         match self.finish() {
             Err(error) => error,
-            Ok(()) => mute
-                .unwrap_or(ConnectError::Lost { host, detail: "the other side closed it".into() }),
+            Ok(()) => mute.unwrap_or(ConnectError::Lost { host, detail: CLOSED.into() }),
         }
     }
 }

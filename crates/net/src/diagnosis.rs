@@ -234,7 +234,9 @@ fn failed(peer: &Peer, said: &Said, was_heard: bool) -> ConnectError {
         match was_heard {
             true => ConnectError::Lost { host, detail: words.unwrap_or_default() },
             false => {
-                let silent = || format!("it ended with status {SSH_FAILED}, and said nothing");
+                let silent = || {
+                    format!("it ended with status {SSH_FAILED}, and said nothing (see LogLevel)")
+                };
                 ConnectError::Unreachable { host, detail: words.unwrap_or_else(silent) }
             }
         }

@@ -174,7 +174,10 @@ fn what_ends_before_anyone_has_logged_in_is_a_host_that_is_not_reached() {
     let closed = before_login(&["Connection closed by 10.0.0.1 port 22", "haul: bye"]);
     assert_eq!(closed.to_string(), "can't reach ann@box: Connection closed by 10.0.0.1 port 22");
     let silent = before_login(&[]).to_string();
-    assert_eq!(silent, "can't reach ann@box: it ended with status 255, and said nothing");
+    assert_eq!(
+        silent,
+        "can't reach ann@box: it ended with status 255, and said nothing (see LogLevel)"
+    );
     // Somebody had logged in before ssh says these.
     for line in ["Connection to box closed by remote host.", "Read from remote host box: x"] {
         assert!(matches!(before_login(&[line]), ConnectError::Lost { .. }), "{line}");

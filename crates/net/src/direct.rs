@@ -263,6 +263,17 @@ fn is_early(error: &io::Error) -> bool {
     matches!(error.kind(), E::WouldBlock | E::TimedOut | E::Interrupted)
 }
 
+/// `error` of a handshake, or of what came behind it, in words of haul's own.
+fn broken(error: rustls::Error) -> io::Error {
+    tracing::debug!(%error, "TLS has failed");
+    io::Error::other(match error {
+        // `pinned.rs` has refused the key.
+        rustls::Error::General(words) => words,
+        rustls::Error::AlertReceived(_) => "the other side refused it".to_owned(),
+        _ => "what answered there does not keep the rules of TLS".to_owned(),
+    })
+}
+
 /// Connects to `address` within `patience`, as long as that `goes_on`.
 fn reach(
     address: SocketAddr,
@@ -380,7 +391,7 @@ impl Direct {
                     has_greeted.store(true, Ordering::Relaxed);
                 }
                 self.send()?;
-                processed.map_err(io::Error::other)?;
+                processed.map_err(broken)?;
             }
         }
         self.send()?;
@@ -432,7 +443,7 @@ impl Read for Direct {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
-            self.tls.process_new_packets().map_err(io::Error::other)?;
+            self.tls.process_new_packets().map_err(broken)?;
             // An answer to a change of keys.
             self.send()?;
         }

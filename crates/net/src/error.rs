@@ -1,6 +1,6 @@
 //! Why there is no connection.
 
-use haul_model::escape_beginning;
+use haul_model::{escape_beginning, os_text};
 use std::io;
 
 /// The most characters of a peer's own words that a message repeats.
@@ -9,6 +9,9 @@ const QUOTED_CHARS_MAX: usize = 300;
 /// The line that OpenSSH's sshd prints in place of running a command, where
 /// `ForceCommand internal-sftp` holds (`session.c`).
 const SFTP_ONLY: &[u8] = b"This service allows sftp connections only.";
+
+/// The detail of a connection that ended without an error of the system.
+pub(crate) const CLOSED: &str = "the other side closed it";
 
 /// Why a connection could not be made or did not last.
 ///
@@ -50,7 +53,7 @@ pub enum ConnectError {
         problem: &'static str,
     },
     /// The program that makes the connection could not be started.
-    #[error("can't start '{program}' to reach {host}: {cause}")]
+    #[error("can't start '{program}' to reach {host}: {}", os_text(cause))]
     Start {
         /// The peer.
         host: String,
@@ -226,6 +229,15 @@ impl ConnectError {
         }
     }
 
+    /// The connection to `host` failed with `error` while something was read or written.
+    pub fn lost(host: &str, error: &io::Error) -> Self {
+        let detail = match error.kind() {
+            io::ErrorKind::UnexpectedEof => CLOSED.to_owned(),
+            _ => os_text(error),
+        };
+        Self::Lost { host: host.to_owned(), detail }
+    }
+
     /// True if the host let the user in, and there is no haul to be used, though
     /// there may be SFTP. A path given for haul that leads nowhere is not that.
     pub fn lacks_haul(&self) -> bool {
@@ -300,5 +312,12 @@ mod tests {
         let lost = ConnectError::Lost { host: "a@b".into(), detail: String::new() };
         assert_eq!(lost.to_string(), "the connection to a@b was lost");
         assert!(lost.retriable());
+    }
+
+    #[test]
+    fn a_stream_that_ends_within_a_message_was_closed() {
+        let end = io::Read::read_exact(&mut &b"x"[..], &mut [0; 2]).unwrap_err();
+        let lost = ConnectError::lost("box", &end);
+        assert_eq!(lost.to_string(), "the connection to box was lost: the other side closed it");
     }
 }

@@ -38,6 +38,17 @@ const SSH_OPTIONS: [&str; 7] = [
     "-oControlMaster=no",
 ];
 
+/// The same, for settings that no client before OpenSSH 8.7 (2021) knows: it would refuse the
+/// options, and can't have the settings.
+///
+/// - `StdinNull=no`, `ForkAfterAuthentication=no`: our streams lead to the program there, and
+///   the process that we start is the one that carries them.
+const SESSION_OPTIONS: [&str; 2] = ["-oStdinNull=no", "-oForkAfterAuthentication=no"];
+
+/// With them, where a command is run: there is a session for it. A subsystem has `-s`, which
+/// says the same, and can't stand beside this.
+const COMMAND_OPTION: &str = "-oSessionType=default";
+
 /// Options of a connection beside another that stands, in front of all others.
 ///
 /// - `BatchMode=yes`: nobody is asked for a password.
@@ -164,12 +175,15 @@ fn start(
         // The first word about something counts.
         arguments.splice(0..0, BESIDE_OPTIONS.map(str::to_owned));
     }
-    let unasked = cipher::Settings::default();
-    let settings = match shell.is_ssh() && traffic != Traffic::Words {
-        true => target.ciphers().or_ask(|| cipher::settings_of(shell, &arguments, target.host())),
-        false => &unasked,
+    let settings = match (shell.is_ssh(), traffic) {
+        (true, Traffic::Words) => cipher::Settings::of_client(target.knows_sessions()),
+        (true, _) => {
+            let ask = || cipher::settings_of(shell, &arguments, target.host());
+            target.ciphers().or_ask(ask).clone()
+        }
+        (false, _) => cipher::Settings::default(),
     };
-    arguments.extend(trailing_arguments(target, &runs, settings));
+    arguments.extend(trailing_arguments(target, &runs, &settings));
     tracing::debug!(program = %shell.program, ?arguments, "starting the remote shell");
 
     let start_error = |cause| ConnectError::Start {
@@ -271,6 +285,12 @@ fn trailing_arguments(
     let mut arguments = Vec::new();
     if let Some(ciphers) = &settings.ciphers {
         arguments.push(format!("-oCiphers={ciphers}"));
+    }
+    if settings.knows_sessions {
+        arguments.extend(SESSION_OPTIONS.map(str::to_owned));
+        if !matches!(runs, Remote::Subsystem(_)) {
+            arguments.push(COMMAND_OPTION.to_owned());
+        }
     }
     if matches!(runs, Remote::Subsystem(_)) {
         // A server that is at work answers nothing. But the host does.

@@ -27,7 +27,8 @@ pub struct SshTarget {
     port: Option<u16>,
     shell: RemoteShell,
     remote_haul: Option<String>,
-    ciphers: cipher::Known,
+    ciphers: cipher::Known<cipher::Settings>,
+    knows_sessions: cipher::Known<bool>,
     patience: Patience,
 }
 
@@ -63,6 +64,7 @@ impl SshTarget {
             shell: RemoteShell::ssh(),
             remote_haul: None,
             ciphers: cipher::Known::default(),
+            knows_sessions: cipher::Known::default(),
             patience: Patience::default(),
         })
     }
@@ -96,6 +98,7 @@ impl SshTarget {
             args: words.collect(),
         };
         self.ciphers = cipher::Known::default();
+        self.knows_sessions = cipher::Known::default();
         Ok(self)
     }
 
@@ -172,8 +175,13 @@ impl SshTarget {
     }
 
     /// Which ciphers ssh is to be told to put first, as far as that is known.
-    pub(crate) fn ciphers(&self) -> &cipher::Known {
+    pub(crate) fn ciphers(&self) -> &cipher::Known<cipher::Settings> {
         &self.ciphers
+    }
+
+    /// True if the client has settings for its session, which it is asked once.
+    pub(crate) fn knows_sessions(&self) -> bool {
+        *self.knows_sessions.or_ask(|| cipher::knows_sessions(&self.shell))
     }
 
     pub(crate) fn remote_haul(&self) -> Option<&str> {

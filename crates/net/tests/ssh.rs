@@ -3,7 +3,9 @@
 mod common;
 
 use common::{assert_echoes, quiet};
-use haul_net::{ConnectError, Connection, Diagnostics, SshTarget, connect, connect_sftp};
+use haul_net::{
+    ConnectError, Connection, Diagnostics, SshTarget, connect, connect_briefly, connect_sftp,
+};
 use haul_testkit::Sshd;
 use std::fs;
 use std::io::{Read, Write};
@@ -78,11 +80,18 @@ fn settings_that_would_spoil_the_stream_are_overridden() {
         .client_line("PermitLocalCommand yes")
         .client_line("LocalCommand echo spoiled")
         .client_line("ForwardAgent yes")
+        .client_line("SessionType none")
+        .client_line("StdinNull yes")
+        .client_line("ForkAfterAuthentication yes")
+        .client_line("Tunnel yes")
+        .client_line("EscapeChar a")
         .start()
         .unwrap();
     let target = target(&sshd, "").with_remote_haul(&haul).unwrap();
     assert_echoes(connect(&target, quiet()).unwrap());
+    assert_echoes(connect_briefly(&target, quiet()).unwrap());
     assert!(!control.exists());
+    assert_sftp_answers(&target);
 }
 
 /// The cipher that ssh says it uses.
@@ -138,8 +147,11 @@ fn a_missing_haul_is_told() {
 
 #[test]
 fn the_sftp_subsystem_answers() {
-    let sshd = Sshd::start().unwrap();
-    let connection = connect_sftp(&target(&sshd, ""), quiet()).unwrap();
+    assert_sftp_answers(&target(&Sshd::start().unwrap(), ""));
+}
+
+fn assert_sftp_answers(target: &SshTarget) {
+    let connection = connect_sftp(target, quiet()).unwrap();
     let Connection { mut reader, mut writer, closer } = connection;
     // The client's version, 3, is answered with the server's.
     writer.write_all(&[0, 0, 0, 5, 1, 0, 0, 0, 3]).unwrap();

@@ -1,7 +1,7 @@
 //! Errors: of one request, and of the session as a whole.
 
 use crate::codec::{PacketError, Request, Status, StatusCode};
-use haul_model::{NameError, escape_bytes};
+use haul_model::{NameError, escape_bytes, os_text};
 use haul_net::ConnectError;
 use std::io;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub enum SessionError {
     #[error("the server ended the SFTP session")]
     Closed,
     /// Reading or writing the stream failed.
-    #[error("the SFTP session broke: {0}")]
+    #[error("the SFTP session broke: {}", os_text(.0))]
     Broken(Arc<io::Error>),
     /// The server sent what no server may send.
     #[error("the server broke the SFTP protocol: {0}")]
@@ -112,7 +112,7 @@ pub enum Cause {
     #[error("it is open for writing, and has to be opened again to be read")]
     WriteOnly,
     /// The content to be written could not be read here.
-    #[error("reading what was to be written failed: {0}")]
+    #[error("reading what was to be written failed: {}", os_text(.0))]
     Source(Arc<io::Error>),
     /// The session is over.
     #[error(transparent)]

@@ -46,10 +46,7 @@ pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), Jo
         return Err(JobError::Protocol("the client did not wait until it had joined".to_owned()));
     }
     let handed_over = taker.hand_over(join.lane, input, output);
-    handed_over.map_err(|error| {
-        let (host, detail) = (CLIENT.to_owned(), error.to_string());
-        ConnectError::Lost { host, detail }.into()
-    })
+    handed_over.map_err(|error| ConnectError::lost(CLIENT, &error).into())
 }
 
 /// Finds the agent of a job, which may be about to come.

@@ -36,10 +36,9 @@ impl OnLaneLost {
             if lets_in {
                 control.linger();
             }
-            let detail = os_text(&error);
             return control.fail(match is_direct {
-                true => ConnectError::DirectLost { host, detail }.into(),
-                false => ConnectError::Lost { host, detail }.into(),
+                true => ConnectError::DirectLost { host, detail: os_text(&error) }.into(),
+                false => ConnectError::lost(&host, &error).into(),
             });
         }
         if !joined.tells_loss() {

@@ -29,7 +29,7 @@ use super::SenderPort;
 use crate::JobError;
 use crate::control::Control;
 use crossbeam_channel::TrySendError;
-use haul_model::{Fault, escape_controls, os_text};
+use haul_model::{Fault, escape_controls};
 use haul_net::ConnectError;
 use haul_proto::{Abort, DirectOffer, FrameType, HEADER_LEN, Header, Message, decode};
 use std::io::{self, Read};
@@ -61,9 +61,7 @@ impl ReadEnd {
     /// Ends the job with this.
     pub(crate) fn report(self, control: &Control<'_>, peer: &str) {
         control.fail(match self {
-            Self::Lost(error) => {
-                ConnectError::Lost { host: peer.to_owned(), detail: os_text(&error) }.into()
-            }
+            Self::Lost(error) => ConnectError::lost(peer, &error).into(),
             Self::Refused(error) => error,
         });
     }

@@ -250,9 +250,7 @@ impl Peer {
                 self.outbox.close();
                 closer.explain().into()
             }
-            (ReadEnd::Lost(error), None) => {
-                ConnectError::Lost { host: self.name.clone(), detail: error.to_string() }.into()
-            }
+            (ReadEnd::Lost(error), None) => ConnectError::lost(&self.name, &error).into(),
         }
     }
 

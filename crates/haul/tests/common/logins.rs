@@ -13,7 +13,8 @@ pub(crate) fn count_logins(scene: &mut Scene<'_>) {
 /// of ssh, which alone can start a server's SFTP.
 pub(crate) fn counting(scene: &Scene<'_>, rsh: &str) -> std::path::PathBuf {
     let count = scene.path("logins");
-    let counts = format!("case \" $* \" in *' -G '*) ;; *) echo >> '{}' ;; esac", count.display());
+    let counts =
+        format!("case \" $* \" in *' -[GV] '*) ;; *) echo >> '{}' ;; esac", count.display());
     let path = scene.mkdir("counting").join("ssh");
     script(&path, &format!("{counts}\nexec {rsh} \"$@\""))
 }

@@ -99,7 +99,7 @@ fn a_connection_that_ends_before_the_login_is_no_lost_one() {
         (link.rsh(scene.sshd()), ""),
         (fails.clone(), way),
         (closes, way),
-        (format!("{fails} -q"), "it ended with status 255, and said nothing"),
+        (format!("{fails} -q"), "it ended with status 255, and said nothing (see LogLevel)"),
     ] {
         each_command(&scene, &rsh, |run| {
             assert_says(run, &format!("can't reach haul-test: {cause}"), "'ssh haul-test'");

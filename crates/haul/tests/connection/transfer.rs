@@ -106,7 +106,8 @@ impl<'s, 'w> Transfer<'s, 'w> {
 pub(crate) fn ssh_of(running: &Running) -> Option<u32> {
     proc::descendants(running.pid()).into_iter().find(|&pid| {
         let words = proc::command_line(pid);
-        words.first().is_some_and(|word| word == b"ssh") && !words.iter().any(|word| word == b"-G")
+        words.first().is_some_and(|word| word == b"ssh")
+            && !words.iter().any(|word| word == b"-G" || word == b"-V")
     })
 }
 
