@@ -13,6 +13,7 @@ mod stats;
 mod sync;
 mod to_all;
 mod words;
+mod wrong;
 
 pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use doctor::Doctor;
@@ -32,6 +33,7 @@ use crate::lines::{Columns, Lines};
 use crate::location::{Location, parse_host};
 use crate::peer::Reaches;
 use crate::report::{Detail, Show};
+use crate::stdout;
 use clap::{CommandFactory, Parser};
 use haul_engine::{CleanRules, Links, Summary};
 use haul_model::{
@@ -215,11 +217,10 @@ pub(crate) struct Serve {
     pub(crate) read_only: bool,
 }
 
-/// Reads the command line. Help, and most of what clap finds wrong, ends the process
-/// here.
+/// Reads the command line. Help ends the process here.
 ///
 /// # Errors
-/// When the words can't be taken; with a hint at others.
+/// When the words can't be taken, with a hint, and when the help can't be written.
 pub(crate) fn from_env() -> Result<Command, CommandError> {
     read(&std::env::args_os().collect::<Vec<_>>())
 }
@@ -239,9 +240,8 @@ fn is_sync(words: &[OsString]) -> bool {
 /// Reads words, of which the first is the program's name.
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
     if let Some(help) = familiar::short_help(words) {
-        // Where nothing can be told any more, the code tells.
-        let told = io::stdout().write_all(help.as_bytes());
-        process::exit(told.is_err().into());
+        stdout::written(io::stdout().write_all(help.as_bytes()))?;
+        process::exit(0);
     }
     match Words::try_parse_from(familiar::with_help(words)) {
         Ok(words) => words.into_command(Config::load),
@@ -249,14 +249,11 @@ fn read(words: &[OsString]) -> Result<Command, CommandError> {
         Err(error) if error.kind() == clap::error::ErrorKind::DisplayVersion && words.len() > 2 => {
             read(&["haul".into(), "--version".into()])
         }
-        Err(error) => Err(explain(error, words).unwrap_or_else(|error| {
-            let is_of_sync = error.use_stderr() && is_sync(words);
-            // Where nothing can be told any more, the code tells.
-            let _ = error.print();
-            process::exit(match is_of_sync {
-                true => code_of_words(ExitCode::Usage).number().into(),
-                false => error.exit_code(),
-            })
+        Err(error) => Err(explain(error, words).unwrap_or_else(|help| {
+            match (stdout::written(help.print()), help.use_stderr()) {
+                (Err(error), false) => error,
+                _ => process::exit(help.exit_code()),
+            }
         })),
     }
 }

@@ -28,6 +28,9 @@ pub(crate) enum ExitCode {
     Rsync(u8),
 }
 
+/// The code of rsync for a part that has failed.
+const PARTIAL: u8 = 23;
+
 /// The code of rsync for what was to be removed, and was not.
 const NOT_DELETED: u8 = 25;
 
@@ -39,7 +42,7 @@ impl ExitCode {
             Self::Success if summary.spared > 0 => NOT_DELETED,
             Self::Success => 0,
             Self::SomeFailed if vanished > 0 && vanished == summary.failed => 24,
-            Self::SomeFailed => 23,
+            Self::SomeFailed => PARTIAL,
             Self::Usage => 1,
             Self::Connection => 12,
             Self::Destination => 11,
@@ -55,6 +58,15 @@ impl ExitCode {
             Some(kind) => kind.exit_code(),
             None if failed => Self::SomeFailed,
             None => Self::Success,
+        }
+    }
+
+    /// The same of a command of which something has failed.
+    pub(crate) fn or_failed(self) -> Self {
+        match self {
+            Self::Success => Self::SomeFailed,
+            Self::Rsync(0) => Self::Rsync(PARTIAL),
+            code => code,
         }
     }
 

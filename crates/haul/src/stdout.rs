@@ -1,5 +1,7 @@
 //! Standard output, buffered, and calm when its reader has gone away.
 
+use crate::error::{self, CommandError};
+use haul_model::{Fault, Side};
 use std::io::{self, ErrorKind, Write};
 
 /// Bytes that are gathered before they are written.
@@ -54,14 +56,25 @@ impl Stdout {
     /// Writes the rest.
     ///
     /// # Errors
-    /// The first error of all writing, except that the reader went away: a
-    /// reader that has seen enough, such as `head`, is no fault.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
+    /// The first error of all writing, as [`written`] takes it.
+    pub(crate) fn finish(&mut self) -> Result<(), CommandError> {
         self.flush();
-        match self.broken.take() {
-            Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
-            _ => Ok(()),
+        written(self.broken.take().map_or(Ok(()), Err))
+    }
+}
+
+/// The end of a command whose output was `written`: a reader that has seen enough, such as
+/// `head`, is no fault.
+///
+/// # Errors
+/// That of writing.
+pub(crate) fn written(written: io::Result<()>) -> Result<(), CommandError> {
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            let fault = Fault::from_io(Side::Destination, "write to standard output", &error);
+            Err(CommandError::new(error::ErrorKind::Io, fault))
         }
+        _ => Ok(()),
     }
 }
 

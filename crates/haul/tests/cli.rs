@@ -118,8 +118,10 @@ fn completions_are_read_by_their_shells_and_have_each_command() {
 fn wrong_words_exit_with_2_and_say_why() {
     for (args, why) in [
         (&["copy", "a"][..], "the destination is missing"),
-        (&["copy", "-f", "-u", "a", "b"], "cannot be used with"),
-        (&["copy", "-q", "-v", "a", "b"], "cannot be used with"),
+        (&["copy", "-f", "-u", "a", "b"], "--force and --update exclude each other"),
+        (&["copy", "-q", "-v", "a", "b"], "--quiet and --verbose exclude each other"),
+        (&["sync", "--watch", "a", "b"], "hint: 'haul sync --help' shows the options"),
+        (&["copy", "--recursiv", "a", "b"], "hint: do you mean '--recursive'?"),
         (&["transfer", "a", "b"], "'transfer' is not a command of haul"),
         (&["help", "transfer"], "'transfer' is not a command of haul"),
         (&["copy", "-r", "--delete", "a", "b"], "'haul copy' has no --delete"),
@@ -134,6 +136,7 @@ fn wrong_words_exit_with_2_and_say_why() {
         let output = haul(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(why), "{args:?}: {}", stderr(&output));
+        assert!(args.is_empty() || stderr(&output).starts_with("haul: "), "{args:?}");
         assert!(output.stdout.is_empty(), "{args:?}");
     }
 }

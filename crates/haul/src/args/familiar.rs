@@ -5,6 +5,7 @@ mod keeping;
 mod looks;
 
 use super::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE, SYNC_SHORT, SYNC_USAGE};
+use super::wrong;
 use crate::error::CommandError;
 use clap::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -72,7 +73,7 @@ const PORT_DIGITS_MAX: usize = 5;
 /// would who knows the other programs.
 ///
 /// # Errors
-/// clap's own error, where there is nothing to add.
+/// clap's own, where it is no error but a help, or the version.
 pub(super) fn explain(error: clap::Error, words: &[OsString]) -> Result<CommandError, clap::Error> {
     let first = words.get(1).and_then(|first| first.to_str()).unwrap_or_default();
     let told = match error.kind() {
@@ -92,7 +93,7 @@ pub(super) fn explain(error: clap::Error, words: &[OsString]) -> Result<CommandE
         ),
         _ => None,
     };
-    told.ok_or_else(|| without_escape_tip(error))
+    told.map_or_else(|| wrong::told(error, first), Ok)
 }
 
 /// `words` as they are read: -h, as the only word behind a command, asks for its help,
@@ -120,25 +121,6 @@ pub(super) fn short_help(words: &[OsString]) -> Option<&'static str> {
 fn asks_for_help(words: &[OsString]) -> bool {
     let is_alone = words.len() <= 3 && words.last().is_some_and(|word| word == "-h");
     is_alone || words.iter().any(|word| word == "--help")
-}
-
-/// The error without the advice that an option could be the name of a file, and without
-/// the tip that one is meant by which files go.
-fn without_escape_tip(mut error: clap::Error) -> clap::Error {
-    if error.kind() == ErrorKind::UnknownArgument {
-        error.remove(ContextKind::Suggested);
-        let removes = |tip: &ContextValue| match tip {
-            ContextValue::String(option) => {
-                let is = |start: &&str| option.starts_with(*start);
-                ["--del", "--remove", "--force", "--all", "--inplace"].iter().any(is)
-            }
-            _ => true,
-        };
-        if error.get(ContextKind::SuggestedArg).is_some_and(removes) {
-            error.remove(ContextKind::SuggestedArg);
-        }
-    }
-    error
 }
 
 /// The answer to an option that `command` has not.

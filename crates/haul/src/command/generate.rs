@@ -95,10 +95,7 @@ pub(super) fn print(shell: CompletedShell) -> ExitCode {
     out.push(&script(shell));
     match out.finish() {
         Ok(()) => ExitCode::Success,
-        Err(error) => {
-            let error = format!("can't write to standard output: {error}");
-            end_of_command(&CommandError::new(ErrorKind::Io, error))
-        }
+        Err(error) => end_of_command(&error),
     }
 }
 

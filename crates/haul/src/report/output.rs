@@ -1,10 +1,10 @@
 //! The streams of a report: what it has printed and not yet written, and errors for
 //! people above the progress line.
 
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use crate::progress::Screen;
 use crate::stdout::Stdout;
-use haul_model::{Fault, Side, escape_controls};
+use haul_model::escape_controls;
 
 /// Writes for one report, and remembers if anything failed.
 pub(crate) struct Output {
@@ -76,13 +76,9 @@ impl Output {
     pub(super) fn finish(&mut self, code: ExitCode) -> ExitCode {
         self.flush();
         if let Err(error) = self.stdout.finish() {
-            let error = Fault::from_io(Side::Destination, "write to standard output", &error);
-            self.command_error(&CommandError::new(ErrorKind::Io, error));
+            self.command_error(&error);
             self.failed = true;
         }
-        match code {
-            ExitCode::Success if self.failed => ExitCode::SomeFailed,
-            code => code,
-        }
+        if self.failed { code.or_failed() } else { code }
     }
 }

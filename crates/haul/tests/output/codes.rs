@@ -82,6 +82,20 @@ fn output_that_can_not_be_written_is_an_error_and_the_copy_is_done() {
         assert_eq!(errors(&run), [error], "{run}");
         assert_eq!(scene.read(dest), "a");
     }
+    let mirrors = ["-i a m", "--json a m", "--list-only a m", "--stats a m", "-v --json a m"];
+    let mirrors = mirrors.map(|words| (format!("sync -t {words}"), 23));
+    let answers =
+        ["check --json a b0", "ls -l .", "ls --json .", "stat a", "stat --json a", "hash --json a"];
+    let others =
+        ["clean .", "config", "config --json", "completions zsh", "--version", "help", "copy -h"];
+    let others = [&answers[..], &others].concat().into_iter().map(|words| (words.to_owned(), 1));
+    for (words, code) in mirrors.into_iter().chain(others) {
+        let command = format!("exec '{HAUL}' {words} >/dev/full");
+        let run = Haul::new("sh").args(["-c", &command]).cwd(scene.path("")).run();
+        let run = run.expect_code(code);
+        assert_eq!(errors(&run), ["can't write to standard output: No space left on device"]);
+        let _ = std::fs::remove_file(scene.path("m"));
+    }
     // A reader that has seen enough is none.
     let command = format!("'{HAUL}' copy -v a c | true; '{HAUL}' ls / | true");
     let run = Haul::new("sh").args(["-c", &command]).cwd(scene.path("")).run().expect_ok();
