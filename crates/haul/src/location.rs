@@ -84,6 +84,8 @@ enum Problem {
         "~ and a name stand for the home directory of another user, which haul does not look up"
     )]
     OtherHome,
+    #[error("haul reaches no daemon of rsync's")]
+    Daemon,
     #[error("the path has a NUL byte")]
     Nul,
     #[error("{}:// is not known: write ssh:// or sftp://[user@]host[:port]/path, or [user@]host:path", escape_text(.0))]
@@ -97,6 +99,9 @@ impl LocationError {
             Problem::Name(error) => error.hint(),
             Problem::OtherHome => Some(
                 "write the directory out, such as /home/USER; ./ goes in front of a name that begins with ~, as in host:./~name".to_owned(),
+            ),
+            Problem::Daemon => Some(
+                "name a path of the host, HOST:PATH; one that looks like this begins with ./, as in ./a::b here and host:./:b there".to_owned(),
             ),
             _ => None,
         }
@@ -204,6 +209,7 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), Problem> {
         let machine = match scheme.to_ascii_lowercase().as_str() {
             "ssh" => Machine::There,
             "sftp" => Machine::Sftp,
+            "rsync" => return Err(Problem::Daemon),
             _ => return Err(Problem::Scheme(scheme.to_owned())),
         };
         return parse_url(rest).map(|(target, path)| (machine(target), path));
@@ -211,6 +217,10 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), Problem> {
     let Some(colon) = host_end(words) else { return Ok((Machine::Here, words.to_vec())) };
     let (login, path) = (&words[..colon], &words[colon + 1..]);
     let (user, name) = split_user(login);
+    // To rsync `host::module` is a module of its daemon.
+    if path.starts_with(b":") {
+        return Err(Problem::Daemon);
+    }
     refuse_other_home(path)?;
     let path = if path.is_empty() { START_DIRECTORY } else { path };
     Ok((Machine::There(target(user, unbracketed(name))?), path.to_vec()))

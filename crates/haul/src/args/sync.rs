@@ -10,7 +10,6 @@ mod switches;
 mod table;
 mod writing;
 
-use self::absent::refuse_daemon;
 use self::info::Info;
 pub(super) use self::reading::rate;
 use self::reading::{number, size};
@@ -200,7 +199,6 @@ impl SyncWords {
             retries: wish.retries,
             parallel: wish.parallel,
         };
-        refuse_daemon(&self.paths)?;
         wish.lists |= self.paths.len() == 1;
         let (sources, dest, reaches) = match &*self.paths {
             [_] => typed.source_alone(&self.paths, config)?,

@@ -77,7 +77,8 @@ fn paths_on_hosts() {
         (b"host:~*", "|host||~*"),
         (b"host:a/~other", "|host||a/~other"),
         (b"host:a:b", "|host||a:b"),
-        (b"host::a", "|host||:a"),
+        (b"host:./:a", "|host||./:a"),
+        (b"host:a::b", "|host||a::b"),
         (b"host:-r", "|host||-r"),
         (b"user@host:x", "user|host||x"),
         (b"first.last@corp@host:x", "first.last@corp|host||x"),
@@ -130,6 +131,9 @@ fn what_is_refused_says_why() {
     let mut texts = String::new();
     for words in [
         &b""[..],
+        b"host::module/path",
+        b"user@host::module",
+        b"rsync://host/module",
         b"-oProxyCommand=x:path",
         b"u@-h:path",
         b"-u@h:path",

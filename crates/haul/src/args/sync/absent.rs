@@ -1,25 +1,6 @@
 //! The words of rsync that `haul sync` has not.
 
 use crate::error::CommandError;
-use haul_model::escape_bytes;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-
-/// Refuses a path that means a daemon of rsync's: `rsync://host/module`, `host::module`.
-pub(super) fn refuse_daemon(paths: &[OsString]) -> Result<(), CommandError> {
-    for path in paths {
-        let bytes = path.as_bytes();
-        let host = &bytes[..bytes.iter().position(|byte| *byte == b'/').unwrap_or(bytes.len())];
-        let has_module = host.windows(2).any(|two| two == b"::") && !host.contains(&b'[');
-        if bytes.starts_with(b"rsync://") || has_module {
-            let message = format!("{}: haul reaches no daemon of rsync's", escape_bytes(bytes));
-            let hint = "name a path of the host, HOST:PATH, which goes through ssh; a path here that looks like this begins with \"./\"";
-            return Err(CommandError::usage(message).with_hint(hint));
-        }
-    }
-    Ok(())
-}
-
 /// A word of rsync that haul has not.
 #[derive(Debug)]
 pub(super) struct Absent {
