@@ -84,7 +84,7 @@ impl<'a> Control<'a> {
         Self { other_peer, ..Self::with(monitor, vigil, name) }
     }
 
-    /// Bounds the bytes of content that the job moves in a second.
+    /// Bounds the bytes of content, as they travel, that the job moves in a second.
     pub(crate) fn keep_pace(&self, rate: NonZeroU64) {
         // A job has one.
         let _ = self.pace.set(Pace::of(rate));

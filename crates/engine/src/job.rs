@@ -65,7 +65,7 @@ pub struct Job {
     /// The directory in which files are staged, as those of bases; without one each is
     /// where it will appear.
     pub staging: Option<Vec<u8>>,
-    /// Bytes of content that may be moved in a second.
+    /// Bytes of content that may be moved in a second, as they travel: compressed, if they are.
     pub rate: Option<NonZeroU64>,
     /// The way in which listings and contents are compressed on a wire.
     pub compression: Compression,

@@ -111,7 +111,7 @@ The words that are used most; 'haul sync --help' shows all:
       --link-dest <DIR>    Make files hard links to equal ones in DIR
       --mkpath             Make the directories above DEST, too
   -e, --rsh <COMMAND>      Reach the host with COMMAND instead of ssh
-      --bwlimit <RATE>     Move no more than RATE KiB of content a second
+      --bwlimit <RATE>     Send at most RATE KiB of compressed content a second
 
 ",
     sync_examples!(),

@@ -286,7 +286,7 @@ pub(super) const WORDS: &[Word] = &[
         None,
         &[],
         "RATE",
-        "Move no more than RATE KiB of content a second",
+        "Send at most RATE KiB of compressed content a second",
         |wish, value| {
             wish.rate = rate(value)?;
             Ok(())
