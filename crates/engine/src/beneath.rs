@@ -124,7 +124,7 @@ fn open(
 fn look_up(dir: &Arc<DirNode>, name: &Name, side: Side) -> Result<MetaKind, Fault> {
     match dir.handle().and_then(|handle| handle.stat(name, false)) {
         Ok(Some(Meta { kind, .. })) => Ok(kind),
-        Ok(None) => Err(Fault::new(side, FaultKind::NotFound, "nothing is there")),
+        Ok(None) => Err(Fault::missing(side)),
         Err(error) => Err(Fault::from_io(side, "look at it", &error)),
     }
 }

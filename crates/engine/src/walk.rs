@@ -461,13 +461,16 @@ pub(crate) fn look_up(dir: &Arc<DirNode>, name: &Name, follow: bool) -> Result<M
 }
 
 fn found_or_fault(looked: io::Result<Option<Meta>>, follow: bool) -> Result<Meta, Fault> {
-    let message = match looked {
-        Ok(Some(meta)) => return Ok(meta),
-        Ok(None) if follow => "nothing is there, or a symbolic link that leads nowhere",
-        Ok(None) => "nothing is there",
-        Err(error) => return Err(Fault::from_io(Side::Source, "look at it", &error)),
-    };
-    Err(Fault::new(Side::Source, FaultKind::NotFound, message))
+    let fault = Fault::missing(Side::Source);
+    match looked {
+        Ok(Some(meta)) => Ok(meta),
+        Ok(None) if follow => {
+            let message = format!("{}, or a symbolic link that leads nowhere", fault.message);
+            Err(Fault { message, ..fault })
+        }
+        Ok(None) => Err(fault),
+        Err(error) => Err(Fault::from_io(Side::Source, "look at it", &error)),
+    }
 }
 
 /// The fault of a directory that holds the destination.

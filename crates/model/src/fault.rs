@@ -76,11 +76,19 @@ impl Fault {
         Self { side, kind, message: message.into() }
     }
 
+    /// The fault of a named entry that is not there.
+    pub fn missing(side: Side) -> Self {
+        Self::new(side, FaultKind::NotFound, MISSING)
+    }
+
     /// The fault behind an error of the operating system, met while trying to
     /// `action` ("open", "rename"). One that is a fault already keeps its kind and its words.
     pub fn from_io(side: Side, action: &str, error: &std::io::Error) -> Self {
         if let Some(fault) = error.get_ref().and_then(|error| error.downcast_ref::<Self>()) {
             return Self { side, ..fault.clone() };
+        }
+        if side == Side::Source && FaultKind::of(error) == FaultKind::NotFound {
+            return Self::missing(side);
         }
         let text = os_text(error);
         let cause = if is_mounted(error) { ": a file system may be mounted on it" } else { "" };
@@ -146,6 +154,9 @@ impl FaultKind {
         }
     }
 }
+
+/// The message about a source that is not there, whatever was tried.
+const MISSING: &str = "no such file or directory";
 
 /// Longest message that is passed on, in bytes.
 const MESSAGE_LEN_MAX: usize = 512;

@@ -144,6 +144,8 @@ pub(super) fn list(
 pub(super) fn hash(path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<ContentHash, Fault> {
     let split = words::split(path);
     let Some(name) = split.name.filter(|_| !split.slash) else {
+        // A slash behind what is no directory is an error of its own.
+        stat(path, true)?;
         return Err(Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory"));
     };
     let name = Name::new(name)

@@ -143,7 +143,7 @@ impl SftpPeer {
     ) -> Result<ContentHash, RequestError> {
         let is_dir = || Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory");
         let split = words::split(path);
-        if split.name.is_none() || split.slash {
+        if split.name.is_none() {
             return Err(is_dir().into());
         }
         let path = sent(path);
@@ -151,6 +151,10 @@ impl SftpPeer {
         let looked = self.client.stat(path);
         let attrs = looked.map_err(|error| self.failed("open", error.into()))?;
         match attrs.file_type() {
+            Some(FileType::File) | None if split.slash => {
+                let message = "it is not a directory";
+                return Err(Fault::new(Side::Source, FaultKind::NotDirectory, message).into());
+            }
             Some(FileType::File) | None => {}
             Some(FileType::Dir) => return Err(is_dir().into()),
             Some(FileType::Symlink | FileType::Special) => {
@@ -179,7 +183,10 @@ impl SftpPeer {
             }
             Failed::Untold(what) => (FaultKind::Io, format!("the server does not tell {what}")),
         };
-        Fault::new(Side::Source, kind, format!("can't {action}: {why}")).into()
+        match kind {
+            FaultKind::NotFound => Fault::missing(Side::Source).into(),
+            kind => Fault::new(Side::Source, kind, format!("can't {action}: {why}")).into(),
+        }
     }
 
     /// Why the session ended.

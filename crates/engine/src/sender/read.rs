@@ -400,7 +400,7 @@ fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
 }
 
 fn open(item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
-    let missing = || Fault::new(Side::Source, FaultKind::NotFound, "nothing is there");
+    let missing = || Fault::missing(Side::Source);
     let dir = item.dir.as_ref().ok_or_else(missing)?;
     let name = item.name.as_ref().ok_or_else(missing)?;
     dir.handle()

@@ -211,9 +211,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         if selected.is_ok_and(|mut all| all.leaves_out(&name, meta.kind == MetaKind::Dir)) {
             return Ok(());
         }
-        // A slash behind what is no directory means that no link is meant.
-        let is_link = || look_up(&dir, &name, false).is_ok_and(|m| m.kind == MetaKind::Symlink);
-        if meta.kind != MetaKind::Dir && has_slash && is_link() {
+        if meta.kind != MetaKind::Dir && has_slash {
             return self.fault(0, Some(dir), Some(name), shown(), not_a_directory());
         }
         if meta.kind != MetaKind::Dir {

@@ -306,7 +306,7 @@ fn each_remote_way_before_it_is_opened(change: &str, test: impl Fn(&Scene<'_>, O
 fn a_file_that_vanishes_before_it_is_read_is_told_and_the_old_one_stays() {
     each_remote_way_before_it_is_opened("rm tree/m", |scene, run| {
         let run = run.expect_code(1);
-        assert_one_error(&run, "tree/m", "can't open: No such file or directory", "");
+        assert_one_error(&run, "tree/m", "no such file or directory", "");
         assert_eq!(scene.read("there/tree/m"), "there/tree/m");
     });
 }

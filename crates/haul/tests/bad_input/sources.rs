@@ -10,7 +10,7 @@ fn a_missing_source_is_told_and_the_others_are_copied() {
         scene.mkdir("there");
         let run = scene.copy(&[], &["a", "missing", "b"], "there").run().expect_code(1);
         let path = format!("{}", scene.path("missing").display());
-        assert_one_error(&run, &path, "nothing is there", "");
+        assert_one_error(&run, &path, "no such file or directory", "");
         assert_eq!(scene.list("there"), ["a", "b"]);
         assert!(run.out().starts_with("copied 2 files, 2 B in "), "{run}");
         assert!(run.out().ends_with("; failed 1\n"), "{run}");
@@ -22,9 +22,9 @@ fn the_path_to_a_source_can_be_missing_or_lead_through_a_file() {
     each_way_by_pipe(|scene| {
         scene.file("a", "a");
         for (source, cause) in [
-            ("no/such/file", "can't open: No such file or directory"),
+            ("no/such/file", "no such file or directory"),
             ("a/b", "can't open: Not a directory"),
-            ("no/.", "can't open: No such file or directory"),
+            ("no/.", "no such file or directory"),
         ] {
             let run = scene.copy(&["-r"], &[source], "dest").run().expect_code(1);
             let expected = format!("{}: {cause}", scene.path(source).display());
@@ -79,7 +79,7 @@ fn signs_for_a_shell_that_is_not_there_are_told_where_nothing_has_that_name() {
                 let is_here = scene.way == Way::Local;
                 let hint = if is_here { "" } else { hint };
                 let run = scene.copy(&[], &[name], "new").run().expect_code(1);
-                assert_one_error(&run, &format!("{}", scene.path(name).display()), "nothing", hint);
+                assert_one_error(&run, &format!("{}", scene.path(name).display()), "no", hint);
                 let json = scene.copy(&["--json"], &[name], "new").run().expect_code(1);
                 assert_eq!(json.out().contains("\"hint\":"), !is_here, "{json}");
             }

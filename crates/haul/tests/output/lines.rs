@@ -79,6 +79,9 @@ fn verbose_has_a_line_for_each_file() {
         );
         assert_eq!(summary, "copied 3 files, 2 B");
         let (lines, summary) = verbose("-rv");
+        assert!(lines.is_empty(), "{lines:?}");
+        assert_eq!(summary, "copied nothing; skipped 3");
+        let (lines, summary) = verbose("-rvv");
         assert_eq!(
             lines,
             [
@@ -90,9 +93,9 @@ fn verbose_has_a_line_for_each_file() {
         assert_eq!(summary, "copied nothing; skipped 3");
         std::fs::remove_file(scene.path("there/tree/b")).expect("removed");
         scene.file("there/tree/b", "another one");
-        let exists = scene.copy(&["-rv", "--no-clobber"], &["tree"], "there").run().expect_ok();
+        let exists = scene.copy(&["-rvv", "--no-clobber"], &["tree"], "there").run().expect_ok();
         assert!(exists.out().contains("skipped tree/b (exists)\n"), "{exists}");
-        let older = scene.copy(&["-rvu"], &["tree"], "there").run().expect_ok();
+        let older = scene.copy(&["-rvvu"], &["tree"], "there").run().expect_ok();
         assert!(older.out().contains("skipped tree/b (not older than the source)\n"), "{older}");
     });
 }
@@ -128,7 +131,7 @@ fn an_error_has_its_path_and_cause_and_a_hint_is_given_once() {
             [
                 left_out("one").as_str(),
                 "  hint: use -r to copy directories",
-                &format!("haul: {}: nothing is there", path("missing")),
+                &format!("haul: {}: no such file or directory", path("missing")),
                 &left_out("two"),
             ]
         );
@@ -161,7 +164,7 @@ fn a_terminal_sees_how_far_it_is() {
     };
     let run = script(&format!("stty rows 24 cols 120; {words}")).expect_code(1);
     let out = run.out();
-    assert!(out.contains("haul: missing: nothing is there\r\n"), "{run}");
+    assert!(out.contains("haul: missing: no such file or directory\r\n"), "{run}");
     assert!(out.contains("%  1/1 files  ") || out.contains("%  0/1 files  "), "{run}");
     assert!(out.contains(" MiB/40.0 MiB  ") && out.contains("ETA 0:0"), "{run}");
     // What is left on the screen at last is the error and the summary.
@@ -169,5 +172,5 @@ fn a_terminal_sees_how_far_it_is() {
     let last = last.rsplit(['\r', '\x1b']).next().unwrap_or_default();
     assert!(last.contains("copied 1 file, 40.0 MiB in ") || out.contains("copied 1 file"), "{run}");
     let quiet = script(&words.replace(" copy ", " copy -q ")).expect_code(1);
-    assert_eq!(quiet.out(), "haul: missing: nothing is there\r\n");
+    assert_eq!(quiet.out(), "haul: missing: no such file or directory\r\n");
 }

@@ -191,6 +191,8 @@ fn what_can_not_be_asked_about_is_told_and_the_others_are_answered() {
             (&["hash"], "missing", "no such file or directory"),
             (&["hash"], "dir", "s a directory"),
             (&["hash"], "dir/", "s a directory"),
+            (&["hash"], "a/", if scene.is_sftp() { "no such file" } else { "not a directory" }),
+            (&["stat"], "a/", if scene.is_sftp() { "no such file" } else { "not a directory" }),
             (&["hash"], "fifo", "it is no regular file"),
         ] {
             let run = ask(scene, words, &["a", path, "a"]).run().expect_code(1);

@@ -76,7 +76,7 @@ fn a_question_before_a_job_is_given_up_as_a_job_is() {
     // The first connection ends behind the greeting, and there is no other.
     let lines = format!(
         "shift\necho >>{0}\n[ $(wc -l <{0}) = 1 ] || exit 255\n\
-         sh -c \"$*\" | {{ dd bs=1 count=100 status=none; kill $$; }}",
+         sh -c \"$*\" | {{ dd bs=1 count=60 status=none; kill $$; }}",
         calls.display()
     );
     scene.reach_by(script(&scene.path("pipe"), &lines));

@@ -56,16 +56,21 @@ fn a_named_link_is_followed_as_cp_does() {
 }
 
 #[test]
-fn a_link_to_a_file_with_a_slash_behind_it_is_no_source() {
+fn a_file_or_a_link_to_one_with_a_slash_behind_it_is_no_source() {
     everywhere_by_pipe(|scene| {
         scene.file("elsewhere/file", "content");
         scene.symlink("elsewhere/file", "to-file");
-        for flags in [&["-r"][..], &[], &["-L"], &["-rL"]] {
-            let run = scene.copy(flags, &["to-file/"], "new").run().expect_code(1);
-            assert_one_error(&run, "to-file/", ": it is not a directory", "");
-            assert!(!scene.exists("new"), "{run}");
+        for source in ["to-file/", "elsewhere/file/"] {
+            for flags in [&["-r"][..], &[], &["-L"], &["-rL"]] {
+                let run = scene.copy(flags, &[source], "new").run().expect_code(1);
+                assert_one_error(&run, source, ": it is not a directory", "");
+                assert!(!scene.exists("new"), "{run}");
+            }
         }
         scene.copy(&[], &["to-file"], "new").run().expect_ok();
+        let remote = if scene.way == Way::Local { Vec::new() } else { scene.remote() };
+        let check = scene.transfer("check", &remote, &[], &["to-file/"], "new");
+        assert_one_error(&check.run().expect_code(1), "to-file/", ": it is not a directory", "");
     });
 }
 
@@ -125,7 +130,7 @@ fn with_l_links_that_lead_nowhere_or_in_a_circle_fail_alone() {
             assert!(there.remove(0).starts_with(".haul-"), "{run}");
         }
         assert_eq!(there, ["sub", "sub/file"]);
-        let nowhere = "nothing is there, or a symbolic link that leads nowhere";
+        let nowhere = "no such file or directory, or a symbolic link that leads nowhere";
         let circle = match scene.way {
             // Its server says no more of it than that.
             Way::SftpDownload => nowhere,

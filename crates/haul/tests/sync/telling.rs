@@ -119,12 +119,16 @@ fn no_destination_is_made_where_no_source_is_there() {
             let ours = scene.transfer("sync", &route, &["-a"], sources, "ours").run();
             assert_eq!(ours.code, theirs.status.code(), "{ours}\n{theirs:?}");
             assert_eq!(scene.exists("ours"), scene.exists("theirs"), "{ours}");
-            assert_eq!(ours.err().matches("nothing is there").count(), sources.len(), "{ours}");
+            assert_eq!(
+                ours.err().matches("no such file or directory").count(),
+                sources.len(),
+                "{ours}"
+            );
         }
         for (command, flags) in [("copy", &["-r"][..]), ("copy", &["-rn"]), ("move", &[])] {
             let run = scene.transfer(command, &scene.route(), flags, &["nope"], "made/").run();
             assert!(!scene.exists("made"), "{run}");
-            assert!(run.expect_code(1).err().contains("nope: nothing is there"));
+            assert!(run.expect_code(1).err().contains("nope: no such file or directory"));
         }
     }
 }
