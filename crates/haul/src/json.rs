@@ -34,7 +34,7 @@ pub(crate) const SCHEMA: u32 = 1;
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Line<'a> {
     Start(Start),
-    File(FileLine<'a>),
+    Result(ResultLine<'a>),
     Progress(ProgressLine),
     Warning(Warning<'a>),
     Error(ErrorLine<'a>),
@@ -72,7 +72,7 @@ pub(crate) struct Start {
 
 /// The fate of an entry that did not fail.
 #[derive(Debug, Serialize)]
-pub(crate) struct FileLine<'a> {
+pub(crate) struct ResultLine<'a> {
     #[serde(flatten)]
     pub(crate) path: Path<'a>,
     pub(crate) kind: KindWord,

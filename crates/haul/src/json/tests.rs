@@ -70,7 +70,7 @@ fn samples() -> Vec<Line<'static>> {
             dests: vec!["web1:/srv/".into(), "web2:/srv/".into()],
             dry_run: false,
         }),
-        Line::File(FileLine {
+        Line::Result(ResultLine {
             path: Path::of(b"photos/a.jpg"),
             kind: KindWord::File,
             size: Some(2_097_152),
@@ -80,7 +80,7 @@ fn samples() -> Vec<Line<'static>> {
             differed: Vec::new(),
             linked_to: None,
         }),
-        Line::File(FileLine {
+        Line::Result(ResultLine {
             path: Path::of(b"photos/\xff.jpg"),
             kind: KindWord::File,
             size: Some(5),
@@ -90,7 +90,7 @@ fn samples() -> Vec<Line<'static>> {
             differed: Vec::new(),
             linked_to: None,
         }),
-        Line::File(FileLine {
+        Line::Result(ResultLine {
             path: Path::of(b"log"),
             kind: KindWord::File,
             size: Some(5),

@@ -1,6 +1,6 @@
 //! The fate of an entry of a copy.
 
-use crate::json::{self, DifferenceWord, FileLine, Found, Line, OutcomeWord, Path};
+use crate::json::{self, DifferenceWord, Found, Line, OutcomeWord, Path, ResultLine};
 use crate::report::Statement;
 use haul_engine::Skip;
 use haul_model::{Changes, Kind, escape_bytes, links};
@@ -58,8 +58,8 @@ impl Statement for CopyFate<'_> {
         let (outcome, reason, grew) = (self.outcome, self.skip.map(Into::into), self.grew);
         let linked_to = self.linked_to.map(String::from_utf8_lossy);
         let differed = DifferenceWord::all_of(Found::Differs(self.differed));
-        let line = FileLine { path, kind, size, outcome, reason, grew, differed, linked_to };
-        Line::File(line).to_bytes()
+        let line = ResultLine { path, kind, size, outcome, reason, grew, differed, linked_to };
+        Line::Result(line).to_bytes()
     }
 }
 

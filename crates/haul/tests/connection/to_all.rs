@@ -174,8 +174,9 @@ fn the_worst_end_decides_the_code_and_each_is_told_in_json() {
     };
     assert!(end(&a).contains("\"copied\":203,") && end(&a).contains("\"exit_code\":0}"), "{run}");
     assert!(end(&x).contains("\"message\":\"") && end(&x).contains("\"exit_code\":3}"), "{run}");
-    let files = lines.iter().filter(|line| line.contains("\"type\":\"file\"")).count();
-    let of_a = lines.iter().filter(|l| l.contains("\"type\":\"file\"") && l.ends_with(&a)).count();
+    let files = lines.iter().filter(|line| line.contains("\"type\":\"result\"")).count();
+    let of_a =
+        lines.iter().filter(|l| l.contains("\"type\":\"result\"") && l.ends_with(&a)).count();
     assert!(files == of_a && files >= 203, "{run}");
     let summary = lines.last().expect("a line");
     assert!(summary.starts_with("{\"type\":\"summary\",\"copied\":203,"), "{run}");

@@ -27,7 +27,7 @@ fn files(objects: &[Value]) -> Vec<String> {
     let line = |object: &&Value| {
         ["path", "kind", "outcome", "reason"].map(|field| word(object, field)).join(" ")
     };
-    let mut files: Vec<String> = of_type(objects, "file").iter().map(line).collect();
+    let mut files: Vec<String> = of_type(objects, "result").iter().map(line).collect();
     files.sort();
     files
 }
@@ -99,7 +99,7 @@ fn bytes_that_are_no_text_are_told_in_full() {
         scene.file("tree/\u{9b}\"\\\n\u{1f980}", "x");
         let run = scene.copy(&["-r", "--json"], &["tree"], "copy").run().expect_ok();
         let objects = objects(&run);
-        let files = of_type(&objects, "file");
+        let files = of_type(&objects, "result");
         let raw = files.iter().find(|file| file["path_hex"].is_string()).expect("one with bytes");
         assert_eq!(raw["path"], "tree/\u{fffd}\u{fffd}");
         assert_eq!(raw["path_hex"], "747265652ffffe");

@@ -74,8 +74,8 @@ fn progress_goes_on_from_where_it_was_and_events_come_once() {
         let of = |kind: &str| -> Vec<_> { lines.iter().filter(|l| l["type"] == kind).collect() };
         assert_eq!(of("connection_lost").len(), 4, "{run}");
         assert_eq!(of("connection_regained").len(), 4, "{run}");
-        let paths: BTreeSet<_> = of("file").iter().map(|l| l["path"].to_string()).collect();
-        assert_eq!(of("file").len(), paths.len(), "told twice: {run}");
+        let paths: BTreeSet<_> = of("result").iter().map(|l| l["path"].to_string()).collect();
+        assert_eq!(of("result").len(), paths.len(), "told twice: {run}");
         assert_eq!(paths.len(), entries + 1, "{run}");
         for field in ["files_done", "files_total", "bytes_done", "bytes_total"] {
             let values: Vec<_> = of("progress").iter().map(|l| l[field].as_u64()).collect();
