@@ -280,18 +280,18 @@ impl Words {
             CommandWords::Check(Late(words)) => Command::Check(words.into_check(&load()?)?),
             CommandWords::Ls(Late(words)) => {
                 let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
-                let detail = detail(false, false, words.json);
+                let detail = detail(false, 0, words.json);
                 let (long, readable) = (words.long, words.human_readable);
                 Command::Ls(Ls { paths, long, readable, null: words.null, reaches, detail })
             }
             CommandWords::Stat(Late(words)) => {
                 let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
-                let detail = detail(false, false, words.json);
+                let detail = detail(false, 0, words.json);
                 Command::Stat(Stat { paths, follow: words.dereference, reaches, detail })
             }
             CommandWords::Hash(Late(words)) => {
                 let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
-                Command::Hash(Hash { paths, reaches, detail: detail(false, false, words.json) })
+                Command::Hash(Hash { paths, reaches, detail: detail(false, 0, words.json) })
             }
             CommandWords::Config(Late(words)) => Command::Config(words.into_shown(load()?)?),
             CommandWords::Clean(Late(words)) => Command::Clean(Clean {
@@ -301,7 +301,7 @@ impl Words {
                     all: words.all,
                     dry_run: words.dry_run,
                 },
-                detail: detail(false, false, words.json),
+                detail: detail(false, 0, words.json),
             }),
             CommandWords::Deploy(Late(words)) => Command::Deploy(words.into_deploy(&load()?)?),
             CommandWords::Doctor(Late(words)) => Command::Doctor(words.into_doctor(&load()?)?),
@@ -429,7 +429,7 @@ impl ConfigWords {
             host,
             exists: config.exists,
             path: config.path,
-            detail: detail(false, false, self.json),
+            detail: detail(false, 0, self.json),
         })
     }
 }
@@ -464,7 +464,7 @@ impl CheckWords {
             filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
             altered: Altered::default(),
             policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
-            detail: detail(self.quiet, self.verbose, self.json),
+            detail: detail(self.quiet, self.verbose.into(), self.json),
             reaches,
             lines: Lines::default(),
             bases: Vec::new(),
@@ -483,12 +483,13 @@ impl CheckWords {
 }
 
 /// clap lets at most one of them through.
-fn detail(quiet: bool, verbose: bool, json: bool) -> Detail {
-    match (quiet, verbose, json) {
+fn detail(quiet: bool, verbose: u8, json: bool) -> Detail {
+    match (quiet, json, verbose) {
         (true, ..) => Detail::Text(Show::Quiet),
-        (_, true, _) => Detail::Text(Show::Verbose),
-        (.., true) => Detail::Json,
-        _ => Detail::Text(Show::Normal),
+        (_, true, _) => Detail::Json,
+        (.., 0) => Detail::Text(Show::Normal),
+        (.., 1) => Detail::Text(Show::Verbose),
+        _ => Detail::Text(Show::Everything),
     }
 }
 

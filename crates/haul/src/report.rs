@@ -37,8 +37,10 @@ pub(crate) enum Show {
     Quiet,
     /// Progress, warnings and a summary too.
     Normal,
-    /// A line for each file too.
+    /// A line for each change too.
     Verbose,
+    /// A line for each entry that is skipped, too.
+    Everything,
 }
 
 impl Detail {

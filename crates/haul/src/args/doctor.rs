@@ -65,7 +65,7 @@ impl DoctorWords {
         let words = as_location(&self.host)?;
         let (location, reaches) = self.remote.location(&words, config)?;
         let path = names_path(&words, &location).then_some(location.path);
-        let detail = detail(false, false, self.json);
+        let detail = detail(false, 0, self.json);
         Ok(Doctor { machine: location.machine, path, ports: self.port_range, reaches, detail })
     }
 }

@@ -66,8 +66,8 @@ fn words_of_other_programs_are_taken_where_they_mean_something() {
     assert!(archived.recursive);
     assert_eq!(archived.detail, Detail::Text(Show::Verbose));
     assert_eq!(copy("copy -rz a host:b"), copy("copy -r a host:b"));
-    let quiet = copy("copy -rpPvv --progress a b");
-    assert_eq!(quiet.detail, Detail::Text(Show::Verbose));
+    let all = copy("copy -rpPvv --progress a b");
+    assert_eq!(all.detail, Detail::Text(Show::Everything));
     assert_eq!(archived.policy.keeps, Kept::OF_ARCHIVES);
     let policy = Policy::default();
     assert_eq!(Copy { policy, ..archived }, copy("copy -rv a b"));

@@ -127,7 +127,7 @@ impl Report for Text {
     }
 
     fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
-        let is_verbose = self.show == Show::Verbose;
+        let is_verbose = self.show >= Show::Verbose;
         match (outcome, task) {
             (Outcome::Failed(_), _) => true,
             (Outcome::Skipped(Skip::Special), _) => self.warns(),
@@ -147,7 +147,9 @@ impl Report for Text {
                 is_verbose || policy.dry_run && self.warns()
             }
             // That a directory exists is no news.
-            (Outcome::Skipped(_), _) => is_verbose && *kind != Kind::Dir,
+            (Outcome::Skipped(_), _) if *kind == Kind::Dir => false,
+            (Outcome::Skipped(_), Task::Check { .. }) => is_verbose,
+            (Outcome::Skipped(_), _) => self.show == Show::Everything,
             _ => false,
         }
     }
@@ -156,7 +158,7 @@ impl Report for Text {
         let tells = match task {
             Task::Check { .. } => self.warns(),
             Task::Copy(Policy { moving: None, dry_run, .. }) => {
-                self.show == Show::Verbose || *dry_run && self.warns()
+                self.show >= Show::Verbose || *dry_run && self.warns()
             }
             Task::Sync(..) => true,
             Task::Copy(_) | Task::Remove { .. } => false,
