@@ -34,6 +34,9 @@ pub(crate) use self::removal::SourceRemoval;
 /// How often output is written and the progress line drawn.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
+/// Entries that are missing with their directories, and named without `-v`, at most.
+const NAMED_MAX: u64 = 20;
+
 /// The monitor of one command, for all of its jobs, which run one after the other.
 pub(crate) struct JobMonitor<'r> {
     report: &'r dyn Report,
@@ -53,6 +56,8 @@ pub(crate) struct JobMonitor<'r> {
     vanished: AtomicU64,
     /// Others of the sources that could not be read.
     unread: AtomicU64,
+    /// Entries that are missing with their directories, and that only `-v` names.
+    below_missing: AtomicU64,
     /// The sources and the destination of the job that runs.
     ends: Mutex<Ends>,
     /// True while a job is running, and may draw.
@@ -73,6 +78,7 @@ impl<'r> JobMonitor<'r> {
             goes_out: AtomicBool::new(false),
             vanished: AtomicU64::new(0),
             unread: AtomicU64::new(0),
+            below_missing: AtomicU64::new(0),
             progress: Progress::default(),
             before: Mutex::default(),
             ends: Mutex::default(),
@@ -99,6 +105,15 @@ impl<'r> JobMonitor<'r> {
     /// The entries of the sources that could not be read, but for those that had vanished.
     pub(crate) fn unread(&self) -> u64 {
         self.unread.load(Ordering::Relaxed)
+    }
+
+    /// Tells how many entries were not named that are missing with their directories.
+    pub(crate) fn tell_unnamed(&self) {
+        let below = self.below_missing.load(Ordering::Relaxed);
+        if let more @ 1.. = below.saturating_sub(NAMED_MAX) {
+            let more = quantity::count(more);
+            self.report.tell(&format!("missing   {more} more in these directories (see -v)\n"));
+        }
     }
 
     /// The job of `leg` begins; `more` if others follow it.
@@ -248,6 +263,7 @@ impl<'r> JobMonitor<'r> {
                 is_link && mirror.safe_links && self.lines.tells_unsafe() && self.report.is_text()
             }
             (Some(_), _) => self.synced(kind, outcome).is_some(),
+            (None, Outcome::Differs(found)) if found.has(Changes::ABOVE) => self.report.warns(),
             (None, _) => self.report.shows(&self.task, kind, outcome),
         }
     }
@@ -298,6 +314,13 @@ impl<'r> JobMonitor<'r> {
             Outcome::Linked { .. } => fate(OutcomeWord::Linked, None),
             Outcome::WouldCopy => fate(OutcomeWord::WouldCopy, None),
             Outcome::Differs(found) => {
+                let is_below = found.has(Changes::ABOVE);
+                if is_below
+                    && !self.report.shows(&self.task, kind, outcome)
+                    && self.below_missing.fetch_add(1, Ordering::Relaxed) >= NAMED_MAX
+                {
+                    return;
+                }
                 self.report.tell(&Difference { path, kind, found: Found::Differs(*found) });
             }
             Outcome::Skipped(Skip::Special) if self.checks() => {

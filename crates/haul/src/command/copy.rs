@@ -152,6 +152,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
         let spared = quantity::counted(summary.spared, "entry stays", "entries stay");
         report.warning(b".", &format!("{spared}: as many were removed as may be"));
     }
+    monitor.tell_unnamed();
     let code = match (ExitCode::of(error, is_partial(&summary, report)), task) {
         (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
         (code, _) => code,

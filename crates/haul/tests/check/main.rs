@@ -129,6 +129,7 @@ fn every_kind_of_difference_is_named() {
             "extra     tree/hollow/extra",
             "extra     tree/more/",
             "missing   tree/dir/deep/",
+            "missing   tree/dir/deep/c",
             "missing   tree/odd\\xff\\n",
         ];
         let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -248,13 +249,19 @@ fn what_is_not_there_at_all() {
         scene.file("file", "x");
         assert_eq!(found(scene, &[], &["file"], "gone"), ["missing   file"]);
         scene.file("tree/a", "x");
-        assert_eq!(found(scene, &["-r"], &["tree"], "gone/"), ["missing   tree/"]);
-        assert_eq!(found(scene, &["-r"], &["tree/."], "gone/"), ["missing   ./"]);
+        let all = ["missing   tree/", "missing   tree/a"];
+        assert_eq!(found(scene, &["-r"], &["tree"], "gone/"), all);
+        assert_eq!(found(scene, &["-r"], &["tree/."], "gone/"), ["missing   ./", "missing   a"]);
         assert!(!scene.exists("gone"), "it was made");
-        assert_eq!(found(scene, &["-r"], &["tree"], "gone/deeper/"), ["missing   tree/"]);
+        assert_eq!(found(scene, &["-r"], &["tree"], "gone/deeper/"), all);
+        (0..30).for_each(|n| drop(scene.file(format!("tree/{n}"), "x")));
+        let lines = found(scene, &["-r"], &["tree"], "gone/");
+        assert_eq!(lines.len(), 1 + 20 + 1, "{lines:?}");
+        assert_eq!(lines[21], "missing   11 more in these directories (see -v)");
+        assert_eq!(found(scene, &["-rv"], &["tree"], "gone/").len(), 1 + 31);
         check(scene, &["-r"], &["tree"], "gone/deeper").run().expect_code(4);
         let run = check(scene, &[], &["lost"], "file").run().expect_code(1);
-        assert!(run.err().contains("nothing is there"), "{run}");
+        assert!(run.err().contains("no such file or directory"), "{run}");
         let run = check(scene, &[], &["tree"], "file").run().expect_code(1);
         assert!(run.err().contains("use -r"), "{run}");
     });
