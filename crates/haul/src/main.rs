@@ -16,7 +16,7 @@
 //!   `report/addressed.rs`, `report/log_file.rs`: reports in front of one of them.
 //! - `json.rs`: the lines of JSON, all fields; `json/`: those of some commands, and the words
 //!   of closed sets. `lines.rs`: the lines of rsync. `progress.rs`: the line on the terminal;
-//!   `progress/meter.rs`: its words. `quantity.rs`: figures for people. `stdout.rs`:
+//!   `progress/meter.rs`: its words; `progress/asked.rs`: the same for a signal. `quantity.rs`: figures for people. `stdout.rs`:
 //!   standard output.
 //! - `location.rs`: the forms of a place. `hint.rs`: what a person can do about an error.
 //! - `error.rs`: errors of commands, and the exit codes.
@@ -58,6 +58,7 @@ mod stdout;
 static MEMORY: haul_engine::Memory = haul_engine::Memory;
 
 fn main() -> std::process::ExitCode {
+    progress::answer_signals();
     haul_engine::spare_address_space();
     mistake::ends_the_program();
     log::start();

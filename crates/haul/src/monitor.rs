@@ -6,7 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::json::{Found, OutcomeWord};
 use crate::lines::{self, Itemized, Lines, ListedLine, SyncFate};
 use crate::location::Machine;
-use crate::progress::Counts;
+use crate::progress::{Answers, Counts};
 use crate::quantity;
 use crate::report::{LogFile, Report, Statement};
 use haul_engine::{
@@ -136,6 +136,7 @@ impl<'r> JobMonitor<'r> {
 
     /// Writes output and shows progress until the other end of `stop` is dropped.
     pub(crate) fn tick_until(&self, stop: &Receiver<()>) {
+        let mut answers = Answers::new();
         while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             self.report.flush();
             // Held while drawing, so that nothing is drawn after `end`.
@@ -143,12 +144,10 @@ impl<'r> JobMonitor<'r> {
             if *running {
                 self.report.progress(Some(self.counts()));
             }
+            if let Some(line) = answers.line(|| self.counts()) {
+                self.report.answer(&line);
+            }
         }
-    }
-
-    /// True if a thread is needed that runs [`JobMonitor::tick_until`].
-    pub(crate) fn needs_ticks(&self) -> bool {
-        self.report.needs_ticks(&self.task)
     }
 
     /// The error of a user's interruption, with what is kept of a large file.

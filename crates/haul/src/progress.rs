@@ -7,8 +7,10 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+mod asked;
 mod meter;
 
+pub(crate) use self::asked::{Answers, listen as answer_signals};
 pub(crate) use self::meter::{Counts, Meter};
 
 /// Jobs shorter than this show no progress line: it would only flicker.

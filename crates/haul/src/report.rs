@@ -123,10 +123,6 @@ pub(crate) trait Report: Sync {
     /// quick as possible.
     fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool;
 
-    /// True if a job with that task has something to tell before it ends, so that
-    /// [`Report::flush`] and [`Report::progress`] are called on the way.
-    fn needs_ticks(&self, task: &Task) -> bool;
-
     /// True if progress is shown to a person, on a terminal.
     fn draws(&self) -> bool;
 
@@ -151,6 +147,11 @@ pub(crate) trait Report: Sync {
     /// Ends a command without figures, as [`Report::conclude`] does.
     fn finish(&self, code: ExitCode) -> ExitCode {
         self.output().finish(code)
+    }
+
+    /// Tells a person something on standard error, however little is told otherwise.
+    fn answer(&self, line: &str) {
+        self.output().error_line(line);
     }
 
     /// Writes all that was told.

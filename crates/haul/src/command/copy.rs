@@ -202,11 +202,9 @@ pub(super) fn watch_legs(
 ) -> (Summary, Option<ErrorKind>) {
     thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel();
-        if monitor.needs_ticks() {
-            let tick = move || monitor.tick_until(&stopped);
-            // Without a thread nothing is shown on the way, and all at the end.
-            let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
-        }
+        let tick = move || monitor.tick_until(&stopped);
+        // Without a thread nothing is shown on the way, and all at the end.
+        let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
         let done = run_legs(legs, monitor, watch, hosts);
         drop(stop);
         done

@@ -7,7 +7,7 @@ use crate::error::ExitCode;
 use crate::json::{HashLine, Line, Path};
 use crate::location::Location;
 use crate::monitor::TICK;
-use crate::progress::Counts;
+use crate::progress::{Answers, Counts};
 use crate::report::{Report, Statement};
 use haul_engine::Hashing;
 use haul_model::ContentHash;
@@ -23,7 +23,13 @@ pub(super) fn run(hash: &Hash) -> ExitCode {
         &hash.reaches,
         |requests, Asked { location, report, .. }| {
             let hashing = Mutex::default();
-            let mut told = |now| *hashing.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            let mut answers = Answers::new();
+            let mut told = |now| {
+                *hashing.lock().unwrap_or_else(PoisonError::into_inner) = now;
+                if let Some(line) = answers.line(|| counts(location, now)) {
+                    report.answer(&line);
+                }
+            };
             let work = || requests.hash(&location.path, &mut told);
             let hash = watched(report, location, &hashing, work)?;
             report.tell(&Hashed { location, hash });
@@ -32,6 +38,20 @@ pub(super) fn run(hash: &Hash) -> ExitCode {
             Ok(())
         },
     )
+}
+
+/// How far the `hashing` of a file is.
+fn counts(location: &Location, hashing: Hashing) -> Counts {
+    Counts {
+        files_total: 1,
+        bytes_done: hashing.done,
+        bytes_total: hashing.size,
+        bytes_moved: hashing.read,
+        listed_all: true,
+        reached: true,
+        current: location.path.clone(),
+        ..Counts::default()
+    }
 }
 
 /// Does `work`, and shows a person how far the `hashing` is.
@@ -44,24 +64,12 @@ fn watched<T>(
     if !report.draws() {
         return work();
     }
-    let counts = || {
-        let hashing = *hashing.lock().unwrap_or_else(PoisonError::into_inner);
-        Counts {
-            files_total: 1,
-            bytes_done: hashing.done,
-            bytes_total: hashing.size,
-            bytes_moved: hashing.read,
-            listed_all: true,
-            reached: true,
-            current: location.path.clone(),
-            ..Counts::default()
-        }
-    };
     let done = thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel::<()>();
         let tick = move || {
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                report.progress(Some(counts()));
+                let hashing = *hashing.lock().unwrap_or_else(PoisonError::into_inner);
+                report.progress(Some(counts(location, hashing)));
             }
         };
         // Without a thread nothing is shown on the way.

@@ -164,10 +164,6 @@ impl Report for Addressed<'_> {
         self.report.shows(task, kind, outcome)
     }
 
-    fn needs_ticks(&self, task: &Task) -> bool {
-        self.report.needs_ticks(task)
-    }
-
     fn draws(&self) -> bool {
         self.report.draws()
     }

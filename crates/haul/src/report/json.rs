@@ -92,10 +92,6 @@ impl Report for Json {
         }
     }
 
-    fn needs_ticks(&self, _: &Task) -> bool {
-        true
-    }
-
     fn draws(&self) -> bool {
         false
     }

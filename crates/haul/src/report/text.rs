@@ -7,7 +7,7 @@ use crate::hint::Hint;
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome, Skip};
-use haul_model::{Changes, Fault, FaultKind, Kind, Policy, Task, escape_bytes, escape_text};
+use haul_model::{Changes, Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -152,18 +152,6 @@ impl Report for Text {
             (Outcome::Skipped(_), _) => self.show == Show::Everything,
             _ => false,
         }
-    }
-
-    fn needs_ticks(&self, task: &Task) -> bool {
-        let tells = match task {
-            Task::Check { .. } => self.warns(),
-            Task::Copy(Policy { moving: None, dry_run, .. }) => {
-                self.show >= Show::Verbose || *dry_run && self.warns()
-            }
-            Task::Sync(..) => true,
-            Task::Copy(_) | Task::Remove { .. } => false,
-        };
-        tells || self.draws
     }
 
     fn draws(&self) -> bool {

@@ -3,6 +3,7 @@
 use crate::common::*;
 use haul_testkit::haul::{Haul, Outcome};
 use haul_testkit::odd::{Call, OddMount, Quirks};
+use haul_testkit::proc::Signal;
 use haul_testkit::tree;
 use std::ffi::OsString;
 use std::process::Command;
@@ -134,4 +135,44 @@ fn it_names_the_file_in_a_copy_a_check_and_a_hash_wherever_that_is() {
         );
         assert!(lines.last().is_some_and(|line| line.contains(done)), "{lines:#?}");
     }
+}
+
+#[test]
+fn a_signal_asks_for_the_progress_however_little_is_told_otherwise() {
+    each_of(
+        &[Way::Local, Way::Upload, Way::Download],
+        |_| {},
+        |scene| {
+            tree::random_file(scene.path("file"), 4 << 20, 1).expect("a file");
+            for (command, detail) in [("copy", "-q"), ("copy", "--json"), ("sync", "-q")] {
+                let dest = format!("to-{command}{detail}/");
+                let flags = ["--bwlimit=2m", detail];
+                let remote = if scene.way == Way::Local { Vec::new() } else { scene.remote() };
+                let copy = scene.transfer(command, &remote, &flags, &["file"], &dest);
+                let running = copy.spawn().expect("it starts");
+                let has_begun = || scene.exists(&dest);
+                assert!(running.until(Duration::from_secs(20), has_begun), "{dest}");
+                std::thread::sleep(Duration::from_millis(500));
+            running.signal(Signal::USR1);
+                let run = running.wait().expect("it ends").expect_ok();
+                let err = run.err();
+                let [line] = &*err.lines().collect::<Vec<_>>() else { panic!("{run}") };
+                assert!(line.starts_with("haul: ") && line.contains("% "), "{run}");
+                assert!(line.contains("/1 files  ") && line.contains("/4.0 MiB  "), "{run}");
+            }
+        },
+    );
+}
+
+#[test]
+fn a_signal_that_asks_for_the_progress_ends_no_command() {
+    // It says so itself when it has begun.
+    let lines = format!(
+        "mkfifo in; '{HAUL}' serve < in > /dev/null & exec 3> in; sleep 1; kill -USR1 $!; sleep 0.2; \
+         exec 3>&-; wait $!"
+    );
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    // Its client has left before it greeted; a signal that ended it would be 138.
+    Haul::new("sh").args(["-c", &lines]).cwd(scene.path("")).run().expect_code(3);
 }

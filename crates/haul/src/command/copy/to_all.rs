@@ -10,7 +10,7 @@ use crate::interrupt::Interrupt;
 use crate::json::{DestinationLine, Line, SummaryLine};
 use crate::location::Machine;
 use crate::monitor::{JobMonitor, TICK};
-use crate::progress::{Counts, Screen};
+use crate::progress::{Answers, Counts, Screen};
 use crate::report::{Addressed, Report, Show, Statement, ToldOnce};
 use crate::retry::{Once, is_stream};
 use haul_engine::{JobError, Leg, Monitor, Route, SHARED_LEN_MAX, SharedBlocks, Summary};
@@ -106,11 +106,9 @@ fn run_all(
     thread::scope(|scope| {
         let runs = &runs;
         let (stop, stopped) = mpsc::channel::<()>();
-        if runs.iter().any(|run| run.monitor.needs_ticks()) {
-            let tick = move || tick_until(&stopped, runs, report);
-            // Without a thread nothing is shown on the way, and all at the end.
-            let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
-        }
+        let tick = move || tick_until(&stopped, runs, report);
+        // Without a thread nothing is shown on the way, and all at the end.
+        let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
         let begin = |run| {
             let begun = thread::Builder::new().name("destination".to_owned());
             let begun = begun.spawn_scoped(scope, move || Run::to_its_end(run, figures));
@@ -179,13 +177,18 @@ impl Run<'_> {
 
 /// Shows how far all are together, until the other end of `stop` is dropped.
 fn tick_until(stop: &Receiver<()>, runs: &[Run<'_>], report: &dyn Report) {
+    let mut answers = Answers::new();
     while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         report.flush();
         let of = |run: &Run<'_>| match run.has_ended.load(Ordering::Relaxed) {
             true => run.monitor.counts().at_its_end(),
             false => run.monitor.counts(),
         };
-        report.progress(runs.iter().map(of).reduce(Counts::and));
+        let counts = runs.iter().map(of).reduce(Counts::and).unwrap_or_default();
+        report.progress(Some(counts.clone()));
+        if let Some(line) = answers.line(|| counts) {
+            report.answer(&line);
+        }
     }
     report.progress(None);
 }
