@@ -1,6 +1,8 @@
 //! Bytes from a disk or a peer as text that is safe to show: nothing in it can
 //! move a cursor, change a colour or start a new line.
 
+use icu_properties::props::{BidiControl, DefaultIgnorableCodePoint};
+use icu_properties::{CodePointSetData, CodePointSetDataBorrowed};
 use std::fmt::Write as _;
 
 /// `bytes` as printable text.
@@ -69,12 +71,16 @@ fn push_hex(out: &mut String, byte: u8) {
     let _ = write!(out, "\\x{byte:02x}");
 }
 
-/// DEL and C1 controls, and the characters that change the direction of text or
-/// take no room: a name with them reads as another one.
+/// DEL and C1 controls, and the characters that change the direction of text, take no room,
+/// or end a line: a name with them reads as another one. C0 controls are not asked about.
 pub fn is_unsafe_to_show(c: char) -> bool {
-    matches!(c, '\u{7f}' |
-        '\u{80}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    const HIDDEN: CodePointSetDataBorrowed<'static> =
+        CodePointSetData::new::<DefaultIgnorableCodePoint>();
+    const REORDERING: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<BidiControl>();
+    let ends_line = matches!(c, '\u{2028}' | '\u{2029}');
+    c == '\u{7f}'
+        || !c.is_ascii()
+            && (c.is_control() || ends_line || HIDDEN.contains(c) || REORDERING.contains(c))
 }
 
 #[cfg(test)]
@@ -90,6 +96,35 @@ mod tests {
         assert_eq!(escape_text("a\u{202e}b"), "a\\u{202e}b");
         assert_eq!(escape_bytes(b"back\\slash"), "back\\\\slash");
         assert_eq!(escape_bytes(b"\xc3("), "\\xc3(");
+    }
+
+    #[test]
+    fn no_character_that_reorders_or_hides_text_is_shown() {
+        let unsafe_ones = [
+            '\u{61c}',
+            '\u{ad}',
+            '\u{180e}',
+            '\u{115f}',
+            '\u{3164}',
+            '\u{1d173}',
+            '\u{e0041}',
+            '\u{200b}',
+            '\u{200f}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{feff}',
+            '\u{fe0f}',
+            '\u{7f}',
+            '\u{9b}',
+        ];
+        for c in unsafe_ones {
+            assert!(is_unsafe_to_show(c), "{c:?}");
+        }
+        for c in "azAZ~ é日本ß\u{a0}אب한😀".chars() {
+            assert!(!is_unsafe_to_show(c), "{c:?}");
+        }
     }
 
     #[test]
