@@ -104,7 +104,7 @@ impl Hint for ConnectError {
             Self::NotDirect { .. } | Self::DirectLost { .. } => {
                 "without --via tcp, contents go through ssh if there is no other way; --port-range names ports that a firewall lets through".into()
             }
-            Self::SftpOnly { host } => {
+            Self::SftpOnly { host } | Self::NoShell { host, .. } => {
                 format!("ask who runs {host} for a login that may run haul")
             }
             Self::SubsystemMissing { host, name } => format!(

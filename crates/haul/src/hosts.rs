@@ -208,7 +208,7 @@ impl Hosts {
                     ran => return Ok(ran?),
                 };
                 let reach = self.reaches.of(target);
-                if reach.deploy && !matches!(missing, ConnectError::SftpOnly { .. }) {
+                if reach.deploy && !missing.runs_nothing() {
                     self.deploy(target, monitor)?;
                     return Ok(self.run_agent(job, route, machine, None, monitor)?);
                 }
@@ -294,7 +294,7 @@ impl Hosts {
             Ok(connections) => connections,
             Err(neither) => return Err(neither_helps(missing.into(), &neither)),
         };
-        let is_sftp_only = matches!(missing, ConnectError::SftpOnly { .. });
+        let is_sftp_only = missing.runs_nothing();
         self.tell_lacks_haul(target, is_sftp_only, monitor);
         match self.go_through(job, route, connections, None, monitor) {
             Err(JobError::Connection(neither)) if neither.lacks_sftp() => {

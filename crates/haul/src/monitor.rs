@@ -374,7 +374,9 @@ impl Monitor for JobMonitor<'_> {
                 self.report.tell(&listed);
             }
             Event::Warning { path, message } if self.report.warns() => {
-                self.report.warning(path, message);
+                let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+                let host = ends.host_of(path).map(|host| format!("{host}:")).unwrap_or_default();
+                self.report.warning(&[host.as_bytes(), path].concat(), message);
             }
             Event::Link(news) => self.report.link(news),
             // Only a job that removes its sources tells of what was removed.

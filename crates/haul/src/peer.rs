@@ -277,7 +277,7 @@ impl<'r> Peers<'r> {
                     let message = "no haul there: going on through SFTP";
                     self.report.warning(host.as_bytes(), message);
                 }
-                Ok((requests, matches!(missing, ConnectError::SftpOnly { .. })))
+                Ok((requests, missing.runs_nothing()))
             }
             // That would have been of help; it is not what is wrong.
             Err(neither) => {

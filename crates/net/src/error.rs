@@ -10,6 +10,9 @@ const QUOTED_CHARS_MAX: usize = 300;
 /// `ForceCommand internal-sftp` holds (`session.c`).
 const SFTP_ONLY: &[u8] = b"This service allows sftp connections only.";
 
+/// The line that the shell `nologin` prints in place of running a command, on Linux and BSD.
+pub const NO_LOGIN: &[u8] = b"This account is currently not available.";
+
 /// The detail of a connection that ended without an error of the system.
 pub(crate) const CLOSED: &str = "the other side closed it";
 
@@ -140,6 +143,14 @@ pub enum ConnectError {
         /// The peer.
         host: String,
     },
+    /// The login worked, and its shell runs no commands.
+    #[error("{host} runs no commands for this user: \"{text}\"")]
+    NoShell {
+        /// The peer.
+        host: String,
+        /// The words of the shell.
+        text: String,
+    },
     /// The login worked, and the server does not offer what was asked for.
     #[error("{host} offers no {name}")]
     SubsystemMissing {
@@ -220,12 +231,14 @@ pub enum ConnectError {
 impl ConnectError {
     /// For the caller that reads `first_bytes` where the peer's greeting
     /// belongs: most often a shell's startup file prints them. An OpenSSH
-    /// server that is set up for SFTP alone says so there.
+    /// server that is set up for SFTP alone says so there, and so does the shell of an
+    /// account that may not log in.
     pub fn noisy_shell(host: &str, first_bytes: &[u8]) -> Self {
-        let host = shown(host.as_bytes());
-        match first_bytes.starts_with(SFTP_ONLY) {
-            true => Self::SftpOnly { host },
-            false => Self::NoisyShell { host, text: shown(first_bytes) },
+        let (host, text) = (shown(host.as_bytes()), shown(first_bytes.trim_ascii_end()));
+        match first_bytes {
+            first if first.starts_with(SFTP_ONLY) => Self::SftpOnly { host },
+            first if first.starts_with(NO_LOGIN) => Self::NoShell { host, text },
+            _ => Self::NoisyShell { host, text: shown(first_bytes) },
         }
     }
 
@@ -241,7 +254,12 @@ impl ConnectError {
     /// True if the host let the user in, and there is no haul to be used, though
     /// there may be SFTP. A path given for haul that leads nowhere is not that.
     pub fn lacks_haul(&self) -> bool {
-        matches!(self, Self::HaulMissing { tried: None, .. } | Self::SftpOnly { .. })
+        matches!(self, Self::HaulMissing { tried: None, .. }) || self.runs_nothing()
+    }
+
+    /// True if the host let the user in, and runs no command for that user.
+    pub fn runs_nothing(&self) -> bool {
+        matches!(self, Self::SftpOnly { .. } | Self::NoShell { .. })
     }
 
     /// True if the host let the user in, and offers no SFTP.
@@ -298,6 +316,12 @@ mod tests {
         assert_eq!(sftp_only.to_string(), "box allows SFTP alone");
         assert!(sftp_only.lacks_haul());
         assert!(!ConnectError::noisy_shell("box", &said[1..]).lacks_haul());
+        let no_shell = ConnectError::noisy_shell("box", &[NO_LOGIN, b"\n"].concat());
+        assert_eq!(
+            no_shell.to_string(),
+            "box runs no commands for this user: \"This account is currently not available.\""
+        );
+        assert!(no_shell.lacks_haul());
         let missing = |tried| ConnectError::HaulMissing {
             host: "box".into(),
             tried,

@@ -49,7 +49,7 @@ mod whereabouts;
 pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener, Identity};
-pub use error::ConnectError;
+pub use error::{ConnectError, NO_LOGIN};
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};

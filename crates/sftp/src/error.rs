@@ -2,7 +2,7 @@
 
 use crate::codec::{PacketError, Request, Status, StatusCode};
 use haul_model::{NameError, escape_bytes, os_text};
-use haul_net::ConnectError;
+use haul_net::{ConnectError, NO_LOGIN};
 use std::io;
 use std::sync::Arc;
 
@@ -137,6 +137,9 @@ impl SessionError {
         match self {
             Self::Closed | Self::Broken(_) | Self::Silent { .. } => {
                 Some("run the same command again: finished files are skipped")
+            }
+            Self::NotSftp { text } if text.as_bytes().starts_with(NO_LOGIN) => {
+                Some("ask who runs the host for a login that may use SFTP")
             }
             Self::NotSftp { .. } => Some(
                 "make the shell's startup files there silent when nobody is at a terminal, or have the server use 'internal-sftp'",

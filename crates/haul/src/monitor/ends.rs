@@ -15,6 +15,8 @@ pub(super) struct Ends {
     is_mirror: bool,
     source_host: Option<String>,
     dest: Vec<u8>,
+    /// The paths that the directories of bases may have.
+    bases: Vec<Vec<u8>>,
     dest_host: Option<String>,
 }
 
@@ -35,12 +37,24 @@ impl Ends {
         let relative = leg.job.task.mirrors().map(|mirror| mirror.walking.relative);
         let is_mirror = relative.is_some();
         let (base, relative) = (leg.job.base.clone(), relative.unwrap_or_default());
-        Self { sources, base, relative, is_mirror, source_host, dest, dest_host }
+        let bases = leg.job.bases.iter().flat_map(|base| paths_beside(&dest, base)).collect();
+        Self { sources, base, relative, is_mirror, source_host, dest, bases, dest_host }
     }
 
     /// True if `path` is that of a source, as it was named.
     pub(super) fn is_source(&self, path: &[u8]) -> bool {
         self.sources.iter().any(|source| source == path)
+    }
+
+    /// The host of the source, the destination or a base that is named `path`, if that isn't
+    /// here; `None` also for an entry.
+    pub(super) fn host_of(&self, path: &[u8]) -> Option<&str> {
+        let is_of_dest = path == self.dest || self.bases.iter().any(|base| base == path);
+        match self.is_source(path) {
+            _ if is_of_dest => self.dest_host.as_deref(),
+            true => self.source_host.as_deref(),
+            false => None,
+        }
     }
 
     /// Where the entry at `path` is on that side.
@@ -105,6 +119,21 @@ impl Ends {
     }
 }
 
+/// The paths that a directory besides `dest` may have: a relative one starts in that, or in
+/// what is above it.
+fn paths_beside(dest: &[u8], mut path: &[u8]) -> Vec<Vec<u8>> {
+    if path.starts_with(b"/") {
+        return vec![path.to_vec()];
+    }
+    let mut start = dest;
+    let mut paths = vec![words::join(words::split(dest).parent, path), words::join(dest, path)];
+    while let Some(rest) = path.strip_prefix(b"../") {
+        (start, path) = (words::split(start).parent, rest);
+        paths.push(words::join(start, path));
+    }
+    paths
+}
+
 /// The first component of a path, and what is below it.
 fn split_first(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().position(|byte| *byte == b'/') {
@@ -120,6 +149,18 @@ mod tests {
     fn ends(sources: &[&str], dest: &str) -> Ends {
         let sources = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
         Ends { sources, dest: dest.into(), ..Ends::default() }
+    }
+
+    #[test]
+    fn what_a_job_names_is_told_with_its_host() {
+        let bases = paths_beside(b"to/new", b"../old");
+        let ends = Ends { bases, dest_host: Some("nas".into()), ..ends(&["src"], "to/new") };
+        for path in ["to/new", "to/new/../old", "to/old"] {
+            assert_eq!(ends.host_of(path.as_bytes()), Some("nas"), "{path}");
+        }
+        assert_eq!(ends.host_of(b"src"), None);
+        assert_eq!(ends.host_of(b"old"), None, "an entry");
+        assert_eq!(paths_beside(b"to", b"/old"), [b"/old"]);
     }
 
     #[test]
