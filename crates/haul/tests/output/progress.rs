@@ -153,7 +153,7 @@ fn a_signal_asks_for_the_progress_however_little_is_told_otherwise() {
                 let has_begun = || scene.exists(&dest);
                 assert!(running.until(Duration::from_secs(20), has_begun), "{dest}");
                 std::thread::sleep(Duration::from_millis(500));
-            running.signal(Signal::USR1);
+                running.signal(Signal::USR1);
                 let run = running.wait().expect("it ends").expect_ok();
                 let err = run.err();
                 let [line] = &*err.lines().collect::<Vec<_>>() else { panic!("{run}") };
