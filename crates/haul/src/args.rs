@@ -18,8 +18,8 @@ mod wrong;
 pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use doctor::Doctor;
 pub(crate) use stats::Stats;
-pub(crate) use sync::When;
 pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
+pub(crate) use sync::{When, rate};
 
 use self::familiar::{FamiliarWords, explain};
 use self::help::{CHECK_USAGE, COPY_USAGE, COPY_WORDS, MOVE_USAGE};
@@ -338,6 +338,7 @@ impl CopyWords {
             true => to_all::split(sources, dest)?,
             false => (sources, dest, Vec::new()),
         };
+        let passage = self.remote.passage(&sources, &dest, config);
         Ok(Copy {
             sources,
             dest,
@@ -364,12 +365,12 @@ impl CopyWords {
             bases: Vec::new(),
             backup: None,
             staging: None,
-            rate: self.remote.rate(),
+            rate: passage.rate,
             list: None,
             munges: false,
-            compression: self.remote.compression(),
-            via: self.remote.via(),
-            ports: self.remote.ports(),
+            compression: passage.compression,
+            via: passage.via,
+            ports: passage.ports,
             asks: false,
         })
     }
@@ -379,6 +380,7 @@ impl MoveWords {
     fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
         let (sources, dest, reaches) =
             self.remote.sources_and_dest(&self.paths, MOVE_USAGE, config)?;
+        let passage = self.remote.passage(&sources, &dest, config);
         let DetailWords { quiet, verbose, json } = self.detail;
         let conflict = conflict(self.force, self.no_clobber, self.update);
         let verify = switch(self.verify, self.no_verify);
@@ -406,12 +408,12 @@ impl MoveWords {
             bases: Vec::new(),
             backup: None,
             staging: None,
-            rate: self.remote.rate(),
+            rate: passage.rate,
             list: None,
             munges: false,
-            compression: self.remote.compression(),
-            via: self.remote.via(),
-            ports: self.remote.ports(),
+            compression: passage.compression,
+            via: passage.via,
+            ports: passage.ports,
             asks: false,
         })
     }

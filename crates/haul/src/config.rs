@@ -3,15 +3,20 @@
 //! the environment and the file for commands that copy or go to hosts.
 
 mod file;
+mod rate;
+
+pub(crate) use self::rate::Rate;
 
 use crate::error::CommandError;
 use crate::state;
+use haul_model::{Compression, Ports, Via};
 use haul_net::{SILENCE_SECONDS, SshTarget};
 use serde::Serialize;
 use std::env;
 use std::ffi::OsString;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Connections to one host, at most: OpenSSH lets ten wait for their login.
 pub(crate) const PARALLEL_MAX: u8 = 8;
@@ -85,18 +90,26 @@ pub(crate) struct Settings {
     pub(crate) parallel: Option<Given<NonZeroU8>>,
     /// At most [`RETRIES_MAX`].
     pub(crate) retries: Option<Given<u32>>,
+    pub(crate) bwlimit: Option<Given<Rate>>,
+    pub(crate) compress: Option<Given<Compression>>,
+    pub(crate) via: Option<Given<Via>>,
+    pub(crate) port_range: Option<Given<Ports>>,
     pub(crate) verify: Option<Given<bool>>,
     pub(crate) sync: Option<Given<bool>>,
 }
 
 /// The keys, each with `true` if it may be set for one host.
-const KEYS: [(&str, bool); 8] = [
+const KEYS: [(&str, bool); 12] = [
     ("rsh", true),
     ("remote-haul", true),
     ("transport", true),
     ("timeout", true),
     ("parallel", true),
     ("retries", true),
+    ("bwlimit", true),
+    ("compress", true),
+    ("via", true),
+    ("port-range", true),
     ("verify", false),
     ("sync", false),
 ];
@@ -161,6 +174,24 @@ impl Settings {
                 let wanted = || format!("a number from 0 to {RETRIES_MAX}");
                 self.retries = Some(Given { value: retries.ok_or_else(wanted)?, origin });
             }
+            ("bwlimit", raw) => {
+                let rate = text(raw).and_then(|words| Rate::parse(&words).ok());
+                let wanted =
+                    || "a rate in KiB a second, or a text with a unit, as \"5m\"".to_owned();
+                self.bwlimit = Some(Given { value: rate.ok_or_else(wanted)?, origin });
+            }
+            ("compress", raw) => {
+                let wanted = "\"auto\", \"none\", \"lz4\", \"zstd\" or \"zstd:LEVEL\"";
+                self.compress = Some(Given { value: parsed(raw, wanted)?, origin });
+            }
+            ("via", raw) => {
+                let value = parsed(raw, "\"auto\", \"ssh\" or \"tcp\"")?;
+                self.via = Some(Given { value, origin });
+            }
+            ("port-range", raw) => {
+                let value = parsed(raw, "ports, as \"7000-7009\"")?;
+                self.port_range = Some(Given { value, origin });
+            }
             ("verify", raw) => self.verify = Some(Given { value: switch(raw)?, origin }),
             (_, raw) => self.sync = Some(Given { value: switch(raw)?, origin }),
         }
@@ -176,6 +207,10 @@ impl Settings {
             timeout: self.timeout.or_else(|| below.timeout.clone()),
             parallel: self.parallel.or_else(|| below.parallel.clone()),
             retries: self.retries.or_else(|| below.retries.clone()),
+            bwlimit: self.bwlimit.or_else(|| below.bwlimit.clone()),
+            compress: self.compress.or_else(|| below.compress.clone()),
+            via: self.via.or_else(|| below.via.clone()),
+            port_range: self.port_range.or_else(|| below.port_range.clone()),
             verify: self.verify.or_else(|| below.verify.clone()),
             sync: self.sync.or_else(|| below.sync.clone()),
         }
@@ -200,6 +235,14 @@ impl Settings {
     pub(crate) fn put_aside_unless_typed(&mut self) {
         self.transport.take_if(|given| given.origin != GivenIn::CommandLine);
         self.remote_haul.take_if(|given| given.origin != GivenIn::CommandLine);
+    }
+
+    /// Puts aside what the words of the command do not say of the way that contents take:
+    /// through SFTP there is one. A bound on the rate stays, to be refused.
+    pub(crate) fn put_aside_of_haul_unless_typed(&mut self) {
+        self.compress.take_if(|given| given.origin != GivenIn::CommandLine);
+        self.via.take_if(|given| given.origin != GivenIn::CommandLine);
+        self.port_range.take_if(|given| given.origin != GivenIn::CommandLine);
     }
 
     /// True if SFTP is asked for and a haul is named in the same place.
@@ -237,6 +280,9 @@ impl Settings {
             Transport::Sftp => SettingValue::Text("sftp".to_owned()),
         };
         let lanes = |lanes: NonZeroU8| SettingValue::Number(lanes.get().into());
+        fn shown(value: impl ToString) -> SettingValue {
+            SettingValue::Text(value.to_string())
+        }
         let rows = [
             row(&self.rsh, Some("ssh".to_owned()), SettingValue::Text),
             row(&self.remote_haul, None, SettingValue::Text),
@@ -244,6 +290,10 @@ impl Settings {
             row(&self.timeout, Some(SILENCE_SECONDS), SettingValue::Number),
             row(&self.parallel, None, lanes),
             row(&self.retries, Some(RETRIES), SettingValue::Number),
+            row(&self.bwlimit, None, shown),
+            row(&self.compress, Some(Compression::Auto), shown),
+            row(&self.via, Some(Via::Auto), shown),
+            row(&self.port_range, None, shown),
             row(&self.verify, Some(false), SettingValue::Switch),
             row(&self.sync, Some(false), SettingValue::Switch),
         ];
@@ -259,6 +309,20 @@ fn number(raw: Raw<'_>) -> Option<u32> {
         Raw::Text(text) => text.parse().ok(),
         Raw::Switch(_) | Raw::Odd => None,
     }
+}
+
+/// A text, or a number as one.
+fn text(raw: Raw<'_>) -> Option<String> {
+    match raw {
+        Raw::Number(number) => Some(number.to_string()),
+        Raw::Text(text) => Some(text.to_owned()),
+        Raw::Switch(_) | Raw::Odd => None,
+    }
+}
+
+/// What the words of a text mean, or what is `wanted` in their place.
+fn parsed<T: FromStr>(raw: Raw<'_>, wanted: &str) -> Result<T, String> {
+    text(raw).and_then(|words| words.parse().ok()).ok_or_else(|| wanted.to_owned())
 }
 
 fn switch(raw: Raw<'_>) -> Result<bool, String> {

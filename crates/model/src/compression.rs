@@ -1,6 +1,7 @@
 //! The way in which the content of a job is compressed on a wire.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::str::FromStr;
 
 /// The way in which listings and contents are compressed on a wire.
@@ -28,6 +29,17 @@ impl Compression {
 
     /// The level where none is given.
     pub const LEVEL: u8 = 3;
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::None => f.write_str("none"),
+            Self::Lz4 => f.write_str("lz4"),
+            Self::Zstd(level) => write!(f, "zstd:{level}"),
+        }
+    }
 }
 
 impl FromStr for Compression {

@@ -1,5 +1,6 @@
 //! The way that the contents of a job take to an agent.
 
+use std::fmt;
 use std::str::FromStr;
 
 /// The connections that contents go over. All else goes through ssh.
@@ -18,6 +19,16 @@ pub enum Via {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is none of auto, ssh and tcp")]
 pub struct ViaError;
+
+impl fmt::Display for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Ssh => "ssh",
+            Self::Tcp => "tcp",
+        })
+    }
+}
 
 impl FromStr for Via {
     type Err = ViaError;
@@ -55,6 +66,12 @@ pub struct Ports(pub u16, pub u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is neither a port nor FIRST-LAST, two ports from 1 to 65535 in their order")]
 pub struct PortsError;
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.0, self.1)
+    }
+}
 
 impl FromStr for Ports {
     type Err = PortsError;

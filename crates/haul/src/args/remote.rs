@@ -1,8 +1,7 @@
 //! The words that say how hosts are reached.
 
-use super::sync;
 use crate::config::{
-    Config, PARALLEL_MAX, RETRIES, RETRIES_MAX, Settings, TIMEOUT_MAX, Transport, typed,
+    Config, PARALLEL_MAX, RETRIES, RETRIES_MAX, Rate, Settings, TIMEOUT_MAX, Transport, typed,
 };
 use crate::error::CommandError;
 use crate::location::{Location, Machine};
@@ -10,7 +9,7 @@ use crate::peer::{Reach, Reaches, WithoutHaul};
 use clap::Args;
 use haul_model::{Compression, Ports, Via};
 use haul_net::{Patience, SILENCE_SECONDS, SshTarget};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU64};
 
@@ -62,32 +61,55 @@ pub(super) struct TransferWords {
     #[command(flatten)]
     parallel: ParallelWords,
     /// Compress what travels: auto (where that pays), none, lz4, zstd or zstd:LEVEL
-    #[arg(long, value_name = "HOW", help_heading = "Remote", default_value = "auto")]
-    #[arg(hide_default_value = true)]
-    compress: Compression,
+    #[arg(long, value_name = "HOW", help_heading = "Remote")]
+    compress: Option<Compression>,
     /// Send contents by ssh alone, by direct TLS connections alone (tcp), or by these as
     /// soon as they stand (auto)
-    #[arg(long, value_name = "auto|ssh|tcp", help_heading = "Remote", default_value = "auto")]
-    #[arg(hide_default_value = true)]
-    via: Via,
+    #[arg(long, value_name = "auto|ssh|tcp", help_heading = "Remote")]
+    via: Option<Via>,
     /// Let the host open one of these ports for direct connections, as 7000-7009
     #[arg(long, value_name = "FIRST-LAST", help_heading = "Remote")]
     port_range: Option<Ports>,
     /// Send at most RATE KiB of compressed content a second, or as 5m; 0 is no bound
-    #[arg(long, value_name = "RATE", help_heading = "Remote", value_parser = rate)]
+    #[arg(long, value_name = "RATE", help_heading = "Remote", value_parser = Rate::parse)]
     bwlimit: Option<Rate>,
     /// Put haul onto a host that has none, then go on with it
     #[arg(long, conflicts_with_all = ["remote_haul", "transport"], help_heading = "Remote")]
     deploy: bool,
 }
 
-/// Bytes of content a second, if they are bounded.
+/// The way that contents take, by the words of a command and its configuration.
 #[derive(Debug, Clone, Copy)]
-struct Rate(Option<NonZeroU64>);
+pub(super) struct Passage {
+    pub(super) rate: Option<NonZeroU64>,
+    pub(super) compression: Compression,
+    pub(super) via: Via,
+    pub(super) ports: Option<Ports>,
+}
 
-/// Reads a rate as `haul sync` does.
-fn rate(words: &str) -> Result<Rate, &'static str> {
-    sync::rate(OsStr::new(words)).map(Rate)
+impl Passage {
+    /// That between `sources` and `dest` with these words: where they say nothing, that of
+    /// the destination's host, or, if that is here, of the first host of a source.
+    pub(super) fn of(
+        mut words: Settings,
+        sources: &[Location],
+        dest: &Location,
+        config: &Config,
+    ) -> Self {
+        let machines = || [dest].into_iter().chain(sources).map(|location| &location.machine);
+        if let Some(host) = machines().find_map(Machine::host) {
+            words = config.with(words, Some(host.host()));
+        }
+        if machines().any(|machine| matches!(machine, Machine::Sftp(_))) {
+            words.put_aside_of_haul_unless_typed();
+        }
+        Self {
+            rate: words.bwlimit.and_then(|given| given.value.bytes),
+            compression: words.compress.map(|given| given.value).unwrap_or_default(),
+            via: words.via.map(|given| given.value).unwrap_or_default(),
+            ports: words.port_range.map(|given| given.value),
+        }
+    }
 }
 
 /// How many connections there are, and how often one that was lost is made again.
@@ -320,24 +342,21 @@ impl RemoteWords {
 }
 
 impl TransferWords {
-    /// The way in which what travels is compressed.
-    pub(super) fn compression(&self) -> Compression {
-        self.compress
-    }
-
-    /// The connections that contents take.
-    pub(super) fn via(&self) -> Via {
-        self.via
-    }
-
-    /// Bytes of content that may be moved in a second.
-    pub(super) fn rate(&self) -> Option<NonZeroU64> {
-        self.bwlimit.and_then(|Rate(rate)| rate)
-    }
-
-    /// The ports that a host may open for them, if not any.
-    pub(super) fn ports(&self) -> Option<Ports> {
-        self.port_range
+    /// The way that contents take between these places.
+    pub(super) fn passage(
+        &self,
+        sources: &[Location],
+        dest: &Location,
+        config: &Config,
+    ) -> Passage {
+        let words = Settings {
+            bwlimit: self.bwlimit.clone().map(typed),
+            compress: self.compress.map(typed),
+            via: self.via.map(typed),
+            port_range: self.port_range.map(typed),
+            ..Settings::default()
+        };
+        Passage::of(words, sources, dest, config)
     }
 
     /// As [`RemoteWords::sources_and_dest`].

@@ -11,15 +11,15 @@ mod table;
 mod writing;
 
 use self::info::Info;
-pub(super) use self::reading::rate;
+pub(crate) use self::reading::rate;
 use self::reading::{number, size};
 pub(super) use self::switches::has;
 use self::switches::{Given, Switches};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
-use super::remote::Typed;
+use super::remote::{Passage, Typed};
 use super::{Copy, Stats, Sync};
-use crate::config::{self, Config, Transport};
+use crate::config::{self, Config, Rate, Transport};
 use crate::error::CommandError;
 use crate::lines::Columns;
 use crate::location::Location;
@@ -31,7 +31,7 @@ use haul_model::{
 };
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::num::{NonZeroU8, NonZeroU64};
+use std::num::NonZeroU8;
 use std::os::unix::ffi::OsStrExt;
 
 /// The words, as they are typed.
@@ -91,7 +91,7 @@ struct Wish {
     sparse: bool,
     bases: Vec<(Bases, OsString)>,
     backup: bool,
-    rate: Option<NonZeroU64>,
+    rate: Option<Rate>,
     backup_dir: Option<OsString>,
     suffix: Option<OsString>,
     temp_dir: Option<OsString>,
@@ -143,12 +143,12 @@ struct Wish {
     transport: Option<Transport>,
     retries: Option<u32>,
     parallel: Option<NonZeroU8>,
-    /// `--no-z` was the last word about compression.
-    uncompressed: bool,
+    /// The last of `-z` and `--no-z`.
+    compressed: Option<bool>,
     /// The codec, and the level of zstd, where words say them.
     compression: Option<Compression>,
     level: Option<u8>,
-    via: Via,
+    via: Option<Via>,
     ports: Option<Ports>,
     fast: bool,
     /// Attributes of root are written down on this side, and on the other.
@@ -204,6 +204,7 @@ impl SyncWords {
             [_] => typed.source_alone(&self.paths, config)?,
             _ => typed.sources_and_dest(&self.paths, SYNC_USAGE, config)?,
         };
+        let passage = Passage::of(wish.passage(), &sources, &dest, config);
         let detail = match (self.json, wish.quiet) {
             (true, _) => Detail::Json,
             (_, true) => Detail::Text(Show::Quiet),
@@ -235,12 +236,12 @@ impl SyncWords {
             bases,
             backup: wish.backup()?,
             staging: wish.temp_dir.as_ref().map(|dir| dir.as_bytes().to_vec()),
-            rate: wish.rate,
+            rate: passage.rate,
             list,
             munges: wish.munges,
-            compression: wish.compression(),
-            via: wish.via,
-            ports: wish.ports,
+            compression: passage.compression,
+            via: passage.via,
+            ports: passage.ports,
             asks: wish.asks() && !self.json,
         };
         let stats = match wish.quiet {

@@ -8,6 +8,7 @@ use haul_model::{Conflict, Kept, Policy};
 use haul_net::SshTarget;
 use std::num::NonZeroU8;
 
+mod passage;
 mod shown;
 
 fn parse(words: &str) -> Result<Command, String> {

@@ -81,6 +81,10 @@ fn mistakes_name_the_file_the_line_and_the_key_but_no_value() {
     for text in [
         "paralel = 3",
         "timeout = \"secret\"",
+        "bwlimit = \"fast\"",
+        "compress = 3",
+        "via = true",
+        "port-range = \"9-1\"",
         "timeout = -1",
         "timeout = 86401",
         "\n\nparallel = 9",

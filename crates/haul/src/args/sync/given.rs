@@ -4,6 +4,7 @@
 use super::switches::Given;
 use super::table::Word;
 use super::{SyncWords, Wish};
+use crate::config::{Settings, typed};
 use crate::error::CommandError;
 use haul_engine::Links;
 use haul_model::{AccountMap, Compression, Filter, MapError, ModeError, Style};
@@ -95,15 +96,28 @@ impl SyncWords {
 }
 
 impl Wish {
-    /// The way in which what travels is compressed.
-    pub(super) fn compression(&self) -> Compression {
+    /// The words about the way that contents take.
+    pub(super) fn passage(&self) -> Settings {
+        Settings {
+            bwlimit: self.rate.clone().map(typed),
+            compress: self.compression().map(typed),
+            via: self.via.map(typed),
+            port_range: self.ports.map(typed),
+            ..Settings::default()
+        }
+    }
+
+    /// The way in which what travels is compressed, if a word says it.
+    fn compression(&self) -> Option<Compression> {
         match (self.compression, self.level) {
             (None | Some(Compression::Auto | Compression::Zstd(_)), Some(level)) => {
-                Compression::Zstd(level)
+                Some(Compression::Zstd(level))
             }
-            (Some(how), _) => how,
-            (None, None) if self.uncompressed => Compression::None,
-            (None, None) => Compression::Auto,
+            (Some(how), _) => Some(how),
+            (None, None) => self.compressed.map(|is_compressed| match is_compressed {
+                true => Compression::Auto,
+                false => Compression::None,
+            }),
         }
     }
 }

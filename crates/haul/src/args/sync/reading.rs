@@ -10,7 +10,7 @@ pub(super) fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, &'static 
 }
 
 /// Reads a rate as rsync does, in KiB per second unless there is a unit; 0 is none.
-pub(in crate::args) fn rate(value: &OsStr) -> Result<Option<NonZeroU64>, &'static str> {
+pub(crate) fn rate(value: &OsStr) -> Result<Option<NonZeroU64>, &'static str> {
     let mut value = value.to_owned();
     if value.as_bytes().last().is_some_and(u8::is_ascii_digit) {
         value.push("k");

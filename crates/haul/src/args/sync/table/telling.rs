@@ -1,8 +1,8 @@
 //! The words about what is told, and about hosts.
 
-use super::super::{Stats, Wish, number, rate};
+use super::super::{Stats, Wish, number};
 use super::{Turn, Word, text};
-use crate::config::{PARALLEL_MAX, RETRIES_MAX, Transport};
+use crate::config::{PARALLEL_MAX, RETRIES_MAX, Rate, Transport};
 use clap::ValueEnum;
 use haul_model::Compression;
 use std::ffi::OsStr;
@@ -135,7 +135,7 @@ pub(super) const WORDS: &[Word] = &[
         "no-z",
         "Taken, and done anyway where it pays",
         |wish, on| {
-            wish.uncompressed = !on;
+            wish.compressed = Some(on);
             if !on {
                 (wish.compression, wish.level) = (None, None);
             }
@@ -256,7 +256,7 @@ pub(super) const WORDS: &[Word] = &[
         "Send contents by ssh alone, by direct TLS connections alone, or by these when they stand",
         |wish, value| {
             let via = value.to_str().and_then(|word| word.parse().ok());
-            wish.via = via.ok_or("it is none of auto, ssh and tcp")?;
+            wish.via = Some(via.ok_or("it is none of auto, ssh and tcp")?);
             Ok(())
         }
     ),
@@ -288,7 +288,7 @@ pub(super) const WORDS: &[Word] = &[
         "RATE",
         "Send at most RATE KiB of compressed content a second",
         |wish, value| {
-            wish.rate = rate(value)?;
+            wish.rate = Some(Rate::parse(&text(value)?)?);
             Ok(())
         }
     ),
