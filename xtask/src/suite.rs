@@ -1,5 +1,6 @@
 //! All tests in one command.
 
+mod course;
 mod programs;
 
 use std::ffi::OsString;
@@ -49,6 +50,7 @@ pub(crate) struct Args {
 /// Sets up, runs the tests and every fuzz target for a moment. With a filter,
 /// only the tests that match it. Ends with what was skipped, and why.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    eprintln!("xtask: {}", announced(args));
     setup::run()?;
     hear_signals()?;
     let dir = TempDir::with_prefix("haul-skips-")?;
@@ -70,6 +72,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     print!("{}", told(&fs::read_to_string(&skips).unwrap_or_default()));
     done
+}
+
+/// What is to come, and how long that takes on two processors.
+fn announced(args: &Args) -> String {
+    let takes = match (args.quick, &args.filter) {
+        (true, None) => "about a minute and a half",
+        (false, None) => "a little over eight minutes",
+        (_, Some(_)) => "as long as the slowest of them",
+    };
+    format!(
+        "sets up what the tests need, builds them, and runs them: {takes} on two processors, and several minutes more where nothing is built"
+    )
 }
 
 /// Runs all test programs. A processor for which none is left runs the examples in the

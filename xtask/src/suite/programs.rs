@@ -10,6 +10,7 @@ use std::iter;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use haul_testkit::Mount;
 use serde_json::Value;
 
+use super::course::{Course, TOLD_EVERY};
 use crate::{Result, repo};
 
 /// The programs that take longest, which start first: the last to end is
@@ -286,6 +288,7 @@ impl Programs {
             return Err("there is no such test program".into());
         }
         let end = Instant::now() + limit;
+        let course = Course::of(self.waiting.len());
         let waiting = Mutex::new(self.waiting);
         let total = Mutex::new(Total::default());
         let next =
@@ -298,13 +301,24 @@ impl Programs {
             }
         };
         thread::scope(|scope| {
+            let course = &course;
+            // It hears of the end when the last of the others has ended.
+            let (at_work, all_ended) = mpsc::channel::<()>();
+            scope.spawn(move || {
+                while all_ended.recv_timeout(TOLD_EVERY) == Err(RecvTimeoutError::Timeout) {
+                    course.tell();
+                }
+            });
             let patient = iter::repeat_n(Turn::Patient, PATIENT_AT_ONCE - 1);
             let turns = iter::repeat_n(Turn::Any, processors);
             let turns = turns.chain([Turn::PatientFirst]).chain(patient);
             for turn in turns {
                 let (next, total, environment) = (&next, &total, &environment);
+                let at_work = at_work.clone();
                 scope.spawn(move || {
+                    let _at_work = at_work;
                     while let Some(program) = next(turn) {
+                        course.begins(&program.name);
                         let left = end.saturating_duration_since(Instant::now());
                         let start = Instant::now();
                         let (said, ended) = program.run(args, environment, left);
@@ -317,7 +331,8 @@ impl Programs {
                         let mut out = io::stdout().lock();
                         let _ = writeln!(
                             out,
-                            "\n== {name} ({:.1} s)\n{}",
+                            "\n== {} {name} ({:.1} s)\n{}",
+                            course.ends(&name),
                             took.as_secs_f64(),
                             said.trim_end()
                         );
