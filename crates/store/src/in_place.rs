@@ -54,7 +54,14 @@ fn write_differences(
     let step = STEP_LEN.min(usize::try_from(size).unwrap_or(STEP_LEN));
     let (mut wanted, mut there) = (vec![0; step], vec![0; step]);
     let mut at = 0;
-    while at < size {
+    loop {
+        // Where both have a hole, nothing differs.
+        let data = |file, len| haul_sys::next_data(file, at, len).map_or(size, |data| data.start);
+        let next = data(new, size).min(data(old, old_size));
+        at = at.max(next / GRAIN_LEN as u64 * GRAIN_LEN as u64);
+        if at >= size {
+            return Ok(());
+        }
         let len = step.min((size - at) as usize);
         let (wanted, there) = (&mut wanted[..len], &mut there[..len]);
         new.read_exact_at(wanted, at)?;
@@ -72,7 +79,6 @@ fn write_differences(
         }
         at += len as u64;
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -101,6 +107,28 @@ mod tests {
                 let (old, new) = (fs::read(&old), fs::read(&new));
                 assert!(old.expect("read") == new.expect("read"), "{old_size} {new_size}");
             }
+        }
+    }
+
+    #[test]
+    fn holes_of_both_are_not_read() {
+        // To read them would take hours.
+        const SIZE: u64 = 1 << 42;
+        let file = |data: &[u8]| {
+            let file = tempfile::NamedTempFile::new().expect("a file").into_file();
+            file.set_len(SIZE).expect("longer");
+            file.write_all_at(data, SIZE / 2 + 1).expect("written");
+            file
+        };
+        let (new, old) = (file(b"new"), file(b"was"));
+        old.write_all_at(b"old alone", SIZE / 4 + 5).expect("written");
+        new.write_all_at(b"the end", SIZE - 7).expect("written");
+        write_differences(&new, SIZE, &old, SIZE, &mut false).expect("written");
+        for at in [SIZE / 4 + 5, SIZE / 2 + 1, SIZE - 7] {
+            let (mut wanted, mut there) = ([0; 7], [0; 7]);
+            new.read_exact_at(&mut wanted, at).expect("read");
+            old.read_exact_at(&mut there, at).expect("read");
+            assert_eq!(there, wanted, "{at}");
         }
     }
 
