@@ -229,13 +229,14 @@ impl Leftover<'_> {
 
     fn clean_random(&self, now: SystemTime, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
         let stat = dir.stat(&as_name(self.stem))?;
-        let is_free = if stat.is_symlink() {
-            true
-        } else if stat.is_dir() {
+        let is_free = if stat.is_dir() {
             if !dir.open_dir(&as_name(self.stem))?.entries()?.is_empty() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not empty"));
             }
             quiet_for(&stat, now) >= MARK_QUIET_MIN
+        } else if !stat.is_file() {
+            // Nothing else can be locked. Who makes one makes it again if it is gone.
+            true
         } else {
             let (file, _) = dir.open_found(self.stem)?;
             let is_free = haul_sys::try_lock(&file)?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     OnExisting, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, sent_name,
 };
-use haul_model::{Attributes, BlockHash, Kept};
+use haul_model::{Attributes, BlockHash, Kept, Special};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -105,6 +105,18 @@ fn staged_links_go_and_are_not_followed() {
     assert_eq!(fates(&dir, false), [Fate::Removed, Fate::Removed]);
     assert_eq!(count(&temp), 2);
     assert_eq!(fs::read(temp.path().join("precious")).expect("read"), b"x");
+}
+
+#[test]
+fn staged_fifos_and_sockets_go() {
+    let (temp, dir) = place();
+    let attributes = Attributes::new(0o600, TIME);
+    for (digit, special) in [('0', Special::Fifo), ('1', Special::Socket)] {
+        let name = format!(".haul-0123456789abcde{digit}");
+        dir.make_special(special, &name, &attributes, Kept::NONE).expect("made");
+    }
+    assert_eq!(fates(&dir, false), [Fate::Removed, Fate::Removed]);
+    assert_eq!(count(&temp), 0);
 }
 
 #[test]

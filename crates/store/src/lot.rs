@@ -99,6 +99,7 @@ impl Lot {
     /// # Errors
     /// Those of making and opening a directory.
     pub fn begin(above: Arc<Dir>) -> io::Result<Self> {
+        haul_sys::takes_temporary(&above)?;
         let before = above.stat_self()?.mtime;
         for _ in 0..NAME_ATTEMPTS_MAX {
             let name = lot_name();

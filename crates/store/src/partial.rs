@@ -110,6 +110,7 @@ pub(crate) fn open(
     source: &SourceId,
     pace: Pace,
 ) -> io::Result<Opened> {
+    haul_sys::takes_temporary(dir)?;
     let names = Names::of(name, source);
     let journal = lock_journal(dir, &names.journal, LOCK_WAIT_MAX)?;
     let file = match dir.open_private(&names.part) {

@@ -441,6 +441,7 @@ pub(crate) fn with_private_name<T>(
     dir: &Arc<Dir>,
     create: impl Fn(&str) -> io::Result<T>,
 ) -> io::Result<(PrivateName, T)> {
+    haul_sys::takes_temporary(dir)?;
     for _ in 0..NAME_ATTEMPTS_MAX {
         let name = private_name();
         match create(&name) {

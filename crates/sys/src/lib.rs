@@ -102,6 +102,7 @@ pub use made_up::{is_made_up, is_readable_within, memory_file};
 pub use memory::{Memory, spare_address_space};
 pub use meta::{
     Stat, file_stat, is_mount_point, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime,
+    takes_temporary,
 };
 pub use named::{Links, append_to_named, open_named};
 pub use not_kept::NotKept;

@@ -105,6 +105,33 @@ pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file)?))
 }
 
+/// Checks that what is made in `dir` can be renamed and removed again: not so in a directory
+/// with the append-only attribute (`chattr +a`).
+///
+/// # Errors
+/// [`io::ErrorKind::Unsupported`] if it can't.
+#[cfg(target_os = "linux")]
+pub fn takes_temporary(dir: &Dir) -> io::Result<()> {
+    use rustix::fs::{StatxAttributes, StatxFlags, statx};
+    let stat = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    match stat {
+        Ok(stat) if stat.stx_attributes.contains(StatxAttributes::APPEND) => {
+            let message = "the directory is append-only: nothing in it can be replaced or removed";
+            Err(io::Error::new(io::ErrorKind::Unsupported, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// As on Linux; here a refusal shows it.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn takes_temporary(_: &Dir) -> io::Result<()> {
+    Ok(())
+}
+
 /// True if something is mounted on a directory, also a part of its own file system, where
 /// the system tells that.
 #[cfg(target_os = "linux")]

@@ -415,6 +415,9 @@ impl Origin for LocalDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
+        if haul_sys::takes_temporary(&self.0).is_err() {
+            return self.0.make_dir(name, mode);
+        }
         let private = haul_store::private_name();
         let private = Name::new(private.as_bytes()).expect("it is a short word");
         self.0.make_dir(&private, mode)?;

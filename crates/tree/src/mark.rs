@@ -70,6 +70,7 @@ impl Mark {
 
     /// One that is not there yet.
     fn of(dir: &Dir, name: Name) -> io::Result<Self> {
+        haul_sys::takes_temporary(dir)?;
         let (time, dir) = (dir.stat_self()?.mtime, dir.try_clone()?);
         Ok(Self { dir, name, file: None, time, is_there: false })
     }

@@ -439,9 +439,8 @@ pub(crate) fn of_sender(fault: Fault) -> Fault {
 /// is worth nothing in another place.
 fn is_stage(kind: &Kind, name: Option<&Name>) -> bool {
     match kind {
-        Kind::File { .. } | Kind::Symlink { .. } => name.is_some_and(haul_store::is_private),
         Kind::Dir => name.is_some_and(haul_store::is_lot),
-        Kind::Special => false,
+        _ => name.is_some_and(haul_store::is_private),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sources that the user may not read, and places where the user may not write.
 
 use crate::common::*;
-use haul_testkit::{fixture, nasty};
+use haul_testkit::{FileSystem, Mount, fixture, nasty, tree};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
@@ -151,4 +151,27 @@ fn what_may_only_be_read_is_moved_where_it_is_there_already() {
         assert!(run.out().contains("moved 2"), "{run}");
         assert_eq!((scene.exists("src"), scene.read("there/src/read-only")), (false, "1".into()));
     });
+}
+
+#[test]
+fn nothing_is_left_where_nothing_can_be_removed() {
+    each_of(
+        &[Way::Local, Way::Upload, Way::Download],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            let Some(mount) = Mount::image(FileSystem::Ext4, 256 << 20) else { return };
+            scene.symlink(mount.path(), "to");
+            scene.file("tree/new", "new");
+            scene.file("tree/old", "changed");
+            tree::random_file(scene.path("tree/large"), 65 << 20, 1).expect("a file");
+            sh(scene, "mkdir to/tree; echo old > to/tree/old; chattr +a to/tree");
+            let files = ["tree/new", "tree/old", "tree/large"];
+            let run = scene.copy(&[], &files, "to/tree").run();
+            let names = scene.list("to/tree");
+            sh(scene, "chattr -a to/tree");
+            assert_one_error(&run.expect_code(1), "tree/old", "the directory is append-only", "");
+            assert_eq!(names, ["large", "new", "old"]);
+            assert_eq!(scene.read("to/tree/old"), "old\n");
+        },
+    );
 }

@@ -280,3 +280,13 @@ fn a_directory_that_is_not_done_can_be_read_by_those_whom_it_is_meant_for() {
         }
     });
 }
+
+#[test]
+fn a_fifo_that_a_killed_copy_has_left_is_not_copied() {
+    each_way_by_pipe(|scene| {
+        sh(scene, "mkdir tree; mkfifo tree/.haul-0123456789abcdef tree/fifo");
+        let run = scene.copy(&["-a"], &["tree"], "copy").run().expect_ok();
+        assert_eq!(scene.list("copy"), ["fifo"], "{run}");
+        assert_eq!(run.err().matches("not copied").count(), 1, "{run}");
+    });
+}
