@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     done
 }
 
-/// What is to come, and how long that takes on two processors.
+/// The steps of the run, and how long they take on two processors.
 fn announced(args: &Args) -> String {
     let takes = match (args.quick, &args.filter) {
         (true, None) => "about a minute and a half",
