@@ -8,6 +8,7 @@ mod filter;
 mod help;
 mod kept;
 mod late;
+mod places;
 mod remote;
 mod stats;
 mod sync;
@@ -17,6 +18,7 @@ mod wrong;
 
 pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use doctor::Doctor;
+pub(crate) use places::{CompletedShell, Generate, Places};
 pub(crate) use stats::Stats;
 pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
 pub(crate) use sync::{When, rate};
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     Completions(CompletedShell),
     /// Write man pages and completions.
     Generate(Generate),
+    /// Print the places that a word may stand for.
+    Places(Places),
     /// Serve a client at the other end of standard input and output.
     Serve(Serve),
 }
@@ -178,21 +182,6 @@ pub(crate) struct Clean {
     pub(crate) paths: Vec<Location>,
     pub(crate) rules: CleanRules,
     pub(crate) detail: Detail,
-}
-
-/// A shell that completes the words of the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum CompletedShell {
-    Bash,
-    Zsh,
-    Fish,
-}
-
-/// `haul generate`.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Generate {
-    /// The directory below which they are written.
-    pub(crate) dir: PathBuf,
 }
 
 /// `haul config`.
@@ -307,6 +296,7 @@ impl Words {
             CommandWords::Doctor(Late(words)) => Command::Doctor(words.into_doctor(&load()?)?),
             CommandWords::Completions(Late(words)) => Command::Completions(words.shell),
             CommandWords::Generate(Late(words)) => Command::Generate(Generate { dir: words.dir }),
+            CommandWords::Places(Late(words)) => Command::Places(words.into_places(&load()?)),
             CommandWords::Help(Late(words)) => read(&words.asked())?,
             CommandWords::Serve(Late(words)) => {
                 Command::Serve(Serve { root: words.root, read_only: words.read_only })

@@ -10,6 +10,7 @@ mod expand;
 mod generate;
 mod hash;
 mod ls;
+mod places;
 mod relocate;
 mod serve;
 mod stat;
@@ -44,6 +45,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Completions(shell) => generate::print(shell),
         Command::Generate(generate) => generate::run(&generate),
+        Command::Places(places) => places::run(&places),
         Command::Serve(serve) => serve::run(&serve),
     }
 }

@@ -320,7 +320,7 @@ fn text(raw: Raw<'_>) -> Option<String> {
     }
 }
 
-/// What the words of a text mean, or what is `wanted` in their place.
+/// The value of a text, or what is `wanted` in its place.
 fn parsed<T: FromStr>(raw: Raw<'_>, wanted: &str) -> Result<T, String> {
     text(raw).and_then(|words| words.parse().ok()).ok_or_else(|| wanted.to_owned())
 }
@@ -366,6 +366,11 @@ impl Config {
         config.path = path;
         config.environment = environment(|name| env::var_os(name))?;
         Ok(config)
+    }
+
+    /// The hosts that the file has settings for.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().map(|(name, _)| name.as_str())
     }
 
     /// The settings that apply to `host`, or, without one, to a command as a whole; the

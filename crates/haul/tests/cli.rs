@@ -120,7 +120,7 @@ fn wrong_words_exit_with_2_and_say_why() {
         (&["copy", "a"][..], "the destination is missing"),
         (&["copy", "-f", "-u", "a", "b"], "--force and --update exclude each other"),
         (&["copy", "-q", "-v", "a", "b"], "--quiet and --verbose exclude each other"),
-        (&["sync", "--watch", "a", "b"], "hint: 'haul sync --help' shows the options"),
+        (&["check", "--watch", "a", "b"], "hint: 'haul check --help' shows the options"),
         (&["copy", "--recursiv", "a", "b"], "hint: do you mean '--recursive'?"),
         (&["transfer", "a", "b"], "'transfer' is not a command of haul"),
         (&["help", "transfer"], "'transfer' is not a command of haul"),

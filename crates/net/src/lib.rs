@@ -54,7 +54,9 @@ pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use sealing::DirectCipher;
-pub use ssh::{Further, connect, connect_briefly, connect_deploy, connect_sftp};
+pub use ssh::{
+    Further, connect, connect_briefly, connect_deploy, connect_over_shared, connect_sftp,
+};
 pub use stderr::Diagnostics;
 pub use target::SshTarget;
 pub use whereabouts::{Whereabouts, check_call, check_call_between, check_plain};

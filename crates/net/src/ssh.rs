@@ -55,6 +55,10 @@ const COMMAND_OPTION: &str = "-oSessionType=default";
 /// - `ControlPath=none`: a shared connection has one cipher stream, and one window.
 const BESIDE_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oControlPath=none"];
 
+/// Options of a connection that may only be one which ssh shares already: nobody is asked
+/// for a password, and no other way is tried.
+const SHARED_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oProxyCommand=false"];
+
 /// Starts ssh to `target` and returns at once, before anyone has logged in:
 /// whether that works shows when the peer's greeting arrives, or the end of the
 /// file in its place. [`Closer::explain`] then tells why.
@@ -117,6 +121,20 @@ pub fn connect_sftp(
     start(target, Remote::Subsystem("sftp"), Traffic::Content, diagnostics)
 }
 
+/// Like [`connect_briefly`], and with `sftp` like [`connect_sftp`], over the connection that
+/// the user's ssh shares (`ControlMaster`): `None` if there is none. ssh shows nothing.
+pub fn connect_over_shared(target: &SshTarget, sftp: bool) -> Option<Connection> {
+    let shell = target.shell();
+    let runs = if sftp { Remote::Subsystem("sftp") } else { haul_of(target) };
+    let arguments = leading_arguments(target, &runs).ok().filter(|_| shell.is_ssh())?;
+    let mut check = Command::new(&shell.program);
+    check.args(SHARED_OPTIONS).args(arguments).args(["-O", "check", "--", target.host()]);
+    check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let stands = check.status().is_ok_and(|status| status.success());
+    let silent: Diagnostics = Arc::new(|_: &[u8]| {});
+    stands.then(|| start(target, runs, Traffic::Shared, silent).ok())?
+}
+
 /// A host that was logged in to, to be logged in to once more, beside the connection that
 /// stands.
 #[derive(Debug, Clone)]
@@ -156,6 +174,8 @@ enum Traffic {
     Beside,
     /// Requests and answers alone.
     Words,
+    /// The same, over a connection that is shared.
+    Shared,
 }
 
 fn haul_of(target: &SshTarget) -> Remote {
@@ -171,12 +191,17 @@ fn start(
 ) -> Result<Connection, ConnectError> {
     let shell = target.shell();
     let mut arguments = leading_arguments(target, &runs)?;
-    if traffic == Traffic::Beside && shell.is_ssh() {
-        // The first word about something counts.
-        arguments.splice(0..0, BESIDE_OPTIONS.map(str::to_owned));
-    }
+    // The first word about something counts.
+    let first = match traffic {
+        Traffic::Beside if shell.is_ssh() => &BESIDE_OPTIONS[..],
+        Traffic::Shared => &SHARED_OPTIONS,
+        _ => &[],
+    };
+    arguments.splice(0..0, first.iter().map(|&option| option.to_owned()));
     let settings = match (shell.is_ssh(), traffic) {
-        (true, Traffic::Words) => cipher::Settings::of_client(target.knows_sessions()),
+        (true, Traffic::Words | Traffic::Shared) => {
+            cipher::Settings::of_client(target.knows_sessions())
+        }
         (true, _) => {
             let ask = || cipher::settings_of(shell, &arguments, target.host());
             target.ciphers().or_ask(ask).clone()

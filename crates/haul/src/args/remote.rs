@@ -302,6 +302,12 @@ fn names_haul(settings: &Settings) -> Option<&'static str> {
     }
 }
 
+/// The host, reached as the configuration says.
+pub(super) fn reached(target: SshTarget, config: &Config) -> Result<SshTarget, CommandError> {
+    let settings = config.with(Settings::default(), Some(target.host()));
+    set_up(target, &settings)
+}
+
 /// The host, reached as the settings say.
 pub(super) fn set_up(
     mut target: SshTarget,

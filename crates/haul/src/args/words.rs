@@ -8,6 +8,7 @@ use super::filter::FilterWords;
 use super::help::*;
 use super::kept::KeptWords;
 use super::late::Late;
+use super::places::PlacesWords;
 use super::remote::{ParallelWords, RemoteWords, RequestWords, RetryWords, TransferWords};
 use super::sync::SyncWords;
 use crate::config::{Given, Settings, typed};
@@ -77,8 +78,10 @@ pub(super) enum CommandWords {
     ///
     /// DIR is laid out like ~/.local/share and /usr/share: haul generate
     /// ~/.local/share puts them where man and the shells look.
-    #[command(hide = true)]
     Generate(Late<GenerateWords>),
+    /// Print the hosts, and the paths of a host, that begin with WORD
+    #[command(name = "__places", hide = true)]
+    Places(Late<PlacesWords>),
     /// Show this help, or that of a command
     #[command(override_usage = "haul help [COMMAND]")]
     Help(Late<HelpWords>),

@@ -1,6 +1,8 @@
 //! `haul generate` and `haul completions`: man pages and completions for shells, made from
 //! the words of the command line themselves.
 
+mod added;
+
 use crate::args::{CompletedShell, Generate, words};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::report::end_of_command;
@@ -8,11 +10,13 @@ use crate::stdout::Stdout;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use haul_model::escape_bytes;
+use haul_model::{escape_bytes, os_text};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Man pages, below a directory like `~/.local/share` or `/usr/share`.
 const MAN: &str = "man/man1";
@@ -24,35 +28,83 @@ const COMPLETIONS: [(CompletedShell, &str, &str); 3] = [
     (CompletedShell::Fish, "fish/vendor_completions.d", "haul.fish"),
 ];
 
-/// Writes all of them.
+/// Writes all of them, and tells where they are and what is left to do.
 pub(super) fn run(words: &Generate) -> ExitCode {
     let dir = &words.dir;
-    match man_pages(&dir.join(MAN)).and_then(|()| completions(dir)) {
-        Ok(()) => ExitCode::Success,
+    let written = man_pages(&dir.join(MAN)).and_then(|pages| Ok((pages, completions(dir)?)));
+    match written {
+        Ok((pages, files)) => printed(told(dir, pages, &files, is_searched(dir)).as_bytes()),
         Err((path, error)) => {
-            let path = escape_bytes(path.as_os_str().as_bytes());
+            let (path, error) = (shown(&path), os_text(&error));
             let error = CommandError::new(ErrorKind::Io, format!("{path}: can't write: {error}"));
             end_of_command(&error)
         }
     }
 }
 
+fn shown(path: &Path) -> String {
+    escape_bytes(path.as_os_str().as_bytes())
+}
+
+/// The files that were written below `dir`, and what is to be done so that they are found;
+/// man looks for pages there if that `is_searched`.
+fn told(dir: &Path, pages: usize, completions: &[PathBuf], is_searched: bool) -> String {
+    let man = dir.join("man");
+    let mut lines = format!("wrote {pages} man pages: {}\n", shown(&dir.join(MAN)));
+    for path in completions {
+        lines.push_str(&format!("wrote completions: {}\n", shown(path)));
+    }
+    match is_searched {
+        true => lines.push_str("'man haul' shows the first page\n"),
+        false => lines.push_str(&format!(
+            "for 'man haul', put this into your shell's startup file: export MANPATH=\"{}:\"\n",
+            shown(&man)
+        )),
+    }
+    let zsh =
+        completions.iter().find(|path| path.ends_with("_haul")).and_then(|path| path.parent());
+    if let Some(zsh) = zsh {
+        lines.push_str(&format!(
+            "for zsh, put this in front of compinit: fpath+=('{}')\n",
+            shown(zsh)
+        ));
+    }
+    lines.push_str(
+        "bash (with bash-completion) and fish find theirs in ~/.local/share and /usr/share\n",
+    );
+    lines
+}
+
+/// True if man looks for pages below `dir`.
+fn is_searched(dir: &Path) -> bool {
+    let Ok(man) = fs::canonicalize(dir.join("man")) else { return false };
+    let asked = Command::new("manpath").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    asked.is_ok_and(|asked| {
+        let searched = asked.stdout.trim_ascii_end().split(|byte| *byte == b':');
+        searched
+            .map(|path| Path::new(OsStr::from_bytes(path)))
+            .any(|path| fs::canonicalize(path).is_ok_and(|path| path == man))
+    })
+}
+
 /// A path that could not be written, and why.
 type Failed = (PathBuf, io::Error);
 
-/// A page for haul, and one for each command.
-fn man_pages(dir: &Path) -> Result<(), Failed> {
+/// A page for haul, and one for each command; their number.
+fn man_pages(dir: &Path) -> Result<usize, Failed> {
     fs::create_dir_all(dir).map_err(|error| (dir.to_owned(), error))?;
     let mut haul = words();
     haul.build();
     let commands = haul.get_subcommands().filter(|command| !command.is_hide_set());
+    let mut pages = 0;
     for command in std::iter::once(&haul).chain(commands) {
         let man = Man::new(command.clone()).manual("haul");
         let path = dir.join(man.get_filename());
         let written = page(&man, command).and_then(|page| fs::write(&path, page));
         written.map_err(|error| (path, error))?;
+        pages += 1;
     }
-    Ok(())
+    Ok(pages)
 }
 
 /// The page of one command.
@@ -78,21 +130,26 @@ fn page(man: &Man, command: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The completions for each shell.
-fn completions(dir: &Path) -> Result<(), Failed> {
-    for (shell, below, name) in COMPLETIONS {
+/// The completions for each shell; where they are.
+fn completions(dir: &Path) -> Result<Vec<PathBuf>, Failed> {
+    let write = |(shell, below, name): (CompletedShell, &str, &str)| {
         let dir = dir.join(below);
-        let written =
-            fs::create_dir_all(&dir).and_then(|()| fs::write(dir.join(name), script(shell)));
-        written.map_err(|error| (dir, error))?;
-    }
-    Ok(())
+        let path = dir.join(name);
+        let written = fs::create_dir_all(&dir).and_then(|()| fs::write(&path, script(shell)));
+        written.map(|()| path).map_err(|error| (dir, error))
+    };
+    COMPLETIONS.into_iter().map(write).collect()
 }
 
 /// Prints those of one shell.
 pub(super) fn print(shell: CompletedShell) -> ExitCode {
+    printed(&script(shell))
+}
+
+/// Prints `bytes`.
+fn printed(bytes: &[u8]) -> ExitCode {
     let mut out = Stdout::default();
-    out.push(&script(shell));
+    out.push(bytes);
     match out.finish() {
         Ok(()) => ExitCode::Success,
         Err(error) => end_of_command(&error),
@@ -101,12 +158,33 @@ pub(super) fn print(shell: CompletedShell) -> ExitCode {
 
 /// The completions of `shell`, as it reads them.
 fn script(shell: CompletedShell) -> Vec<u8> {
-    let shell = match shell {
+    let of_clap = match shell {
         CompletedShell::Bash => Shell::Bash,
         CompletedShell::Zsh => Shell::Zsh,
         CompletedShell::Fish => Shell::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut words(), "haul", &mut script);
-    script
+    clap_complete::generate(of_clap, &mut words(), "haul", &mut script);
+    added::with_places(shell, &String::from_utf8_lossy(&script)).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_told_and_what_is_left_to_do() {
+        let files = COMPLETIONS.map(|(_, below, name)| Path::new("/s").join(below).join(name));
+        let told = |is_searched| told(Path::new("/s"), 14, &files, is_searched);
+        insta::assert_snapshot!(told(false), @r#"
+        wrote 14 man pages: /s/man/man1
+        wrote completions: /s/bash-completion/completions/haul
+        wrote completions: /s/zsh/site-functions/_haul
+        wrote completions: /s/fish/vendor_completions.d/haul.fish
+        for 'man haul', put this into your shell's startup file: export MANPATH="/s/man:"
+        for zsh, put this in front of compinit: fpath+=('/s/zsh/site-functions')
+        bash (with bash-completion) and fish find theirs in ~/.local/share and /usr/share
+        "#);
+        assert!(told(true).contains("'man haul' shows the first page\n"));
+    }
 }

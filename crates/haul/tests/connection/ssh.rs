@@ -121,3 +121,30 @@ fn ssh_gets_the_users_words_and_no_others() {
     }
     assert!(!scene.exists("pwned"));
 }
+
+#[test]
+fn paths_of_a_host_are_completed_over_a_shared_connection_and_no_other() {
+    let world = World::new();
+    let scene = world.scene(Way::Upload);
+    scene.file("dir/a", "a");
+    scene.file("dir/ab/x", "x");
+    scene.file("dir/.hidden", "h");
+    let rsh = format!("{} -oControlPath={}", world.sshd().rsh(), scene.path("control").display());
+    let places = |path: &str| {
+        let location = scene.there(scene.path(path));
+        let haul = scene.haul().env("HAUL_RSH", &rsh).env("HAUL_REMOTE_HAUL", HAUL);
+        haul.args(["__places", "--"]).arg(location).run().expect_ok().out()
+    };
+    assert_eq!(places("dir/a"), "");
+    let shared = |words: &str| {
+        let line = format!("exec {rsh} {words} {}", world.sshd().host());
+        haul_testkit::Haul::new("sh").args(["-c", &line]).run().expect_ok()
+    };
+    shared("-M -N -f");
+    let at = |path: &str| format!("{}\n", scene.there(scene.path(path)).display());
+    assert_eq!(places("dir/a"), at("dir/a") + &at("dir/ab/"));
+    assert_eq!(places("dir/.h"), at("dir/.hidden"));
+    assert_eq!(places("dir/none"), "");
+    shared("-O exit");
+    assert_eq!(places("dir/a"), "");
+}
