@@ -14,7 +14,7 @@ pub(crate) fn count_logins(scene: &mut Scene<'_>) {
 pub(crate) fn counting(scene: &Scene<'_>, rsh: &str) -> std::path::PathBuf {
     let count = scene.path("logins");
     let counts =
-        format!("case \" $* \" in *' -[GV] '*) ;; *) echo >> '{}' ;; esac", count.display());
+        format!("case \" $* \" in *' -'[GV]' '*) ;; *) echo >> '{}' ;; esac", count.display());
     let path = scene.mkdir("counting").join("ssh");
     script(&path, &format!("{counts}\nexec {rsh} \"$@\""))
 }

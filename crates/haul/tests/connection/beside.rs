@@ -123,7 +123,7 @@ fn takes_eight_in_the_end(startups: &str) {
 
 /// The first login takes long, as it does behind a long link.
 const LATE: &str =
-    "case \" $* \" in *' -[GV] '*|*BatchMode=yes*) ;; *) sleep 1; : > \"$0.late\" ;; esac";
+    "case \" $* \" in *' -'[GV]' '*|*BatchMode=yes*) ;; *) sleep 1; : > \"$0.late\" ;; esac";
 
 #[test]
 fn others_are_begun_while_the_first_login_is_on_its_way() {
@@ -212,7 +212,7 @@ fn beside_is(scene: &mut Scene<'_>, instead: &str) {
 fn after_the_first(scene: &mut Scene<'_>, before: &str, instead: &str) {
     let rsh = scene.sshd().rsh();
     let lines = format!(
-        "case \" $* \" in *' -[GV] '*) ;; *BatchMode=yes*) {instead} ;; *) {before} ;; esac\nexec {rsh} \"$@\""
+        "case \" $* \" in *' -'[GV]' '*) ;; *BatchMode=yes*) {instead} ;; *) {before} ;; esac\nexec {rsh} \"$@\""
     );
     let path: &Path = &scene.mkdir("bin").join("ssh");
     let rsh = script(path, &lines);

@@ -20,7 +20,7 @@ fn piped_server(scene: &Scene<'_>, ends: &str) -> PathBuf {
     scene.mkdir("bin");
     let lines = format!(
         "case \" $* \" in
-            *' -[GV] '*) exit 0 ;;
+            *' -'[GV]' '*) exit 0 ;;
         esac
         {}",
         ends.replace("SERVER", &server)

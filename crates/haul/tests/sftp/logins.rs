@@ -15,7 +15,7 @@ fn copy_over_three(scene: &Scene<'_>, good: usize, lines: &str) -> Haul {
     scene.file("a", "content");
     let numbers = scene.mkdir("numbers");
     let lines = format!(
-        "case \" $* \" in *' -[GV] '*) ;; *)
+        "case \" $* \" in *' -'[GV]' '*) ;; *)
             n=1
             while ! mkdir '{}'/$n 2>/dev/null; do n=$((n + 1)); done
             if [ $n -gt {good} ]; then {lines}; fi

@@ -144,7 +144,7 @@ fn a_directory_that_is_exchanged_for_a_link_after_it_was_copied_leads_nowhere() 
             let changing = at_connection(&scene, connection, &change);
             // It is also asked what it would do.
             let lines = format!(
-                "case \" $* \" in *' -[GV] '*) ;; *)\n{changing}\nesac\nexec {} \"$@\"",
+                "case \" $* \" in *' -'[GV]' '*) ;; *)\n{changing}\nesac\nexec {} \"$@\"",
                 scene.sshd().rsh()
             );
             let ssh = script(&scene.path("bin/ssh"), &lines);
