@@ -1,8 +1,12 @@
 //! Files with rules in the trees themselves: each side reads those of its own tree, as it
 //! comes to their directories.
 
-use haul_model::{Fault, FaultKind, Filter, Line, Lines, Merge, Name, Rule, RuleFiles, Scope};
-use haul_model::{RuleError, Side, Start, Style, cvs_defaults, escape_bytes, is_missing, words};
+use haul_model::{
+    Fault, FaultKind, FilesKind, Filter, FilterItem, Line, Lines, Merge, Name, RuleFiles,
+};
+use haul_model::{
+    RuleError, Scope, Side, Start, Style, cvs_defaults, escape_bytes, is_missing, words,
+};
 use haul_tree::{Meta, MetaKind, Tree, TreeDir};
 use std::io;
 
@@ -137,18 +141,40 @@ fn read_files(
     path: Result<&[u8], &[u8]>,
 ) -> Result<(), Unruly> {
     for (at, files) in filter.files().enumerate().filter(|(_, files)| is_looked_at(files)) {
-        let Some(text) = read(dir, &files.name).map_err(|error| Unruly::of(&files.name, &error))?
-        else {
-            continue;
-        };
-        let mut found = Found::default();
-        found.take(dir, &files.name, &text, files.style, 0)?;
-        let Found { rules, clears } = found;
-        if !scope.put((at, files), rules, clears, path, Filter::RULES_MAX) {
-            let why =
-                format!("with those above it there are more than {} rules", Filter::RULES_MAX);
+        read_file(FilesKind::Filter(at), files, scope, dir, path)?;
+    }
+    // Those that files have named, in a directory above or right now.
+    for at in 0.. {
+        let Some(files) = scope.nested(at).cloned() else { break };
+        read_file(FilesKind::Nested(at), &files, scope, dir, path)?;
+    }
+    Ok(())
+}
+
+/// Reads the file of that kind in `dir`, if there is one.
+fn read_file(
+    of: FilesKind,
+    files: &RuleFiles,
+    scope: &mut Scope,
+    dir: &dyn TreeDir,
+    path: Result<&[u8], &[u8]>,
+) -> Result<(), Unruly> {
+    let text = read(dir, &files.name).map_err(|error| Unruly::of(&files.name, &error))?;
+    let Some(text) = text else { return Ok(()) };
+    let mut found = Found::default();
+    found.take(dir, &files.name, &text, files.style, 0)?;
+    let Found { rules, clears } = found;
+    for item in &rules {
+        if let FilterItem::Files(nested) = item
+            && !scope.look_for(nested)
+        {
+            let why = format!("more than {} names of files with rules", Filter::FILES_MAX);
             return Err(Unruly::new(&files.name, FaultKind::TooLong, why));
         }
+    }
+    if !scope.put((of, files), rules, clears, path, Filter::RULES_MAX) {
+        let why = format!("with those above it there are more than {} rules", Filter::RULES_MAX);
+        return Err(Unruly::new(&files.name, FaultKind::TooLong, why));
     }
     Ok(())
 }
@@ -156,7 +182,7 @@ fn read_files(
 /// The rules of a file.
 #[derive(Default)]
 struct Found {
-    rules: Vec<Rule>,
+    rules: Vec<FilterItem>,
     /// Those of the directories above are forgotten.
     clears: bool,
 }
@@ -173,22 +199,25 @@ impl Found {
     ) -> Result<(), Unruly> {
         for (number, line) in (1..).zip(Lines::of(text, style)) {
             match line.map_err(|error| Unruly::in_line(name, number, error))? {
-                Line::Rule(rule) => self.rules.push(rule),
+                Line::Rule(rule) => self.rules.push(FilterItem::Rule(rule)),
                 Line::Clear => {
                     self.rules.clear();
                     self.clears = true;
                 }
                 Line::Cvs(style) => {
                     let rules = cvs_defaults(style).filter_map(|line| match line {
-                        Ok(Line::Rule(rule)) => Some(rule),
+                        Ok(Line::Rule(rule)) => Some(FilterItem::Rule(rule)),
                         _ => None,
                     });
                     self.rules.extend(rules);
                 }
                 Line::Merge(merge) => self.merge(dir, name, &merge, nested)?,
+                Line::Files(files) if files.start == Start::First => {
+                    self.rules.push(FilterItem::Files(files));
+                }
                 Line::Files(_) => {
                     let why = format!(
-                        "rule {number}: a file of a directory can't have others looked for"
+                        "rule {number}: a file of a directory can't have others looked for above it"
                     );
                     return Err(Unruly::new(name, FaultKind::Io, why));
                 }
@@ -227,22 +256,14 @@ impl Found {
 /// The file `name` in `dir`; `None` if there is none, or a directory, which has no rules.
 ///
 /// # Errors
-/// Also where something else has the name: no link is followed, and rules that can't be
+/// Also where something else has the name, or a link of another user: rules that can't be
 /// read may protect something.
 fn read(dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Vec<u8>>> {
-    let size = match dir.stat(name, false)? {
+    let file = match dir.stat(name, false)? {
         None | Some(Meta { kind: MetaKind::Dir, .. }) => return Ok(None),
-        Some(Meta { kind: MetaKind::File { size }, .. }) => size,
-        Some(_) => return Err(io::Error::other("it is a link, or no regular file")),
+        Some(Meta { kind: MetaKind::Symlink, .. }) => dir.open_led(name)?,
+        Some(_) => dir.open_file(name, false)?,
     };
-    let too_long = || {
-        let message = format!("it has more than {} KiB", Filter::FILE_LEN_MAX >> 10);
-        Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
-    };
-    if size > Filter::FILE_LEN_MAX {
-        return too_long();
-    }
-    let file = dir.open_file(name, false)?;
     let mut text = vec![0; Filter::FILE_LEN_MAX as usize + 1];
     let mut len = 0;
     while len < text.len() {
@@ -252,7 +273,8 @@ fn read(dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Vec<u8>>> {
         }
     }
     if len as u64 > Filter::FILE_LEN_MAX {
-        return too_long();
+        let message = format!("it has more than {} KiB", Filter::FILE_LEN_MAX >> 10);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     text.truncate(len);
     Ok(Some(text))

@@ -8,7 +8,7 @@ mod scope;
 
 pub use lines::{Line, Lines, Merge, RuleError, Style, cvs_defaults};
 pub use pattern::{Pattern, PatternError};
-pub use scope::Scope;
+pub use scope::{FilesKind, Scope};
 
 use crate::Name;
 use serde::{Deserialize, Serialize};

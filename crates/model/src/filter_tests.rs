@@ -96,9 +96,9 @@ fn rules_of_files_are_about_their_directory_and_what_is_below() {
     let files = rules.files().next().expect("one").clone();
     let put = |scope: &mut Scope, text: &str, dir| {
         let lines: Result<Vec<_>, _> = Lines::of(text.as_bytes(), files.style).collect();
-        let rule = |line| if let Line::Rule(rule) = line { Some(rule) } else { None };
+        let rule = |line| if let Line::Rule(rule) = line { Some(Item::Rule(rule)) } else { None };
         let found = lines.expect("rules").into_iter().filter_map(rule).collect();
-        assert!(scope.put((0, &files), found, text.starts_with('!'), dir, 5));
+        assert!(scope.put((FilesKind::Filter(0), &files), found, text.starts_with('!'), dir, 5));
     };
     let mut upper = Scope::at(b"home/x/");
     put(&mut upper, "- /x/above", Err(b"home/"));

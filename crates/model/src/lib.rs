@@ -77,8 +77,9 @@ pub use fault::{
     Fault, FaultKind, ForeignLink, ParentFailed, Side, is_missing, is_mounted, os_text,
 };
 pub use filter::{
-    Action, Asking, Filter, FilterError, Item as FilterItem, Line, Lines, Merge, Pattern,
-    PatternError, Rule, RuleError, RuleFiles, Scope, Sides, Start, Style, Subject, cvs_defaults,
+    Action, Asking, FilesKind, Filter, FilterError, Item as FilterItem, Line, Lines, Merge,
+    Pattern, PatternError, Rule, RuleError, RuleFiles, Scope, Sides, Start, Style, Subject,
+    cvs_defaults,
 };
 pub use granularity::Granularity;
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash, ContentHasher};

@@ -8,7 +8,7 @@
 use crate::jail;
 use crate::meta::{self, Stat};
 use crate::{Dir, effective_user};
-use haul_model::ForeignLink;
+use haul_model::{ForeignLink, Name};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -59,6 +59,22 @@ impl Dir {
         }
     }
 
+    /// Opens the regular file to which the link `name` leads, where only links of root and of
+    /// the user of this process may lead.
+    ///
+    /// # Errors
+    /// Those of `open`; [`ForeignLink`] at a link that is not followed; if it is no regular file.
+    pub fn open_led(&self, name: &Name) -> io::Result<(File, Stat)> {
+        let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let rest = vec![name.as_bytes().to_vec()];
+        let file = File::from(walk_from(self.try_clone()?, rest, flags, Mode::empty())?);
+        let stat = meta::file_stat(&file)?;
+        match stat.is_file() {
+            true => Ok((file, stat)),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+        }
+    }
+
     fn walked(path: &Path, flags: OFlags) -> io::Result<Self> {
         let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY;
         walk(path.as_os_str().as_bytes(), flags, Mode::empty()).map(Self::of)
@@ -96,8 +112,17 @@ pub fn append_to_named(path: &Path, links: Links) -> io::Result<File> {
 
 /// Opens what is at the end of `path`.
 fn walk(path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-    let mut here = start(path)?;
-    let mut rest = names(path);
+    walk_from(start(path)?, names(path), flags, mode)
+}
+
+/// Opens what is at the end of the path with the names in `rest`, the last one first, that
+/// starts `here`.
+fn walk_from(
+    mut here: Dir,
+    mut rest: Vec<Vec<u8>>,
+    flags: OFlags,
+    mode: Mode,
+) -> io::Result<OwnedFd> {
     let mut links = 0;
     while let Some(name) = rest.pop() {
         let is_end = rest.is_empty();

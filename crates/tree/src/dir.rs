@@ -100,6 +100,15 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// Opens a regular file in this directory for reading.
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>>;
 
+    /// Opens the regular file to which the symbolic link `name` leads, if that link and all
+    /// others on the way belong to root or to the user of this process.
+    ///
+    /// # Errors
+    /// Those of opening it, and where a tree can't tell whose links are.
+    fn open_led(&self, _name: &Name) -> io::Result<Box<dyn SourceFile>> {
+        Err(io::Error::other("it is a link"))
+    }
+
     /// Makes a directory with `mode`, of which the system may take bits away. It may
     /// still be on its way then; see [`Storage::making`].
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;

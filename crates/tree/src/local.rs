@@ -128,6 +128,11 @@ impl TreeDir for LocalDir {
         Ok(Box::new(LocalSource::of(file, stat, self.2.clone())))
     }
 
+    fn open_led(&self, name: &Name) -> io::Result<Box<dyn SourceFile>> {
+        let (file, stat) = with_room(|| self.0.open_led(name))?;
+        Ok(Box::new(LocalSource::of(file, stat, self.2.clone())))
+    }
+
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
         self.0.make_dir(name, mode).map_err(|error| not_made(&self.0, error))
     }

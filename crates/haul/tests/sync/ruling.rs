@@ -230,6 +230,46 @@ fn a_directory_in_the_place_of_a_file_with_rules_has_none() {
 }
 
 #[test]
+fn files_with_rules_have_others_looked_for() {
+    everywhere_by_pipe(|scene| {
+        for flags in [&["-ai"][..], &["-ai", "--delete"], &["-ai", "--delete-excluded"]] {
+            trees(scene);
+            for (tree, outer) in [("src", "- *.o\n: .inner\n"), ("dst", "P x\n: .inner\n")] {
+                scene.file(format!("{tree}/.outer"), outer);
+                scene.file(format!("{tree}/.inner"), "- keep\n");
+                // In the directories below both are found, the inner ones first, whoever
+                // has them looked for again.
+                scene.file(format!("{tree}/d/.inner"), "+ /e/keep\n: .inner\n: .third\n");
+                scene.file(format!("{tree}/d/e/.third"), "- f\n: .outer\n");
+            }
+            let flags = [flags, &["--filter=: .outer"]].concat();
+            Pair::of(scene).run(&flags, &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
+fn a_link_to_a_file_with_rules_is_followed_unless_it_is_of_another_user() {
+    each_way_by_pipe(|scene| {
+        scene.file("rules", "- *.o\n");
+        scene.file("src/d/a.o", "a");
+        scene.file("src/d/b", "b");
+        scene.symlink("../../rules", "src/d/.rules");
+        let sync = || {
+            let flags = ["-a", "--filter=:e .rules"];
+            scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run()
+        };
+        sync().expect_ok();
+        assert_eq!(scene.list("dst"), ["d", "d/b"]);
+        if is_root() {
+            own(scene.path("src/d/.rules"), (12345, 12345));
+            let run = sync().expect_code(23);
+            assert!(run.err().contains("its rules are not known: .rules: "), "{run}");
+        }
+    });
+}
+
+#[test]
 fn a_rule_that_is_none_is_a_mistake() {
     let world = World::new();
     let scene = world.scene(Way::Local);

@@ -1,6 +1,6 @@
 //! The rules that files in the trees have for one directory, on one side of a job.
 
-use super::{Action, Rule, RuleFiles, Subject};
+use super::{Action, Filter, Item, Rule, RuleFiles, Subject};
 use std::sync::Arc;
 
 /// The rules from files that apply in one directory, and where the job is on this side.
@@ -11,12 +11,31 @@ pub struct Scope {
     root: Arc<[u8]>,
     /// For each kind of files the rules of the directory and of those above it.
     lists: Vec<Option<Arc<Layer>>>,
+    /// The kinds that files of these have named, each once.
+    nested: Vec<Nested>,
+}
+
+/// A kind of files that another file has named: it is looked for in the directory of that one
+/// and in those below.
+#[derive(Debug, Clone)]
+struct Nested {
+    files: RuleFiles,
+    list: Option<Arc<Layer>>,
+}
+
+/// A kind of files, by its number: among `Filter::files`, or among those that files have named.
+#[derive(Debug, Clone, Copy)]
+pub enum FilesKind {
+    /// One of the job.
+    Filter(usize),
+    /// One that a file has named.
+    Nested(usize),
 }
 
 /// The rules of one file, and what is behind them.
 #[derive(Debug)]
 struct Layer {
-    rules: Vec<Rule>,
+    rules: Vec<Item>,
     /// The directory of the file.
     base: Base,
     /// They are asked in no other directory.
@@ -39,7 +58,7 @@ impl Scope {
     /// That of a job in the directory with the whole path `root`, which has a slash behind
     /// and none in front.
     pub fn at(root: &[u8]) -> Self {
-        Self { root: root.into(), lists: Vec::new() }
+        Self { root: root.into(), ..Self::default() }
     }
 
     /// The whole path of the directory that the job's paths begin in.
@@ -50,11 +69,35 @@ impl Scope {
     /// The rules for a directory below this one that has no files of its own.
     pub fn below(&self) -> Self {
         let of_all = |list: &Option<Arc<Layer>>| list.clone().filter(|layer| !layer.is_for_one);
-        Self { root: Arc::clone(&self.root), lists: self.lists.iter().map(of_all).collect() }
+        let of_nested = |nested: &Nested| {
+            let list = of_all(&nested.list);
+            Nested { list, ..nested.clone() }
+        };
+        Self {
+            root: Arc::clone(&self.root),
+            lists: self.lists.iter().map(of_all).collect(),
+            nested: self.nested.iter().map(of_nested).collect(),
+        }
     }
 
-    /// Puts the rules of a file in front of those of its kind, which is that with the
-    /// number `at` among `Filter::files`. `dir` is the path within the job of its
+    /// The kind of files with this number among those that files have named.
+    pub fn nested(&self, at: usize) -> Option<&RuleFiles> {
+        self.nested.get(at).map(|nested| &nested.files)
+    }
+
+    /// Has `files` looked for from the directory at hand on.
+    ///
+    /// False if there are as many kinds already as may be: nothing changes then.
+    pub fn look_for(&mut self, files: &RuleFiles) -> bool {
+        let is_known = self.nested.iter().any(|nested| nested.files == *files);
+        if !is_known && self.nested.len() < Filter::FILES_MAX {
+            self.nested.push(Nested { files: files.clone(), list: None });
+            return true;
+        }
+        is_known
+    }
+
+    /// Puts the rules of a file in front of those of its kind. `dir` is the path within the job of its
     /// directory, with a slash behind unless it is empty; `Err` has the whole path
     /// of a directory above the job, written as that of [`Self::at`]. With `clears`
     /// those of the directories above are forgotten.
@@ -62,16 +105,21 @@ impl Scope {
     /// False if there would be more than `max` rules: nothing changes then.
     pub fn put(
         &mut self,
-        (at, files): (usize, &RuleFiles),
-        rules: Vec<Rule>,
+        (of, files): (FilesKind, &RuleFiles),
+        rules: Vec<Item>,
         clears: bool,
         dir: Result<&[u8], &[u8]>,
         max: usize,
     ) -> bool {
-        if self.lists.len() <= at {
-            self.lists.resize(at + 1, None);
-        }
-        let above = if clears { None } else { self.lists[at].clone() };
+        let list = match of {
+            FilesKind::Filter(at) => {
+                let len = self.lists.len().max(at + 1);
+                self.lists.resize(len, None);
+                &mut self.lists[at]
+            }
+            FilesKind::Nested(at) => &mut self.nested[at].list,
+        };
+        let above = if clears { None } else { list.clone() };
         let count = rules.len() + above.as_ref().map_or(0, |layer| layer.count);
         if count > max {
             return false;
@@ -81,19 +129,42 @@ impl Scope {
             Err(dir) => Base::Above(self.root.get(dir.len()..).unwrap_or_default().into()),
         };
         let is_for_one = files.is_for_one;
-        self.lists[at] = Some(Arc::new(Layer { rules, base, is_for_one, above, count }));
+        *list = Some(Arc::new(Layer { rules, base, is_for_one, above, count }));
         true
     }
 
     /// The fate that the rules of the files with the number `at` have for an entry.
     pub(super) fn decide(&self, at: usize, subject: &Subject<'_>) -> Option<Action> {
-        let mut next = self.lists.get(at)?.as_ref();
+        self.decide_by(self.lists.get(at)?.as_ref(), subject, &mut [false; Filter::FILES_MAX])
+    }
+
+    /// The fate that the rules of `list` have for an entry. Of the nested kinds those that were
+    /// `asked` have said nothing about it: none is asked again, by however many rules it is
+    /// named, and even if it names itself.
+    fn decide_by(
+        &self,
+        list: Option<&Arc<Layer>>,
+        subject: &Subject<'_>,
+        asked: &mut [bool; Filter::FILES_MAX],
+    ) -> Option<Action> {
+        let mut next = list;
         while let Some(layer) = next {
-            let takes = |rule: &&Rule| {
-                rule.is_about(subject) && self.takes(rule, subject, Some(&layer.base))
-            };
-            if let Some(rule) = layer.rules.iter().find(takes) {
-                return Some(rule.action);
+            let decided = layer.rules.iter().find_map(|item| match item {
+                Item::Rule(rule) => {
+                    let is_it =
+                        rule.is_about(subject) && self.takes(rule, subject, Some(&layer.base));
+                    is_it.then_some(rule.action)
+                }
+                Item::Files(files) => {
+                    let at = self.nested.iter().position(|nested| nested.files == *files)?;
+                    match std::mem::replace(&mut asked[at], true) {
+                        true => None,
+                        false => self.decide_by(self.nested[at].list.as_ref(), subject, asked),
+                    }
+                }
+            });
+            if decided.is_some() {
+                return decided;
             }
             next = layer.above.as_ref();
         }
