@@ -366,7 +366,9 @@ impl<'w> Walk<'w> {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !follow => {
                     return Err(error);
                 }
-                looked => entries.push(of(entry, Some(found_or_fault(looked, follow)), follow)),
+                // What it is if it leads nowhere is found out when it is listed.
+                Ok(None) => entries.push(of(entry, None, follow)),
+                looked => entries.push(of(entry, Some(found_or_fault(looked)), follow)),
             }
         }
         Ok((entries, names))
@@ -455,20 +457,24 @@ fn weight(read: &Read) -> usize {
 /// Finds out what `name` in `dir` is.
 ///
 /// # Errors
-/// Why that is not known; [`FaultKind::NotFound`] if nothing is there.
+/// Why that is not known; [`FaultKind::NotFound`] if nothing is there, [`FaultKind::Link`] if
+/// it is a link that leads nowhere.
 pub(crate) fn look_up(dir: &Arc<DirNode>, name: &Name, follow: bool) -> Result<Meta, Fault> {
-    found_or_fault(dir.handle().and_then(|handle| handle.stat(name, follow)), follow)
+    let looked = found_or_fault(dir.handle().and_then(|handle| handle.stat(name, follow)));
+    match looked {
+        Err(Fault { kind: FaultKind::NotFound, .. }) if follow => {
+            let message = "it is a symbolic link that leads nowhere";
+            look_up(dir, name, false)?;
+            Err(Fault::new(Side::Source, FaultKind::Link, message))
+        }
+        looked => looked,
+    }
 }
 
-fn found_or_fault(looked: io::Result<Option<Meta>>, follow: bool) -> Result<Meta, Fault> {
-    let fault = Fault::missing(Side::Source);
+fn found_or_fault(looked: io::Result<Option<Meta>>) -> Result<Meta, Fault> {
     match looked {
         Ok(Some(meta)) => Ok(meta),
-        Ok(None) if follow => {
-            let message = format!("{}, or a symbolic link that leads nowhere", fault.message);
-            Err(Fault { message, ..fault })
-        }
-        Ok(None) => Err(fault),
+        Ok(None) => Err(Fault::missing(Side::Source)),
         Err(error) => Err(Fault::from_io(Side::Source, "look at it", &error)),
     }
 }

@@ -198,9 +198,9 @@ impl<'s, 'a> Scan<'s, 'a> {
                 _ => Err(fault),
             }
         });
-        // Of a name that is mistyped no link is spoken.
+        // As with rsync, a source that leads nowhere is missing.
         let looked = looked.map_err(|fault| match fault.kind {
-            FaultKind::NotFound if follow => look_up(&dir, &name, false).err().unwrap_or(fault),
+            FaultKind::Link => Fault { kind: FaultKind::NotFound, ..fault },
             _ => fault,
         });
         let meta = match looked {

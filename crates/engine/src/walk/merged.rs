@@ -2,12 +2,11 @@
 //! have a place in it. Of what has one name there the first stays, in the order of the
 //! sources; a directory comes before what is none, and directories become one.
 
-use super::{Found, PlaceListing, Rules, Subdirs, Walk, found_or_fault};
+use super::{Found, PlaceListing, Rules, Subdirs, Walk};
 use crate::dirs::DirNode;
 use haul_model::{Fault, Name, Side, Systems};
 use haul_tree::Meta;
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, OnceLock};
 
 /// The directories of sources that have one place.
@@ -275,7 +274,7 @@ impl NamedFile {
             dir: Arc::clone(&self.dir),
             name: name.clone(),
             target: None,
-            looked: Some(found_or_fault(io::Result::Ok(Some(self.meta.clone())), self.follow)),
+            looked: Some(Ok(self.meta.clone())),
             follow: self.follow,
             is_named: true,
         }
