@@ -21,7 +21,7 @@ pub(crate) use doctor::Doctor;
 pub(crate) use places::{CompletedShell, Generate, Places};
 pub(crate) use stats::Stats;
 pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
-pub(crate) use sync::{When, rate};
+pub(crate) use sync::{Sync, When, rate};
 
 use self::familiar::{FamiliarWords, explain};
 use self::help::{CHECK_USAGE, COPY_USAGE, COPY_WORDS, MOVE_USAGE};
@@ -31,7 +31,7 @@ use self::words::{
 };
 use crate::config::{Config, Settings};
 use crate::error::{CommandError, ExitCode};
-use crate::lines::{Columns, Lines};
+use crate::lines::Lines;
 use crate::location::{Location, parse_host};
 use crate::peer::Reaches;
 use crate::report::{Detail, Show};
@@ -39,14 +39,14 @@ use crate::stdout;
 use clap::{CommandFactory, Parser};
 use haul_engine::{CleanRules, Links, Summary};
 use haul_model::{
-    Altered, Backup, Compression, Conflict, Filter, Mirror, Moving, Policy, Ports, Resume, Style,
-    Via,
+    Altered, Backup, Compression, Conflict, Filter, Moving, Policy, Ports, Resume, Style, Via,
 };
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process;
+use std::time::Instant;
 
 /// A command, as the program carries it out.
 #[derive(Debug, PartialEq, Eq)]
@@ -121,22 +121,8 @@ pub(crate) struct Copy {
     pub(crate) ports: Option<Ports>,
     /// Somebody at a terminal is asked before most of the destination is removed.
     pub(crate) asks: bool,
-}
-
-/// `haul sync`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sync {
-    pub(crate) copy: Copy,
-    pub(crate) mirror: Mirror,
-    pub(crate) when: When,
-    /// Files and links of the sources go, once the destination has them.
-    pub(crate) removes_sources: bool,
-    /// The sources are listed, and nothing else is done.
-    pub(crate) list: Option<Columns>,
-    /// Where the list of paths is, if that is on the host.
-    pub(crate) list_there: Option<ListThere>,
-    /// The figures that are told at the end.
-    pub(crate) stats: Stats,
+    /// The time at which the command ends, whatever is left to do.
+    pub(crate) until: Option<Instant>,
 }
 
 /// `haul check`: a copy in which nothing is copied.
@@ -362,6 +348,7 @@ impl CopyWords {
             via: passage.via,
             ports: passage.ports,
             asks: false,
+            until: None,
         })
     }
 }
@@ -405,6 +392,7 @@ impl MoveWords {
             via: passage.via,
             ports: passage.ports,
             asks: false,
+            until: None,
         })
     }
 }
@@ -469,6 +457,7 @@ impl CheckWords {
             via: Via::default(),
             ports: None,
             asks: false,
+            until: None,
         };
         Ok(Check { copy, content: self.content })
     }

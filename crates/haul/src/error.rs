@@ -34,6 +34,9 @@ const PARTIAL: u8 = 23;
 /// The code of rsync for what was to be removed, and was not.
 const NOT_DELETED: u8 = 25;
 
+/// The code of rsync for a time limit.
+const OUT_OF_TIME: u8 = 30;
+
 impl ExitCode {
     /// The code that rsync has for the same: of a mirror with these figures, of whose
     /// failures so many are of entries that had vanished.
@@ -104,6 +107,8 @@ pub(crate) enum ErrorKind {
     Destination,
     /// The user interrupted.
     Interrupted,
+    /// The time that the user gave it is over.
+    OutOfTime,
     /// The user was asked, and does not want it.
     Refused,
     /// Something of this machine failed, such as writing to standard output.
@@ -118,6 +123,7 @@ impl ErrorKind {
             Self::Connection | Self::Protocol => ExitCode::Connection,
             Self::Destination => ExitCode::Destination,
             Self::Interrupted => ExitCode::Interrupted,
+            Self::OutOfTime => ExitCode::Rsync(OUT_OF_TIME),
             Self::Refused => ExitCode::Rsync(NOT_DELETED),
             Self::Io => ExitCode::SomeFailed,
         }

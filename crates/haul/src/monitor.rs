@@ -17,7 +17,7 @@ use haul_model::{Changes, Fault, FaultKind, Kind, Side, Task, escape_bytes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod compared;
 mod ends;
@@ -43,6 +43,8 @@ pub(crate) struct JobMonitor<'r> {
     /// The task of the jobs.
     task: Task,
     interrupt: Interrupt,
+    /// The time at which jobs end, whatever is left to do.
+    until: Option<Instant>,
     progress: Progress,
     /// The figures of the jobs before this one.
     before: Mutex<Summary>,
@@ -73,6 +75,7 @@ impl<'r> JobMonitor<'r> {
             report,
             task,
             interrupt,
+            until: None,
             lines: Lines::default(),
             log: None,
             goes_out: AtomicBool::new(false),
@@ -95,6 +98,16 @@ impl<'r> JobMonitor<'r> {
     /// The same, which tells of them in `log`, too.
     pub(crate) fn with_log(self, log: Option<Arc<LogFile>>) -> Self {
         Self { log, ..self }
+    }
+
+    /// The same, whose jobs end at that time.
+    pub(crate) fn until(self, until: Option<Instant>) -> Self {
+        Self { until, ..self }
+    }
+
+    /// True if the time of the jobs is over.
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// The entries of the sources that were gone when they were read. They have failed.
@@ -150,8 +163,13 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
-    /// The error of a user's interruption, with what is kept of a large file.
+    /// The error of a user's interruption, or of the end of the time, with what is kept of a
+    /// large file.
     pub(crate) fn interrupted(&self) -> CommandError {
+        if self.is_over() && !self.interrupt.happened() {
+            return CommandError::new(ErrorKind::OutOfTime, "the time is over")
+                .with_hint("run the same command again: it goes on from there");
+        }
         let skips = hint::skips_finished(&self.task);
         let Some(Unfinished { path, bytes, .. }) = self.progress.unfinished() else {
             return match skips {
@@ -393,7 +411,7 @@ impl Monitor for JobMonitor<'_> {
     }
 
     fn cancelled(&self) -> bool {
-        self.interrupt.happened()
+        self.interrupt.happened() || self.is_over()
     }
 }
 
@@ -416,7 +434,7 @@ impl MoveMonitor for JobMonitor<'_> {
     }
 
     fn cancelled(&self) -> bool {
-        self.interrupt.happened()
+        self.interrupt.happened() || self.is_over()
     }
 }
 
@@ -457,6 +475,20 @@ mod tests {
             let hints = monitor.interrupted().hints.concat();
             assert_eq!(hints.contains("files are skipped"), skips, "{task:?}");
         }
+    }
+
+    #[test]
+    fn jobs_end_when_their_time_is_over() {
+        let report = Detail::Text(Show::Quiet).report(&Screen::default());
+        let monitor = |until| {
+            JobMonitor::new(&*report, Task::default(), Interrupt::default()).until(Some(until))
+        };
+        let (now, hour) = (Instant::now(), Duration::from_secs(3600));
+        assert!(!Monitor::cancelled(&monitor(now + hour)));
+        let over = monitor(now);
+        assert!(Monitor::cancelled(&over));
+        assert_eq!(over.interrupted().kind, ErrorKind::OutOfTime);
+        assert_eq!(ErrorKind::OutOfTime.exit_code().number(), 30);
     }
 
     #[test]

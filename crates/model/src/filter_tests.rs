@@ -120,8 +120,8 @@ fn rules_of_files_are_about_their_directory_and_what_is_below() {
     put(&mut cleared, "!\n- c", Ok(b"a/"));
     assert!(!is_out(&cleared, b"a/in") && is_out(&cleared, b"a/c"));
     assert!(!lower.put(
-        (0, &files),
-        vec![Rule::new(Action::Include, Pattern::new(b"x").unwrap())],
+        (FilesKind::Filter(0), &files),
+        vec![Item::Rule(Rule::new(Action::Include, Pattern::new(b"x").unwrap()))],
         false,
         Ok(b"a/"),
         4
@@ -203,4 +203,32 @@ fn there_are_not_more_rules_than_allowed() {
         filter.push_files(named(n)).expect("it is there");
     }
     assert_eq!(filter.push_files(named(99)), Err(FilterError::TooManyFiles));
+}
+
+#[test]
+fn a_kind_of_files_that_names_itself_is_asked_once() {
+    let rules = filter(&[": .outer"]);
+    let outer = rules.files().next().expect("one").clone();
+    let inner = RuleFiles { name: Name::new(b".inner").unwrap(), ..outer.clone() };
+    let rule = |pattern: &[u8]| {
+        Item::Rule(Rule::new(Action::Exclude, Pattern::new(pattern).expect("a pattern")))
+    };
+    let mut scope = Scope::default();
+    let named = || Item::Files(inner.clone());
+    assert!(scope.look_for(&inner) && scope.look_for(&inner) && scope.nested(1).is_none());
+    let of_outer = vec![named(), named(), rule(b"x")];
+    assert!(scope.put((FilesKind::Filter(0), &outer), of_outer, false, Ok(b""), 9));
+    let of_inner = vec![named(), rule(b"y")];
+    assert!(scope.put((FilesKind::Nested(0), &inner), of_inner, false, Ok(b""), 9));
+    let is_out = |path: &[u8]| {
+        let subject = Subject { path, is_dir: false, asking: Asking::Sender, is_going: false };
+        rules.leaves_out(&subject, &scope.below())
+    };
+    assert!(is_out(b"x") && is_out(b"d/y") && !is_out(b"z"));
+    // No more of them are looked for than may be.
+    for number in 1..Filter::FILES_MAX {
+        let name = Name::new(format!("{number}").as_bytes()).unwrap();
+        assert!(scope.look_for(&RuleFiles { name, ..inner.clone() }));
+    }
+    assert!(!scope.look_for(&RuleFiles { name: Name::new(b"more").unwrap(), ..inner.clone() }));
 }

@@ -5,6 +5,7 @@ mod absent;
 mod given;
 mod info;
 pub(crate) mod list;
+mod moment;
 mod reading;
 mod switches;
 mod table;
@@ -18,7 +19,7 @@ use self::switches::{Given, Switches};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::{Passage, Typed};
-use super::{Copy, Stats, Sync};
+use super::{Copy, Stats};
 use crate::config::{self, Config, Rate, Transport};
 use crate::error::CommandError;
 use crate::lines::Columns;
@@ -33,6 +34,23 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU8;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Instant;
+
+/// `haul sync`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sync {
+    pub(crate) copy: Copy,
+    pub(crate) mirror: Mirror,
+    pub(crate) when: When,
+    /// Files and links of the sources go, once the destination has them.
+    pub(crate) removes_sources: bool,
+    /// The sources are listed, and nothing else is done.
+    pub(crate) list: Option<Columns>,
+    /// Where the list of paths is, if that is on the host.
+    pub(crate) list_there: Option<list::ListThere>,
+    /// The figures that are told at the end.
+    pub(crate) stats: Stats,
+}
 
 /// The words, as they are typed.
 #[derive(Debug, Args)]
@@ -154,6 +172,10 @@ struct Wish {
     /// Attributes of root are written down on this side, and on the other.
     fakes_here: bool,
     fakes_there: Option<bool>,
+    /// What takes root is not kept, whoever the user is.
+    acts_as_others: bool,
+    /// The time at which the command ends, whatever is left to do.
+    until: Option<Instant>,
     /// Links of other users are followed on this side, and on the other.
     foreign_links: bool,
     foreign_links_there: bool,
@@ -243,6 +265,7 @@ impl SyncWords {
             via: passage.via,
             ports: passage.ports,
             asks: wish.asks() && !self.json,
+            until: wish.until,
         };
         let stats = match wish.quiet {
             true => Stats::None,
@@ -336,13 +359,13 @@ impl Wish {
             .with(Kept::TIMES.only_if(times))
             .with(Kept::DIR_TIMES.only_if(times && !self.omits_dir_times && !backs_up_beside))
             .with(Kept::LINK_TIMES.only_if(times && !self.omits_link_times))
-            .with(Kept::USER.only_if(self.owner))
+            .with(Kept::USER.only_if(self.owner && !self.acts_as_others))
             .with(Kept::GROUP.only_if(self.group))
             .with(Kept::ACL.only_if(self.acls))
             .with(Kept::XATTRS.only_if(self.xattrs))
             .with(Kept::ATIMES.only_if(self.atimes))
             .with(Kept::LINKS.only_if(self.hard_links))
-            .with(Kept::DEVICES.only_if(self.devices))
+            .with(Kept::DEVICES.only_if(self.devices && !self.acts_as_others))
             .with(Kept::SPECIALS.only_if(self.specials))
     }
 

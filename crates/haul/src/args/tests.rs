@@ -408,6 +408,8 @@ fn what_travels_is_compressed_as_the_last_word_says() {
     assert_eq!(how("move --compress zstd:9 a h:b"), Compression::Zstd(9));
     assert_eq!(how("sync -az a h:b"), Compression::Auto);
     assert_eq!(how("sync --zc=lz4 a h:b"), Compression::Lz4);
+    assert_eq!(how("sync --zc=zlibx a h:b"), Compression::Zstd(3));
+    assert_eq!(how("sync --zc=zlib --zl=9 a h:b"), Compression::Zstd(9));
     assert_eq!(how("sync --zl=7 a h:b"), Compression::Zstd(7));
     assert_eq!(how("sync -z --no-compress a h:b"), Compression::None);
     assert_eq!(how("sync --no-z --compress-choice zstd a h:b"), Compression::Zstd(3));
@@ -418,7 +420,7 @@ fn what_travels_is_compressed_as_the_last_word_says() {
     assert_eq!(how("sync --zc=none -az --zl=9 a h:b"), Compression::None);
     assert_eq!(how("sync --zc=lz4 --zl=9 --no-z a h:b"), Compression::None);
     assert_eq!(how("sync --no-z -z a h:b"), Compression::Auto);
-    for wrong in ["copy --compress zlib a h:b", "sync --zc=zlibx a h:b", "sync --zl=20 a h:b"] {
+    for wrong in ["copy --compress zlib a h:b", "sync --zc=gzip a h:b", "sync --zl=20 a h:b"] {
         assert!(parse(wrong).is_err(), "{wrong}");
     }
 }

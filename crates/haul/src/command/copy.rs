@@ -125,6 +125,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     let (legs, missing) = missing::left_out(copy, task, legs, report);
     let monitor =
         JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone()).with_log(log);
+    let monitor = monitor.until(copy.until);
     let hosts = hosts.after(peers, &legs);
     let once = Once::new(&monitor);
     if copy.asks
@@ -382,6 +383,7 @@ mod tests {
             via: haul_model::Via::default(),
             ports: None,
             asks: false,
+            until: None,
         }
     }
 

@@ -331,6 +331,7 @@ fn the_document_names_every_word() {
         ErrorKind::Protocol,
         ErrorKind::Destination,
         ErrorKind::Interrupted,
+        ErrorKind::OutOfTime,
         ErrorKind::Io,
     ]));
     let every = Changes::try_from(0xffff).expect("known bits");

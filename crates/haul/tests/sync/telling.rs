@@ -100,10 +100,31 @@ fn exit_codes_are_those_of_rsync() {
     let pair = Pair::of(&scene);
     pair.run(&["-a"], &["src/", "missing"], "dst");
     pair.run(&["-a"], &["src/a"], "dst");
+    scene.symlink("nowhere", "src/link");
+    let pair = Pair::of(&scene);
+    pair.run(&["-aL"], &["src/"], "dst");
     let run = scene.haul().args(["sync", "-a", "src/", "x/y/z"]).run();
     assert_eq!(run.code, Some(11), "{run}");
     let run = scene.haul().args(["sync", "-a", "--mkpath", "src/", "x/y/z"]).run();
     run.expect_ok();
+}
+
+#[test]
+fn words_that_haul_needs_not_are_taken() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "a");
+    let words = "-as --no-s --protect-args --old-args --no-old-args --inc-recursive --i-r \
+        --no-inc-recursive --no-i-r --super --no-super --no-iconv --outbuf=L --max-alloc=1G \
+        --skip-compress=gz --checksum-choice=auto --cc=blake3 --compress-choice=zlib \
+        --stop-after=60 --time-limit=60";
+    let run = scene.haul().arg("sync").args(words.split_whitespace()).args(["src/", "dst"]).run();
+    run.expect_ok();
+    assert_eq!(scene.read("dst/a"), "a");
+    for word in ["--max-alloc=0", "--cc=md5", "--stop-at=2000-01-01T00:00", "--stop-after=0"] {
+        let run = scene.haul().args(["sync", "-a", word, "src/", "dst"]).run();
+        assert_eq!(run.code, Some(1), "{word}: {run}");
+    }
 }
 
 #[test]

@@ -33,16 +33,11 @@ const OF_WIRE: &str = "between two hauls there is nothing to choose here";
 const OF_HASHES: &str = "haul verifies by BLAKE3";
 const OF_BATCHES: &str = "haul writes and reads no batches of rsync's";
 const NO_DEVICES: &str = "haul copies devices as devices (--devices), never their content";
-const OF_SUPER: &str = "root gives all it can, others what they can; see --fake-super";
-const OF_LISTS: &str = "haul always lists while it copies";
-const NO_SHELL: &str = "names never go through a shell";
-const OF_TIME: &str = "the program timeout(1) ends a command, and the next one goes on";
 
 /// The words of rsync that haul has not, each told as that.
 pub(super) const ABSENT: &[Absent] = &[
     absent("crtimes", Some('N'), "this system lets nobody set them, as rsync says here, too"),
     absent_value("iconv", "names are bytes, and stay as they are"),
-    absent("no-iconv", None, "names are bytes, and stay as they are"),
     absent_value("password-file", OF_DAEMON),
     absent_value("address", OF_DAEMON),
     absent_value("port", "ssh is told that: -e 'ssh -p PORT'"),
@@ -57,12 +52,9 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("ipv6", Some('6'), "ssh is told that: -e 'ssh -6', or a line in its configuration"),
     absent("blocking-io", None, OF_WIRE),
     absent_value("protocol", OF_WIRE),
-    absent_value("checksum-choice", OF_HASHES),
-    absent_value("cc", OF_HASHES),
     absent_value("checksum-seed", OF_HASHES),
     absent_value("compress-threads", OF_WIRE),
     absent_value("zt", OF_WIRE),
-    absent_value("skip-compress", "haul measures whether compressing pays"),
     absent("old-compress", None, OF_WIRE),
     absent("new-compress", None, OF_WIRE),
     absent_value("write-batch", OF_BATCHES),
@@ -71,25 +63,11 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("copy-devices", None, NO_DEVICES),
     absent("write-devices", None, NO_DEVICES),
     absent("drop-D", None, "--no-D leaves them out"),
-    absent("super", None, OF_SUPER),
-    absent("no-super", None, OF_SUPER),
     absent_value("copy-as", "run haul as that user: -e 'ssh -l USER', or sudo"),
     absent_value("confine-root", "a key is kept below a directory by haul serve --root"),
-    absent("inc-recursive", None, OF_LISTS),
-    absent("i-r", None, OF_LISTS),
-    absent("no-inc-recursive", None, OF_LISTS),
-    absent("no-i-r", None, OF_LISTS),
-    absent_value("max-alloc", "memory is bounded"),
-    absent("old-args", None, NO_SHELL),
-    absent("secluded-args", Some('s'), NO_SHELL),
-    absent("protect-args", None, NO_SHELL),
     absent("trust-sender", None, "no other side is trusted"),
     absent("old-dirs", None, "--dirs (-d) is meant"),
     absent("old-d", None, "--dirs (-d) is meant"),
     absent("open-noatime", None, "reading changes times as the file system is mounted to do it"),
-    absent_value("outbuf", "each line is written when it is whole"),
     absent_value("stderr", "errors go to standard error, and lines to standard output"),
-    absent_value("stop-after", OF_TIME),
-    absent_value("time-limit", OF_TIME),
-    absent_value("stop-at", OF_TIME),
 ];

@@ -90,6 +90,7 @@ macro_rules! value {
 }
 
 // Behind the macros that it takes.
+mod accepted;
 mod deleting;
 mod links;
 mod sides;
@@ -106,6 +107,7 @@ pub(super) const TABLE: &[&[Word]] = &[
     updating::WORDS,
     walking::WORDS,
     telling::WORDS,
+    accepted::WORDS,
 ];
 
 /// Those that say what is done.

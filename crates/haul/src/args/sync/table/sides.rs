@@ -36,6 +36,14 @@ pub(in super::super) const WORDS: &[Word] = &[
             Ok(())
         }
     ),
+    switch!(
+        KEEPING,
+        "super",
+        None,
+        "",
+        "Taken; --no-super: change no owners and make no devices, also as root",
+        |wish, on| wish.acts_as_others = !on
+    ),
     flag!(
         KEEPING,
         "insecure-links",

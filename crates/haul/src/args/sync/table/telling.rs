@@ -149,8 +149,13 @@ pub(super) const WORDS: &[Word] = &[
         "HOW",
         "Compress what travels: auto (where that pays), none, lz4, zstd or zstd:LEVEL",
         |wish, value| {
-            let how = value.to_str().and_then(|text| text.parse().ok());
-            let how = how.ok_or("it is none of auto, none, lz4, zstd and zstd:LEVEL")?;
+            // rsync's zlib is no codec of haul's; zstd takes its place.
+            let name = value.to_str().map(|text| match text {
+                "zlib" | "zlibx" => "zstd",
+                text => text,
+            });
+            let how = name.and_then(|name| name.parse().ok());
+            let how = how.ok_or("it is none of auto, none, lz4, zlib, zstd and zstd:LEVEL")?;
             wish.compression = Some(how);
             if let (Compression::Zstd(level), true) = (how, value.as_bytes().contains(&b':')) {
                 wish.level = Some(level);

@@ -1,6 +1,10 @@
 //! The words about how files get their content.
 
+use super::super::moment::Moment;
+use super::super::number;
 use super::{Turn, WRITING, Word};
+use jiff::Zoned;
+use std::time::{Duration, Instant};
 
 pub(super) const WORDS: &[Word] = &[
     switch!(
@@ -63,6 +67,52 @@ pub(super) const WORDS: &[Word] = &[
         "Write what is missing to the end of files that are shorter; others stay",
         |wish, on| {
             wish.appends = on;
+        }
+    ),
+    value!(
+        WRITING,
+        "checksum-choice",
+        None,
+        &["cc"],
+        "HOW",
+        "Verify contents: auto or blake3, or none, as --fast",
+        |wish, value| {
+            wish.fast = match value.to_str() {
+                Some("auto" | "blake3") => false,
+                Some("none") => true,
+                _ => return Err("haul verifies by BLAKE3: it is none of auto, blake3 and none"),
+            };
+            Ok(())
+        }
+    ),
+    value!(
+        WRITING,
+        "stop-after",
+        None,
+        &["time-limit"],
+        "MINUTES",
+        "Stop when so many minutes have passed",
+        |wish, value| {
+            let minutes: u32 = number(value)?;
+            let until = Duration::from_secs(u64::from(minutes) * 60);
+            let until = Instant::now().checked_add(until).filter(|_| minutes > 0);
+            wish.until = Some(until.ok_or("it is no number of minutes")?);
+            Ok(())
+        }
+    ),
+    value!(
+        WRITING,
+        "stop-at",
+        None,
+        &[],
+        "TIME",
+        "Stop at this time: 2030-12-31T23:59, 12-31, 14:00 or :30",
+        |wish, value| {
+            let moment = value.to_str().and_then(|text| text.parse::<Moment>().ok());
+            let moment = moment.ok_or("it is no time like y-m-dTh:m")?;
+            let left = moment.left(&Zoned::now()).ok_or("it is in the past")?;
+            wish.until = Instant::now().checked_add(left);
+            Ok(())
         }
     ),
     flag!(WRITING, "append-verify", None, "The same", |wish, on| wish.appends = on),

@@ -1,0 +1,30 @@
+//! The words of rsync that are accepted and change nothing: haul always does what they ask for,
+//! or has nothing that they could be about.
+
+use super::super::size;
+use super::{Turn, WRITING, Word};
+
+pub(super) const WORDS: &[Word] = &[
+    // Names never go through a shell.
+    switch!(WRITING, "secluded-args", Some('s'), "no-s", "", |_, _| {}),
+    switch!(WRITING, "protect-args", None, "", "", |_, _| {}),
+    switch!(WRITING, "old-args", None, "", "", |_, _| {}),
+    // Sources are always listed while they are copied.
+    switch!(WRITING, "inc-recursive", None, "no-i-r", "", |_, _| {}),
+    flag!(WRITING, "i-r", None, "", |_, _| {}),
+    // Names are bytes, and stay as they are.
+    flag!(WRITING, "no-iconv", None, "", |_, _| {}),
+    // Each line is written when it is whole.
+    value!(WRITING, "outbuf", None, &[], "MODE", "", |_, value| {
+        let is_mode = value
+            .to_str()
+            .is_some_and(|mode| mode.starts_with(|letter: char| "NnUuLlBbFf".contains(letter)));
+        is_mode.then_some(()).ok_or("it is none of N, L and B")
+    }),
+    // Memory is bounded.
+    value!(WRITING, "max-alloc", None, &[], "SIZE", "", |_, value| {
+        (size(value)? > 0).then_some(()).ok_or("it must be greater than zero")
+    }),
+    // Whether compressing pays is measured.
+    value!(WRITING, "skip-compress", None, &[], "LIST", "", |_, _| Ok(())),
+];
