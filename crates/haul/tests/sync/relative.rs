@@ -205,7 +205,7 @@ fn lists_that_can_not_be_taken_are_refused() {
         let from = format!("--files-from={}", list.display());
         for (flags, sources, cause) in [
             (&["-a", &*from][..], &["src", "dst"][..], "there is one source"),
-            (&["-a", "--files-from=nowhere"], &["src"], "No such file"),
+            (&["-a", "--files-from=nowhere"], &["src"], "no such file"),
             (&["-a", "--files-from=host:list"], &["src"], "has to be here, or on the host"),
             (&["-aR"], &["src/../src/top"], "must not have \"..\""),
         ] {

@@ -279,7 +279,7 @@ fn a_rule_that_is_none_is_a_mistake() {
         ("nonsense", "it is no rule"),
         ("-x a", "no modifier 'x'"),
         (". rules", "rules: rule 2: it is no rule"),
-        (". missing", "No such file"),
+        (". missing", "no such file"),
     ] {
         let run = scene.haul().args(["sync", "-a", "-f", rule, "src/", "dst"]).run();
         let run = run.expect_code(1);
