@@ -100,11 +100,8 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// Opens a regular file in this directory for reading.
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>>;
 
-    /// Opens the regular file to which the symbolic link `name` leads, if that link and all
-    /// others on the way belong to root or to the user of this process.
-    ///
-    /// # Errors
-    /// Those of opening it, and where a tree can't tell whose links are.
+    /// Opens the regular file to which the link `name` leads, if all links on the way belong to
+    /// root or to the user of this process. A tree that can't tell follows none.
     fn open_led(&self, _name: &Name) -> io::Result<Box<dyn SourceFile>> {
         Err(io::Error::other("it is a link"))
     }

@@ -172,7 +172,7 @@ struct Wish {
     /// Attributes of root are written down on this side, and on the other.
     fakes_here: bool,
     fakes_there: Option<bool>,
-    /// What takes root is not kept, whoever the user is.
+    /// Owners and devices, which take root, are not kept.
     acts_as_others: bool,
     /// The time at which the command ends, whatever is left to do.
     until: Option<Instant>,

@@ -358,7 +358,7 @@ fn bases(lot: &mut Lot, flags: &mut Vec<String>, state: &mut State, is_root: boo
 impl Case {
     /// Takes out of the case where haul differs on purpose. docs/rsync.md has each of them.
     pub(crate) fn avoid_what_is_known(&mut self) {
-        // A link to nowhere counts as vanished with -L.
+        // With -L, each link is followed: a file stands for what it leads to.
         if self.has('L') {
             let links: Vec<_> = self
                 .state

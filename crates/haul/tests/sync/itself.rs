@@ -1,4 +1,4 @@
-//! What DEST has of a source already, as a hard link to it.
+//! Files of DEST that are hard links to those of the source.
 
 use crate::common::*;
 use haul_testkit::assert_same;
