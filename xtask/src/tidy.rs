@@ -14,7 +14,7 @@ use crate::{Result, repo};
 const LINES_MAX: usize = 800;
 
 /// The same for files of the product.
-const PRODUCT_LINES_MAX: usize = 500;
+const PRODUCT_LINES_MAX: usize = 800;
 
 /// A function of the product that is longer does several things.
 const FUNCTION_LINES_MAX: usize = 80;

@@ -87,7 +87,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use times::{Ranges, Units};
+use times::Units;
 use waiting::Waiting;
 
 /// Items beyond [`LIST_WINDOW`] that are tolerated: one that is as large as an
@@ -166,7 +166,6 @@ pub(crate) struct Receiver<'a> {
     /// One of the sides keeps times in whole seconds.
     whole_seconds: bool,
     units: Units,
-    ranges: Ranges,
 }
 
 /// A stage that is continued, and the hashes of the blocks in it.
@@ -253,7 +252,6 @@ impl<'a> Receiver<'a> {
             lanes,
             whole_seconds: destination.whole_seconds,
             units: Units::default(),
-            ranges: Ranges::default(),
         });
         receiver.take_over_lot();
         receiver.tell_unknown();

@@ -276,30 +276,8 @@ impl Receiver<'_> {
             (DirState::Open(node), Some(name)) => ahead.is_of(node, name),
             _ => false,
         });
-        let into_itself = self.goes_into_itself(entry, parent.parent.is_none());
-        let (outcome, state, fresh) = match (&parent.state, &name, into_itself) {
-            (DirState::Failed, ..) => (Outcome::Failed(parent_fault()), DirState::Failed, false),
-            (_, _, Some(fault)) => (Outcome::Failed(fault), DirState::Failed, false),
-            (DirState::Absent, Some(_), _) if self.makes_nothing() => {
-                (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)
-            }
-            (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
-            (DirState::Ruled, ..) => (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false),
-            (DirState::Open(node), None, None) => {
-                let state = DirState::Open(Arc::clone(node));
-                let made = self.is_made && self.task.mirrors().is_some();
-                let outcome =
-                    if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
-                (outcome, state, false)
-            }
-            (DirState::Open(node), Some(name), None) => {
-                let ahead = prefetched.as_ref().map(Prefetched::dir);
-                match self.open_dir(parent, node, (name, ahead), entry) {
-                    Ok(opened) => opened,
-                    Err(fault) => (Outcome::Failed(fault), DirState::Failed, false),
-                }
-            }
-        };
+        let (outcome, state, fresh) =
+            self.find_dir(parent, name.as_ref(), entry, prefetched.as_ref());
         let is_new = fresh || outcome == Outcome::Copied;
         let entry = &self.with_dir_mode(entry, parent, &state, is_new);
         // What goes right into a directory that stood before leaves that one's
@@ -345,6 +323,38 @@ impl Receiver<'_> {
             return None;
         }
         Some(outcome)
+    }
+
+    /// Opens or makes a directory. Gives its outcome, the operations that it allows, and true
+    /// if it was made.
+    fn find_dir(
+        &self,
+        parent: &Arc<RecvDir>,
+        name: Option<&Name>,
+        entry: &Entry,
+        prefetched: Option<&Prefetched>,
+    ) -> (Outcome, DirState, bool) {
+        let failed = |fault| (Outcome::Failed(fault), DirState::Failed, false);
+        let into_itself = self.goes_into_itself(entry, parent.parent.is_none());
+        match (&parent.state, name, into_itself) {
+            (DirState::Failed, ..) => failed(parent_fault()),
+            (_, _, Some(fault)) => failed(fault),
+            (DirState::Absent, Some(_), _) if self.makes_nothing() => {
+                (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)
+            }
+            (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
+            (DirState::Ruled, ..) => (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false),
+            (DirState::Open(node), None, None) => {
+                let made = self.is_made && self.task.mirrors().is_some();
+                let outcome =
+                    if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
+                (outcome, DirState::Open(Arc::clone(node)), false)
+            }
+            (DirState::Open(node), Some(name), None) => {
+                let ahead = prefetched.map(Prefetched::dir);
+                self.open_dir(parent, node, (name, ahead), entry).unwrap_or_else(failed)
+            }
+        }
     }
 
     /// Waits for a directory that is being made, and tells what came of it.

@@ -7,7 +7,7 @@
 //! there, above all those of changes to an entry, which nobody can set: if one is
 //! finer, the file system is.
 //!
-//! A time that is out of a file system's range becomes another one there: see [`Ranges`].
+//! A time that is out of a file system's range becomes another one there: see [`Range`].
 //!
 //! Where no times of changes are told, which is so through SFTP, a few times may be
 //! coarse by chance. What they suggest is assumed, until one that is finer is seen or
@@ -54,14 +54,12 @@ pub(super) struct Units {
     by_place: Mutex<HashMap<FileId, Unit>>,
     /// It was told that one is assumed.
     is_told: AtomicBool,
+    /// The times that are kept, and changed: by device.
+    ranges: Mutex<HashMap<FileId, Range>>,
 }
 
-/// The times that file systems were found to keep, and to change, as far as anybody had to
-/// know: by device, or by directory where none is told.
-#[derive(Default)]
-pub(super) struct Ranges(Mutex<HashMap<FileId, Range>>);
-
-/// What is known of one file system, in seconds since 1970. Times in between are not known.
+/// The times that one file system keeps and changes, in seconds since 1970, as far as that is
+/// known.
 struct Range {
     kept: RangeInclusive<i64>,
     /// The last before, and the first after, that it is known to change.
@@ -179,7 +177,7 @@ impl Receiver<'_> {
     fn keeps_time(&self, node: &Arc<DirNode>, mtime: Timestamp) -> bool {
         let Some(id) = node.id() else { return true };
         let place = FileId { ino: 0, ..id };
-        let mut ranges = lock(&self.ranges.0);
+        let mut ranges = lock(&self.units.ranges);
         if let Some(known) = ranges.get(&place).and_then(|range| range.keeps(mtime.secs)) {
             return known;
         }

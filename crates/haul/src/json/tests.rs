@@ -120,7 +120,7 @@ fn samples() -> Vec<Line<'static>> {
         Line::Deleted(DeletedLine { path: Path::of(b"\xff"), kind: KindWord::File }),
         Line::SyncSummary(SyncSummaryLine {
             copied: 2,
-            linked: 3,
+            linked: 0,
             updated: 1,
             dirs: 0,
             deleted: 1,
@@ -140,7 +140,7 @@ fn samples() -> Vec<Line<'static>> {
         }),
         Line::SyncSummary(SyncSummaryLine {
             copied: 0,
-            linked: 3,
+            linked: 0,
             updated: 0,
             dirs: 0,
             deleted: 0,
