@@ -262,7 +262,8 @@ fn read(dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Vec<u8>>> {
     let file = match dir.stat(name, false)? {
         None | Some(Meta { kind: MetaKind::Dir, .. }) => return Ok(None),
         Some(Meta { kind: MetaKind::Symlink, .. }) => dir.open_led(name)?,
-        Some(_) => dir.open_file(name, false)?,
+        Some(Meta { kind: MetaKind::File { .. }, .. }) => dir.open_file(name, false)?,
+        Some(_) => return Err(io::Error::other("it is no regular file")),
     };
     let mut text = vec![0; Filter::FILE_LEN_MAX as usize + 1];
     let mut len = 0;

@@ -201,7 +201,7 @@ impl Leftover<'_> {
     ///
     /// # Errors
     /// Those of opening, locking and removing; [`io::ErrorKind::InvalidInput`]
-    /// for what is neither a regular file nor a staged link.
+    /// for what no copy makes, such as a directory that is not empty.
     pub fn clean(&self, dir: &Dir, all: bool, dry_run: bool) -> io::Result<Option<Cleaned>> {
         self.clean_at(SystemTime::now(), dir, all, dry_run)
     }
@@ -235,7 +235,8 @@ impl Leftover<'_> {
             }
             quiet_for(&stat, now) >= MARK_QUIET_MIN
         } else if !stat.is_file() {
-            // Nothing else can be locked. Who makes one makes it again if it is gone.
+            // A link, FIFO, socket or device can't be locked. A running copy makes it again if it
+            // is gone.
             true
         } else {
             let (file, _) = dir.open_found(self.stem)?;

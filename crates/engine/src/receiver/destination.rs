@@ -196,18 +196,18 @@ impl Destination {
         let name = Name::new(name).map_err(|error| {
             fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
         })?;
-        let above = match tree.open(split.parent) {
-            Err(error) if makes_path == Some(true) && error.kind() == io::ErrorKind::NotFound => {
-                Self::make(tree, split.parent, true, dry_run)?
-            }
-            parent => Self::of(path, parent.map_err(|error| closed(split.parent, error))?),
-        };
         if into_dir {
             return Err(JobError::Usage(format!(
                 "{}: it is not a directory, and several sources need one; end it with a slash to have it made",
                 escape_bytes(path)
             )));
         }
+        let above = match tree.open(split.parent) {
+            Err(error) if makes_path == Some(true) && error.kind() == io::ErrorKind::NotFound => {
+                Self::make(tree, split.parent, true, dry_run)?
+            }
+            parent => Self::of(path, parent.map_err(|error| closed(split.parent, error))?),
+        };
         Ok(Self { path: path.to_vec(), rename: Some(name), ..above })
     }
 

@@ -61,8 +61,8 @@ impl Receiver<'_> {
     }
 }
 
-/// The bytes that a file needs and, if that is known, those that are free. Where inodes are
-/// missing, bytes are beside the point.
+/// The bytes that a file needs and, if that is known, those that are free. Without free inodes,
+/// only these are named.
 fn room_words(needed: u64, room: Option<Room>) -> String {
     let needs = format!("the file needs {}", size_words(needed));
     let free = match room {

@@ -35,7 +35,7 @@ struct Claimed {
 /// How entries of the job came to an object.
 #[derive(Default, Clone, Copy)]
 struct Claim {
-    /// The entries whose name led to the existing object, and the one that made it.
+    /// Entries of the job whose name led to the object, plus the one that made it.
     entries: u32,
     /// An entry made the object, or put it there.
     is_brought: bool,

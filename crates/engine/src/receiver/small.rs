@@ -65,9 +65,8 @@ impl Putting<'_, '_, '_> {
             return;
         }
         let Some(mut pending) = self.receiver.claim(file.index) else { return };
-        // A worker makes a backup first.
-        let is_backed_up = pending.on_existing == OnExisting::Replace && self.receiver.backs_up();
-        if is_backed_up {
+        if pending.on_existing == OnExisting::Replace && self.receiver.backs_up() {
+            // A worker makes the backup first.
             return self.leave(pending, file.clone());
         }
         match self.read(&mut pending, file) {

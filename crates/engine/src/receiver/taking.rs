@@ -70,6 +70,12 @@ impl Receiver<'_> {
         }
         let listed = Pending { found, ..listed };
         let Pending { dir, name, entry, .. } = &listed;
+        if !matches!(decision, Decision::Settled(_))
+            && self.gives_time(entry)
+            && let Some(fault) = self.loses_time(dir, entry)
+        {
+            return self.settle_listed(&listed, Outcome::Failed(fault));
+        }
         let outcome = match decision {
             Decision::Settled(outcome) => outcome,
             Decision::Hash | Decision::HashBases(..) | Decision::Based(..) => {

@@ -16,7 +16,9 @@
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
-use haul_model::{Entry, Fault, FaultKind, FileId, Granularity, Kept, Moving, Side, Timestamp};
+use haul_model::{
+    Entry, Fault, FaultKind, FileId, Granularity, Kept, Kind, Moving, Side, Timestamp,
+};
 use haul_tree::lock;
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::borrow::Cow;
@@ -54,7 +56,7 @@ pub(super) struct Units {
     by_place: Mutex<HashMap<FileId, Unit>>,
     /// It was told that one is assumed.
     is_told: AtomicBool,
-    /// The times that are kept, and changed: by device.
+    /// The times that are kept, and changed: by device, or by directory as above.
     ranges: Mutex<HashMap<FileId, Range>>,
 }
 
@@ -168,6 +170,13 @@ impl Receiver<'_> {
         None
     }
 
+    /// True if a link, FIFO, socket or device is given the time of its source.
+    pub(super) fn gives_time(&self, entry: &Entry) -> bool {
+        let is_link = matches!(entry.kind, Kind::Symlink { .. });
+        let keeps = self.policy.keeps;
+        !is_link || self.task.mirrors().is_none() || keeps.has(Kept::LINK_TIMES)
+    }
+
     /// True if sources that would lose something stay.
     pub(super) fn moves_whole(&self) -> bool {
         self.policy.moving == Some(Moving::Whole)
@@ -175,18 +184,17 @@ impl Receiver<'_> {
 
     /// True if a file in `node` can have that time, or nobody knows.
     fn keeps_time(&self, node: &Arc<DirNode>, mtime: Timestamp) -> bool {
-        let Some(id) = node.id() else { return true };
-        let place = FileId { ino: 0, ..id };
-        let mut ranges = lock(&self.units.ranges);
-        if let Some(known) = ranges.get(&place).and_then(|range| range.keeps(mtime.secs)) {
+        let (Some(id), Ok(handle)) = (node.id(), node.handle()) else { return true };
+        // Where objects have no numbers, each directory may be on a file system of its own.
+        let place = if handle.tells_objects() { FileId { ino: 0, ..id } } else { id };
+        let known = lock(&self.units.ranges).get(&place).and_then(|range| range.keeps(mtime.secs));
+        if let Some(known) = known {
             return known;
         }
         // What is wrong there shows when something is made.
-        let Ok(kept) = node.handle().and_then(|handle| handle.kept_time(mtime)) else {
-            return true;
-        };
+        let Ok(kept) = handle.kept_time(mtime) else { return true };
         let is_kept = Granularity::between(mtime, kept).is_some();
-        ranges.entry(place).or_default().learn(mtime.secs, is_kept);
+        lock(&self.units.ranges).entry(place).or_default().learn(mtime.secs, is_kept);
         is_kept
     }
 

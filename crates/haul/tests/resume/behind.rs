@@ -141,7 +141,7 @@ fn json_tells_what_was_found() {
 fn what_can_not_be_cleaned_is_said() {
     here(|scene| {
         let run = clean(scene, &[], &["missing"]).run().expect_code(1);
-        assert!(run.err().starts_with("haul: missing: can't open the directory"), "{run}");
+        assert!(run.err().starts_with("haul: missing: no such file or directory"), "{run}");
         let run = clean(scene, &[], &["host:dir"]).run().expect_code(2);
         assert_one_error(&run, "host:dir: ", "only directories here", "on the host itself");
         scene.file("file", "x");

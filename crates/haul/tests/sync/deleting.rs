@@ -326,10 +326,13 @@ fn where_rules_can_not_be_read_nothing_is_removed_or_copied() {
         assert_eq!(scene.read("dst/c"), "beside it");
         prepare();
         scene.file("rules", "P extra\n");
+        // One of the user is followed.
         scene.symlink("../../rules", "dst/a/.rsync-filter");
+        sh(scene, "chown -h 1234 dst/a/.rsync-filter");
         bad(scene);
         prepare();
         scene.symlink("../../rules", "src/a/.rsync-filter");
+        sh(scene, "chown -h 1234 src/a/.rsync-filter");
         bad(scene);
     });
 }
