@@ -3,8 +3,8 @@
 
 use crate::bench::Place;
 use crate::link::Link;
-use haul_engine::Outcome;
-use haul_model::{Fault, Side};
+use haul_engine::{Outcome, Skip, Summary};
+use haul_model::{Changes, Fault, Side};
 use haul_testkit::Compare;
 use std::collections::BTreeMap;
 
@@ -46,6 +46,12 @@ pub(crate) fn warnings(link: Link, warnings: &[String]) -> Vec<String> {
     warnings.iter().filter(|warning| !is_own(warning)).cloned().collect()
 }
 
+/// A summary as far as it has to be that of all links: how much is moved for a hole is each
+/// link's own affair, and so is the time of a directory that was furnished before.
+pub(crate) fn figures(summary: Summary) -> Summary {
+    Summary { bytes_transferred: 0, updated: 0, ..summary }
+}
+
 /// `outcomes` as far as they have to be those of all links.
 pub(crate) fn comparable(
     link: Link,
@@ -61,6 +67,8 @@ pub(crate) fn comparable(
         Outcome::Failed(fault) if Some(fault.side) == far => {
             Outcome::Failed(Fault::new(fault.side, fault.kind, ""))
         }
+        // Each destination was furnished at another moment.
+        Outcome::Synced(found) if *found == Changes::TIME => Outcome::Skipped(Skip::Unchanged),
         outcome => outcome.clone(),
     };
     outcomes.iter().map(|(path, outcome)| (path.clone(), as_told(outcome))).collect()
