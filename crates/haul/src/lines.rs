@@ -25,6 +25,8 @@ pub(crate) struct Lines {
     tells_removed: bool,
     /// Links that are left out since they lead out of the destination are told of.
     tells_unsafe: bool,
+    /// Progress is printed without a terminal, too.
+    tells_progress: bool,
     /// Copies get the times of their sources.
     keeps_times: bool,
     /// Links do, too.
@@ -125,6 +127,7 @@ impl Lines {
             tells_unchanged,
             tells_removed: false,
             tells_unsafe: false,
+            tells_progress: false,
             keeps_times: true,
             keeps_link_times: true,
             columns,
@@ -145,6 +148,16 @@ impl Lines {
     /// The same, that tells of links that lead out of the destination, or does not.
     pub(crate) fn telling_unsafe(self, tells_unsafe: bool) -> Self {
         Self { tells_unsafe, ..self }
+    }
+
+    /// The same, that prints progress without a terminal, too, or does not.
+    pub(crate) fn telling_progress(self, tells_progress: bool) -> Self {
+        Self { tells_progress, ..self }
+    }
+
+    /// True if progress is printed without a terminal, too.
+    pub(crate) fn tells_progress(&self) -> bool {
+        self.tells_progress
     }
 
     /// True if links that lead out of the destination are told of.

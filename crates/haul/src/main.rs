@@ -16,8 +16,9 @@
 //!   `report/addressed.rs`, `report/log_file.rs`: reports in front of one of them.
 //! - `json.rs`: the lines of JSON, all fields; `json/`: those of some commands, and the words
 //!   of closed sets. `lines.rs`: the lines of rsync. `progress.rs`: the line on the terminal;
-//!   `progress/meter.rs`: its words; `progress/asked.rs`: the same for a signal. `quantity.rs`: figures for people. `stdout.rs`:
-//!   standard output.
+//!   `progress/meter.rs`: its words; `progress/asked.rs`: the same for a signal,
+//!   `progress/paced.rs`: once a second without a terminal. `quantity.rs`: figures for
+//!   people. `stdout.rs`: standard output.
 //! - `location.rs`: the forms of a place. `hint.rs`: what a person can do about an error.
 //! - `error.rs`: errors of commands, and the exit codes.
 //! - `config.rs`: settings from the file (`config/file.rs`), the environment and the

@@ -6,7 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::json::{Found, OutcomeWord};
 use crate::lines::{self, Itemized, Lines, ListedLine, SyncFate};
 use crate::location::Machine;
-use crate::progress::{Answers, Counts};
+use crate::progress::{Answers, Counts, Paced};
 use crate::quantity;
 use crate::report::{LogFile, Report, Statement};
 use haul_engine::{
@@ -150,6 +150,8 @@ impl<'r> JobMonitor<'r> {
     /// Writes output and shows progress until the other end of `stop` is dropped.
     pub(crate) fn tick_until(&self, stop: &Receiver<()>) {
         let mut answers = Answers::new();
+        let begun = Instant::now();
+        let mut paced = self.prints_progress().then(|| Paced::new(&self.counts()));
         while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             self.report.flush();
             // Held while drawing, so that nothing is drawn after `end`.
@@ -157,10 +159,26 @@ impl<'r> JobMonitor<'r> {
             if *running {
                 self.report.progress(Some(self.counts()));
             }
+            if let Some(line) =
+                paced.as_mut().and_then(|paced| paced.line(begun.elapsed(), &self.counts()))
+            {
+                self.report.tell(&line);
+            }
             if let Some(line) = answers.line(|| self.counts()) {
                 self.report.answer(&line);
             }
         }
+        if let Some(line) =
+            paced.and_then(|mut paced| paced.last_line(begun.elapsed(), &self.counts()))
+        {
+            self.report.tell(&line);
+        }
+    }
+
+    /// True if lines of progress are printed beside what is told of entries.
+    fn prints_progress(&self) -> bool {
+        let is_wanted = self.lines.tells_progress() && !self.task.keeps_destination();
+        is_wanted && Paced::is_needed(self.report.draws())
     }
 
     /// The error of a user's interruption, or of the end of the time, with what is kept of a

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 mod asked;
 mod meter;
+mod paced;
 
 pub(crate) use self::asked::{Answers, listen as answer_signals};
 pub(crate) use self::meter::{Counts, Meter};
+pub(crate) use self::paced::Paced;
 
 /// Jobs shorter than this show no progress line: it would only flicker.
 pub(crate) const SHOW_AFTER: Duration = Duration::from_millis(300);

@@ -12,11 +12,11 @@ pub(super) struct Info {
     removed: Option<u8>,
     unsafe_links: Option<u8>,
     figures: Option<u8>,
+    progress: Option<u8>,
 }
 
 /// Parts of which haul tells nothing, or all at any level.
-const UNTOLD: [&str; 9] =
-    ["backup", "copy", "flist", "misc", "mount", "nonreg", "progress", "remove", "skip"];
+const UNTOLD: [&str; 8] = ["backup", "copy", "flist", "misc", "mount", "nonreg", "remove", "skip"];
 
 impl Info {
     /// Takes one value; what it says stands above what others have said.
@@ -38,6 +38,7 @@ impl Info {
                 "del" => self.removed = Some(level),
                 "symsafe" => self.unsafe_links = Some(level),
                 "stats" => self.figures = Some(level),
+                "progress" => self.progress = Some(level),
                 name if UNTOLD.contains(&name) => {}
                 _ => return Err("rsync has no such flag"),
             }
@@ -47,7 +48,7 @@ impl Info {
 
     fn all(level: u8) -> Self {
         let level = Some(level);
-        Self { names: level, removed: level, unsafe_links: level, figures: level }
+        Self { names: level, removed: level, unsafe_links: level, figures: level, progress: level }
     }
 
     /// The level at which names are told, where so many `-v` are given.
@@ -63,6 +64,11 @@ impl Info {
     /// True if links that lead out of the destination are told of as left out.
     pub(super) fn tells_unsafe(self, verbose: u8) -> bool {
         self.unsafe_links.unwrap_or(verbose) > 0
+    }
+
+    /// True if progress is printed without a terminal, too, where `--progress` was given or not.
+    fn tells_progress(self, asked: bool) -> bool {
+        self.progress.map_or(asked, |level| level > 0)
     }
 
     /// The figures, where `--stats` has asked for those.
@@ -84,8 +90,26 @@ impl Wish {
         let lines = Lines::new(self.itemize, names, self.out_format.as_deref())?
             .telling_removed(self.info.tells_removed(self.verbose))
             .telling_unsafe(self.info.tells_unsafe(self.verbose))
+            .telling_progress(self.info.tells_progress(self.progress))
             .keeping_times(self.times, !self.omits_link_times)
             .with_log(self.log_file.as_deref(), self.links(), self.log_format.as_deref())?;
         Ok(if self.quiet && !is_json { lines.untold() } else { lines })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_stands_above_the_word_for_progress() {
+        let tells = |values: &[&str], asked| {
+            let mut info = Info::default();
+            values.iter().for_each(|value| info.take(value).expect("a known part"));
+            info.tells_progress(asked)
+        };
+        assert!(!tells(&[], false) && tells(&[], true));
+        assert!(tells(&["progress2"], false) && tells(&["name,progress"], false));
+        assert!(!tells(&["progress0"], true) && !tells(&["none"], true));
     }
 }

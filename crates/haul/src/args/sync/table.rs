@@ -344,7 +344,7 @@ const WORDS: &[Word] = &[
         Ok(())
     }),
     flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |wish, on| {
-        wish.partial = on;
+        (wish.partial, wish.progress) = (on, on);
     }),
     switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |wish, on| {
         wish.sparse = on;

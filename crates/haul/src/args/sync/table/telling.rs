@@ -91,7 +91,7 @@ pub(super) const WORDS: &[Word] = &[
         "progress",
         None,
         "",
-        "Taken: a terminal shows progress anyway",
+        "Print progress once a second without a terminal, too",
         |wish, on| {
             wish.progress = on;
         }

@@ -1,0 +1,81 @@
+//! Progress in lines, one a second, for those who read it without a terminal: what
+//! `haul sync --progress` prints there.
+
+use super::{Counts, Meter};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// Between two lines. rsync prints one a second, too.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The lines of one job, or of several that run one after the other. Knows no clock.
+pub(crate) struct Paced {
+    meter: Meter,
+    /// The bytes that had moved before.
+    moved_before: u64,
+    /// When the last line was printed, since the beginning, if one was.
+    printed: Option<Duration>,
+}
+
+impl Paced {
+    /// For what begins now, with such counters.
+    pub(crate) fn new(counts: &Counts) -> Self {
+        Self { meter: Meter::default(), moved_before: counts.bytes_moved, printed: None }
+    }
+
+    /// True if nothing else shows progress where standard output goes. `draws` if a terminal
+    /// has a progress line.
+    pub(crate) fn is_needed(draws: bool) -> bool {
+        !draws || !std::io::stdout().is_terminal()
+    }
+
+    /// The line for `counts` at `now`, the time since the beginning, if a second is over.
+    pub(crate) fn line(&mut self, now: Duration, counts: &Counts) -> Option<String> {
+        let line = self.meter.line(now, counts, usize::MAX);
+        let is_due = now >= self.printed.unwrap_or_default() + EVERY;
+        (is_due && counts.has_begun()).then(|| {
+            self.printed = Some(now);
+            format!("{line}\n")
+        })
+    }
+
+    /// The line at the end, unless nothing was copied and no line was printed.
+    pub(crate) fn last_line(&mut self, now: Duration, counts: &Counts) -> Option<String> {
+        let has_moved = counts.bytes_moved > self.moved_before;
+        let line = self.meter.line(now, counts, usize::MAX);
+        (has_moved || self.printed.is_some()).then(|| format!("{line}\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_comes_once_a_second_and_at_the_end() {
+        let ms = Duration::from_millis;
+        let counts = |files_done, bytes_moved| Counts {
+            files_done,
+            files_total: 4,
+            bytes_moved,
+            listed_all: true,
+            reached: true,
+            ..Counts::default()
+        };
+        let mut paced = Paced::new(&counts(0, 0));
+        assert_eq!(paced.line(ms(999), &counts(1, 1)), None);
+        let line = paced.line(ms(1000), &counts(1, 1)).expect("a line");
+        assert!(line.starts_with("25%  1/4 files") && line.ends_with('\n'), "{line}");
+        assert_eq!(paced.line(ms(1999), &counts(2, 2)), None);
+        assert!(paced.line(ms(2000), &counts(2, 2)).is_some());
+        let line = paced.last_line(ms(2001), &counts(4, 4)).expect("a line");
+        assert!(line.starts_with("100%  4/4 files"), "{line}");
+    }
+
+    #[test]
+    fn a_job_that_finds_nothing_to_do_prints_none() {
+        let counts = Counts { files_done: 4, bytes_moved: 7, ..Counts::default() };
+        let mut paced = Paced::new(&counts);
+        assert_eq!(paced.last_line(Duration::ZERO, &counts), None);
+    }
+}
