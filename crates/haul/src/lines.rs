@@ -1,11 +1,14 @@
 //! The lines by which `haul sync` tells of entries: those of rsync.
 
+mod format;
 mod listed;
 
+use self::format::{Field, Part, parts};
 pub(crate) use self::listed::{Columns, ListedLine};
 
 use crate::error::CommandError;
 use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLine};
+use crate::quantity;
 use crate::report::Statement;
 use haul_engine::Links;
 use haul_model::{Changes, Kind, escape_bytes, escape_text};
@@ -16,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lines {
     /// The parts of a line; without any nothing is told.
-    parts: Vec<Field>,
+    parts: Vec<Part>,
     /// Entries are told of that only have other attributes now.
     itemizes: bool,
     /// Unchanged ones are told of, too.
@@ -48,25 +51,11 @@ pub(crate) struct LogWish {
     pub(crate) lines: Lines,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Field {
-    Text(Vec<u8>),
-    /// `%i`.
-    Changes,
-    /// `%n`, and `%f` without a slash behind a directory.
-    Name {
-        slash: bool,
-    },
-    /// `%L`.
-    Target,
-    /// `%l`.
-    Len,
-    /// `%o`.
-    Operation,
-}
-
 /// Changes that are no reason to tell of an entry: it is what it was, in another place.
 const UNTOLD: Changes = Changes::LOCAL.with(Changes::LINKED);
+
+/// Columns of rsync's `%C` where it has no checksum.
+const CHECKSUM_COLUMNS: usize = 32;
 
 /// The fate of an entry of a mirror.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +107,7 @@ impl Lines {
             (None, ..) => b"%i %n%L",
         };
         let parts = parts("--out-format", format)?;
-        let itemizes = parts.contains(&Field::Changes);
+        let itemizes = parts.iter().any(|part| part.field == Field::Changes);
         let tells_unchanged = itemizes && (itemize > 1 || verbose > 1);
         let columns = Columns::default();
         Ok(Self {
@@ -172,7 +161,7 @@ impl Lines {
 
     /// True if the format says itself what becomes of an entry.
     fn tells_fates(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Field::Changes | Field::Operation))
+        self.parts.iter().any(|part| matches!(part.field, Field::Changes | Field::Operation))
     }
 
     /// The same with a log of its own format in the file `path`, to which only `links` may lead.
@@ -187,7 +176,7 @@ impl Lines {
     ) -> Result<Self, CommandError> {
         let format = format.unwrap_or(OsStr::new("%i %n%L"));
         let parts = parts("--log-file-format", format.as_bytes())?;
-        let itemizes = parts.contains(&Field::Changes);
+        let itemizes = parts.iter().any(|part| part.field == Field::Changes);
         let Self { keeps_times, keeps_link_times, columns, .. } = self;
         let lines =
             Self { parts, itemizes, keeps_times, keeps_link_times, columns, ..Self::default() };
@@ -238,45 +227,6 @@ impl Lines {
             }
         }
     }
-}
-
-/// Reads the format that is the value of `word`.
-fn parts(word: &str, format: &[u8]) -> Result<Vec<Field>, CommandError> {
-    let mut parts = Vec::new();
-    let mut text = Vec::new();
-    let mut bytes = format.iter().copied();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            text.push(byte);
-            continue;
-        }
-        let part = match bytes.next() {
-            Some(b'%') => {
-                text.push(b'%');
-                continue;
-            }
-            Some(b'i') => Field::Changes,
-            Some(b'n') => Field::Name { slash: true },
-            Some(b'f') => Field::Name { slash: false },
-            Some(b'L') => Field::Target,
-            Some(b'l') => Field::Len,
-            Some(b'o') => Field::Operation,
-            other => {
-                let escape = escape_bytes(&other.into_iter().collect::<Vec<_>>());
-                return Err(CommandError::usage(format!(
-                    "{word} has %{escape}; haul knows %i, %n, %f, %L, %l, %o and %%"
-                )));
-            }
-        };
-        if !text.is_empty() {
-            parts.push(Field::Text(std::mem::take(&mut text)));
-        }
-        parts.push(part);
-    }
-    if !text.is_empty() {
-        parts.push(Field::Text(text));
-    }
-    Ok(parts)
 }
 
 impl Itemized<'_> {
@@ -345,6 +295,37 @@ impl Itemized<'_> {
     }
 }
 
+impl Itemized<'_> {
+    /// The value of a part of the format.
+    fn field(&self, field: &Field) -> String {
+        let is_deleted = matches!(self.fate, SyncFate::Deleted);
+        match field {
+            Field::Text(text) => escape_text(&String::from_utf8_lossy(text)),
+            Field::Changes => self.changes(),
+            Field::Name { slash } => self.name(*slash),
+            Field::Target => match (self.fate, self.kind) {
+                (SyncFate::Linked(_, first @ [_, ..]), _) => format!(" => {}", escape_bytes(first)),
+                (_, Kind::Symlink { target }) if !is_deleted => {
+                    format!(" -> {}", escape_bytes(target))
+                }
+                _ => String::new(),
+            },
+            Field::Len => json::size(self.kind).unwrap_or_default().to_string(),
+            Field::Operation => match (is_deleted, self.goes_out) {
+                (true, _) => "del.",
+                (_, true) => "send",
+                (_, false) => "recv",
+            }
+            .to_owned(),
+            Field::Process => std::process::id().to_string(),
+            Field::Now => quantity::local_now(),
+            Field::Bytes => "0".to_owned(),
+            Field::Checksum => " ".repeat(CHECKSUM_COLUMNS),
+            Field::Module => String::new(),
+        }
+    }
+}
+
 impl Statement for Itemized<'_> {
     fn text(&self) -> Vec<u8> {
         let is_deleted = matches!(self.fate, SyncFate::Deleted);
@@ -354,29 +335,7 @@ impl Statement for Itemized<'_> {
             return line;
         }
         for part in &self.lines.parts {
-            match part {
-                Field::Text(text) => {
-                    line.extend(escape_text(&String::from_utf8_lossy(text)).as_bytes());
-                }
-                Field::Changes => line.extend(self.changes().as_bytes()),
-                Field::Name { slash } => line.extend(self.name(*slash).as_bytes()),
-                Field::Target => {
-                    if let SyncFate::Linked(_, first @ [_, ..]) = self.fate {
-                        line.extend(format!(" => {}", escape_bytes(first)).as_bytes());
-                    } else if let (Kind::Symlink { target }, false) = (self.kind, is_deleted) {
-                        line.extend(format!(" -> {}", escape_bytes(target)).as_bytes());
-                    }
-                }
-                Field::Len => {
-                    let len = json::size(self.kind).unwrap_or_default();
-                    line.extend(len.to_string().as_bytes());
-                }
-                Field::Operation => line.extend(match (is_deleted, self.goes_out) {
-                    (true, _) => &b"del."[..],
-                    (_, true) => b"send",
-                    (_, false) => b"recv",
-                }),
-            }
+            line.extend(part.padded(self.field(&part.field)).as_bytes());
         }
         line.push(b'\n');
         line
@@ -447,8 +406,18 @@ mod tests {
         let file = Kind::File { size: 5 };
         let new = SyncFate::Synced(Changes::MISSING.with(Changes::SENT));
         assert_eq!(line(&lines, &file, new, false), "recv 5 100% a/b\\n\n");
-        assert!(format("%Q").is_err());
-        assert!(format("%").is_err());
+        let lines = format("[%a %h %m %P %u] %b %c [%C]").expect("a format");
+        let (checksum, told) = (" ".repeat(32), line(&lines, &file, new, false));
+        assert_eq!(told, format!("[%a %h  %P %u] 0 0 [{checksum}]\n"));
+        let lines = format("%8l|%-4l|%2o").expect("a format");
+        assert_eq!(line(&lines, &file, new, false), "       5|5   |recv\n");
+        let told = line(&format("%p %t").expect("a format"), &file, new, false);
+        let (id, time) = told.split_once(' ').expect("two parts");
+        assert_eq!(id, std::process::id().to_string());
+        assert_eq!(time.len(), "2026/01/02 03:04:05\n".len());
+        for unknown in ["%Q", "%", "%8", "%-", "%U"] {
+            assert!(format(unknown).is_err(), "{unknown}");
+        }
     }
 
     #[test]

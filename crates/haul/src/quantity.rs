@@ -3,7 +3,7 @@
 pub(crate) use haul_model::size_words as bytes;
 use haul_model::{Entry, Kind, Special, Timestamp};
 use jiff::tz::TimeZone;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `n` with a comma between thousands: `12,345`.
 pub(crate) fn count(n: u64) -> String {
@@ -63,6 +63,12 @@ pub(crate) fn local_date(time: Timestamp) -> String {
         // As below.
         Err(_) => format!("@{}", time.secs),
     }
+}
+
+/// The time now, like that.
+pub(crate) fn local_now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    local_date(Timestamp { secs: i64::try_from(since.as_secs()).unwrap_or_default(), nanos: 0 })
 }
 
 /// A date and time in UTC with the nanoseconds.

@@ -7,13 +7,12 @@ use crate::lines::{Itemized, LogWish, SyncFate};
 use crate::progress::Counts;
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome};
-use haul_model::{Fault, Kind, Side, Task, Timestamp, escape_bytes, escape_controls, escape_text};
+use haul_model::{Fault, Kind, Side, Task, escape_bytes, escape_controls, escape_text};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The file, and how it tells of entries.
 pub(crate) struct LogFile {
@@ -49,9 +48,7 @@ impl LogFile {
 
     /// Tells each line of `text`, with the time. What fails is told in the end.
     pub(crate) fn lines(&self, text: &str) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let secs = i64::try_from(since.as_secs()).unwrap_or_default();
-        let time = quantity::local_date(Timestamp { secs, nanos: 0 });
+        let time = quantity::local_now();
         let id = std::process::id();
         let line = |line: &str| format!("{time} [{id}] {line}\n");
         let all: String = text.lines().map(line).collect();

@@ -1,0 +1,116 @@
+//! The formats of `--out-format` and `--log-file-format`: those of rsync.
+
+use crate::error::CommandError;
+use haul_model::escape_bytes;
+
+/// The columns that a part may have at most. rsync cuts longer lines.
+const WIDTH_MAX: usize = 1024;
+
+/// A part of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) field: Field,
+    /// The columns that it has at least.
+    width: usize,
+    /// It stands on the left of them.
+    is_left: bool,
+}
+
+/// What is in a part of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Field {
+    /// Also `%a`, `%h`, `%P` and `%u`, which rsync leaves as they are without a daemon.
+    Text(Vec<u8>),
+    /// `%i`.
+    Changes,
+    /// `%n`, and `%f` without a slash behind a directory.
+    Name { slash: bool },
+    /// `%L`.
+    Target,
+    /// `%l`.
+    Len,
+    /// `%o`.
+    Operation,
+    /// `%p`.
+    Process,
+    /// `%t`.
+    Now,
+    /// `%b` and `%c`, which are not counted for each file.
+    Bytes,
+    /// `%C`, which is none of rsync's checksums.
+    Checksum,
+    /// `%m`, the module of a daemon.
+    Module,
+}
+
+impl Part {
+    /// The value with spaces around it that fill its columns.
+    pub(super) fn padded(&self, value: String) -> String {
+        match (self.width, self.is_left) {
+            (0, _) => value,
+            (width, true) => format!("{value:<width$}"),
+            (width, false) => format!("{value:>width$}"),
+        }
+    }
+}
+
+/// Reads the format that is the value of `word`.
+///
+/// # Errors
+/// When it has an escape that is not known.
+pub(super) fn parts(word: &str, format: &[u8]) -> Result<Vec<Part>, CommandError> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut text = Vec::new();
+    let plain = |field| Part { field, width: 0, is_left: false };
+    let mut rest = format;
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        if *byte != b'%' {
+            text.push(*byte);
+            continue;
+        }
+        let is_left = rest.first() == Some(&b'-');
+        let digits = &rest[usize::from(is_left)..];
+        let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let width = digits[..len]
+            .iter()
+            .fold(0, |width: usize, digit| WIDTH_MAX.min(width * 10 + usize::from(digit - b'0')));
+        let end = (usize::from(is_left) + len + 1).min(rest.len());
+        let field = match digits.get(len) {
+            Some(b'%') if end == 1 => Field::Text(b"%".to_vec()),
+            Some(letter @ (b'a' | b'h' | b'P' | b'u')) if end == 1 => {
+                Field::Text(vec![b'%', *letter])
+            }
+            Some(b'i') => Field::Changes,
+            Some(b'n') => Field::Name { slash: true },
+            Some(b'f') => Field::Name { slash: false },
+            Some(b'L') => Field::Target,
+            Some(b'l') => Field::Len,
+            Some(b'o') => Field::Operation,
+            Some(b'p') => Field::Process,
+            Some(b't') => Field::Now,
+            Some(b'b' | b'c') => Field::Bytes,
+            Some(b'C') => Field::Checksum,
+            Some(b'm') => Field::Module,
+            _ => {
+                let escape = escape_bytes(&rest[..end]);
+                return Err(CommandError::usage(format!(
+                    "{word} has %{escape}; haul knows %a, %b, %c, %C, %f, %h, %i, %l, %L, %m, %n, %o, %p, %P, %t, %u and %%"
+                )));
+            }
+        };
+        rest = &rest[end..];
+        if let Field::Text(more) = field {
+            text.extend(more);
+            continue;
+        }
+        if !text.is_empty() {
+            parts.push(plain(Field::Text(std::mem::take(&mut text))));
+        }
+        parts.push(Part { field, width, is_left });
+    }
+    if !text.is_empty() {
+        parts.push(plain(Field::Text(text)));
+    }
+    Ok(parts)
+}
