@@ -43,8 +43,6 @@ pub enum FileSystem {
     Ext4,
     /// XFS, which shares content; at least 300 MiB.
     Xfs,
-    /// XFS that takes names for one which differ in the case of ASCII letters.
-    XfsFoldingCase,
     /// Btrfs, which shares content.
     Btrfs,
     /// ext4 whose inodes have no room for times after January 2038.
@@ -55,7 +53,7 @@ impl FileSystem {
     fn name(self) -> &'static str {
         match self {
             Self::Ext4 | Self::Ext4Until2038 => "ext4",
-            Self::Xfs | Self::XfsFoldingCase => "xfs",
+            Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
         }
     }
@@ -65,7 +63,6 @@ impl FileSystem {
         match self {
             Self::Ext4 => &["-q", "-F"],
             Self::Ext4Until2038 => &["-q", "-F", "-I", "128"],
-            Self::XfsFoldingCase => &["-q", "-f", "-n", "version=ci"],
             Self::Xfs | Self::Btrfs => &["-q", "-f"],
         }
     }
