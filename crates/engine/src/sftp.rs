@@ -329,22 +329,31 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
         (Err(_), Ok(near)) => dir.is_also(&near),
         _ => Ok(true),
     };
+    let one_name =
+        |(to, name): (&Name, &Name)| words::may_be_one_name(to.as_bytes(), name.as_bytes());
     let mut seen = BTreeSet::new();
     for path in &job.sources {
-        let (dir, name) = match Source::find(source, path, true, &open) {
-            Ok(Source::Named { dir, name, .. }) => (dir, Some(name)),
-            Ok(Source::Whole(dir)) => (dir, None),
-            // The scan tells.
-            Err(_) => continue,
-        };
-        let one_name =
-            |(to, name): (&Name, &Name)| words::may_be_one_name(to.as_bytes(), name.as_bytes());
-        if !destination.rename.as_ref().zip(name.as_ref()).is_none_or(one_name) {
-            continue;
-        }
         let split = words::split(path);
-        let place = if name.is_some() { split.parent } else { split.whole };
-        let same = dir.handle().and_then(|dir| {
+        let mut looks_the_same = || {
+            // By way of a link, too, what is in the source may be what is in the destination.
+            let goes_right_in = split.slash || split.name.is_none();
+            if goes_right_in
+                && let Ok(dir) = source.open(split.whole)
+                && is_same(&dir, root)?
+            {
+                return Ok(true);
+            }
+            let (dir, name) = match Source::find(source, path, true, &open) {
+                Ok(Source::Named { dir, name, .. }) => (dir, Some(name)),
+                Ok(Source::Whole(dir)) => (dir, None),
+                // The scan tells.
+                Err(_) => return Ok(false),
+            };
+            if !destination.rename.as_ref().zip(name.as_ref()).is_none_or(one_name) {
+                return Ok(false);
+            }
+            let place = if name.is_some() { split.parent } else { split.whole };
+            let dir = dir.handle()?;
             if seen.insert(place) && is_same(&dir, root)? {
                 return Ok(true);
             }
@@ -354,8 +363,8 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
                 (Ok(dir), Ok(dest)) => is_same(&dir, &dest),
                 _ => Ok(false),
             }
-        });
-        match same {
+        };
+        match looks_the_same() {
             Ok(false) => {}
             Ok(true) => {
                 let message = "source and destination are the same";

@@ -287,7 +287,8 @@ impl Receiver<'_> {
         let mut outcome = self.dir_outcome(parent, entry, &state, outcome, is_given);
         let is_open = is_given && matches!(state, DirState::Open(_));
         let has_other_time = matches!(outcome, Outcome::Synced(found) if found.has(Changes::TIME));
-        if is_open && (is_new || has_other_time) {
+        let keeps_time = self.kept_of_dirs().has(Kept::TIMES);
+        if is_open && keeps_time && (is_new || has_other_time) {
             self.loses_time(parent, entry);
         }
         let attributes = if is_open { self.sealed_with(entry) } else { None };

@@ -10,7 +10,8 @@ use crate::monitor::TICK;
 use crate::progress::{Answers, Counts};
 use crate::report::{Report, Statement};
 use haul_engine::Hashing;
-use haul_model::ContentHash;
+use haul_model::{ContentHash, escape_bytes};
+use std::io::IsTerminal;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -90,7 +91,13 @@ struct Hashed<'a> {
 
 impl Statement for Hashed<'_> {
     fn text(&self) -> Vec<u8> {
-        check_line(self.hash, &self.location.path).into_bytes()
+        let path = &self.location.path;
+        // `b3sum --check` reads no terminal, and a name could act on one.
+        let line = match std::io::stdout().is_terminal() {
+            true => format!("{}  {}\n", self.hash, escape_bytes(path)),
+            false => check_line(self.hash, path),
+        };
+        line.into_bytes()
     }
 
     fn json(&self) -> Vec<u8> {
@@ -101,7 +108,7 @@ impl Statement for Hashed<'_> {
 
 /// The line that `b3sum --check` reads: the name's lines are joined by escapes,
 /// marked by a backslash at the very start, and bytes that are not UTF-8 are
-/// lost. Names are the user's own words, and shown as `b3sum` would.
+/// lost.
 fn check_line(hash: ContentHash, path: &[u8]) -> String {
     let name = String::from_utf8_lossy(path);
     if !name.contains(['\\', '\n', '\r']) {
