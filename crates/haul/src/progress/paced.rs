@@ -20,7 +20,10 @@ pub(crate) struct Paced {
 impl Paced {
     /// For what begins now, with such counters.
     pub(crate) fn new(counts: &Counts) -> Self {
-        Self { meter: Meter::default(), moved_before: counts.bytes_moved, printed: None }
+        let mut meter = Meter::default();
+        // A rate begins here, also that of a job that is over within a moment.
+        meter.line(Duration::ZERO, counts, usize::MAX);
+        Self { meter, moved_before: counts.bytes_moved, printed: None }
     }
 
     /// True if nothing else shows progress where standard output goes. `draws` if a terminal
@@ -42,7 +45,9 @@ impl Paced {
     /// The line at the end, unless nothing was copied and no line was printed.
     pub(crate) fn last_line(&mut self, now: Duration, counts: &Counts) -> Option<String> {
         let has_moved = counts.bytes_moved > self.moved_before;
-        let line = self.meter.line(now, counts, usize::MAX);
+        // No file is at work any more.
+        let counts = Counts { current: Vec::new(), ..counts.clone() };
+        let line = self.meter.line(now, &counts, usize::MAX);
         (has_moved || self.printed.is_some()).then(|| format!("{line}\n"))
     }
 }
@@ -60,16 +65,17 @@ mod tests {
             bytes_moved,
             listed_all: true,
             reached: true,
+            current: b"name".to_vec(),
             ..Counts::default()
         };
         let mut paced = Paced::new(&counts(0, 0));
         assert_eq!(paced.line(ms(999), &counts(1, 1)), None);
         let line = paced.line(ms(1000), &counts(1, 1)).expect("a line");
-        assert!(line.starts_with("25%  1/4 files") && line.ends_with('\n'), "{line}");
+        assert!(line.starts_with("25%  1/4 files") && line.ends_with("  name\n"), "{line}");
         assert_eq!(paced.line(ms(1999), &counts(2, 2)), None);
         assert!(paced.line(ms(2000), &counts(2, 2)).is_some());
         let line = paced.last_line(ms(2001), &counts(4, 4)).expect("a line");
-        assert!(line.starts_with("100%  4/4 files"), "{line}");
+        assert!(line.starts_with("100%  4/4 files") && !line.contains("name"), "{line}");
     }
 
     #[test]
