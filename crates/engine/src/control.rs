@@ -287,6 +287,7 @@ impl<'a> Reporter<'a> {
         let progress = self.monitor.progress();
         progress.told.listed(number, place);
         progress.census.found(entry);
+        self.monitor.listed(number, entry);
         if let Kind::File { size } = entry.kind {
             progress.count(Counter::FilesTotal, 1);
             progress.count(Counter::BytesTotal, size);
@@ -387,24 +388,30 @@ impl<'a> Reporter<'a> {
             }
         }
         if let Some(outcome) = to_tell {
-            self.tell(path, kind, &outcome);
+            self.tell(Some(number), path, kind, &outcome);
         }
     }
 
     /// The failure of what is at `path`, which has an outcome besides.
     pub(crate) fn late(&self, path: &[u8], fault: Fault) {
         if self.monitor.progress().told.late(path) {
-            self.tell(|| path.to_vec(), &Kind::Dir, &Outcome::Failed(fault));
+            self.tell(None, || path.to_vec(), &Kind::Dir, &Outcome::Failed(fault));
         }
     }
 
-    fn tell(&self, path: impl Fn() -> Vec<u8>, kind: &Kind, outcome: &Outcome) {
+    fn tell(
+        &self,
+        number: Option<u64>,
+        path: impl Fn() -> Vec<u8>,
+        kind: &Kind,
+        outcome: &Outcome,
+    ) {
         let progress = self.monitor.progress();
         progress.tally.count(kind, outcome);
         progress.census.came_to(kind, outcome);
         let shown = if self.monitor.shows(kind, outcome) { path() } else { Vec::new() };
         progress.at(path);
-        self.monitor.event(Event::Entry { path: &shown, kind, outcome });
+        self.monitor.event(Event::Entry { number, path: &shown, kind, outcome });
     }
 
     /// In a check: only the destination has what is at `path`.

@@ -16,6 +16,9 @@ pub enum Event<'a> {
     /// The fate of an entry is known. `path` is relative to the destination
     /// and raw: escape it before showing it.
     Entry {
+        /// The number by which [`Monitor::listed`] was told of it; none if it has an outcome
+        /// besides.
+        number: Option<u64>,
         /// The entry's path, beginning with the source's own name; empty if
         /// [`Monitor::shows`] said that it is not needed.
         path: &'a [u8],
@@ -451,6 +454,10 @@ pub trait Monitor: Sync {
 
     /// Takes an event; must be quick, the job waits for it.
     fn event(&self, event: Event<'_>);
+
+    /// An entry of the sources was listed, and gets that number until its fate is known. Must
+    /// be as quick as possible.
+    fn listed(&self, _number: u64, _entry: &Entry) {}
 
     /// False if [`Event::Entry`] of such an entry is counted only: its path may be left
     /// empty then. Must be as quick as possible.

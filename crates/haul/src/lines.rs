@@ -11,7 +11,7 @@ use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLi
 use crate::quantity;
 use crate::report::Statement;
 use haul_engine::Links;
-use haul_model::{Changes, Kind, escape_bytes, escape_text};
+use haul_model::{Attributes, Changes, Kind, escape_bytes, escape_text};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -74,6 +74,8 @@ pub(crate) struct Itemized<'a> {
     pub(crate) lines: &'a Lines,
     pub(crate) path: &'a [u8],
     pub(crate) kind: &'a Kind,
+    /// Those of its source; none of what is removed. Owners only if they are kept.
+    pub(crate) attributes: &'a Attributes,
     pub(crate) fate: SyncFate<'a>,
     /// It goes to another machine.
     pub(crate) goes_out: bool,
@@ -203,6 +205,13 @@ impl Lines {
         }
     }
 
+    /// True if lines have attributes of their entries.
+    pub(crate) fn wants_attributes(&self) -> bool {
+        let is_one =
+            |field: &Field| matches!(field, Field::Mode | Field::Time | Field::User | Field::Group);
+        self.parts.iter().any(|part| is_one(&part.field))
+    }
+
     /// The columns of a list.
     pub(crate) fn columns(&self) -> Columns {
         self.columns
@@ -322,6 +331,13 @@ impl Itemized<'_> {
             Field::Bytes => "0".to_owned(),
             Field::Checksum => " ".repeat(CHECKSUM_COLUMNS),
             Field::Module => String::new(),
+            Field::Mode => quantity::permissions(self.attributes.mode),
+            Field::Time => quantity::local_date(self.attributes.mtime).replace(' ', "-"),
+            Field::User => self.attributes.user.unwrap_or_default().to_string(),
+            Field::Group => match self.attributes.group {
+                Some(group) => group.to_string(),
+                None => "DEFAULT".to_owned(),
+            },
         }
     }
 }
@@ -360,9 +376,12 @@ impl Statement for Itemized<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_model::Timestamp;
 
     fn line(lines: &Lines, kind: &Kind, fate: SyncFate<'_>, goes_out: bool) -> String {
-        let told = Itemized { lines, path: b"a/b\n", kind, fate, goes_out };
+        let time = Timestamp { secs: 86_400 * 365, nanos: 0 };
+        let attributes = &Attributes { user: Some(7), ..Attributes::new(0o4755, time) };
+        let told = Itemized { lines, path: b"a/b\n", kind, attributes, fate, goes_out };
         String::from_utf8(told.text()).expect("text")
     }
 
@@ -415,7 +434,10 @@ mod tests {
         let (id, time) = told.split_once(' ').expect("two parts");
         assert_eq!(id, std::process::id().to_string());
         assert_eq!(time.len(), "2026/01/02 03:04:05\n".len());
-        for unknown in ["%Q", "%", "%8", "%-", "%U"] {
+        let told = line(&format("%B %U %G %M").expect("a format"), &file, new, false);
+        assert!(told.starts_with("rwsr-xr-x 7 DEFAULT 197"), "{told}");
+        assert_eq!(told.matches(['/', '-', ':']).count(), 7, "{told}");
+        for unknown in ["%Q", "%", "%8", "%-"] {
             assert!(format(unknown).is_err(), "{unknown}");
         }
     }

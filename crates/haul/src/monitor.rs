@@ -13,7 +13,10 @@ use haul_engine::{
     At, Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip, Summary,
     Unfinished,
 };
-use haul_model::{Changes, Fault, FaultKind, Kind, Side, Task, escape_bytes};
+use haul_model::{
+    Attributes, Changes, Entry, Fault, FaultKind, Kept, Kind, Side, Task, Timestamp, escape_bytes,
+};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +53,8 @@ pub(crate) struct JobMonitor<'r> {
     before: Mutex<Summary>,
     /// How a mirror tells of entries.
     lines: Lines,
+    /// Attributes of entries that were listed, by their numbers, if lines have them.
+    listed: Mutex<HashMap<u64, Attributes>>,
     /// Where they are told of, too.
     log: Option<Arc<LogFile>>,
     /// Entries of a mirror go to another machine.
@@ -77,6 +82,7 @@ impl<'r> JobMonitor<'r> {
             interrupt,
             until: None,
             lines: Lines::default(),
+            listed: Mutex::default(),
             log: None,
             goes_out: AtomicBool::new(false),
             vanished: AtomicU64::new(0),
@@ -251,16 +257,36 @@ impl<'r> JobMonitor<'r> {
         matches!(self.task, Task::Check { .. })
     }
 
+    /// The attributes of an entry that was listed, which are no longer needed after that.
+    /// As with rsync, what is removed has none.
+    fn attributes(&self, number: Option<u64>) -> Attributes {
+        let listed = number.filter(|_| self.wants_attributes());
+        let mut of = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.task.keeps();
+        let none = || Attributes::new(0, Timestamp { secs: 0, nanos: 0 });
+        let attributes = listed.and_then(|number| of.remove(&number)).unwrap_or_else(none);
+        Attributes {
+            user: attributes.user.filter(|_| kept.has(Kept::USER)),
+            group: kept.has(Kept::GROUP).then(|| attributes.group.unwrap_or_default()),
+            ..attributes
+        }
+    }
+
+    /// True if a line has attributes of its entry.
+    fn wants_attributes(&self) -> bool {
+        self.lines.wants_attributes() || self.log.as_ref().is_some_and(|log| log.wants_attributes())
+    }
+
     /// Tells of an entry of a mirror.
-    fn line(&self, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
+    fn line(&self, path: &[u8], kind: &Kind, attributes: &Attributes, fate: SyncFate<'_>) {
         let goes_out = self.goes_out.load(Ordering::Relaxed);
-        self.report.tell(&Itemized { lines: &self.lines, path, kind, fate, goes_out });
+        self.report.tell(&Itemized { lines: &self.lines, path, kind, attributes, fate, goes_out });
     }
 
     /// Tells of an entry in the log, if there is one.
-    fn log(&self, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
+    fn log(&self, path: &[u8], kind: &Kind, attributes: &Attributes, fate: SyncFate<'_>) {
         if let Some(log) = self.log.as_ref().filter(|log| log.tells(kind, fate)) {
-            log.entry(path, kind, fate, self.goes_out.load(Ordering::Relaxed));
+            log.entry(path, kind, attributes, fate, self.goes_out.load(Ordering::Relaxed));
         }
     }
 
@@ -303,12 +329,13 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
-    fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
+    fn entry(&self, number: Option<u64>, path: &[u8], kind: &Kind, outcome: &Outcome) {
+        let attributes = &self.attributes(number);
         if let Some(fate) = self.fate(outcome) {
-            self.log(path, kind, fate);
+            self.log(path, kind, attributes, fate);
         }
         if let Some(fate) = self.synced(kind, outcome) {
-            return self.line(path, kind, fate);
+            return self.line(path, kind, attributes, fate);
         }
         if !self.tells(kind, outcome) {
             return;
@@ -392,14 +419,17 @@ impl Monitor for JobMonitor<'_> {
 
     fn event(&self, event: Event<'_>) {
         match event {
-            Event::Entry { path, kind, outcome } => self.entry(path, kind, outcome),
+            Event::Entry { number, path, kind, outcome } => {
+                self.entry(number, path, kind, outcome);
+            }
             Event::Extra { path, kind } if self.checks() && self.report.warns() => {
                 self.report.tell(&Difference { path, kind, found: Found::Extra });
             }
             Event::Deleted { path, kind } => {
-                self.log(path, kind, SyncFate::Deleted);
+                let attributes = &self.attributes(None);
+                self.log(path, kind, attributes, SyncFate::Deleted);
                 if !self.report.is_text() || self.lines.tell(kind, SyncFate::Deleted) {
-                    self.line(path, kind, SyncFate::Deleted);
+                    self.line(path, kind, attributes, SyncFate::Deleted);
                 }
             }
             Event::Listed { path, entry } => {
@@ -417,6 +447,15 @@ impl Monitor for JobMonitor<'_> {
             Event::Link(news) => self.report.link(news),
             // Only a job that removes its sources tells of what was removed.
             Event::Extra { .. } | Event::Warning { .. } | Event::Removed { .. } => {}
+        }
+    }
+
+    fn listed(&self, number: u64, entry: &Entry) {
+        if self.wants_attributes() {
+            let Attributes { mode, mtime, user, group, .. } = entry.attributes;
+            let attributes = Attributes { user, group, ..Attributes::new(mode, mtime) };
+            let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            listed.insert(number, attributes);
         }
     }
 
@@ -462,7 +501,7 @@ mod tests {
     use crate::progress::Screen;
     use crate::report::{Detail, Show};
     use haul_engine::{Job, Route};
-    use haul_model::{Conflict, Kept, Mirror, Policy, Sameness};
+    use haul_model::{Conflict, Mirror, Policy, Sameness};
 
     #[test]
     fn finished_files_are_skipped_only_where_they_are_found_unchanged() {

@@ -91,6 +91,13 @@ pub(crate) fn mode(entry: &Entry) -> String {
         // A server may not tell.
         (Kind::Special, None) => '?',
     });
+    out.push_str(&permissions(mode));
+    out
+}
+
+/// Permission bits alone: `rwxr-xr-x`.
+pub(crate) fn permissions(mode: u32) -> String {
+    let mut out = String::with_capacity(9);
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;
         out.push(if bits & 4 != 0 { 'r' } else { '-' });

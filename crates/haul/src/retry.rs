@@ -6,7 +6,7 @@
 
 use crate::error::CommandError;
 use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
-use haul_model::{Conflict, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating};
+use haul_model::{Conflict, Entry, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating};
 use haul_net::ConnectError;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -302,6 +302,10 @@ impl Monitor for Once<'_> {
             self.has_gone_directly.store(true, Ordering::Relaxed);
         }
         self.monitor.event(event);
+    }
+
+    fn listed(&self, number: u64, entry: &Entry) {
+        self.monitor.listed(number, entry);
     }
 
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {

@@ -118,7 +118,7 @@ impl Monitor for Removing<'_> {
 
     fn event(&self, event: Event<'_>) {
         match event {
-            Event::Entry { path, kind, outcome } => self.entry(path, kind, outcome),
+            Event::Entry { path, kind, outcome, .. } => self.entry(path, kind, outcome),
             Event::Removed { path, result: Ok(()), .. } => self.moved(path),
             Event::Removed { path, kind, result: Err(fault) } => {
                 self.not_removed(path, kind, fault);

@@ -39,6 +39,14 @@ pub(super) enum Field {
     Bytes,
     /// `%C`, which is none of rsync's checksums.
     Checksum,
+    /// `%B`.
+    Mode,
+    /// `%M`.
+    Time,
+    /// `%U`.
+    User,
+    /// `%G`.
+    Group,
     /// `%m`, the module of a daemon.
     Module,
 }
@@ -92,10 +100,14 @@ pub(super) fn parts(word: &str, format: &[u8]) -> Result<Vec<Part>, CommandError
             Some(b'b' | b'c') => Field::Bytes,
             Some(b'C') => Field::Checksum,
             Some(b'm') => Field::Module,
+            Some(b'B') => Field::Mode,
+            Some(b'M') => Field::Time,
+            Some(b'U') => Field::User,
+            Some(b'G') => Field::Group,
             _ => {
                 let escape = escape_bytes(&rest[..end]);
                 return Err(CommandError::usage(format!(
-                    "{word} has %{escape}; haul knows %a, %b, %c, %C, %f, %h, %i, %l, %L, %m, %n, %o, %p, %P, %t, %u and %%"
+                    "{word} has %{escape}; haul knows %a, %b, %B, %c, %C, %f, %G, %h, %i, %l, %L, %m, %M, %n, %o, %p, %P, %t, %u, %U and %%"
                 )));
             }
         };

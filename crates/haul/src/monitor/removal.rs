@@ -64,7 +64,7 @@ impl Monitor for SourceRemoval<'_, '_> {
 
     fn event(&self, event: Event<'_>) {
         match event {
-            Event::Entry { path, kind, outcome } => self.entry(path, kind, outcome),
+            Event::Entry { path, kind, outcome, .. } => self.entry(path, kind, outcome),
             Event::Removed { path, result: Ok(()), .. } => {
                 self.monitor.report.tell(&Moved { path, renamed: false });
             }

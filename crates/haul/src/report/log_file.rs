@@ -7,7 +7,7 @@ use crate::lines::{Itemized, LogWish, SyncFate};
 use crate::progress::Counts;
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome};
-use haul_model::{Fault, Kind, Side, Task, escape_bytes, escape_controls, escape_text};
+use haul_model::{Attributes, Fault, Kind, Side, Task, escape_bytes, escape_controls, escape_text};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -40,9 +40,21 @@ impl LogFile {
         self.wish.lines.is_logged(kind, fate)
     }
 
+    /// True if its lines have attributes of their entries.
+    pub(crate) fn wants_attributes(&self) -> bool {
+        self.wish.lines.wants_attributes()
+    }
+
     /// Tells of an entry.
-    pub(crate) fn entry(&self, path: &[u8], kind: &Kind, fate: SyncFate<'_>, goes_out: bool) {
-        let told = Itemized { lines: &self.wish.lines, path, kind, fate, goes_out };
+    pub(crate) fn entry(
+        &self,
+        path: &[u8],
+        kind: &Kind,
+        attributes: &Attributes,
+        fate: SyncFate<'_>,
+        goes_out: bool,
+    ) {
+        let told = Itemized { lines: &self.wish.lines, path, kind, attributes, fate, goes_out };
         self.lines(&String::from_utf8_lossy(&told.text()));
     }
 
