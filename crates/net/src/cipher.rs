@@ -21,6 +21,7 @@
 //! `^aes...`: clients before OpenSSH 8.1 don't know that form, and a cipher that
 //! this client was built without would be an error.
 
+use crate::process::stderr_of;
 use crate::target::RemoteShell;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -62,9 +63,10 @@ const KNOWS_SESSIONS_SINCE: (u32, u32) = (8, 7);
 
 /// Asks a client for its version: true if it has settings for its session.
 pub(crate) fn knows_sessions(shell: &RemoteShell) -> bool {
-    let asked = Command::new(&shell.program).arg("-V").stdin(Stdio::null()).output();
+    let mut ask = Command::new(&shell.program);
+    ask.arg("-V").stdin(Stdio::null()).stdout(Stdio::null());
     // It answers on standard error.
-    asked.is_ok_and(|output| version(&output.stderr) >= Some(KNOWS_SESSIONS_SINCE))
+    stderr_of(&mut ask).is_some_and(|words| version(&words) >= Some(KNOWS_SESSIONS_SINCE))
 }
 
 /// The version in words like "OpenSSH_9.2p1 Debian-2, OpenSSL 3.0.19".

@@ -2,9 +2,9 @@
 //! may have to kill it, and never signalled after it was reaped.
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::io;
-use std::process::{Child, ExitStatus};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,55 @@ const ASKED_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// How often a child that was asked to end is looked at.
 const ASKED_POLL: Duration = Duration::from_millis(2);
+
+/// How long a program may take to answer a question that needs no network. Past that the answer
+/// is unknown.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of an answer that are read, at most.
+const ANSWER_LEN_MAX: u64 = 4096;
+
+/// Runs `command`, whose standard error is not read: its status, or `None` if it can't be
+/// started or takes too long. Then it is killed.
+pub(crate) fn status_of(command: &mut Command) -> Option<ExitStatus> {
+    let process = Process::new(command.spawn().ok()?);
+    status_within(&process, ANSWER_MAX)
+}
+
+fn status_within(process: &Process, patience: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match process.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline => thread::sleep(ASKED_POLL),
+            _ => {
+                process.end();
+                return None;
+            }
+        }
+    }
+}
+
+/// Runs `command`: the beginning of its standard error, or `None` if it can't be started or
+/// takes too long. Then it is killed.
+pub(crate) fn stderr_of(command: &mut Command) -> Option<Vec<u8>> {
+    let mut child = command.stderr(Stdio::piped()).spawn().ok()?;
+    let stderr = child.stderr.take();
+    let process = Process::new(child);
+    let (told, heard) = mpsc::channel();
+    // What the program has started may hold the pipe open for longer.
+    let read = move || {
+        let mut bytes = Vec::new();
+        if let Some(stderr) = stderr {
+            let _ = stderr.take(ANSWER_LEN_MAX).read_to_end(&mut bytes);
+        }
+        let _ = told.send(bytes);
+    };
+    let reader = thread::Builder::new().name("answer".to_owned()).spawn(read);
+    let answer = reader.ok().and_then(|_| heard.recv_timeout(ANSWER_MAX).ok());
+    process.end();
+    answer
+}
 
 /// A child that is reaped under the same lock under which it is signalled, so
 /// that no signal can meet a stranger who got its process id.
@@ -112,5 +161,20 @@ mod tests {
         process.kill();
         process.end();
         assert!(!process.was_killed());
+    }
+
+    #[test]
+    fn a_question_is_answered_or_given_up() {
+        let shell = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]).stdin(Stdio::null());
+            command
+        };
+        assert_eq!(stderr_of(&mut shell("echo it >&2")).as_deref(), Some(&b"it\n"[..]));
+        assert_eq!(status_of(&mut shell("exit 3")).and_then(|status| status.code()), Some(3));
+        assert_eq!(stderr_of(&mut Command::new("/nonexistent")), None);
+        let process = Process::new(shell("exec sleep 600").spawn().expect("started"));
+        assert_eq!(status_within(&process, Duration::from_millis(20)), None);
+        assert!(process.was_killed());
     }
 }

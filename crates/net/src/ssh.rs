@@ -7,7 +7,7 @@ use crate::cut::Cut;
 use crate::diagnosis::{Peer, Remote};
 use crate::error::shown;
 use crate::pipe::{enlarge_pipe, way_in};
-use crate::process::Process;
+use crate::process::{Process, status_of};
 use crate::remote_command::{DEPLOY, remote_command};
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, SshTarget};
@@ -130,7 +130,7 @@ pub fn connect_over_shared(target: &SshTarget, sftp: bool) -> Option<Connection>
     let mut check = Command::new(&shell.program);
     check.args(SHARED_OPTIONS).args(arguments).args(["-O", "check", "--", target.host()]);
     check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let stands = check.status().is_ok_and(|status| status.success());
+    let stands = status_of(&mut check).is_some_and(|status| status.success());
     let silent: Diagnostics = Arc::new(|_: &[u8]| {});
     stands.then(|| start(target, runs, Traffic::Shared, silent).ok())?
 }
