@@ -8,6 +8,8 @@ const BASH: &str = r#"
 _haul_places() {
     _haul "$@"
     local line="${COMP_LINE:0:COMP_POINT}"
+    # Where the words end is not found out for quotes: those are left to bash.
+    [[ $line == *[\"\'\\]* ]] && return
     local word="${line##*[[:space:]]}" place
     local -a places=() found=()
     [[ $word == -* ]] && return
