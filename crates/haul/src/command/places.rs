@@ -10,14 +10,19 @@ use crate::report::end_of_command;
 use crate::stdout::Stdout;
 use haul_engine::Requests;
 use haul_model::{Kind, Name, escape_bytes, words};
-use haul_net::{Patience, SshTarget, connect_over_shared};
-use std::time::Duration;
+use haul_net::{Killer, Patience, SshTarget, connect_over_shared};
+use std::sync::mpsc::{self, Sender, SyncSender};
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// How long a host may take to answer: somebody waits for it at a prompt.
+/// How long a host may take to answer, in all: somebody waits for it at a prompt.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// Places that are printed, at most: nobody reads more.
 const PLACES_MAX: usize = 4096;
+
+/// Places that wait to be taken, at most.
+const PLACES_AHEAD: usize = 64;
 
 /// Prints a line for each.
 pub(super) fn run(asked: &Places) -> ExitCode {
@@ -57,12 +62,56 @@ fn paths(target: &SshTarget, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     let Some(given) = word.strip_suffix(begun) else { return Vec::new() };
     let patience = Patience { silence_max: Some(ANSWER_MAX), login_max: Some(ANSWER_MAX) };
     let target = target.clone().with_patience(patience);
-    let by_sftp = || connect_over_shared(&target, true).and_then(|it| Requests::sftp(it).ok());
-    let by_haul = connect_over_shared(&target, false).and_then(|it| Requests::remote(it).ok());
-    let Some(mut requests) = by_haul.or_else(by_sftp) else { return Vec::new() };
+    let dir = if dir.is_empty() { b"." } else { words::without_tilde(dir) }.to_vec();
+    let (begun, given) = (begun.to_vec(), given.to_vec());
+    gathered(ANSWER_MAX, move |killers, found| {
+        let reach = |sftp| {
+            let connection = connect_over_shared(&target, sftp)?;
+            // Nobody waits any more if there is nobody to take it.
+            killers.send(connection.closer.killer()).ok()?;
+            Some(connection)
+        };
+        let by_sftp = || reach(true).and_then(|it| Requests::sftp(it).ok());
+        let by_haul = reach(false).and_then(|it| Requests::remote(it).ok());
+        if let Some(mut requests) = by_haul.or_else(by_sftp) {
+            list(&mut requests, &dir, &begun, &given, found);
+        }
+    })
+}
+
+/// What `ask` finds within `patience`, at most [`PLACES_MAX`]. Then the connections whose
+/// killers it has sent are ended: a host may send names for ever.
+fn gathered(
+    patience: Duration,
+    ask: impl FnOnce(&Sender<Killer>, &SyncSender<Vec<u8>>) + Send + 'static,
+) -> Vec<Vec<u8>> {
+    let deadline = Instant::now() + patience;
+    let (killer, killers) = mpsc::channel();
+    let (place, places) = mpsc::sync_channel(PLACES_AHEAD);
+    let asking = thread::Builder::new().name("places".to_owned());
+    if asking.spawn(move || ask(&killer, &place)).is_err() {
+        return Vec::new();
+    }
     let mut found = Vec::new();
-    let dir = if dir.is_empty() { b"." } else { words::without_tilde(dir) };
-    // What comes until a connection fails is better than nothing.
+    while found.len() < PLACES_MAX {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // What comes until then, or until a connection fails, is better than nothing.
+        let Ok(place) = places.recv_timeout(left) else { break };
+        found.push(place);
+    }
+    killers.try_iter().for_each(|killer| killer.kill());
+    found
+}
+
+/// Sends the paths in `dir` that begin with `begun`, behind `given`.
+fn list(
+    requests: &mut Requests,
+    dir: &[u8],
+    begun: &[u8],
+    given: &[u8],
+    found: &SyncSender<Vec<u8>>,
+) {
+    // Those that came before it fails are sent.
     let _ = requests.list(dir, &mut |listed| {
         let Ok(entry) = listed else { return };
         let name = entry.name.as_ref().map_or(&b""[..], Name::as_bytes);
@@ -71,7 +120,28 @@ fn paths(target: &SshTarget, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
             return;
         }
         let slash: &[u8] = if entry.kind == Kind::Dir { b"/" } else { b"" };
-        found.push([given, name, slash].concat());
+        // Nobody takes more than there is room for.
+        let _ = found.send([given, name, slash].concat());
     });
-    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_never_ends_is_left() {
+        let ever = |pause: Duration| {
+            move |_: &Sender<Killer>, found: &SyncSender<Vec<u8>>| {
+                while found.send(b"name".to_vec()).is_ok() {
+                    thread::sleep(pause);
+                }
+            }
+        };
+        let minute = Duration::from_secs(60);
+        assert_eq!(gathered(minute, ever(Duration::ZERO)).len(), PLACES_MAX);
+        let begun = Instant::now();
+        let found = gathered(Duration::from_millis(50), ever(Duration::from_millis(5)));
+        assert!(!found.is_empty() && begun.elapsed() < minute, "{}", found.len());
+    }
 }
