@@ -115,6 +115,29 @@ fn completions_are_read_by_their_shells_and_have_each_command() {
 }
 
 #[test]
+fn bash_completes_quoted_words_itself() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("bash");
+    std::fs::write(&script, haul(["completions", "bash"]).stdout).expect("a file");
+    // In place of haul, and of a builtin that works only where bash itself completes.
+    let offer = "places() { printf 'nas:dir/a\\n'; }; compopt() { :; }";
+    for (line, expected) in [
+        ("haul copy nas:di", "dir/a\n"),
+        ("haul copy my\\ nas:di", "\n"),
+        ("haul copy \"nas:di", "\n"),
+        ("haul copy 'nas:di", "\n"),
+    ] {
+        let asked = format!(
+            ". {}; {offer}; COMP_LINE=$1; COMP_POINT=${{#1}}; COMP_WORDS=(haul copy nas : di); \
+             COMP_CWORD=4; _haul_places places di :; echo \"${{COMPREPLY[@]}}\"",
+            script.display()
+        );
+        let run = Command::new("bash").args(["-c", &asked, "bash", line]).output().expect("bash");
+        assert_eq!(String::from_utf8_lossy(&run.stdout), expected, "{line}: {run:?}");
+    }
+}
+
+#[test]
 fn wrong_words_exit_with_2_and_say_why() {
     for (args, why) in [
         (&["copy", "a"][..], "the destination is missing"),
@@ -122,6 +145,7 @@ fn wrong_words_exit_with_2_and_say_why() {
         (&["copy", "-q", "-v", "a", "b"], "--quiet and --verbose exclude each other"),
         (&["check", "--watch", "a", "b"], "hint: 'haul check --help' shows the options"),
         (&["copy", "--recursiv", "a", "b"], "hint: do you mean '--recursive'?"),
+        (&["copy", "--foo.bar", "a", "b"], "'haul copy' has no --foo.bar"),
         (&["transfer", "a", "b"], "'transfer' is not a command of haul"),
         (&["help", "transfer"], "'transfer' is not a command of haul"),
         (&["copy", "-r", "--delete", "a", "b"], "'haul copy' has no --delete"),

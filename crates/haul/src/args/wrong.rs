@@ -55,11 +55,16 @@ fn wrong_value(error: &clap::Error) -> Option<String> {
     Some(format!("{option} '{value}': {reason}"))
 }
 
-/// The value of the context of this `kind`, without the names of options' values.
+/// The value of the context of this `kind`, without the names of options' values. What the user
+/// has typed stays as it is.
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
-    let is_value = kind == ContextKind::InvalidValue;
+    let is_typed = match kind {
+        ContextKind::InvalidValue => true,
+        ContextKind::InvalidArg => error.kind() == ErrorKind::UnknownArgument,
+        _ => false,
+    };
     let short = |word: &String| match word.split_once(" <") {
-        _ if is_value => word.clone(),
+        _ if is_typed => word.clone(),
         Some((option, _)) => option.to_owned(),
         None => word.replace(['<', '>', '.'], ""),
     };
