@@ -270,7 +270,7 @@ fn broken(error: rustls::Error) -> io::Error {
         // `pinned.rs` has refused the key.
         rustls::Error::General(words) => words,
         rustls::Error::AlertReceived(_) => "the other side refused it".to_owned(),
-        _ => "what answered there does not keep the rules of TLS".to_owned(),
+        _ => "the other side sent invalid TLS".to_owned(),
     })
 }
 

@@ -111,7 +111,8 @@ The words that are used most; 'haul sync --help' shows all:
       --link-dest <DIR>    Make files hard links to equal ones in DIR
       --mkpath             Make the directories above DEST, too
   -e, --rsh <COMMAND>      Reach the host with COMMAND instead of ssh
-      --bwlimit <RATE>     Send at most RATE KiB of compressed content a second
+      --bwlimit <RATE>     Send at most RATE KiB of content a second, counted as
+                           sent (5m; 0: no limit)
 
 ",
     sync_examples!(),

@@ -70,7 +70,7 @@ pub(super) struct TransferWords {
     /// Let the host open one of these ports for direct connections, as 7000-7009
     #[arg(long, value_name = "FIRST-LAST", help_heading = "Remote")]
     port_range: Option<Ports>,
-    /// Send at most RATE KiB of compressed content a second, or as 5m; 0 is no bound
+    /// Send at most RATE KiB of content a second, counted as sent (5m; 0: no limit)
     #[arg(long, value_name = "RATE", help_heading = "Remote", value_parser = Rate::parse)]
     bwlimit: Option<Rate>,
     /// Put haul onto a host that has none, then go on with it

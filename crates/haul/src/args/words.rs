@@ -431,7 +431,7 @@ pub(super) struct DetailWords {
     /// Show errors only
     #[arg(short, long, group = "detail", help_heading = "Output")]
     pub(super) quiet: bool,
-    /// Show a line for each change; twice, also for what is skipped
+    /// Print each change; -vv also what is skipped
     #[arg(short, long, group = "detail", action = ArgAction::Count, help_heading = "Output")]
     pub(super) verbose: u8,
     /// Show events as JSON, one object a line

@@ -41,7 +41,7 @@ pub(in super::super) const WORDS: &[Word] = &[
         "super",
         None,
         "",
-        "Taken; --no-super: change no owners and make no devices, also as root",
+        "Act as root where possible (default); --no-super never sets owners or makes devices",
         |wish, on| wish.acts_as_others = !on
     ),
     flag!(

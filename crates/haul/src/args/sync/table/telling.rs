@@ -102,7 +102,7 @@ pub(super) const WORDS: &[Word] = &[
         None,
         &[],
         "FLAGS",
-        "Tell what FLAGS say: name, del and stats, each with a level, or none",
+        "Print what FLAGS select: name, del, symsafe, stats, all or none, each with a level",
         |wish, value| wish.info.take(&text(value)?)
     ),
     flag!(
@@ -291,7 +291,7 @@ pub(super) const WORDS: &[Word] = &[
         None,
         &[],
         "RATE",
-        "Send at most RATE KiB of compressed content a second",
+        "Send at most RATE KiB of content a second, counted as sent (5m; 0: no limit)",
         |wish, value| {
             wish.rate = Some(Rate::parse(&text(value)?)?);
             Ok(())
