@@ -37,6 +37,7 @@ use crate::peer::Reaches;
 use crate::report::{Detail, Show};
 use crate::stdout;
 use clap::{CommandFactory, Parser};
+use crate::until::Until;
 use haul_engine::{CleanRules, Links, Summary};
 use haul_model::{
     Altered, Backup, Compression, Conflict, Filter, Moving, Policy, Ports, Resume, Style, Via,
@@ -46,7 +47,6 @@ use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process;
-use std::time::Instant;
 
 /// A command, as the program carries it out.
 #[derive(Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub(crate) struct Copy {
     /// Somebody at a terminal is asked before most of the destination is removed.
     pub(crate) asks: bool,
     /// The time at which the command ends, whatever is left to do.
-    pub(crate) until: Option<Instant>,
+    pub(crate) until: Option<Until>,
 }
 
 /// `haul check`: a copy in which nothing is copied.

@@ -54,6 +54,7 @@ mod report;
 mod retry;
 mod state;
 mod stdout;
+mod until;
 
 #[global_allocator]
 static MEMORY: haul_engine::Memory = haul_engine::Memory;

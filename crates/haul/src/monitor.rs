@@ -9,6 +9,7 @@ use crate::location::Machine;
 use crate::progress::{Answers, Counts, Paced};
 use crate::quantity;
 use crate::report::{LogFile, Report, Statement};
+use crate::until::Until;
 use haul_engine::{
     At, Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip, Summary,
     Unfinished,
@@ -20,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 mod compared;
 mod ends;
@@ -47,7 +48,7 @@ pub(crate) struct JobMonitor<'r> {
     task: Task,
     interrupt: Interrupt,
     /// The time at which jobs end, whatever is left to do.
-    until: Option<Instant>,
+    until: Option<Until>,
     progress: Progress,
     /// The figures of the jobs before this one.
     before: Mutex<Summary>,
@@ -107,13 +108,13 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// The same, whose jobs end at that time.
-    pub(crate) fn until(self, until: Option<Instant>) -> Self {
+    pub(crate) fn until(self, until: Option<Until>) -> Self {
         Self { until, ..self }
     }
 
     /// True if the time of the jobs is over.
     fn is_over(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() >= until)
+        self.until.is_some_and(Until::is_over)
     }
 
     /// The entries of the sources that were gone when they were read. They have failed.
@@ -191,8 +192,11 @@ impl<'r> JobMonitor<'r> {
     /// large file.
     pub(crate) fn interrupted(&self) -> CommandError {
         if self.is_over() && !self.interrupt.happened() {
-            return CommandError::new(ErrorKind::OutOfTime, "the time is over")
-                .with_hint("run the same command again: it goes on from there");
+            return CommandError::new(
+                ErrorKind::OutOfTime,
+                "the time limit was reached (--stop-after, --stop-at)",
+            )
+            .with_hint("run the same command again: it goes on from there");
         }
         let skips = hint::skips_finished(&self.task);
         let Some(Unfinished { path, bytes, .. }) = self.progress.unfinished() else {
@@ -502,6 +506,7 @@ mod tests {
     use crate::report::{Detail, Show};
     use haul_engine::{Job, Route};
     use haul_model::{Conflict, Mirror, Policy, Sameness};
+    use std::time::{Instant, SystemTime};
 
     #[test]
     fn finished_files_are_skipped_only_where_they_are_found_unchanged() {
@@ -541,8 +546,11 @@ mod tests {
             JobMonitor::new(&*report, Task::default(), Interrupt::default()).until(Some(until))
         };
         let (now, hour) = (Instant::now(), Duration::from_secs(3600));
-        assert!(!Monitor::cancelled(&monitor(now + hour)));
-        let over = monitor(now);
+        let clock = SystemTime::now();
+        assert!(!Monitor::cancelled(&monitor(Until::Passed(now + hour))));
+        assert!(!Monitor::cancelled(&monitor(Until::Clock(clock + hour))));
+        assert!(Monitor::cancelled(&monitor(Until::Clock(clock))));
+        let over = monitor(Until::Passed(now));
         assert!(Monitor::cancelled(&over));
         assert_eq!(over.interrupted().kind, ErrorKind::OutOfTime);
         assert_eq!(ErrorKind::OutOfTime.exit_code().number(), 30);

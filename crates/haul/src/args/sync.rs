@@ -25,6 +25,7 @@ use crate::error::CommandError;
 use crate::lines::Columns;
 use crate::location::Location;
 use crate::report::{Detail, Show};
+use crate::until::Until;
 use clap::{ArgAction, Args, ValueHint};
 use haul_model::{
     Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
@@ -34,7 +35,6 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU8;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Instant;
 
 /// `haul sync`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,7 +175,7 @@ struct Wish {
     /// Owners and devices, which take root, are not kept.
     acts_as_others: bool,
     /// The time at which the command ends, whatever is left to do.
-    until: Option<Instant>,
+    until: Option<Until>,
     /// Links of other users are followed on this side, and on the other.
     foreign_links: bool,
     foreign_links_there: bool,

@@ -46,6 +46,11 @@ impl FromStr for Moment {
             let of_century: i16 = number(year, 0, 9999).ok_or(WRONG)?;
             moment.year = Some(if of_century < 100 { 2000 + of_century } else { of_century });
         }
+        // Without a year there is a 29th of February.
+        let (year, month) = (moment.year.unwrap_or(2000), moment.month.unwrap_or(1));
+        if moment.day.is_some_and(|day| Date::new(year, month, day).is_err()) {
+            return Err(WRONG);
+        }
         let has_any = time.is_some_and(|time| !time.is_empty()) || moment.day.is_some();
         (has_any && parts.next().is_none()).then_some(moment).ok_or(WRONG)
     }
@@ -114,7 +119,21 @@ mod tests {
         }
         let past: Moment = "2030-3-5T12:30".parse().expect("a time");
         assert_eq!(past.left(&now), None);
-        for wrong in ["", "x", "24:00", "1:60", "32", "13-1", "1-2-3-4", "+1", "-", "T"] {
+        for wrong in [
+            "",
+            "x",
+            "24:00",
+            "1:60",
+            "32",
+            "13-1",
+            "1-2-3-4",
+            "+1",
+            "-",
+            "T",
+            "2030-02-30",
+            "2030-2-29",
+            "2-30",
+        ] {
             assert!(wrong.parse::<Moment>().is_err(), "{wrong}");
         }
     }

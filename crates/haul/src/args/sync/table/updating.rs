@@ -3,8 +3,9 @@
 use super::super::moment::Moment;
 use super::super::number;
 use super::{Turn, WRITING, Word};
+use crate::until::Until;
 use jiff::Zoned;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 pub(super) const WORDS: &[Word] = &[
     switch!(
@@ -96,7 +97,8 @@ pub(super) const WORDS: &[Word] = &[
             let minutes: u32 = number(value)?;
             let until = Duration::from_secs(u64::from(minutes) * 60);
             let until = Instant::now().checked_add(until).filter(|_| minutes > 0);
-            wish.until = Some(until.ok_or("it is no number of minutes")?);
+            let until = until.ok_or("it is no number of minutes")?;
+            wish.until = Some(Until::Passed(until));
             Ok(())
         }
     ),
@@ -111,7 +113,7 @@ pub(super) const WORDS: &[Word] = &[
             let moment = value.to_str().and_then(|text| text.parse::<Moment>().ok());
             let moment = moment.ok_or("it is no time like y-m-dTh:m")?;
             let left = moment.left(&Zoned::now()).ok_or("it is in the past")?;
-            wish.until = Instant::now().checked_add(left);
+            wish.until = SystemTime::now().checked_add(left).map(Until::Clock);
             Ok(())
         }
     ),
