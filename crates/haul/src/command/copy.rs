@@ -201,12 +201,17 @@ pub(super) fn watch_legs(
     watch: &dyn Monitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
+    shown(monitor, || run_legs(legs, monitor, watch, hosts))
+}
+
+/// Does `work` while the monitor writes output and shows progress.
+pub(super) fn shown<T>(monitor: &JobMonitor<'_>, work: impl FnOnce() -> T) -> T {
     thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel();
         let tick = move || monitor.tick_until(&stopped);
         // Without a thread nothing is shown on the way, and all at the end.
         let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
-        let done = run_legs(legs, monitor, watch, hosts);
+        let done = work();
         drop(stop);
         done
     })
@@ -291,7 +296,7 @@ fn check_names(sources: &[Location], filter: &Filter) -> Result<(), CommandError
 
 /// Runs the jobs, and gives their figures and the class of the error that
 /// decides the exit code.
-fn run_legs(
+pub(super) fn run_legs(
     legs: Vec<Leg<Machine>>,
     monitor: &JobMonitor<'_>,
     watch: &dyn Monitor,

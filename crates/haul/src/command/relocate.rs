@@ -3,7 +3,7 @@
 mod figures;
 
 use self::figures::Figures;
-use super::copy::{Ready, Started, missing, prepare, watch_legs};
+use super::copy::{Ready, Started, missing, prepare, run_legs, shown};
 use crate::args::Copy;
 use crate::error::{CommandError, ExitCode};
 use crate::hosts::Hosts;
@@ -58,7 +58,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     };
     let monitor = JobMonitor::new(report, task, interrupt);
     let mut reached = Reached { copy, hosts: &hosts, monitor: &monitor, peers: Some(peers) };
-    let (mut summary, result) = run_move(&job, &mut reached, &monitor);
+    let (mut summary, result) = shown(&monitor, || run_move(&job, &mut reached, &monitor));
     summary.failed += unmatched;
     let error = result.err();
     let kind = error.as_ref().map(|error| error.kind);
@@ -127,7 +127,7 @@ impl Machines for Reached<'_> {
         not_copied: &NotCopied,
     ) -> Result<Summary, CommandError> {
         let watch = not_copied.watch(self.monitor);
-        let (summary, error) = watch_legs(legs, self.monitor, &watch, self.hosts);
+        let (summary, error) = run_legs(legs, self.monitor, &watch, self.hosts);
         match error {
             None => Ok(summary),
             // What it was is told.
