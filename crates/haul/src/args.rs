@@ -19,6 +19,7 @@ mod wrong;
 pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use doctor::Doctor;
 pub(crate) use places::{CompletedShell, Generate, Places};
+pub(crate) use remote::Passage;
 pub(crate) use stats::Stats;
 pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
 pub(crate) use sync::{Sync, When, rate};
@@ -36,8 +37,8 @@ use crate::location::{Location, parse_host};
 use crate::peer::Reaches;
 use crate::report::{Detail, Show};
 use crate::stdout;
-use clap::{CommandFactory, Parser};
 use crate::until::Until;
+use clap::{CommandFactory, Parser};
 use haul_engine::{CleanRules, Links, Summary};
 use haul_model::{
     Altered, Backup, Compression, Conflict, Filter, Moving, Policy, Ports, Resume, Style, Via,
@@ -88,8 +89,9 @@ pub(crate) enum Command {
 pub(crate) struct Copy {
     pub(crate) sources: Vec<Location>,
     pub(crate) dest: Location,
-    /// All destinations, of which `dest` is the first, if each gets the sources.
-    pub(crate) to_all: Vec<Location>,
+    /// All destinations, of which `dest` is the first, if each gets the sources; and the way
+    /// that contents take to each.
+    pub(crate) to_all: Vec<(Location, Passage)>,
     pub(crate) recursive: bool,
     pub(crate) follow: bool,
     /// The rules that leave out parts of the sources.
@@ -315,6 +317,11 @@ impl CopyWords {
             false => (sources, dest, Vec::new()),
         };
         let passage = self.remote.passage(&sources, &dest, config);
+        let to_all = to_all.into_iter().map(|dest| {
+            let passage = self.remote.passage(&sources, &dest, config);
+            (dest, passage)
+        });
+        let to_all = to_all.collect();
         Ok(Copy {
             sources,
             dest,

@@ -79,12 +79,16 @@ pub(super) struct TransferWords {
 }
 
 /// The way that contents take, by the words of a command and its configuration.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Passage {
-    pub(super) rate: Option<NonZeroU64>,
-    pub(super) compression: Compression,
-    pub(super) via: Via,
-    pub(super) ports: Option<Ports>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passage {
+    /// Bytes of content that may be moved in a second.
+    pub(crate) rate: Option<NonZeroU64>,
+    /// The way in which what travels is compressed.
+    pub(crate) compression: Compression,
+    /// The connections that contents take to a haul.
+    pub(crate) via: Via,
+    /// The ports that it may open for them, if not any.
+    pub(crate) ports: Option<Ports>,
 }
 
 impl Passage {

@@ -186,7 +186,7 @@ impl Statement for Started<'_> {
             version: env!("CARGO_PKG_VERSION"),
             sources: sources.iter().map(given).collect(),
             dest: to_all.is_empty().then(|| given(dest)),
-            dests: to_all.iter().map(given).collect(),
+            dests: to_all.iter().map(|(dest, _)| given(dest)).collect(),
             dry_run: self.dry_run,
         };
         Line::Start(start).to_bytes()

@@ -38,6 +38,10 @@ fn contents_go_as_the_configuration_says_where_no_word_does() {
         let by_sftp = (5 << 20, Compression::Auto, Via::Auto, None);
         assert_eq!(way(&format!("haul {command} a sftp://nas/b")), by_sftp, "{command}");
     }
+    let Copy { to_all, .. } = copied("haul copy --to-all a other: nas: b");
+    let ways = to_all.iter().map(|(_, way)| (way.rate.map_or(0, NonZeroU64::get), way.via));
+    let ways: Vec<_> = ways.collect();
+    assert_eq!(ways, [(100 << 10, Via::Auto), (5 << 20, Via::Ssh), (0, Via::Auto)]);
     assert_eq!(way("haul sync -z a nas:").1, Compression::Auto);
     assert_eq!(way("haul sync --no-z a nas:").1, Compression::None);
     assert_eq!(way("haul copy --compress none a nas:").1, Compression::None);

@@ -3,7 +3,7 @@
 
 use super::figures::Figures;
 use super::{Started, plan};
-use crate::args::Copy;
+use crate::args::{Copy, Passage};
 use crate::error::{CommandError, ExitCode};
 use crate::hosts::Hosts;
 use crate::interrupt::Interrupt;
@@ -48,7 +48,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         }
     };
     let told = ToldOnce::default();
-    let shown = copy.to_all.iter().map(ToString::to_string);
+    let shown = copy.to_all.iter().map(|(dest, _)| dest.to_string());
     let reports: Vec<_> = shown.map(|dest| Addressed::new(report, &told, dest)).collect();
     let shared = SharedBlocks::new(SHARED_LEN_MAX);
     let runs: Vec<Run<'_>> = legs
@@ -78,8 +78,11 @@ fn prepare(copy: &Copy, task: Task) -> Result<(Vec<Leg<Machine>>, Interrupt), Co
     }
     let interrupt = Interrupt::listen()?;
     let mut legs = Vec::with_capacity(copy.to_all.len());
-    for dest in &copy.to_all {
-        legs.extend(plan(&Copy { dest: dest.clone(), ..copy.clone() }, task)?);
+    for (dest, passage) in &copy.to_all {
+        let Passage { rate, compression, via, ports } = *passage;
+        let dest = dest.clone();
+        let to_one = Copy { dest, rate, compression, via, ports, ..copy.clone() };
+        legs.extend(plan(&to_one, task)?);
     }
     Ok((legs, interrupt))
 }
