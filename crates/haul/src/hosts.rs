@@ -369,7 +369,7 @@ impl Hosts {
             Route::Download(_) => Placement::SftpDownload(route_there),
             _ => Placement::SftpUpload(route_there),
         };
-        haul_engine::run(job, placement, monitor)
+        haul_engine::run(&self.reaches.without_defaults_of_haul(job), placement, monitor)
     }
 }
 

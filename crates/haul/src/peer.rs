@@ -4,8 +4,8 @@ use crate::error::CommandError;
 use crate::location::Machine;
 use crate::progress::Screen;
 use crate::report::{Report, remote_line};
-use haul_engine::{JobError, Requests, Standing};
-use haul_model::Task;
+use haul_engine::{Job, JobError, Requests, Standing};
+use haul_model::{Compression, Task};
 use haul_net::{ConnectError, Connection, Diagnostics, Patience, SshTarget};
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -52,6 +52,8 @@ pub(crate) struct Reaches {
     hosts: Vec<(SshTarget, Reach)>,
     /// Files of this machine that words which name a host may have meant.
     here_instead: Vec<(SshTarget, String)>,
+    /// The words of the command say how to compress, and not the configuration alone.
+    asks_to_compress: bool,
 }
 
 impl Reaches {
@@ -63,6 +65,20 @@ impl Reaches {
     /// The words that name `target` may have meant a file of this machine.
     pub(crate) fn add_here_instead(&mut self, target: &SshTarget, file: String) {
         self.here_instead.push((target.clone(), file));
+    }
+
+    /// The same, for words that say how to compress if `asks` does.
+    pub(crate) fn asking_to_compress(self, asks: bool) -> Self {
+        Self { asks_to_compress: asks, ..self }
+    }
+
+    /// `job` as it runs through SFTP: what the configuration alone says of haul is put aside.
+    pub(crate) fn without_defaults_of_haul(&self, job: &Job) -> Job {
+        let compression = match self.asks_to_compress {
+            true => job.compression,
+            false => Compression::Auto,
+        };
+        Job { compression, ..job.clone() }
     }
 
     /// `error`, with the file of this machine that was meant, perhaps, where there is no

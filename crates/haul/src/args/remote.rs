@@ -383,7 +383,7 @@ impl TransferWords {
         let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
         match by_sftp.filter(|_| self.deploy) {
             Some(location) => Err(exclude(location, "--deploy").with_hint(WRITE_SSH)),
-            None => Ok((sources, dest, reaches)),
+            None => Ok((sources, dest, reaches.asking_to_compress(self.compress.is_some()))),
         }
     }
 }

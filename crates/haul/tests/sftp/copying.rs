@@ -61,6 +61,13 @@ fn without_haul_there_one_line_tells_what_would_be_faster() {
         assert!(told[0].contains("\"haul deploy haul-test\""), "{run}");
         let run = scene.copy_by(&words, &["-r", "--json"], &["tree/."], "to").run().expect_ok();
         assert_eq!(events(&run, "warning").len(), 1, "{run}");
+        // What the configuration says of haul is no obstacle, but a word is.
+        let run = scene.copy_by(&words, &["-r"], &["tree"], "set");
+        let run = run.env("HAUL_COMPRESS", "lz4").env("HAUL_VIA", "tcp");
+        run.env("HAUL_PORT_RANGE", "7000-7009").run().expect_ok();
+        let typed = scene.copy_by(&words, &["-r", "--compress", "lz4"], &["tree"], "typed");
+        let typed = typed.run().expect_code(2);
+        assert!(typed.err().contains("through SFTP nothing can be compressed"), "{typed}");
         let words = ["--rsh", &server.rsh(), "--transport", "haul"];
         let run = scene.copy_by(&words, &["-r"], &["tree"], "other").run().expect_code(3);
         assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
