@@ -176,8 +176,8 @@ impl Session {
         self.client.shared().is_open()
     }
 
-    /// Ends the session once all that matters was answered. What the server does
-    /// at its end is not waited for, which would be a round trip.
+    /// Ends the session once all that matters was answered. After a job that is done, haul
+    /// waits at most a second for ssh to end.
     pub fn finish(mut self) {
         self.client.shared().end_gently();
         if let Some(closer) = self.closer.take() {
