@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod compared;
 mod ends;
@@ -506,7 +506,7 @@ mod tests {
     use crate::report::{Detail, Show};
     use haul_engine::{Job, Route};
     use haul_model::{Conflict, Mirror, Policy, Sameness};
-    use std::time::{Instant, SystemTime};
+    use std::time::SystemTime;
 
     #[test]
     fn finished_files_are_skipped_only_where_they_are_found_unchanged() {
