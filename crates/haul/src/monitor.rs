@@ -333,6 +333,16 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
+    /// Counts a source that could not be read, or vanished.
+    fn count_unread(&self, path: &[u8], kind: FaultKind) {
+        if kind != FaultKind::NotFound {
+            self.unread.fetch_add(1, Ordering::Relaxed);
+        } else if !self.ends.lock().unwrap_or_else(PoisonError::into_inner).is_source(path) {
+            // A source that was never there is no reason to hold anything back, either.
+            self.vanished.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn entry(&self, number: Option<u64>, path: &[u8], kind: &Kind, outcome: &Outcome) {
         let attributes = &self.attributes(number);
         if let Some(fate) = self.fate(outcome) {
@@ -344,15 +354,8 @@ impl<'r> JobMonitor<'r> {
         if !self.tells(kind, outcome) {
             return;
         }
-        if let Outcome::Failed(Fault { side: Side::Source, kind: FaultKind::NotFound, .. }) =
-            outcome
-        {
-            // A source that was never there is no reason to hold anything back, either.
-            if !self.ends.lock().unwrap_or_else(PoisonError::into_inner).is_source(path) {
-                self.vanished.fetch_add(1, Ordering::Relaxed);
-            }
-        } else if let Outcome::Failed(Fault { side: Side::Source, .. }) = outcome {
-            self.unread.fetch_add(1, Ordering::Relaxed);
+        if let Outcome::Failed(Fault { side: Side::Source, kind, .. }) = outcome {
+            self.count_unread(path, *kind);
         }
         let grew = *outcome == Outcome::Grew;
         let linked_to = match outcome {
@@ -401,8 +404,9 @@ impl<'r> JobMonitor<'r> {
                 self.report.warning(path, lines::left_out(kind));
             }
             Outcome::Skipped(Skip::Ruled) if self.task.mirrors().is_some() => {
-                // Nothing is told of one that is left out for another reason.
-                if let Some(link) = UnsafeLink::of(path, kind) {
+                // A part that only removes leaves all to another, which tells of it. Nothing is told of one that is left out for another reason.
+                let copies = self.task.mirrors().is_some_and(|of| !of.part.only_removes());
+                if let Some(link) = UnsafeLink::of(path, kind).filter(|_| copies) {
                     self.report.tell(&link);
                 }
             }

@@ -79,8 +79,8 @@ fn paths(target: &SshTarget, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     })
 }
 
-/// What `ask` finds within `patience`, at most [`PLACES_MAX`]. Then the connections whose
-/// killers it has sent are ended: a host may send names for ever.
+/// Gathers places that `ask` finds within `patience`, at most [`PLACES_MAX`]. Then it ends the
+/// connections whose killers `ask` has sent: a host may send names for ever.
 fn gathered(
     patience: Duration,
     ask: impl FnOnce(&Sender<Killer>, &SyncSender<Vec<u8>>) + Send + 'static,

@@ -16,7 +16,7 @@ pub(super) struct Part {
     is_left: bool,
 }
 
-/// What is in a part of a line.
+/// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
     /// Also `%a`, `%h`, `%P` and `%u`, which rsync leaves as they are without a daemon.
