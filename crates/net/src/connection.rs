@@ -313,7 +313,7 @@ impl Closer {
 
     /// Ends a connection in which all was said, and whose peer ends by itself. **Drop the
     /// reader and the writer first.** ssh ends when the program there has ended, and so holds
-    /// none of the host's files any more. It is waited for at most [`LEAVING_MAX`], as a
+    /// none of the host's files any more. It is waited for at most one second, as a
     /// process that the login left behind can hold its streams open. Another program may
     /// have more to do, and is given the time that [`Self::finish`] gives; how it ends is of
     /// no matter.
