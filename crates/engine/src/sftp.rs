@@ -338,6 +338,7 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
             // By way of a link, too, what is in the source may be what is in the destination.
             let goes_right_in = split.slash || split.name.is_none();
             if goes_right_in
+                && seen.insert(split.whole)
                 && let Ok(dir) = source.open(split.whole)
                 && is_same(&dir, root)?
             {

@@ -24,6 +24,8 @@ pub struct Dir {
     fd: OwnedFd,
     /// The number of its kind of file system, once somebody had to know.
     pub(crate) kind: OnceLock<u64>,
+    /// Entries that are made in it can't be renamed or removed, once somebody had to know.
+    pub(crate) append_only: OnceLock<bool>,
     /// A file without a name could not be given one here.
     pub(crate) cant_name: AtomicBool,
     /// Its entries were read through this handle, or could be through another one with
@@ -67,7 +69,14 @@ impl Dir {
 
     pub(crate) fn of(fd: OwnedFd) -> Self {
         let no = || AtomicBool::new(false);
-        Self { fd, kind: OnceLock::new(), cant_name: no(), was_read: no(), fakes: false }
+        Self {
+            fd,
+            kind: OnceLock::new(),
+            append_only: OnceLock::new(),
+            cant_name: no(),
+            was_read: no(),
+            fakes: false,
+        }
     }
 
     /// Opens the directory `name` in this one; a symbolic link is refused.

@@ -113,14 +113,15 @@ pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
 #[cfg(target_os = "linux")]
 pub fn takes_temporary(dir: &Dir) -> io::Result<()> {
     use rustix::fs::{StatxAttributes, StatxFlags, statx};
-    let stat = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
-    match stat {
-        Ok(stat) if stat.stx_attributes.contains(StatxAttributes::APPEND) => {
-            let message = "the directory is append-only: nothing in it can be replaced or removed";
-            Err(io::Error::new(io::ErrorKind::Unsupported, message))
-        }
-        _ => Ok(()),
+    let is_append_only = || {
+        let stat = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
+        stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::APPEND))
+    };
+    if *dir.append_only.get_or_init(is_append_only) {
+        let message = "the directory is append-only: nothing in it can be replaced or removed";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
+    Ok(())
 }
 
 /// As on Linux; here a refusal shows it.

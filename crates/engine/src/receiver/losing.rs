@@ -40,6 +40,11 @@ impl Losing {
 }
 
 impl Receiver<'_> {
+    /// True if sources that would lose something stay.
+    pub(super) fn moves_whole(&self) -> bool {
+        self.losing.is_whole
+    }
+
     /// Learns who moves the sources.
     pub(super) fn take_mover(&self, mover: Owner) -> Result<(), Broken> {
         let is_first = lock(&self.listing).next_index == 1;

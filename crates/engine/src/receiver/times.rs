@@ -16,9 +16,7 @@
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
-use haul_model::{
-    Entry, Fault, FaultKind, FileId, Granularity, Kept, Kind, Moving, Side, Timestamp,
-};
+use haul_model::{Entry, Fault, FaultKind, FileId, Granularity, Kept, Kind, Side, Timestamp};
 use haul_tree::lock;
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::borrow::Cow;
@@ -175,11 +173,6 @@ impl Receiver<'_> {
         let is_link = matches!(entry.kind, Kind::Symlink { .. });
         let keeps = self.policy.keeps;
         !is_link || self.task.mirrors().is_none() || keeps.has(Kept::LINK_TIMES)
-    }
-
-    /// True if sources that would lose something stay.
-    pub(super) fn moves_whole(&self) -> bool {
-        self.policy.moving == Some(Moving::Whole)
     }
 
     /// True if a file in `node` can have that time, or nobody knows.
