@@ -199,6 +199,12 @@ impl Found {
     ) -> Result<(), Unruly> {
         for (number, line) in (1..).zip(Lines::of(text, style)) {
             match line.map_err(|error| Unruly::in_line(name, number, error))? {
+                Line::Rule(rule) if rule.of_xattrs => {
+                    let why = format!(
+                        "rule {number}: a file of a directory can't have rules about extended attributes (modifier x)"
+                    );
+                    return Err(Unruly::new(name, FaultKind::Io, why));
+                }
                 Line::Rule(rule) => self.rules.push(FilterItem::Rule(rule)),
                 Line::Clear => {
                     self.rules.clear();
@@ -243,7 +249,7 @@ impl Found {
             return Err(refused("it names a file that is not beside it"));
         };
         if nested >= NESTED_MAX {
-            return Err(refused("too many files name each other"));
+            return Err(refused("merge-file include depth limit exceeded: files name each other"));
         }
         match read(dir, &name) {
             Ok(Some(text)) => self.take(dir, &name, &text, merge.style, nested + 1),

@@ -11,7 +11,7 @@ use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLi
 use crate::quantity;
 use crate::report::Statement;
 use haul_engine::Links;
-use haul_model::{Attributes, Changes, Kind, escape_bytes, escape_text};
+use haul_model::{Attributes, Backup, Changes, Kind, escape_octal, escape_text};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -28,8 +28,12 @@ pub(crate) struct Lines {
     tells_removed: bool,
     /// Links that are left out since they lead out of the destination are told of.
     tells_unsafe: bool,
+    /// Files that are skipped since the destination's are newer, or exist, are reported.
+    tells_skipped: bool,
     /// Progress is printed without a terminal, too.
     tells_progress: bool,
+    /// Backups are reported, which are these.
+    backup: Option<Backup>,
     /// Copies get the times of their sources.
     keeps_times: bool,
     /// Links do, too.
@@ -69,13 +73,20 @@ pub(crate) enum SyncFate<'a> {
     Deleted,
 }
 
+/// What lines have of an entry that was listed.
+pub(crate) struct Listed {
+    /// Those of its source; none of what is removed. Owners only if they are kept.
+    pub(crate) attributes: Attributes,
+    /// It is a device, and neither a FIFO nor a socket.
+    pub(crate) is_device: bool,
+}
+
 /// An entry of which a line tells.
 pub(crate) struct Itemized<'a> {
     pub(crate) lines: &'a Lines,
     pub(crate) path: &'a [u8],
     pub(crate) kind: &'a Kind,
-    /// Those of its source; none of what is removed. Owners only if they are kept.
-    pub(crate) attributes: &'a Attributes,
+    pub(crate) listed: &'a Listed,
     pub(crate) fate: SyncFate<'a>,
     /// It goes to another machine.
     pub(crate) goes_out: bool,
@@ -118,7 +129,9 @@ impl Lines {
             tells_unchanged,
             tells_removed: false,
             tells_unsafe: false,
+            tells_skipped: false,
             tells_progress: false,
+            backup: None,
             keeps_times: true,
             keeps_link_times: true,
             columns,
@@ -141,6 +154,16 @@ impl Lines {
         Self { tells_unsafe, ..self }
     }
 
+    /// The same, that reports files that are skipped for what the destination has, or does not.
+    pub(crate) fn telling_skipped(self, tells_skipped: bool) -> Self {
+        Self { tells_skipped, ..self }
+    }
+
+    /// The same, that reports these backups.
+    pub(crate) fn telling_backups(self, backup: Option<Backup>) -> Self {
+        Self { backup, ..self }
+    }
+
     /// The same, that prints progress without a terminal, too, or does not.
     pub(crate) fn telling_progress(self, tells_progress: bool) -> Self {
         Self { tells_progress, ..self }
@@ -154,6 +177,33 @@ impl Lines {
     /// True if links that lead out of the destination are told of.
     pub(crate) fn tells_unsafe(&self) -> bool {
         self.tells_unsafe
+    }
+
+    /// True if files are reported that are skipped for what the destination has.
+    pub(crate) fn tells_skipped(&self) -> bool {
+        self.tells_skipped
+    }
+
+    /// True if lines report backups, and an entry with that fate got one. Directories get none.
+    pub(crate) fn tell_backup(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
+        let is_replaced = |found: Changes| {
+            let is_made = found.has(Changes::SENT) || found.has(Changes::LOCAL);
+            is_made && !found.has(Changes::MISSING) && !found.has(Changes::KIND)
+        };
+        let has_backup = match fate {
+            SyncFate::Synced(found) => is_replaced(found),
+            SyncFate::Linked(found, first) => !first.is_empty() && !found.has(Changes::MISSING),
+            SyncFate::Deleted => true,
+        };
+        self.backup.is_some() && *kind != Kind::Dir && has_backup
+    }
+
+    /// The line about the backup of the entry at `path`.
+    pub(crate) fn backup_line(&self, path: &[u8]) -> String {
+        let Backup { dir, suffix } = self.backup.clone().unwrap_or_default();
+        let dir = dir.map(|dir| [&*dir, b"/"].concat()).unwrap_or_default();
+        let to = [&*dir, path, &*suffix].concat();
+        format!("backed up {} to {}\n", escape_octal(path), escape_octal(&to))
     }
 
     /// The log alone.
@@ -254,6 +304,7 @@ impl Itemized<'_> {
             Kind::File { .. } => 'f',
             Kind::Dir => 'd',
             Kind::Symlink { .. } => 'L',
+            Kind::Special if self.listed.is_device => 'D',
             Kind::Special => 'S',
         };
         let sent = found.has(Changes::SENT);
@@ -275,11 +326,12 @@ impl Itemized<'_> {
         }
         let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
         let content = if is_file { Changes::CONTENT } else { Changes::TARGET };
-        let is_link_anew = matches!(self.kind, Kind::Symlink { .. }) && found.has(content);
+        let is_link = matches!(self.kind, Kind::Symlink { .. });
+        let is_anew = !is_file && found.has(content);
         let is_made = sent || is_linked || found.has(Changes::LOCAL);
-        let time = match is_made && is_file || is_link_anew {
+        let time = match is_made && is_file || is_anew {
             true if !self.lines.keeps_times => 'T',
-            true if is_link_anew && !self.lines.keeps_link_times => 't',
+            true if is_link && !self.lines.keeps_link_times => 't',
             _ => letter(Changes::TIME, 't'),
         };
         format!(
@@ -296,7 +348,7 @@ impl Itemized<'_> {
     }
 
     fn name(&self, slash: bool) -> String {
-        let name = escape_bytes(self.path);
+        let name = escape_octal(self.path);
         match (self.kind, slash) {
             (Kind::Dir, true) => format!("{name}/"),
             _ => name,
@@ -313,9 +365,9 @@ impl Itemized<'_> {
             Field::Changes => self.changes(),
             Field::Name { slash } => self.name(*slash),
             Field::Target => match (self.fate, self.kind) {
-                (SyncFate::Linked(_, first @ [_, ..]), _) => format!(" => {}", escape_bytes(first)),
+                (SyncFate::Linked(_, first @ [_, ..]), _) => format!(" => {}", escape_octal(first)),
                 (_, Kind::Symlink { target }) if !is_deleted => {
-                    format!(" -> {}", escape_bytes(target))
+                    format!(" -> {}", escape_octal(target))
                 }
                 _ => String::new(),
             },
@@ -331,10 +383,10 @@ impl Itemized<'_> {
             Field::Bytes => "0".to_owned(),
             Field::Checksum => " ".repeat(CHECKSUM_COLUMNS),
             Field::Module => String::new(),
-            Field::Mode => quantity::permissions(self.attributes.mode),
-            Field::Time => quantity::local_date(self.attributes.mtime).replace(' ', "-"),
-            Field::User => self.attributes.user.unwrap_or_default().to_string(),
-            Field::Group => match self.attributes.group {
+            Field::Mode => quantity::permissions(self.listed.attributes.mode),
+            Field::Time => quantity::local_date(self.listed.attributes.mtime).replace(' ', "-"),
+            Field::User => self.listed.attributes.user.unwrap_or_default().to_string(),
+            Field::Group => match self.listed.attributes.group {
                 Some(group) => group.to_string(),
                 None => "DEFAULT".to_owned(),
             },
@@ -380,8 +432,9 @@ mod tests {
 
     fn line(lines: &Lines, kind: &Kind, fate: SyncFate<'_>, goes_out: bool) -> String {
         let time = Timestamp { secs: 86_400 * 365, nanos: 0 };
-        let attributes = &Attributes { user: Some(7), ..Attributes::new(0o4755, time) };
-        let told = Itemized { lines, path: b"a/b\n", kind, attributes, fate, goes_out };
+        let attributes = Attributes { user: Some(7), ..Attributes::new(0o4755, time) };
+        let listed = &Listed { attributes, is_device: true };
+        let told = Itemized { lines, path: b"a/b\n", kind, listed, fate, goes_out };
         String::from_utf8(told.text()).expect("text")
     }
 
@@ -402,20 +455,22 @@ mod tests {
             line(&lines, &Kind::Dir, SyncFate::Synced(Changes::TIME), false),
             line(&lines, &link, new, false),
             line(&lines, &link, SyncFate::Synced(Changes::TARGET.with(Changes::SENT)), false),
+            line(&lines, &Kind::Special, new, false),
             line(&lines, &Kind::Dir, SyncFate::Deleted, false),
         ];
-        insta::assert_snapshot!(shown.concat(), @r"
-        >f+++++++++ a/b\n
-        <f+++++++++ a/b\n
-        >f.st...... a/b\n
-        .f...p..... a/b\n
-        .f          a/b\n
-        cd+++++++++ a/b\n/
-        .d..t...... a/b\n/
-        cL+++++++++ a/b\n -> to
-        cLc........ a/b\n -> to
-        *deleting   a/b\n/
-        ");
+        insta::assert_snapshot!(shown.concat(), @r##"
+        >f+++++++++ a/b\#012
+        <f+++++++++ a/b\#012
+        >f.st...... a/b\#012
+        .f...p..... a/b\#012
+        .f          a/b\#012
+        cd+++++++++ a/b\#012/
+        .d..t...... a/b\#012/
+        cL+++++++++ a/b\#012 -> to
+        cLc........ a/b\#012 -> to
+        cD+++++++++ a/b\#012
+        *deleting   a/b\#012/
+        "##);
     }
 
     #[test]
@@ -424,7 +479,7 @@ mod tests {
         let lines = format("%o %l 100%% %f").expect("a format");
         let file = Kind::File { size: 5 };
         let new = SyncFate::Synced(Changes::MISSING.with(Changes::SENT));
-        assert_eq!(line(&lines, &file, new, false), "recv 5 100% a/b\\n\n");
+        assert_eq!(line(&lines, &file, new, false), "recv 5 100% a/b\\#012\n");
         let lines = format("[%a %h %m %P %u] %b %c [%C]").expect("a format");
         let (checksum, told) = (" ".repeat(32), line(&lines, &file, new, false));
         assert_eq!(told, format!("[%a %h  %P %u] 0 0 [{checksum}]\n"));

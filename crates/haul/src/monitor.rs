@@ -4,7 +4,7 @@ use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::interrupt::Interrupt;
 use crate::json::{Found, OutcomeWord};
-use crate::lines::{self, Itemized, Lines, ListedLine, SyncFate};
+use crate::lines::{self, Itemized, Lines, Listed, ListedLine, SyncFate};
 use crate::location::Machine;
 use crate::progress::{Answers, Counts, Paced};
 use crate::quantity;
@@ -15,7 +15,8 @@ use haul_engine::{
     Unfinished,
 };
 use haul_model::{
-    Attributes, Changes, Entry, Fault, FaultKind, Kept, Kind, Side, Task, Timestamp, escape_bytes,
+    Attributes, Changes, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task, Timestamp,
+    escape_bytes, escape_octal,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,8 +55,8 @@ pub(crate) struct JobMonitor<'r> {
     before: Mutex<Summary>,
     /// How a mirror tells of entries.
     lines: Lines,
-    /// Attributes of entries that were listed, by their numbers, if lines have them.
-    listed: Mutex<HashMap<u64, Attributes>>,
+    /// What lines have of entries that were listed, by their numbers.
+    listed: Mutex<HashMap<u64, Listed>>,
     /// Where they are told of, too.
     log: Option<Arc<LogFile>>,
     /// Entries of a mirror go to another machine.
@@ -261,19 +262,22 @@ impl<'r> JobMonitor<'r> {
         matches!(self.task, Task::Check { .. })
     }
 
-    /// The attributes of an entry that was listed, which are no longer needed after that.
-    /// As with rsync, what is removed has none.
-    fn attributes(&self, number: Option<u64>) -> Attributes {
-        let listed = number.filter(|_| self.wants_attributes());
+    /// What was listed of an entry, which is no longer needed after that. As with rsync, what
+    /// is removed has no attributes.
+    fn listed(&self, number: Option<u64>) -> Listed {
         let mut of = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = self.task.keeps();
-        let none = || Attributes::new(0, Timestamp { secs: 0, nanos: 0 });
-        let attributes = listed.and_then(|number| of.remove(&number)).unwrap_or_else(none);
-        Attributes {
-            user: attributes.user.filter(|_| kept.has(Kept::USER)),
-            group: kept.has(Kept::GROUP).then(|| attributes.group.unwrap_or_default()),
-            ..attributes
-        }
+        let none = || Listed {
+            attributes: Attributes::new(0, Timestamp { secs: 0, nanos: 0 }),
+            is_device: false,
+        };
+        let listed = number.and_then(|number| of.remove(&number)).unwrap_or_else(none);
+        let attributes = Attributes {
+            user: listed.attributes.user.filter(|_| kept.has(Kept::USER)),
+            group: kept.has(Kept::GROUP).then(|| listed.attributes.group.unwrap_or_default()),
+            ..listed.attributes
+        };
+        Listed { attributes, ..listed }
     }
 
     /// True if a line has attributes of its entry.
@@ -282,15 +286,22 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// Tells of an entry of a mirror.
-    fn line(&self, path: &[u8], kind: &Kind, attributes: &Attributes, fate: SyncFate<'_>) {
+    fn line(&self, path: &[u8], kind: &Kind, listed: &Listed, fate: SyncFate<'_>) {
         let goes_out = self.goes_out.load(Ordering::Relaxed);
-        self.report.tell(&Itemized { lines: &self.lines, path, kind, attributes, fate, goes_out });
+        self.report.tell(&Itemized { lines: &self.lines, path, kind, listed, fate, goes_out });
+    }
+
+    /// Reports the backup of an entry, if it got one and lines report those.
+    fn tell_backup(&self, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
+        if self.lines.tell_backup(kind, fate) {
+            self.report.tell(&self.lines.backup_line(path));
+        }
     }
 
     /// Tells of an entry in the log, if there is one.
-    fn log(&self, path: &[u8], kind: &Kind, attributes: &Attributes, fate: SyncFate<'_>) {
+    fn log(&self, path: &[u8], kind: &Kind, listed: &Listed, fate: SyncFate<'_>) {
         if let Some(log) = self.log.as_ref().filter(|log| log.tells(kind, fate)) {
-            log.entry(path, kind, attributes, fate, self.goes_out.load(Ordering::Relaxed));
+            log.entry(path, kind, listed, fate, self.goes_out.load(Ordering::Relaxed));
         }
     }
 
@@ -327,6 +338,9 @@ impl<'r> JobMonitor<'r> {
                 let is_link = matches!(kind, Kind::Symlink { .. });
                 is_link && mirror.safe_links && self.lines.tells_unsafe() && self.report.is_text()
             }
+            (Some(_), Outcome::Skipped(Skip::Exists | Skip::NotOlder)) => {
+                self.lines.tells_skipped() && self.report.is_text()
+            }
             (Some(_), _) => self.synced(kind, outcome).is_some(),
             (None, Outcome::Differs(found)) if found.has(Changes::ABOVE) => self.report.warns(),
             (None, _) => self.report.shows(&self.task, kind, outcome),
@@ -344,12 +358,13 @@ impl<'r> JobMonitor<'r> {
     }
 
     fn entry(&self, number: Option<u64>, path: &[u8], kind: &Kind, outcome: &Outcome) {
-        let attributes = &self.attributes(number);
+        let listed = &self.listed(number);
         if let Some(fate) = self.fate(outcome) {
-            self.log(path, kind, attributes, fate);
+            self.log(path, kind, listed, fate);
+            self.tell_backup(path, kind, fate);
         }
         if let Some(fate) = self.synced(kind, outcome) {
-            return self.line(path, kind, attributes, fate);
+            return self.line(path, kind, listed, fate);
         }
         if !self.tells(kind, outcome) {
             return;
@@ -410,6 +425,12 @@ impl<'r> JobMonitor<'r> {
                     self.report.tell(&link);
                 }
             }
+            Outcome::Skipped(skip @ (Skip::Exists | Skip::NotOlder))
+                if self.task.mirrors().is_some() =>
+            {
+                let why = if *skip == Skip::Exists { "exists" } else { "is newer" };
+                self.report.tell(&format!("{} {why}\n", escape_octal(path)));
+            }
             Outcome::Skipped(skip) => {
                 fate(OutcomeWord::Skipped, Some(*skip));
                 if *skip == Skip::Special {
@@ -434,10 +455,11 @@ impl Monitor for JobMonitor<'_> {
                 self.report.tell(&Difference { path, kind, found: Found::Extra });
             }
             Event::Deleted { path, kind } => {
-                let attributes = &self.attributes(None);
-                self.log(path, kind, attributes, SyncFate::Deleted);
+                let listed = &self.listed(None);
+                self.log(path, kind, listed, SyncFate::Deleted);
+                self.tell_backup(path, kind, SyncFate::Deleted);
                 if !self.report.is_text() || self.lines.tell(kind, SyncFate::Deleted) {
-                    self.line(path, kind, attributes, SyncFate::Deleted);
+                    self.line(path, kind, listed, SyncFate::Deleted);
                 }
             }
             Event::Listed { path, entry } => {
@@ -459,20 +481,23 @@ impl Monitor for JobMonitor<'_> {
     }
 
     fn listed(&self, number: u64, entry: &Entry) {
-        if self.wants_attributes() {
+        let is_device = matches!(entry.special, Some(Special::Block(_) | Special::Char(_)));
+        if is_device || self.wants_attributes() {
             let Attributes { mode, mtime, user, group, .. } = entry.attributes;
             let attributes = Attributes { user, group, ..Attributes::new(mode, mtime) };
             let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            listed.insert(number, attributes);
+            listed.insert(number, Listed { attributes, is_device });
         }
     }
 
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
+        let is_backed_up =
+            || self.fate(outcome).is_some_and(|fate| self.lines.tell_backup(kind, fate));
         let is_logged = || {
             let fate = self.log.as_ref().and_then(|log| Some((log, self.fate(outcome)?)));
             fate.is_some_and(|(log, fate)| log.tells(kind, fate))
         };
-        self.tells(kind, outcome) || is_logged()
+        self.tells(kind, outcome) || is_logged() || is_backed_up()
     }
 
     fn cancelled(&self) -> bool {

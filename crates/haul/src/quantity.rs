@@ -123,6 +123,29 @@ fn iso(time: Timestamp) -> String {
     }
 }
 
+/// A number as rsync writes it with so many `-h`: 0 are digits, 1 adds separators, 2 is in units of
+/// 1,000 and their powers, more in those of 1,024.
+pub(crate) fn rsync_number(n: u64, readable: u8) -> String {
+    let unit = match readable {
+        0 => return n.to_string(),
+        1 => return count(n),
+        2 => 1000.0,
+        _ => 1024.0,
+    };
+    let mut scaled = n as f64;
+    if scaled < unit {
+        return count(n);
+    }
+    let mut letter = ' ';
+    for next in "KMGTP".chars() {
+        if scaled < unit {
+            break;
+        }
+        (scaled, letter) = (scaled / unit, next);
+    }
+    format!("{scaled:.2}{letter}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +159,24 @@ mod tests {
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!(counted(1, "file", "files"), "1 file");
         assert_eq!(counted(0, "file", "files"), "0 files");
+    }
+
+    #[test]
+    fn lengths_are_written_as_rsync_writes_them() {
+        for (n, readable, text) in [
+            (1_234_567, 0, "1234567"),
+            (1_234_567, 1, "1,234,567"),
+            (999, 2, "999"),
+            (1_000, 2, "1.00K"),
+            (4_096, 2, "4.10K"),
+            (1_234_567, 2, "1.23M"),
+            (1_000, 3, "1,000"),
+            (1_234_567, 3, "1.18M"),
+            (1 << 40, 3, "1.00T"),
+            (u64::MAX, 3, "16384.00P"),
+        ] {
+            assert_eq!(rsync_number(n, readable), text);
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Changes {
     pub const TIME: Self = Self(0x10);
     /// Other permission bits, of those that are kept.
     pub const MODE: Self = Self(0x20);
-    /// A symbolic link that points elsewhere.
+    /// A symbolic link that points elsewhere, or a device with another number.
     pub const TARGET: Self = Self(0x40);
     /// A file whose content has another hash.
     pub const CONTENT: Self = Self(0x80);

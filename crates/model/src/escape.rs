@@ -50,6 +50,40 @@ pub fn escape_controls(text: &str) -> String {
     text.split('\\').map(escape_text).collect::<Vec<_>>().join("\\")
 }
 
+/// Makes bytes printable as rsync prints names: bytes that are unsafe to show become `\\#ooo` with
+/// three octal digits, and so does a backslash that could be taken for the start of that. A tab
+/// stays.
+pub fn escape_octal(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        let mut text = chunk.valid();
+        while let Some(c) = text.chars().next() {
+            let (this, rest) = text.split_at(c.len_utf8());
+            let is_start = c == '\\' && is_octal_escape(rest.as_bytes());
+            if is_start || c < ' ' && c != '\t' || is_unsafe_to_show(c) {
+                push_octal(&mut out, this.as_bytes());
+            } else {
+                out.push(c);
+            }
+            text = rest;
+        }
+        push_octal(&mut out, chunk.invalid());
+    }
+    out
+}
+
+/// True if `rest` makes an escape of a backslash in front of it.
+fn is_octal_escape(rest: &[u8]) -> bool {
+    matches!(rest, [b'#', digits @ ..] if digits.len() >= 3 && digits[..3].iter().all(u8::is_ascii_digit))
+}
+
+fn push_octal(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a String can't fail.
+        let _ = write!(out, "\\#{byte:03o}");
+    }
+}
+
 fn push_escaped(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -96,6 +130,20 @@ mod tests {
         assert_eq!(escape_text("a\u{202e}b"), "a\\u{202e}b");
         assert_eq!(escape_bytes(b"back\\slash"), "back\\\\slash");
         assert_eq!(escape_bytes(b"\xc3("), "\\xc3(");
+    }
+
+    #[test]
+    fn names_in_lines_of_rsync_have_its_escapes() {
+        for (name, shown) in [
+            (&b"plain \xc3\xa9\t"[..], "plain \u{e9}\t"),
+            (b"a\nb\x7f", "a\\#012b\\#177"),
+            (b"\xff\xc3(", "\\#377\\#303("),
+            ("\u{202e}".as_bytes(), "\\#342\\#200\\#256"),
+            (b"back\\slash \\#01", "back\\slash \\#01"),
+            (b"\\#012", "\\#134#012"),
+        ] {
+            assert_eq!(escape_octal(name), shown);
+        }
     }
 
     #[test]

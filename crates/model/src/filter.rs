@@ -47,6 +47,8 @@ pub struct Rule {
     pub absolute: bool,
     /// It is not asked about what is in a directory that goes.
     pub perishable: bool,
+    /// It is about the names of extended attributes, and not about entries.
+    pub of_xattrs: bool,
 }
 
 /// Files of a name that may be in each directory, with rules about it and all below.
@@ -144,13 +146,14 @@ pub enum FilterError {
 impl Rule {
     /// A rule of both sides that is nothing special.
     pub fn new(action: Action, pattern: Pattern) -> Self {
-        let (negated, absolute, perishable) = (false, false, false);
-        Self { action, pattern, sides: Sides::Both, negated, absolute, perishable }
+        let (negated, absolute, perishable, of_xattrs) = (false, false, false, false);
+        Self { action, pattern, sides: Sides::Both, negated, absolute, perishable, of_xattrs }
     }
 
     /// True if it is asked about this.
     fn is_about(&self, subject: &Subject<'_>) -> bool {
-        self.sides.has(subject.asking) && !(self.perishable && subject.is_going)
+        let is_spared = self.of_xattrs || self.perishable && subject.is_going;
+        self.sides.has(subject.asking) && !is_spared
     }
 
     /// True if it takes effect on what has that path.
@@ -267,6 +270,28 @@ impl Filter {
             Item::Files(_) => scope.decide(files.next()?, subject),
         });
         first == Some(Action::Exclude)
+    }
+
+    /// True if there are rules about extended attributes.
+    pub fn has_rules_of_xattrs(&self) -> bool {
+        self.rules_of_xattrs().next().is_some()
+    }
+
+    /// True if the extended attribute `name` is left out: the Sender does not send it, and the
+    /// Receiver neither sets nor removes it.
+    pub fn leaves_out_xattr(&self, name: &[u8], asking: Asking) -> bool {
+        let first = self
+            .rules_of_xattrs()
+            .find(|rule| rule.sides.has(asking) && rule.takes(name, false))
+            .map(|rule| rule.action);
+        first == Some(Action::Exclude)
+    }
+
+    fn rules_of_xattrs(&self) -> impl Iterator<Item = &Rule> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Rule(rule) => Some(rule).filter(|rule| rule.of_xattrs),
+            Item::Files(_) => None,
+        })
     }
 
     /// True if the Sender leaves out what has this path; `None` where only who has the

@@ -131,6 +131,25 @@ fn rules_of_files_are_about_their_directory_and_what_is_below() {
 }
 
 #[test]
+fn rules_about_extended_attributes_leave_entries_alone() {
+    let filter = filter(&["+x user.keep", "-xs user.sent*", "-xr user.set", "-x! user.*", "- f"]);
+    let out = |name: &[u8], asking| filter.leaves_out_xattr(name, asking);
+    for (name, sender, receiver) in [
+        (&b"user.keep"[..], false, false),
+        (b"user.sent1", true, false),
+        (b"user.set", false, true),
+        (b"user.other", false, false),
+        (b"trusted.a", true, true),
+        (b"f", true, true),
+    ] {
+        assert_eq!(out(name, Asking::Sender), sender, "{}", crate::escape_bytes(name));
+        assert_eq!(out(name, Asking::Receiver), receiver, "{}", crate::escape_bytes(name));
+    }
+    assert_eq!(filter.hides(b"user.sent1", false), Some(false));
+    assert_eq!(filter.hides(b"f", false), Some(true));
+}
+
+#[test]
 fn what_is_no_rule_is_told_as_that() {
     let read = |text: &str| Lines::of_word(text.as_bytes(), Style::default());
     for (text, why) in [
@@ -142,6 +161,7 @@ fn what_is_no_rule_is_told_as_that() {
         (":", RuleError::Short),
         ("!x", RuleError::Modifier(b'x')),
         ("clear x", RuleError::Long),
+        (".x x", RuleError::Modifier(b'x')),
         ("Hs x", RuleError::Modifier(b's')),
         ("HC", RuleError::Modifier(b'C')),
         ("-n x", RuleError::Modifier(b'n')),

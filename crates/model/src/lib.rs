@@ -70,7 +70,9 @@ pub use attributes::{Attributes, KEPT_MODE, Kept, SET_ID_MODE};
 pub use changes::Changes;
 pub use compression::{Compression, CompressionError};
 pub use entry::{Device, Entry, FileId, Kind, Special, Timestamp};
-pub use escape::{escape_beginning, escape_bytes, escape_controls, escape_text, is_unsafe_to_show};
+pub use escape::{
+    escape_beginning, escape_bytes, escape_controls, escape_octal, escape_text, is_unsafe_to_show,
+};
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
 pub use extended::{Acl, AclEntry, AclWho, EXTENDED_LEN_MAX, Extended, Xattr};
 pub use fault::{

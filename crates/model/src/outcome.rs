@@ -58,7 +58,7 @@ pub enum Skip {
     /// A FIFO, socket or device, or a stage of haul's own that the source's
     /// directory holds: these are not copied.
     Special,
-    /// In a mirror: the rules leave it alone, or the destination's is newer.
+    /// In a mirror: the rules leave it alone.
     Ruled,
 }
 

@@ -235,7 +235,7 @@ pub enum Updating {
 }
 
 /// Where what a mirror replaces or removes is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backup {
     /// The directory that it is moved to, which stands for the destination; a relative one
     /// starts in that. Without it, it stays where it was.

@@ -122,10 +122,10 @@ fn filter() -> impl Strategy<Value = Filter> {
     let pattern = prop::collection::vec(any::<u8>(), 1..10);
     let action = prop_oneof![Just(Action::Include), Just(Action::Exclude)];
     let sides = prop_oneof![Just(Sides::Both), Just(Sides::Sender), Just(Sides::Receiver)];
-    let rule = (action, pattern, sides, any::<[bool; 3]>()).prop_map(
-        |(action, pattern, sides, [negated, absolute, perishable])| {
+    let rule = (action, pattern, sides, any::<[bool; 4]>()).prop_map(
+        |(action, pattern, sides, [negated, absolute, perishable, of_xattrs])| {
             let pattern = Pattern::new(&pattern).expect("short");
-            let rule = Rule { action, pattern, sides, negated, absolute, perishable };
+            let rule = Rule { action, pattern, sides, negated, absolute, perishable, of_xattrs };
             FilterItem::Rule(rule)
         },
     );

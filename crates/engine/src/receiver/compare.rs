@@ -4,7 +4,7 @@
 use super::dirs::Base;
 use super::{of_sender, own};
 use haul_model::{
-    Changes, Conflict, Entry, Fault, FaultKind, Kept, Kind, Outcome, Side, Skip, Timestamp,
+    Changes, Conflict, Entry, Fault, FaultKind, Kept, Kind, Outcome, Side, Skip, Special, Timestamp,
 };
 use haul_proto::Rival;
 use haul_store::OnExisting;
@@ -165,7 +165,12 @@ pub(crate) fn changes(
             let target = Changes::TARGET.only_if(existing_target != Some(target));
             target.with(of(of_links(keeps)))
         }
-        (Kind::Special, MetaKind::Special) if entry.special == existing.special => of(keeps),
+        (Kind::Special, MetaKind::Special) => match (entry.special, existing.special) {
+            (one, other) if one == other => of(keeps),
+            (Some(Special::Block(_)), Some(Special::Block(_)))
+            | (Some(Special::Char(_)), Some(Special::Char(_))) => of(keeps).with(Changes::TARGET),
+            _ => Changes::KIND,
+        },
         _ => Changes::KIND,
     }
 }

@@ -54,7 +54,7 @@ impl Receiver<'_> {
         let is_newer = is_newer(mirror, mtime, entry, existing);
         let is_file = matches!(entry.kind, Kind::File { .. }) && !found.has(Changes::KIND);
         if is_file && mirror.skips_newer && is_newer {
-            return settled(Outcome::Skipped(Skip::Ruled));
+            return settled(Outcome::Skipped(Skip::NotOlder));
         }
         if found.has(Changes::KIND)
             && let Some(decided) =

@@ -8,12 +8,13 @@ use crate::lacks;
 use crate::monitor::{Event, Monitor};
 use crate::{Job, Munging};
 use haul_model::{
-    AccountMap, AclWho, Altered, Attributes, Entry, Extended, Kept, Kind, MapTo, SET_ID_MODE,
-    escape_text, links,
+    AccountMap, AclWho, Altered, Asking, Attributes, Entry, Extended, Kept, Kind, MapTo,
+    SET_ID_MODE, Xattr, escape_text, links,
 };
 use haul_proto::{ACCOUNTS_MAX, Account};
 use haul_sys::{AccountKind, ROOT};
 use haul_tree::{Owner, lock};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -208,8 +209,33 @@ impl Receiver<'_> {
         }
         if let Some(extended) = extended {
             self.leave_to_root(extended);
+            extended.xattrs.retain(|xattr| !self.leaves_alone(xattr));
         }
         extended.take_if(|extended| extended.is_empty());
+    }
+
+    /// True if rules leave out an extended attribute: it is neither set nor removed.
+    fn leaves_alone(&self, xattr: &Xattr) -> bool {
+        self.filter.leaves_out_xattr(&xattr.name, Asking::Receiver)
+    }
+
+    /// `attributes` with those extended ones of what is `there` that rules spare.
+    pub(super) fn with_spared<'a>(
+        &self,
+        attributes: &'a Attributes,
+        there: Option<&Attributes>,
+    ) -> Cow<'a, Attributes> {
+        let there = there.map(Attributes::xattrs).unwrap_or_default();
+        let mut spared = there.iter().filter(|xattr| self.leaves_alone(xattr)).peekable();
+        if spared.peek().is_none() {
+            return Cow::Borrowed(attributes);
+        }
+        let mut attributes = attributes.clone();
+        let xattrs = &mut attributes.extended.get_or_insert_default().xattrs;
+        xattrs.retain(|xattr| !self.leaves_alone(xattr));
+        xattrs.extend(spared.cloned());
+        xattrs.sort_unstable();
+        Cow::Owned(attributes)
     }
 
     /// Forgets the extended attributes that only root can give, as rsync does, where not all

@@ -198,9 +198,10 @@ impl Receiver<'_> {
         if which.is_empty() || self.policy.dry_run {
             return Ok(());
         }
-        let set = node.handle().and_then(|handle| {
-            handle.set_file_attributes(name, existing.id, &entry.attributes, which)
-        });
+        let attributes = self.with_spared(&entry.attributes, Some(&existing.attributes));
+        let set = node
+            .handle()
+            .and_then(|handle| handle.set_file_attributes(name, existing.id, &attributes, which));
         let action = "set the file's attributes";
         set.map_err(|error| losing::not_kept(self.policy.moving, action, &error))
     }

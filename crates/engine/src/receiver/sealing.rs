@@ -6,9 +6,10 @@ use super::dirs::{DirState, RecvDir};
 use super::losing;
 use crate::dirs::DirNode;
 use haul_model::words;
-use haul_model::{Attributes, Changes, Entry, Fault, Kind, Outcome, Side, Skip};
+use haul_model::{Attributes, Changes, Entry, Fault, Kept, Kind, Outcome, Side, Skip};
 use haul_proto::Late;
-use haul_tree::lock;
+use haul_tree::{TreeDir, lock};
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -45,7 +46,10 @@ impl Receiver<'_> {
             // Once it has this mode, nothing below it can be reached.
             self.end_sealing(0);
         }
-        match node.handle().and_then(|handle| handle.set_attributes(attributes, which)) {
+        let set = node.handle().and_then(|handle| {
+            handle.set_attributes(&*self.with_spared_of(&*handle, attributes)?, which)
+        });
+        match set {
             Ok(None) => {}
             Ok(Some(later)) => lock(&self.sealing).push_back((Arc::clone(dir), later)),
             Err(error) => self.not_sealed(dir, &error),
@@ -98,7 +102,22 @@ impl Receiver<'_> {
         let there = self.with_extended(&*node.handle()?, None, there)?;
         let mtime = self.kept_time(attributes.mtime, node, Some(&there));
         let listed = Attributes { mtime, ..attributes.clone() };
+        let listed = self.with_spared(&listed, Some(&there.attributes));
         Ok(listed.changes(&there.attributes, self.kept_of_dirs()))
+    }
+
+    /// `attributes` for the directory `handle`, with those extended ones that rules spare.
+    fn with_spared_of<'a>(
+        &self,
+        handle: &dyn TreeDir,
+        attributes: &'a Attributes,
+    ) -> io::Result<Cow<'a, Attributes>> {
+        if !self.filter.has_rules_of_xattrs() {
+            return Ok(Cow::Borrowed(attributes));
+        }
+        let extended = handle.extended(None, Kept::XATTRS)?;
+        let there = Attributes { extended, ..attributes.clone() };
+        Ok(self.with_spared(attributes, Some(&there)))
     }
 
     /// Waits for what comes of setting directories' attributes, until no more

@@ -16,7 +16,9 @@
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use crate::dirs::DirNode;
-use haul_model::{Entry, Fault, FaultKind, FileId, Granularity, Kept, Kind, Side, Timestamp};
+use haul_model::{
+    Attributes, Entry, Fault, FaultKind, FileId, Granularity, Kept, Kind, Side, Timestamp,
+};
 use haul_tree::lock;
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::borrow::Cow;
@@ -104,8 +106,8 @@ enum Unit {
 }
 
 impl Receiver<'_> {
-    /// `entry` with its time as both sides can keep it, where `there` stands at its
-    /// place in `node`.
+    /// `entry` with its time as both sides can keep it, and with the extended attributes that
+    /// stay, where `there` stands at its place in `node`.
     pub(super) fn as_kept<'e>(
         &self,
         entry: &'e Entry,
@@ -114,12 +116,12 @@ impl Receiver<'_> {
     ) -> Cow<'e, Entry> {
         let mtime = entry.attributes.mtime;
         let kept = self.kept_time(mtime, node, there);
-        if kept == mtime {
+        let spared = self.with_spared(&entry.attributes, there.map(|there| &there.attributes));
+        if kept == mtime && matches!(spared, Cow::Borrowed(_)) {
             return Cow::Borrowed(entry);
         }
-        let mut entry = entry.clone();
-        entry.attributes.mtime = kept;
-        Cow::Owned(entry)
+        let attributes = Attributes { mtime: kept, ..spared.into_owned() };
+        Cow::Owned(Entry { attributes, ..entry.clone() })
     }
 
     /// `mtime` as both sides can keep it, where `there` is in `node`.

@@ -282,7 +282,10 @@ impl Found {
                 Ok(())
             }
             Line::Merge(_) if nested >= NESTED_MAX => {
-                return Err(wrong(at, "too many files name each other"));
+                return Err(wrong(
+                    at,
+                    "merge-file include depth limit exceeded: files name each other",
+                ));
             }
             Line::Merge(merge) => {
                 let path = OsStr::from_bytes(&merge.path);

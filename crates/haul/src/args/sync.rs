@@ -50,6 +50,8 @@ pub(crate) struct Sync {
     pub(crate) list_there: Option<list::ListThere>,
     /// The figures that are told at the end.
     pub(crate) stats: Stats,
+    /// How lengths are written there: 0 as digits, 1 with separators, then with units.
+    pub(crate) readable: u8,
 }
 
 /// The words, as they are typed.
@@ -98,7 +100,7 @@ struct Wish {
     partial: bool,
     partial_dir: Option<OsString>,
     lists: bool,
-    /// How lengths in lists are written: 0 as digits, 1 with separators, then with units.
+    /// How lengths in lists and figures are written: 0 as digits, 1 with separators, then with units.
     readable: u8,
     ignore_times: bool,
     ignore_existing: bool,
@@ -276,7 +278,7 @@ impl SyncWords {
         let removes_sources = wish.removes_sources && !wish.dry_run;
         let (readable, atimes, targets) = (wish.readable, wish.atimes, mirror.links);
         let list = wish.lists.then_some(Columns { readable, atimes, targets });
-        Ok(Sync { copy, mirror, when, removes_sources, list, list_there, stats })
+        Ok(Sync { copy, mirror, when, removes_sources, list, list_there, stats, readable })
     }
 }
 

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 /// Makes the destination like the sources, and says what came of it.
 pub(super) fn run(sync: &Sync) -> ExitCode {
-    let Sync { copy, mirror, when, removes_sources, list, list_there, stats } = sync;
+    let Sync { copy, mirror, when, removes_sources, list, list_there, stats, readable } = sync;
     if let Some(columns) = list {
         return listing::run(copy.clone(), list_there.as_ref(), *mirror, *columns);
     }
@@ -43,7 +43,7 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
     let task = Task::Sync(copy.policy, *mirror);
     let (dry_run, unhashed) = (copy.policy.dry_run, !copy.policy.wants_hashes());
-    let figures = |end| Figures { end, stats: *stats, dry_run, unhashed };
+    let figures = |end| Figures { end, stats: *stats, dry_run, readable: *readable, unhashed };
     let part = |part, delete| Task::Sync(copy.policy, Mirror { part, delete, ..*mirror });
     let mut parts = match (mirror.delete, when) {
         (None, _) | (_, When::During) => vec![task],

@@ -3,7 +3,7 @@
 use crate::json::{EntryLine, Line};
 use crate::quantity;
 use crate::report::{Show, Statement};
-use haul_model::{Entry, Kind, escape_bytes};
+use haul_model::{Entry, Kind, escape_octal};
 
 /// The form of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,17 +42,17 @@ impl Statement for ListedLine<'_> {
         let width = if self.columns.readable == 0 { 11 } else { 14 };
         let target = match &self.entry.kind {
             Kind::Symlink { target } if self.columns.targets => {
-                format!(" -> {}", escape_bytes(target))
+                format!(" -> {}", escape_octal(target))
             }
             _ => String::new(),
         };
         let line = format!(
             "{} {:>width$} {}{} {}{target}\n",
             quantity::mode(self.entry),
-            number(self.entry.shown_len(), self.columns.readable),
+            quantity::rsync_number(self.entry.shown_len(), self.columns.readable),
             quantity::local_date(self.entry.attributes.mtime),
             self.atime(),
-            escape_bytes(self.path),
+            escape_octal(self.path),
         );
         line.into_bytes()
     }
@@ -66,50 +66,10 @@ impl Statement for ListedLine<'_> {
     }
 }
 
-/// A number as rsync writes it.
-fn number(n: u64, readable: u8) -> String {
-    let unit = match readable {
-        0 => return n.to_string(),
-        1 => return quantity::count(n),
-        2 => 1000.0,
-        _ => 1024.0,
-    };
-    let mut scaled = n as f64;
-    if scaled < unit {
-        return quantity::count(n);
-    }
-    let mut letter = ' ';
-    for next in "KMGTP".chars() {
-        if scaled < unit {
-            break;
-        }
-        (scaled, letter) = (scaled / unit, next);
-    }
-    format!("{scaled:.2}{letter}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use haul_model::{Attributes, Timestamp};
-
-    #[test]
-    fn lengths_are_written_as_rsync_writes_them() {
-        for (n, readable, text) in [
-            (1_234_567, 0, "1234567"),
-            (1_234_567, 1, "1,234,567"),
-            (999, 2, "999"),
-            (1_000, 2, "1.00K"),
-            (4_096, 2, "4.10K"),
-            (1_234_567, 2, "1.23M"),
-            (1_000, 3, "1,000"),
-            (1_234_567, 3, "1.18M"),
-            (1 << 40, 3, "1.00T"),
-            (u64::MAX, 3, "16384.00P"),
-        ] {
-            assert_eq!(number(n, readable), text);
-        }
-    }
 
     #[test]
     fn names_are_escaped() {
@@ -118,7 +78,7 @@ mod tests {
         let entry = Entry::new(None, kind, Attributes::new(0o777, time));
         let columns = Columns { readable: 1, targets: true, atimes: false };
         let line = ListedLine { columns, path: b"a\n", entry: &entry }.text();
-        let shown = format!("lrwxrwxrwx              1 @{} a\\n -> \\x1b\n", i64::MAX);
+        let shown = format!("lrwxrwxrwx              1 @{} a\\#012 -> \\#033\n", i64::MAX);
         assert_eq!(String::from_utf8(line).expect("text"), shown);
     }
 }

@@ -3,7 +3,7 @@
 use crate::json::{self, DifferenceWord, Found, Line, OutcomeWord, Path, ResultLine};
 use crate::report::Statement;
 use haul_engine::Skip;
-use haul_model::{Changes, Kind, escape_bytes, links};
+use haul_model::{Changes, Kind, escape_bytes, escape_octal, links};
 
 /// The fate of an entry that did not fail.
 pub(super) struct CopyFate<'a> {
@@ -80,8 +80,8 @@ impl<'a> UnsafeLink<'a> {
 
 impl Statement for UnsafeLink<'_> {
     fn text(&self) -> Vec<u8> {
-        let (path, target) = (escape_bytes(self.path), escape_bytes(self.target));
-        format!("skipped {path} -> {target} (leads out of the destination)\n").into_bytes()
+        let (path, target) = (escape_octal(self.path), escape_octal(self.target));
+        format!("ignoring unsafe symlink \"{path}\" -> \"{target}\"\n").into_bytes()
     }
 
     fn json(&self) -> Vec<u8> {

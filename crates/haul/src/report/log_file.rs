@@ -3,11 +3,11 @@
 
 use super::{Output, Report, Statement};
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::lines::{Itemized, LogWish, SyncFate};
+use crate::lines::{Itemized, Listed, LogWish, SyncFate};
 use crate::progress::Counts;
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome};
-use haul_model::{Attributes, Fault, Kind, Side, Task, escape_bytes, escape_controls, escape_text};
+use haul_model::{Fault, Kind, Side, Task, escape_bytes, escape_controls, escape_text};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -50,11 +50,11 @@ impl LogFile {
         &self,
         path: &[u8],
         kind: &Kind,
-        attributes: &Attributes,
+        listed: &Listed,
         fate: SyncFate<'_>,
         goes_out: bool,
     ) {
-        let told = Itemized { lines: &self.wish.lines, path, kind, attributes, fate, goes_out };
+        let told = Itemized { lines: &self.wish.lines, path, kind, listed, fate, goes_out };
         self.lines(&String::from_utf8_lossy(&told.text()));
     }
 

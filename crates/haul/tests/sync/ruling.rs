@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use rustix::fs::XattrFlags;
 use std::fs;
 use std::os::unix::fs::chown;
 
@@ -270,6 +271,39 @@ fn a_link_to_a_file_with_rules_is_followed_unless_it_is_of_another_user() {
 }
 
 #[test]
+fn rules_about_extended_attributes_leave_them_alone() {
+    each_way_by_pipe(|scene| {
+        for rules in
+            [&["-x user.s*"][..], &["-xs user.s*"], &["-xr user.s*"], &["+x *.keep", "-x *"]]
+        {
+            scene.clear(&["src", "dst"]);
+            for name in ["same", "changed", "d/same"] {
+                scene.file(format!("src/{name}"), "content");
+                scene.file(format!("dst/{name}"), "content");
+            }
+            scene.file("dst/changed", "another");
+            for name in ["same", "changed", "d", "d/same"] {
+                for (tree, xattr) in [
+                    ("src", "user.keep"),
+                    ("src", "user.secret"),
+                    ("dst", "user.keep"),
+                    ("dst", "user.stays"),
+                    ("dst", "user.goes"),
+                ] {
+                    let value = tree.as_bytes();
+                    let path = scene.path(format!("{tree}/{name}"));
+                    let flags = XattrFlags::empty();
+                    rustix::fs::setxattr(path, xattr, value, flags).expect("an attribute");
+                }
+            }
+            let words: Vec<String> = rules.iter().map(|rule| format!("--filter={rule}")).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            Pair::of(scene).run(&[&["-aiX"], &*words].concat(), &["src/"], "dst");
+        }
+    });
+}
+
+#[test]
 fn a_rule_that_is_none_is_a_mistake() {
     let world = World::new();
     let scene = world.scene(Way::Local);
@@ -277,7 +311,7 @@ fn a_rule_that_is_none_is_a_mistake() {
     scene.file("rules", "- a\nnonsense\n");
     for (rule, why) in [
         ("nonsense", "it is no rule"),
-        ("-x a", "no modifier 'x'"),
+        ("-w a", "no modifier 'w'"),
         (". rules", "rules: rule 2: it is no rule"),
         (". missing", "no such file"),
     ] {

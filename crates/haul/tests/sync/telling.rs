@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::oracle::Pair;
+use haul_testkit::nasty;
 use std::process::Command;
 
 #[test]
@@ -26,7 +27,7 @@ fn what_is_told_is_what_rsync_tells() {
     let scene = world.scene(Way::Local);
     // Haul's figures are one line, and rsync's are two.
     let is_of_figures = |line: &str| {
-        ["sent ", "total size ", "sending ", "1 copied", "Number of", "Total "]
+        ["sent ", "total size ", "sending ", "(new) backup_dir", "3 copied", "Number of", "Total "]
             .iter()
             .any(|start| line.starts_with(start))
     };
@@ -34,7 +35,7 @@ fn what_is_told_is_what_rsync_tells() {
         let lines = text.lines().filter(|line| !line.is_empty() && !is_of_figures(line));
         let mut lines: Vec<_> = lines.map(str::to_owned).collect();
         lines.sort();
-        (lines, text.contains("sent ") || text.contains("1 copied"))
+        (lines, text.contains("sent ") || text.contains(" copied, "))
     };
     for words in [
         "-av",
@@ -59,11 +60,20 @@ fn what_is_told_is_what_rsync_tells() {
         "-a --out-format=%n",
         "-av --out-format=<%n>",
         "-a --out-format=%i_%n",
+        "-aub --info=skip,backup",
+        "-ab --backup-dir=old --info=backup",
+        "-a --ignore-existing --info=skip",
     ] {
         scene.clear(&["src", "ours", "theirs"]);
-        scene.file("src/a", "new");
+        for name in ["a", "newer", "other"] {
+            scene.file(format!("src/{name}"), "new");
+        }
+        nasty::set_mtime(scene.path("src/newer"), 1, 0).expect("a time");
         for dest in ["ours", "theirs"] {
             scene.file(format!("{dest}/extra"), "extra");
+            scene.file(format!("{dest}/newer"), "newer");
+            scene.file(format!("{dest}/other"), "another");
+            nasty::set_mtime(scene.path(format!("{dest}/other")), 1, 0).expect("a time");
         }
         let flags: Vec<_> = words.split(' ').chain(["--delete", "src/"]).collect();
         let ours = scene.haul().arg("sync").args(&flags).arg("ours").run().expect_ok();
@@ -116,12 +126,12 @@ fn words_that_haul_needs_not_are_taken() {
     scene.file("src/a", "a");
     let words = "-as --no-s --protect-args --old-args --no-old-args --inc-recursive --i-r \
         --no-inc-recursive --no-i-r --super --no-super --no-iconv --outbuf=L --max-alloc=1G \
-        --skip-compress=gz --checksum-choice=auto --cc=blake3 --compress-choice=zlib \
+        --skip-compress=gz --checksum-choice=auto --cc=blake3 --cc=xxh128,md5 --protocol=30 --compress-choice=zlib \
         --stop-after=60 --time-limit=60";
     let run = scene.haul().arg("sync").args(words.split_whitespace()).args(["src/", "dst"]).run();
     run.expect_ok();
     assert_eq!(scene.read("dst/a"), "a");
-    for word in ["--max-alloc=0", "--cc=md5", "--stop-at=2000-01-01T00:00", "--stop-after=0"] {
+    for word in ["--max-alloc=0", "--cc=crc32", "--stop-at=2000-01-01T00:00", "--stop-after=0"] {
         let run = scene.haul().args(["sync", "-a", word, "src/", "dst"]).run();
         assert_eq!(run.code, Some(1), "{word}: {run}");
     }

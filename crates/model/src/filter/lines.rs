@@ -112,6 +112,7 @@ struct Prefix {
     kind: u8,
     style: Style,
     negated: bool,
+    of_xattrs: bool,
     cvs: bool,
     excludes_itself: bool,
     is_for_one: bool,
@@ -209,7 +210,7 @@ impl<'t> Lines<'t> {
     }
 
     fn of_prefix(&mut self, prefix: &Prefix, rest: &[u8]) -> Result<Line, RuleError> {
-        let Prefix { kind, style, negated, cvs, .. } = *prefix;
+        let Prefix { kind, style, negated, of_xattrs, cvs, .. } = *prefix;
         let action = match kind {
             b'!' => return Ok(Line::Clear),
             b'.' | b':' => return self.files(prefix, rest),
@@ -223,7 +224,7 @@ impl<'t> Lines<'t> {
             _ => style.sides,
         };
         let rule = Style { sides, ..style }.rule(action, rest)?;
-        Ok(Line::Rule(Rule { negated, ..rule }))
+        Ok(Line::Rule(Rule { negated, of_xattrs, ..rule }))
     }
 
     /// A file with rules, or several.
@@ -283,8 +284,15 @@ impl Style {
             true => Self { splits_words: false, clears: false, ..self },
             false => self,
         };
-        let (negated, cvs, excludes_itself, is_for_one) = (false, false, false, false);
-        let mut prefix = Prefix { kind, style, negated, cvs, excludes_itself, is_for_one };
+        let mut prefix = Prefix {
+            kind,
+            style,
+            negated: false,
+            of_xattrs: false,
+            cvs: false,
+            excludes_itself: false,
+            is_for_one: false,
+        };
         if self.sides.is_some() && matches!(kind, b'H' | b'S' | b'P' | b'R') {
             return Err(RuleError::Sided);
         }
@@ -317,6 +325,7 @@ impl Style {
             b'w' if is_files => style.splits_words = true,
             b'C' if is_files || kind == b'-' => prefix.cvs = true,
             b'!' if !is_files => prefix.negated = true,
+            b'x' if !is_files => prefix.of_xattrs = true,
             b'/' => style.absolute = true,
             b'p' => style.perishable = true,
             b's' | b'r' if is_files || is_plain => {

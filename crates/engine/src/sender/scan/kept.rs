@@ -5,7 +5,7 @@ use crate::Event;
 use crate::dirs::DirNode;
 use crate::lacks;
 use crate::sender::loss;
-use haul_model::{Attributes, Fault, Kept, Kind, Name, Side, links};
+use haul_model::{Asking, Attributes, Fault, Kept, Kind, Name, Side, Xattr, links};
 use haul_proto::ListItem;
 use haul_tree::{Meta, Owner};
 use std::sync::Arc;
@@ -114,6 +114,11 @@ impl Scan<'_, '_> {
                 Err(_) if self.keeps.has(Kept::AS_POSSIBLE) => None,
                 read => read.map_err(|error| Fault::from_io(Side::Source, what, &error))?,
             };
+            if let Some(extended) = attributes.extended.as_mut() {
+                let is_left_out =
+                    |xattr: &Xattr| self.filter.leaves_out_xattr(&xattr.name, Asking::Sender);
+                extended.xattrs.retain(|xattr| !is_left_out(xattr));
+            }
             // A list says what the mode says. Where that is told as another one, an old line
             // would undo it.
             let acl = attributes.extended.as_mut().and_then(|all| all.acl.as_mut());

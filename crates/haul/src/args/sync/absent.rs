@@ -51,7 +51,6 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("ipv4", Some('4'), "ssh is told that: -e 'ssh -4', or a line in its configuration"),
     absent("ipv6", Some('6'), "ssh is told that: -e 'ssh -6', or a line in its configuration"),
     absent("blocking-io", None, OF_WIRE),
-    absent_value("protocol", OF_WIRE),
     absent_value("checksum-seed", OF_HASHES),
     absent_value("compress-threads", OF_WIRE),
     absent_value("zt", OF_WIRE),

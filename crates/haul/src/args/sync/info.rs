@@ -11,12 +11,14 @@ pub(super) struct Info {
     names: Option<u8>,
     removed: Option<u8>,
     unsafe_links: Option<u8>,
+    skipped: Option<u8>,
+    backups: Option<u8>,
     figures: Option<u8>,
     progress: Option<u8>,
 }
 
 /// Parts of which haul tells nothing, or all at any level.
-const UNTOLD: [&str; 8] = ["backup", "copy", "flist", "misc", "mount", "nonreg", "remove", "skip"];
+const UNTOLD: [&str; 6] = ["copy", "flist", "misc", "mount", "nonreg", "remove"];
 
 impl Info {
     /// Takes one value; what it says stands above what others have said.
@@ -37,6 +39,8 @@ impl Info {
                 "name" => self.names = Some(level),
                 "del" => self.removed = Some(level),
                 "symsafe" => self.unsafe_links = Some(level),
+                "skip" => self.skipped = Some(level),
+                "backup" => self.backups = Some(level),
                 "stats" => self.figures = Some(level),
                 "progress" => self.progress = Some(level),
                 name if UNTOLD.contains(&name) => {}
@@ -48,7 +52,15 @@ impl Info {
 
     fn all(level: u8) -> Self {
         let level = Some(level);
-        Self { names: level, removed: level, unsafe_links: level, figures: level, progress: level }
+        Self {
+            names: level,
+            removed: level,
+            unsafe_links: level,
+            skipped: level,
+            backups: level,
+            figures: level,
+            progress: level,
+        }
     }
 
     /// The level at which names are told, where so many `-v` are given.
@@ -64,6 +76,16 @@ impl Info {
     /// True if links that lead out of the destination are told of as left out.
     pub(super) fn tells_unsafe(self, verbose: u8) -> bool {
         self.unsafe_links.unwrap_or(verbose) > 0
+    }
+
+    /// True if files are reported that are skipped since the destination has them.
+    fn tells_skipped(self, verbose: u8) -> bool {
+        self.skipped.map_or(verbose > 1, |level| level > 0)
+    }
+
+    /// True if backups are reported.
+    fn tells_backups(self, verbose: u8) -> bool {
+        self.backups.map_or(verbose > 1, |level| level > 0)
     }
 
     /// True if progress is printed without a terminal, too, where `--progress` was given or not.
@@ -90,6 +112,10 @@ impl Wish {
         let lines = Lines::new(self.itemize, names, self.out_format.as_deref())?
             .telling_removed(self.info.tells_removed(self.verbose))
             .telling_unsafe(self.info.tells_unsafe(self.verbose))
+            .telling_skipped(self.info.tells_skipped(self.verbose))
+            .telling_backups(
+                self.backup()?.filter(|_| self.info.tells_backups(self.verbose) && !self.dry_run),
+            )
             .telling_progress(self.info.tells_progress(self.progress))
             .keeping_times(self.times, !self.omits_link_times)
             .with_log(self.log_file.as_deref(), self.links(), self.log_format.as_deref())?;

@@ -13,6 +13,8 @@ pub(super) struct Figures {
     pub(super) end: End,
     pub(super) stats: Stats,
     pub(super) dry_run: bool,
+    /// How lengths in the block are written, as in lists.
+    pub(super) readable: u8,
     /// Contents were sent without hashes.
     pub(super) unhashed: bool,
 }
@@ -61,7 +63,7 @@ impl Figures {
     /// The lines of rsync, as far as there is such a figure here.
     fn block(&self) -> String {
         let End { summary, census, .. } = &self.end;
-        let bytes = |n| format!("{} bytes", quantity::count(n));
+        let bytes = |n| format!("{} bytes", quantity::rsync_number(n, self.readable));
         let lines = [
             ("Number of files", by_kind(census.found)),
             ("Number of created files", by_kind(census.made)),

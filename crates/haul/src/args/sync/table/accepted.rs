@@ -1,7 +1,7 @@
 //! The words of rsync that are accepted and change nothing: haul always does what they ask for,
 //! or has nothing that they could be about.
 
-use super::super::size;
+use super::super::{number, size};
 use super::{Turn, WRITING, Word};
 
 pub(super) const WORDS: &[Word] = &[
@@ -23,7 +23,11 @@ pub(super) const WORDS: &[Word] = &[
     }),
     // Memory is bounded.
     value!(WRITING, "max-alloc", None, &[], "SIZE", "", |_, value| {
-        (size(value)? > 0).then_some(()).ok_or("it must be greater than zero")
+        (size(value)? > 0).then_some(()).ok_or("max-alloc must be greater than zero")
+    }),
+    // Two hauls negotiate; this is the version of rsync's own protocol.
+    value!(WRITING, "protocol", None, &[], "VERSION", "", |_, value| {
+        number::<u8>(value).map(drop)
     }),
     // Whether compressing pays is measured.
     value!(WRITING, "skip-compress", None, &[], "LIST", "", |_, _| Ok(())),

@@ -2,10 +2,14 @@
 
 use super::super::moment::Moment;
 use super::super::number;
-use super::{Turn, WRITING, Word};
+use super::{Turn, WRITING, Word, text};
 use crate::until::Until;
 use jiff::Zoned;
 use std::time::{Duration, Instant, SystemTime};
+
+/// Names of `--checksum-choice`. BLAKE3 takes the place of all of rsync's but `none`.
+const CHECKSUMS: [&str; 10] =
+    ["auto", "blake3", "none", "md4", "md5", "sha1", "xxhash", "xxh64", "xxh3", "xxh128"];
 
 pub(super) const WORDS: &[Word] = &[
     switch!(
@@ -78,11 +82,14 @@ pub(super) const WORDS: &[Word] = &[
         "HOW",
         "Verify contents: auto or blake3, or none, as --fast",
         |wish, value| {
-            wish.fast = match value.to_str() {
-                Some("auto" | "blake3") => false,
-                Some("none") => true,
-                _ => return Err("haul verifies by BLAKE3: it is none of auto, blake3 and none"),
-            };
+            // The first is for contents that are sent, a second one for `--checksum`.
+            let value = text(value)?;
+            if !value.splitn(2, ',').all(|name| CHECKSUMS.contains(&name)) {
+                return Err(
+                    "it is none of auto, blake3, none, and rsync's md4, md5, sha1, xxh64, xxh3, xxh128",
+                );
+            }
+            wish.fast = value.starts_with("none");
             Ok(())
         }
     ),
