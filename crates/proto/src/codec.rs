@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::ops::Range;
 
 /// Longest description in front of a pack's contents, in bytes.
-const PACK_HEAD_MAX: usize = 128 << 10;
+pub(crate) const PACK_HEAD_MAX: usize = 128 << 10;
 
 /// Why a payload can't be understood.
 #[derive(Debug, thiserror::Error)]

@@ -16,7 +16,7 @@ pub const VERSION: u16 = 8;
 const SILENCE_SINCE: u16 = 2;
 
 /// Longest program version in a greeting, in bytes.
-const PROGRAM_MAX: usize = 64;
+pub(crate) const PROGRAM_MAX: usize = 64;
 
 /// The client's greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 //! - `lanes.rs`: further connections of a job. `measure.rs`: measurements.
 //!   `wrapped.rs`: frames that are compressed.
 //! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.
+//! - `document_tests.rs`: checks the tables of `docs/protocol.md` against all of these.
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,9 @@ mod measure;
 mod message;
 mod want;
 mod wrapped;
+
+#[cfg(test)]
+mod document_tests;
 
 pub use account::{ACCOUNT_NAME_MAX, ACCOUNTS_MAX, Account};
 pub use caps::Caps;
