@@ -9,7 +9,7 @@ use haul_net::ConnectError;
 use std::error::Error;
 use std::fmt;
 
-/// The exit codes, as docs/exit-codes.md explains them.
+/// The exit codes, as docs/reference/exit-codes.md explains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitCode {
     /// All was done.

@@ -1,4 +1,4 @@
-//! The lines of `--json`: one object a line, of a schema that docs/json.md
+//! The lines of `--json`: one object a line, of a schema that docs/reference/json.md
 //! describes and [`SCHEMA`] numbers.
 
 use crate::config::SettingValue;

@@ -77,7 +77,7 @@ pub(super) const SYNC_USAGE: &str = "haul sync [OPTIONS] SOURCE... DEST";
 macro_rules! sync_examples {
     () => {
         "\
-The words mean what they mean to rsync; docs/rsync.md has what differs. A SOURCE
+The words mean what they mean to rsync; docs/reference/rsync-options.md has what differs. A SOURCE
 that ends in \"/\" is what is in the directory, another one is the directory
 itself. A file is replaced at once when its new content is whole and verified.
 

@@ -1,4 +1,4 @@
-//! The emitted objects are those that docs/json.md describes.
+//! The emitted objects are those that docs/reference/json.md describes.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -6,7 +6,7 @@ use haul_engine::{Fate, Skip};
 use haul_model::{Attributes, Changes, FaultKind, Side, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-const DOCUMENT: &str = include_str!("../../../../docs/json.md");
+const DOCUMENT: &str = include_str!("../../../../docs/reference/json.md");
 
 /// A value of `haul config`.
 static TIMEOUT: SettingValue = SettingValue::Number(120);

@@ -356,7 +356,8 @@ fn bases(lot: &mut Lot, flags: &mut Vec<String>, state: &mut State, is_root: boo
 }
 
 impl Case {
-    /// Takes out of the case where haul differs on purpose. docs/rsync.md has each of them.
+    /// Takes out of the case where haul differs on purpose, as
+    /// docs/reference/rsync-options.md has it.
     pub(crate) fn avoid_what_is_known(&mut self) {
         // With -L, each link is followed: a file stands for what it leads to.
         if self.has('L') {

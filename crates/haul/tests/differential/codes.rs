@@ -1,5 +1,5 @@
 //! Where haul ends with another exit code than rsync on purpose. Each has its reason in
-//! docs/rsync.md.
+//! docs/reference/rsync-options.md.
 
 use crate::case::Case;
 use crate::entry::{Content, Entry, Kind};
@@ -33,26 +33,26 @@ pub(crate) fn is_in_codes(case: &Case, rsync: &Said, haul: &Said) -> bool {
 
 pub(crate) type Covers = fn(&Case, &Said, &Said) -> bool;
 
-/// Where exit codes differ on purpose, with the words of docs/rsync.md that say so.
+/// Where exit codes differ on purpose, each with the words of docs/reference/rsync-options.md.
 pub(crate) const IN_CODES: &[(&str, Covers)] = &[
-    ("what would be in a directory whose place is taken is left out", |case, rsync, _| {
+    ("entries below a name that is no directory in DEST are skipped", |case, rsync, _| {
         let fails = ["Not a directory (20)", "No such file or directory (2)", "Too many levels of"];
         case.has_word("--ignore-existing") && fails.iter().any(|why| rsync.errors.contains(why))
     }),
-    ("what is in a directory that makes way for something else", |case, rsync, haul| {
+    ("entries of a replaced directory that is not writable", |case, rsync, haul| {
         !case.is_root && rsync.errors.contains("could not make way for") && haul.errors.is_empty()
     }),
-    ("Nor does a new directory that its owner may not write fail", |case, rsync, _| {
+    ("A new directory that its owner may not write does not fail", |case, rsync, _| {
         let fails = |line: &str| line.contains("Permission denied (13)");
         let is_made = |line: &str| line.contains("mkstemp") || line.contains("mkdir");
         let mut told = rsync.errors.lines();
         !case.is_root && told.any(|line| fails(line) && is_made(line))
     }),
-    ("A DEST that can't be had", |_, rsync, haul| {
+    ("A DEST that can't be used", |_, rsync, haul| {
         rsync.errors.contains("refusing to follow a symlink owned by an untrusted user")
             && haul.errors.contains("is a symbolic link of another user")
     }),
-    ("`--compare-dest` removes nothing that is in DEST already", |case, rsync, haul| {
+    ("`--compare-dest` removes nothing from DEST", |case, rsync, haul| {
         let failed = || haul.errors.lines().filter(|line| line.starts_with("haul: "));
         let is_of_base = |line: &str| {
             let mut there = case.state.keys().filter(|path| is_in_base(case, path));
@@ -62,43 +62,46 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         let fails = failed().next().is_some() && failed().all(is_of_base);
         case.has_word("--compare-dest") && rsync.errors.is_empty() && fails
     }),
-    ("or has something else in it, fails the directory", |case, _, haul| {
+    ("or has an invalid rule, fails its directory", |case, _, haul| {
         let is_damaged = |(path, entry): (&Vec<u8>, &Entry)| match &entry.kind {
             Kind::File(Content::Text(text)) => is_of_rules(path) && text == "x\n",
             _ => is_of_rules(path),
         };
         haul.errors.contains("its rules are not known") && case.state.iter().any(is_damaged)
     }),
-    ("for names of one file in a directory whose place is taken", |case, rsync, haul| {
+    ("for names of one file below a name that is no directory", |case, rsync, haul| {
         case.has('H') && case.has('n') && is_taken(rsync) && haul.errors.is_empty()
     }),
-    ("haul says in a dry run, too, what can't make way", |case, rsync, haul| {
-        let stays = "can't make way: something in the directory that stands there stays";
-        let backs_up = case.has('b') || case.has_word("--backup-dir");
-        case.has('n') && backs_up && rsync.errors.is_empty() && haul.errors.contains(stays)
-    }),
-    ("it looks for a new directory that a base has", |case, rsync, _| {
+    (
+        "haul also reports in a dry run that a file can't replace a directory",
+        |case, rsync, haul| {
+            let stays = "can't make way: something in the directory that stands there stays";
+            let backs_up = case.has('b') || case.has_word("--backup-dir");
+            case.has('n') && backs_up && rsync.errors.is_empty() && haul.errors.contains(stays)
+        },
+    ),
+    ("for a new directory that a base has", |case, rsync, _| {
         let fails = rsync.errors.contains("gen_entry_copy_xattrs: ");
         let has_bases = case.flags.iter().any(|flag| flag.contains("-dest="));
         case.has('n') && case.has('X') && has_bases && fails
     }),
-    ("where it can't ask for an access list", |case, rsync, _| {
+    ("where it can't read an access list", |case, rsync, _| {
         case.has('A') && rsync.errors.contains("get_acl: sys_acl_get_file")
     }),
-    ("whose attributes can't be read fails, also where it would be left", |case, _, haul| {
+    ("with unreadable attributes fails, even an unchanged one", |case, _, haul| {
         !case.is_root && case.has('X') && haul.errors.contains("can't look at the destination")
     }),
-    ("and fails where it can't link to that", |case, rsync, haul| {
+    ("and fails if it can't link to it", |case, rsync, haul| {
         let is_told = |line: &str| line.contains("] link ") && line.contains("not permitted");
         let mut fails = rsync.errors.lines().filter(|line| line.contains("rsync: ")).peekable();
         let has_failed = fails.peek().is_some();
         !case.is_root && case.has('H') && haul.errors.is_empty() && has_failed && fails.all(is_told)
     }),
-    ("rsync may end with code 2 there", |case, rsync, _| {
+    ("rsync may end with code 2", |case, rsync, _| {
         let is_lost = ["protocol incompatibility (code 2)", "Hlink node data for"];
         case.has('H') && is_lost.iter().any(|why| rsync.errors.contains(why))
     }),
-    ("rsync counts a directory that stays for what is kept in it", |case, rsync, haul| {
+    ("rsync counts a directory that stays", |case, rsync, haul| {
         let is_beside = case.has('b') && !case.has_word("--backup-dir");
         let is_bounded = case.has_word("--max-delete") && rsync.errors.contains("(code 25)");
         let failed = |line: &str| line.starts_with("haul: ") && !line.starts_with("haul: warning");
@@ -106,10 +109,10 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         let is_told = haul.errors.contains(stays) && !haul.errors.lines().any(failed);
         is_beside && is_bounded && is_told
     }),
-    ("one that can't be made ends the command", |case, _, haul| {
+    ("if that fails, the command ends", |case, _, haul| {
         case.has_word("--backup-dir") && haul.errors.contains("kept/: can't make the directory")
     }),
-    ("one that can't be backed up fails", |case, _, haul| {
+    ("an entry that can't be backed up fails", |case, _, haul| {
         let backs_up = case.has('b') || case.has_word("--backup-dir");
         let whys = ["back it up", "with the suffix of its backup, the name is longer"];
         backs_up && whys.iter().any(|why| haul.errors.contains(why))

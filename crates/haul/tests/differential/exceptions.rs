@@ -1,5 +1,5 @@
-//! Where haul differs from rsync on purpose. Each exception has its reason in docs/rsync.md,
-//! and names words of it: one that the page does not have is none.
+//! Where haul differs from rsync on purpose. Each exception has its reason in
+//! docs/reference/rsync-options.md and quotes it: a reason that the page lacks is none.
 
 use crate::case::Case;
 use crate::codes;
@@ -32,7 +32,7 @@ pub(crate) struct Fact<'f> {
 
 /// A difference that is meant.
 struct Exception {
-    /// The words of docs/rsync.md that say so.
+    /// The words of docs/reference/rsync-options.md that say so.
     reason: &'static str,
     covers: fn(&Fact<'_>) -> bool,
 }
@@ -44,7 +44,7 @@ pub(crate) fn is_in_tree(fact: &Fact<'_>) -> bool {
 
 const IN_TREE: &[Exception] = &[
     Exception {
-        reason: "`--compare-dest` removes nothing that is in DEST already",
+        reason: "`--compare-dest` removes nothing from DEST",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let removed = |path: &[u8]| case.state.contains_key(path) && is_in_base(case, path);
@@ -70,7 +70,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "of which anything differs is made anew",
+        reason: "A link, device or FIFO that differs in anything is created anew",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let backed_up = backed_up(case, path);
@@ -111,7 +111,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "keeps what its access list gives its group",
+        reason: "keeps its list's group entry",
         covers: |fact| {
             let is_sticky = |(path, entry): (&Vec<u8>, &Entry)| {
                 let gets_it = entry.mode & 0o1000 != 0 || fact.case.has_word("--chmod=+t");
@@ -133,7 +133,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "what is in it is no extra",
+        reason: "Entries in it are never extra",
         covers: |fact| {
             let is_there = fact.case.has_word("--backup-dir=kept") && fact.case.deletes();
             let kept = [fact.dest(), b"/kept"].concat();
@@ -163,7 +163,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "belong to who copies them",
+        reason: "Such copies belong to the user who runs haul",
         covers: |fact| {
             let is_copy =
                 fact.backs_up() && !fact.case.is_root && !fact.case.state.contains_key(fact.path);
@@ -179,17 +179,17 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "so small a difference with `-c`",
+        reason: "stay, also with `-c`",
         covers: |fact| fact.name == "mtime" && fact.case.has('c') && fact.has_same_seconds(),
     },
     Exception {
-        reason: "takes the place of another kind of entry",
+        reason: "an entry that replaces another kind of entry has the mode of a new one",
         covers: |fact| {
             fact.name == "mode" && !fact.case.has('p') && is_swapped(fact.case, fact.path)
         },
     },
     Exception {
-        reason: "gets its set-group-ID bit when all in it is done",
+        reason: "its set-group-ID bit is set last",
         covers: |fact| {
             let user = |owner: Option<&str>| {
                 owner.and_then(|owner| Some(owner.split_once(':')?.0.to_owned()))
@@ -201,13 +201,13 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "DEST is made before it is known",
+        reason: "DEST is created before haul knows",
         covers: |fact| {
             fact.is_ours_alone() && fact.ours == Some("directory") && fact.path == fact.dest()
         },
     },
     Exception {
-        reason: "A backup directory that is missing is made at once",
+        reason: "A missing backup directory is created at once",
         covers: |fact| {
             let dir = fact.case.has_word("--backup-dir") && fact.path.ends_with(b"kept");
             let is_made = fact.is_ours_alone() && fact.ours == Some("directory") && dir;
@@ -216,7 +216,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "rsync fails to make what it would put into one that its owner may not write",
+        reason: "rsync fails below a directory that its owner may not write",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let beside = path.strip_prefix(b"kept").map(|rest| [fact.dest(), rest].concat());
@@ -235,7 +235,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "belong to whom those belong that they stand for",
+        reason: "Its directories get owner and access list of the originals",
         covers: |fact| {
             let mut above = fact.path.split(|byte| *byte == b'/');
             let [theirs, ours] = [fact.theirs, fact.ours].map(Option::unwrap_or_default);
@@ -247,7 +247,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "what replaces another name of its file has a backup",
+        reason: "an entry that becomes another name of its file is backed up",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
@@ -259,7 +259,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "the first name that is listed is the one that is sent",
+        reason: "the first name listed is the one sent",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
@@ -276,7 +276,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "a name whose file in DEST is newer stays as it is",
+        reason: "a name whose file in DEST is newer is kept",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
@@ -289,7 +289,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "rsync removes what is of another kind where a file of several names would be",
+        reason: "rsync removes an entry of another kind in the place of a file with several names",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let is_gone = fact.is_ours_alone() && is_swapped(case, path) && is_linked(case, path);
@@ -297,7 +297,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "and looks unchanged, for the file",
+        reason: "rsync uses another name in DEST that looks unchanged",
         covers: |fact| {
             let are_files = [fact.theirs, fact.ours]
                 .map(|kind| kind.is_some_and(|kind| kind.starts_with("file of")));
@@ -317,7 +317,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "real access lists and other extended attributes are neither read nor changed",
+        reason: "real access lists and privileged attributes are neither read nor changed",
         covers: |fact| {
             let there = fact.case.state.get(fact.path);
             faking::is_of_dest(fact.case)
@@ -326,14 +326,14 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "One with a slash behind its name for which there is nothing",
+        reason: "A DEST with a slash at its end stays missing if everything is excluded",
         covers: |fact| {
             let is_theirs = fact.name == "kind" && fact.ours.is_none();
             is_theirs && fact.case.dest.ends_with(b"/") && fact.path == fact.dest()
         },
     },
     Exception {
-        reason: "and removes nothing more then",
+        reason: "and then removes nothing more",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
@@ -348,14 +348,14 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "gives the second the time of the directory",
+        reason: "gives the existing entry the directory's time",
         covers: |fact| {
             let is_left = fact.name == "mtime" && fact.case.has_word("--ignore-existing");
             is_left && fact.is_as_before() && is_swapped(fact.case, fact.path)
         },
     },
     Exception {
-        reason: "though the file may not be read, rsync leaves it without",
+        reason: "the file is unreadable but its attributes could be set, rsync silently omits them",
         covers: |fact| {
             let there = fact.case.state.get(fact.path);
             let is_closed = there.is_some_and(|there| there.mode & 0o400 == 0);
@@ -364,11 +364,11 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "or a look for rules",
+        reason: "or before it was read for rules",
         covers: |fact| fact.name == "atime" && is_of_rules(fact.path),
     },
     Exception {
-        reason: "keeps its mode also if it may not be read",
+        reason: "a replaced file keeps its mode even if it is unreadable",
         covers: |fact| {
             let there = fact.case.state.get(fact.path);
             let is_anothers = there.is_some_and(|there| there.owner.0 != USER);
@@ -378,37 +378,37 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "without `-p` set-ID bits of a file that is replaced stay where its owner does",
+        reason: "without `-p`, a replaced file keeps its set-ID bits if its owner stays",
         covers: |fact| {
             let is_lent = fact.modes().is_some_and(|(theirs, ours)| theirs & 0o1777 == ours);
             !fact.case.has('p') && is_lent
         },
     },
     Exception {
-        reason: "before `-c` has read it",
+        reason: "before `-c` read it",
         covers: |fact| fact.name == "atime" && fact.case.has('c'),
     },
     Exception {
-        reason: "gives the first the mode of its source, and the second that of the base",
+        reason: "uses the source's mode for the first and the base's for the second",
         covers: |fact| {
             fact.name == "mode" && !fact.case.has('p') && is_in_base(fact.case, fact.path)
         },
     },
     Exception {
-        reason: "lets the owner write",
+        reason: "rsync makes what it removes writable",
         covers: |fact| {
             let is_opened = fact.modes().is_some_and(|(theirs, ours)| theirs == ours | 0o200);
             !fact.case.is_root && is_opened
         },
     },
     Exception {
-        reason: "a file with several names in DEST",
+        reason: "each name of a file with several names in DEST is updated on its own",
         covers: |fact| {
             fact.name != "kind" && !fact.case.has('H') && is_linked_there(fact.case, fact.path)
         },
     },
     Exception {
-        reason: "the one above it was written to",
+        reason: "its parent directory was written to",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let dirs = case
@@ -428,7 +428,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "what a hard link to a base replaces has a backup",
+        reason: "an entry replaced by a hard link to a base is backed up",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let of = [without_suffix(path), backed_up(case, path).as_deref(), Some(*path)]
@@ -440,7 +440,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "takes the access list that is written down with them",
+        reason: "rsync drops the recorded access list",
         covers: |fact| {
             const LIST: &str = "user.rsync.%aacl=";
             let has = |xattrs: Option<&str>| xattrs.unwrap_or_default().contains(LIST);
@@ -449,7 +449,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "whose attributes can't be read fails, also where it would be left",
+        reason: "with unreadable attributes fails, even an unchanged one",
         covers: |fact| {
             let is_told = |path: &str| {
                 fact.errors.contains(&format!("{path}: can't look at the destination"))
@@ -461,7 +461,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "is called as one, and makes way for another kind of entry",
+        reason: "an entry named like a backup that another kind of entry replaces",
         covers: |fact| {
             let of = without_suffix(fact.path);
             let makes_way = |of: &[u8]| {
@@ -473,7 +473,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "has a backup also where who is not root replaces it",
+        reason: "is backed up also without root",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let is_device = |of: &[u8]| {
@@ -487,7 +487,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "What can't be given an attribute",
+        reason: "An entry whose attributes can't be set",
         covers: |fact| {
             // No FIFO, device or link has attributes of users.
             const WHY: &str = "can't set the extended attribute user.";
@@ -507,7 +507,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "which of more entries go is not the same where a directory is to make way",
+        reason: "other entries may go where a file replaces a directory",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let of = [without_suffix(path).map(<[u8]>::to_vec), backed_up(case, path)];
@@ -526,14 +526,14 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "a new directory with the sticky bit has no more rights than others",
+        reason: "a new sticky directory has the usual rights",
         covers: |fact| {
             let is_sticky = fact.modes().is_some_and(|(theirs, _)| theirs & 0o1000 != 0);
             is_sticky && fact.case.has('X') && !fact.case.has('p')
         },
     },
     Exception {
-        reason: "one that can't be backed up fails",
+        reason: "an entry that can't be backed up fails",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             // The file, its backup, or a directory above one of these.
@@ -548,7 +548,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "rsync makes all names of a file or none",
+        reason: "rsync creates all names of a file or none",
         covers: |fact| {
             let Fact { case, path, all, .. } = fact;
             let kind = |path: &[u8]| all.get(path).map(|facts| &*facts["kind"]);
@@ -580,7 +580,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "those that access lists name become others",
+        reason: "`--chown` and maps also change the names in access lists",
         covers: |fact| {
             let [theirs, ours] = [fact.theirs, fact.ours].map(Option::unwrap_or_default);
             let becomes = rights::other_user(fact.case).map(rights::shown);
@@ -590,7 +590,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "Nor does a new directory that its owner may not write fail",
+        reason: "A new directory that its owner may not write does not fail",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let mut own = case.state.keys().filter(|other| is_in(other, b"src"));
@@ -599,7 +599,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "what is in a directory that makes way for something else",
+        reason: "entries of a replaced directory that is not writable",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             // The directory, what is in it, or a name of what takes its place.
@@ -615,7 +615,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "also where backups of this run are removed",
+        reason: "even where it removes backups of this run",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let is_delayed = case.has_word("--delete-delay") && case.has_word("--delete-excluded");
@@ -625,7 +625,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "and fails where it can't link to that",
+        reason: "and fails if it can't link to it",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let names = names_of(case, path);
@@ -647,7 +647,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "the next one is sent; rsync fails for both",
+        reason: "the next name is sent; rsync fails for both",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
             let failed = |other: &[u8]| {
@@ -664,7 +664,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "a file that stands for a link has the time at which it was made",
+        reason: "a file that represents a link keeps its creation time",
         covers: |fact| {
             let kind = fact.all.get(fact.path).map(|facts| &*facts["kind"]);
             let is_link = kind.is_some_and(|kind| kind.contains(" that stands for 120000 "));
@@ -672,7 +672,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "rsync gives it that of its source",
+        reason: "rsync sets the source's mode",
         covers: |fact| {
             let source = |(other, entry): (&Vec<u8>, &Entry)| {
                 let mode = fact.theirs == Some(&format!("{:04o}", entry.mode));
@@ -683,7 +683,7 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
-        reason: "rsync takes what is a second newer for not newer",
+        reason: "rsync treats a file that is one second newer as not newer",
         covers: |fact| {
             let of = without_suffix(fact.path).map(<[u8]>::to_vec);
             let of = of.into_iter().chain(backed_up(fact.case, fact.path));
@@ -749,11 +749,11 @@ impl Fact<'_> {
 
 #[test]
 fn each_exception_has_its_reason_in_the_documentation() {
-    let page = include_str!("../../../../docs/rsync.md");
+    let page = include_str!("../../../../docs/reference/rsync-options.md");
     let in_tree = IN_TREE.iter().map(|exception| exception.reason);
     let others = lines::IN_LINES.iter().map(|(reason, _)| *reason);
     let reasons = in_tree.chain(others).chain(codes::IN_CODES.iter().map(|(reason, _)| *reason));
     for reason in reasons {
-        assert!(page.contains(reason), "docs/rsync.md does not say: {reason}");
+        assert!(page.contains(reason), "docs/reference/rsync-options.md does not say: {reason}");
     }
 }

@@ -54,7 +54,8 @@ pub(crate) fn draw(lot: &mut Lot, flags: &mut Vec<String>, state: &mut State, is
     }
 }
 
-/// Takes out of such a case where haul differs on purpose. docs/rsync.md has each of them.
+/// Takes out of such a case where haul differs on purpose, as docs/reference/rsync-options.md
+/// has it.
 pub(crate) fn avoid_what_is_known(case: &mut Case) {
     let (is_of_dest, is_of_sources) = (is_of_dest(case), case.has_word("--fake-super"));
     // Where it is read by nobody it is an attribute like others, which rsync keeps with `-XX`.

@@ -1,4 +1,5 @@
-//! Where the lines of `-i` differ on purpose. Each has its reason in docs/rsync.md.
+//! Where the lines of `-i` differ on purpose. Each has its reason in
+//! docs/reference/rsync-options.md.
 
 use crate::case::Case;
 use crate::codes;
@@ -21,10 +22,10 @@ pub(crate) struct Said {
     pub(crate) errors: String,
 }
 
-/// Where lines differ on purpose, with the words of docs/rsync.md that say so.
+/// Where lines differ on purpose, with the words of docs/reference/rsync-options.md that say so.
 pub(crate) const IN_LINES: &[(&str, Change)] = &[
-    ("made anew, and told as that", told_as_new),
-    ("a link that a base has with another time is told as another one", |case, rsync, haul| {
+    ("created anew and reported as new", told_as_new),
+    ("reports a link with another time in a base as changed", |case, rsync, haul| {
         if has_bases(case) {
             both(rsync, haul, |lines| {
                 for line in lines.iter_mut().filter(|line| line.get(1..3) == Some("Lc")) {
@@ -33,14 +34,14 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
-    ("rsync tells that directories go that stay", |case, rsync, haul| {
+    ("rsync reports the removal of directories that stay", |case, rsync, haul| {
         if case.has('n') && (case.has_rules() || case.has('b')) {
             let told = &haul.lines;
             let is_of_dir = |line: &str| line.starts_with('*') && line.ends_with('/');
             rsync.lines.retain(|line| !is_of_dir(line) || told.contains(line));
         }
     }),
-    ("and what is behind a link that makes way for a directory", |case, rsync, haul| {
+    ("and of entries behind a link that a directory replaces", |case, rsync, haul| {
         if case.has('n') {
             let links = taken(case, |entry| matches!(entry.kind, Kind::Link(_)));
             let ours = &haul.lines;
@@ -50,7 +51,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             rsync.lines.retain(|line| ours.contains(line) || !is_behind(line));
         }
     }),
-    ("or a look for rules", |case, rsync, haul| {
+    ("or before it was read for rules", |case, rsync, haul| {
         if case.has('U') {
             both(rsync, haul, |lines| {
                 lines.retain(|line| {
@@ -59,12 +60,12 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
-    ("what is in it is no extra", |case, rsync, _| {
+    ("Entries in it are never extra", |case, rsync, _| {
         if case.has_word("--backup-dir=kept") && case.deletes() {
             rsync.lines.retain(|line| !line.starts_with("*deleting   kept/"));
         }
     }),
-    ("with `-J`, as one with another time", |case, rsync, haul| {
+    ("and with `-J` its time too", |case, rsync, haul| {
         if has_bases(case) && case.has('J') {
             let is_of_time = |line: &&mut String| {
                 line.get(1..2) == Some("L") && matches!(line.get(4..5), Some("t" | "T"))
@@ -76,14 +77,14 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
-    ("takes the attributes of the first for those of all", |case, rsync, haul| {
+    ("rsync gives a created directory the first one's attributes", |case, rsync, haul| {
         let bases = case.flags.iter().filter(|flag| flag.contains("-dest="));
         if bases.count() > 1 && case.has('X') {
             both(rsync, haul, |lines| without(lines, &[10], |line| line.starts_with("cd")));
             rsync.lines.retain(|line| !line.starts_with("cd......... "));
         }
     }),
-    ("rsync tells that it gets another time", |case, rsync, haul| {
+    ("rsync reports another time", |case, rsync, haul| {
         if (case.has_word("--copy-dest") || case.has_word("--link-dest")) && !case.has('t') {
             let told = &haul.lines;
             rsync.lines.retain(|line| !line.starts_with("cf..T...... ") || told.contains(line));
@@ -103,19 +104,19 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             rsync.lines.retain(|line| !is_nothing(line));
         }
     }),
-    ("With `--mkpath`, a DEST that is made is told", |case, rsync, haul| {
+    ("With `--mkpath`, a created DEST is reported", |case, rsync, haul| {
         let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
         if case.has_word("--mkpath") && !is_there {
             both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
         }
     }),
-    ("as it is without `-n`", |case, _, haul| {
+    ("in a dry run with `--existing` as without `-n`", |case, _, haul| {
         let is_there = case.state.contains_key(case.dest.strip_suffix(b"/").unwrap_or(&case.dest));
         if case.has('n') && case.has_word("--existing") && !is_there {
             haul.lines.retain(|line| !line.ends_with(" ./"));
         }
     }),
-    ("What fails is told as an error alone", |case, rsync, haul| {
+    ("An entry that fails is reported as an error only", |case, rsync, haul| {
         let (told, errors) = (&haul.lines, &haul.errors);
         // A source may have the name of DEST there.
         let dest = format!("{}: ", escape_bytes(&case.dest));
@@ -131,7 +132,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             told.contains(line) || !names_in(line).any(|name| fails(name.trim_end_matches('/')))
         });
     }),
-    ("what would be in a directory whose place is taken is left out", |case, rsync, haul| {
+    ("entries below a name that is no directory in DEST are skipped", |case, rsync, haul| {
         if case.has_word("--ignore-existing") {
             let dirs = taken(case, |_| true);
             let ours = &haul.lines;
@@ -143,28 +144,25 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             rsync.lines.retain(|line| ours.contains(line) || !is_below(line));
         }
     }),
-    ("and removes nothing more then", |case, rsync, haul| {
+    ("and then removes nothing more", |case, rsync, haul| {
         if case.has_word("--ignore-existing") && codes::is_taken(rsync) {
             let theirs = &rsync.lines;
             haul.lines.retain(|line| !line.starts_with('*') || theirs.contains(line));
         }
     }),
-    (
-        "rsync fails to make what it would put into one that its owner may not write",
-        |case, rsync, haul| {
-            if !case.is_root && rsync.errors.contains("backup mkdir") {
-                let closed = case.state.iter().filter(|(path, entry)| {
-                    entry.kind == Kind::Dir && entry.mode & 0o200 == 0 && !is_in(path, b"src")
-                });
-                let dirs: Vec<_> = closed.flat_map(|(path, _)| told(case, path)).collect();
-                let theirs = &rsync.lines;
-                let is_below =
-                    |name: &str| dirs.iter().any(|dir| is_in(name.as_bytes(), dir.as_bytes()));
-                haul.lines.retain(|line| theirs.contains(line) || !names_in(line).any(is_below));
-            }
-        },
-    ),
-    ("what is in a directory that makes way for something else", |case, rsync, haul| {
+    ("rsync fails below a directory that its owner may not write", |case, rsync, haul| {
+        if !case.is_root && rsync.errors.contains("backup mkdir") {
+            let closed = case.state.iter().filter(|(path, entry)| {
+                entry.kind == Kind::Dir && entry.mode & 0o200 == 0 && !is_in(path, b"src")
+            });
+            let dirs: Vec<_> = closed.flat_map(|(path, _)| told(case, path)).collect();
+            let theirs = &rsync.lines;
+            let is_below =
+                |name: &str| dirs.iter().any(|dir| is_in(name.as_bytes(), dir.as_bytes()));
+            haul.lines.retain(|line| theirs.contains(line) || !names_in(line).any(is_below));
+        }
+    }),
+    ("entries of a replaced directory that is not writable", |case, rsync, haul| {
         let is_closed = |(path, entry): &(&Vec<u8>, &Entry)| {
             entry.kind == Kind::Dir && entry.mode & 0o200 == 0 && is_swapped(case, path)
         };
@@ -176,7 +174,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         let theirs = &rsync.lines;
         haul.lines.retain(|line| case.is_root || theirs.contains(line) || !goes(line));
     }),
-    ("also where backups of this run are removed", |case, rsync, haul| {
+    ("even where it removes backups of this run", |case, rsync, haul| {
         let is_late = case.has_word("--delete-delay") || case.has_word("--delete-after");
         let is_delayed = is_late && case.has_word("--delete-excluded");
         let names: BTreeSet<_> = case.state.keys().flat_map(|path| told(case, path)).collect();
@@ -190,19 +188,19 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             theirs.contains(line) || !(is_delayed && case.has('b') && is_lost)
         });
     }),
-    ("rsync takes what is a second newer for not newer", |case, rsync, haul| {
+    ("rsync treats a file that is one second newer as not newer", |case, rsync, haul| {
         let newer = case.state.keys().filter(|path| is_little_newer(case, path));
         let names: BTreeSet<_> = newer.flat_map(|path| told(case, path)).collect();
         both(rsync, haul, |lines| {
             lines.retain(|line| !names_in(line).any(|name| names.contains(name)));
         });
     }),
-    ("A backup directory that is missing is made at once", |case, rsync, haul| {
+    ("A missing backup directory is created at once", |case, rsync, haul| {
         if case.has_word("--backup-dir=kept") {
             both(rsync, haul, |lines| lines.retain(|line| !line.ends_with(" ./")));
         }
     }),
-    ("`--compare-dest` removes nothing that is in DEST already", |case, rsync, haul| {
+    ("`--compare-dest` removes nothing from DEST", |case, rsync, haul| {
         if case.has_word("--compare-dest") {
             let there = case.state.keys().filter(|path| !is_in(path, b"src"));
             let there = there.filter(|path| is_in_base(case, path));
@@ -212,25 +210,22 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
-    (
-        "which of more entries go is not the same where a directory is to make way",
-        |case, rsync, haul| {
-            let max = case.flags.iter().find_map(|flag| flag.strip_prefix("--max-delete="));
-            let max = max.map_or(0, |max| max.parse().expect("it is a number"));
-            let count = haul.lines.iter().filter(|line| line.starts_with('*')).count();
-            if is_bounded_in_the_way(case, &haul.errors) && count <= max {
-                let extras = case.state.keys().filter(|path| is_extra(case, path));
-                let names: BTreeSet<_> = extras.flat_map(|path| told(case, path)).collect();
-                both(rsync, haul, |lines| {
-                    let is_extra = |line: &str| {
-                        names_in(line).any(|name| names.contains(name.trim_end_matches('/')))
-                    };
-                    lines.retain(|line| !line.starts_with('*') || !is_extra(line));
-                });
-            }
-        },
-    ),
-    ("rsync counts a directory that stays for what is kept in it", |case, rsync, haul| {
+    ("other entries may go where a file replaces a directory", |case, rsync, haul| {
+        let max = case.flags.iter().find_map(|flag| flag.strip_prefix("--max-delete="));
+        let max = max.map_or(0, |max| max.parse().expect("it is a number"));
+        let count = haul.lines.iter().filter(|line| line.starts_with('*')).count();
+        if is_bounded_in_the_way(case, &haul.errors) && count <= max {
+            let extras = case.state.keys().filter(|path| is_extra(case, path));
+            let names: BTreeSet<_> = extras.flat_map(|path| told(case, path)).collect();
+            both(rsync, haul, |lines| {
+                let is_extra = |line: &str| {
+                    names_in(line).any(|name| names.contains(name.trim_end_matches('/')))
+                };
+                lines.retain(|line| !line.starts_with('*') || !is_extra(line));
+            });
+        }
+    }),
+    ("rsync counts a directory that stays", |case, rsync, haul| {
         // In a dry run, which takes it for gone, something else stays for it.
         let is_beside = case.has('b') && !case.has_word("--backup-dir");
         let is_bounded = case.has_word("--max-delete") && rsync.errors.contains("(code 25)");
@@ -239,7 +234,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             haul.lines.retain(|line| !line.starts_with('*') || theirs.contains(line));
         }
     }),
-    ("one that can't be backed up fails", |case, rsync, haul| {
+    ("an entry that can't be backed up fails", |case, rsync, haul| {
         // With it stay the directories that it is in.
         let stays: BTreeSet<_> =
             not_backed_up(case, &haul.errors).iter().flat_map(|path| told(case, path)).collect();
@@ -263,7 +258,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             told.contains(line) || !is_of_it
         });
     }),
-    ("tells twice what goes with a directory", |case, rsync, haul| {
+    ("reports entries of a replaced directory twice", |case, rsync, haul| {
         if case.has('H') && case.has('n') {
             both(rsync, haul, |lines| {
                 let mut told = BTreeSet::new();
@@ -271,7 +266,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
-    ("rsync makes all names of a file or none", |case, rsync, haul| {
+    ("rsync creates all names of a file or none", |case, rsync, haul| {
         if case.has('H') && case.has_word("--compare-dest") {
             let own = case.state.keys().filter(|path| is_in(path, b"src"));
             let linked = own.filter(|path| !names_with_base(case, path).is_empty());
@@ -281,7 +276,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
-    ("those that access lists name become others", |case, rsync, haul| {
+    ("`--chown` and maps also change the names in access lists", |case, rsync, haul| {
         let is_mapped = case.has_word("--numeric-ids") && rights::other_user(case).is_some();
         if case.has('A') && is_mapped {
             let theirs = rsync.lines.clone();
@@ -292,7 +287,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             without(&mut haul.lines, &[9], is_ours);
         }
     }),
-    ("rsync compares the list of the source, and sets it again", |case, rsync, haul| {
+    ("rsync compares the source's list and sets it", |case, rsync, haul| {
         if case.has('A') && case.has_word("--chmod") {
             let others = told_of(case, |path, entry| {
                 let is_other = is_in(path, b"src") && rights::gets_other_mode(case, entry);
@@ -305,19 +300,16 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             both(rsync, haul, |lines| without(lines, &[5, 9], is_listed));
         }
     }),
-    (
-        "a mode that differs is told (`p`) whether the access list differs or not",
-        |case, rsync, haul| {
-            if case.has('A') {
-                both(rsync, haul, |lines| {
-                    for line in lines.iter_mut().filter(|line| line.get(9..10) == Some("a")) {
-                        line.replace_range(5..6, ".");
-                    }
-                });
-            }
-        },
-    ),
-    ("before `-c` has read it", |case, rsync, haul| {
+    ("A differing mode is reported (`p`) whether or not the list differs", |case, rsync, haul| {
+        if case.has('A') {
+            both(rsync, haul, |lines| {
+                for line in lines.iter_mut().filter(|line| line.get(9..10) == Some("a")) {
+                    line.replace_range(5..6, ".");
+                }
+            });
+        }
+    }),
+    ("before `-c` read it", |case, rsync, haul| {
         if case.has('U') && case.has('c') {
             both(rsync, haul, |lines| {
                 for line in lines.iter_mut().filter(|line| line.get(8..9) == Some("u")) {
@@ -327,22 +319,25 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             });
         }
     }),
-    ("the next one is sent; rsync fails for both", linked::first_has_failed),
+    ("the next name is sent; rsync fails for both", linked::first_has_failed),
     (
-        "rsync removes what is of another kind where a file of several names would be",
+        "rsync removes an entry of another kind in the place of a file with several names",
         linked::swapped_there,
     ),
-    ("a name whose file in DEST is newer stays as it is", linked::newer_there),
-    ("a file with several names in DEST", linked::in_destination),
-    ("the first name that is listed is the one that is sent", linked::in_sources),
-    ("Nor does a new directory that its owner may not write fail", |case, rsync, haul| {
+    ("a name whose file in DEST is newer is kept", linked::newer_there),
+    (
+        "each name of a file with several names in DEST is updated on its own",
+        linked::in_destination,
+    ),
+    ("the first name listed is the one sent", linked::in_sources),
+    ("A new directory that its owner may not write does not fail", |case, rsync, haul| {
         let fails = !case.is_root && rsync.errors.contains("failed: Permission denied (13)");
         let own = case.state.keys().filter(|path| fails && is_in_new_closed(case, path));
         let names: BTreeSet<_> = own.flat_map(|path| told(case, path)).collect();
         let theirs = &rsync.lines;
         haul.lines.retain(|line| theirs.contains(line) || !is_of(line, &names));
     }),
-    ("for names of one file in a directory whose place is taken", |case, rsync, haul| {
+    ("for names of one file below a name that is no directory", |case, rsync, haul| {
         if case.has('H') && case.has('n') && codes::is_taken(rsync) {
             let dirs = taken(case, |_| true);
             let is_below = |path: &[u8]| {
@@ -355,7 +350,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             haul.lines.retain(|line| theirs.contains(line) || !is_of(line, &lost));
         }
     }),
-    ("A file with set-ID bits that gets another owner", |case, rsync, haul| {
+    ("A file with set-ID bits and a new owner", |case, rsync, haul| {
         // rsync looks again at it, and finds other bits.
         let lent = lent(case);
         both(rsync, haul, |lines| {

@@ -25,7 +25,7 @@ fn every_word_of_rsync_is_known_and_documented() {
     if Command::new("rsync").arg("--version").output().is_err() {
         return fixture::missing("rsync");
     }
-    let page = include_str!("../../../../docs/rsync.md");
+    let page = include_str!("../../../../docs/reference/rsync-options.md");
     let world = World::new();
     let scene = world.scene(Way::Local);
     let words = words_of_rsync();

@@ -2,7 +2,7 @@
 //!
 //! There are no handles of directories in that protocol: a directory is a path,
 //! and each operation sends one. So what the other tree promises of links that
-//! are planted while a job runs can't be kept here, see `docs/sftp.md`. All the
+//! are planted while a job runs can't be kept here, see `docs/reference/sftp.md`. All the
 //! rest of the contract is: no link that stands below a destination is followed,
 //! nothing appears under a name before it is whole.
 
