@@ -272,11 +272,12 @@ fn documented() -> BTreeMap<String, (BTreeSet<String>, String)> {
     let mut types = BTreeMap::new();
     for section in DOCUMENT.split("\n### `").skip(1) {
         let (name, body) = section.split_once('`').expect("a heading");
-        let fields = body
-            .lines()
-            .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
-            .chain(["type".to_owned()])
-            .collect();
+        // The first cell of a row names one field or several.
+        let cells = body.lines().filter_map(|line| {
+            Some(line.strip_prefix("| ")?.split_once(" |")?.0).filter(|cell| cell.starts_with('`'))
+        });
+        let words = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        let fields = words.chain(["type"]).map(str::to_owned).collect();
         let example = body.lines().find(|line| line.starts_with('{')).unwrap_or_default();
         types.insert(name.to_owned(), (fields, example.to_owned()));
     }
