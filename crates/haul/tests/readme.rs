@@ -26,6 +26,9 @@ const HOSTS: &str = "Host nas web1 web2\n";
 /// At least so many pages have examples. Fewer means that they are no longer found.
 const PAGES_MIN: usize = 12;
 
+/// At least so many messages are explained. Fewer means that they are no longer found.
+const MESSAGES_MIN: usize = 20;
+
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -61,6 +64,38 @@ fn every_example_in_the_pages_says_what_it_shows() {
         }
     }
     assert!(run >= PAGES_MIN, "{run} pages have examples");
+}
+
+#[test]
+fn every_message_in_the_troubleshooting_page_is_one_of_the_program() {
+    let page = document(&Path::new(ROOT).join("docs/troubleshooting.md"));
+    let (_, table) = page.split_once("\n## Messages\n").expect("a table of messages");
+    let mut code = String::new();
+    for part in fs::read_dir(Path::new(ROOT).join("crates")).expect("the crates") {
+        read_sources(&part.expect("a crate").path().join("src"), &mut code);
+    }
+    let messages: Vec<&str> = table.lines().filter_map(|row| row.split('`').nth(1)).collect();
+    assert!(messages.len() >= MESSAGES_MIN, "{messages:?}");
+    for message in messages {
+        // The names and figures in a message are other words in the code.
+        let is_filled_in = |word: &&str| !word.contains(char::is_lowercase);
+        for words in message.split(' ').collect::<Vec<_>>().split(|word| is_filled_in(&word)) {
+            let words = words.join(" ");
+            assert!(code.contains(&words), "no message has \"{words}\": {message}");
+        }
+    }
+}
+
+/// Adds the text of all Rust files below `dir` to `code`.
+fn read_sources(dir: &Path, code: &mut String) {
+    for entry in fs::read_dir(dir).expect("a directory of sources") {
+        let path = entry.expect("a source").path();
+        if path.is_dir() {
+            read_sources(&path, code);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            code.push_str(&document(&path));
+        }
+    }
 }
 
 fn document(path: &Path) -> String {
