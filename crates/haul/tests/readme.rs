@@ -79,7 +79,7 @@ fn every_message_in_the_troubleshooting_page_is_one_of_the_program() {
     for message in messages {
         // The names and figures in a message are other words in the code.
         let is_filled_in = |word: &&str| !word.contains(char::is_lowercase);
-        for words in message.split(' ').collect::<Vec<_>>().split(|word| is_filled_in(&word)) {
+        for words in message.split(' ').collect::<Vec<_>>().split(is_filled_in) {
             let words = words.join(" ");
             assert!(code.contains(&words), "no message has \"{words}\": {message}");
         }
