@@ -23,6 +23,8 @@ impl Receiver<'_> {
         let DirState::Open(node) = &pending.dir.state else { return Err(parent_fault()) };
         let looked = node.handle().and_then(|handle| self.look_at(&*handle, &pending.name));
         match looked.map_err(|error| failed(&error))? {
+            // Written into, it would change a source.
+            Some(there) if self.is_of_sources(&there) => Ok(None),
             Some(there) if matches!(there.kind, MetaKind::File { .. }) => Ok(Some(there)),
             // It has gone by now.
             None => Ok(None),

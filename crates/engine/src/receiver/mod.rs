@@ -27,6 +27,7 @@ mod losing;
 mod mirror;
 mod modes;
 mod naming;
+mod others;
 mod own;
 mod pending;
 mod place;
@@ -80,6 +81,7 @@ use listing::{Broken, Listing};
 use losing::Losing;
 use mirror::Deleting;
 use naming::Merging;
+use others::Others;
 pub(crate) use pending::Pending;
 use proofs::Proofs;
 use renames::Renames;
@@ -144,6 +146,8 @@ pub(crate) struct Receiver<'a> {
     staging: Option<Arc<Dir>>,
     /// Held while a file with several names is written into.
     updating: Mutex<()>,
+    /// See [`Others`].
+    others: Option<Others>,
     /// Files and names that wait to be durable.
     holding: Holding,
     /// Directories that a server gives their mode and time.
@@ -241,6 +245,7 @@ impl<'a> Receiver<'a> {
             waiting: Waiting::default(),
             staging: destination.staging,
             updating: Mutex::default(),
+            others: destination.sources_are_here.then(|| Others::of(job)),
             holding: Holding::default(),
             sealing: Mutex::default(),
             done: AtomicBool::new(false),

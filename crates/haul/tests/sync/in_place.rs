@@ -119,6 +119,35 @@ fn a_link_is_not_written_through() {
 }
 
 #[test]
+fn no_source_is_written_through_another_name_of_it() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    for (flags, new, old) in [
+        (&["-a", "--inplace"][..], "of b, before a", "of c"),
+        (&["-ab", "--inplace"], "of b, before a", "of c"),
+        (&["-a", "--append"], "of c, and more", "of c"),
+    ] {
+        scene.clear(&["src", "dst"]);
+        for name in ["src/a", "src/b", "src/d/f"] {
+            scene.file(name, new);
+        }
+        scene.file("src/d/c", old);
+        scene.mkdir("dst");
+        // Before the source that it belongs to was listed, and after it.
+        for (source, name) in [("src/d/c", "dst/b"), ("src/d/c", "dst/f")] {
+            fs::hard_link(scene.path(source), scene.path(name)).expect("linked");
+        }
+        scene.file("dst/a", old);
+        fs::hard_link(scene.path("dst/a"), scene.path("dst/a-too")).expect("linked");
+        let args = ["src/", "src/d/f", "dst"];
+        scene.haul().arg("sync").args(flags).args(args).run().expect_ok();
+        assert_eq!(scene.read("src/d/c"), old, "{flags:?}");
+        assert_eq!([scene.read("dst/b"), scene.read("dst/f")], [new, new], "{flags:?}");
+        assert_eq!(scene.read("dst/a-too"), new, "{flags:?}: its own names stay");
+    }
+}
+
+#[test]
 fn what_may_not_be_written_to_fails_and_stays() {
     each_of(
         &[Way::Local, Way::Upload, Way::Download],
