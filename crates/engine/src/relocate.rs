@@ -103,6 +103,12 @@ fn rename(
     {
         return Ok(Some(Outcome::Skipped(skip)));
     }
+    if let Some(there) = there
+        && stat.is_symlink()
+        && dir.stat_following(&name).is_ok_and(|led| led.id == there.id)
+    {
+        return Err(Fault::of_link_to_itself());
+    }
     match dir.rename_to(&name, to, new_name, there.is_some()) {
         Ok(()) => {
             moved.push(stat.id);

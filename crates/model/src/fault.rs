@@ -81,6 +81,12 @@ impl Fault {
         Self::new(side, FaultKind::NotFound, MISSING)
     }
 
+    /// The fault of a link that would replace the file to which it leads.
+    pub fn of_link_to_itself() -> Self {
+        let message = "the link leads to this very file, which it would replace";
+        Self::new(Side::Destination, FaultKind::SameFile, message)
+    }
+
     /// The fault behind an error of the operating system, met while trying to
     /// `action` ("open", "rename"). One that is a fault already keeps its kind and its words.
     pub fn from_io(side: Side, action: &str, error: &std::io::Error) -> Self {

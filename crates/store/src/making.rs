@@ -3,17 +3,18 @@
 
 use crate::stage::{NAME_ATTEMPTS_MAX, with_private_name};
 use crate::{OnExisting, Publication};
-use haul_model::{Attributes, FileId, Kept, Name, Special};
+use haul_model::{Attributes, Fault, FileId, Kept, Name, Special};
 use haul_sys::Dir;
 use std::io;
 use std::sync::Arc;
 
 impl Publication {
     /// Makes a symbolic link `name` in `dir` that points to `target`, with those of
-    /// `attributes` that are `kept`, in one step.
+    /// `attributes` that are `kept`, in one step. One that leads to the file that it would
+    /// replace, which has no other name, is not made: the content would be lost.
     ///
     /// # Errors
-    /// Those of `symlinkat` and `renameat`.
+    /// Those of `symlinkat` and `renameat`, and [`Fault::of_link_to_itself`].
     pub fn of_symlink(
         dir: &Arc<Dir>,
         target: &[u8],
@@ -23,7 +24,13 @@ impl Publication {
         on_existing: OnExisting,
     ) -> io::Result<Self> {
         Self::of_made(dir, name, on_existing, |temp| {
-            dir.make_symlink(target, temp, attributes, kept)
+            dir.make_symlink(target, temp, attributes, kept)?;
+            match on_existing {
+                OnExisting::Replace if leads_to(dir, temp, name) => {
+                    Err(io::Error::other(Fault::of_link_to_itself()))
+                }
+                _ => Ok(()),
+            }
         })
     }
 
@@ -94,4 +101,11 @@ impl Publication {
             }
         }
     }
+}
+
+/// True if the link `temp` leads to the entry `name` beside it, which has no other name.
+fn leads_to(dir: &Dir, temp: &str, name: &Name) -> bool {
+    let there = dir.stat(name).ok().filter(|there| there.links == 1);
+    let led = Name::new(temp.as_bytes()).ok().and_then(|temp| dir.stat_following(&temp).ok());
+    there.is_some_and(|there| led.is_some_and(|led| led.id == there.id))
 }

@@ -3,10 +3,11 @@
 
 use super::*;
 use crate::{Mismatch, Mover, Written};
-use haul_model::{Attributes, ContentHash, Kept};
+use haul_model::{Attributes, ContentHash, Fault, Kept, Side};
 use haul_testkit::content::bytes;
 use haul_testkit::{FileSystem, Mount};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -263,6 +264,28 @@ fn a_symbolic_link_appears_in_one_step_and_keeps_to_the_placement() {
     assert_eq!(fs::read_link(place.path("a")).expect("a link"), Path::new("c"));
     assert_eq!(place.dir.stat(&name("a")).expect("there").mtime, TIME);
     assert_eq!(place.names(), ["a", "dir", "file"]);
+}
+
+#[test]
+fn a_symbolic_link_does_not_replace_the_only_name_of_the_file_that_it_leads_to() {
+    let place = Place::new();
+    let attributes = Attributes::new(0o777, TIME);
+    let link = |target: &[u8]| {
+        let (name, replace) = (name("file"), OnExisting::Replace);
+        Publication::of_symlink(&place.dir, target, &name, &attributes, Kept::TIMES, replace)
+    };
+    fs::write(place.path("file"), "precious").expect("written");
+    let absolute = place.path("file");
+    for target in [&b"file"[..], b"./file", absolute.as_os_str().as_bytes()] {
+        let error = link(target).expect_err("it would lead to itself");
+        assert_eq!(Fault::from_io(Side::Destination, "", &error), Fault::of_link_to_itself());
+        assert_eq!(fs::read(place.path("file")).expect("read"), b"precious");
+        assert_eq!(place.names(), ["file"]);
+    }
+    // The content stays under the other name.
+    fs::hard_link(place.path("file"), place.path("other")).expect("linked");
+    link(b"other").expect("made");
+    assert_eq!(fs::read(place.path("file")).expect("read"), b"precious");
 }
 
 #[test]

@@ -214,14 +214,8 @@ pub(super) fn one_object(entry: &Entry, existing: &Meta) -> Option<Fault> {
 
 /// The fault of a link that would replace the file to which it leads.
 pub(super) fn leads_there(entry: &Entry, existing: &Meta) -> Option<Fault> {
-    if entry.leads_to.is_some() && entry.leads_to == existing.id {
-        return Some(Fault::new(
-            Side::Destination,
-            FaultKind::SameFile,
-            "the link leads to this very file, which it would replace",
-        ));
-    }
-    None
+    let leads_there = entry.leads_to.is_some() && entry.leads_to == existing.id;
+    leads_there.then(Fault::of_link_to_itself)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::common::*;
 use haul_testkit::assert_same;
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn a_directory_is_not_copied_into_itself_however_it_is_spelled() {
@@ -124,6 +125,32 @@ fn a_link_does_not_replace_the_file_that_it_leads_to() {
     let run = scene.copy(&["-r"], &["from/."], "there").run().expect_code(1);
     assert!(run.err().contains("which it would replace"), "{run}");
     assert_eq!(scene.read("there/file"), "precious");
+}
+
+#[test]
+fn a_link_does_not_replace_the_file_that_it_would_lead_to_on_any_way() {
+    each_way_by_pipe(|scene| {
+        for (target, command) in [("../dst/f", "copy"), ("/", "copy"), ("/", "move"), ("/", "sync")]
+        {
+            scene.clear(&["src", "dst"]);
+            scene.file("dst/f", "precious");
+            let absolute = scene.path("dst/f");
+            let target = if target == "/" { &*absolute } else { Path::new(target) };
+            scene.mkdir("src");
+            scene.symlink(target, "src/f");
+            let (flags, source) = match command {
+                "copy" => (&["-r"][..], "src/."),
+                "move" => (&[][..], "src/f"),
+                _ => (&["-a"][..], "src/"),
+            };
+            let run = scene.transfer(command, &scene.route(), flags, &[source], "dst").run();
+            assert!(run.err().contains("which it would replace"), "{command}: {run}");
+            assert_ne!(run.code, Some(0), "{command}: {run}");
+            assert_eq!(scene.read("dst/f"), "precious");
+            assert!(fs::symlink_metadata(scene.path("src/f")).is_ok(), "{command}: {run}");
+            assert_no_strays(&scene.path("dst"));
+        }
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::attrs::attrs_for;
 use super::host::must_stay;
 use super::{SftpHost, join};
-use haul_model::{Attributes, Kept, Name};
+use haul_model::{Attributes, Fault, Kept, Name};
 use haul_sftp::Extension;
 use haul_store::{OnExisting, Publication};
 use std::io;
@@ -53,6 +53,10 @@ pub(super) fn symbolic(
         attempts += 1;
         let temp = join(dir, host.stage_name().as_bytes());
         host.wrote(dir, client.make_symlink(target, &temp))?;
+        if leads_to(host, &temp, dir, name) {
+            let _ = client.remove_file(&temp);
+            return Err(io::Error::other(Fault::of_link_to_itself()));
+        }
         set_time(&temp);
         let published = host.publish(&temp, dir, name, OnExisting::Replace);
         if published.is_ok() || published.as_ref().is_err_and(must_stay) {
@@ -67,6 +71,15 @@ pub(super) fn symbolic(
             return published;
         }
     }
+}
+
+/// True if the link `temp` leads to the entry `name` of `dir`, and that is no link.
+fn leads_to(host: &SftpHost, temp: &[u8], dir: &[u8], name: &Name) -> bool {
+    let led = host.client().real_path(temp);
+    led.is_ok_and(|led| {
+        let dir = host.client().real_path(dir);
+        dir.is_ok_and(|dir| *led == *join(&dir, name.as_bytes()))
+    })
 }
 
 /// Gives the file at the path `of` the further name `name` in the directory `dir`.
