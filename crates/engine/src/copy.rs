@@ -68,7 +68,8 @@ pub(crate) fn content(
         });
     }
     // What nobody has to look at need not come into this process.
-    let mut in_kernel = size > WHOLE_MAX || into.stage().copies_small_files();
+    let leaves_zeros = into.stage().leaves_zeros();
+    let mut in_kernel = !leaves_zeros && (size > WHOLE_MAX || into.stage().copies_small_files());
     while let Some(data) = source.next_data(into.at()).map_err(|error| read(&error))? {
         pass(into, data.start, told);
         while into.at() < data.end {
@@ -83,6 +84,13 @@ pub(crate) fn content(
             }
             let copied = match copied {
                 Some(copied) => copied,
+                None if leaves_zeros => {
+                    let len = (end - into.at()).min(WHOLE_MAX) as usize;
+                    let buffer = scratch.buffer(len);
+                    let len = source.read_at(buffer, into.at()).map_err(|error| read(&error))?;
+                    into.write(&buffer[..len]).map_err(|error| write(&error))?;
+                    len as u64
+                }
                 None => into.put(|stage, at| by_hand(source, &**stage, scratch, at, end))?,
             };
             if copied == 0 {

@@ -206,6 +206,8 @@ pub struct Mirror {
     pub fakes_dest: bool,
     /// Links of other users lead to the destination, and to the directories beside it, too.
     pub foreign_links: bool,
+    /// Runs of zeros in large files become holes.
+    pub leaves_zeros: bool,
 }
 
 impl Mirror {

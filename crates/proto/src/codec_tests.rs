@@ -416,6 +416,7 @@ fn task() -> impl Strategy<Value = Task> {
                 fakes_sources: !links,
                 fakes_dest: links,
                 foreign_links: !links,
+                leaves_zeros: links,
                 updating: if links { Updating::Appends } else { Updating::InPlace },
                 ..Mirror::default()
             };

@@ -10,7 +10,7 @@ use crate::Caps;
 pub const MAGIC: [u8; 4] = *b"haul";
 
 /// The version of the protocol that this build speaks.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 
 /// The first version whose greeting tells how long silence is borne.
 const SILENCE_SINCE: u16 = 2;
@@ -160,10 +160,11 @@ mod tests {
     #[test]
     fn another_version_is_an_error_that_names_both() {
         let mut hello = Hello::ours(Caps::NONE, 60, "7.0.0");
-        hello.version = 9;
+        hello.version = VERSION + 1;
         let text = check_welcome(&hello).expect_err("another version").to_string();
         assert!(
-            text.contains("version 9") && text.contains(&format!("version {VERSION}")),
+            text.contains(&format!("version {}", VERSION + 1))
+                && text.contains(&format!("version {VERSION}")),
             "{text}"
         );
         assert!(text.contains("7.0.0"), "{text}");

@@ -14,6 +14,7 @@
 //!    remembered of them, and what a process that dies leaves to be copied again.
 
 use crate::verified::{Moved, Staged, Written};
+use crate::zeros::runs;
 use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -256,12 +257,19 @@ impl<S: Staged> Assembler<S> {
         true
     }
 
-    /// Writes the next bytes of a block, no more than it has room for.
+    /// Writes the next bytes of a block, no more than it has room for; see
+    /// [`Staged::leaves_zeros`].
     ///
     /// # Errors
     /// Those of writing.
     pub fn write(&self, block: &mut Block, bytes: &[u8]) -> io::Result<()> {
-        self.put(block, bytes, |stage, at| stage.write_at(bytes, at))
+        if !self.stage.leaves_zeros() {
+            return self.put(block, bytes, |stage, at| stage.write_at(bytes, at));
+        }
+        runs(bytes, block.end()).try_for_each(|(run, is_zeros)| match is_zeros {
+            true => self.pass(block, run.len() as u64),
+            false => self.put(block, run, |stage, at| stage.write_at(run, at)),
+        })
     }
 
     /// The same where `put` writes them into the stage at the offset that it is given.
@@ -312,7 +320,7 @@ impl<S: Staged> Assembler<S> {
         let mut left = len;
         while left > 0 {
             let zeros = &ZEROS[..left.min(ZEROS.len() as u64) as usize];
-            self.write(block, zeros)?;
+            self.put(block, zeros, |stage, at| stage.write_at(zeros, at))?;
             left -= zeros.len() as u64;
         }
         Ok(())

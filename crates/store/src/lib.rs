@@ -51,6 +51,7 @@ mod remote;
 mod series;
 mod stage;
 mod verified;
+mod zeros;
 
 pub use assembler::{Assembler, Block, NotAssembled};
 pub use journal::{Earlier, SourceId};

@@ -1,6 +1,7 @@
 //! Content that comes in its order, and at whose bytes nobody looks.
 
 use crate::verified::{Moved, Staged};
+use crate::zeros::runs;
 use std::io;
 
 /// A stage that gets its content in order, and unhashed: from the kernel, or from a file
@@ -34,11 +35,24 @@ impl<S: Staged> Mover<S> {
         self.at
     }
 
-    /// Writes the next bytes.
+    /// Writes the next bytes; see [`Staged::leaves_zeros`].
     ///
     /// # Errors
     /// Those of writing.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.stage.leaves_zeros() {
+            return self.write_all(bytes);
+        }
+        runs(bytes, self.at).try_for_each(|(run, is_zeros)| match is_zeros {
+            true => {
+                self.pass(run.len() as u64);
+                Ok(())
+            }
+            false => self.write_all(run),
+        })
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.put(|stage, at| stage.write_at(bytes, at).map(|()| bytes.len() as u64)).map(drop)
     }
 

@@ -61,6 +61,8 @@ pub struct Stage {
     pub(crate) home: Home,
     /// Writes go to the medium at once.
     pub(crate) writes_out: bool,
+    /// See [`Staged::leaves_zeros`].
+    pub(crate) leaves_zeros: bool,
 }
 
 /// Where a stage is until it is published.
@@ -81,7 +83,14 @@ impl Stage {
     /// Those of creating a file.
     pub fn create(dir: Arc<Dir>) -> io::Result<Self> {
         if let Some(file) = dir.create_unnamed() {
-            return Ok(Self { dir, dest: None, file, home: Home::Unnamed, writes_out: false });
+            return Ok(Self {
+                dir,
+                dest: None,
+                file,
+                home: Home::Unnamed,
+                writes_out: false,
+                leaves_zeros: false,
+            });
         }
         Self::create_named(dir)
     }
@@ -121,7 +130,7 @@ impl Stage {
             }
         })?;
         let (dir, home) = (Arc::clone(dir), Home::Private(temp));
-        Ok(Self { dir, dest: None, file, home, writes_out: false })
+        Ok(Self { dir, dest: None, file, home, writes_out: false, leaves_zeros: false })
     }
 
     /// Finds out if an earlier copy of `source` to `name` in `dir` can be continued,
@@ -158,7 +167,14 @@ impl Stage {
     ) -> io::Result<(Self, Vec<BlockHash>)> {
         let opened = partial::open(&dir, name, source, pace)?;
         let home = Home::Partial(opened.partial);
-        let stage = Self { dir, dest: None, file: opened.file, home, writes_out: false };
+        let stage = Self {
+            dir,
+            dest: None,
+            file: opened.file,
+            home,
+            writes_out: false,
+            leaves_zeros: false,
+        };
         Ok((stage, opened.blocks))
     }
 
@@ -195,6 +211,11 @@ impl Stage {
     pub fn write_out(&mut self) {
         self.writes_out = true;
     }
+
+    /// Has runs of zeros become holes from now on.
+    pub fn leave_zeros(&mut self) {
+        self.leaves_zeros = true;
+    }
 }
 
 impl Staged for Stage {
@@ -214,6 +235,10 @@ impl Staged for Stage {
 
     fn clear(&self, range: Range<u64>) -> bool {
         haul_sys::punch_hole(&self.file, range)
+    }
+
+    fn leaves_zeros(&self) -> bool {
+        self.leaves_zeros
     }
 
     /// Fails also with what a checkpoint has met since: then the stage is not kept.

@@ -428,7 +428,14 @@ fn a_file_that_can_be_given_no_name_is_copied_to_one_that_has_one() {
         let file = elsewhere.create_unnamed().expect("tmpfs has such files");
         // No name in this directory can be that of a file of another file system.
         let dir = Arc::clone(&place.dir);
-        let stage = Stage { dir, dest: None, file, home: Home::Unnamed, writes_out: false };
+        let stage = Stage {
+            dir,
+            dest: None,
+            file,
+            home: Home::Unnamed,
+            writes_out: false,
+            leaves_zeros: false,
+        };
         stage.write_at(b"new", 0).expect("written");
         stage.set_len(5 << 20).expect("extended");
         fs::write(place.path("file"), "old").expect("written");

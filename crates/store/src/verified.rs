@@ -33,6 +33,11 @@ pub trait Staged: Sized {
         false
     }
 
+    /// True if runs of zeros are not written, but passed as holes.
+    fn leaves_zeros(&self) -> bool {
+        false
+    }
+
     /// Records the hash of the next block, which was written, where the file can be
     /// continued by a later job.
     ///

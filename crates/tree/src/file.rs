@@ -170,6 +170,14 @@ pub trait StagedFile: Send + Sync {
         false
     }
 
+    /// Has runs of zeros become holes from now on, where the storage has these.
+    fn leave_zeros(&mut self) {}
+
+    /// True if it does.
+    fn leaves_zeros(&self) -> bool {
+        false
+    }
+
     /// Has it begin with what `source` has in `range`, in bytes, at the same place, without
     /// writing it, where the storage can do that; tells if it does. The range begins with a
     /// block, and ends with the source. See [`crate::Storage::shares_content`].
@@ -246,6 +254,10 @@ impl Staged for Box<dyn StagedFile> {
 
     fn clear(&self, range: Range<u64>) -> bool {
         (**self).clear(range)
+    }
+
+    fn leaves_zeros(&self) -> bool {
+        (**self).leaves_zeros()
     }
 
     fn record(&self, block: BlockHash) -> io::Result<()> {

@@ -146,6 +146,10 @@ fn block(
             if source.read_at(part, at).map_err(|error| read(&error))? < part.len() {
                 return Err(changed());
             }
+            if into.stage().leaves_zeros() {
+                into.write(&mut block, part).map_err(|error| write(&error))?;
+                continue;
+            }
             into.put(&mut block, part, |stage, at| {
                 let from = source.handle();
                 match from.and_then(|file| stage.write_from(file, at..at + part.len() as u64)) {

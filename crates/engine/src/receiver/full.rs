@@ -18,7 +18,7 @@ impl Receiver<'_> {
         };
         let is_plain = self.sender.is_far()
             && self.resumable(entry).is_some()
-            && !entry.has_holes
+            && !self.may_have_holes(entry)
             && staging.is_none()
             && !self.wants_difference(file)
             && !self.task.mirrors().is_some_and(may_take_less);

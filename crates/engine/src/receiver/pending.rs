@@ -36,6 +36,8 @@ pub(crate) struct Pending {
     pub(super) begun: Option<Box<Begun>>,
     /// Room for it is reserved first.
     pub(super) reserves: bool,
+    /// Runs of zeros in it become holes.
+    pub(super) leaves_zeros: bool,
     /// Where it is staged, if not where it will appear.
     pub(super) staging: Option<Arc<Dir>>,
 }
@@ -58,7 +60,7 @@ impl Pending {
         let (resumed, on_record) = (0, None);
         let (found, reading) = (Changes::default(), Reading::default());
         let (is_based, old_size, basis, begun) = (false, None, None, None);
-        let (reserves, staging, listed) = (false, None, entry.size());
+        let (reserves, leaves_zeros, staging, listed) = (false, false, None, entry.size());
         Self {
             index,
             dir,
@@ -76,6 +78,7 @@ impl Pending {
             basis,
             begun,
             reserves,
+            leaves_zeros,
             staging,
         }
     }

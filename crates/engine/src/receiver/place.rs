@@ -11,7 +11,7 @@ use super::{Pending, Receiver, losing, naming, parent_fault};
 use crate::dirs::DirNode;
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
-use haul_proto::OutcomeItem;
+use haul_proto::{OutcomeItem, PACK_FILE_MAX};
 use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
 use haul_tree::{Meta, MetaKind, TreeDir, in_whole_seconds};
@@ -171,13 +171,26 @@ impl Receiver<'_> {
         entry: &Entry,
         existing: Option<&Meta>,
     ) -> io::Result<bool> {
-        let Some(existing) = existing.filter(|_| !entry.has_holes) else { return Ok(false) };
+        let Some(existing) = existing.filter(|_| !self.may_have_holes(entry)) else {
+            return Ok(false);
+        };
         let lost = node.handle()?.lacks_content(name, existing, self.policy.sync);
         match lost {
             // What may not be read is not known to have been lost.
             Err(error) if may_not_be_opened(&error) => Ok(false),
             lost => lost,
         }
+    }
+
+    /// True if zeros of a file become holes. Small files are written in one go.
+    pub(super) fn leaves_zeros(&self, entry: &Entry) -> bool {
+        let leaves_zeros = self.task.mirrors().is_some_and(|mirror| mirror.leaves_zeros);
+        leaves_zeros && entry.size() > PACK_FILE_MAX
+    }
+
+    /// True if a file has holes, or gets some.
+    pub(super) fn may_have_holes(&self, entry: &Entry) -> bool {
+        entry.has_holes || self.leaves_zeros(entry)
     }
 
     /// Gives a file whose content is left as it is those attributes of the source that

@@ -94,7 +94,7 @@ impl Pending {
         if blocks.len() as u64 != self.resumed {
             return Err(work::written_meanwhile());
         }
-        Ok(Some((receiver.written_out(stage), blocks)))
+        Ok(Some((self.with_zeros(receiver.written_out(stage)), blocks)))
     }
 
     /// The same for a file whose source is open here: what is there of another

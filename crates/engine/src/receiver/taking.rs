@@ -138,6 +138,7 @@ impl Receiver<'_> {
             return Some(outcome);
         }
         file.reserves = self.task.mirrors().is_some_and(|mirror| mirror.preallocates);
+        file.leaves_zeros = self.leaves_zeros(&file.entry);
         if self.wants_difference(&file) {
             self.sign_in_turn(file);
             return None;

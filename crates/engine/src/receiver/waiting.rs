@@ -196,7 +196,8 @@ impl Receiver<'_> {
             let is_it = found.is_empty()
                 && is_own
                 && self.is_like_new(node, &*before, name, &there)?
-                && (entry.has_holes || !before.lacks_content(name, &there, self.policy.sync)?)
+                && (self.may_have_holes(entry)
+                    || !before.lacks_content(name, &there, self.policy.sync)?)
                 && self.claims_alone(&there);
             if !is_it {
                 // A large file is gone on with where it can be continued, under its one name.

@@ -20,6 +20,7 @@ use haul_model::{
 use haul_proto::{FileEnd, PackItem, PackView};
 use haul_store::{Mover, OnExisting, Verified, Written};
 use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed};
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -319,16 +320,25 @@ impl Pending {
             Some(at) => dir.stage_at(at),
             None => dir.stage(),
         };
-        self.reserved(self.begin(stage)?)
+        self.prepared(self.begin(stage)?)
     }
 
-    /// The stage with room for the file, if that is reserved.
-    fn reserved(&self, stage: Box<dyn StagedFile>) -> Result<Box<dyn StagedFile>, Fault> {
+    /// The stage as its file wants it: with room for that, and with zeros as holes.
+    fn prepared(&self, stage: Box<dyn StagedFile>) -> Result<Box<dyn StagedFile>, Fault> {
+        let stage = self.with_zeros(stage);
         if self.reserves {
             let reserved = stage.reserve(self.entry.size());
             reserved.map_err(|error| destination("reserve room for the file", &error))?;
         }
         Ok(stage)
+    }
+
+    /// The stage, which leaves zeros out if its file is to have holes in their place.
+    pub(super) fn with_zeros(&self, mut stage: Box<dyn StagedFile>) -> Box<dyn StagedFile> {
+        if self.leaves_zeros {
+            stage.leave_zeros();
+        }
+        stage
     }
 
     /// True if the file system may be one that takes content in its order alone, so
@@ -370,7 +380,7 @@ impl Pending {
                 drop(stage);
                 Err(written_meanwhile())
             }
-            Ok((stage, _)) => self.reserved(receiver.written_out(stage)),
+            Ok((stage, _)) => self.prepared(receiver.written_out(stage)),
             Err(error) if stops_all(&error) => {
                 Err(destination("create a file in the directory", &error))
             }
@@ -429,7 +439,7 @@ impl Pending {
         source: &dyn SourceFile,
     ) -> Result<(Box<dyn StagedFile>, bool), Fault> {
         let (stage, shares) = self.begin(|dir| dir.stage_sharing(source))?;
-        Ok((if shares { stage } else { self.reserved(stage)? }, shares))
+        Ok((if shares { stage } else { self.prepared(stage)? }, shares))
     }
 
     fn begin<T>(&self, begin: impl FnOnce(&dyn TreeDir) -> io::Result<T>) -> Result<T, Fault> {
@@ -448,6 +458,10 @@ impl Pending {
         mtime: Timestamp,
         filling: Filling,
     ) -> Result<Whole, Fault> {
+        let is_thin =
+            |file: &File| haul_sys::file_stat(file).is_ok_and(|it| it.allocated < it.size);
+        let has_holes = self.leaves_zeros && verified.stage().handle().is_some_and(is_thin);
+        let filling = if has_holes { Filling::WithHoles } else { filling };
         let durable_first = filling.is_durable_first(self.entry.size(), &**verified.stage());
         if durable_first {
             verified.stage().expect_sync();

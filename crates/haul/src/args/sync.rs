@@ -401,6 +401,7 @@ impl Wish {
             updating: self.updating()?,
             renames: self.renames()?,
             preallocates: self.mirror.preallocates && !self.sparse,
+            leaves_zeros: self.sparse,
             ..self.mirror
         })
     }

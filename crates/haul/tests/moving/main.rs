@@ -530,7 +530,7 @@ fn a_haul_of_another_version_at_the_host_is_told_before_anything_is_done() {
     let rsh = script(&scene.path("old"), &format!("printf '{greeting}'\nexec cat > /dev/null"));
     scene.reach_by(rsh);
     let run = from_host(&scene, &[], "tree", "to").expect_code(3);
-    let both = ["0.0.9", "version 2", "version 8"];
+    let both = ["0.0.9", "version 2", "version 9"];
     assert!(both.iter().all(|said| run.err().contains(said)), "{run}");
     assert!(scene.exists("tree/f") && !scene.exists("to"));
 }

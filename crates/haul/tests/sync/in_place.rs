@@ -215,6 +215,55 @@ fn no_room_is_reserved_for_holes_of_a_sparse_file() {
 }
 
 #[test]
+fn zeros_become_holes_of_a_sparse_file_alone() {
+    const LEN: usize = 6 << 20;
+    each_of(
+        &WAYS,
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            let mut content = vec![0; LEN];
+            content[1 << 20..(1 << 20) + 8192].fill(7);
+            content[LEN - 5000..LEN - 4500].fill(8);
+            let mut old = content.clone();
+            old[3 << 20..].fill(9);
+            let blocks = |name: &str| fs::metadata(scene.path(name)).expect("there").blocks();
+            for (flags, is_sparse) in [
+                (&["-a"][..], false),
+                (&["-aS", "--no-S"], false),
+                (&["-aS"], true),
+                (&["-aS", "--fast"], true),
+                (&["-aS", "--preallocate"], true),
+                (&["-aS", "--inplace"], true),
+            ] {
+                scene.clear(&["src", "dst"]);
+                scene.file("src/new", &content);
+                scene.file("src/zeros", vec![0; LEN]);
+                scene.file("src/old", &content);
+                scene.file("dst/old", &old);
+                assert!(blocks("src/zeros") * 512 >= LEN as u64, "zeros are written as such");
+                let flags = &[flags, &["-i"]].concat();
+                let sync = || scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run();
+                sync().expect_ok();
+                for name in ["new", "zeros", "old"] {
+                    let path = |tree: &str| scene.path(format!("{tree}/{name}"));
+                    let same = fs::read(path("src")).unwrap() == fs::read(path("dst")).unwrap();
+                    assert!(same, "{flags:?}: {name}");
+                }
+                let writes_into = flags.contains(&"--inplace");
+                for (name, most) in [("new", 64), ("zeros", 0), ("old", 64)] {
+                    let there = blocks(&format!("dst/{name}"));
+                    let is_held = is_sparse && !(writes_into && name == "old");
+                    assert!(there <= most || !is_held, "{flags:?}: {name}: {there}");
+                    assert!(is_sparse || there * 512 >= LEN as u64, "{flags:?}: {name}: {there}");
+                }
+                assert_eq!(sync().expect_ok().out(), "", "{flags:?}: nothing is sent again");
+                assert_no_strays(&scene.path("dst"));
+            }
+        },
+    );
+}
+
+#[test]
 fn what_excludes_each_other_is_refused() {
     let world = World::new();
     let scene = world.scene(Way::Local);

@@ -185,6 +185,14 @@ impl StagedFile for LocalStage {
         self.0.clear(range)
     }
 
+    fn leave_zeros(&mut self) {
+        self.0.leave_zeros();
+    }
+
+    fn leaves_zeros(&self) -> bool {
+        self.0.leaves_zeros()
+    }
+
     fn begin_with(&self, source: &dyn SourceFile, range: Range<u64>) -> bool {
         let source = source.handle();
         source.is_some_and(|source| haul_sys::clone_range(source, self.0.file(), range))

@@ -346,9 +346,16 @@ const WORDS: &[Word] = &[
     flag!(WRITING, "P", Some('P'), "The same as --partial --progress", |wish, on| {
         (wish.partial, wish.progress) = (on, on);
     }),
-    switch!(KEEPING, "sparse", Some('S'), "no-S", "Taken: holes are always kept", |wish, on| {
-        wish.sparse = on;
-    }),
+    switch!(
+        KEEPING,
+        "sparse",
+        Some('S'),
+        "no-S",
+        "Make holes of runs of zeros, too: holes are always kept",
+        |wish, on| {
+            wish.sparse = on;
+        }
+    ),
     switch!(
         WRITING,
         "backup",
