@@ -134,7 +134,8 @@ impl Job {
             true => Links::Own,
             false => Links::All,
         };
-        haul_tree::local_tree(self.task.fakes(side), links)
+        let keeps_atimes = self.task.mirrors().is_some_and(|mirror| mirror.keeps_atimes);
+        haul_tree::local_tree(self.task.fakes(side), keeps_atimes, links)
     }
 
     fn has_contents(&self) -> bool {

@@ -208,6 +208,8 @@ pub struct Mirror {
     pub foreign_links: bool,
     /// Runs of zeros in large files become holes.
     pub leaves_zeros: bool,
+    /// Reading files leaves the times of their last reading alone, where that can be had.
+    pub keeps_atimes: bool,
 }
 
 impl Mirror {

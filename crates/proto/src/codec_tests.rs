@@ -417,6 +417,7 @@ fn task() -> impl Strategy<Value = Task> {
                 fakes_dest: links,
                 foreign_links: !links,
                 leaves_zeros: links,
+                keeps_atimes: !links,
                 updating: if links { Updating::Appends } else { Updating::InPlace },
                 ..Mirror::default()
             };

@@ -33,6 +33,8 @@ pub struct Dir {
     was_read: AtomicBool,
     /// See [`Dir::faking`].
     pub(crate) fakes: bool,
+    /// See [`Dir::keeping_atimes`].
+    keeps_atimes: bool,
 }
 
 /// One entry as reading the directory gives it.
@@ -76,7 +78,20 @@ impl Dir {
             cant_name: no(),
             was_read: no(),
             fakes: false,
+            keeps_atimes: false,
         }
+    }
+
+    /// The directory that `fd` has open, which is used as this one.
+    fn like(&self, fd: OwnedFd) -> Self {
+        Self { fakes: self.fakes, keeps_atimes: self.keeps_atimes, ..Self::of(fd) }
+    }
+
+    /// The same directory. What is read of files in it leaves the times of their last reading
+    /// alone, where the system has that for files of this user.
+    #[must_use]
+    pub fn keeping_atimes(self) -> Self {
+        Self { keeps_atimes: true, ..self }
     }
 
     /// Opens the directory `name` in this one; a symbolic link is refused.
@@ -94,7 +109,7 @@ impl Dir {
     /// Those of `openat`.
     pub fn open_dir_following(&self, name: &Name) -> io::Result<Self> {
         match jail::follow(self, name.as_bytes(), DIR_FLAGS) {
-            Some(opened) => Ok(Self { fakes: self.fakes, ..Self::of(opened?) }),
+            Some(opened) => Ok(self.like(opened?)),
             None => self.open_dir_at(name.as_bytes(), OFlags::empty()),
         }
     }
@@ -112,7 +127,7 @@ impl Dir {
 
     fn open_dir_at(&self, name: &[u8], flags: OFlags) -> io::Result<Self> {
         let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS | flags, Mode::empty())?;
-        Ok(Self { fakes: self.fakes, ..Self::of(fd) })
+        Ok(self.like(fd))
     }
 
     /// The path that leads to it now, where the system tells that.
@@ -126,7 +141,7 @@ impl Dir {
     /// # Errors
     /// Those of `dup`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let clone = Self { fakes: self.fakes, ..Self::of(self.fd.try_clone()?) };
+        let clone = self.like(self.fd.try_clone()?);
         clone.was_read.store(true, Ordering::Relaxed);
         Ok(clone)
     }
@@ -172,6 +187,11 @@ impl Dir {
             Some(file) => file?,
             None => rustix::fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())?,
         };
+        #[cfg(target_os = "linux")]
+        if self.keeps_atimes {
+            // Refused for a file of another user.
+            let _ = rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK | OFlags::NOATIME);
+        }
         let stat = meta::file_stat(&file)?;
         if stat.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());

@@ -39,6 +39,22 @@ fn furnished() -> (TempDir, Dir) {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn files_are_read_and_keep_the_times_of_their_last_reading() {
+    let (_temp, dir) = furnished();
+    let is_kept = |dir: &Dir| {
+        let (file, _) = dir.open_file(&name("file"), false).expect("opened");
+        rustix::fs::fcntl_getfl(file).expect("flags").contains(rustix::fs::OFlags::NOATIME)
+    };
+    assert!(!is_kept(&dir));
+    let dir = dir.keeping_atimes();
+    assert!(is_kept(&dir));
+    assert!(is_kept(&dir.try_clone().expect("a second handle")));
+    let below = dir.open_dir(&name("dir")).expect("opened");
+    assert!(is_kept(&below.open_parent().expect("opened")));
+}
+
+#[test]
 fn a_symbolic_link_is_never_opened_as_what_it_leads_to() {
     let (_temp, dir) = furnished();
     for link in ["to-file", "to-dir", "to-nothing"] {

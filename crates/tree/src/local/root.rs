@@ -16,16 +16,19 @@ pub struct LocalTree {
     /// Attributes that only root can give are written down and read as `rsync --fake-super`
     /// does it.
     fakes: bool,
+    /// Reading leaves the times of the last reading alone.
+    keeps_atimes: bool,
     /// The links that lead to the directories that users name.
     links: Links,
 }
 
 impl LocalTree {
     /// With the attributes that the system tells, and all links followed on the way.
-    pub const PLAIN: Self = Self { fakes: false, links: Links::All };
+    pub const PLAIN: Self = Self { fakes: false, keeps_atimes: false, links: Links::All };
 
     fn dir(&self, dir: Dir) -> Arc<dyn TreeDir> {
-        Arc::new(LocalDir::new(if self.fakes { dir.faking() } else { dir }))
+        let dir = if self.fakes { dir.faking() } else { dir };
+        Arc::new(LocalDir::new(if self.keeps_atimes { dir.keeping_atimes() } else { dir }))
     }
 }
 
@@ -56,12 +59,17 @@ impl Tree for LocalTree {
 
 /// The file systems of this machine, with the `links` that lead to the directories that users
 /// name. If it `fakes`, attributes that only root can give are written down and read as
-/// `rsync --fake-super` does it.
-pub fn local_tree(fakes: bool, links: Links) -> &'static dyn Tree {
-    match (fakes, links) {
-        (false, Links::All) => &LocalTree::PLAIN,
-        (false, Links::Own) => &LocalTree { fakes: false, links: Links::Own },
-        (true, Links::All) => &LocalTree { fakes: true, links: Links::All },
-        (true, Links::Own) => &LocalTree { fakes: true, links: Links::Own },
-    }
+/// `rsync --fake-super` does it. If it `keeps_atimes`, reading leaves these alone.
+pub fn local_tree(fakes: bool, keeps_atimes: bool, links: Links) -> &'static dyn Tree {
+    static TREES: [LocalTree; 8] =
+        [tree(0), tree(1), tree(2), tree(3), tree(4), tree(5), tree(6), tree(7)];
+    &TREES[usize::from(fakes)
+        | usize::from(keeps_atimes) << 1
+        | usize::from(links == Links::Own) << 2]
+}
+
+/// The tree with these bits.
+const fn tree(bits: u8) -> LocalTree {
+    let links = if bits & 4 == 0 { Links::All } else { Links::Own };
+    LocalTree { fakes: bits & 1 != 0, keeps_atimes: bits & 2 != 0, links }
 }

@@ -95,7 +95,7 @@ mod tests {
     fn a_directory_costs_something_once_and_those_above_it_as_well() {
         let temp = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(temp.path().join("a/b")).expect("made");
-        let tree = haul_tree::local_tree(false, haul_sys::Links::All);
+        let tree = haul_tree::local_tree(false, false, haul_sys::Links::All);
         let root = tree.open(temp.path().as_os_str().as_bytes()).expect("opened");
         let root = DirNode::root(root, None, &Arc::new(OpenDirs::default())).expect("a root");
         let above = DirNode::open(&root, name("a"), false).expect("opened");

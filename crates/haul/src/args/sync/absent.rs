@@ -67,6 +67,5 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("trust-sender", None, "no other side is trusted"),
     absent("old-dirs", None, "--dirs (-d) is meant"),
     absent("old-d", None, "--dirs (-d) is meant"),
-    absent("open-noatime", None, "reading changes times as the file system is mounted to do it"),
     absent_value("stderr", "errors go to standard error, and lines to standard output"),
 ];

@@ -306,8 +306,20 @@ const WORDS: &[Word] = &[
         wish.xattrs = on;
     }),
     switch!(KEEPING, "atimes", Some('U'), "no-U", "Times of the last reading", |wish, on| {
+        // rsync has it mean the other one, too, if it is there twice.
+        wish.mirror.keeps_atimes |= on && wish.atimes;
         wish.atimes = on;
     }),
+    switch!(
+        KEEPING,
+        "open-noatime",
+        None,
+        "",
+        "Leave times of the last reading as they are, where the system lets the user",
+        |wish, on| {
+            wish.mirror.keeps_atimes = on;
+        }
+    ),
     switch!(KEEPING, "omit-dir-times", Some('O'), "no-O", "No times of directories", |wish, on| {
         wish.omits_dir_times = on;
     }),
