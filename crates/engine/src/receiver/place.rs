@@ -299,7 +299,8 @@ impl Receiver<'_> {
         let is_to_be_same = name.is_some() || self.task.mirrors().is_some();
         let is_given = is_to_be_same && (fresh || !entry.is_way);
         let mut outcome = self.dir_outcome(parent, entry, &state, outcome, is_given);
-        let is_open = is_given && matches!(state, DirState::Open(_));
+        let has_failed = matches!(outcome, Outcome::Failed(_));
+        let is_open = is_given && !has_failed && matches!(state, DirState::Open(_));
         let has_other_time = matches!(outcome, Outcome::Synced(found) if found.has(Changes::TIME));
         let keeps_time = self.kept_of_dirs().has(Kept::TIMES);
         if is_open && keeps_time && (is_new || has_other_time) {

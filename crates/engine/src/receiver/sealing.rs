@@ -80,7 +80,10 @@ impl Receiver<'_> {
             }
             (Outcome::Skipped(Skip::Unchanged), DirState::Open(node)) if is_given => {
                 match self.changes_of_dir(node, &entry.attributes) {
-                    Ok(found) => left_or_updated(found),
+                    Ok(found) => match self.probe(node, &entry.attributes, found) {
+                        Ok(()) => left_or_updated(found),
+                        Err(error) => Outcome::Failed(self.not_set(&error)),
+                    },
                     Err(error) => Outcome::Failed(Fault::from_io(
                         Side::Destination,
                         "look at the directory's attributes",
@@ -90,6 +93,21 @@ impl Receiver<'_> {
             }
             _ => self.as_synced(outcome, self.changes_of_made(parent, entry)),
         }
+    }
+
+    /// Sets the time of a directory that was found to have another one: that shows if its
+    /// attributes can be set before its outcome is told. They are set at the end.
+    fn probe(
+        &self,
+        node: &Arc<DirNode>,
+        attributes: &Attributes,
+        found: Changes,
+    ) -> io::Result<()> {
+        let is_tried = found.has(Changes::TIME) && !self.costs_round_trips && !self.policy.dry_run;
+        if is_tried {
+            node.handle()?.set_attributes(attributes, Kept::TIMES)?;
+        }
+        Ok(())
     }
 
     /// How the attributes of `node`, as it was opened, differ from `attributes`.
@@ -138,9 +156,11 @@ impl Receiver<'_> {
     }
 
     fn not_sealed(&self, dir: &RecvDir, error: &io::Error) {
-        let action = "set the directory's attributes";
-        let fault = losing::not_kept(self.policy.moving, action, error);
-        self.fail_late(&dir.path_of(None), fault);
+        self.fail_late(&dir.path_of(None), self.not_set(error));
+    }
+
+    fn not_set(&self, error: &io::Error) -> Fault {
+        losing::not_kept(self.policy.moving, "set the directory's attributes", error)
     }
 
     /// An entry that has its outcome has failed after all.

@@ -320,3 +320,36 @@ fn the_time_at_which_a_directory_was_read_is_left_alone() {
         assert_eq!(second.out(), "", "{second}");
     });
 }
+
+#[test]
+fn sources_are_read_and_keep_the_times_of_their_last_reading() {
+    each_of(
+        &[Way::Local, Way::Upload, Way::Download],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            // Long before its content changed: then the system notes a reading.
+            let read = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            for (flags, keeps) in [
+                (&["-a"][..], false),
+                (&["-a", "--open-noatime"], true),
+                (&["-aUU", "--no-U"], true),
+                (&["-a", "--open-noatime", "-c"], true),
+            ] {
+                again(scene);
+                for name in ["small", "large"] {
+                    let len = if name == "small" { 10 } else { 2 << 20 };
+                    let path = scene.file(format!("src/{name}"), vec![b'x'; len]);
+                    let times = fs::FileTimes::new().set_accessed(read);
+                    fs::File::open(&path).unwrap().set_times(times).expect("set");
+                }
+                scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run().expect_ok();
+                for name in ["small", "large"] {
+                    let meta = fs::metadata(scene.path(format!("src/{name}"))).expect("there");
+                    let is_kept = meta.accessed().expect("a time") == read;
+                    // Some file systems are mounted to note nothing.
+                    assert!(is_kept || !keeps, "{flags:?}: {name}");
+                }
+            }
+        },
+    );
+}

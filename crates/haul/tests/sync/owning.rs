@@ -134,3 +134,26 @@ fn a_directory_that_its_owner_may_not_enter_stays_like_that() {
         }
     });
 }
+
+#[test]
+fn a_directory_whose_time_cant_be_set_is_told_once() {
+    with_haul(|scene| {
+        again(scene);
+        scene.file("src/d/new", "new");
+        scene.mkdir("dst/d");
+        for tree in ["src", "dst"] {
+            scene.give_to_nobody(tree);
+        }
+        own(scene.path("dst/d"), (12345, 12346));
+        mode(scene.path("dst/d"), 0o777);
+        nasty::set_mtime(scene.path("src/d"), 1_500_000_000, 0).expect("a time");
+        let flags = ["-rt", "--json"];
+        let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+        assert_eq!(run.code, Some(23), "{run}");
+        let out = run.out();
+        let of_it = out.lines().filter(|line| line.contains("\"path\":\"d\"")).collect::<Vec<_>>();
+        assert!(matches!(&*of_it, [one] if one.contains("can't set the directory's")), "{run}");
+        assert!(out.contains("\"updated\":0") && out.contains("\"failed\":1"), "{run}");
+        assert_eq!(scene.read("dst/d/new"), "new");
+    });
+}
