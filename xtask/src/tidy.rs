@@ -1,8 +1,10 @@
 //! The rules of the house that neither the compiler nor clippy checks.
 //!
-//! Each rule looks at one file and knows no other, so that it can be tested on
-//! text that breaks it.
+//! Each rule for sources looks at one file and knows no other, so that it can be tested
+//! on text that breaks it.
 
+mod commits;
+mod docs;
 mod layers;
 
 use std::fs;
@@ -100,6 +102,8 @@ pub(crate) fn run() -> Result<()> {
             }
         }
     }
+    complaints.extend(docs::check(root)?);
+    complaints.extend(commits::check());
     if complaints.is_empty() {
         return Ok(());
     }
