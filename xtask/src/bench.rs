@@ -129,7 +129,7 @@ impl Args {
     }
 }
 
-/// Measures and prints. Fails when a figure is over its bound, unless the run
+/// Measures and prints. Fails when a row is over its bound, unless the run
 /// was a quick one.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.chart {
@@ -167,7 +167,7 @@ fn redraw() -> Result<()> {
     chart::redraw(&repo::root().join(PAGE), &repo::root().join(CHART))
 }
 
-/// Prints the report, and writes it if that is wanted. Fails when a figure is
+/// Prints the report, and writes it if that is wanted. Fails when a row is
 /// over its bound, unless the run was a quick one.
 fn conclude(report: &Report, args: &Args, marks: Marks) -> Result<()> {
     println!("{}", report.to_markdown());
@@ -180,9 +180,7 @@ fn conclude(report: &Report, args: &Args, marks: Marks) -> Result<()> {
         redraw()?;
     }
     match report.over() {
-        over if over > 0 && !args.quick => {
-            Err(format!("{over} figures are over their bounds").into())
-        }
+        over if over > 0 && !args.quick => Err(format!("{over} rows are over their bounds").into()),
         _ => Ok(()),
     }
 }

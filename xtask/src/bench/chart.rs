@@ -1,7 +1,5 @@
-//! The chart of the benchmarks: a bar for haul, and one for each tool beside it,
-//! drawn from the page's own table, so that no figure is typed by hand.
-//!
-//! Rows through SFTP are left out: the chart is for what people do every day.
+//! The chart of the benchmarks: the copies that people do every day, a bar for haul and one for
+//! each other tool, drawn from the page's own tables, so that no figure is typed by hand.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,50 +9,80 @@ use super::merge::cells;
 use super::report::LOOPBACK;
 use crate::Result;
 
-/// The first line of the table that is drawn.
-pub(super) const HEADER: &str = "| workload | haul | against | its time | ratio | bound | |";
+/// The comparisons that are drawn, below their headings: the copy's name on the page, and the
+/// two lines of its label.
+const PANELS: &[(&str, &[(&str, [&str; 2])])] = &[
+    (
+        "On one machine",
+        &[
+            ("one 1 GiB file", ["one file", "of 1 GiB"]),
+            ("10,000 files of 64 KiB", ["10,000 files", "of 64 KiB"]),
+            ("100,000 files, unchanged", ["100,000 files,", "unchanged"]),
+        ],
+    ),
+    (
+        "Upload to a host",
+        &[
+            ("one 1 GiB file, upload", ["one file", "of 1 GiB"]),
+            ("10,000 files of 64 KiB, upload", ["10,000 files", "of 64 KiB"]),
+            ("100,000 files, unchanged, upload", ["100,000 files,", "unchanged"]),
+        ],
+    ),
+    (
+        "Download from a host",
+        &[
+            ("one 1 GiB file, download", ["one file", "of 1 GiB"]),
+            ("10,000 files of 64 KiB, download", ["10,000 files", "of 64 KiB"]),
+        ],
+    ),
+];
 
-/// Rows whose title contains this are not drawn.
-const LEFT_OUT: &str = "SFTP";
+/// Tools beside haul that are drawn, by their first word.
+const RIVALS: [&str; 4] = ["cp", "scp", "tar", "rsync"];
 
 // Lengths are in pixels of the picture at its natural size.
-const WIDTH: usize = 840;
-const COLUMNS: usize = 2;
-const COLUMN_WIDTH: usize = WIDTH / COLUMNS;
-/// Between a column's left edge and its bars, for the names of the tools.
-const NAME_WIDTH: usize = 108;
-/// The longest bar of a group; the time stands to its right.
-const BAR_WIDTH: usize = 230;
-const BAR_HEIGHT: usize = 14;
-const BAR_STEP: usize = 20;
-const TITLE_HEIGHT: usize = 24;
-const GAP: usize = 16;
-const FOOTER_HEIGHT: usize = 20;
+const WIDTH: usize = 760;
+const MARGIN: usize = 16;
+/// The right end of the tools' names, left of the bars.
+const NAMES_END: usize = 264;
+const BARS_BEGIN: usize = NAMES_END + 8;
+/// The longest bar of a panel. The time stands to its right.
+const BAR_WIDTH: usize = 226;
+const BAR_HEIGHT: usize = 15;
+const BAR_STEP: usize = 21;
+const HEADING_HEIGHT: usize = 32;
+const GAP: usize = 12;
+const FOOTER_HEIGHT: usize = 26;
 
 const STYLE: &str = "\
-text { font: 13px system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #1f2328 }
-.title { font-weight: 600 }
+text { font: 14px system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #1f2328 }
+.heading { font-size: 15px; font-weight: 600 }
+.name, .ratio { text-anchor: end }
+.strong { font-weight: 600 }
 .note { font-size: 12px; fill: #59636e }
+.page { fill: #ffffff; stroke: #d1d9e0 }
 .haul { fill: #0969da }
 .other { fill: #afb8c1 }
 @media (prefers-color-scheme: dark) {
 text { fill: #f0f6fc }
 .note { fill: #9198a1 }
+.page { fill: #0d1117; stroke: #3d444d }
 .haul { fill: #4493f8 }
 .other { fill: #656c76 }
 }";
 
-const NOTE: &str = "Shorter is better. Each group has its own scale.";
+const NOTE: &str = "Time to finish: shorter is better. Each group has its own scale.";
 
-/// One workload: haul's time, then that of each other tool.
+/// One copy: haul's time, then each other tool.
 #[derive(Debug, PartialEq)]
-struct Group<'a> {
-    title: &'a str,
-    bars: Vec<Bar<'a>>,
+struct Panel<'a> {
+    label: [&'static str; 2],
+    haul_s: f64,
+    rivals: Vec<Rival<'a>>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Bar<'a> {
+struct Rival<'a> {
     tool: &'a str,
     seconds: f64,
 }
@@ -63,89 +91,104 @@ struct Bar<'a> {
 ///
 /// # Errors
 ///
-/// The page can't be read or has no such table, or the file can't be written.
+/// The page can't be read or lacks a copy, or the file can't be written.
 pub(super) fn redraw(page: &Path, chart: &Path) -> Result<()> {
     fs::write(chart, draw(&fs::read_to_string(page)?)?)?;
     Ok(())
 }
 
 fn draw(page: &str) -> Result<String> {
-    let groups = groups(page)?;
-    let total: usize = groups.iter().map(Group::height).sum();
-    let column_height = total.div_ceil(COLUMNS);
     let mut body = String::new();
-    let (mut column, mut y, mut bottom) = (0, 0, 0);
-    for group in &groups {
-        if y + group.height() / 2 > column_height && column + 1 < COLUMNS {
-            (column, y) = (column + 1, 0);
+    let mut y = 4;
+    for (heading, copies) in PANELS {
+        writeln!(body, "<text class=\"heading\" x=\"{MARGIN}\" y=\"{}\">{heading}</text>", y + 20)?;
+        y += HEADING_HEIGHT;
+        for (title, label) in *copies {
+            let panel = Panel::of(page, title, *label)?;
+            panel.draw(&mut body, y)?;
+            y += panel.height();
         }
-        group.draw(&mut body, column * COLUMN_WIDTH, y)?;
-        y += group.height();
-        bottom = bottom.max(y);
     }
-    let height = bottom + FOOTER_HEIGHT;
+    let height = y + FOOTER_HEIGHT;
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"name\">\n\
          <title id=\"name\">How long haul and other tools take for the same copies</title>\n\
-         <style>\n{STYLE}\n</style>\n{body}\
-         <text class=\"note\" x=\"0\" y=\"{}\">{NOTE}</text>\n</svg>\n",
-        height - 4
+         <style>\n{STYLE}\n</style>\n\
+         <rect class=\"page\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"6\"/>\n{body}\
+         <text class=\"note\" x=\"{MARGIN}\" y=\"{}\">{NOTE}</text>\n</svg>\n",
+        WIDTH - 1,
+        height - 1,
+        height - 12
     ))
 }
 
-impl Group<'_> {
-    fn height(&self) -> usize {
-        TITLE_HEIGHT + self.bars.len() * BAR_STEP + GAP
+impl<'a> Panel<'a> {
+    /// The rows of the copy `title` in the page's first marked section.
+    fn of(page: &'a str, title: &str, label: [&'static str; 2]) -> Result<Panel<'a>> {
+        let (_, section) = page.split_once(LOOPBACK.begin).ok_or("the page has no marks")?;
+        let section = section.split_once(LOOPBACK.end).map_or(section, |(section, _)| section);
+        let mut panel = Panel { label, haul_s: 0.0, rivals: Vec::new() };
+        for row in section.lines().filter(|line| line.starts_with('|')) {
+            let [copy, haul, tool, time, ..] = cells(row)[..] else { continue };
+            let is_drawn = RIVALS.contains(&tool.split(' ').next().unwrap_or_default());
+            if copy != title || !is_drawn {
+                continue;
+            }
+            panel.haul_s = seconds(haul)?;
+            panel.rivals.push(Rival { tool, seconds: seconds(time)? });
+        }
+        match panel.rivals.is_empty() {
+            true => Err(format!("the page has no row for `{title}`").into()),
+            false => Ok(panel),
+        }
     }
 
-    fn draw(&self, out: &mut String, x: usize, y: usize) -> std::fmt::Result {
-        let title = escaped(self.title);
-        writeln!(out, "<text class=\"title\" x=\"{x}\" y=\"{}\">{title}</text>", y + 14)?;
-        let longest = self.bars.iter().map(|bar| bar.seconds).fold(f64::MIN_POSITIVE, f64::max);
-        for (at, bar) in self.bars.iter().enumerate() {
-            let (left, top) = (x + NAME_WIDTH, y + TITLE_HEIGHT + at * BAR_STEP);
-            let width = bar.seconds / longest * BAR_WIDTH as f64;
-            let class = if at == 0 { "haul" } else { "other" };
-            let (base, tool) = (top + 11, escaped(bar.tool));
-            writeln!(out, "<text x=\"{x}\" y=\"{base}\">{tool}</text>")?;
+    fn height(&self) -> usize {
+        (self.rivals.len() + 1) * BAR_STEP + GAP
+    }
+
+    fn draw(&self, out: &mut String, y: usize) -> std::fmt::Result {
+        for (at, line) in self.label.iter().enumerate() {
+            let base = y + at * BAR_STEP + 12;
+            writeln!(out, "<text x=\"{MARGIN}\" y=\"{base}\">{line}</text>")?;
+        }
+        let longest = self.rivals.iter().map(|rival| rival.seconds).fold(self.haul_s, f64::max);
+        let mut row = |at: usize, tool: &str, seconds: f64| {
+            let (class, strong) = if at == 0 { ("haul", " strong") } else { ("other", "") };
+            let (top, base) = (y + at * BAR_STEP, y + at * BAR_STEP + 12);
+            let width = seconds / longest * BAR_WIDTH as f64;
+            let end = BARS_BEGIN as f64 + width + 6.0;
             writeln!(
                 out,
-                "<rect class=\"{class}\" x=\"{left}\" y=\"{top}\" width=\"{width:.1}\" \
-                 height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
-            )?;
-            let (end, seconds) = (left as f64 + width + 6.0, bar.seconds);
-            writeln!(out, "<text x=\"{end:.1}\" y=\"{base}\">{seconds:.2} s</text>")?;
+                "<text class=\"name{strong}\" x=\"{NAMES_END}\" y=\"{base}\">{}</text>\n\
+                 <rect class=\"{class}\" x=\"{BARS_BEGIN}\" y=\"{top}\" width=\"{width:.1}\" \
+                 height=\"{BAR_HEIGHT}\" rx=\"2\"/>\n\
+                 <text class=\"time{strong}\" x=\"{end:.1}\" y=\"{base}\">{seconds:.2} s</text>",
+                escaped(tool)
+            )
+        };
+        row(0, "haul", self.haul_s)?;
+        for (at, rival) in (1..).zip(&self.rivals) {
+            row(at, rival.tool, rival.seconds)?;
+        }
+        for (at, rival) in (1..).zip(&self.rivals) {
+            let (x, base) = (WIDTH - MARGIN, y + at * BAR_STEP + 12);
+            let words = in_words(self.haul_s, rival.seconds);
+            writeln!(out, "<text class=\"ratio\" x=\"{x}\" y=\"{base}\">{words}</text>")?;
         }
         Ok(())
     }
 }
 
-/// The groups of the page's first table of workloads, in its order.
-fn groups(page: &str) -> Result<Vec<Group<'_>>> {
-    let (_, section) = page.split_once(LOOPBACK.begin).ok_or("the page has no marked section")?;
-    let (_, table) = section.split_once(HEADER).ok_or("the page has no table of workloads")?;
-    let mut groups: Vec<Group> = Vec::new();
-    for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
-        let [title, haul, tool, time, ..] = cells(row)[..] else {
-            return Err(format!("not a row of the table: {row}").into());
-        };
-        if title.contains(LEFT_OUT) {
-            continue;
-        }
-        if groups.last().is_none_or(|last| last.title != title) {
-            let haul = Bar { tool: "haul", seconds: seconds(haul)? };
-            groups.push(Group { title, bars: vec![haul] });
-        }
-        let rival = Bar { tool, seconds: seconds(time)? };
-        groups.last_mut().expect("one was just pushed").bars.push(rival);
-    }
-    if groups.is_empty() { Err("the table has no rows to draw".into()) } else { Ok(groups) }
+/// The times of haul and of another tool, compared in words.
+fn in_words(haul_s: f64, rival_s: f64) -> String {
+    format!("haul is {:.1} × as fast", rival_s / haul_s)
 }
 
 fn seconds(cell: &str) -> Result<f64> {
-    let number = cell.strip_suffix(" s").and_then(|number| number.parse::<f64>().ok());
-    Ok(number.filter(|n| n.is_finite()).ok_or_else(|| format!("not a time: {cell}"))?)
+    let number = cell.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
+    Ok(number.ok_or_else(|| format!("not a time: {cell}"))?)
 }
 
 fn escaped(text: &str) -> String {
@@ -157,56 +200,75 @@ mod tests {
     use super::*;
     use crate::repo;
 
-    const ROWS: &str = "\
-| a < b, upload | 1.000 s | scp | 4.000 s | 0.25 | 0.30 | ok |
-| a < b, upload | 1.000 s | tar through ssh | 2.000 s | 0.50 | 0.85 | ok |
-| a < b, upload through SFTP | 9.000 s | scp | 9.500 s | 0.95 | 1.00 | ok |
-| c, here to here | 3.000 s | cp -r | 1.500 s | 2.00 | 0.75 | **over** |
-";
+    /// The width of a character in a wide font (DejaVu Sans, 14 pixels), on average.
+    const CHAR_WIDTH_TENTHS: usize = 85;
 
     fn page(rows: &str) -> String {
-        let rule = "|---|--:|---|--:|--:|--:|---|";
-        format!("# Page\n\n{}\n\n{HEADER}\n{rule}\n{rows}\n| no | row |\n", LOOPBACK.begin)
+        let header = "| copy | haul (s) | against | its time (s) | ratio | memory (MiB) | date |";
+        format!("# Page\n\n{}\n\n{header}\n|---|\n{rows}\n| no | row |\n", LOOPBACK.begin)
+    }
+
+    /// A page with a row for each panel: haul takes a quarter of the time.
+    fn whole_page() -> String {
+        let copies = PANELS.iter().flat_map(|(_, copies)| *copies);
+        let row = |title| format!("| {title} | 1.000 | a < b | 4.000 | 0.25 | - | x |\n");
+        let rows: Vec<String> = copies.map(|(title, _)| row(title)).collect();
+        page(&rows.concat().replace("a < b", "scp <"))
     }
 
     #[test]
-    fn rows_of_one_workload_are_one_group() {
-        let page = page(ROWS);
-        let bar = |tool, seconds| Bar { tool, seconds };
-        let upload = vec![bar("haul", 1.0), bar("scp", 4.0), bar("tar through ssh", 2.0)];
-        let here = vec![bar("haul", 3.0), bar("cp -r", 1.5)];
-        let wanted = [
-            Group { title: "a < b, upload", bars: upload },
-            Group { title: "c, here to here", bars: here },
+    fn a_panel_has_the_rows_of_its_copy() {
+        let rows = "\
+| b, upload | 1.000 | scp | 4.000 | 0.25 | - | x |
+| b, upload | 1.000 | tar through ssh | 2.000 | 0.51 | - | x |
+| b, upload | 1.000 | cat | 0.500 | 2.00 | - | x |
+| b | 1.500 | cp | 3.000 | 0.50 | - | x |
+";
+        let rivals = vec![
+            Rival { tool: "scp", seconds: 4.0 },
+            Rival { tool: "tar through ssh", seconds: 2.0 },
         ];
-        assert_eq!(groups(&page).expect("a table"), wanted);
+        let wanted = Panel { label: ["b", ""], haul_s: 1.0, rivals };
+        assert_eq!(Panel::of(&page(rows), "b, upload", ["b", ""]).expect("a panel"), wanted);
     }
 
     #[test]
-    fn bars_are_to_scale_and_text_is_escaped() {
-        let chart = draw(&page(ROWS)).expect("a chart");
-        assert!(chart.contains(">a &lt; b, upload</text>"), "{chart}");
-        for (class, width) in [("haul", "57.5"), ("other", "230.0"), ("other", "115.0")] {
+    fn bars_are_to_scale_and_ratios_in_words() {
+        let chart = draw(&whole_page()).expect("a chart");
+        for (class, width) in [("haul", "56.5"), ("other", "226.0")] {
             let rect = chart.lines().find(|line| {
                 line.contains(&format!("class=\"{class}\""))
                     && line.contains(&format!("width=\"{width}\""))
             });
             assert!(rect.is_some(), "{class} {width}\n{chart}");
         }
-        assert!(chart.contains(">4.00 s</text>") && !chart.contains("9.00 s"), "{chart}");
+        assert!(chart.contains(">4.00 s</text>") && chart.contains(">scp &lt;</text>"), "{chart}");
+        assert!(chart.contains(">haul is 4.0 × as fast</text>"), "{chart}");
         assert!(chart.contains("prefers-color-scheme: dark"));
     }
 
     #[test]
-    fn a_page_that_can_not_be_drawn_is_an_error() {
-        let no_time = page("| a | quick | cp | 1.000 s | 0.25 | 0.30 | ok |\n");
-        for bad in ["", LOOPBACK.begin, &page(""), &page("| a | 1.000 s |\n"), &no_time] {
-            assert!(draw(bad).is_err(), "{bad}");
-        }
+    fn labels_have_room() {
+        let width = |text: &str| text.chars().count() * CHAR_WIDTH_TENTHS / 10;
+        let labels = PANELS.iter().flat_map(|(_, copies)| *copies).flat_map(|(_, label)| label);
+        let label = labels.map(|line| width(line)).max().expect("labels");
+        assert!(MARGIN + label + width("tar through ssh") <= NAMES_END);
+        let behind_bar = width("99.99 s") + width(&in_words(1.0, 4.0));
+        assert!(BARS_BEGIN + BAR_WIDTH + 6 + behind_bar + MARGIN <= WIDTH);
     }
 
     #[test]
-    fn the_chart_that_stands_in_the_repository_is_that_of_its_page() {
+    fn a_page_that_can_not_be_drawn_is_an_error() {
+        let whole = whole_page();
+        assert!(draw(&whole).is_ok());
+        for (good, bad) in [(LOOPBACK.begin, ""), ("1.000", "quick"), ("4.000", "0.000")] {
+            assert!(draw(&whole.replace(good, bad)).is_err(), "{bad}");
+        }
+        assert!(draw(&whole.replacen("| one 1 GiB file |", "| other |", 1)).is_err());
+    }
+
+    #[test]
+    fn the_chart_in_the_repository_is_that_of_its_page() {
         let read = |name| fs::read_to_string(repo::root().join(name)).expect("read");
         let chart = draw(&read("docs/benchmarks.md")).expect("a chart");
         assert!(chart == read("docs/benchmarks.svg"), "run `cargo xtask bench --chart`");

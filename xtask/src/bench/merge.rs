@@ -1,5 +1,5 @@
-//! A page's tables with some rows measured anew: each row takes the place of
-//! the one that has its table and names, and a line tells when and how.
+//! A page's tables with some rows measured anew: each row takes the place of the one that has
+//! its table and names. Rows carry the date of their run.
 
 use crate::Result;
 
@@ -8,26 +8,18 @@ use crate::Result;
 const RIVAL: &str = "against";
 
 /// Tables that begin so may get longer.
-const WORKLOADS: &str = "| workload |";
+const COPIES: &str = "| copy |";
 
-/// Before the first line about rows that were measured anew.
-const ANEW: &str = "Measured anew since:";
+/// A row of a table: the heading above it, the table's first line, and the cells that tell
+/// the row from others.
+type Key<'a> = (&'a str, &'a str, Vec<&'a str>);
 
-/// A row of a table: the table's first line, and the cells that tell the row
-/// from others.
-type Key<'a> = (&'a str, Vec<&'a str>);
-
-/// `section` with the rows of `newer`, and a line that names them with `how`. Workloads that
-/// it doesn't have come to the ends of their tables; fails if a row has no place at all: then
-/// the whole page is to be measured.
-pub(super) fn merged(section: &str, newer: &str, how: &str) -> Result<String> {
+/// `section` with the rows of `newer`. Copies that it doesn't have come to the ends of their
+/// tables; fails if a row has no place at all: then the whole page is to be measured.
+pub(super) fn merged(section: &str, newer: &str) -> Result<String> {
     let known: Vec<Key<'_>> = rows(section).map(|(key, _)| key).collect();
     let (mut again, mut added): (Vec<_>, Vec<_>) =
         rows(newer).partition(|(key, _)| known.contains(key));
-    let mut titles: Vec<&str> = Vec::new();
-    for ((_, names), _) in again.iter().chain(&added) {
-        titles.extend(names.first().filter(|title| !titles.contains(title)));
-    }
     let mut places = rows(section).peekable();
     let mut lines: Vec<&str> = Vec::new();
     for line in section.trim().lines() {
@@ -37,35 +29,29 @@ pub(super) fn merged(section: &str, newer: &str, how: &str) -> Result<String> {
         };
         let newer = again.iter().position(|(newer, _)| *newer == key);
         lines.push(newer.map_or(line, |index| again.remove(index).1));
-        let is_last = places.peek().is_none_or(|((header, _), _)| *header != key.0);
-        if is_last && key.0.starts_with(WORKLOADS) {
-            lines.extend(
-                added.extract_if(.., |((header, _), _)| *header == key.0).map(|(_, row)| row),
-            );
+        let of_table = |other: &Key<'_>| (other.0, other.1) == (key.0, key.1);
+        let is_last = !places.peek().is_some_and(|(next, _)| of_table(next));
+        if is_last && key.1.starts_with(COPIES) {
+            lines.extend(added.extract_if(.., |(new, _)| of_table(new)).map(|(_, row)| row));
         }
     }
-    if let Some(((_, names), _)) = added.first() {
+    if let Some(((_, _, names), _)) = added.first() {
         let names = names.join(", ");
         return Err(format!("the page has no place for `{names}`; write all rows first").into());
     }
-    let mut out = lines.join("\n");
-    if !out.contains(ANEW) {
-        out.push_str(&format!("\n\n{ANEW}\n"));
-    }
-    let told = format!("- {how}: {}", titles.join("; "));
-    if !out.lines().any(|line| line == told) {
-        out.push_str(&format!("\n{told}"));
-    }
-    out.push('\n');
-    Ok(out)
+    Ok(lines.join("\n") + "\n")
 }
 
 /// The rows of all tables in `text`, in their order.
 fn rows(text: &str) -> impl Iterator<Item = (Key<'_>, &str)> {
+    let mut heading = "";
     let mut header = None;
     text.trim().lines().filter_map(move |line| {
         if !line.starts_with('|') {
             header = None;
+            if line.starts_with('#') {
+                heading = line;
+            }
             return None;
         }
         let Some(first) = header else {
@@ -82,7 +68,7 @@ fn rows(text: &str) -> impl Iterator<Item = (Key<'_>, &str)> {
             .filter(|(index, _)| *index == 0 || columns.get(*index) == Some(&RIVAL))
             .map(|(_, cell)| cell.trim_end_matches(" (one round)"))
             .collect();
-        Some(((first, names), line))
+        Some(((heading, first, names), line))
     })
 }
 
@@ -96,73 +82,63 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "\
-Medians of 5 rounds.
+### Far
 
-| workload | haul | against | its time | ratio | bound | |
+| copy | haul (s) | against | its time (s) | ratio | memory (MiB) | date |
 |---|--:|---|--:|--:|--:|---|
-| up | 4.0 s | scp -r | 5.0 s | 0.80 | 0.70 | **over** |
-| up | 4.0 s | tar (one round) | 8.0 s | 0.50 | 0.70 | ok |
-| down | 3.0 s | scp -r | 5.0 s | 0.60 | 0.70 | ok |
+| up | 4.0 | scp -r | 5.0 | 0.80 | 6.4 | monday |
+| up | 4.0 | tar (one round) | 8.0 | 0.50 | 6.4 | monday |
+| down | 3.0 | scp -r | 5.0 | 0.60 | 6.4 | monday |
 
-| workload | this side | its agent | bound | |
-|---|--:|--:|--:|---|
-| up | 6.4 MiB | 7.4 MiB | 64.0 MiB | ok |
+### Farther
 
-Measured with `all` on:
+| copy | haul (s) | against | its time (s) | ratio | memory (MiB) | date |
+|---|--:|---|--:|--:|--:|---|
+| up | 9.0 | scp -r | 9.0 | 1.00 | 6.4 | monday |
 
-- date: 2026-11-23
+- date: monday
 ";
 
-    const NEWER: &str = "\
-| workload | haul | against | its time | ratio | bound | |
-|---|--:|---|--:|--:|--:|---|
-| up | 1.0 s | scp -r | 5.0 s | 0.20 | 0.70 | ok |
-| up | 1.0 s | tar (one round) | 8.0 s | 0.13 | 0.70 | ok |
-
-| workload | this side | its agent | bound | |
-|---|--:|--:|--:|---|
-| up | 9.0 MiB | 7.4 MiB | 64.0 MiB | ok |
-";
-
-    #[test]
-    fn a_row_takes_the_place_of_its_older_self_alone() {
-        let page = merged(PAGE, NEWER, "today, `up`").expect("merged");
-        let expected = PAGE
-            .replace(
-                "| 4.0 s | scp -r | 5.0 s | 0.80 | 0.70 | **over** |",
-                "| 1.0 s | scp -r | 5.0 s | 0.20 | 0.70 | ok |",
-            )
-            .replace(
-                "| 4.0 s | tar (one round) | 8.0 s | 0.50 |",
-                "| 1.0 s | tar (one round) | 8.0 s | 0.13 |",
-            )
-            .replace("6.4 MiB", "9.0 MiB");
-        assert_eq!(page, format!("{expected}\nMeasured anew since:\n\n- today, `up`: up\n"));
+    /// A run of one workload, with the rows `rows`.
+    fn newer(rows: &str) -> String {
+        let header = "| copy | haul (s) | against | its time (s) | ratio | memory (MiB) | date |";
+        format!("### Far\n\n{header}\n|---|--:|---|--:|--:|--:|---|\n{rows}\n- date: friday\n")
     }
 
     #[test]
-    fn later_runs_add_their_lines() {
-        let once = merged(PAGE, NEWER, "today, `up`").expect("merged");
-        let twice = merged(&once, NEWER, "tomorrow, `up`").expect("merged");
-        assert_eq!(twice, format!("{once}- tomorrow, `up`: up\n"));
-        assert_eq!(merged(&twice, NEWER, "tomorrow, `up`").expect("merged"), twice);
+    fn a_row_takes_the_place_of_its_older_self_alone() {
+        let rows = "\
+| up | 1.0 | scp -r | 5.0 | 0.20 | 9.0 | friday |
+| up | 1.0 | tar (one round) | 8.0 | 0.13 | 9.0 | friday |
+";
+        let page = merged(PAGE, &newer(rows)).expect("merged");
+        let expected = PAGE
+            .replace(
+                "| 4.0 | scp -r | 5.0 | 0.80 | 6.4 | monday |",
+                "| 1.0 | scp -r | 5.0 | 0.20 | 9.0 | friday |",
+            )
+            .replace(
+                "| 4.0 | tar (one round) | 8.0 | 0.50 | 6.4 | monday |",
+                "| 1.0 | tar (one round) | 8.0 | 0.13 | 9.0 | friday |",
+            );
+        assert_eq!(page, expected);
+        assert_eq!(merged(&page, &newer(rows)).expect("merged"), page);
     }
 
     #[test]
     fn a_new_workload_comes_to_the_end_of_its_table() {
-        let row = "| up | 1.0 s | sftp | 5.0 s | 0.20 | 0.70 | ok |";
-        let header = "| workload | haul | against | its time | ratio | bound | |";
-        let newer = format!("{header}\n|---|--:|---|--:|--:|--:|---|\n{row}\n");
-        let page = merged(PAGE, &newer, "today, `up`").expect("merged");
-        let last = "| down | 3.0 s | scp -r | 5.0 s | 0.60 | 0.70 | ok |";
-        let expected = PAGE.replace(last, &format!("{last}\n{row}"));
-        assert_eq!(page, format!("{expected}\nMeasured anew since:\n\n- today, `up`: up\n"));
+        let row = "| up | 1.0 | sftp | 5.0 | 0.20 | 9.0 | friday |";
+        let page = merged(PAGE, &newer(&format!("{row}\n"))).expect("merged");
+        let last = "| down | 3.0 | scp -r | 5.0 | 0.60 | 6.4 | monday |";
+        assert_eq!(page, PAGE.replace(last, &format!("{last}\n{row}")));
     }
 
     #[test]
     fn a_row_of_a_table_that_the_page_lacks_is_a_fault() {
-        let other = NEWER.replace("its time | ratio", "its bytes | ratio");
-        let fault = merged(PAGE, &other, "today").expect_err("no such table");
-        assert!(fault.to_string().contains("no place for `up, scp -r`"), "{fault}");
+        let rows = newer("| up | 1.0 | scp -r | 5.0 | 0.20 | 9.0 | friday |\n");
+        for other in [rows.replace("its time", "its bytes"), rows.replace("### Far", "### Near")] {
+            let fault = merged(PAGE, &other).expect_err("no such table");
+            assert!(fault.to_string().contains("no place for `up, scp -r`"), "{fault}");
+        }
     }
 }

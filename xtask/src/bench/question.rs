@@ -16,7 +16,7 @@ use crate::{Result, repo};
 pub(crate) struct Question {
     /// Short, for `--only`.
     pub(crate) name: &'static str,
-    /// For people.
+    /// The heading above the answer. Answers with the same one are one table.
     pub(crate) text: &'static str,
     /// Measures the answer.
     pub(crate) ask: fn(&Ground) -> Result<Table>,
@@ -38,11 +38,18 @@ pub(crate) struct Ground<'a> {
 /// An answer.
 pub(crate) struct Table {
     pub(crate) columns: &'static [&'static str],
-    pub(crate) rows: Vec<Vec<String>>,
+    pub(crate) rows: Vec<Row>,
     /// Figures over their bounds.
     pub(crate) over: usize,
-    /// A remark for the reader.
-    pub(crate) note: &'static str,
+    /// Remarks for the reader.
+    pub(crate) notes: Vec<&'static str>,
+}
+
+/// A row of a table.
+pub(crate) struct Row {
+    pub(crate) cells: Vec<String>,
+    /// True if it is for those who change haul, and left out of the page.
+    pub(crate) is_detail: bool,
 }
 
 /// A way to do something: prepares, and gives the seconds of what counts.
@@ -90,7 +97,7 @@ impl Ground<'_> {
 
 impl Table {
     pub(crate) fn new(columns: &'static [&'static str]) -> Table {
-        Table { columns, rows: Vec::new(), over: 0, note: "" }
+        Table { columns, rows: Vec::new(), over: 0, notes: Vec::new() }
     }
 
     /// A row that compares with another way, and has a bound or has none.
@@ -104,7 +111,7 @@ impl Table {
         let ratio = median(ours.iter().zip(other.1).map(|(ours, other)| ours / other).collect());
         let holds = bound.is_none_or(|bound| ratio <= bound);
         self.over += usize::from(!holds);
-        self.rows.push(vec![
+        let cells = vec![
             title.into(),
             seconds(ours),
             other.0.to_owned(),
@@ -112,7 +119,14 @@ impl Table {
             format!("{ratio:.3}"),
             bound.map_or("-".to_owned(), |bound| format!("{bound:.2}")),
             bound.map_or("", |_| verdict(holds)).to_owned(),
-        ]);
+        ];
+        self.rows.push(Row { cells, is_detail: false });
+    }
+
+    /// Leaves all rows but the last `count` out of the page.
+    pub(crate) fn show_last(&mut self, count: usize) {
+        let details = self.rows.len().saturating_sub(count);
+        self.rows[..details].iter_mut().for_each(|row| row.is_detail = true);
     }
 }
 

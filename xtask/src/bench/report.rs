@@ -1,25 +1,24 @@
-//! The tables: medians, ratios, bounds, and the page that keeps them.
+//! The tables: medians, ratios and memory, on the page for users and with our own bounds for
+//! developers.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use super::Args;
-use super::chart;
 use super::machine;
 use super::measure::Measured;
 use super::merge::merged;
-use super::question::{Question, Table};
+use super::question::{Question, Row, Table};
 use super::tool::Tool;
-use super::workload::{NO_BOUND, Word, Workload};
+use super::workload::{Direction, NO_BOUND, Through, Word, Workload};
 use crate::Result;
 
 /// The marks around the part of the page that a kind of run writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
     pub(super) begin: &'static str,
-    end: &'static str,
+    pub(super) end: &'static str,
 }
 
 /// Around what is measured on this machine alone.
@@ -35,35 +34,25 @@ pub(crate) const LAB: Marks = Marks {
     end: "<!-- lab: end -->",
 };
 
-const NEW_PAGE: &str = "# Benchmarks\n\nhaul against the tools that people use now.\n";
+/// The heading above the facts about the machine.
+const MACHINE: &str = "Machine and versions";
 
-/// One comparison, ready to print.
-struct Row {
-    title: &'static str,
-    haul_s: f64,
-    rival: String,
-    rival_s: f64,
-    ratio: f64,
-    bound: f64,
-}
+const NEW_PAGE: &str = "# Benchmarks\n";
 
-/// The traffic of one comparison.
-struct Sent {
-    title: &'static str,
-    haul_bytes: f64,
-    rival: &'static str,
-    rival_bytes: f64,
-    ratio: f64,
-    bound: f64,
-}
+/// The columns of comparisons with other tools. The page has those before the bound.
+const COPIES: &[&str] =
+    &["copy", "haul (s)", "against", "its time (s)", "ratio", "memory (MiB)", "bound", ""];
 
-/// One workload's memory.
-struct Memory {
-    title: &'static str,
-    client_bytes: Option<u64>,
-    agent_bytes: Option<u64>,
-    bound_bytes: u64,
-}
+/// The same for what goes over a link.
+const TRAFFIC: &[&str] =
+    &["copy", "haul (MiB)", "against", "its bytes (MiB)", "ratio", "bound", ""];
+
+/// The first of the columns that the page leaves out: our own bounds are for those who change
+/// haul.
+const BOUND: &str = "bound";
+
+/// Columns of figures, which are aligned at the right, begin with one of these.
+const FIGURES: &[&str] = &["haul", "its", "ratio", "memory", "time", "cost"];
 
 /// Everything that a run showed.
 pub(crate) struct Report {
@@ -71,10 +60,18 @@ pub(crate) struct Report {
     command: String,
     rounds: u32,
     quick: bool,
-    rows: Vec<Row>,
-    sent: Vec<Sent>,
-    memory: Vec<Memory>,
-    answers: Vec<(&'static str, Table)>,
+    in_lab: bool,
+    /// Each with its heading.
+    tables: Vec<(&'static str, Table)>,
+}
+
+/// Where a report is read, which decides about its columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// On the terminal of a developer: with the bounds.
+    Developer,
+    /// On the page: without bounds, with the date of each row.
+    User,
 }
 
 impl Report {
@@ -84,173 +81,163 @@ impl Report {
             command: args.command(),
             rounds: args.rounds(),
             quick: args.quick,
-            rows: Vec::new(),
-            sent: Vec::new(),
-            memory: Vec::new(),
-            answers: Vec::new(),
+            in_lab: args.in_lab(),
+            tables: Vec::new(),
         }
     }
 
     pub(crate) fn add(&mut self, workload: &Workload, measured: Measured) {
         let Some(((_, haul), rivals)) = measured.seconds.split_first() else { return };
-        for ((tool, rival), (_, bound)) in rivals.iter().zip(workload.against) {
-            let ratios = haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect();
-            let mut name = match workload.word {
-                _ if *tool == Tool::Login => tool.title(false).to_owned(),
-                Word::Copy | Word::Fast | Word::ToAll => {
-                    tool.title(workload.data.is_tree()).to_owned()
-                }
-                Word::Sync(options) => format!("{} {}", tool.name(), options.join(" ")),
+        let peak_max = workload.peak_rss_bytes_max();
+        let peak = measured.client_rss_bytes.max(measured.agent_rss_bytes).unwrap_or(0);
+        let sides = [measured.client_rss_bytes, measured.agent_rss_bytes].into_iter().flatten();
+        let memory =
+            sides.map(|bytes| format!("{:.1}", in_mib(bytes))).collect::<Vec<_>>().join("+");
+        let rows = rivals.iter().zip(workload.against).map(|((tool, rival), (_, bound))| {
+            let ratio = median(haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect());
+            let bounds = match *bound {
+                NO_BOUND => mib(peak_max),
+                bound => format!("{bound:.2}, {}", mib(peak_max)),
             };
-            if workload.once.contains(tool) {
-                name.push_str(" (one round)");
-            }
-            self.rows.push(Row {
-                title: workload.title,
-                haul_s: median(haul.clone()),
-                rival: name,
-                rival_s: median(rival.clone()),
-                ratio: median(ratios),
-                bound: *bound,
-            });
-        }
+            let row = vec![
+                workload.title.to_owned(),
+                format!("{:.3}", median(haul.clone())),
+                rival_name(workload, *tool),
+                format!("{:.3}", median(rival.clone())),
+                format!("{ratio:.2}"),
+                memory.clone(),
+                bounds,
+            ];
+            // How long a login takes by itself is no user's question.
+            (row, ratio <= *bound && peak <= peak_max, *tool == Tool::Login)
+        });
+        self.add_rows(topic(workload, self.in_lab), COPIES, rows.collect());
         if let Some(bound) = workload.sent_max() {
             self.add_sent(workload.title, &measured.sent_bytes, bound);
         }
-        self.memory.push(Memory {
-            title: workload.title,
-            client_bytes: measured.client_rss_bytes,
-            agent_bytes: measured.agent_rss_bytes,
-            bound_bytes: workload.peak_rss_bytes_max(),
-        });
     }
 
     fn add_sent(&mut self, title: &'static str, sent: &[(Tool, Vec<f64>)], bound: f64) {
         let Some(((_, haul), rivals)) = sent.split_first() else { return };
-        self.sent.extend(rivals.iter().map(|(tool, rival)| Sent {
-            title,
-            haul_bytes: median(haul.clone()),
-            rival: tool.name(),
-            rival_bytes: median(rival.clone()),
-            ratio: median(haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect()),
-            bound,
-        }));
+        let rows = rivals.iter().map(|(tool, rival)| {
+            let ratio = median(haul.iter().zip(rival).map(|(haul, rival)| haul / rival).collect());
+            let row = vec![
+                title.to_owned(),
+                format!("{:.1}", in_mib(median(haul.clone()) as u64)),
+                tool.name().to_owned(),
+                format!("{:.1}", in_mib(median(rival.clone()) as u64)),
+                format!("{ratio:.2}"),
+                format!("{bound:.2}"),
+            ];
+            (row, ratio <= bound, false)
+        });
+        self.add_rows("Bytes over the link", TRAFFIC, rows.collect());
+    }
+
+    /// Adds rows to the table below `heading`: each with true if it keeps its bounds, and true
+    /// if it is left out of the page.
+    fn add_rows(
+        &mut self,
+        heading: &'static str,
+        columns: &'static [&'static str],
+        rows: Vec<(Vec<String>, bool, bool)>,
+    ) {
+        let mut table = Table::new(columns);
+        for (mut cells, holds, is_detail) in rows {
+            cells.push(verdict(holds).to_owned());
+            table.rows.push(Row { cells, is_detail });
+            table.over += usize::from(!holds);
+        }
+        self.add_table(heading, table);
+    }
+
+    /// Adds a table, or its rows to that which has its heading.
+    fn add_table(&mut self, heading: &'static str, table: Table) {
+        match self.tables.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, known)) => {
+                known.rows.extend(table.rows);
+                known.over += table.over;
+                known.notes.extend(table.notes);
+            }
+            None => self.tables.push((heading, table)),
+        }
     }
 
     pub(crate) fn answer(&mut self, question: &Question, table: Table) {
-        self.answers.push((question.text, table));
+        self.add_table(question.text, table);
     }
 
-    /// How many figures are over their bounds.
+    /// How many rows are over their bounds.
     pub(crate) fn over(&self) -> usize {
-        let slow = self.rows.iter().filter(|row| row.ratio > row.bound).count();
-        let large = |memory: &&Memory| memory.peak_bytes() > memory.bound_bytes;
-        let unsafe_ones: usize = self.answers.iter().map(|(_, table)| table.over).sum();
-        let much = self.sent.iter().filter(|sent| sent.ratio > sent.bound).count();
-        slow + much + self.memory.iter().filter(large).count() + unsafe_ones
+        self.tables.iter().map(|(_, table)| table.over).sum()
     }
 
-    /// The tables and what they were measured on.
+    /// The tables and what they were measured on, with our own bounds.
     pub(crate) fn to_markdown(&self) -> String {
+        self.format(Reader::Developer)
+    }
+
+    fn format(&self, reader: Reader) -> String {
         let mut out = String::new();
-        // Writing to a String can't fail.
-        let _ = self.format(&mut out);
-        out
-    }
-
-    fn format(&self, out: &mut String) -> std::fmt::Result {
         if self.quick {
-            writeln!(out, "**A quick run on small workloads: the figures mean nothing.**\n")?;
+            out.push_str("**A quick run on small workloads: the figures mean nothing.**\n\n");
         }
-        writeln!(
-            out,
-            "Medians of {} rounds, the tools in turn, after one round that does",
-            self.rounds
-        )?;
-        writeln!(out, "not count. The ratio is the median of the rounds' ratios.\n")?;
-        if !self.rows.is_empty() {
-            self.format_workloads(out)?;
+        if reader == Reader::Developer {
+            let rounds = self.rounds;
+            out.push_str(&format!(
+                "Medians of {rounds} rounds, after one that does not count.\n\n"
+            ));
         }
-        for (question, table) in &self.answers {
-            writeln!(out, "\n{question}\n")?;
-            writeln!(out, "| {} |", table.columns.join(" | "))?;
-            writeln!(out, "|{}", "---|".repeat(table.columns.len()))?;
-            for row in &table.rows {
-                writeln!(out, "| {} |", row.join(" | "))?;
+        let date = self.facts.iter().find(|(name, _)| *name == "date");
+        let date = date.map_or("unknown", |(_, date)| date);
+        for (heading, table) in &self.tables {
+            let is_shown = |row: &&Row| reader == Reader::Developer || !row.is_detail;
+            let rows: Vec<_> = table.rows.iter().filter(is_shown).collect();
+            if rows.is_empty() {
+                continue;
             }
-            if !table.note.is_empty() {
-                writeln!(out, "\n{}", table.note)?;
+            let mut columns = table.columns.to_vec();
+            if reader == Reader::User {
+                columns.truncate(
+                    columns.iter().position(|name| *name == BOUND).unwrap_or(columns.len()),
+                );
+            }
+            let shown = columns.len();
+            columns.extend((reader == Reader::User).then_some("date"));
+            out.push_str(&format!("### {heading}\n\n| {} |\n|", columns.join(" | ")));
+            for name in columns {
+                out.push_str(if FIGURES.iter().any(|start| name.starts_with(start)) {
+                    "--:|"
+                } else {
+                    "---|"
+                });
+            }
+            for row in rows {
+                out.push_str(&format!("\n| {} |", row.cells[..shown].join(" | ")));
+                if reader == Reader::User {
+                    out.push_str(&format!(" {date} |"));
+                }
+            }
+            out.push_str("\n\n");
+            if !table.notes.is_empty() {
+                out.push_str(&format!("{}\n\n", table.notes.join(" ")));
             }
         }
-        writeln!(out, "\nMeasured with `{}` on:\n", self.command)?;
+        out.push_str(&format!("### {}\n\nMeasured with `{}` on:\n\n", MACHINE, self.command));
         for (name, value) in &self.facts {
-            writeln!(out, "- {name}: {value}")?;
+            out.push_str(&format!("- {name}: {value}\n"));
         }
-        Ok(())
-    }
-
-    fn format_workloads(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "{}", chart::HEADER)?;
-        writeln!(out, "|---|--:|---|--:|--:|--:|---|")?;
-        for row in &self.rows {
-            writeln!(
-                out,
-                "| {} | {:.3} s | {} | {:.3} s | {:.2} | {} | {} |",
-                row.title,
-                row.haul_s,
-                row.rival,
-                row.rival_s,
-                row.ratio,
-                if row.bound == NO_BOUND { "-".to_owned() } else { format!("{:.2}", row.bound) },
-                if row.bound == NO_BOUND { "" } else { verdict(row.ratio <= row.bound) },
-            )?;
-        }
-        if !self.sent.is_empty() {
-            self.format_sent(out)?;
-        }
-        writeln!(
-            out,
-            "\nPeak resident memory of haul, sampled in the round that does not count.\n"
-        )?;
-        writeln!(out, "| workload | this side | its agent | bound | |")?;
-        writeln!(out, "|---|--:|--:|--:|---|")?;
-        for memory in &self.memory {
-            let (client, agent) = (mib(memory.client_bytes), mib(memory.agent_bytes));
-            let bound = mib(Some(memory.bound_bytes));
-            let verdict = verdict(memory.peak_bytes() <= memory.bound_bytes);
-            writeln!(out, "| {} | {client} | {agent} | {bound} | {verdict} |", memory.title)?;
-        }
-        Ok(())
-    }
-
-    fn format_sent(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "\nBytes over the link, in both directions, with what the network adds.\n")?;
-        writeln!(out, "| workload | haul | against | its bytes | ratio | bound | |")?;
-        writeln!(out, "|---|--:|---|--:|--:|--:|---|")?;
-        for sent in &self.sent {
-            let Sent { title, rival, ratio, bound, .. } = sent;
-            let (haul, other) =
-                (mib(Some(sent.haul_bytes as u64)), mib(Some(sent.rival_bytes as u64)));
-            let verdict = verdict(ratio <= bound);
-            writeln!(
-                out,
-                "| {title} | {haul} | {rival} | {other} | {ratio:.2} | {bound:.2} | {verdict} |"
-            )?;
-        }
-        Ok(())
+        out
     }
 
     /// Replaces the marked section of a page, which is made if it is missing.
     pub(crate) fn write_into(&self, page: &Path, marks: Marks) -> Result<()> {
-        self.write(page, marks, |_| Ok(self.to_markdown()))
+        self.write(page, marks, |_| Ok(self.format(Reader::User)))
     }
 
     /// Replaces the rows of a page's marked section that were measured.
     pub(crate) fn merge_into(&self, page: &Path, marks: Marks) -> Result<()> {
-        let date = self.facts.iter().find(|(name, _)| *name == "date");
-        let date = date.map_or("date unknown", |(_, date)| date.as_str());
-        let how = format!("{date}, `{}`", self.command);
-        self.write(page, marks, |old| merged(old, &self.to_markdown(), &how))
+        self.write(page, marks, |old| merged(old, &self.format(Reader::User)))
     }
 
     fn write(
@@ -273,10 +260,29 @@ impl Report {
     }
 }
 
-impl Memory {
-    fn peak_bytes(&self) -> u64 {
-        self.client_bytes.max(self.agent_bytes).unwrap_or(0)
+/// The heading of a workload's table.
+fn topic(workload: &Workload, in_lab: bool) -> &'static str {
+    match workload.through {
+        Through::Sftp(_) if in_lab => "Slow and long links, to hosts without haul",
+        _ if in_lab => "Slow and long links",
+        Through::Sftp(_) => "Hosts without haul",
+        _ if workload.against.iter().all(|(tool, _)| tool.is_haul()) => "Options of haul",
+        _ if workload.direction == Direction::Local => "One machine",
+        _ => "Hosts with haul",
     }
+}
+
+/// The other tool of a row, with the options that matter.
+fn rival_name(workload: &Workload, tool: Tool) -> String {
+    let mut name = match workload.word {
+        _ if tool == Tool::Login => tool.title(false).to_owned(),
+        Word::Copy | Word::Fast | Word::ToAll => tool.title(workload.data.is_tree()).to_owned(),
+        Word::Sync(options) => format!("{} {}", tool.name(), options.join(" ")),
+    };
+    if workload.once.contains(&tool) {
+        name.push_str(" (one round)");
+    }
+    name
 }
 
 /// The page with `section` between the marks, which are appended when missing.
@@ -300,8 +306,12 @@ pub(crate) fn verdict(holds: bool) -> &'static str {
     if holds { "ok" } else { "**over**" }
 }
 
-fn mib(bytes: Option<u64>) -> String {
-    bytes.map_or("-".to_owned(), |bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", in_mib(bytes))
+}
+
+fn in_mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 /// The middle value, or the mean of the two in the middle.
@@ -317,22 +327,14 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::question::COMPARISON;
     use super::super::workload::WORKLOADS;
     use super::*;
 
     fn report() -> Report {
         let facts = vec![("kernel", "Linux".to_owned())];
         let command = "cargo xtask bench --write --rounds 3".to_owned();
-        Report {
-            facts,
-            command,
-            rounds: 3,
-            quick: false,
-            rows: Vec::new(),
-            sent: Vec::new(),
-            memory: Vec::new(),
-            answers: Vec::new(),
-        }
+        Report { facts, command, rounds: 3, quick: false, in_lab: false, tables: Vec::new() }
     }
 
     fn measured(haul: [f64; 3], cp: [f64; 3], rss: u64) -> Measured {
@@ -356,12 +358,12 @@ mod tests {
         let mut report = report();
         // The ratios are 0.5, 2 and 1: their median is not that of the times.
         report.add(&WORKLOADS[0], measured([1.0, 4.0, 9.0], [2.0, 2.0, 9.0], 1 << 20));
-        assert_eq!(
-            (report.rows[0].ratio, report.rows[0].haul_s, report.rows[0].rival_s),
-            (1.0, 4.0, 2.0)
-        );
         assert_eq!(report.over(), 0);
-        assert!(report.to_markdown().contains("| 4.000 s | cp | 2.000 s | 1.00 | 1.10 | ok |"));
+        let row = "| one 1 GiB file | 4.000 | cp | 2.000 | 1.00 | 1.0 |";
+        let text = report.to_markdown();
+        assert!(text.contains(&format!("{row} 1.10, 64.0 MiB | ok |")), "{text}");
+        let page = report.format(Reader::User);
+        assert!(page.contains(&format!("{row} unknown |")), "{page}");
     }
 
     #[test]
@@ -387,7 +389,25 @@ mod tests {
         report.add(&only, measured);
         assert_eq!(report.over(), 0);
         let text = report.to_markdown();
-        assert!(text.contains("| 9.000 s | cp (one round) | 2.000 s | 4.00 | - |  |"), "{text}");
+        assert!(
+            text.contains("| 9.000 | cp (one round) | 2.000 | 4.00 | 1.0 | 64.0 MiB | ok |"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn bounds_and_details_are_for_developers() {
+        let mut report = report();
+        let mut table = Table::new(COMPARISON);
+        table.compare("small", &[1.0], ("cp", &[2.0]), None);
+        table.compare("large", &[1.0], ("cp", &[2.0]), Some(0.4));
+        table.show_last(1);
+        report.add_table("Safety", table);
+        let row = "| large | 1.000 s | cp | 2.000 s | 0.500 |";
+        assert!(report.to_markdown().contains(&format!("{row} 0.40 | **over** |")));
+        let page = report.format(Reader::User);
+        assert!(page.contains(&format!("{row} unknown |")), "{page}");
+        assert!(!page.contains("small") && !page.contains("bound"), "{page}");
     }
 
     #[test]

@@ -8,47 +8,23 @@ use std::process::Command;
 use haul_testkit::{FileSystem, tree};
 
 use super::question::{
-    COMPARISON, Ground, Question, Table, Way, disk, forget_cached, fresh, seconds, source, timed,
+    COMPARISON, Ground, Question, Row, Table, Way, disk, forget_cached, fresh, seconds, source,
+    timed,
 };
 use super::report::{median, verdict};
 use crate::Result;
 
+/// The heading above what users pay for, or gain by, safety.
+const SAFETY: &str = "Safety";
+
 pub(crate) const QUESTIONS: &[Question] = &[
-    Question {
-        name: "hashing",
-        text: "What does hashing cost that is done while copying?",
-        ask: hashing,
-    },
-    Question {
-        name: "default",
-        text: "What does a copy cost that can be resumed, journal and hashes included, against cp?",
-        ask: default,
-    },
-    Question {
-        name: "verify",
-        text: "What does -V cost, against copying and comparing by hand?",
-        ask: verify,
-    },
-    Question {
-        name: "resume-check",
-        text: "What does looking at an interrupted copy cost, against reading all of it again?",
-        ask: resume_check,
-    },
-    Question {
-        name: "checkpoints",
-        text: "What do checkpoints cost, at which interval?",
-        ask: checkpoints,
-    },
-    Question {
-        name: "durable",
-        text: "What does --sync cost, against one fsync for each file?",
-        ask: durable,
-    },
-    Question {
-        name: "in-kernel",
-        text: "What is gained by leaving the copying to the kernel?",
-        ask: in_kernel,
-    },
+    Question { name: "hashing", text: SAFETY, ask: hashing },
+    Question { name: "default", text: SAFETY, ask: default },
+    Question { name: "verify", text: SAFETY, ask: verify },
+    Question { name: "resume-check", text: SAFETY, ask: resume_check },
+    Question { name: "checkpoints", text: "Checkpoints, by interval", ask: checkpoints },
+    Question { name: "durable", text: SAFETY, ask: durable },
+    Question { name: "in-kernel", text: "Copying inside the kernel", ask: in_kernel },
 ];
 
 /// One against another, in turn: ours first.
@@ -63,7 +39,7 @@ fn text(path: &Path) -> &str {
 
 fn hashing(ground: &Ground) -> Result<Table> {
     let mut table = Table::new(COMPARISON);
-    table.note = "Parts of 512 KiB are read and written on tmpfs, by one thread.";
+    table.notes.push("\"Hashed\": by the thread that copies, on tmpfs.");
     for mib in [16, 64, 256, 1024].map(|mib| ground.mib(mib)) {
         let from = &source(ground.memory, mib)?;
         let to = &ground.memory.join("to");
@@ -77,12 +53,12 @@ fn hashing(ground: &Ground) -> Result<Table> {
         table.compare(format!("{mib} MiB, hashed"), &on, ("not hashed", &off), None);
         fresh(to)?;
     }
+    table.show_last(1);
     Ok(table)
 }
 
 fn default(ground: &Ground) -> Result<Table> {
     let mut table = Table::new(COMPARISON);
-    table.note = "The source is in the page cache, and what is written may stay there.";
     let mib = ground.mib(1024);
     let ext4 = disk(FileSystem::Ext4, 6)?;
     for (dir, on) in [(ground.memory, "tmpfs"), (ext4.path(), "ext4")] {
@@ -105,7 +81,7 @@ fn default(ground: &Ground) -> Result<Table> {
 
 fn verify(ground: &Ground) -> Result<Table> {
     let mut table = Table::new(COMPARISON);
-    table.note = "The source is in the page cache for both; by hand means cp, sync, and b3sum of both files after the page cache was dropped.";
+    table.notes.push("\"By hand\": cp, sync, and b3sum of both files without the page cache.");
     let ext4 = disk(FileSystem::Ext4, 6)?;
     let mib = ground.mib(1024);
     let from = source(ext4.path(), mib)?;
@@ -136,7 +112,7 @@ fn warm(path: &Path) -> Result<()> {
 
 fn resume_check(ground: &Ground) -> Result<Table> {
     let mut table = Table::new(COMPARISON);
-    table.note = "Both read from the page cache, on tmpfs. The last is a file of 4 GiB that was interrupted at 90 %.";
+    table.notes.push("The partial file is 90 % of 4 GiB.");
     for (mib, bound) in [(48, None), (192, None), (384, None), (768, None), (3688, Some(0.01))] {
         let mib = ground.mib(mib) / 4 * 4;
         let dir = &ground.memory.join("left");
@@ -149,9 +125,15 @@ fn resume_check(ground: &Ground) -> Result<Table> {
         };
         let [check, rehash] = duel(ground, "resume-check", way("check"), way("rehash"))?;
         let bound = bound.filter(|_| ground.shrink == 1);
-        table.compare(format!("{mib} MiB there, check"), &check, ("all again", &rehash), bound);
+        table.compare(
+            format!("{mib} MiB in a partial file, check before resuming"),
+            &check,
+            ("reading all of it", &rehash),
+            bound,
+        );
         fresh(dir)?;
     }
+    table.show_last(1);
     Ok(table)
 }
 
@@ -161,7 +143,7 @@ fn checkpoints(ground: &Ground) -> Result<Table> {
     const LASTS: [f64; 2] = [5.0, 30.0];
     const COST_MAX: f64 = 0.05;
     let mut table = Table::new(&["checkpoint every", "file", "time", "cost", "bound", ""]);
-    table.note = "A file is copied to ext4 and then everything is made durable, in each round without checkpoints and with them. Those of the first four rows come whatever the time; the default comes every 64 MiB and not before 5 s have passed.";
+    table.notes.push("A file is copied to ext4 and flushed to disk, without checkpoints and with them. The default is a checkpoint every 64 MiB, at least 5 s apart; in the other rows only the size counts.");
     let ext4 = disk(FileSystem::Ext4, 30)?;
     let dir = ext4.path().join("to");
     let from = source(ground.memory, ground.mib(512))?;
@@ -181,7 +163,8 @@ fn checkpoints(ground: &Ground) -> Result<Table> {
         }
         let results = ground.in_turn("checkpoints", &mut ways)?;
         let (never, with) = results.split_first().ok_or("nothing was measured")?;
-        table.rows.push(vec![
+        let mut row = |cells| table.rows.push(Row { cells, is_detail: true });
+        row(vec![
             "never".to_owned(),
             format!("{mib} MiB"),
             seconds(never),
@@ -195,7 +178,7 @@ fn checkpoints(ground: &Ground) -> Result<Table> {
             let default = *pace == "default";
             let holds = !default || cost <= COST_MAX || ground.shrink > 1;
             table.over += usize::from(!holds);
-            table.rows.push(vec![
+            row(vec![
                 if default { "by default".to_owned() } else { format!("{pace} MiB") },
                 format!("{mib} MiB"),
                 seconds(with),
@@ -238,7 +221,7 @@ fn durable(ground: &Ground) -> Result<Table> {
 
 fn in_kernel(ground: &Ground) -> Result<Table> {
     let mut table = Table::new(&["file system", "how", "from the start", "from 1 MiB on"]);
-    table.note = "A file in the page cache; on ext4 no content can be shared. Where it can be, copy_file_range shares it, too.";
+    table.notes.push("A file in the page cache; on ext4 no content can be shared. Where it can be, copy_file_range shares it, too.");
     let mib = ground.mib(256);
     for kind in [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs] {
         let mount = disk(kind, 3)?;
@@ -261,7 +244,8 @@ fn in_kernel(ground: &Ground) -> Result<Table> {
         let results = ground.in_turn("in-kernel", &mut ways)?;
         let name = format!("{kind:?}, {mib} MiB");
         let row = |how: &str, start: &[f64], later: String| {
-            vec![name.clone(), how.to_owned(), seconds(start), later]
+            let cells = vec![name.clone(), how.to_owned(), seconds(start), later];
+            Row { cells, is_detail: true }
         };
         if let Some(clone) = results.get(4) {
             table.rows.push(row("reflink", clone, "-".to_owned()));

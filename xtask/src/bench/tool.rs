@@ -86,6 +86,11 @@ impl Tool {
         }
     }
 
+    /// True if this is haul too, with other options.
+    pub(crate) fn is_haul(self) -> bool {
+        matches!(self, Tool::Plain | Tool::Zstd | Tool::Hashing | Tool::OneByOne)
+    }
+
     /// The command that does the job.
     pub(crate) fn command(self, job: &Job) -> Command {
         let mut command = match self {

@@ -143,7 +143,7 @@ impl Workload {
 pub(crate) const WORKLOADS: &[Workload] = &[
     Workload {
         name: "local-1g",
-        title: "one 1 GiB file, here to here",
+        title: "one 1 GiB file",
         data: Data::One,
         direction: Direction::Local,
         before: Before::Nothing,
@@ -154,7 +154,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "local-10k",
-        title: "10,000 files of 64 KiB, here to here",
+        title: "10,000 files of 64 KiB",
         data: Data::Many,
         direction: Direction::Local,
         before: Before::Nothing,
@@ -297,7 +297,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "small-again",
-        title: "the same again, unchanged",
+        title: "1,008 mixed files, unchanged, upload",
         data: Data::Mixed,
         direction: Direction::Upload,
         before: Before::Same,
@@ -308,7 +308,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "tree-again",
-        title: "100,000 files in 2,000 directories, unchanged, here to here",
+        title: "100,000 files, unchanged",
         data: Data::Tree,
         direction: Direction::Local,
         before: Before::Same,
@@ -319,7 +319,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "tree-again-up",
-        title: "100,000 files in 2,000 directories, unchanged, upload",
+        title: "100,000 files, unchanged, upload",
         data: Data::Tree,
         direction: Direction::Upload,
         before: Before::Same,
@@ -396,7 +396,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "sync-first",
-        title: "haul sync: 10,000 files of 64 KiB, here to here",
+        title: "haul sync: 10,000 files of 64 KiB",
         data: Data::Many,
         direction: Direction::Local,
         before: Before::Nothing,
@@ -407,7 +407,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "sync-again",
-        title: "haul sync: 100,000 files, unchanged, here to here",
+        title: "haul sync: 100,000 files, unchanged",
         data: Data::Tree,
         direction: Direction::Local,
         before: Before::Same,
@@ -451,7 +451,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "sync-million",
-        title: "haul sync -a: 1,000,000 files, unchanged, here to here",
+        title: "haul sync -a: 1,000,000 files, unchanged",
         data: Data::Million,
         direction: Direction::Local,
         before: Before::Same,
@@ -462,7 +462,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "sync-million-links",
-        title: "haul sync -aH: 1,000,000 files, unchanged, here to here",
+        title: "haul sync -aH: 1,000,000 files, unchanged",
         data: Data::Million,
         direction: Direction::Local,
         before: Before::Same,
