@@ -8,6 +8,7 @@ mod filter;
 mod help;
 mod kept;
 mod late;
+mod options;
 mod places;
 mod remote;
 mod stats;
@@ -25,7 +26,7 @@ pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
 pub(crate) use sync::{Sync, When, rate};
 
 use self::familiar::{FamiliarWords, explain};
-use self::help::{CHECK_USAGE, COPY_USAGE, COPY_WORDS, MOVE_USAGE};
+use self::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE};
 use self::late::Late;
 use self::words::{
     CheckWords, CommandWords, ConfigWords, CopyWords, DetailWords, MoveWords, Words, switch,
@@ -216,7 +217,7 @@ fn is_sync(words: &[OsString]) -> bool {
 
 /// Reads words, of which the first is the program's name.
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
-    if let Some(help) = familiar::short_help(words) {
+    if let Some(help) = options::short_help(words) {
         stdout::written(io::stdout().write_all(help.as_bytes()))?;
         process::exit(0);
     }
@@ -237,11 +238,7 @@ fn read(words: &[OsString]) -> Result<Command, CommandError> {
 
 /// The words of the command line, for what is made from them.
 pub(crate) fn words() -> clap::Command {
-    Words::command().mut_subcommand("copy", |copy| {
-        // Its help has them in another place.
-        let about = copy.get_about().map(ToString::to_string).unwrap_or_default();
-        copy.long_about(format!("{about}.\n\n{COPY_WORDS}"))
-    })
+    Words::command()
 }
 
 impl Words {

@@ -33,38 +33,33 @@ pub(super) const USAGE: &str = "haul deploy [OPTIONS] HOST";
 
 pub(super) const EXAMPLES: &str = "\
 HOST is [user@]host or ssh://[user@]host[:port], with sshd and its SFTP server.
-haul goes to ~/.local/share/haul/bin/haul there, in a directory that is closed
-to others, and is found there before any other. It gets its name when it was
-read back and has started there as this version; until then what was there
-stays. Nothing needs root, and nothing but that directory is touched.
+haul is installed as ~/.local/share/haul/bin/haul in a private directory, and is
+found there before any other. It is read back and started once before it
+replaces an older one. Root is not needed, and nothing else is changed.
 
 Examples:
-  haul deploy ann@nas                       this haul, if the machine is alike
-  haul deploy --binary haul-arm64 pi        one that was built for the host
-  haul deploy --remove ann@nas              take it away again
+  haul deploy ann@nas                       install this haul
+  haul deploy --binary haul-arm64 pi        install one built for the host
+  haul deploy --remove ann@nas              remove it
 
-Exit codes: 0 done, or there was nothing to do, 1 something of this machine
-failed, 2 wrong usage, 3 no connection, 4 the host can't take it.";
+Exit codes: 0 success, 1 a local failure, 2 wrong usage, 3 no connection,
+4 the host can't run it.";
 
 /// The words as clap reads them.
 #[derive(Debug, Args)]
 pub(super) struct DeployWords {
-    /// The host to put haul onto
+    /// Host to install haul on
     #[arg(value_name = "HOST")]
     host: OsString,
 
-    /// Deploy the haul at PATH instead of this one
     #[arg(long, value_name = "PATH", conflicts_with = "remove")]
     binary: Option<PathBuf>,
-    /// Remove what was deployed
     #[arg(long)]
     remove: bool,
 
-    /// Show errors only
-    #[arg(short, long, help_heading = "Output")]
+    #[arg(short, long)]
     quiet: bool,
-    /// Reach the host with COMMAND, ssh with words of its own
-    #[arg(short = 'e', long, value_name = "COMMAND", help_heading = "Remote")]
+    #[arg(short = 'e', long, value_name = "COMMAND")]
     rsh: Option<String>,
     #[command(flatten)]
     timeout: TimeoutWords,

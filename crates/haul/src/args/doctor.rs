@@ -27,36 +27,33 @@ pub(crate) struct Doctor {
 pub(super) const USAGE: &str = "haul doctor [OPTIONS] HOST[:PATH]";
 
 pub(super) const EXAMPLES: &str = "\
-HOST is [user@]host, host:path, or ssh://[user@]host[:port]/path. doctor measures how
-long a login and an answer take, how much ssh and direct connections carry in
-each direction, how fast both processors hash and encrypt and, where PATH names
-a directory, how fast its disk is: by a file of at most 256 MiB that has no name
-there and is gone afterwards. Each takes a second or two. Nothing is changed on
-either side, and without PATH no disk is touched.
+HOST is [user@]host, host:path or ssh://[user@]host[:port]/path. doctor measures
+login, round trip, the throughput of ssh and of direct connections in both
+directions, and how fast both processors hash and encrypt. With PATH it also
+measures the disk, with an unnamed file of at most 256 MiB that is removed
+afterwards. Each takes a second or two. Nothing else is changed.
 
 Examples:
-  haul doctor ann@nas                       what is between here and there?
-  haul doctor nas:backup                    ... and how fast is the disk?
-  haul doctor --port-range 7000-7009 nas    can these ports be reached?
+  haul doctor ann@nas                       measure the connection
+  haul doctor nas:backup                    measure the disk, too
+  haul doctor --port-range 7000-7009 nas    test these ports
 
-Exit codes: 0 all was measured, 1 the host has no haul, or something could not
-be measured, 2 wrong usage, 3 no connection.";
+Exit codes: 0 all was measured, 1 no haul on the host, or a measurement failed,
+2 wrong usage, 3 no connection.";
 
 /// The words as clap reads them.
 #[derive(Debug, Args)]
 pub(super) struct DoctorWords {
-    /// The host and, for its disk, a directory there
+    /// Host and, to measure its disk, a directory there
     #[arg(value_name = "HOST[:PATH]", value_hint = ValueHint::Hostname)]
     host: OsString,
 
-    /// Let the host open one of these ports for direct connections, as 7000-7009
-    #[arg(long, value_name = "FIRST-LAST", help_heading = "Remote")]
+    #[arg(long, value_name = "FIRST-LAST")]
     port_range: Option<Ports>,
     #[command(flatten)]
     remote: RemoteWords,
 
-    /// Show what is found as JSON, in one line
-    #[arg(long, help_heading = "Output")]
+    #[arg(long)]
     json: bool,
 }
 

@@ -4,31 +4,24 @@
 mod keeping;
 mod looks;
 
-use super::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE, SYNC_SHORT, SYNC_USAGE};
+use super::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE, SYNC_USAGE};
 use super::wrong;
 use crate::error::CommandError;
 use clap::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// The heading of these words in the help.
-const FAMILIAR: &str = "From cp, scp and rsync";
-
 /// Words of other programs that `haul copy` and `haul check` take.
 #[derive(Debug, Args)]
 pub(super) struct FamiliarWords {
-    /// Taken, and done anyway: modes and times are kept
-    #[arg(short = 'p', help_heading = FAMILIAR)]
+    #[arg(short = 'p')]
     preserve: bool,
-    /// Links stay links, as cp's -P has it; and what rsync's stands for, a copy that can
-    /// be continued and progress, needs no word
-    #[arg(short = 'P', help_heading = FAMILIAR)]
+    #[arg(short = 'P')]
     pub(super) keeps_links: bool,
     /// Taken, and done anyway
     #[arg(long, alias = "progress", hide = true)]
     partial: bool,
-    /// Taken, and done anyway: what travels is compressed where that pays
-    #[arg(short = 'z', help_heading = FAMILIAR)]
+    #[arg(short = 'z')]
     squeeze: bool,
     /// Taken, and done anyway: figures have units
     #[arg(short = 'h', long, hide = true)]
@@ -106,14 +99,6 @@ pub(super) fn with_help(words: &[OsString]) -> Vec<OsString> {
         *only = "--help".into();
     }
     words
-}
-
-/// The help that `words` ask for, if a command has so much that -h shows a part.
-pub(super) fn short_help(words: &[OsString]) -> Option<&'static str> {
-    match words {
-        [_, command, only] if command == "sync" && only == "-h" => Some(SYNC_SHORT),
-        _ => None,
-    }
 }
 
 /// True if nothing but the help can be meant. With other words -h is taken for what it

@@ -10,9 +10,6 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-/// The heading of these words in the help.
-const HEADING: &str = "What to leave out";
-
 /// Files with rules that name others, one inside the other, at most.
 const NESTED_MAX: usize = 16;
 
@@ -30,7 +27,6 @@ struct Form {
     short: Option<char>,
     takes: Takes,
     value: &'static str,
-    help: &'static str,
 }
 
 /// The value of a word.
@@ -53,55 +49,13 @@ const SHORTHAND: &str = "F";
 const CVS: &str = "cvs-exclude";
 
 const FORMS: [Form; 7] = [
-    Form {
-        name: "exclude",
-        short: None,
-        takes: Takes::Pattern(Action::Exclude),
-        value: "PATTERN",
-        help: "Leave out what matches, as rsync does: '*.o', 'cache/', '/top/only'",
-    },
-    Form {
-        name: "include",
-        short: None,
-        takes: Takes::Pattern(Action::Include),
-        value: "PATTERN",
-        help: "Don't leave out what matches: of all patterns the first that matches decides",
-    },
-    Form {
-        name: "exclude-from",
-        short: None,
-        takes: Takes::File(Action::Exclude),
-        value: "FILE",
-        help: "Leave out what matches one of the patterns in FILE, one a line",
-    },
-    Form {
-        name: "include-from",
-        short: None,
-        takes: Takes::File(Action::Include),
-        value: "FILE",
-        help: "Don't leave out what matches one of the patterns in FILE",
-    },
-    Form {
-        name: "filter",
-        short: Some('f'),
-        takes: Takes::Rule,
-        value: "RULE",
-        help: "A rule with its prefix: '- *.o', 'protect keep', 'merge FILE', ': .rules'",
-    },
-    Form {
-        name: SHORTHAND,
-        short: Some('F'),
-        takes: Takes::Nothing,
-        value: "",
-        help: "Rules are in files .rsync-filter; twice: and these are left out themselves",
-    },
-    Form {
-        name: CVS,
-        short: Some('C'),
-        takes: Takes::Nothing,
-        value: "",
-        help: "Leave out what CVS does, also by .cvsignore",
-    },
+    Form { name: "exclude", short: None, takes: Takes::Pattern(Action::Exclude), value: "PATTERN" },
+    Form { name: "include", short: None, takes: Takes::Pattern(Action::Include), value: "PATTERN" },
+    Form { name: "exclude-from", short: None, takes: Takes::File(Action::Exclude), value: "FILE" },
+    Form { name: "include-from", short: None, takes: Takes::File(Action::Include), value: "FILE" },
+    Form { name: "filter", short: Some('f'), takes: Takes::Rule, value: "RULE" },
+    Form { name: SHORTHAND, short: Some('F'), takes: Takes::Nothing, value: "" },
+    Form { name: CVS, short: Some('C'), takes: Takes::Nothing, value: "" },
 ];
 
 /// The rules that [`SHORTHAND`] stands for.
@@ -116,7 +70,9 @@ impl<const ALL: bool> FilterWords<ALL> {
 impl<const ALL: bool> clap::Args for FilterWords<ALL> {
     fn augment_args(command: clap::Command) -> clap::Command {
         Self::forms().iter().fold(command, |command, form| {
-            let mut arg = Arg::new(form.name).long(form.name).help(form.help).help_heading(HEADING);
+            let mut arg = Arg::new(form.name);
+            // One letter alone is no long option; it is taken as one.
+            arg = if form.name.len() > 1 { arg.long(form.name) } else { arg.alias(form.name) };
             if let Some(short) = form.short {
                 arg = arg.short(short);
             }

@@ -1,189 +1,146 @@
-//! Usage and examples, as the help shows them.
+//! Usage, notes and examples, as the help shows them.
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  haul copy -r photos /mnt/backup/          a tree into a directory
-  haul copy -r photos host:backup/          the same to a host, through ssh
-  haul copy host:notes.txt .                a file from a host
-  haul ls -l host:backup                    what is there
-  haul hash host:backup/a.iso               its BLAKE3 hash, as b3sum prints it";
+  haul copy -r photos /mnt/backup/          copy a tree into a directory
+  haul copy -r photos host:backup/          copy it to a host, through ssh
+  haul copy host:notes.txt .                copy a file from a host
+  haul ls -l host:backup                    list a directory there
+  haul check -r photos host:backup/         compare both sides";
 
 pub(super) const COPY_USAGE: &str = "haul copy [OPTIONS] SOURCE... DEST";
 
-/// The meaning of the words of a copy, for its help and its man page.
-macro_rules! copy_words {
-    () => {
-        "\
-SOURCE and DEST are a path, [user@]host:path, or ssh://[user@]host[:port]/path;
-sftp:// means a host's SFTP server, which serves also where haul is not found.
-./a:b is a path here. A relative path on a host starts in the home directory.
-host:'logs/*.gz' stands for what it matches on the host: with *, ? and [...].
-A DEST that is a directory, or ends in \"/\", receives the sources under their
-names; else it is the new name, also when the same words are given again.
-A SOURCE directory keeps its name with or without a \"/\" at its end; \"dir/.\" is
-what is in it. A symbolic link is followed without -r, and stays a link with it."
-    };
-}
-
-pub(super) const COPY_WORDS: &str = copy_words!();
-
-pub(super) const COPY_HELP: &str =
-    concat!("{about}\n\n{usage-heading} {usage}\n\n", copy_words!(), "\n\n{all-args}{after-help}");
-
 pub(super) const COPY_EXAMPLES: &str = "\
+SOURCE and DEST are a path, [user@]host:path or ssh://[user@]host[:port]/path.
+sftp:// uses the SFTP server of a host, which needs no haul there. ./a:b is a
+local path. A relative path on a host starts in the home directory. A host
+expands *, ? and [...]: host:'logs/*.gz'.
+
+If DEST is a directory or ends in \"/\", the sources keep their names in it.
+Otherwise DEST is the new name. A directory keeps its name with or without \"/\"
+at its end; \"dir/.\" is its content.
+
+Run the same command again to resume: files whose size and mtime match are
+skipped, and a large partial file is resumed. A file replaces the existing one
+in one step, when it is complete and verified. A symbolic link in the place of
+DEST is replaced too, not followed.
+
 Examples:
-  haul copy a.iso b.iso                     a file under another name
-  haul copy -r photos host:backup/          a tree to a host: backup/photos
-  haul copy host:a.txt host:b.txt .         two files from a host
-  haul copy -r one:www two:/srv/            from host to host, straight if it can
-  haul copy -r www a:/srv/ b:/srv/ --to-all to several hosts at once
-  haul copy -rn photos /mnt/backup/         what would be copied?
-  haul copy -r -e 'ssh -p 2222' src host:   with a command in place of ssh
+  haul copy a.iso b.iso                     copy a file to another name
+  haul copy -r photos host:backup/          copy a tree to backup/photos
+  haul copy host:a.txt host:b.txt .         copy two files from a host
+  haul copy -r one:www two:/srv/            copy from host to host
+  haul copy -r www a:/srv/ b:/srv/ --to-all copy to several hosts at once
+  haul copy -rn photos /mnt/backup/         show what would be copied
+  haul copy -r -e 'ssh -p 2222' src host:   use another port
 
-Run again, a copy does what was left: files whose size and modification time
-agree are skipped, and a large file that was interrupted goes on where it
-stopped. A file is replaced at once when its new content is whole and
-verified; until then the old one stays. So is a symbolic link to a file in the
-place of DEST: the file that it points to is not written to.
-
-Exit codes: 0 all done, 1 some files failed, 2 wrong usage, 3 no connection,
+Exit codes: 0 success, 1 some files failed, 2 wrong usage, 3 no connection,
 4 destination unusable, 130 interrupted.";
 
 pub(super) const MOVE_USAGE: &str = "haul move [OPTIONS] SOURCE... DEST";
 
 pub(super) const MOVE_EXAMPLES: &str = "\
-SOURCEs are here or on hosts, and so is DEST, but not from host to host; it means
-what it means to \"haul copy\". On one file system sources just get new names.
-Elsewhere they are copied and made durable, then both sides hash what they have,
-and each source file is removed whose content DEST has, unless it changed since.
-What failed stays, and so do the directories that it is in. A directory that
-DEST has already is filled, not replaced. Owners, groups, set-ID bits, ACLs,
-extended attributes, hard links and devices come along: what has some of these
-that DEST can't hold stays, and is told, unless --lossy is given.
+SOURCE and DEST are as in \"haul copy\", but not both on hosts. On one file system
+sources are renamed. Elsewhere they are copied and flushed to stable storage,
+both sides hash their content, and a source file is removed if the hashes match
+and it has not changed. What fails stays, with the directories above it. A
+directory that exists in DEST is filled, not replaced. All attributes are
+preserved; an entry whose attributes DEST can't hold stays, unless --lossy is
+given. Run the same command again to continue.
 
 Examples:
-  haul move photos /mnt/backup/             to another disk
-  haul move scans/*.pdf host:inbox/         to a host
-  haul move host:outbox/a host:b/ .         a file and a tree from a host
-  haul move --no-clobber a b dir/           what dir has of that name stays
+  haul move photos /mnt/backup/             move a tree to another disk
+  haul move scans/*.pdf host:inbox/         move files to a host
+  haul move host:outbox/a host:b/ .         move a file and a tree from a host
+  haul move --no-clobber a b dir/           keep existing files in dir
 
-Exit codes: 0 all moved, 1 something stays that should not, 2 wrong usage,
-3 no connection, 4 destination unusable, 130 interrupted. After any of them the
-same command goes on with what is left.";
+Exit codes: 0 all moved, 1 some entries stay, 2 wrong usage, 3 no connection,
+4 destination unusable, 130 interrupted.";
 
 pub(super) const SYNC_USAGE: &str = "haul sync [OPTIONS] SOURCE... DEST";
 
-/// Words and examples of a mirror, for both of its helps.
-macro_rules! sync_examples {
-    () => {
-        "\
-The words mean what they mean to rsync; docs/reference/rsync-options.md has what differs. A SOURCE
-that ends in \"/\" is what is in the directory, another one is the directory
-itself. A file is replaced at once when its new content is whole and verified.
+pub(super) const SYNC_EXAMPLES: &str = "\
+The options mean what they mean in rsync. \"dir/\" is the content of a directory,
+\"dir\" the directory itself. A file replaces the existing one in one step, when
+it is complete and verified.
 
 Examples:
-  haul sync -a photos/ /mnt/backup/photos   what is in photos
-  haul sync -a photos host:backup           the directory: backup/photos
-  haul sync -ain --delete src/ host:dst/    what would change?"
-    };
-}
+  haul sync -a photos/ /mnt/backup/photos   make a directory like photos
+  haul sync -a photos host:backup           make backup/photos like photos
+  haul sync -ain --delete src/ host:dst/    show what would change
 
-/// The words that are used most: -h alone shows these.
-pub(super) const SYNC_SHORT: &str = concat!(
-    "\
-Make a tree like another, with the words of rsync
-
-Usage: haul sync [OPTIONS] SOURCE... DEST
-
-The words that are used most; 'haul sync --help' shows all:
-  -a, --archive            Directories, links, modes, times, owners, devices
-  -H, -A, -X               Hard links, access control lists, extended attributes
-  -n, --dry-run            Change nothing: tell what would be done
-  -i, --itemize-changes    Tell what changes of each entry
-  -v, --verbose            Tell the names of what is copied; --stats: figures
-  -u, --update             Skip files that are newer in DEST
-  -c, --checksum           Skip files of which size and content agree
-  -x, --one-file-system    Not what is mounted below a source
-      --exclude <PATTERN>  Leave out what matches: '*.o', 'cache/', '/top/only'
-      --delete             Remove from DEST what the sources have not
-      --max-delete <N>     Remove no more than N entries
-  -b, --backup             Keep what is replaced or removed (--backup-dir DIR)
-      --link-dest <DIR>    Make files hard links to equal ones in DIR
-      --mkpath             Make the directories above DEST, too
-  -e, --rsh <COMMAND>      Reach the host with COMMAND instead of ssh
-      --bwlimit <RATE>     Send at most RATE KiB of content a second, counted as
-                           sent (5m; 0: no limit)
-
-",
-    sync_examples!(),
-    "\n"
-);
-
-pub(super) const SYNC_EXAMPLES: &str = concat!(
-    sync_examples!(),
-    "
-
-Exit codes are those of rsync: 0 all done, 1 wrong usage, 11 DEST unusable,
-12 no connection, 20 interrupted, 23 some entries failed, 24 some had vanished,
-25 more than --max-delete were to be removed."
-);
+Exit codes are those of rsync: 0 success, 1 wrong usage, 11 DEST unusable,
+12 no connection, 20 interrupted, 23 some entries failed, 24 some vanished,
+25 --max-delete reached.";
 
 pub(super) const CHECK_USAGE: &str = "haul check [OPTIONS] SOURCE... DEST";
 
 pub(super) const CHECK_EXAMPLES: &str = "\
-SOURCE and DEST mean what they mean to \"haul copy\": after a copy, the same
-words with \"check\" find no difference. (A directory is compared with DEST
-itself if DEST does not hold one of its name and has no \"/\" at its end: the
-copy has made it.) Compared are kind, size, modification
-time and permission bits, of links where they point, and with --content the
-BLAKE3 hashes of files: each side hashes its own, and no content is sent but
-from a host without haul. In
-directories that both sides have, what only DEST has is shown as extra.
+SOURCE and DEST are as in \"haul copy\": after a copy, the same words with
+\"check\" find no difference. (A directory is compared with DEST itself if DEST
+has none of its name and does not end in \"/\".) haul compares kind, size, mtime,
+permissions and the targets of symbolic links. With --content each side hashes
+its own files; only a host without haul sends content. Entries that only DEST
+has are extra, in directories that both sides have.
 
 Examples:
-  haul check -r photos host:backup/         is the backup up to date?
-  haul check -r --content photos host:backup/
-                                            ... and intact, to the last byte?
+  haul check -r photos host:backup/         find what differs
+  haul check -rc photos host:backup/        compare contents, too
 
-Exit codes: 0 no difference, 1 differences or files that could not be compared,
+Exit codes: 0 no difference, 1 differences, or files that were not compared,
 2 wrong usage, 3 no connection, 4 destination unusable, 130 interrupted.";
 
 pub(super) const LS_EXAMPLES: &str = "\
 Examples:
-  haul ls -l host:                          the home directory there
-  haul ls sftp://host/srv                   asked through SFTP, without haul there
-  haul ls -0 photos | xargs -0 ...          names for another program";
+  haul ls -l host:                          list the home directory there
+  haul ls sftp://host/srv                   list a host without haul
+  haul ls -0 photos | xargs -0 ...          pass names to another program";
 
 pub(super) const HASH_EXAMPLES: &str = "\
 Examples:
-  haul hash host:a.iso                      hashed there, not moved
-  haul hash sftp://host/srv/a.iso           read through SFTP, hashed here
-  haul hash a b c > sums; b3sum -c sums     the format is that of b3sum";
+  haul hash host:a.iso                      hash a file on the host
+  haul hash sftp://host/srv/a.iso           read it through SFTP, and hash it here
+  haul hash a b c > sums; b3sum -c sums     check the hashes with b3sum";
 
 pub(super) const CLEAN_EXAMPLES: &str = "\
-An unfinished copy is kept in the directory where the file is to appear: under
-.haul-NAME-SOURCE.part if it can be continued (files of 64 MiB and more), with
-a journal beside it, or under .haul- and 16 digits. A later copy under the same
-name continues or removes its own; this removes the others. What another haul
-is writing is locked, and left alone. Names with .sftp in them are of uploads
-through this machine's SFTP server, which locks nothing: these are left alone
-until nothing has changed them for a day, with --all for an hour.
+An interrupted copy leaves temporary files next to its destination: partial
+files of 64 MiB and more as .haul-NAME-SOURCE.part, with a journal, and others
+as .haul- and 16 digits. The next copy of the same file resumes or removes its
+own. Files that another haul is writing are locked and skipped. Files with
+.sftp in the name are uploads through the local SFTP server, which has no locks:
+they are skipped for a day after their last change, with --all for an hour.
 
 Examples:
-  haul clean -n -r /mnt/backup              what would be removed?
-  haul clean -r /mnt/backup                 what nothing can continue
-  haul clean -r --all /mnt/backup           also what could be continued";
+  haul clean -n -r /mnt/backup              show what would be removed
+  haul clean -r /mnt/backup                 remove what can't be resumed
+  haul clean -r --all /mnt/backup           remove partial files, too";
 
 pub(super) const CONFIG_HELP: &str = "\
 The file is $XDG_CONFIG_HOME/haul/config.toml, or ~/.config/haul/config.toml:
 
   timeout = 120                             for all hosts
   verify = true
-  [host.nas]                                for nas alone, over the above
+  [host.nas]                                for nas alone
   rsh = \"ssh -p 2222\"
   parallel = 4
 
-Its keys are rsh, remote-haul, transport, timeout, parallel, retries, and, for all hosts,
-verify and sync: the options of these names. HAUL_RSH, HAUL_REMOTE_HAUL and so on
-in the environment hold over the file, options over both; --no-verify and
---no-sync turn off what is on there.";
+A key is the name of an option: one of those above, bwlimit, compress, via or
+port-range. verify and sync are for all hosts alone. Environment variables
+(HAUL_RSH, HAUL_REMOTE_HAUL and so on) override the file, and options override
+both. --no-verify and --no-sync turn off what the file turns on.";
+
+pub(super) const COMPLETIONS_HELP: &str = "\
+Examples:
+  haul completions bash > ~/.local/share/bash-completion/completions/haul
+  haul completions fish > ~/.config/fish/completions/haul.fish
+  haul completions zsh > ~/.zfunc/_haul     for a directory of $fpath";
+
+pub(super) const GENERATE_HELP: &str = "\
+DIR is laid out like ~/.local/share and /usr/share.
+
+Examples:
+  haul generate ~/.local/share              install for one user";
+
+pub(super) const SERVE_HELP: &str = "\
+haul starts this on a host. Use it by hand only to restrict a key, in
+authorized_keys: command=\"haul serve --root DIR\".";

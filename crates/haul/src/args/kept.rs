@@ -3,42 +3,28 @@
 use clap::Args;
 use haul_model::Kept;
 
-/// The heading of these words in the help.
-const KEPT: &str = "What to keep";
-
 /// Words of `haul copy` and `haul check`, with the meanings that rsync gives them.
 #[derive(Debug, Args)]
 pub(super) struct KeptWords {
-    /// As -r, and keep owners, groups, set-ID bits, ACLs, extended attributes, hard links,
-    /// devices, FIFOs and sockets
-    #[arg(short, long, help_heading = KEPT)]
+    #[arg(short, long)]
     pub(super) archive: bool,
-    /// Keep owners, as root
-    #[arg(long, help_heading = KEPT)]
+    #[arg(long)]
     owner: bool,
-    /// Keep groups; without root only those that the user is in
-    #[arg(long, help_heading = KEPT)]
+    #[arg(long)]
     group: bool,
-    /// Keep access control lists
-    #[arg(short = 'A', long, help_heading = KEPT)]
+    #[arg(short = 'A', long)]
     acls: bool,
-    /// Keep extended attributes: those of users, and with root those of the system
-    #[arg(short = 'X', long, help_heading = KEPT)]
+    #[arg(short = 'X', long)]
     xattrs: bool,
-    /// Keep hard links: names of one file are names of one file
-    #[arg(short = 'H', long, help_heading = KEPT)]
+    #[arg(short = 'H', long)]
     hard_links: bool,
-    /// Make devices anew, as root; else they are left out
-    #[arg(long, help_heading = KEPT)]
+    #[arg(long)]
     devices: bool,
-    /// Make FIFOs and sockets anew; else they are left out
-    #[arg(long, help_heading = KEPT)]
+    #[arg(long)]
     specials: bool,
-    /// Keep the times of the last reading
-    #[arg(long, help_heading = KEPT)]
+    #[arg(long)]
     atimes: bool,
-    /// Keep the numbers of users and groups, whatever their names are at the destination
-    #[arg(long, help_heading = KEPT)]
+    #[arg(long)]
     pub(super) numeric_ids: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The words of a command, described to clap only when that command is asked for: to describe
 //! those of all commands at each start takes longer than many a command does.
 
-use clap::builder::Resettable;
+use super::options;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// The words of one command, which clap hears of late.
@@ -36,9 +36,7 @@ impl<T: Args> Args for Late<T> {
     }
 }
 
-/// Has `describe` add the words to the command. Each of them that is a group brings a text about
-/// itself, which would take the place of the command's own: that is put back.
+/// Has `describe` make the words, and adds them to the command with their help.
 fn described(command: Command, describe: fn(Command) -> Command) -> Command {
-    let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
-    describe(command).about(Resettable::from(about)).long_about(Resettable::from(long_about))
+    options::add(command, &describe(Command::new("words")))
 }

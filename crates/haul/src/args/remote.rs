@@ -1,14 +1,14 @@
 //! The words that say how hosts are reached.
 
 use crate::config::{
-    Config, PARALLEL_MAX, RETRIES, RETRIES_MAX, Rate, Settings, TIMEOUT_MAX, Transport, typed,
+    Config, PARALLEL_MAX, RETRIES_MAX, Rate, Settings, TIMEOUT_MAX, Transport, typed,
 };
 use crate::error::CommandError;
 use crate::location::{Location, Machine};
 use crate::peer::{Reach, Reaches, WithoutHaul};
 use clap::Args;
 use haul_model::{Compression, Ports, Via};
-use haul_net::{Patience, SILENCE_SECONDS, SshTarget};
+use haul_net::{Patience, SshTarget};
 use std::ffi::OsString;
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU64};
@@ -16,15 +16,11 @@ use std::num::{NonZeroU8, NonZeroU64};
 /// How hosts are reached.
 #[derive(Debug, Args)]
 pub(super) struct RemoteWords {
-    /// Where haul is on the host, if it is not found there
-    #[arg(long, value_name = "PATH", help_heading = "Remote")]
+    #[arg(long, value_name = "PATH")]
     remote_haul: Option<String>,
-    /// Reach the host with COMMAND instead of ssh
-    #[arg(short = 'e', long, value_name = "COMMAND", help_heading = "Remote")]
+    #[arg(short = 'e', long, value_name = "COMMAND")]
     rsh: Option<String>,
-    /// Use the haul of the host, or its SFTP server
     #[arg(long, value_enum, value_name = "haul|sftp", hide_possible_values = true)]
-    #[arg(help_heading = "Remote")]
     transport: Option<Transport>,
     #[command(flatten)]
     timeout: TimeoutWords,
@@ -33,10 +29,7 @@ pub(super) struct RemoteWords {
 /// How long a host is waited for.
 #[derive(Debug, Args)]
 pub(super) struct TimeoutWords {
-    #[arg(long, value_name = "SECONDS", help_heading = "Remote")]
-    #[arg(help = format!(
-        "Give up a host that is silent for SECONDS; 0 waits for ever [default: {SILENCE_SECONDS}]"
-    ))]
+    #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(TIMEOUT_MAX)))]
     pub(super) timeout: Option<u32>,
 }
@@ -46,8 +39,7 @@ pub(super) struct TimeoutWords {
 pub(super) struct RequestWords {
     #[command(flatten)]
     remote: RemoteWords,
-    /// Do not tell when a host without haul is asked through SFTP
-    #[arg(short, long, help_heading = "Remote")]
+    #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
     retry: RetryWords,
@@ -60,21 +52,15 @@ pub(super) struct TransferWords {
     remote: RemoteWords,
     #[command(flatten)]
     parallel: ParallelWords,
-    /// Compress what travels: auto (where that pays), none, lz4, zstd or zstd:LEVEL
-    #[arg(long, value_name = "HOW", help_heading = "Remote")]
+    #[arg(long, value_name = "HOW")]
     compress: Option<Compression>,
-    /// Send contents by ssh alone, by direct TLS connections alone (tcp), or by these as
-    /// soon as they stand (auto)
-    #[arg(long, value_name = "auto|ssh|tcp", help_heading = "Remote")]
+    #[arg(long, value_name = "auto|ssh|tcp")]
     via: Option<Via>,
-    /// Let the host open one of these ports for direct connections, as 7000-7009
-    #[arg(long, value_name = "FIRST-LAST", help_heading = "Remote")]
+    #[arg(long, value_name = "FIRST-LAST")]
     port_range: Option<Ports>,
-    /// Send at most RATE KiB of content a second, counted as sent (5m; 0: no limit)
-    #[arg(long, value_name = "RATE", help_heading = "Remote", value_parser = Rate::parse)]
+    #[arg(long, value_name = "RATE", value_parser = Rate::parse)]
     bwlimit: Option<Rate>,
-    /// Put haul onto a host that has none, then go on with it
-    #[arg(long, conflicts_with_all = ["remote_haul", "transport"], help_heading = "Remote")]
+    #[arg(long, conflicts_with_all = ["remote_haul", "transport"])]
     deploy: bool,
 }
 
@@ -119,9 +105,7 @@ impl Passage {
 /// How many connections there are, and how often one that was lost is made again.
 #[derive(Debug, Args)]
 pub(super) struct ParallelWords {
-    /// Have contents go over up to N connections, direct ones or logins [default: haul
-    /// chooses; 1 through SFTP]
-    #[arg(long, value_name = "N", help_heading = "Remote")]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
     parallel: Option<u8>,
     #[command(flatten)]
@@ -131,10 +115,7 @@ pub(super) struct ParallelWords {
 /// How often a connection that was lost is made again.
 #[derive(Debug, Args)]
 pub(super) struct RetryWords {
-    #[arg(long, value_name = "N", help_heading = "Remote")]
-    #[arg(help = format!(
-        "Connect again up to N times, and go on, when the connection is lost [default: {RETRIES}]"
-    ))]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_MAX)))]
     retries: Option<u32>,
 }

@@ -67,15 +67,9 @@ pub(super) struct SyncWords {
     #[command(flatten)]
     switches: Switches,
 
-    /// Tell events as JSON, one object a line
-    #[arg(long, help_heading = "Telling")]
+    #[arg(long)]
     json: bool,
 
-    /// Print help; -h alone shows the words that are used most
-    #[arg(long, action = ArgAction::Help)]
-    help: Option<bool>,
-
-    /// Print the version
     #[arg(short = 'V', long, action = ArgAction::Version)]
     version: Option<bool>,
 }

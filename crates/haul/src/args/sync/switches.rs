@@ -25,12 +25,9 @@ pub(super) enum Given {
 impl Args for Switches {
     fn augment_args(command: clap::Command) -> clap::Command {
         let command = TABLE.iter().copied().flatten().fold(command, |command, word| {
-            let mut arg = Arg::new(word.long)
-                .long(word.long)
-                .help(word.help)
-                .help_heading(word.heading)
-                .hide(word.help.is_empty())
-                .aliases(word.aliases.iter().copied());
+            let mut arg = Arg::new(word.long).aliases(word.aliases.iter().copied());
+            // One letter alone is no long option; it is taken as one.
+            arg = if word.long.len() > 1 { arg.long(word.long) } else { arg.alias(word.long) };
             arg = match word.turn {
                 // As often as it is given, which the help does not have to say.
                 Turn::Flag(_) => arg

@@ -72,7 +72,7 @@ fn every_command_line_in_documents_help_and_answers_is_known() {
     }
     let mut words = words();
     words.build();
-    for command in words.get_subcommands_mut().map(clap::Command::render_long_help) {
+    for command in words.get_subcommands_mut().map(clap::Command::render_help) {
         let help = command.to_string();
         let lines = help.lines().filter_map(|line| line.strip_prefix("  haul "));
         for line in lines {

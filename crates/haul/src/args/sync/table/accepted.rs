@@ -2,33 +2,31 @@
 //! or has nothing that they could be about.
 
 use super::super::{number, size};
-use super::{Turn, WRITING, Word};
+use super::{Turn, Word};
 
 pub(super) const WORDS: &[Word] = &[
     // Names never go through a shell.
-    switch!(WRITING, "secluded-args", Some('s'), "no-s", "", |_, _| {}),
-    switch!(WRITING, "protect-args", None, "", "", |_, _| {}),
-    switch!(WRITING, "old-args", None, "", "", |_, _| {}),
+    switch!("secluded-args", Some('s'), "no-s", |_, _| {}),
+    switch!("protect-args", None, "", |_, _| {}),
+    switch!("old-args", None, "", |_, _| {}),
     // Sources are always listed while they are copied.
-    switch!(WRITING, "inc-recursive", None, "no-i-r", "", |_, _| {}),
-    flag!(WRITING, "i-r", None, "", |_, _| {}),
+    switch!("inc-recursive", None, "no-i-r", |_, _| {}),
+    flag!("i-r", None, |_, _| {}),
     // Names are bytes, and stay as they are.
-    flag!(WRITING, "no-iconv", None, "", |_, _| {}),
+    flag!("no-iconv", None, |_, _| {}),
     // Each line is written when it is whole.
-    value!(WRITING, "outbuf", None, &[], "MODE", "", |_, value| {
+    value!("outbuf", None, &[], "MODE", |_, value| {
         let is_mode = value
             .to_str()
             .is_some_and(|mode| mode.starts_with(|letter: char| "NnUuLlBbFf".contains(letter)));
         is_mode.then_some(()).ok_or("it is none of N, L and B")
     }),
     // Memory is bounded.
-    value!(WRITING, "max-alloc", None, &[], "SIZE", "", |_, value| {
+    value!("max-alloc", None, &[], "SIZE", |_, value| {
         (size(value)? > 0).then_some(()).ok_or("max-alloc must be greater than zero")
     }),
     // Two hauls negotiate; this is the version of rsync's own protocol.
-    value!(WRITING, "protocol", None, &[], "VERSION", "", |_, value| {
-        number::<u8>(value).map(drop)
-    }),
+    value!("protocol", None, &[], "VERSION", |_, value| { number::<u8>(value).map(drop) }),
     // Whether compressing pays is measured.
-    value!(WRITING, "skip-compress", None, &[], "LIST", "", |_, _| Ok(())),
+    value!("skip-compress", None, &[], "LIST", |_, _| Ok(())),
 ];

@@ -1,56 +1,29 @@
 //! The words that are for one side: by which attributes of root are written down there, and
 //! links of other users followed.
 
-use super::{KEEPING, Turn, Wish, Word};
+use super::{Turn, Wish, Word};
 use crate::error::CommandError;
 use crate::location::{Location, Machine};
 use haul_engine::Links;
 use haul_model::Mirror;
 
 pub(in super::super) const WORDS: &[Word] = &[
-    flag!(
-        KEEPING,
-        "fake-super",
-        None,
-        "Keep what only root can give in extended attributes, as rsync does",
-        |wish, on| wish.fakes_here = on
-    ),
-    value!(
-        KEEPING,
-        "remote-option",
-        Some('M'),
-        &[],
-        "WORD",
-        "On the other side: --fake-super, --super, which undoes it, or --insecure-links",
-        |wish, value| {
-            match value.to_str() {
-                Some("--fake-super") => wish.fakes_there = Some(true),
-                Some("--super") => wish.fakes_there = Some(false),
-                Some("--insecure-links") => wish.foreign_links_there = true,
-                _ => {
-                    return Err(
-                        "haul tells the other side --fake-super, --super and --insecure-links alone",
-                    );
-                }
+    flag!("fake-super", None, |wish, on| wish.fakes_here = on),
+    value!("remote-option", Some('M'), &[], "WORD", |wish, value| {
+        match value.to_str() {
+            Some("--fake-super") => wish.fakes_there = Some(true),
+            Some("--super") => wish.fakes_there = Some(false),
+            Some("--insecure-links") => wish.foreign_links_there = true,
+            _ => {
+                return Err(
+                    "haul tells the other side --fake-super, --super and --insecure-links alone",
+                );
             }
-            Ok(())
         }
-    ),
-    switch!(
-        KEEPING,
-        "super",
-        None,
-        "",
-        "Act as root where possible (default); --no-super never sets owners or makes devices",
-        |wish, on| wish.acts_as_others = !on
-    ),
-    flag!(
-        KEEPING,
-        "insecure-links",
-        None,
-        "Follow links of other users, too, in the paths of the command",
-        |wish, on| wish.foreign_links = on
-    ),
+        Ok(())
+    }),
+    switch!("super", None, "", |wish, on| wish.acts_as_others = !on),
+    flag!("insecure-links", None, |wish, on| wish.foreign_links = on),
 ];
 
 impl Wish {

@@ -1,0 +1,108 @@
+//! The help of options. Each option has one text, one heading and one place in the order of
+//! the help, whichever command takes it: `options/table.rs` has them.
+
+mod table;
+
+use clap::{Arg, ArgAction, Command};
+use std::ffi::OsString;
+use table::{COMMON, SECTIONS};
+
+/// The text of an option.
+#[derive(Debug)]
+struct Text {
+    /// Its long name, or the letter of one that has none.
+    name: &'static str,
+    /// The commands that it is for; none stands for all.
+    commands: &'static [&'static str],
+    /// One line: a verb and an object.
+    help: &'static str,
+    /// Further sentences for the man page and the reference.
+    details: &'static str,
+}
+
+impl Text {
+    const fn new(name: &'static str, help: &'static str) -> Self {
+        Self { name, commands: &[], help, details: "" }
+    }
+
+    /// The same for these commands alone. It is listed before the text for all others.
+    const fn of(self, commands: &'static [&'static str]) -> Self {
+        Self { commands, ..self }
+    }
+
+    const fn more(self, details: &'static str) -> Self {
+        Self { details, ..self }
+    }
+}
+
+/// Adds the options of `words` to `command`, with their texts and in the order of the table,
+/// and the option for the help. An option without a text is hidden.
+pub(super) fn add(command: Command, words: &Command) -> Command {
+    let mut help = Arg::new("help").long("help").action(ArgAction::HelpShort);
+    if words.get_arguments().all(|arg| arg.get_short() != Some('h')) {
+        help = help.short('h');
+    }
+    let name = command.get_name().to_owned();
+    let args = words.get_arguments().cloned().chain([help]);
+    let mut args: Vec<(usize, Arg)> = args.map(|arg| with_text(&name, arg)).collect();
+    args.sort_by_key(|(at, _)| *at);
+    let groups = words.get_groups().cloned();
+    let command = command.groups(groups).disable_help_flag(true);
+    args.into_iter().fold(command, |command, (_, arg)| command.arg(arg))
+}
+
+/// The option with its text, and its place in the order of the help.
+fn with_text(command: &str, arg: Arg) -> (usize, Arg) {
+    if arg.is_positional() || arg.is_hide_set() {
+        return (0, arg);
+    }
+    let texts =
+        SECTIONS.iter().flat_map(|(heading, texts)| texts.iter().map(move |t| (heading, t)));
+    let is_it = |text: &Text| {
+        let name = arg
+            .get_long()
+            .map_or_else(|| arg.get_id().as_str() == text.name, |long| long == text.name);
+        let letter =
+            arg.get_long().is_none() && arg.get_short().is_some_and(|c| text.name.chars().eq([c]));
+        (name || letter) && (text.commands.is_empty() || text.commands.contains(&command))
+    };
+    let Some((at, (heading, text))) = texts.enumerate().find(|(_, (_, text))| is_it(text)) else {
+        return (0, arg.hide(true));
+    };
+    let arg = match text.details {
+        "" => arg,
+        details => arg.long_help(format!("{}. {details}", text.help)),
+    };
+    (at + 1, arg.help(text.help).help_heading(*heading).display_order(at))
+}
+
+/// The help of a command in answer to -h alone, if the command has so many options that it
+/// shows the common ones.
+pub(super) fn short_help(words: &[OsString]) -> Option<String> {
+    let [_, command, only] = words else { return None };
+    if only != "-h" {
+        return None;
+    }
+    let mut all = super::words();
+    all.build();
+    let command = all.find_subcommand(command)?;
+    let name = command.get_name().to_owned();
+    let (_, common) = COMMON.iter().find(|(of, _)| *of == name)?;
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let examples = after.split("\n\n").find(|part| part.starts_with("Examples:"));
+    let examples = examples.unwrap_or_default();
+    let is_common = |arg: &Arg| {
+        let long = arg.get_long().is_some_and(|long| common.contains(&long));
+        long || arg.get_short().is_some_and(|c| common.contains(&&*c.to_string()))
+    };
+    let shown = command.clone().mut_args(|arg| {
+        let is_hidden = !arg.is_positional() && !is_common(&arg);
+        let is_hidden = arg.is_hide_set() || is_hidden;
+        arg.help_heading(None::<&'static str>).hide(is_hidden)
+    });
+    let shown = shown.after_help(format!("{examples}\n\n'haul {name} --help' shows all options."));
+    Some(shown.clone().render_help().to_string())
+}
+
+#[cfg(test)]
+mod tests;
