@@ -4,6 +4,7 @@
 //! that ends early, what is there is a mixture.
 
 use crate::stage::Sealed;
+use crate::zeros::runs;
 use haul_model::{FileId, Name, Timestamp};
 use std::fs::File;
 use std::io;
@@ -29,7 +30,13 @@ impl Sealed {
         }
         let new = haul_sys::file_stat(self.file())?;
         let mut has_written = false;
-        let written = write_differences(self.file(), new.size, &old, stat.size, &mut has_written);
+        let leaves_zeros = self.0.leaves_zeros;
+        let written = write_differences(
+            (self.file(), new.size),
+            (&old, stat.size),
+            leaves_zeros,
+            &mut has_written,
+        );
         let written = written.and_then(|()| match new.size == stat.size {
             true => Ok(()),
             false => old.set_len(new.size),
@@ -43,12 +50,11 @@ impl Sealed {
 }
 
 /// Writes into `old`, of `old_size` bytes, what of the `size` bytes of `new` differs. Beyond
-/// its end zeros are left to be a hole.
+/// its end zeros are left to be a hole; before it runs of them become holes, if `leaves_zeros`.
 fn write_differences(
-    new: &File,
-    size: u64,
-    old: &File,
-    old_size: u64,
+    (new, size): (&File, u64),
+    (old, old_size): (&File, u64),
+    leaves_zeros: bool,
     has_written: &mut bool,
 ) -> io::Result<()> {
     let step = STEP_LEN.min(usize::try_from(size).unwrap_or(STEP_LEN));
@@ -75,22 +81,41 @@ fn write_differences(
             let start = first * GRAIN_LEN;
             let end = len.min((last.unwrap_or(first) + 1) * GRAIN_LEN);
             *has_written = true;
-            old.write_all_at(&wanted[start..end], at + start as u64)?;
+            write_or_punch(old, &wanted[start..end], at + start as u64, leaves_zeros)?;
         }
         at += len as u64;
     }
+}
+
+/// Writes `bytes` at `at`. If it `leaves_zeros`, runs of zeros become holes where they can.
+fn write_or_punch(file: &File, bytes: &[u8], mut at: u64, leaves_zeros: bool) -> io::Result<()> {
+    if !leaves_zeros {
+        return file.write_all_at(bytes, at);
+    }
+    for (run, is_zeros) in runs(bytes, at) {
+        let end = at + run.len() as u64;
+        if !(is_zeros && haul_sys::punch_hole(file, at..end)) {
+            file.write_all_at(run, at)?;
+        }
+        at = end;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_file_becomes_the_other_whatever_their_lengths() {
         let dir = tempfile::tempdir().expect("a directory");
         let sizes = [0, 1, GRAIN_LEN - 1, GRAIN_LEN, STEP_LEN - 1, STEP_LEN, STEP_LEN + 1, 700_001];
-        for old_size in sizes {
+        for (old_size, leaves_zeros) in
+            sizes.into_iter().flat_map(|size| [(size, false), (size, true)])
+        {
             for new_size in sizes {
                 let bytes = |size: usize, seed: usize| -> Vec<u8> {
                     let of = |at: usize| if at / 9_000 % 3 == seed { 0 } else { (at % 251) as u8 };
@@ -102,12 +127,41 @@ mod tests {
                 let from = File::open(&new).expect("opened");
                 let into = File::options().read(true).write(true).open(&old).expect("opened");
                 let (size, old_size) = (new_size as u64, old_size as u64);
-                write_differences(&from, size, &into, old_size, &mut false).expect("written");
+                write_differences((&from, size), (&into, old_size), leaves_zeros, &mut false)
+                    .expect("written");
                 into.set_len(size).expect("cut");
                 let (old, new) = (fs::read(&old), fs::read(&new));
                 assert!(old.expect("read") == new.expect("read"), "{old_size} {new_size}");
             }
         }
+    }
+
+    #[test]
+    fn runs_of_zeros_become_holes_where_that_is_wanted() {
+        let file = |bytes: &[u8]| {
+            let mut file = tempfile::NamedTempFile::new().expect("a file").into_file();
+            file.write_all(bytes).expect("written");
+            file.sync_all().expect("on the disk");
+            file
+        };
+        let old = vec![7; 2 * STEP_LEN];
+        if !haul_sys::punch_hole(&file(&old), 0..GRAIN_LEN as u64) {
+            return;
+        }
+        let mut new = old.clone();
+        new[GRAIN_LEN..STEP_LEN + GRAIN_LEN + 1].fill(0);
+        let size = new.len() as u64;
+        let reserved = |leaves_zeros| {
+            let (from, into) = (file(&new), file(&old));
+            write_differences((&from, size), (&into, size), leaves_zeros, &mut false)
+                .expect("written");
+            let mut there = vec![0; new.len()];
+            into.read_exact_at(&mut there, 0).expect("read");
+            assert!(there == new);
+            into.metadata().expect("metadata").blocks() * 512
+        };
+        assert!(reserved(false) >= size);
+        assert_eq!(reserved(true), reserved(false) - STEP_LEN as u64);
     }
 
     #[test]
@@ -123,7 +177,7 @@ mod tests {
         let (new, old) = (file(b"new"), file(b"was"));
         old.write_all_at(b"old alone", SIZE / 4 + 5).expect("written");
         new.write_all_at(b"the end", SIZE - 7).expect("written");
-        write_differences(&new, SIZE, &old, SIZE, &mut false).expect("written");
+        write_differences((&new, SIZE), (&old, SIZE), false, &mut false).expect("written");
         for at in [SIZE / 4 + 5, SIZE / 2 + 1, SIZE - 7] {
             let (mut wanted, mut there) = ([0; 7], [0; 7]);
             new.read_exact_at(&mut wanted, at).expect("read");
@@ -140,12 +194,14 @@ mod tests {
         // It can't be written to, and that does not show.
         let into = File::open(file.path()).expect("opened");
         let (size, mut has_written) = (3 * STEP_LEN as u64, false);
-        write_differences(&from, size, &into, size, &mut has_written).expect("nothing to write");
+        write_differences((&from, size), (&into, size), false, &mut has_written)
+            .expect("nothing to write");
         assert!(!has_written);
         let other = tempfile::NamedTempFile::new().expect("a file");
         fs::write(other.path(), vec![8; 3 * STEP_LEN]).expect("written");
         let other = File::open(other.path()).expect("opened");
-        write_differences(&other, size, &into, size, &mut has_written).expect_err("read only");
+        write_differences((&other, size), (&into, size), false, &mut has_written)
+            .expect_err("read only");
         assert!(has_written);
     }
 }

@@ -162,10 +162,15 @@ impl Receiver<'_> {
         if is_itself(into.id(), node.id()) && new == *name {
             return Err(io::Error::other("its backup would have its own name"));
         }
-        let linked = match links {
+        let link = || match links {
             true => to.make_hard_link(&*from, name, None, &new, OnExisting::Replace),
             false => Err(io::ErrorKind::Unsupported.into()),
         };
+        // As with rsync, a directory makes way for a backup; but only an empty one.
+        let linked = link().or_else(|error| match error.kind() {
+            io::ErrorKind::IsADirectory => to.remove_dir(&new).and_then(|()| link()),
+            _ => Err(error),
+        });
         match linked {
             Ok(Publication::Published | Publication::Kept) => {}
             Err(error) if is_refused(&error) => match meta.kind {

@@ -190,6 +190,29 @@ fn what_has_no_room_for_its_suffix_is_named_and_stays() {
 }
 
 #[test]
+fn an_empty_directory_makes_way_for_a_backup_and_another_one_does_not() {
+    each_way_by_pipe(|scene| {
+        for name in ["empty", "full"] {
+            scene.file(format!("src/{name}"), "new");
+            scene.file(format!("dst/{name}"), "old, and longer");
+            scene.mkdir(format!("dst/{name}~"));
+        }
+        scene.file("dst/full~/a", "a");
+        let run = scene.transfer("sync", &scene.route(), &["-ab"], &["src/"], "dst").run();
+        let run = run.expect_code(23);
+        assert!(run.err().contains("full: can't back it up"), "{run}");
+        for (name, content) in [
+            ("empty", "new"),
+            ("empty~", "old, and longer"),
+            ("full", "old, and longer"),
+            ("full~/a", "a"),
+        ] {
+            assert_eq!(scene.read(format!("dst/{name}")), content);
+        }
+    });
+}
+
+#[test]
 fn a_second_run_keeps_what_the_first_has_kept() {
     everywhere_by_pipe(|scene| {
         let pair = prepare(scene);

@@ -23,7 +23,8 @@ impl Statement for Figures {
     fn text(&self) -> Vec<u8> {
         let text = match self.stats {
             Stats::None => String::new(),
-            Stats::Line => self.line(),
+            // The empty line is rsync's: scripts find the end of the names by it.
+            Stats::Line => format!("\n{}", self.line()),
             Stats::Block => format!("{}\n{}", self.block(), self.line()),
         };
         text.into_bytes()
