@@ -49,6 +49,7 @@ pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     let pages: BTreeMap<_, _> =
         texts.iter().map(|(name, text)| (name.clone(), Page::of(text))).collect();
     let mut found = check_budgets(&texts);
+    found.extend(check_summary(&pages));
     for (name, page) in &pages {
         let mut faults = Vec::new();
         if name.starts_with("docs") || name == Path::new("README.md") {
@@ -72,6 +73,17 @@ fn find(root: &Path, dir: &Path, names: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The book has all pages: mdBook leaves out what its summary doesn't link to.
+fn check_summary(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
+    let summary = Path::new("docs/SUMMARY.md");
+    let Some(contents) = pages.get(summary) else { return Vec::new() };
+    let linked: Vec<PathBuf> =
+        contents.links.iter().map(|(_, link)| resolved(&Path::new("docs").join(link))).collect();
+    let is_lost = |name: &&PathBuf| name.starts_with("docs") && !linked.contains(name);
+    let lost = pages.keys().filter(|name| *name != summary).filter(is_lost);
+    lost.map(|name| format!("{}: docs/SUMMARY.md does not link to it", name.display())).collect()
 }
 
 fn check_budgets(texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
@@ -296,6 +308,18 @@ mod tests {
         }
         let by_name = "[a][b]\n\n| [c](#c) |\n|---|\n\n[b]: ../none.md\n`[no](link.md)`\n";
         assert_eq!(link_faults(by_name).len(), 2);
+    }
+
+    #[test]
+    fn the_summary_links_to_all_pages() {
+        let page = |name: &str, text| (PathBuf::from(name), Page::of(text));
+        let pages = BTreeMap::from([
+            page("README.md", ""),
+            page("docs/SUMMARY.md", "- [A](./how-to/a.md)\n"),
+            page("docs/how-to/a.md", ""),
+            page("docs/b.md", ""),
+        ]);
+        assert_eq!(check_summary(&pages), ["docs/b.md: docs/SUMMARY.md does not link to it"]);
     }
 
     #[test]
