@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod book;
 mod differential;
 mod dist;
 mod fuzz;
@@ -14,6 +15,7 @@ mod fuzz;
 mod lab;
 mod man;
 mod repo;
+mod session;
 mod setup;
 mod soak;
 mod suite;
@@ -54,6 +56,10 @@ enum Chore {
     Dist(dist::Args),
     /// Make the man pages of all commands, and the completions for shells
     Man(man::Args),
+    /// Draw docs/session.svg from a real session: an upload, Ctrl-C, and its resumption
+    Session(session::Args),
+    /// Build the documents as a book, with mdBook
+    Book,
     /// Run a command on one of two hosts with a link of a given kind between them
     #[cfg(target_os = "linux")]
     Lab(lab::Args),
@@ -80,6 +86,8 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Bench(args) => bench::run(&args)?,
         Chore::Dist(args) => dist::run(&args)?,
         Chore::Man(args) => man::run(&args)?,
+        Chore::Session(args) => session::run(&args)?,
+        Chore::Book => book::run()?,
         #[cfg(target_os = "linux")]
         Chore::Lab(args) => return Ok(lab::run(&args)?.into()),
         Chore::Tidy => tidy::run()?,
