@@ -129,7 +129,7 @@ struct Screen {
     lines: Vec<String>,
     /// The column that is written next.
     column: usize,
-    /// What came of a control sequence.
+    /// A control sequence that has not ended yet.
     escape: Option<String>,
 }
 

@@ -9,9 +9,11 @@ use super::merge::cells;
 use super::report::LOOPBACK;
 use crate::Result;
 
-/// The comparisons that are drawn, below their headings: the copy's name on the page, and the
-/// two lines of its label.
-const PANELS: &[(&str, &[(&str, [&str; 2])])] = &[
+/// Copies that are drawn: the name on the page, and the two lines of the label.
+type Copies = &'static [(&'static str, [&'static str; 2])];
+
+/// The comparisons that are drawn, below their headings.
+const PANELS: &[(&str, Copies)] = &[
     (
         "On one machine",
         &[

@@ -9,26 +9,38 @@ const SUBJECT_CHARS_MAX: usize = 72;
 
 /// Verbs that a subject may open with, after its area.
 const VERBS: &str = "\
-    accept accumulate add adjust align allow always announce answer apply ask assert avoid await \
-    back batch bind bound bring build bump cache call cancel cap carry change check choose clean \
-    clear close collect combine compare compress compute convert copy correct count cover create \
-    cut decide declare decode decrease deduplicate default defer define delay delete deny deploy \
-    describe detect disable discard display do document don't download drop edit embed empty \
-    enable encode end enforce ensure escape exclude exit expand expect explain export expose \
-    extend extract fail fall feed fetch fill filter find finish fix flush follow forbid force \
-    forget format free generate get give group guard handle hash hide hold honour ignore import \
-    improve include increase index inline insert install introduce invert isolate join keep kill \
-    leave let limit link list listen load lock log look lower make map mark match measure mend \
-    merge mirror mock mount move name narrow never note notify offer omit open order override pace \
-    parse pass pin poll prefer prepare preserve prevent print promise propagate protect publish \
-    pull push put queue quote raise read rebuild recognise recompute reconnect record recover \
-    reduce refer refuse reject release reload rely remember remove rename reopen reorder replace \
-    report require reserve reset resolve restore restrict restructure resume retry return reuse \
-    revert rewrite round run save say scan search select send separate serve set share shorten \
-    show shrink shut simplify skip sort speed split stage start state stop store stream stretch \
-    strip support swap switch sync take teach test throttle tidy tighten time track translate \
-    treat trim truncate trust try tune turn unify update upgrade upload use validate verify wait \
-    walk warn widen work wrap write yield";
+    accept accumulate adapt add adjust adopt align allow always announce answer append apply ask \
+    assert assign attach avoid await back balance batch bind block bound break bring build bump \
+    cache calculate call cancel cap carry change check choose clamp clarify classify clean clear \
+    close coalesce collect combine commit compare compress compute condense configure confirm \
+    connect consider continue convert copy correct count cover create cut decide declare decode \
+    decrease deduplicate default defer define delay delete deny deploy deprecate derive describe \
+    destroy detach detect diff disable discard discover display divide do document don't download \
+    draw drop edit embed emit empty enable encode encrypt end enforce ensure escape estimate \
+    evaluate examine exclude exercise exit expand expect explain export expose extend extract fail \
+    fake fall feed fetch fill filter find finish fix flatten flush fold follow forbid force forget \
+    format free fuzz gate generate get give group grow guard hand handle hash hide hint hoist hold \
+    honour identify ignore implement import improve include increase index infer inline insert \
+    inspect install interrupt introduce invert isolate join keep kill leave let limit link lint \
+    list listen load lock log look lower make map mark match measure mend merge migrate mirror \
+    mock model mount move mute name narrow negotiate never normalise normalize note notify number \
+    obey observe offer omit open optimise optimize order override pace pad park parse pass permit \
+    persist pin pipe place plan point poll postpone prefer prepare present preserve prevent print \
+    probe process profile promise prompt propagate protect prove prune publish pull purge push put \
+    query queue quote raise rank rate reach react read reap rebuild recheck reclaim recognise \
+    recompute reconnect record recover recycle redo redraw reduce refactor refer reformat refresh \
+    refuse regenerate reject relax relay release reload rely remember remove rename renew reopen \
+    reorder reorganise repair repeat rephrase replace replay report request require rescan resend \
+    reserve reset resolve respect respond restart restore restrict restructure resume retain \
+    retire retrieve retry return reuse revert reword rework rewrite roll rotate round run sample \
+    sanitise save scale scan schedule search seed select send separate serve set settle share \
+    shift ship shorten show shrink shut sign signal silence simplify size skip sleep slow smooth \
+    snapshot sort spawn speed spell split spread stage start stat state stop store stream stretch \
+    strip suggest sum summarise summarize support survive suspend swap switch sync tag take \
+    terminate test throttle tidy tighten time tolerate touch trace track transfer translate \
+    trap treat trigger trim truncate trust try tune turn type unblock undo unify unlink unmount \
+    unwrap update upgrade upload use validate vary verify wait wake walk warm warn widen wipe wire \
+    work wrap write yield zero";
 
 /// Checks the newest commit, and all those that the upstream branch lacks, as far as this clone
 /// knows them. A source tree without git has none.
