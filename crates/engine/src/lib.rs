@@ -75,7 +75,8 @@
 //! - `mirror.rs`: a mirror, and what goes there; `mirror/bounds.rs`, `mirror/spared.rs`: what
 //!   stays; `deciding.rs`: its files and links; `backing.rs`: backups; `bases.rs`: other
 //!   directories that are looked into; `renames.rs`: files that have got another name;
-//!   `in_place.rs`: files that keep their place; `waiting.rs`: files that wait for the end.
+//!   `in_place.rs`: files that keep their place; `others.rs`: sources that are such a file;
+//!   `waiting.rs`: files that wait for the end.
 //! - `pending.rs`: a file on its way. `work.rs`: workers, for local files and packs.
 //!   `filling.rs`: how a file gets into its stage. `incoming.rs`: a file in pieces;
 //!   `incoming/matched.rs`: its parts that the old version has. `small.rs`: small files
@@ -182,8 +183,8 @@ pub use haul_proto::{Amount, Hashing, Machine, ProcessorRates, Startups};
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{
-    Links, Memory, append_to_named, effective_user, is_in_foreground, open_named, secret,
-    spare_address_space,
+    Links, Memory, append_to_named, effective_user, is_in_foreground, is_stdout_closed, open_named,
+    secret, spare_address_space,
 };
 pub use haul_tree::{SHARED_LEN_MAX, SharedBlocks, Sharer};
 pub use job::{Job, JobError, Munging, SftpRoute};

@@ -218,7 +218,7 @@ fn is_sync(words: &[OsString]) -> bool {
 /// Reads words, of which the first is the program's name.
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
     if let Some(help) = options::short_help(words) {
-        stdout::written(io::stdout().write_all(help.as_bytes()))?;
+        stdout::written(stdout::Standard.write_all(help.as_bytes()))?;
         process::exit(0);
     }
     match Words::try_parse_from(familiar::with_help(words)) {
@@ -228,7 +228,8 @@ fn read(words: &[OsString]) -> Result<Command, CommandError> {
             read(&["haul".into(), "--version".into()])
         }
         Err(error) => Err(explain(error, words).unwrap_or_else(|help| {
-            match (stdout::written(help.print()), help.use_stderr()) {
+            let open = if help.use_stderr() { Ok(()) } else { stdout::Standard::check() };
+            match (stdout::written(open.and_then(|()| help.print())), help.use_stderr()) {
                 (Err(error), false) => error,
                 _ => process::exit(help.exit_code()),
             }

@@ -42,7 +42,7 @@ impl Stdout {
 
     /// Writes what was gathered.
     pub(crate) fn flush(&mut self) {
-        self.flush_to(&mut io::stdout().lock());
+        self.flush_to(&mut Standard);
     }
 
     fn flush_to(&mut self, out: &mut dyn Write) {
@@ -60,6 +60,33 @@ impl Stdout {
     pub(crate) fn finish(&mut self) -> Result<(), CommandError> {
         self.flush();
         written(self.broken.take().map_or(Ok(()), Err))
+    }
+}
+
+/// Standard output.
+pub(crate) struct Standard;
+
+impl Standard {
+    /// Rust's library takes what is written to a closed one for written.
+    ///
+    /// # Errors
+    /// When it is closed.
+    pub(crate) fn check() -> io::Result<()> {
+        match haul_engine::is_stdout_closed() {
+            true => Err(io::Error::other("it is closed")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::check()?;
+        io::stdout().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
     }
 }
 

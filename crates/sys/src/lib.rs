@@ -2,8 +2,8 @@
 //! handles, ways to move content inside the kernel, and confinement.
 //!
 //! Everything that differs between systems is behind one name here. rustix
-//! wraps the system calls; seven functions that it doesn't have, or not with their result, are
-//! called through libc (`schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
+//! wraps the system calls; eight functions that it doesn't have, or not with their result, are
+//! called through libc (`early.rs`, `schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
 //! `content/extents.rs`, `pattern.rs`, `onlooking.rs`). Those, one more request
 //! (`sharing.rs`), the allocator that ends a process without memory in words (`memory.rs`),
 //! and the step to instructions that not each processor has (`vectors.rs`) are the only
@@ -22,6 +22,7 @@
 //! - `unnamed.rs`: `O_TMPFILE`, and giving such a file its name.
 //! - `durability.rs`: content and directories made durable, written out early, forgotten
 //!   by the page cache, or read past it.
+//! - `early.rs`: what can only be seen before Rust's library begins.
 //! - `known.rs`: file systems whose habits are known. On others haul looks if its wishes
 //!   were carried out.
 //! - `closing.rs`: errors that closing a file tells. `reserving.rs`: room for a file that is
@@ -54,6 +55,7 @@ mod confine;
 mod content;
 mod dir;
 mod durability;
+mod early;
 mod faked;
 mod handover;
 mod held;
@@ -87,6 +89,7 @@ pub use durability::{
     DIRECT_ALIGN, Loss, drop_cached, is_cached, read_cached, read_directly, start_write_back,
     write_out_at,
 };
+pub use early::is_stdout_closed;
 pub use handover::{Giver, HandedOver, Handover, Taker};
 pub use held::Held;
 pub use jail::{absolute, enter as enter_jail};

@@ -90,12 +90,16 @@ fn output_that_can_not_be_written_is_an_error_and_the_copy_is_done() {
         ["clean .", "config", "config --json", "completions zsh", "--version", "help", "copy -h"];
     let others = [&answers[..], &others].concat().into_iter().map(|words| (words.to_owned(), 1));
     for (words, code) in mirrors.into_iter().chain(others) {
-        let command = format!("exec '{HAUL}' {words} >/dev/full");
-        let run = Haul::new("sh").args(["-c", &command]).cwd(scene.path("")).run();
-        let run = run.expect_code(code);
-        assert_eq!(errors(&run), ["can't write to standard output: No space left on device"]);
-        let _ = std::fs::remove_file(scene.path("m"));
+        for (stream, why) in [(">/dev/full", "No space left on device"), (">&-", "it is closed")] {
+            let command = format!("exec '{HAUL}' {words} {stream}");
+            let run = Haul::new("sh").args(["-c", &command]).cwd(scene.path("")).run();
+            let run = run.expect_code(code);
+            assert_eq!(errors(&run), [format!("can't write to standard output: {why}")], "{words}");
+            let _ = std::fs::remove_file(scene.path("m"));
+        }
     }
+    let command = format!("exec '{HAUL}' copy -q a d >&-");
+    Haul::new("sh").args(["-c", &command]).cwd(scene.path("")).run().expect_ok();
     // A reader that has seen enough is none.
     let command = format!("'{HAUL}' copy -v a c | true; '{HAUL}' ls / | true");
     let run = Haul::new("sh").args(["-c", &command]).cwd(scene.path("")).run().expect_ok();
