@@ -21,7 +21,7 @@
 //! `^aes...`: clients before OpenSSH 8.1 don't know that form, and a cipher that
 //! this client was built without would be an error.
 
-use crate::process::stderr_of;
+use crate::process::{stderr_of, stdout_of};
 use crate::target::RemoteShell;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -155,16 +155,12 @@ fn cpu_has_aes() -> bool {
     return false;
 }
 
-/// The settings that ssh would use with `args` for `host`, as it prints them.
+/// The settings that ssh would use with `args` for `host`, as it prints them. A program of the
+/// user's configuration (`Match exec`) may hold it up: then they are not known.
 fn settings(program: &str, args: &[String], host: &str) -> Option<String> {
-    let output = Command::new(program)
-        .args(args)
-        .args(["-G", "--", host])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    output.status.success().then(|| String::from_utf8(output.stdout).ok())?
+    let mut ask = Command::new(program);
+    ask.args(args).args(["-G", "--", host]).stdin(Stdio::null()).stderr(Stdio::null());
+    String::from_utf8(stdout_of(&mut ask)?).ok()
 }
 
 /// `list` with the preferred ciphers in front, if it holds any.

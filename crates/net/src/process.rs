@@ -22,6 +22,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Bytes of an answer that are read, at most.
 const ANSWER_LEN_MAX: u64 = 4096;
 
+/// Bytes of a whole output that are read, at most.
+const OUTPUT_LEN_MAX: u64 = 1 << 20;
+
 /// Runs `command`, whose standard error is not read: its status, or `None` if it can't be
 /// started or takes too long. Then it is killed.
 pub(crate) fn status_of(command: &mut Command) -> Option<ExitStatus> {
@@ -47,21 +50,40 @@ fn status_within(process: &Process, patience: Duration) -> Option<ExitStatus> {
 /// takes too long. Then it is killed.
 pub(crate) fn stderr_of(command: &mut Command) -> Option<Vec<u8>> {
     let mut child = command.stderr(Stdio::piped()).spawn().ok()?;
-    let stderr = child.stderr.take();
+    let stderr = child.stderr.take()?;
     let process = Process::new(child);
-    let (told, heard) = mpsc::channel();
-    // What the program has started may hold the pipe open for longer.
-    let read = move || {
-        let mut bytes = Vec::new();
-        if let Some(stderr) = stderr {
-            let _ = stderr.take(ANSWER_LEN_MAX).read_to_end(&mut bytes);
-        }
-        let _ = told.send(bytes);
-    };
-    let reader = thread::Builder::new().name("answer".to_owned()).spawn(read);
-    let answer = reader.ok().and_then(|_| heard.recv_timeout(ANSWER_MAX).ok());
+    let answer = read_within(ANSWER_MAX, stderr.take(ANSWER_LEN_MAX));
     process.end();
     answer
+}
+
+/// Runs `command`: its standard output, or `None` if it can't be started, fails or takes too
+/// long. Then it is killed.
+pub(crate) fn stdout_of(command: &mut Command) -> Option<Vec<u8>> {
+    stdout_within(ANSWER_MAX, command)
+}
+
+fn stdout_within(patience: Duration, command: &mut Command) -> Option<Vec<u8>> {
+    let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+    let stdout = child.stdout.take()?;
+    let process = Process::new(child);
+    let answer = read_within(patience, stdout.take(OUTPUT_LEN_MAX));
+    // One that is still silent has had its time.
+    let patience = if answer.is_some() { patience } else { Duration::ZERO };
+    status_within(&process, patience).filter(ExitStatus::success).and(answer)
+}
+
+/// Reads all that comes out of `pipe`; `None` if that takes longer. What a program has started
+/// may hold its pipe open after its end.
+fn read_within(patience: Duration, mut pipe: impl Read + Send + 'static) -> Option<Vec<u8>> {
+    let (told, heard) = mpsc::channel();
+    let read = move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        let _ = told.send(bytes);
+    };
+    thread::Builder::new().name("answer".to_owned()).spawn(read).ok()?;
+    heard.recv_timeout(patience).ok()
 }
 
 /// A child that is reaped under the same lock under which it is signalled, so
@@ -173,6 +195,10 @@ mod tests {
         assert_eq!(stderr_of(&mut shell("echo it >&2")).as_deref(), Some(&b"it\n"[..]));
         assert_eq!(status_of(&mut shell("exit 3")).and_then(|status| status.code()), Some(3));
         assert_eq!(stderr_of(&mut Command::new("/nonexistent")), None);
+        assert_eq!(stdout_of(&mut shell("echo it")).as_deref(), Some(&b"it\n"[..]));
+        assert_eq!(stdout_of(&mut shell("echo it; exit 3")), None);
+        let silent = "echo it; exec sleep 600";
+        assert_eq!(stdout_within(Duration::from_millis(50), &mut shell(silent)), None);
         let process = Process::new(shell("exec sleep 600").spawn().expect("started"));
         assert_eq!(status_within(&process, Duration::from_millis(20)), None);
         assert!(process.was_killed());
