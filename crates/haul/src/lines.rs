@@ -95,9 +95,8 @@ pub(crate) struct Itemized<'a> {
 /// Why an entry of that kind is left out of a mirror.
 pub(crate) fn left_out(kind: &Kind) -> &'static str {
     match kind {
-        Kind::Dir | Kind::Special => {
-            "skipped: a directory takes -r, a FIFO or socket --specials, a device --devices"
-        }
+        Kind::Dir => "skipped: a directory takes -r",
+        Kind::Special => "skipped: a FIFO or socket takes --specials, a device --devices",
         Kind::Symlink { .. } => "skipped: it is a symbolic link, and neither -l nor -L was given",
         Kind::File { .. } => "skipped: it is an unfinished copy of haul's own",
     }

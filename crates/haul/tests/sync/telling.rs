@@ -126,12 +126,22 @@ fn words_that_haul_needs_not_are_taken() {
     scene.file("src/a", "a");
     let words = "-as --no-s --protect-args --old-args --no-old-args --inc-recursive --i-r \
         --no-inc-recursive --no-i-r --super --no-super --no-iconv --outbuf=L --max-alloc=1G \
-        --skip-compress=gz --checksum-choice=auto --cc=blake3 --cc=xxh128,md5 --protocol=30 --compress-choice=zlib \
-        --stop-after=60 --time-limit=60";
+        --skip-compress=gz --checksum-choice=auto --cc=blake3 --cc=xxh128,md5 --protocol=30 \
+        --compress-choice=zlib \
+        --stop-after=60 --time-limit=60 --timeout=1 --no-timeout --no-contimeout --bwlimit=1 \
+        --no-bwlimit --no-N --no-crtimes --i-d --no-i-d";
     let run = scene.haul().arg("sync").args(words.split_whitespace()).args(["src/", "dst"]).run();
     run.expect_ok();
     assert_eq!(scene.read("dst/a"), "a");
-    for word in ["--max-alloc=0", "--cc=crc32", "--stop-at=2000-01-01T00:00", "--stop-after=0"] {
+    for word in [
+        "--max-alloc=0",
+        "--cc=crc32",
+        "--stop-at=2000-01-01T00:00",
+        "--stop-at=T12",
+        "--stop-after=0",
+        "--suffix=",
+        "--suffix=a/b",
+    ] {
         let run = scene.haul().args(["sync", "-a", word, "src/", "dst"]).run();
         assert_eq!(run.code, Some(1), "{word}: {run}");
     }

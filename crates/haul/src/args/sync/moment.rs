@@ -32,7 +32,7 @@ impl FromStr for Moment {
         };
         let mut moment = Self { hour: Some(0), ..Self::default() };
         if let Some(time) = time.filter(|time| !time.is_empty()) {
-            let (hour, minute) = time.split_once(':').unwrap_or((time, "0"));
+            let (hour, minute) = time.split_once(':').ok_or(WRONG)?;
             moment.hour = match hour {
                 "" => None,
                 hour => Some(number(hour, 0, 23).ok_or(WRONG)?),
@@ -130,6 +130,8 @@ mod tests {
             "+1",
             "-",
             "T",
+            "T12",
+            "12-31T23",
             "2030-02-30",
             "2030-2-29",
             "2-30",

@@ -12,9 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 impl Wish {
     /// The backups, with the suffix that rsync gives them.
     pub(super) fn backup(&self) -> Result<Option<Backup>, CommandError> {
-        if !self.backup && self.backup_dir.is_none() {
-            return Ok(None);
-        }
         let dir = self.backup_dir().map(<[u8]>::to_vec);
         let usual: &[u8] = if self.backup_dir.is_some() { b"" } else { b"~" };
         let suffix = self.suffix.as_ref().map_or(usual, |suffix| suffix.as_bytes()).to_vec();
@@ -24,7 +21,8 @@ impl Wish {
         if suffix.is_empty() && dir.is_none() {
             return Err(CommandError::usage("--suffix must not be empty without --backup-dir"));
         }
-        Ok(Some(Backup { dir, suffix }))
+        let makes_some = self.backup || self.backup_dir.is_some();
+        Ok(makes_some.then_some(Backup { dir, suffix }))
     }
 
     /// The directory of backups that are not beside what they are of: DEST itself is none.

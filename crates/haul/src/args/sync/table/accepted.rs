@@ -3,6 +3,7 @@
 
 use super::super::{number, size};
 use super::{Turn, Word};
+use crate::config::Rate;
 
 pub(super) const WORDS: &[Word] = &[
     // Names never go through a shell.
@@ -12,6 +13,14 @@ pub(super) const WORDS: &[Word] = &[
     // Sources are always listed while they are copied.
     switch!("inc-recursive", None, "no-i-r", |_, _| {}),
     flag!("i-r", None, |_, _| {}),
+    flag!("i-d", None, |wish, _| wish.leaves_ways = false),
+    flag!("no-i-d", None, |wish, _| wish.leaves_ways = true),
+    flag!("no-timeout", None, |wish, _| wish.timeout = Some(0)),
+    flag!("no-contimeout", None, |_, _| {}),
+    flag!("no-bwlimit", None, |wish, _| wish.rate = Rate::parse("0").ok()),
+    // There are no times of creation.
+    flag!("no-crtimes", None, |_, _| {}),
+    flag!("no-N", None, |_, _| {}),
     // Names are bytes, and stay as they are.
     flag!("no-iconv", None, |_, _| {}),
     // Each line is written when it is whole.
