@@ -238,7 +238,7 @@ impl Settings {
     }
 
     /// Puts aside what the words of the command do not say of the way that contents take:
-    /// through SFTP there is one. A bound on the rate stays, to be refused.
+    /// through SFTP there is one. A bound on the rate stays: it is reported.
     pub(crate) fn put_aside_of_haul_unless_typed(&mut self) {
         self.compress.take_if(|given| given.origin != GivenIn::CommandLine);
         self.via.take_if(|given| given.origin != GivenIn::CommandLine);

@@ -369,7 +369,14 @@ impl Hosts {
             Route::Download(_) => Placement::SftpDownload(route_there),
             _ => Placement::SftpUpload(route_there),
         };
-        haul_engine::run(&self.reaches.without_defaults_of_haul(job), placement, monitor)
+        let without = self.reaches.without_defaults_of_haul(job);
+        if job.rate != without.rate {
+            monitor.event(Event::Warning {
+                path: b"bwlimit",
+                message: "through SFTP the rate can't be bounded: the setting is ignored",
+            });
+        }
+        haul_engine::run(&without, placement, monitor)
     }
 }
 

@@ -54,6 +54,8 @@ pub(crate) struct Reaches {
     here_instead: Vec<(SshTarget, String)>,
     /// The words of the command say how to compress, and not the configuration alone.
     asks_to_compress: bool,
+    /// The same of a bound on the rate.
+    asks_for_rate: bool,
 }
 
 impl Reaches {
@@ -67,9 +69,9 @@ impl Reaches {
         self.here_instead.push((target.clone(), file));
     }
 
-    /// The same, for words that say how to compress if `asks` does.
-    pub(crate) fn asking_to_compress(self, asks: bool) -> Self {
-        Self { asks_to_compress: asks, ..self }
+    /// The same, for words that say how to `compress`, and that bound the `rate`.
+    pub(crate) fn asking(self, compress: bool, rate: bool) -> Self {
+        Self { asks_to_compress: compress, asks_for_rate: rate, ..self }
     }
 
     /// `job` as it runs through SFTP: what the configuration alone says of haul is put aside.
@@ -78,7 +80,8 @@ impl Reaches {
             true => job.compression,
             false => Compression::Auto,
         };
-        Job { compression, ..job.clone() }
+        let rate = job.rate.filter(|_| self.asks_for_rate);
+        Job { compression, rate, ..job.clone() }
     }
 
     /// `error`, with the file of this machine that was meant, perhaps, where there is no

@@ -364,7 +364,9 @@ impl TransferWords {
         let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
         match by_sftp.filter(|_| self.deploy) {
             Some(location) => Err(exclude(location, "--deploy").with_hint(WRITE_SSH)),
-            None => Ok((sources, dest, reaches.asking_to_compress(self.compress.is_some()))),
+            None => {
+                Ok((sources, dest, reaches.asking(self.compress.is_some(), self.bwlimit.is_some())))
+            }
         }
     }
 }

@@ -20,6 +20,12 @@ fn content_comes_no_faster_than_it_may() {
                 let run = scene.transfer(command, &route, &flags(command), &[source], "dst");
                 assert!(run.run().err().contains("the rate can't be bounded"));
             }
+            // A setting is no wish for this one.
+            let run = scene.transfer("copy", &route, &["-r"], &["src/."], "dst");
+            let run = run.env("HAUL_BWLIMIT", "1m").run().expect_ok();
+            let warning = "warning: bwlimit: through SFTP the rate can't be bounded";
+            assert!(run.err().contains(warning), "{run}");
+            assert_eq!(scene.read("dst/a"), "a");
             return;
         }
         // One that travels by itself, and some that travel together.
