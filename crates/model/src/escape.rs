@@ -112,9 +112,15 @@ pub fn is_unsafe_to_show(c: char) -> bool {
         CodePointSetData::new::<DefaultIgnorableCodePoint>();
     const REORDERING: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<BidiControl>();
     let ends_line = matches!(c, '\u{2028}' | '\u{2029}');
+    // What is between them is a note on the text before, and may not be shown.
+    let annotates = matches!(c, '\u{fff9}'..='\u{fffb}');
     c == '\u{7f}'
         || !c.is_ascii()
-            && (c.is_control() || ends_line || HIDDEN.contains(c) || REORDERING.contains(c))
+            && (c.is_control()
+                || ends_line
+                || annotates
+                || HIDDEN.contains(c)
+                || REORDERING.contains(c))
 }
 
 #[cfg(test)]
@@ -128,6 +134,10 @@ mod tests {
         assert_eq!(escape_bytes(b"\x07\x7f"), "\\x07\\x7f");
         assert_eq!(escape_text("\u{9b}31m"), "\\u{9b}31m");
         assert_eq!(escape_text("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(
+            escape_text("\u{fff8}\u{fff9}\u{fffb}\u{fffc}"),
+            "\\u{fff8}\\u{fff9}\\u{fffb}\u{fffc}"
+        );
         assert_eq!(escape_bytes(b"back\\slash"), "back\\\\slash");
         assert_eq!(escape_bytes(b"\xc3("), "\\xc3(");
     }
