@@ -35,7 +35,8 @@ pub(crate) struct Destination {
     pub(crate) may_be_source: bool,
     /// This tree, or that of the sources, keeps times in whole seconds.
     pub(crate) whole_seconds: bool,
-    /// The sources tell no more than what a copy keeps: in a move all else is as it is made.
+    /// The sources show no more than what a copy keeps, and no extended attributes: in a move all
+    /// else is as it is made.
     pub(crate) tells_little: bool,
     /// The sources are on this machine, too, and so is the Sender.
     pub(crate) sources_are_here: bool,
@@ -359,9 +360,11 @@ impl Destination {
     pub(crate) fn keeps_in(&self, task: &Task) -> Kept {
         let keeps = self.root.keeps();
         let is_of_move = task.mirrors().is_none() && task.moving().is_some();
-        match self.tells_little && is_of_move {
-            true => keeps.and(Kept::OF_COPIES),
-            false => keeps,
+        match (self.tells_little, is_of_move) {
+            (true, true) => keeps.and(Kept::OF_COPIES),
+            // A source may have what it does not show.
+            (true, false) => keeps.without(Kept::EXTENDED),
+            (false, _) => keeps,
         }
     }
 

@@ -193,7 +193,7 @@ impl<'a> Receiver<'a> {
         control.monitor().progress().set_naming(named);
         sender.naming(named);
         let costs_round_trips = destination.root.costs_round_trips();
-        let keeps = destination.keeps_in(&job.task);
+        let (has, keeps) = (destination.root.keeps(), destination.keeps_in(&job.task));
         let (lanes, as_root) = (destination.root.lanes(), destination.root.acts_as_root());
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
@@ -204,15 +204,13 @@ impl<'a> Receiver<'a> {
         let backing = Backing::of(job.backup.as_ref(), destination.backups)?;
         let removes = job.task.removes().is_some();
         if !removes && (job.task.mirrors().is_some() || job.task.moving().is_none()) {
-            given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), keeps);
+            given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), has);
         }
         let gives = given::allowed(job.task.keeps(), as_root).and(keeps);
         // A proof is of all that can be looked at, if it can be given here or not.
         let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
         let (policy, is_far) = (policy_of(job, proves.and(keeps)), sender.is_far());
-        let awaits_removals = removes && is_far;
-        let reads_own = !costs_round_trips && (is_far || destination.sources_are_here);
-        let gives_proofs = awaits_removals || (removes && destination.sources_are_here);
+        let is_beside = is_far || destination.sources_are_here;
         let receiver = Arc::new(Self {
             control,
             reporter: Reporter::new(control.monitor()),
@@ -226,7 +224,7 @@ impl<'a> Receiver<'a> {
             dest: destination.path,
             may_be_source: destination.may_be_source,
             hashing: Mutex::default(),
-            gives_proofs,
+            gives_proofs: removes && is_beside,
             proofs: Mutex::default(),
             rename: destination.rename,
             around: destination.around,
@@ -240,7 +238,7 @@ impl<'a> Receiver<'a> {
             is_made: destination.is_made,
             holds_sources: destination.holds_sources,
             deleting: Deleting::default(),
-            renames: Renames::of(job, reads_own),
+            renames: Renames::of(job, !costs_round_trips && is_beside),
             backing,
             waiting: Waiting::default(),
             staging: destination.staging,
@@ -249,7 +247,7 @@ impl<'a> Receiver<'a> {
             holding: Holding::default(),
             sealing: Mutex::default(),
             done: AtomicBool::new(false),
-            awaits_removals,
+            awaits_removals: removes && is_far,
             settled: Mutex::new(None),
             ending: Ending::default(),
             tasks: Mutex::new(Some(tasks)),

@@ -310,3 +310,26 @@ fn the_same_words_again_mean_the_same_place() {
 fn list(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
+
+#[test]
+fn access_lists_stay_where_the_host_tells_of_none() {
+    each_of(
+        &[Way::SftpDownload],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            scene.file("src/d/f", "content");
+            for (command, flags, source) in
+                [("copy", ["-ra", "--json"], "src/."), ("sync", ["-aAX", "--json"], "src/")]
+            {
+                let copy = || scene.transfer(command, &scene.route(), &flags, &[source], "dst");
+                copy().run();
+                sh(scene, "setfacl -m u:1234:r dst/d/f; setfattr -n user.a -v b dst/d");
+                let before = attributes(&scene.path("dst"));
+                let run = copy().run().expect_ok();
+                assert_eq!(attributes(&scene.path("dst")), before, "{command}");
+                assert!(run.out().contains("\"updated\":0"), "{run}");
+                scene.clear(&["dst"]);
+            }
+        },
+    );
+}
