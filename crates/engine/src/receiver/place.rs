@@ -358,6 +358,10 @@ impl Receiver<'_> {
             (DirState::Absent, Some(_), _) if self.makes_nothing() => {
                 (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)
             }
+            // As where it was made.
+            (DirState::Absent, None, _) if self.task.mirrors().is_none() => {
+                (Outcome::Skipped(Skip::Unchanged), DirState::Absent, false)
+            }
             (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
             (DirState::Ruled, ..) => (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false),
             (DirState::Open(node), None, None) => {

@@ -21,6 +21,25 @@ fn a_directory_receives_the_sources_under_their_names() {
 }
 
 #[test]
+fn a_dry_run_counts_a_missing_destination_as_the_real_one_does() {
+    everywhere_by_pipe(|scene| {
+        scene.file("one/a", "a");
+        scene.file("two/b/b", "b");
+        for sources in [&["one/.", "two/."][..], &["one/."], &["two"]] {
+            let figures = ["-rn", "-r"].map(|flag| {
+                let run = scene.copy(&[flag, "--json"], sources, "to/").run().expect_ok();
+                let out = run.out();
+                let last = out.lines().last().expect("a summary");
+                let (_, dirs) = last.split_once("\"dirs\":").expect("directories");
+                dirs.split(',').next().map(str::to_owned)
+            });
+            assert_eq!(figures[0], figures[1], "{sources:?}");
+            scene.clear(&["to"]);
+        }
+    });
+}
+
+#[test]
 fn a_missing_directory_is_made_if_it_ends_with_a_slash() {
     everywhere_by_pipe(|scene| {
         scene.file("a", "a");
