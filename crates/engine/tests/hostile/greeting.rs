@@ -74,7 +74,7 @@ fn a_welcome_that_is_none_is_refused() {
 
 #[test]
 fn an_agent_of_another_version_is_told_apart_by_both_versions() {
-    for version in [0, 9, u16::MAX] {
+    for version in [0, VERSION + 1, u16::MAX] {
         let attacked = client_meets(move |peer| {
             peer.frame(FrameType::Welcome, &hello(version, 0));
         });
@@ -87,7 +87,7 @@ fn an_agent_of_another_version_is_told_apart_by_both_versions() {
 #[test]
 fn a_program_version_is_shown_escaped() {
     let attacked = client_meets(|peer| {
-        let mut payload = hello(9, 0);
+        let mut payload = hello(VERSION + 1, 0);
         payload.extend_from_slice(b"\x1b[2J\xff\n");
         peer.frame(FrameType::Welcome, &payload);
     });
@@ -160,7 +160,7 @@ fn a_client_that_does_not_greet_is_refused_and_told_so() {
 #[test]
 fn a_client_of_another_version_hears_ours_before_it_is_refused() {
     let attacked = agent_meets(|peer| {
-        peer.frame(FrameType::Hello, &hello(9, 0));
+        peer.frame(FrameType::Hello, &hello(VERSION + 1, 0));
         let role = Role::Sender {
             sources: vec![b"/etc".to_vec()],
             base: None,
@@ -171,8 +171,8 @@ fn a_client_of_another_version_hears_ours_before_it_is_refused() {
         let welcome = peer.hear_greeting();
         assert_eq!(welcome.version, VERSION);
     });
-    attacked.assert_refused("version 9");
-    assert!(abort_of(&attacked).contains("version 9"));
+    attacked.assert_refused(&format!("version {}", VERSION + 1));
+    assert!(abort_of(&attacked).contains(&format!("version {}", VERSION + 1)));
     assert!(attacked.peer.contents.is_empty(), "nothing was sent");
 }
 
