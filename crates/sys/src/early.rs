@@ -1,4 +1,4 @@
-//! What can only be seen before Rust's library begins: that opens `/dev/null` where a standard
+//! Looks at standard output before Rust's library begins: that opens `/dev/null` where a standard
 //! stream is closed, and nothing tells it from a stream that goes there.
 
 use std::sync::atomic::{AtomicBool, Ordering};

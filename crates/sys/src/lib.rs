@@ -22,7 +22,7 @@
 //! - `unnamed.rs`: `O_TMPFILE`, and giving such a file its name.
 //! - `durability.rs`: content and directories made durable, written out early, forgotten
 //!   by the page cache, or read past it.
-//! - `early.rs`: what can only be seen before Rust's library begins.
+//! - `early.rs`: a closed standard output, seen before Rust's library begins.
 //! - `known.rs`: file systems whose habits are known. On others haul looks if its wishes
 //!   were carried out.
 //! - `closing.rs`: errors that closing a file tells. `reserving.rs`: room for a file that is
