@@ -88,7 +88,7 @@ pub struct Serving<'s> {
 
 impl Default for Serving<'_> {
     fn default() -> Self {
-        let address = Err("the host does not know by which address it was reached");
+        let address = Err("the host does not know its own address");
         Self { rights: Rights::Write, on_failure: &|| (), address, program: None, calls: true }
     }
 }
@@ -345,7 +345,7 @@ fn refused(rights: Rights, role: &Role, task: &Task) -> Option<&'static str> {
         Role::Sender { .. } => task.moving().is_none(),
     };
     (rights == Rights::Read && !reads)
-        .then_some("this login may only read there: nothing can be copied to it or moved from it")
+        .then_some("this login is read-only: haul can't copy to it or move from it")
 }
 
 /// The directories that hold `sources`, each once, and those that they are themselves if

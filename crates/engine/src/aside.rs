@@ -53,9 +53,9 @@ impl Aside {
 
     /// It can't get its own name back for this reason.
     pub(crate) fn stays(&self, error: &io::Error) -> Fault {
-        let error = Fault::from_io(Side::Source, "give it its name back", error);
+        let error = Fault::from_io(Side::Source, "rename it back", error);
         let aside = escape_bytes(self.aside.as_bytes());
-        let message = format!("{error}; it is called {aside} now");
+        let message = format!("{error}; its name is now {aside}");
         Fault::new(Side::Source, FaultKind::Changed, message)
     }
 }

@@ -125,7 +125,7 @@ fn look_up(dir: &Arc<DirNode>, name: &Name, side: Side) -> Result<MetaKind, Faul
     match dir.handle().and_then(|handle| handle.stat(name, false)) {
         Ok(Some(Meta { kind, .. })) => Ok(kind),
         Ok(None) => Err(Fault::missing(side)),
-        Err(error) => Err(Fault::from_io(side, "look at it", &error)),
+        Err(error) => Err(Fault::from_io(side, "read its metadata", &error)),
     }
 }
 
@@ -135,11 +135,9 @@ fn not_opened(error: &io::Error, side: Side) -> Fault {
 
 fn elsewhere(side: Side) -> Fault {
     let message = match side {
-        Side::Source => {
-            "a symbolic link on the way leads out of the directory that the list is for"
-        }
+        Side::Source => "a symbolic link on its path points outside the directory of the list",
         Side::Destination => {
-            "a symbolic link stands there that leads out of the destination, or by a whole path"
+            "a symbolic link there points outside the destination, or has an absolute target"
         }
     };
     Fault::new(side, FaultKind::Link, message)

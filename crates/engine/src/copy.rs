@@ -190,7 +190,9 @@ pub(crate) fn not_assembled(error: &NotAssembled) -> Fault {
     let corrupt = |side| Fault::new(side, FaultKind::Corrupt, error.to_string());
     match error {
         NotAssembled::Write(error) => write(error),
-        NotAssembled::Record(error) => Fault::from_io(Side::Destination, "keep the journal", error),
+        NotAssembled::Record(error) => {
+            Fault::from_io(Side::Destination, "write the journal", error)
+        }
         NotAssembled::Differs => corrupt(Side::Destination),
         _ => corrupt(Side::Source),
     }

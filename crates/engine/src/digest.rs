@@ -27,7 +27,8 @@ pub(crate) fn seal_of(
         _ => fault,
     })?;
     let now = file.seal_now();
-    let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
+    let now =
+        now.map_err(|error| Fault::from_io(Side::Source, "read its metadata again", &error))?;
     if now != seal || file.may_hide_changes() && hash_again(file, control)? != hash {
         return Err(changed());
     }

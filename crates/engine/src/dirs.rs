@@ -129,7 +129,7 @@ impl DirNode {
         if handle.stat_self()?.id != self.meta.id {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "another directory has taken its place",
+                "it was replaced by another directory",
             ));
         }
         *held = Some(Arc::clone(&handle));

@@ -143,7 +143,7 @@ fn is_absent(fault: &Fault) -> bool {
 }
 
 fn too_many() -> Fault {
-    let message = format!("it stands for more than {PATHS_MAX} paths; name their directory");
+    let message = format!("it matches more than {PATHS_MAX} paths; name their directory");
     Fault::new(Side::Source, FaultKind::TooLong, message)
 }
 

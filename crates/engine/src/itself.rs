@@ -125,7 +125,7 @@ fn shows_here(
 }
 
 fn failed(side: Side, error: &io::Error) -> RequestError {
-    Fault::from_io(side, "see whether it is the source itself", error).into()
+    Fault::from_io(side, "check whether it is the source itself", error).into()
 }
 
 #[cfg(test)]

@@ -222,10 +222,10 @@ pub enum JobError {
     #[error("can't start a thread: {}", os_text(.0))]
     Threads(std::io::Error),
     /// The system allows too few open files.
-    #[error("only {0} files may be open at the same time, and haul needs {OPEN_FILES_MIN}")]
+    #[error("the limit of open files is {0}, but haul needs {OPEN_FILES_MIN}")]
     OpenFiles(u64),
     /// A thread of the job panicked, which is a mistake in haul.
-    #[error("haul has made a mistake and gives up")]
+    #[error("internal error")]
     Panicked,
     /// The user interrupted.
     #[error("interrupted")]
@@ -247,7 +247,7 @@ impl JobError {
 
     /// The destination `path` can't even be looked at.
     pub(crate) fn unusable(path: &[u8], error: &std::io::Error) -> Self {
-        let fault = Fault::from_io(Side::Destination, "look at the directory", error);
+        let fault = Fault::from_io(Side::Destination, "read the directory's metadata", error);
         Self::Destination { path: escape_bytes(path), fault }
     }
 }

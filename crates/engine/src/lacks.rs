@@ -21,7 +21,7 @@ pub(crate) fn is_of_others(owner: Owner) -> bool {
 /// The words about a copy of which root does not keep the `owner`.
 pub(crate) fn owner_not_kept(Owner { user, group }: Owner) -> String {
     format!(
-        "it belongs to user {user} and group {group}: owners and groups are not kept, here and in what follows"
+        "owner {user} and group {group} are not preserved: the copy belongs to root, like later ones"
     )
 }
 
@@ -29,16 +29,14 @@ pub(crate) fn owner_not_kept(Owner { user, group }: Owner) -> String {
 pub(crate) fn lacking(asked: Kept, kept: Kept) -> Option<&'static str> {
     let lacks = asked.without(kept).without(Kept::LINK_TIMES);
     if lacks == Kept::LINKS {
-        return Some(
-            "hard links are neither told nor kept there: each name gets a file of its own",
-        );
+        return Some("hard links can't be preserved there: copying each name as a separate file");
     }
     let message = match lacks.has(Kept::LINKS) {
         true => {
-            "owners, groups, access control lists, extended attributes and hard links are neither told nor kept there"
+            "owners, groups, access control lists, extended attributes and hard links can't be preserved there: copying without them"
         }
         false => {
-            "owners, groups, access control lists and extended attributes are neither told nor kept there"
+            "owners, groups, access control lists and extended attributes can't be preserved there: copying without them"
         }
     };
     (!lacks.is_empty()).then_some(message)

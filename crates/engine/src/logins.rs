@@ -153,10 +153,8 @@ impl SftpLogins {
             if monitor.cancelled() {
                 return;
             }
-            let message = format!(
-                "one of {} connections could not be made, and the job goes on without it: {error}",
-                self.count
-            );
+            let message =
+                format!("one of {} connections failed: continuing without it: {error}", self.count);
             monitor.event(Event::Warning { path: host.name(), message: &message });
         };
         self.failed.iter().for_each(tell);

@@ -25,7 +25,7 @@ pub(crate) fn mark(
 ) -> Result<Marked, Fault> {
     *lock(held) = None;
     let failed = |error: &io::Error| {
-        Fault::from_io(Side::Destination, "see whether it is the source itself", error)
+        Fault::from_io(Side::Destination, "check whether it is the source itself", error)
     };
     let path = if path.is_empty() { b"." } else { path };
     let dir = Dir::open(Path::new(OsStr::from_bytes(path))).map_err(|error| failed(&error))?;
@@ -53,6 +53,6 @@ pub(crate) fn unmark(held: &Held) -> Result<(), Fault> {
     let mark = lock(held).take();
     let removed = mark.map_or(Ok(()), Mark::remove);
     removed.map_err(|error| {
-        Fault::from_io(Side::Destination, "remove what was made in it for a moment", &error)
+        Fault::from_io(Side::Destination, "remove a temporary entry from it", &error)
     })
 }

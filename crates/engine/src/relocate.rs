@@ -83,19 +83,23 @@ fn rename(
             Err(error)
         }
     });
-    let (dir, stat) = (dir.held(), looked.map_err(|error| source("look at it", &error))?);
+    let (dir, stat) = (dir.held(), looked.map_err(|error| source("read its metadata", &error))?);
     let new_name = new_name.unwrap_or(&name);
     let there = match to.stat(new_name) {
         Ok(stat) => Some(stat),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
-            return Err(Fault::from_io(Side::Destination, "look at the destination", &error));
+            return Err(Fault::from_io(
+                Side::Destination,
+                "read the metadata of the destination",
+                &error,
+            ));
         }
     };
     if let Some(there) = there
         && moved.contains(&there.id)
     {
-        let message = "what was moved just now has its name at the destination";
+        let message = "an entry moved just now has this name at the destination";
         return Err(Fault::new(Side::Destination, FaultKind::Io, message));
     }
     if let Some(there) = there
@@ -130,7 +134,7 @@ fn rename(
         // The system names neither of both directories.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && to.may_change() => {
             let fault = Fault::from_io(Side::Source, "rename it", &error);
-            let message = format!("{fault}: it takes write permission on its directory");
+            let message = format!("{fault}: you need write permission on its directory");
             Err(Fault { kind: FaultKind::Io, message, ..fault })
         }
         Err(error) => Err(Fault::from_io(Side::Destination, "rename it", &error)),
@@ -147,17 +151,17 @@ fn decide(stat: &Stat, there: &Stat, conflict: Conflict) -> Result<Option<Skip>,
     match (stat.is_dir(), there.is_dir()) {
         (true, true) => return Ok(None),
         (true, false) => {
-            return fault(FaultKind::NotDirectory, "a file stands there at the destination");
+            return fault(FaultKind::NotDirectory, "the destination has a file with this name");
         }
         (false, true) => {
-            return fault(FaultKind::IsDirectory, "a directory stands there at the destination");
+            return fault(FaultKind::IsDirectory, "the destination has a directory with this name");
         }
         (false, false) => {}
     }
     if !there.is_file() && !there.is_symlink() {
         return fault(
             FaultKind::Special,
-            "a device, FIFO or socket stands there at the destination, and is not replaced",
+            "the destination has a device, FIFO or socket with this name, which haul does not replace",
         );
     }
     Ok(match conflict {
@@ -172,7 +176,7 @@ fn find(path: &[u8]) -> Result<(Dir, Name), Fault> {
     let split = words::split(path);
     let fault = |kind, message: &str| Fault::new(Side::Source, kind, message);
     let name = split.name.ok_or_else(|| {
-        fault(FaultKind::IntoItself, "a directory without a name of its own stays")
+        fault(FaultKind::IntoItself, "not moved: the directory has no name of its own")
     })?;
     let name = Name::new(name).map_err(|error| fault(FaultKind::TooLong, &error.to_string()))?;
     let dir = Dir::open(Path::new(OsStr::from_bytes(split.parent)))
@@ -180,7 +184,7 @@ fn find(path: &[u8]) -> Result<(Dir, Name), Fault> {
     if split.slash {
         match dir.stat(&name) {
             Ok(stat) if !stat.is_dir() => {
-                let message = "it is no directory; without the slash it is moved itself";
+                let message = "it is not a directory; leave out the slash to move it";
                 return Err(fault(FaultKind::NotDirectory, message));
             }
             _ => {}

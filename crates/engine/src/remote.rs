@@ -118,7 +118,7 @@ pub(crate) fn sender(job: &Job) -> Result<Role, JobError> {
     check_len(job, paths_len(&job.sources, &job.base))?;
     if job.sources.len() > SOURCES_MAX {
         return Err(JobError::Usage(format!(
-            "{} paths are named, and at most {SOURCES_MAX} can be told to a host",
+            "{} paths are given, but a host accepts at most {SOURCES_MAX}",
             job.sources.len()
         )));
     }
@@ -153,8 +153,8 @@ pub(crate) fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
     let len = rules + words + JOB_LEN_MAX;
     if len > max {
         return Err(JobError::Usage(format!(
-            "paths and patterns of one command have {} KiB, and at most {} can be told to a host; \
-             name the directory that they are in, or copy them in parts",
+            "the paths and patterns have {} KiB, but a host accepts at most {}; name their directory, \
+             or copy them in parts",
             len.div_ceil(1024),
             max / 1024,
         )));
@@ -318,6 +318,6 @@ mod tests {
         let frame = encode(&Message::Job(request));
         assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());
         let refused = check_len(&job, words + 1).expect_err("too much");
-        assert!(refused.to_string().contains("and at most 4096 can be told"), "{refused}");
+        assert!(refused.to_string().contains("a host accepts at most 4096"), "{refused}");
     }
 }

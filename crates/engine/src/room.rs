@@ -53,7 +53,7 @@ impl Room {
             mib => format!("{mib} MiB"),
         };
         let message = format!(
-            "its hard links can't be kept: those of this job need more than {max} of memory; copy in parts, or without hard links"
+            "its hard links can't be preserved: those of this job need more than {max} of memory; copy in parts, or without hard links"
         );
         Fault::new(side, FaultKind::Io, message)
     }

@@ -30,7 +30,7 @@ impl Unruly {
 
     /// Nothing in a directory above can be looked at.
     fn of_dir_above(dir: &[u8], error: &io::Error) -> Self {
-        let action = format!("look into the directory /{} above it", escape_bytes(dir));
+        let action = format!("open the directory /{} above it", escape_bytes(dir));
         let why = Fault::from_io(Side::Source, &action, error).message;
         Self { name: None, why, kind: FaultKind::of(error) }
     }
@@ -52,7 +52,7 @@ impl Unruly {
     pub(crate) fn fault(&self, side: Side) -> Fault {
         let file = self.name.as_ref().map(|name| escape_bytes(name.as_bytes()) + ": ");
         let file = file.unwrap_or_default();
-        Fault::new(side, self.kind, format!("its rules are not known: {file}{}", self.why))
+        Fault::new(side, self.kind, format!("can't use its filter rules: {file}{}", self.why))
     }
 }
 
@@ -168,7 +168,7 @@ fn read_file(
         if let FilterItem::Files(nested) = item
             && !scope.look_for(nested)
         {
-            let why = format!("more than {} names of files with rules", Filter::FILES_MAX);
+            let why = format!("more than {} names of rule files", Filter::FILES_MAX);
             return Err(Unruly::new(&files.name, FaultKind::TooLong, why));
         }
     }
@@ -223,13 +223,13 @@ impl Found {
                 }
                 Line::Files(_) => {
                     let why = format!(
-                        "rule {number}: a file of a directory can't have others looked for above it"
+                        "rule {number}: a rule file in a directory can't look for others above it"
                     );
                     return Err(Unruly::new(name, FaultKind::Io, why));
                 }
             }
             if self.rules.len() > Filter::RULES_MAX {
-                let why = format!("it has more than {} rules", Filter::RULES_MAX);
+                let why = format!("more than {} rules", Filter::RULES_MAX);
                 return Err(Unruly::new(name, FaultKind::TooLong, why));
             }
         }
@@ -246,7 +246,7 @@ impl Found {
     ) -> Result<(), Unruly> {
         let refused = |why: &str| Unruly::new(by, FaultKind::Io, why);
         let Ok(name) = Name::new(&merge.path) else {
-            return Err(refused("it names a file that is not beside it"));
+            return Err(refused("it names a file in another directory"));
         };
         if nested >= NESTED_MAX {
             return Err(refused("merge-file include depth limit exceeded: files name each other"));
@@ -269,7 +269,7 @@ fn read(dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Vec<u8>>> {
         None | Some(Meta { kind: MetaKind::Dir, .. }) => return Ok(None),
         Some(Meta { kind: MetaKind::Symlink, .. }) => dir.open_led(name)?,
         Some(Meta { kind: MetaKind::File { .. }, .. }) => dir.open_file(name, false)?,
-        Some(_) => return Err(io::Error::other("it is no regular file")),
+        Some(_) => return Err(io::Error::other("it is not a regular file")),
     };
     let mut text = vec![0; Filter::FILE_LEN_MAX as usize + 1];
     let mut len = 0;
@@ -280,7 +280,7 @@ fn read(dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Vec<u8>>> {
         }
     }
     if len as u64 > Filter::FILE_LEN_MAX {
-        let message = format!("it has more than {} KiB", Filter::FILE_LEN_MAX >> 10);
+        let message = format!("it is larger than {} KiB", Filter::FILE_LEN_MAX >> 10);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     text.truncate(len);

@@ -120,41 +120,40 @@ pub(crate) fn run(
 fn refuse(job: &Job, far: Far) -> Result<(), JobError> {
     let updating = job.task.mirrors().map(|mirror| mirror.updating).unwrap_or_default();
     if updating != Updating::Replaces && far == Far::Destination {
-        let message =
-            "through SFTP nothing is written into files that are there: they are replaced";
+        let message = "SFTP can't update files in place: it replaces them";
         return Err(JobError::Usage(message.to_owned()));
     }
     let side = if far == Far::Source { Side::Source } else { Side::Destination };
     if job.task.fakes(side) {
-        let message = "through SFTP no attributes are written down, or read, that only root can give: with haul on the host they are";
+        let message = "SFTP can't store or read privileged attributes: install haul on the host";
         return Err(JobError::Usage(message.to_owned()));
     }
     let preallocates = job.task.mirrors().is_some_and(|mirror| mirror.preallocates);
     if preallocates && far == Far::Destination {
-        let message = "through SFTP no room can be reserved for files";
+        let message = "SFTP can't allocate space for files";
         return Err(JobError::Usage(message.to_owned()));
     }
     let delays = job.task.mirrors().is_some_and(|mirror| mirror.delays);
     if (delays || job.staging.is_some()) && far == Far::Destination {
-        let message = "through SFTP no files wait for the end of a job, and each is staged in the directory where it will appear";
+        let message = "SFTP can't delay updates or use another directory for temporary files";
         return Err(JobError::Usage(message.to_owned()));
     }
     let keeps_paths =
         job.task.mirrors().is_some_and(|mirror| mirror.walking.relative != Relative::No);
     if job.task.moving().is_some() && (keeps_paths || job.base.is_some()) {
-        let message = "through SFTP no sources are removed that keep their paths";
+        let message = "SFTP can't remove sources that keep their paths";
         return Err(JobError::Usage(message.to_owned()));
     }
     if job.task.mirrors().is_some_and(|mirror| mirror.keeps_dir_links) && far == Far::Destination {
-        let message = "through SFTP links of the destination can't be kept for directories";
+        let message = "SFTP can't treat symbolic links at the destination as directories";
         return Err(JobError::Usage(message.to_owned()));
     }
     if !matches!(job.compression, Compression::Auto | Compression::None) {
-        let message = "through SFTP nothing can be compressed: that is for ssh to do there";
+        let message = "SFTP can't compress: enable compression in ssh instead";
         return Err(JobError::Usage(message.to_owned()));
     }
     if job.rate.is_some() {
-        let message = "through SFTP the rate can't be bounded";
+        let message = "SFTP can't limit the rate";
         return Err(JobError::Usage(message.to_owned()));
     }
     Ok(())
@@ -164,7 +163,7 @@ fn refuse(job: &Job, far: Far) -> Result<(), JobError> {
 fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
     let told = |error| {
         let message = format!(
-            "{error}: interrupted uploads of large files can't be gone on with, and what a killed one leaves stays at the host; make it a directory that is yours and that nobody else can write to"
+            "{error}: uploading without journals: large files can't be resumed, and a killed upload leaves temporary files; make it a directory that only you can write to"
         );
         let path = path.as_os_str().as_encoded_bytes();
         monitor.event(Event::Warning { path, message: &message });
@@ -188,7 +187,7 @@ fn begin_stages(
         named.iter().filter_map(|name| destination.root.place_on_record(*name)).collect();
     if let Err(error) = host.begin_stages(&places) {
         let message = format!(
-            "can't write down there what files on their way are called: {error}: if this upload is killed, they stay at the host until \"haul clean\" removes them there; see that files can be written in it"
+            "can't record the names of temporary files: {error}: continuing without; if this upload is killed, run 'haul clean' on the host; make the directory writable"
         );
         let path = state.as_os_str().as_encoded_bytes();
         monitor.event(Event::Warning { path, message: &message });
@@ -230,7 +229,7 @@ fn run_with(
         monitor.progress().keeps_at_most(host.kept_len());
     }
     if host.has_lost_times() && !needs_times(job) {
-        let message = "the server does not take the times that files are given: each shows when it was copied there, and the next copy takes all of them again, unless it is to replace only what is older than its source";
+        let message = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again (not with --update)";
         monitor.event(Event::Warning { path: &job.dest, message });
     }
     if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
@@ -246,7 +245,7 @@ fn run_with(
 /// Tells that the server has refused to set modes and times: all of the content is there,
 /// and not all of what was to be kept.
 fn tell_lost_attributes(monitor: &dyn Monitor, summary: Summary) -> Summary {
-    let message = "the server refuses to set modes and times: what was copied is whole, but may be for its owner alone, and shows when it was copied; the next copy takes it again, unless it is to replace only what is older than its source";
+    let message = "the server refuses to set modes and mtimes: contents are complete, but may be readable only by their owner, and the next copy sends them again (not with --update)";
     let fault = Fault::new(Side::Destination, FaultKind::Io, message);
     Reporter::new(monitor).outcome(0, Vec::new, &Kind::Dir, 0, &Outcome::Failed(fault));
     Summary { failed: summary.failed + 1, ..summary }
@@ -372,7 +371,7 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
                 return Err(fails(Fault::new(Side::Destination, FaultKind::SameFile, message)));
             }
             Err(error) => {
-                let action = "see whether it is the source itself";
+                let action = "check whether it is the source itself";
                 return Err(fails(Fault::from_io(Side::Destination, action, &error)));
             }
         }
@@ -392,19 +391,19 @@ fn tell_promises(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
         || job.task.mirrors().is_some_and(|mirror| mirror.bases == Some(Bases::Link));
     if links && !client.has(Extension::HardLink) {
         tell(
-            "the server can't give files further names: what would be one of these is a copy, whose content comes here and goes back; links, devices and FIFOs that would need one fail",
+            "the server can't create hard links: copying the files instead, through this machine; links, devices and FIFOs fail",
         );
     }
     if !client.has(Extension::PosixRename) {
         tell(
-            "the server can't replace a file in one step: for a moment nothing has its name, and if the connection breaks then, the old content and the new one are beside it, under names that begin with .haul-",
+            "the server can't replace a file in one step: renaming in two steps; if the connection breaks between them, the old and the new file have names that begin with .haul-",
         );
     }
     if job.task.copies().is_some_and(|policy| policy.sync) {
         tell(if client.has(Extension::Fsync) {
-            "the server is told to make each file durable; through SFTP it can't be told to do so with their names"
+            "flushing the contents of files, but not their names, which SFTP can't flush"
         } else {
-            "the server can't be told to make anything durable: --sync promises nothing there"
+            "the server can't flush files: continuing without --sync"
         });
     }
 }

@@ -408,7 +408,7 @@ impl Rules<'_> {
             Fault::new(
                 Side::Source,
                 FaultKind::Link,
-                "the symbolic link leads to a directory above it",
+                "the symbolic link points to a directory above it",
             )
         })
     }
@@ -463,7 +463,7 @@ pub(crate) fn look_up(dir: &Arc<DirNode>, name: &Name, follow: bool) -> Result<M
     let looked = found_or_fault(dir.handle().and_then(|handle| handle.stat(name, follow)));
     match looked {
         Err(Fault { kind: FaultKind::NotFound, .. }) if follow => {
-            let message = "it is a symbolic link that leads nowhere";
+            let message = "it is a dangling symbolic link";
             look_up(dir, name, false)?;
             Err(Fault::new(Side::Source, FaultKind::Link, message))
         }
@@ -475,7 +475,7 @@ fn found_or_fault(looked: io::Result<Option<Meta>>) -> Result<Meta, Fault> {
     match looked {
         Ok(Some(meta)) => Ok(meta),
         Ok(None) => Err(Fault::missing(Side::Source)),
-        Err(error) => Err(Fault::from_io(Side::Source, "look at it", &error)),
+        Err(error) => Err(Fault::from_io(Side::Source, "read its metadata", &error)),
     }
 }
 

@@ -205,7 +205,11 @@ pub(crate) fn from_env() -> Result<Command, CommandError> {
 
 /// `code` as the command has it whose words are those of the command line.
 pub(crate) fn code_of_words(code: ExitCode) -> ExitCode {
-    match is_sync(&std::env::args_os().collect::<Vec<_>>()) {
+    code_of(&std::env::args_os().collect::<Vec<_>>(), code)
+}
+
+fn code_of(words: &[OsString], code: ExitCode) -> ExitCode {
+    match is_sync(words) {
         true => code.as_rsync(&Summary::default(), 0),
         false => code,
     }
@@ -220,6 +224,11 @@ fn read(words: &[OsString]) -> Result<Command, CommandError> {
     if let Some(help) = options::short_help(words) {
         stdout::written(stdout::Standard.write_all(help.as_bytes()))?;
         process::exit(0);
+    }
+    if let Some(usage) = options::usage(words) {
+        // There is no other place to say it.
+        let _ = io::stderr().write_all(usage.as_bytes());
+        process::exit(code_of(words, ExitCode::Usage).number().into());
     }
     match Words::try_parse_from(familiar::with_help(words)) {
         Ok(words) => words.into_command(Config::load),
@@ -302,9 +311,10 @@ impl CopyWords {
             _ => Resume::Quick,
         };
         if self.fast && safety.verify.as_ref().is_some_and(|given| given.value) {
-            let error =
-                CommandError::usage("verify is set, and --fast leaves nothing to verify by");
-            return Err(error.with_hint("--no-verify undoes the setting; haul config shows it"));
+            let error = CommandError::usage(
+                "--fast and verify exclude each other: without hashes there is nothing to verify",
+            );
+            return Err(error.with_hint("add --no-verify; 'haul config' shows where verify is set"));
         }
         let DetailWords { quiet, verbose, json } = self.detail;
         self.familiar.refuse_port(&self.paths)?;

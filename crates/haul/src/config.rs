@@ -177,7 +177,7 @@ impl Settings {
             ("bwlimit", raw) => {
                 let rate = text(raw).and_then(|words| Rate::parse(&words).ok());
                 let wanted =
-                    || "a rate in KiB a second, or a text with a unit, as \"5m\"".to_owned();
+                    || "a rate in KiB per second, or a text with a unit, such as \"5m\"".to_owned();
                 self.bwlimit = Some(Given { value: rate.ok_or_else(wanted)?, origin });
             }
             ("compress", raw) => {
@@ -189,7 +189,7 @@ impl Settings {
                 self.via = Some(Given { value, origin });
             }
             ("port-range", raw) => {
-                let value = parsed(raw, "ports, as \"7000-7009\"")?;
+                let value = parsed(raw, "ports, such as \"7000-7009\"")?;
                 self.port_range = Some(Given { value, origin });
             }
             ("verify", raw) => self.verify = Some(Given { value: switch(raw)?, origin }),
@@ -404,7 +404,7 @@ fn environment(value: impl Fn(&str) -> Option<OsString>) -> Result<Settings, Com
         let raw = value.to_str().map_or(Raw::Odd, Raw::Text);
         settings
             .set(key, raw, GivenIn::Environment)
-            .map_err(|wanted| CommandError::usage(format!("{name}: it must be {wanted}")))?;
+            .map_err(|wanted| CommandError::usage(format!("{name}: must be {wanted}")))?;
     }
     if settings.contradict() {
         return Err(CommandError::usage(

@@ -253,12 +253,13 @@ impl From<JobError> for CommandError {
                 let hint = cause.hint();
                 hint.into_iter().fold(Self::new(kind, error), Self::with_hint)
             }
-            JobError::Threads(_) => Self::new(ErrorKind::Io, error).with_hint(
-                "the system allows no more processes or memory: see \"ulimit -u\" and \"ulimit -v\", or end other programs",
-            ),
-            JobError::OpenFiles(_) => Self::new(ErrorKind::Io, error)
-                .with_hint("allow more with \"ulimit -n\""),
-            JobError::Panicked => Self::new(ErrorKind::Io, error),
+            JobError::Threads(_) => Self::new(ErrorKind::Io, error)
+                .with_hint("raise 'ulimit -u' or 'ulimit -v', or end other programs"),
+            JobError::OpenFiles(_) => {
+                Self::new(ErrorKind::Io, error).with_hint("raise the limit with 'ulimit -n'")
+            }
+            JobError::Panicked => Self::new(ErrorKind::Io, error)
+                .with_hint("run the same command again; if this happens again, report it"),
             JobError::Interrupted => Self::interrupted(),
             JobError::Destination { ref fault, ref path } => {
                 let hint = match fault.kind {
@@ -291,7 +292,7 @@ mod tests {
         let copy = |conflict| Task::Copy(Policy { conflict, ..Policy::default() });
         for (task, words) in [
             (copy(Conflict::ReplaceChanged), "finished files are skipped"),
-            (copy(Conflict::ReplaceAll), "finished files are copied anew"),
+            (copy(Conflict::ReplaceAll), "finished files are copied again"),
         ] {
             let lost = ConnectError::Lost { host: "nas".into(), detail: String::new() };
             for error in [CommandError::from(lost), JobError::Interrupted.into()] {

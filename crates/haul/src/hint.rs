@@ -17,7 +17,7 @@ pub(crate) trait Hint {
 /// The words of hints about what the same command finds done already, and those in their
 /// place where it does all anew.
 const FINISHED: &str = "finished files are skipped";
-const FINISHED_ANEW: &str = "finished files are copied anew";
+const FINISHED_ANEW: &str = "finished files are copied again";
 
 /// `hint` for a command that does all anew.
 pub(crate) fn doing_all_anew(hint: &str) -> String {
@@ -38,19 +38,18 @@ pub(crate) fn skips_finished(task: &Task) -> bool {
 }
 
 /// The hint of a destination that is full and has an SFTP server alone.
-pub(crate) const NO_SPACE_BY_SFTP: &str = "make room at the destination and run the same command again: finished files are skipped; an unfinished file that was kept there can be removed with sftp's 'rm'";
+pub(crate) const NO_SPACE_BY_SFTP: &str = "free space at the destination, then run the same command again: finished files are skipped; remove partial files there with sftp's 'rm'";
 
 /// The hint of a destination that ends with a slash, and of which more than the last
 /// directory is missing.
-pub(crate) const MAKE_ABOVE: &str = "make the directories above it first";
+pub(crate) const MAKE_ABOVE: &str = "create the directories above it first";
 
 /// The hint of a destination of which the directory is missing.
 pub(crate) const MAKE_FIRST: &str =
-    "make the directory first; a destination that ends with a slash is made, with all above it";
+    "create the directory first, or end the destination with a slash to create it";
 
 /// The same two for a mirror, which makes the last directory alone, with a slash or not.
-pub(crate) const MAKE_ABOVE_MIRROR: &str =
-    "make the directories above it first; --mkpath makes them, too";
+pub(crate) const MAKE_ABOVE_MIRROR: &str = "create the directories above it first, or use --mkpath";
 
 impl Hint for ConnectError {
     type Text = String;
@@ -58,65 +57,65 @@ impl Hint for ConnectError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::HostName { .. } => {
-                "write './' in front of the name of a local file that contains ':'".into()
+                "write './' before the name of a local file that contains ':'".into()
             }
-            Self::UserName { .. } => "check the part in front of '@'".into(),
+            Self::UserName { .. } => "check the part before '@'".into(),
             Self::RemoteShell { .. } => {
-                "--rsh takes a program and its options, such as: --rsh 'ssh -F my_config'".into()
+                "give --rsh a program and its options, such as: --rsh 'ssh -F my_config'".into()
             }
             Self::RemoteHaul { .. } => {
-                "--remote-haul takes one path, without arguments; it may start with '~/'".into()
+                "give --remote-haul one path, without arguments; it may start with '~/'".into()
             }
             Self::Start { cause, .. } if cause.kind() != ErrorKind::NotFound => return None,
             Self::Start { .. } => {
-                "install an OpenSSH client, or name another program with --rsh COMMAND".into()
+                "install an OpenSSH client, or use another program with --rsh COMMAND".into()
             }
             Self::Unreachable { host, .. } => {
-                format!("check host name, port and network; 'ssh {host}' must work first")
+                format!("check host name, port and network, until 'ssh {host}' works")
             }
             Self::HostKey { host, changed: false } => {
-                format!("run 'ssh {host}' once, compare the key that it shows, and accept it")
+                format!("run 'ssh {host}' once, check the key that it shows, and accept it")
             }
             Self::HostKey { host, changed: true } => format!(
-                "ask who runs {host} whether its key was replaced; only then remove the old one with 'ssh-keygen -R'"
+                "ask the administrator of {host} whether its key was replaced; only then remove the old one with 'ssh-keygen -R'"
             ),
             Self::LoginRefused { host, .. } => format!(
-                "check the user name and that 'ssh {host}' logs in; 'ssh-add -l' lists the keys that are offered"
+                "check the user name, until 'ssh {host}' logs in; 'ssh-add -l' lists the offered keys"
             ),
             Self::Setup { host, .. } => {
-                format!("'ssh -v {host}' shows which setting ssh stumbles over")
+                format!("run 'ssh -v {host}' to find the setting that fails")
             }
             Self::HaulMissing { tried: None, address, .. } => format!(
-                "'haul deploy {address}' puts this haul there; if there is one, say where with --remote-haul PATH"
+                "run 'haul deploy {address}' to install it, or name an installed haul with --remote-haul PATH"
             ),
             Self::HaulMissing { host, tried: Some(_), address } => format!(
-                "correct --remote-haul: 'ssh {host} ls -l PATH' must find it; or leave it out and run 'haul deploy {address}' once"
+                "correct --remote-haul ('ssh {host} ls -l PATH' must find it), or leave it out and run 'haul deploy {address}'"
             ),
             Self::HaulUnusable { host, .. } => {
                 format!("check that the haul on {host} is executable and built for that machine")
             }
             Self::NoHaul { host, tried: Some(path) } => format!(
-                "correct --remote-haul: 'ssh {host} {path} --version' must print haul's version"
+                "correct --remote-haul, until 'ssh {host} {path} --version' prints haul's version"
             ),
             Self::NoHaul { host, tried: None } => format!(
-                "'ssh {host} haul --version' must print a version: this login may be bound to another command (ForceCommand in sshd_config, command= in authorized_keys)"
+                "check that 'ssh {host} haul --version' prints a version: ForceCommand in sshd_config or command= in authorized_keys may run another program"
             ),
             Self::NotDirect { .. } | Self::DirectLost { .. } => {
-                "without --via tcp, contents go through ssh if there is no other way; --port-range names ports that a firewall lets through".into()
+                "leave out --via tcp to use ssh, or name open ports with --port-range".into()
             }
             Self::SftpOnly { host } | Self::NoShell { host, .. } => {
-                format!("ask who runs {host} for a login that may run haul")
+                format!("ask the administrator of {host} for a login that can run haul")
             }
             Self::SubsystemMissing { host, name } => format!(
-                "ask who runs {host} for a 'Subsystem {name}' line in its sshd_config, or install haul there"
+                "ask the administrator of {host} for a 'Subsystem {name}' line in sshd_config, or install haul there"
             ),
             Self::NoisyShell { host, .. } => format!(
-                "'ssh {host} true' must print nothing: make the shell's startup files there silent when nobody is at a terminal"
+                "make the shell's startup files on the host silent: 'ssh {host} true' must print nothing"
             ),
             Self::Lost { .. } => "run the same command again: finished files are skipped".into(),
             Self::Silent { .. } => "check the host and the network, then run the same command again: finished files are skipped; --timeout SECONDS waits longer".into(),
             Self::Unanswered { host, .. } => format!(
-                "'ssh {host} true' must end by itself, soon; --timeout SECONDS waits longer"
+                "check that 'ssh {host} true' ends soon; --timeout SECONDS waits longer"
             ),
             Self::Agent { .. } | Self::Stopped { .. } => return None,
         })
@@ -138,47 +137,45 @@ impl Hint for Fault {
         Some(match self.kind {
             FaultKind::NotFound if self.side == Side::Destination => MAKE_FIRST,
             FaultKind::NoSpace => {
-                "make room at the destination and run the same command again: finished files are skipped; 'haul clean -a DIR', run on that machine, removes unfinished files that were kept"
+                "free space at the destination, then run the same command again: finished files are skipped; 'haul clean -a DIR' on that machine removes partial files"
             }
             FaultKind::ReadOnly if self.side == Side::Source => {
-                "the source is mounted read-only, and nothing can be removed from it"
+                "remount the source writable: nothing can be removed from it now"
             }
-            FaultKind::ReadOnly => {
-                "the destination is mounted read-only; remount it or choose another one"
-            }
+            FaultKind::ReadOnly => "remount the destination writable, or choose another one",
             FaultKind::PermissionDenied => match self.side {
                 Side::Source => {
                     "you need read permission there, and search permission on the directories above"
                 }
                 Side::Destination => {
-                    "you need write permission on the directory, and must own a file whose mode or time is to change"
+                    "get write permission on the directory; only the owner of a file can change its mode or mtime"
                 }
             },
             FaultKind::TooLong => {
-                "the file system, or a limit on file sizes ('ulimit -f'), allows less: rename the source, or choose another destination"
+                "rename the source, raise 'ulimit -f', or choose a file system with longer names and larger files"
             }
             FaultKind::IsDirectory => {
                 "remove or rename the directory at the destination, or copy to another name"
             }
-            FaultKind::NotDirectory => "remove or rename what is in the way at the destination",
+            FaultKind::NotDirectory => "remove or rename the entry at the destination",
             FaultKind::NotRecursive => "use -r to copy directories",
             FaultKind::IntoItself => "choose a destination outside of the source",
-            FaultKind::Changed => "run the same command again when nothing writes to it any more",
+            FaultKind::Changed => "run the same command again when nothing writes to it",
             FaultKind::Corrupt => {
-                "the existing file was left as it is; run the same command again, and check memory and disks if this happens again"
+                "run the same command again (the existing file is unchanged); if this happens again, check memory and disks"
             }
             FaultKind::Lossy => {
-                "--lossy moves it and drops that; otherwise copy it with a tool that keeps it (cp -a, rsync -aHAX), and remove it"
+                "use --lossy to drop it, or copy with a tool that preserves it (cp -a, rsync -aHAX)"
             }
             FaultKind::Taken => "rename one of the two, or copy them to different directories",
             FaultKind::Busy => {
-                "wait until the other haul is done, and run the same command again; one that lost its connection ends within a minute, or after its own --timeout"
+                "run the same command again when the other haul has ended; one without a connection ends within a minute, or after its --timeout"
             }
             FaultKind::Link => {
-                "haul does not write through a symbolic link; remove it, or copy to the path that it points to"
+                "remove the symbolic link, or copy to its target: haul does not write through links"
             }
             FaultKind::ForeignLink => {
-                "name the path that it points to, or, if you trust all who can make links there, give --insecure-links, or -M--insecure-links if it is on the other side"
+                "name the target of the link, or, if you trust all who can create links there, use --insecure-links (-M--insecure-links for the other side)"
             }
             _ => return None,
         })
@@ -207,19 +204,20 @@ fn of_shell_words(path: &[u8]) -> Option<&'static str> {
         path.get(open..close).map(|inside| inside.contains(&b','))
     };
     if has_quotes() || has_escaped() {
-        return Some(
-            "no shell reads the path on the host: quote it once, for the shell here, as in 'host:a b'",
-        );
+        return Some("quote the path once, for the local shell: 'host:a b'");
     }
     if has_braces() == Some(true) {
         return Some(
-            "braces are for the shell here: write them outside of quotes, or name each path; in quotes haul knows *, ? and [...]",
+            "write braces outside of quotes, for the local shell, or name each path; a host expands *, ? and [...]",
         );
     }
     has(b'$').then_some(
-        "no shell reads the path on the host, so variables mean nothing there; a relative path starts in the home directory",
+        "write the path without variables: no shell expands them on the host; a relative path starts in the home directory",
     )
 }
+
+#[cfg(test)]
+mod messages;
 
 #[cfg(test)]
 mod tests {
@@ -289,12 +287,12 @@ mod tests {
         let missing = Fault::new(Side::Source, FaultKind::NotFound, "nothing is there");
         let hint = |path: &str| of_fault_at(&missing, true, path.as_bytes());
         for (path, said) in [
-            ("\"a b\"", "quote it once"),
-            ("dir/'a b'/c", "quote it once"),
-            ("a\\ b", "quote it once"),
-            ("{a,b}", "braces are for the shell here"),
-            ("dir/{a,b}.txt", "braces are for the shell here"),
-            ("$HOME/a", "variables mean nothing"),
+            ("\"a b\"", "quote the path once"),
+            ("dir/'a b'/c", "quote the path once"),
+            ("a\\ b", "quote the path once"),
+            ("{a,b}", "write braces outside of quotes"),
+            ("dir/{a,b}.txt", "write braces outside of quotes"),
+            ("$HOME/a", "write the path without variables"),
         ] {
             assert!(hint(path).is_some_and(|hint| hint.contains(said)), "{path}");
             assert_eq!(of_fault_at(&missing, false, path.as_bytes()), None, "{path}");

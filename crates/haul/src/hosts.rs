@@ -309,10 +309,8 @@ impl Hosts {
     fn tell_lacks_haul(&self, target: &SshTarget, is_sftp_only: bool, monitor: &dyn Monitor) {
         let host = target.display();
         let message = match is_sftp_only {
-            true => "it allows SFTP alone: going on through that".to_owned(),
-            false => format!(
-                "no haul there: going on through SFTP; \"haul deploy {host}\" makes it faster"
-            ),
+            true => "only SFTP is allowed there: using SFTP".to_owned(),
+            false => format!("no haul there: using SFTP; 'haul deploy {host}' makes it faster"),
         };
         monitor.event(Event::Warning { path: host.as_bytes(), message: &message });
         self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
@@ -361,7 +359,7 @@ impl Hosts {
         if changes_host && journals.is_none() {
             monitor.event(Event::Warning {
                 path: b"XDG_STATE_HOME",
-                message: "neither it nor HOME is an absolute path, so there is no place for journals: interrupted uploads of large files can't be gone on with, and what a killed one leaves stays at the host; set one of them",
+                message: "neither it nor HOME is an absolute path: uploading without journals: large files can't be resumed, and a killed upload leaves temporary files; set one of them",
             });
         }
         let route_there = SftpRoute { connections, standing, journals, silence_max: None };
@@ -400,5 +398,5 @@ fn through_sftp(error: JobError, route: &Route<Machine>) -> CommandError {
 
 /// SFTP would have been of help; that it isn't there is not what is wrong.
 fn neither_helps(missing: CommandError, neither: &JobError) -> CommandError {
-    missing.with_hint(format!("SFTP is of no help either: {neither}"))
+    missing.with_hint(format!("SFTP does not work either: {neither}"))
 }

@@ -76,7 +76,7 @@ fn see_to_the_end(mut told: impl Read, patience: Duration) {
     haul_engine::remove_unpublished();
     // There is no other place to say it.
     let _ = io::stderr().write_all(
-        b"haul: interrupted; something that it waits for does not answer, and is waited for no more\n",
+        b"haul: interrupted: exiting without waiting for an operation that does not end\n",
     );
     process::exit(ExitCode::Interrupted.number().into());
 }

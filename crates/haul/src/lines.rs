@@ -95,10 +95,10 @@ pub(crate) struct Itemized<'a> {
 /// Why an entry of that kind is left out of a mirror.
 pub(crate) fn left_out(kind: &Kind) -> &'static str {
     match kind {
-        Kind::Dir => "skipped: a directory takes -r",
-        Kind::Special => "skipped: a FIFO or socket takes --specials, a device --devices",
-        Kind::Symlink { .. } => "skipped: it is a symbolic link, and neither -l nor -L was given",
-        Kind::File { .. } => "skipped: it is an unfinished copy of haul's own",
+        Kind::Dir => "skipped: use -r for directories",
+        Kind::Special => "skipped: use --specials for FIFOs and sockets, --devices for devices",
+        Kind::Symlink { .. } => "skipped: use -l or -L for symbolic links",
+        Kind::File { .. } => "skipped: a temporary file of haul",
     }
 }
 

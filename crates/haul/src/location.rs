@@ -64,31 +64,29 @@ pub(crate) struct LocationError {
 /// The problem with the words.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
-    #[error("a path must not be empty")]
+    #[error("the path is empty")]
     EmptyPath,
-    #[error("a host must be named")]
+    #[error("the host is missing")]
     EmptyHost,
-    #[error("a host alone is needed: [user@]host or ssh://[user@]host[:port]")]
+    #[error("not a host: use [user@]host or ssh://[user@]host[:port]")]
     NotHost,
-    #[error("a host or user name must be UTF-8")]
+    #[error("the host or user name is not UTF-8")]
     NotText,
     #[error(transparent)]
     Name(#[from] ConnectError),
     #[error("\"{}\" is not a port: 1 to 65535", escape_text(.0))]
     Port(String),
-    #[error("passwords are not taken on the command line: ssh will ask")]
+    #[error("leave out the password: ssh asks for it")]
     Password,
     #[error("\"%\" must be followed by two hexadecimal digits")]
     Percent,
-    #[error(
-        "~ and a name stand for the home directory of another user, which haul does not look up"
-    )]
+    #[error("haul does not look up the home directories of other users")]
     OtherHome,
-    #[error("haul reaches no daemon of rsync's")]
+    #[error("haul does not connect to rsync daemons")]
     Daemon,
     #[error("the path has a NUL byte")]
     Nul,
-    #[error("{}:// is not known: write ssh:// or sftp://[user@]host[:port]/path, or [user@]host:path", escape_text(.0))]
+    #[error("unknown scheme {}://: use ssh:// or sftp://[user@]host[:port]/path, or [user@]host:path", escape_text(.0))]
     Scheme(String),
 }
 
@@ -98,10 +96,10 @@ impl LocationError {
         match &self.why {
             Problem::Name(error) => error.hint(),
             Problem::OtherHome => Some(
-                "write the directory out, such as /home/USER; ./ goes in front of a name that begins with ~, as in host:./~name".to_owned(),
+                "write the whole path, such as /home/USER; for a name that begins with ~, write host:./~name".to_owned(),
             ),
             Problem::Daemon => Some(
-                "name a path of the host, HOST:PATH; one that looks like this begins with ./, as in ./a::b here and host:./:b there".to_owned(),
+                "use HOST:PATH, through ssh; for a name with '::', write ./a::b or host:./:b".to_owned(),
             ),
             _ => None,
         }

@@ -24,7 +24,7 @@ fn line(panic: &PanicHookInfo<'_>) -> String {
     let message = panic.payload_as_str().unwrap_or("no message");
     let place = panic.location().map(|place| format!(" ({place})")).unwrap_or_default();
     format!(
-        "haul: it can't go on, for something went wrong inside: {}{place}\n  hint: run the same command again; if it happens again, please report it\n",
+        "haul: internal error: {}{place}\n  hint: run the same command again; if this happens again, report it\n",
         escape_controls(message)
     )
 }
@@ -56,7 +56,7 @@ mod tests {
             .expect("it runs");
         let said = String::from_utf8_lossy(&run.stderr);
         assert_eq!(run.status.code(), Some(1), "{said}");
-        assert!(said.contains("haul: it can't go on") && said.contains("thread's words"), "{said}");
+        assert!(said.contains("haul: internal error") && said.contains("thread's words"), "{said}");
         assert!(said.contains("hint: run the same command again"), "{said}");
         assert!(!said.contains('\x1b'), "{said:?}");
     }

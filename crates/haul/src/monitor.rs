@@ -39,7 +39,7 @@ pub(crate) use self::removal::SourceRemoval;
 /// How often output is written and the progress line drawn.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// Entries that are missing with their directories, and named without `-v`, at most.
+/// Differences that a comparison names without `-v`, at most.
 const NAMED_MAX: u64 = 20;
 
 /// The monitor of one command, for all of its jobs, which run one after the other.
@@ -65,8 +65,8 @@ pub(crate) struct JobMonitor<'r> {
     vanished: AtomicU64,
     /// Others of the sources that could not be read.
     unread: AtomicU64,
-    /// Entries that are missing with their directories, and that only `-v` names.
-    below_missing: AtomicU64,
+    /// Differences that a comparison has found.
+    differences: AtomicU64,
     /// The sources and the destination of the job that runs.
     ends: Mutex<Ends>,
     /// True while a job is running, and may draw.
@@ -89,7 +89,7 @@ impl<'r> JobMonitor<'r> {
             goes_out: AtomicBool::new(false),
             vanished: AtomicU64::new(0),
             unread: AtomicU64::new(0),
-            below_missing: AtomicU64::new(0),
+            differences: AtomicU64::new(0),
             progress: Progress::default(),
             before: Mutex::default(),
             ends: Mutex::default(),
@@ -128,12 +128,22 @@ impl<'r> JobMonitor<'r> {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// Tells how many entries were not named that are missing with their directories.
+    /// Prints how many differences were not named.
     pub(crate) fn tell_unnamed(&self) {
-        let below = self.below_missing.load(Ordering::Relaxed);
-        if let more @ 1.. = below.saturating_sub(NAMED_MAX) {
+        let found = self.differences.load(Ordering::Relaxed);
+        if let more @ 1.. = found.saturating_sub(NAMED_MAX) {
             let more = quantity::count(more);
-            self.report.tell(&format!("missing   {more} more in these directories (see -v)\n"));
+            self.report.tell(&format!("and {more} more; -v lists all\n"));
+        }
+    }
+
+    /// Names a difference, or counts it where enough are named.
+    fn tell_difference(&self, difference: &Difference<'_>) {
+        let same = Outcome::Skipped(Skip::Unchanged);
+        let names_all =
+            !self.report.is_text() || self.report.shows(&self.task, &Kind::File { size: 0 }, &same);
+        if names_all || self.differences.fetch_add(1, Ordering::Relaxed) < NAMED_MAX {
+            self.report.tell(difference);
         }
     }
 
@@ -195,29 +205,29 @@ impl<'r> JobMonitor<'r> {
         if self.is_over() && !self.interrupt.happened() {
             return CommandError::new(
                 ErrorKind::OutOfTime,
-                "the time limit was reached (--stop-after, --stop-at)",
+                "time limit reached (--stop-after, --stop-at)",
             )
-            .with_hint("run the same command again: it goes on from there");
+            .with_hint("run the same command again to resume");
         }
         let skips = hint::skips_finished(&self.task);
         let Some(Unfinished { path, bytes, .. }) = self.progress.unfinished() else {
             return match skips {
                 true => CommandError::interrupted(),
                 false => CommandError::new(ErrorKind::Interrupted, "interrupted")
-                    .with_hint("the same command again copies all files anew"),
+                    .with_hint("the same command copies all files again"),
             };
         };
         let path = escape_bytes(&path);
         let message = match bytes.map(quantity::bytes) {
-            Some(bytes) => format!("interrupted: about {bytes} of {path} are there, and kept"),
-            None => format!("interrupted: what has arrived of {path} is kept"),
+            Some(bytes) => format!("interrupted: about {bytes} of {path} are kept"),
+            None => format!("interrupted: a partial file of {path} is kept"),
         };
         CommandError::new(ErrorKind::Interrupted, message).with_hint(match skips {
             true => {
-                "run the same command again: finished files are skipped, and this file goes on from there"
+                "run the same command again: finished files are skipped, and this file is resumed"
             }
             false => {
-                "run the same command again: this file goes on from there, and finished files are copied anew"
+                "run the same command again: this file is resumed, and finished files are copied again"
             }
         })
     }
@@ -342,7 +352,6 @@ impl<'r> JobMonitor<'r> {
                 self.lines.tells_skipped() && self.report.is_text()
             }
             (Some(_), _) => self.synced(kind, outcome).is_some(),
-            (None, Outcome::Differs(found)) if found.has(Changes::ABOVE) => self.report.warns(),
             (None, _) => self.report.shows(&self.task, kind, outcome),
         }
     }
@@ -398,17 +407,10 @@ impl<'r> JobMonitor<'r> {
             Outcome::Linked { .. } => fate(OutcomeWord::Linked, None),
             Outcome::WouldCopy => fate(OutcomeWord::WouldCopy, None),
             Outcome::Differs(found) => {
-                let is_below = found.has(Changes::ABOVE);
-                if is_below
-                    && !self.report.shows(&self.task, kind, outcome)
-                    && self.below_missing.fetch_add(1, Ordering::Relaxed) >= NAMED_MAX
-                {
-                    return;
-                }
-                self.report.tell(&Difference { path, kind, found: Found::Differs(*found) });
+                self.tell_difference(&Difference { path, kind, found: Found::Differs(*found) });
             }
             Outcome::Skipped(Skip::Special) if self.checks() => {
-                self.report.warning(path, "not compared: it would not be copied");
+                self.report.warning(path, "not compared: copy skips it");
             }
             Outcome::Skipped(_) if self.checks() => self.report.tell(&Same { path }),
             // Lines of rsync tell of it, or none do.
@@ -452,7 +454,7 @@ impl Monitor for JobMonitor<'_> {
                 self.entry(number, path, kind, outcome);
             }
             Event::Extra { path, kind } if self.checks() && self.report.warns() => {
-                self.report.tell(&Difference { path, kind, found: Found::Extra });
+                self.tell_difference(&Difference { path, kind, found: Found::Extra });
             }
             Event::Deleted { path, kind } => {
                 let listed = &self.listed(None);

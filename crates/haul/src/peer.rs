@@ -94,7 +94,7 @@ impl Reaches {
         );
         let files = self.here_instead.iter().filter(|(named, _)| no_way && named == target);
         files.fold(error, |error, (_, file)| {
-            error.with_hint(format!("if {file} on this machine is meant, write '{file}'"))
+            error.with_hint(format!("write '{file}' for the local file"))
         })
     }
 
@@ -293,7 +293,7 @@ impl<'r> Peers<'r> {
             Ok(requests) => {
                 if without_haul == WithoutHaul::GoOn {
                     let host = target.display();
-                    let message = "no haul there: going on through SFTP";
+                    let message = "no haul there: using SFTP";
                     self.report.warning(host.as_bytes(), message);
                 }
                 Ok((requests, missing.runs_nothing()))
@@ -301,7 +301,7 @@ impl<'r> Peers<'r> {
             // That would have been of help; it is not what is wrong.
             Err(neither) => {
                 let error = CommandError::from(missing);
-                Err(error.with_hint(format!("SFTP is of no help either: {neither}")))
+                Err(error.with_hint(format!("SFTP does not work either: {neither}")))
             }
         }
     }

@@ -184,7 +184,7 @@ fn lost_for_good(error: CommandError) -> CommandError {
 fn given_up(error: ConnectError, has_greeted: bool) -> ConnectError {
     match error {
         ConnectError::Unreachable { host, detail } if has_greeted => {
-            ConnectError::Lost { host, detail: format!("it can't be reached again: {detail}") }
+            ConnectError::Lost { host, detail: format!("can't reconnect: {detail}") }
         }
         error => error,
     }

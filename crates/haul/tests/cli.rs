@@ -151,11 +151,11 @@ fn wrong_words_exit_with_2_and_say_why() {
         (&["copy", "-r", "--delete", "a", "b"], "'haul copy' has no --delete"),
         (&["copy", "-P", "2222", "a", "host:"], "write ssh://host:2222/path"),
         (&[], "Usage: haul"),
-        (&["move", "a:x", "b:y"], "a:x: moving from one host to another is not there yet"),
-        (&["copy", "a/x", "b/x", "."], "a/x and b/x would both arrive as x"),
-        (&["copy", "--", "-oProxyCommand=true:x", "."], "host name '-oProxyCommand=true' refused"),
+        (&["move", "a:x", "b:y"], "a:x: can't move from one host to another"),
+        (&["copy", "a/x", "b/x", "."], "a/x and b/x have the same destination: x"),
+        (&["copy", "--", "-oProxyCommand=true:x", "."], "invalid host name '-oProxyCommand=true'"),
         (&["ls", "scp://host/x"], "scp:// is not known"),
-        (&["hash", ""], "a path must not be empty"),
+        (&["hash", ""], "the path is empty"),
     ] {
         let output = haul(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
@@ -197,7 +197,7 @@ fn a_comparison_that_failed_in_part_does_not_say_that_nothing_differs() {
     let output = haul([OsStr::new("check"), OsStr::new("-r"), &nope, &d]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("not all was compared in "), "{said}");
+    assert!(said.starts_with("some entries were not compared in "), "{said}");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_home_of_another_user_is_not_a_name() {
     let output = haul(["copy", "a", "nas:~root/d/"]);
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
-    assert!(said.contains("home directory of another user"), "{said}");
+    assert!(said.contains("haul does not look up the home directories of other users"), "{said}");
     assert!(said.contains("hint: write the directory out") && said.contains("host:./~name"));
 }
 
@@ -215,8 +215,8 @@ fn names_in_messages_are_escaped() {
     let output = haul([OsStr::new("copy"), name, name, OsStr::new(".")]);
     assert_eq!(output.status.code(), Some(2));
     insta::assert_snapshot!(stderr(&output), @r"
-    haul: d/\x1b[2J\xff\n and d/\x1b[2J\xff\n would both arrive as \x1b[2J\xff\n
-      hint: copy them one by one, to different names or directories
+    haul: d/\x1b[2J\xff\n and d/\x1b[2J\xff\n have the same destination: \x1b[2J\xff\n
+      hint: copy them separately, to different names or directories
     ");
 }
 

@@ -105,7 +105,7 @@ fn a_mistake_ends_the_command_before_anything_is_done() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(home.refused(words), @r"
             haul: ~/.config/haul/config.toml:2: unknown key 'paralel'
-              hint: known are rsh, remote-haul, transport, timeout, parallel, retries, bwlimit, compress, via, port-range, verify, sync, and sections [host.NAME]
+              hint: known keys are rsh, remote-haul, transport, timeout, parallel, retries, bwlimit, compress, via, port-range, verify, sync, and sections [host.NAME]
             ");
         }
     }
@@ -123,8 +123,8 @@ fn a_file_that_others_may_write_is_refused() {
         nasty::set_mode(home.file(), mode).expect("a mode");
         insta::allow_duplicates! {
             insta::assert_snapshot!(home.refused(&["config"]), @r"
-            haul: ~/.config/haul/config.toml: others may write to it
-              hint: it may name a program (rsh) that runs as you, so nobody else may write it: run 'chmod go-w' on it
+            haul: ~/.config/haul/config.toml: other users can write to it
+              hint: haul refuses it because it can name a program (rsh) to run as you; run 'chmod go-w' on it
             ");
         }
     }
@@ -142,7 +142,7 @@ fn a_link_to_the_file_counts_as_what_it_leads_to() {
     std::os::unix::fs::symlink(&kept, home.file()).expect("a link");
     assert_eq!(home.run(&["config"]).status.code(), Some(0));
     nasty::set_mode(&kept, 0o666).expect("a mode");
-    assert!(home.refused(&["config"]).contains("others may write to it"));
+    assert!(home.refused(&["config"]).contains("other users can write to it"));
 }
 
 #[test]
@@ -150,11 +150,11 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     let home = Home::new("");
     fs::remove_file(home.file()).expect("a file of ours");
     fs::create_dir(home.file()).expect("a directory");
-    assert!(home.refused(&["config"]).contains("the configuration is not a file"));
+    assert!(home.refused(&["config"]).contains("not a regular file"));
     fs::remove_dir(home.file()).expect("a directory of ours");
     let made = Command::new("mkfifo").arg(home.file()).status().expect("mkfifo starts");
     assert!(made.success());
-    assert!(home.refused(&["config"]).contains("the configuration is not a file"));
+    assert!(home.refused(&["config"]).contains("not a regular file"));
 }
 
 #[test]

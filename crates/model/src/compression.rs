@@ -20,7 +20,7 @@ pub enum Compression {
 
 /// Words that name no way to compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is none of auto, none, lz4, zstd, and zstd:LEVEL with a level from 1 to 19")]
+#[error("not auto, none, lz4, zstd or zstd:LEVEL (1 to 19)")]
 pub struct CompressionError;
 
 impl Compression {

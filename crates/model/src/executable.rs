@@ -23,16 +23,16 @@ pub struct Executable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExecutableError {
     /// It does not begin as an ELF file does.
-    #[error("it is no ELF program")]
+    #[error("not an ELF program")]
     NotElf,
     /// It is one, and ends too early or contradicts itself.
-    #[error("it is damaged: its ELF headers are not whole")]
+    #[error("damaged: its ELF headers are incomplete")]
     Damaged,
     /// It is an object file, a core dump or the like.
-    #[error("it is an ELF file, and no program")]
+    #[error("an ELF file, but not a program")]
     NotProgram,
     /// It is for a system or a processor that haul does not know.
-    #[error("it is for a machine that is not known")]
+    #[error("built for an unknown machine")]
     Unknown,
 }
 

@@ -83,7 +83,7 @@ impl Fault {
 
     /// The fault of a link that would replace the file to which it leads.
     pub fn of_link_to_itself() -> Self {
-        let message = "the link leads to this very file, which it would replace";
+        let message = "the link points to the file that it would replace";
         Self::new(Side::Destination, FaultKind::SameFile, message)
     }
 
@@ -135,7 +135,7 @@ pub struct ParentFailed;
 /// The error of a path that the user named, on the way of which a link of another user, of
 /// this name, is not followed.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} is a symbolic link of another user, and could lead anywhere")]
+#[error("{0} is a symbolic link of another user, and could point anywhere")]
 pub struct ForeignLink(pub String);
 
 impl FaultKind {

@@ -133,10 +133,10 @@ pub struct Subject<'s> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// There are too many.
-    #[error("more than {} rules about what is left out", Filter::RULES_MAX)]
+    #[error("more than {} filter rules", Filter::RULES_MAX)]
     TooMany,
     /// There are too many kinds of files with rules.
-    #[error("more than {} names of files with rules", Filter::FILES_MAX)]
+    #[error("more than {} names of rule files", Filter::FILES_MAX)]
     TooManyFiles,
     /// One is no rule.
     #[error(transparent)]

@@ -34,7 +34,7 @@ pub enum PlaceError {
     #[error(transparent)]
     Name(#[from] NameError),
     /// Nothing can be as deep.
-    #[error("it has more than {MAX_DEPTH} names")]
+    #[error("more than {MAX_DEPTH} names deep")]
     Deep,
 }
 

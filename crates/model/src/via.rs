@@ -17,7 +17,7 @@ pub enum Via {
 
 /// Words that name no such way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is none of auto, ssh and tcp")]
+#[error("not auto, ssh or tcp")]
 pub struct ViaError;
 
 impl fmt::Display for Via {
@@ -64,7 +64,7 @@ pub struct Ports(pub u16, pub u16);
 
 /// Words that name no ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is neither a port nor FIRST-LAST, two ports from 1 to 65535 in their order")]
+#[error("not a port or FIRST-LAST, ports from 1 to 65535")]
 pub struct PortsError;
 
 impl fmt::Display for Ports {

@@ -299,7 +299,7 @@ impl Closer {
             ssh.process.end();
             return Err(ConnectError::Lost {
                 host: ssh.peer.name,
-                detail: format!("it was not closed within {} s", EXIT_WAIT_MAX.as_secs()),
+                detail: format!("not closed within {} s", EXIT_WAIT_MAX.as_secs()),
             });
         };
         ssh.stderr.wait_closed(LAST_WORDS_WAIT_MAX);

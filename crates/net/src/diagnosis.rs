@@ -86,7 +86,7 @@ pub(crate) fn diagnose(
         (Some(SSH_FAILED), _) => Err(failed(peer, said, was_heard)),
         // A shell that fails before it runs haul may have the same status.
         (Some(status), Some(_)) if status == i32::from(CLIENT_LOST_STATUS) && was_heard => {
-            let detail = "the host stopped waiting for this machine".to_owned();
+            let detail = "the host timed out".to_owned();
             Err(ConnectError::Lost { host: host(), detail })
         }
         (Some(status), _) => {
@@ -95,7 +95,7 @@ pub(crate) fn diagnose(
         (None, _) => Err(ConnectError::Lost {
             host: host(),
             detail: match status.signal() {
-                Some(signal) => format!("ssh was ended by signal {signal}"),
+                Some(signal) => format!("ssh was killed by signal {signal}"),
                 None => last_words(),
             },
         }),
@@ -124,7 +124,7 @@ fn diagnose_subsystem(
         Some((Some(status), _)) => Err(ConnectError::Agent { host: host(), status, detail }),
         Some((None, Some(signal))) => Err(ConnectError::Lost {
             host: host(),
-            detail: format!("ssh was ended by signal {signal}"),
+            detail: format!("ssh was killed by signal {signal}"),
         }),
         Some((None, None)) => Err(ConnectError::Lost { host: host(), detail }),
         None => recognised(peer, said, was_heard).map_or(Ok(()), Err),
@@ -235,7 +235,7 @@ fn failed(peer: &Peer, said: &Said, was_heard: bool) -> ConnectError {
             true => ConnectError::Lost { host, detail: words.unwrap_or_default() },
             false => {
                 let silent = || {
-                    format!("it ended with status {SSH_FAILED}, and said nothing (see LogLevel)")
+                    format!("ssh exited with status {SSH_FAILED} without a message (see LogLevel)")
                 };
                 ConnectError::Unreachable { host, detail: words.unwrap_or_else(silent) }
             }
@@ -259,7 +259,7 @@ fn recognised(peer: &Peer, said: &Said, was_heard: bool) -> Option<ConnectError>
     let (line, meaning) = match known {
         Some(known) => known,
         None if way_has_failed(said, was_heard) => {
-            let detail = "the command of ssh that leads there failed (ProxyCommand or ProxyJump)";
+            let detail = "ProxyCommand or ProxyJump failed";
             return Some(ConnectError::Unreachable { host, detail: detail.into() });
         }
         // After the login ssh has other words for it.

@@ -176,7 +176,7 @@ fn what_ends_before_anyone_has_logged_in_is_a_host_that_is_not_reached() {
     let silent = before_login(&[]).to_string();
     assert_eq!(
         silent,
-        "can't reach ann@box: it ended with status 255, and said nothing (see LogLevel)"
+        "can't reach ann@box: ssh exited with status 255 without a message (see LogLevel)"
     );
     // Somebody had logged in before ssh says these.
     for line in ["Connection to box closed by remote host.", "Read from remote host box: x"] {
@@ -218,9 +218,12 @@ fn failures_of_the_remote_command() {
         Err(ConnectError::HaulUnusable { .. })
     ));
     let error = after(2, &["one", "two\x1b"]).unwrap_err();
-    assert_eq!(error.to_string(), "the remote command on ann@box ended with status 2: two\\x1b");
+    assert_eq!(error.to_string(), "the remote command on ann@box exited with status 2: two\\x1b");
     let killed = ended(Some(ExitStatus::from_raw(9)), &[], true).unwrap_err();
-    assert_eq!(killed.to_string(), "the connection to ann@box was lost: ssh was ended by signal 9");
+    assert_eq!(
+        killed.to_string(),
+        "the connection to ann@box was lost: ssh was killed by signal 9"
+    );
 }
 
 #[test]

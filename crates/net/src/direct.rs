@@ -59,7 +59,7 @@ impl Identity {
     /// # Errors
     /// When the system gives no random numbers.
     pub fn new() -> io::Result<Self> {
-        let failed = || io::Error::other("no key can be made");
+        let failed = || io::Error::other("can't create a key");
         let pair = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| failed())?;
         let public = Ed25519KeyPair::from_pkcs8(pair.as_ref()).map_err(|_| failed())?;
         let public = public.public_key().as_ref().try_into().map_err(|_| failed())?;
@@ -194,8 +194,8 @@ fn bind_one(ip: IpAddr, first: u16, last: u16) -> io::Result<TcpListener> {
         }
     }
     let ports = match first == last {
-        true => format!("port {first} can't be had"),
-        false => format!("no port from {first} to {last} can be had"),
+        true => format!("can't listen on port {first}"),
+        false => format!("can't listen on any port from {first} to {last}"),
     };
     Err(io::Error::new(last_error.kind(), format!("{ports}: {}", last_error.kind())))
 }
@@ -265,7 +265,7 @@ fn is_early(error: &io::Error) -> bool {
 
 /// `error` of a handshake, or of what came behind it, in words of haul's own.
 fn broken(error: rustls::Error) -> io::Error {
-    tracing::debug!(%error, "TLS has failed");
+    tracing::debug!(%error, "TLS failed");
     io::Error::other(match error {
         // `pinned.rs` has refused the key.
         rustls::Error::General(words) => words,
@@ -301,7 +301,7 @@ fn reach(
             Err(error) => return Err(error.into()),
         }
     }
-    Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer at its port"))
+    Err(io::Error::new(io::ErrorKind::TimedOut, "its port does not answer"))
 }
 
 /// A direct connection. Bytes go in one direction at a time.

@@ -24,7 +24,7 @@ pub(crate) const CLOSED: &str = "the other side closed it";
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The host's name is none that may be handed to ssh.
-    #[error("host name '{name}' refused: {problem}")]
+    #[error("invalid host name '{name}': {problem}")]
     HostName {
         /// The name.
         name: String,
@@ -32,7 +32,7 @@ pub enum ConnectError {
         problem: &'static str,
     },
     /// The user's name is none that may be handed to ssh.
-    #[error("user name '{name}' refused: {problem}")]
+    #[error("invalid user name '{name}': {problem}")]
     UserName {
         /// The name.
         name: String,
@@ -40,7 +40,7 @@ pub enum ConnectError {
         problem: &'static str,
     },
     /// The command in place of ssh can't be used.
-    #[error("remote shell '{words}' refused: {problem}")]
+    #[error("invalid remote shell '{words}': {problem}")]
     RemoteShell {
         /// The command, as given.
         words: String,
@@ -48,7 +48,7 @@ pub enum ConnectError {
         problem: &'static str,
     },
     /// The path of haul on the other machine can't be used.
-    #[error("remote haul '{path}' refused: {problem}")]
+    #[error("invalid path of the remote haul '{path}': {problem}")]
     RemoteHaul {
         /// The path, as given.
         path: String,
@@ -76,7 +76,7 @@ pub enum ConnectError {
     /// The host's key is unknown, or is not the one it had.
     #[error(
         "the key of {host} {}",
-        if *changed { "has changed: this may be another machine in its place" }
+        if *changed { "has changed: this may be another machine" }
         else { "could not be verified" }
     )]
     HostKey {
@@ -86,7 +86,7 @@ pub enum ConnectError {
         changed: bool,
     },
     /// The host does not let this user in.
-    #[error("login to {host} refused{}", after_colon(detail))]
+    #[error("login to {host} failed{}", after_colon(detail))]
     LoginRefused {
         /// The peer.
         host: String,
@@ -116,7 +116,7 @@ pub enum ConnectError {
         address: String,
     },
     /// The login worked, and what is there under haul's name can't be run.
-    #[error("haul can't be run on {host}{}", after_colon(detail))]
+    #[error("can't run haul on {host}{}", after_colon(detail))]
     HaulUnusable {
         /// The peer.
         host: String,
@@ -125,9 +125,9 @@ pub enum ConnectError {
     },
     /// The program in haul's place has ended in order, and has said nothing.
     #[error(
-        "{} is no haul: it ended without a word",
+        "{} is not haul: it exited without a message",
         tried.as_ref().map_or_else(
-            || format!("what {host} runs in haul's place"),
+            || format!("the program that {host} runs instead of haul"),
             |path| format!("'{path}' on {host}")
         )
     )]
@@ -138,7 +138,7 @@ pub enum ConnectError {
         tried: Option<String>,
     },
     /// The login worked, and the host runs its SFTP server and nothing else.
-    #[error("{host} allows SFTP alone")]
+    #[error("{host} allows only SFTP")]
     SftpOnly {
         /// The peer.
         host: String,
@@ -161,7 +161,7 @@ pub enum ConnectError {
     },
     /// The remote command, or the program in place of ssh, ended with a failure
     /// of its own.
-    #[error("the remote command on {host} ended with status {status}{}", after_colon(detail))]
+    #[error("the remote command on {host} exited with status {status}{}", after_colon(detail))]
     Agent {
         /// The peer.
         host: String,
@@ -171,7 +171,7 @@ pub enum ConnectError {
         detail: String,
     },
     /// The peer said something before haul's greeting, or instead of it.
-    #[error("{host} answered with text instead of haul's greeting: \"{text}\"")]
+    #[error("{host} sent text instead of haul's greeting: \"{text}\"")]
     NoisyShell {
         /// The peer.
         host: String,
@@ -188,7 +188,7 @@ pub enum ConnectError {
     },
     /// The peer has greeted, and then nothing has come from it for so long that it
     /// is taken for gone.
-    #[error("{host} was silent for {seconds} s: it is taken for gone")]
+    #[error("no data from {host} for {seconds} s")]
     Silent {
         /// The peer.
         host: String,
@@ -196,7 +196,7 @@ pub enum ConnectError {
         seconds: u64,
     },
     /// Nothing has come in place of the peer's greeting.
-    #[error("{host} has not answered within {seconds} s")]
+    #[error("no answer from {host} within {seconds} s")]
     Unanswered {
         /// The peer.
         host: String,
@@ -221,7 +221,7 @@ pub enum ConnectError {
     },
     /// This side ended the connection, through [`crate::Killer::kill`] or
     /// [`crate::Closer::kill`].
-    #[error("the connection to {host} was ended from here")]
+    #[error("the connection to {host} was closed by this side")]
     Stopped {
         /// The peer.
         host: String,
@@ -305,7 +305,7 @@ mod tests {
         let error = ConnectError::noisy_shell("box", b"\x1b]0;hi\x07Welcome!\n");
         assert_eq!(
             error.to_string(),
-            "box answered with text instead of haul's greeting: \"\\x1b]0;hi\\x07Welcome!\\n\""
+            "box sent text instead of haul's greeting: \"\\x1b]0;hi\\x07Welcome!\\n\""
         );
     }
 
@@ -313,7 +313,7 @@ mod tests {
     fn a_host_that_allows_sftp_alone_is_told_from_a_shell_that_talks() {
         let said = b"This service allows sftp connections only.\n";
         let sftp_only = ConnectError::noisy_shell("box", said);
-        assert_eq!(sftp_only.to_string(), "box allows SFTP alone");
+        assert_eq!(sftp_only.to_string(), "box allows only SFTP");
         assert!(sftp_only.lacks_haul());
         assert!(!ConnectError::noisy_shell("box", &said[1..]).lacks_haul());
         let no_shell = ConnectError::noisy_shell("box", &[NO_LOGIN, b"\n"].concat());

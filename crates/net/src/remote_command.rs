@@ -103,7 +103,7 @@ pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
     } else if path.starts_with('-') {
         Err("it starts with '-'")
     } else if path.chars().any(char::is_control) {
-        Err("it holds a control character")
+        Err("it contains a control character")
     } else {
         Ok(())
     }

@@ -278,10 +278,10 @@ fn leading_arguments(target: &SshTarget, runs: &Remote) -> Result<Vec<String>, C
             Err(ConnectError::RemoteShell { words, problem })
         };
         if matches!(runs, Remote::Subsystem(_)) {
-            return refuse("only ssh can start a server's SFTP; install haul on the other machine");
+            return refuse("only ssh can start an SFTP server: install haul on the other machine");
         }
         if target.port().is_some() {
-            return refuse("only ssh can be told a port; put it among the command's own arguments");
+            return refuse("the port can't be passed to it: add it to the command's own arguments");
         }
     }
     if let Some(user) = target.user() {

@@ -87,11 +87,10 @@ impl SshTarget {
         let refuse =
             |problem| ConnectError::RemoteShell { words: shown(command.as_bytes()), problem };
         if command.contains('\0') {
-            return Err(refuse("it holds a NUL byte"));
+            return Err(refuse("it contains a NUL byte"));
         }
-        let mut words = shell_words::split(command)
-            .map_err(|_| refuse("a quote in it is not closed"))?
-            .into_iter();
+        let mut words =
+            shell_words::split(command).map_err(|_| refuse("a quote is not closed"))?.into_iter();
         let program = words.next().filter(|program| !program.is_empty());
         self.shell = RemoteShell {
             program: program.ok_or_else(|| refuse("it names no program"))?,
@@ -206,11 +205,11 @@ fn check_name(name: &str, refused: &str) -> Result<(), &'static str> {
     } else if name.len() > NAME_BYTES_MAX {
         Err("it is too long")
     } else if name.starts_with('-') {
-        Err("it starts with '-' and would be taken for an option")
+        Err("it starts with '-', like an option")
     } else if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        Err("it holds a blank or a control character")
+        Err("it contains a blank or a control character")
     } else if name.chars().any(|c| refused.contains(c)) {
-        Err("it holds a character that a shell would act on")
+        Err("it contains a character that is special to a shell")
     } else {
         Ok(())
     }

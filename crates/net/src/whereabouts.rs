@@ -111,7 +111,7 @@ pub fn check_call_between(
     check_plain(address)?;
     let ip = address.ip().to_canonical();
     if !to.addresses().contains(&ip) {
-        return Err(format!("it says that it is at {ip}, which its name does not lead to"));
+        return Err(format!("it reports the address {ip}, which its name does not resolve to"));
     }
     // One machine is both hosts, and this one.
     if ip.is_loopback() && !all_loopback(&from.addresses()) {
@@ -126,7 +126,7 @@ fn all_loopback(addresses: &[IpAddr]) -> bool {
 
 fn leads_back(address: SocketAddr) -> String {
     let ip = address.ip().to_canonical();
-    format!("it says that it is at {ip}, where everybody finds himself")
+    format!("it reports the loopback address {ip}")
 }
 
 /// Refuses what is no single host's address, or no port.
@@ -140,7 +140,7 @@ pub fn check_plain(address: SocketAddr) -> Result<(), String> {
         IpAddr::V6(ip) => ip.is_unspecified(),
     };
     match is_nobodys || ip.is_multicast() || address.port() == 0 {
-        true => Err(format!("it says that it is at {address}, where no host is")),
+        true => Err(format!("it reports the invalid address {address}")),
         false => Ok(()),
     }
 }

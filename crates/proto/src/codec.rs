@@ -21,7 +21,7 @@ pub enum DecodeError {
         cause: postcard::Error,
     },
     /// The message ends before the frame does, or lengths contradict.
-    #[error("the peer sent a {0:?} frame whose parts don't add up")]
+    #[error("the peer sent a {0:?} frame of inconsistent length")]
     Length(FrameType),
     /// Such a frame is not decoded by itself.
     #[error("the peer sent a {0:?} frame where none is expected")]

@@ -39,11 +39,11 @@ pub type Welcome = Hello;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The bytes are no greeting.
-    #[error("the peer did not greet as haul does")]
+    #[error("the peer did not send haul's greeting")]
     NotHaul,
     /// The peer speaks another version.
     #[error(
-        "the haul there ({their_program}) speaks protocol version {theirs}, this one speaks version {VERSION}"
+        "the haul there ({their_program}) has protocol version {theirs}, this one has version {VERSION}"
     )]
     Version {
         /// The peer's version of the protocol.

@@ -307,7 +307,7 @@ pub(crate) fn succeeded(answer: Answer) -> std::result::Result<Answer, Cause> {
 pub(crate) fn check_path(path: &[u8]) -> std::result::Result<(), Cause> {
     if path.contains(&0) {
         // Servers would cut it there, or end the session.
-        Err(Cause::Path("the path holds a NUL byte"))
+        Err(Cause::Path("the path contains a NUL byte"))
     } else if path.len() > PATH_LEN_MAX {
         Err(Cause::Path("the path is longer than 16 KiB"))
     } else {

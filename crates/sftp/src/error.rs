@@ -35,22 +35,22 @@ pub enum SessionError {
     #[error("the server broke the SFTP protocol: {0}")]
     Protocol(#[from] PacketError),
     /// The server speaks another version.
-    #[error("the server speaks version {0} of SFTP, and haul speaks version 3")]
+    #[error("the server has SFTP version {0}, but haul needs version 3")]
     Version(u32),
     /// Something else than a server answered.
-    #[error("the host answered with text instead of SFTP: \"{text}\"")]
+    #[error("the host sent text instead of SFTP: \"{text}\"")]
     NotSftp {
         /// The beginning of what came, safe to show.
         text: String,
     },
     /// Requests waited, and nothing moved.
-    #[error("the server has been silent for {seconds} s")]
+    #[error("no data from the server for {seconds} s")]
     Silent {
         /// How long.
         seconds: u64,
     },
     /// The session was ended from here.
-    #[error("the SFTP session was ended from here")]
+    #[error("the SFTP session was closed by this side")]
     Stopped,
 }
 
@@ -79,16 +79,16 @@ pub enum Cause {
     #[error("{0}")]
     Path(&'static str),
     /// A directory has an entry that can be no entry.
-    #[error("the server lists an entry whose name can't be: {0}")]
+    #[error("the server lists an entry with an invalid name: {0}")]
     EntryName(NameError),
     /// A directory has more entries than can be looked at.
     #[error("the server lists more than {0} entries")]
     TooManyEntries(usize),
     /// A link points further than any path goes.
-    #[error("the server says that it points to a path of more than {0} bytes")]
+    #[error("the server reports a target of more than {0} bytes")]
     LongTarget(usize),
     /// The server has another length for a file than was written to it.
-    #[error("{written} bytes were written, and the server has {found}")]
+    #[error("{written} bytes were written, but the server has {found}")]
     Length {
         /// The number of bytes written.
         written: u64,
@@ -96,10 +96,10 @@ pub enum Cause {
         found: u64,
     },
     /// The server shows another time of a file than it was given.
-    #[error("the server does not take the time that it is given")]
+    #[error("the server does not store the given time")]
     Time,
     /// The content that the server has is another than was written.
-    #[error("what is read back is not what was written")]
+    #[error("it reads back different from what was written")]
     Differs,
     /// Something has the name that a file was to get, and was to stay.
     #[error("the name is taken")]
@@ -109,10 +109,10 @@ pub enum Cause {
     OnlyStaged(Box<OnlyStaged>),
     /// A file that was opened to be written is to be read; see
     /// [`crate::OpenFlags`].
-    #[error("it is open for writing, and has to be opened again to be read")]
+    #[error("it is open for writing only")]
     WriteOnly,
     /// The content to be written could not be read here.
-    #[error("reading what was to be written failed: {}", os_text(.0))]
+    #[error("reading the source failed: {}", os_text(.0))]
     Source(Arc<io::Error>),
     /// The session is over.
     #[error(transparent)]
@@ -121,7 +121,7 @@ pub enum Cause {
 
 /// Where the files are of which neither has its name.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{cause}; the new file is whole at '{stage}', and the old one may be at '{aside}'")]
+#[error("{cause}; the new file is complete at '{stage}', and the old one may be at '{aside}'")]
 pub struct OnlyStaged {
     /// The path of the new file, safe to show.
     pub stage: String,
@@ -139,10 +139,10 @@ impl SessionError {
                 Some("run the same command again: finished files are skipped")
             }
             Self::NotSftp { text } if text.as_bytes().starts_with(NO_LOGIN) => {
-                Some("ask who runs the host for a login that may use SFTP")
+                Some("ask the host's administrator for a login that can use SFTP")
             }
             Self::NotSftp { .. } => Some(
-                "make the shell's startup files there silent when nobody is at a terminal, or have the server use 'internal-sftp'",
+                "make the shell's startup files on the host silent, or use 'internal-sftp' in its sshd_config",
             ),
             Self::Version(_) | Self::Protocol(_) => {
                 Some("install haul on the host, or use another SFTP server there")

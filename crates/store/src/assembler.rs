@@ -32,13 +32,13 @@ pub enum NotAssembled {
     #[error("its pieces arrived out of order")]
     OutOfOrder,
     /// It begins further ahead of the record than is allowed.
-    #[error("a block arrived that is too far ahead of what is missing")]
+    #[error("a block arrived too far ahead")]
     TooFarAhead,
     /// More blocks were begun, and not ended, than are allowed.
     #[error("too many of its blocks arrived at the same time")]
     TooManyOpen,
     /// Its hash is not the one that was expected.
-    #[error("a block that arrived is not the one that was sent")]
+    #[error("a block arrived corrupted")]
     Differs,
     /// There is more than the content's length.
     #[error("more arrived than was sent")]

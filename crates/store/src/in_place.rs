@@ -25,7 +25,7 @@ impl Sealed {
     pub fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
         let (old, stat) = self.dest().open_to_change(name)?;
         if stat.id != id {
-            let message = "another file has taken its place";
+            let message = "another file replaced it";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
         let new = haul_sys::file_stat(self.file())?;
@@ -43,7 +43,7 @@ impl Sealed {
         });
         let told = written.and_then(|()| haul_sys::tell_by_closing(&old));
         told.map(|()| new.mtime).map_err(|error| match has_written {
-            true => io::Error::new(error.kind(), format!("{error}; a part of it is written")),
+            true => io::Error::new(error.kind(), format!("{error}; it is partly written")),
             false => error,
         })
     }

@@ -284,7 +284,7 @@ impl Leftover<'_> {
     ) -> io::Result<Cleaned> {
         let stat = dir.stat(&as_name(self.stem))?;
         if !stat.is_file() && !stat.is_symlink() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         let quiet = quiet_for(&stat, now);
         let (can_continue, target) = match self.stage {

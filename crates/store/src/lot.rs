@@ -119,10 +119,7 @@ impl Lot {
             let _ = haul_sys::set_mtime(&*above, before);
             return Ok(Self::of(above, name, dir, false));
         }
-        Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "every private name that was tried is taken",
-        ))
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "all tried temporary names are taken"))
     }
 
     fn of(above: Arc<Dir>, name: String, dir: Dir, has_before: bool) -> Self {
@@ -427,7 +424,7 @@ fn rows(dir: &Dir) -> io::Result<Vec<Name>> {
     let names: Vec<_> = dir.entries()?.into_iter().map(|entry| entry.name).collect();
     if let Some(other) = names.iter().find(|name| !is_row(name)) {
         let other = escape_bytes(other.as_bytes());
-        return Err(io::Error::other(format!("it has {other} in it, which haul has not made")));
+        return Err(io::Error::other(format!("it contains {other}, which haul did not create")));
     }
     Ok(names)
 }

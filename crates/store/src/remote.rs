@@ -66,10 +66,10 @@ impl Journals {
             io::Error::new(error.kind(), format!("can't {action}: {error}"))
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| to("make the directory", &error))?;
+        made.map_err(|error| to("create the directory", &error))?;
         let dir = Dir::open(path).map_err(|error| to("open the directory", &error))?;
         check_owner(&dir.stat_self()?)?;
-        Self::of(dir).map_err(|error| to("use the file \"id\" in it", &error))
+        Self::of(dir).map_err(|error| to("use its file \"id\"", &error))
     }
 
     fn of(dir: Dir) -> io::Result<Self> {
@@ -101,7 +101,7 @@ pub(crate) fn check_owner(stat: &Stat) -> io::Result<()> {
         return refuse("it belongs to another user");
     }
     if stat.mode & OTHERS_WRITE != 0 {
-        return refuse("others can write to it");
+        return refuse("other users can write to it");
     }
     Ok(())
 }
@@ -320,7 +320,7 @@ mod tests {
             assert_eq!(opened.is_err(), is_refused, "{bits:o}: {opened:?}");
         }
         mode(&dir, 0o777).unwrap();
-        assert_eq!(refusal(), "others can write to it");
+        assert_eq!(refusal(), "other users can write to it");
         if haul_sys::is_root() {
             mode(&dir, 0o700).unwrap();
             std::os::unix::fs::chown(&dir, Some(65534), None).unwrap();
@@ -329,7 +329,7 @@ mod tests {
         std::fs::remove_file(dir.join("id")).unwrap();
         std::fs::remove_dir(&dir).unwrap();
         std::fs::write(&dir, "").unwrap();
-        assert!(refusal().starts_with("can't make the directory: "), "{}", refusal());
+        assert!(refusal().starts_with("can't create the directory: "), "{}", refusal());
     }
 
     #[test]

@@ -484,7 +484,7 @@ pub(crate) fn with_private_name<T>(
             }
         }
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "every private name that was tried is taken"))
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "all tried temporary names are taken"))
 }
 
 #[cfg(test)]

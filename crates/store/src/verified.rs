@@ -63,7 +63,7 @@ pub struct Proof(());
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// The hashes differ.
-    #[error("the content that arrived has the hash {actual}, the one that was sent has {expected}")]
+    #[error("the content arrived with hash {actual} instead of {expected}")]
     Hash {
         /// The sender's hash.
         expected: ContentHash,
@@ -71,7 +71,7 @@ pub enum Mismatch {
         actual: ContentHash,
     },
     /// The lengths differ.
-    #[error("{actual} bytes arrived where {expected} were expected")]
+    #[error("{actual} bytes arrived instead of {expected}")]
     Length {
         /// The sender's length, in bytes.
         expected: u64,

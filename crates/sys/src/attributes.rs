@@ -261,7 +261,7 @@ fn failed(name: &str, error: Errno) -> io::Error {
     };
     let error = match error {
         Errno::OPNOTSUPP | Errno::NOSYS => {
-            let message = format!("the file system does not keep {what}");
+            let message = format!("the file system does not support {what}");
             return NotKept::error(io::ErrorKind::Unsupported, message);
         }
         // Of one entry, however much room there is.
@@ -307,7 +307,7 @@ fn bytes_of(acl: &Acl) -> Vec<u8> {
 
 fn acl_of(bytes: &[u8]) -> io::Result<Acl> {
     let unknown = || {
-        let message = "its access control list has a form that is not known";
+        let message = "its access control list has an unknown form";
         io::Error::new(io::ErrorKind::InvalidData, message)
     };
     let lines = bytes.strip_prefix(&ACL_VERSION).ok_or_else(unknown)?;

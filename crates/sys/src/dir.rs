@@ -155,7 +155,7 @@ impl Dir {
     pub fn open_file(&self, name: &Name, follow: bool) -> io::Result<(File, Stat)> {
         let (file, stat) = self.open_any(name, follow)?;
         if !stat.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         Ok((file, stat))
     }
@@ -170,7 +170,7 @@ impl Dir {
         let file = File::from(rustix::fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())?);
         let stat = meta::file_stat(&file)?;
         if !stat.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         Ok((file, stat))
     }
@@ -349,7 +349,7 @@ impl Dir {
         if !stat.is_file() || stat.uid != crate::effective_user() || raw.st_nlink > 1 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                "a file of somebody else has the name of haul's own",
+                "another user's file has the name of haul's temporary file",
             ));
         }
         Ok(file.into())
@@ -371,7 +371,7 @@ impl Dir {
         };
         let stat = meta::file_stat(&file)?;
         if !stat.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         Ok((file.into(), stat))
     }

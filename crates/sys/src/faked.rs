@@ -219,7 +219,8 @@ fn told(
 }
 
 fn corrupt() -> io::Error {
-    let message = "its attribute user.rsync.%stat, which stands for its owner and its mode, is damaged; remove it with setfattr -x";
+    let message =
+        "its attribute user.rsync.%stat (owner and mode) is damaged; remove it with setfattr -x";
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
@@ -356,9 +357,7 @@ fn set_xattrs(target: Target<'_>, attributes: &Attributes) -> io::Result<()> {
             // It would be read as another one, or as none.
             Some(_) => {
                 let name = haul_model::escape_bytes(name);
-                let message = format!(
-                    "its attribute {name} has the form of one that is written down, and would be read as that"
-                );
+                let message = format!("its attribute {name} would be read as a stored one");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
         }

@@ -30,7 +30,7 @@ pub fn enter(path: &Path, writes: bool) -> io::Result<()> {
     system::open(&root, b".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC)
         .map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
     if !crate::confine::confine_below(&root, writes) {
-        let lacks = "the kernel has no Landlock, or it is not turned on";
+        let lacks = "the kernel has no Landlock, or it is off";
         return Err(io::Error::new(io::ErrorKind::Unsupported, lacks));
     }
     let again = || io::Error::new(io::ErrorKind::AlreadyExists, "there is one already");
@@ -90,7 +90,7 @@ pub(crate) fn may_leave(dir: &Dir) -> io::Result<bool> {
 
 /// The same for all that leads out, whether there is something or not.
 pub(crate) fn refused() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of what may be reached")
+    io::Error::new(io::ErrorKind::PermissionDenied, "it points outside the allowed directory")
 }
 
 /// The flag of descriptors that are only looked at.

@@ -67,7 +67,7 @@ impl Dir {
             return Ok(());
         }
         let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
-        let message = "another file has taken the place of its first name";
+        let message = "another file replaced its first name";
         Err(io::Error::new(io::ErrorKind::NotFound, message))
     }
 

@@ -44,7 +44,7 @@ fn or_end(allocated: *mut u8) -> *mut u8 {
 #[cold]
 fn end() -> ! {
     // Needs no memory, and there is no other place to say it.
-    let _ = std::io::stderr().write_all(b"haul: the system gives it no more memory (see \"ulimit -v\"); run the same command again when there is more: finished files are skipped\n");
+    let _ = std::io::stderr().write_all(b"haul: out of memory (see 'ulimit -v'); run the same command again with more memory: finished files are skipped\n");
     std::process::exit(1)
 }
 

@@ -118,7 +118,7 @@ pub fn takes_temporary(dir: &Dir) -> io::Result<()> {
         stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::APPEND))
     };
     if *dir.append_only.get_or_init(is_append_only) {
-        let message = "the directory is append-only: nothing in it can be replaced or removed";
+        let message = "the directory is append-only: its entries can't be replaced or removed";
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
     Ok(())
@@ -287,7 +287,7 @@ fn give(
     let chown = |user, group| {
         chown(user, group).map_err(|error| {
             let error = io::Error::from(error);
-            let message = format!("can't give it to its owner and group: {error}");
+            let message = format!("can't set its owner and group: {error}");
             NotKept::error(error.kind(), message)
         })
     };
@@ -349,7 +349,7 @@ fn keep_mtime_of(target: Target<'_>, mtime: Timestamp) -> io::Result<()> {
     if takes_any {
         return Ok(());
     }
-    let message = "the file system does not take the time that it is given";
+    let message = "the file system does not store the given time";
     Err(io::Error::new(io::ErrorKind::Unsupported, message))
 }
 
@@ -393,7 +393,7 @@ pub(crate) fn set_special_attributes(
     // Opened for reading, a FIFO waits and a device may act.
     let (held, stat) = dir.hold(name)?;
     if stat.file_type != kind {
-        let message = "something else has taken its place";
+        let message = "something else replaced it";
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
     held.set_attributes(dir, &attributes.over(0, which), which)

@@ -71,7 +71,7 @@ impl Dir {
         let stat = meta::file_stat(&file)?;
         match stat.is_file() {
             true => Ok((file, stat)),
-            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
         }
     }
 

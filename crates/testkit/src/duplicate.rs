@@ -40,7 +40,7 @@ pub struct Duplicates {
 impl Duplicates {
     /// Copies what is at `from` to `to`, where nothing may be yet.
     pub fn make(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let stat = fs::symlink_metadata(from).map_err(|e| at("look at", from, e))?;
+        let stat = fs::symlink_metadata(from).map_err(|e| at("read the metadata of", from, e))?;
         let of = (stat.dev(), stat.ino());
         if let Some(first) = self.made.get(&of) {
             return fs::hard_link(first, to).map_err(|e| at("link", to, e));

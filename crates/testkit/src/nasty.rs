@@ -232,7 +232,8 @@ pub fn unlock(root: impl AsRef<Path>) -> io::Result<()> {
         set_mode(&dir, 0o700)?;
         for entry in fs::read_dir(&dir).map_err(|e| at("list", &dir, e))? {
             let entry = entry.map_err(|e| at("list", &dir, e))?;
-            if entry.file_type().map_err(|e| at("look at", &entry.path(), e))?.is_dir() {
+            if entry.file_type().map_err(|e| at("read the metadata of", &entry.path(), e))?.is_dir()
+            {
                 open.push(entry.path());
             }
         }

@@ -148,7 +148,7 @@ pub fn snapshot(root: impl AsRef<Path>) -> io::Result<Snapshot> {
     let mut open = vec![Vec::new()];
     while let Some(relative) = open.pop() {
         let path = below(&root, &relative);
-        let meta = fs::symlink_metadata(&path).map_err(|e| at("look at", &path, e))?;
+        let meta = fs::symlink_metadata(&path).map_err(|e| at("read the metadata of", &path, e))?;
         if meta.is_dir() {
             for child in fs::read_dir(&path).map_err(|e| at("list", &path, e))? {
                 let name = child.map_err(|e| at("list", &path, e))?.file_name();

@@ -161,7 +161,7 @@ fn open_dir(dir: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
 /// followed and not counted.
 pub fn count(root: impl AsRef<Path>) -> io::Result<Made> {
     let root = root.as_ref();
-    let meta = fs::symlink_metadata(root).map_err(|e| at("look at", root, e))?;
+    let meta = fs::symlink_metadata(root).map_err(|e| at("read the metadata of", root, e))?;
     if meta.is_file() {
         return Ok(Made { files: 1, dirs: 0, bytes: meta.len() });
     }
@@ -171,7 +171,8 @@ pub fn count(root: impl AsRef<Path>) -> io::Result<Made> {
         made.dirs += 1;
         for entry in fs::read_dir(&dir).map_err(|e| at("list", &dir, e))? {
             let entry = entry.map_err(|e| at("list", &dir, e))?;
-            let meta = entry.metadata().map_err(|e| at("look at", &entry.path(), e))?;
+            let meta =
+                entry.metadata().map_err(|e| at("read the metadata of", &entry.path(), e))?;
             if meta.is_dir() {
                 open.push(entry.path());
             } else if meta.is_file() {

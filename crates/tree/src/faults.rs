@@ -10,7 +10,8 @@ use haul_model::{Fault, FaultKind, Side};
 /// [`FaultKind::Changed`] if it is neither.
 pub fn is_longer(source: &dyn SourceFile) -> Result<bool, Fault> {
     let now = source.seal_now();
-    let now = now.map_err(|error| Fault::from_io(Side::Source, "look at it again", &error))?;
+    let now =
+        now.map_err(|error| Fault::from_io(Side::Source, "read its metadata again", &error))?;
     let opened = source.seal();
     match now.size > opened.size {
         false if now != opened => Err(changed()),
@@ -20,7 +21,7 @@ pub fn is_longer(source: &dyn SourceFile) -> Result<bool, Fault> {
 
 /// The fault of a source that changed while it was read.
 pub fn changed() -> Fault {
-    Fault::new(Side::Source, FaultKind::Changed, "it changed while it was read, and was not copied")
+    Fault::new(Side::Source, FaultKind::Changed, "it changed while it was read: not copied")
 }
 
 /// A file whose size is 0 is empty.
@@ -35,7 +36,7 @@ pub fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
         Ok(true) => Err(Fault::new(
             Side::Source,
             FaultKind::Special,
-            "its size is not known before it is read, as in /proc; it is not copied",
+            "its size is unknown before reading, as in /proc: not copied",
         )),
         Err(error) => Err(Fault::from_io(Side::Source, "read", &error)),
     }

@@ -219,7 +219,7 @@ impl TreeDir for LocalDir {
     ) -> io::Result<()> {
         let (file, stat) = with_room(|| self.0.hold_file(name))?;
         if id.is_some_and(|id| id != stat.id) {
-            let message = "another file has taken its place";
+            let message = "another file replaced it";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
         file.set_attributes(&self.0, &attributes.over(0, which), which)

@@ -30,7 +30,9 @@ impl Calls {
     /// Makes a key for a call, in place of one that was made before.
     pub(super) fn ask(&mut self, call: Call) -> Called {
         if !self.are_allowed {
-            return Called::Failed("a login that is bound to a directory calls nobody".to_owned());
+            return Called::Failed(
+                "a login restricted to a directory connects to no other host".to_owned(),
+            );
         }
         match Identity::new() {
             Ok(identity) => {

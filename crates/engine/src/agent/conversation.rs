@@ -148,7 +148,7 @@ fn talk(
 fn greet(input: &mut impl Read, output: &mut Writer) -> Result<Hello, ReadEnd> {
     let header = read_first_header(input)?;
     if header.kind != FrameType::Hello {
-        return Err(refused("the client did not greet"));
+        return Err(refused("the client sent no greeting"));
     }
     let hello = Hello::decode(&read_payload(input, header)?).map_err(refused)?;
     let caps = check_hello(&hello);
@@ -168,10 +168,10 @@ impl Client {
                 Message::Job(JobRequest {
                     task, role: Role::Sender { follow: true, .. }, ..
                 }) if task.removes().is_some() && task.mirrors().is_none() => {
-                    return Err(refused("the client would remove what links lead to"));
+                    return Err(refused("the client asked to remove the targets of links"));
                 }
                 Message::Job(job) if self.calls.is_asked() && !may_call(&job) => {
-                    return Err(refused("the client would have a host call that does not send"));
+                    return Err(refused("the client asked a host that sends nothing to connect"));
                 }
                 Message::Job(job) => return Ok(Some(Asks::Job(Box::new(job)))),
                 Message::Call(call) if self.caps.has(Caps::CALLS) => {
@@ -187,7 +187,7 @@ impl Client {
                 Message::Measure(asked) if self.caps.has(Caps::MEASURES) => {
                     self.measuring.answer(asked, &mut self.input, &self.outbox)?;
                 }
-                _ => return Err(refused("the client sent what is neither a request nor a job")),
+                _ => return Err(refused("the client sent neither a request nor a job")),
             }
         }
         Ok(None)

@@ -37,13 +37,15 @@ pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), Jo
     let found = join.secret.map(|secret| find(&secret));
     let (Some(Ok(taker)), Some([input, output])) = (found, closer.streams()) else {
         // Nothing is told of what else there is.
-        client.tell(&Message::Abort(Abort::Usage("there is no such job to join".to_owned())));
+        client.tell(&Message::Abort(Abort::Usage("no such job to join".to_owned())));
         return client.into_line().map(|_| ());
     };
     // From here on the agent speaks.
     let line = client.into_line()?;
     if !line.input.buffer().is_empty() {
-        return Err(JobError::Protocol("the client did not wait until it had joined".to_owned()));
+        return Err(JobError::Protocol(
+            "the client did not wait for the join to finish".to_owned(),
+        ));
     }
     let handed_over = taker.hand_over(join.lane, input, output);
     handed_over.map_err(|error| ConnectError::lost(CLIENT, &error).into())

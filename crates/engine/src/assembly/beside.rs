@@ -287,7 +287,7 @@ fn hear_joined(input: &mut FromPeer) -> Result<(), ReadEnd> {
     match read_message(input)? {
         Message::Join(_) => Ok(()),
         Message::Abort(abort) => Err(ReadEnd::Refused(aborted(abort))),
-        _ => Err(refused("the host said something else than that a login has joined")),
+        _ => Err(refused("the host did not confirm that the login joined")),
     }
 }
 

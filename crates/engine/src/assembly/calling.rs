@@ -232,7 +232,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                 haul_net::Direct::connect(offer.address, identity, offer.key, patience, &goes_on);
             match connected {
                 Err(error) if is_hangup(&error) && begun < deadline && goes_on() => {
-                    tracing::debug!(lane, %error, "the host has hung up");
+                    tracing::debug!(lane, %error, "the host closed the connection");
                     std::thread::sleep(CALL_AGAIN);
                 }
                 connected => break (begun, connected?),

@@ -153,7 +153,7 @@ impl Course {
 
     /// So many that had joined were lost: there is a pause before others take their place.
     pub(super) fn lose(&mut self, lost: u8) {
-        tracing::debug!(lost, "further logins were lost");
+        tracing::debug!(lost, "other logins were lost");
         self.joined = self.joined.saturating_sub(lost);
         self.has_failed = true;
         self.pause_until = Instant::now() + self.pause();
@@ -173,7 +173,7 @@ impl Course {
     pub(super) fn fail(&mut self, attempt: Attempt, failure: Failure) {
         let Attempt { lane, begun, is_early } = attempt;
         let Failure { reason, is_final, may_be_asked, has_greeted } = failure;
-        tracing::debug!(lane, %reason, "a further login has failed");
+        tracing::debug!(lane, %reason, "another login failed");
         self.on_their_way -= 1;
         self.has_failed = true;
         if !has_greeted {

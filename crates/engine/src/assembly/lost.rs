@@ -44,7 +44,8 @@ impl OnLaneLost {
         if !joined.tells_loss() {
             return;
         }
-        let of = if is_direct { "the direct connections were" } else { "those that stood were" };
+        let of =
+            if is_direct { "the direct connections were" } else { "the open connections were" };
         let (host, reason) =
             (&*host, &*escape_controls(&format!("{of} lost: {}", os_text(&error))));
         control.monitor().event(Event::Link(match is_direct {

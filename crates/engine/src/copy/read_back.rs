@@ -89,7 +89,7 @@ fn read_back_failed(error: &io::Error) -> Fault {
 }
 
 fn read_back_short() -> Fault {
-    let message = "the file that is read back is shorter than what was written";
+    let message = "the file reads back shorter than it was written";
     Fault::new(Side::Destination, FaultKind::Corrupt, message)
 }
 

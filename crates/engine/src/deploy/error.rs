@@ -22,13 +22,13 @@ pub enum DeployError {
     Job(#[from] JobError),
     /// The login runs a haul, whatever is asked for (`ForceCommand`, or `command=`
     /// in front of a key).
-    #[error("this login to {host} runs haul, and no other command")]
+    #[error("this login to {host} runs only haul")]
     Bound {
         /// The host.
         host: String,
     },
     /// The host's commands do not tell what is needed.
-    #[error("{host} does not say what it is as uname, id, date and pwd do: \"{said}\"")]
+    #[error("{host}: unexpected output of uname, id, date and pwd: \"{said}\"")]
     Untold {
         /// The host.
         host: String,
@@ -36,7 +36,7 @@ pub enum DeployError {
         said: String,
     },
     /// The program is for another kind of machine.
-    #[error("this haul is for {ours}, and {host} is {theirs}")]
+    #[error("this haul is built for {ours}, but {host} is {theirs}")]
     Misfit {
         /// The host.
         host: String,
@@ -85,7 +85,7 @@ pub enum DeployError {
         fault: Fault,
     },
     /// The bytes that arrived are not those that were sent.
-    #[error("{host}:{path}: what was uploaded reads back as something else")]
+    #[error("{host}:{path}: the uploaded file reads back different")]
     Differs {
         /// The host.
         host: String,
@@ -93,7 +93,7 @@ pub enum DeployError {
         path: String,
     },
     /// The upload is no haul there.
-    #[error("what was uploaded does not start as haul on {host}: {cause}")]
+    #[error("the uploaded program does not run as haul on {host}: {cause}")]
     DoesNotStart {
         /// The host.
         host: String,
@@ -104,7 +104,7 @@ pub enum DeployError {
     },
     /// The same of a program that has none of haul's own words in it.
     #[error(
-        "what was uploaded does not look like haul, and does not start as one on {host}: {cause}"
+        "the uploaded program does not look like haul, and does not run as haul on {host}: {cause}"
     )]
     NoHaul {
         /// The host.
@@ -114,7 +114,7 @@ pub enum DeployError {
     },
     /// The upload is another version of haul.
     #[error(
-        "what was uploaded is haul {theirs}, and this is haul {}",
+        "the uploaded program is haul {theirs}, but this is haul {}",
         crate::link::greeting::PROGRAM
     )]
     Version {

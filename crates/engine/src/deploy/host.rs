@@ -111,7 +111,7 @@ impl Shell {
             Ok(welcome) => Err(DeployError::Version { theirs: welcome.program }),
             Err(_) if is_late => {
                 let seconds = patience.as_secs_f64();
-                Err(fails(format!("it has not greeted within {seconds:.0} s")))
+                Err(fails(format!("no greeting within {seconds:.0} s")))
             }
             Err(ReadEnd::Refused(error)) => Err(fails(error.to_string())),
             Err(ReadEnd::Lost(_)) => Err(match closer.finish() {
@@ -248,9 +248,9 @@ mod tests {
     #[test]
     fn a_host_that_says_something_else_is_told_with_its_words() {
         let noisy = read(b"Welcome\x1b!\nhaul-deploy\n").expect_err("no host");
-        assert!(noisy.contains("answered with text") && noisy.contains("Welcome\\x1b!"), "{noisy}");
+        assert!(noisy.contains("sent text") && noisy.contains("Welcome\\x1b!"), "{noisy}");
         let sftp_only = read(b"This service allows sftp connections only.\n");
-        assert_eq!(sftp_only, Err("box allows SFTP alone".into()));
+        assert_eq!(sftp_only, Err("box allows only SFTP".into()));
         for said in [
             &b"haul-deploy\nsh: uname: not found\n0\n-\n1\nhome\x1b[2J\n"[..],
             b"haul-deploy\nLinux x86_64\n-1\n-\n1\n/home\n",
@@ -261,7 +261,7 @@ mod tests {
             b"haul-deploy\nLinux x86_64\n0\n\n1\n/home\n",
         ] {
             let error = read(said).expect_err("no host");
-            assert!(error.starts_with("box does not say what it is"), "{error}");
+            assert!(error.starts_with("box: unexpected output of uname"), "{error}");
             assert!(!error.contains(char::is_control), "{error:?}");
         }
     }
@@ -272,7 +272,7 @@ mod tests {
         let mut endless = BufReader::new(endless.chain(&b""[..]));
         assert_eq!(line(&mut endless).expect("a line").len() as u64, LINE_LEN_MAX);
         let long = [b"haul-deploy\n", &vec![b'x'; 9000][..], b"\n0\n-\n0\n/\n"].concat();
-        assert!(read(&long).expect_err("no host").starts_with("box does not say"));
+        assert!(read(&long).expect_err("no host").starts_with("box: unexpected output"));
     }
 
     proptest! {

@@ -123,15 +123,15 @@ impl<'a> InstallDir<'a> {
             Some(FileType::Symlink) => {
                 return Err(self.refuse(
                     dir,
-                    "it is a symbolic link, and has to be a directory",
-                    "see where it leads; put a directory in its place, or install haul by hand",
+                    "it is a symbolic link instead of a directory",
+                    "replace it with a directory, or install haul by hand",
                 ));
             }
             Some(_) => {
                 return Err(self.refuse(
                     dir,
-                    "it is in the way of a directory",
-                    "see what it is, and put it elsewhere",
+                    "it is not a directory",
+                    "check what it is, and move it elsewhere",
                 ));
             }
             None => return Err(self.untold(dir)),
@@ -142,8 +142,8 @@ impl<'a> InstallDir<'a> {
         if !owners.contains(&owner) {
             return Err(self.refuse(
                 dir,
-                "it belongs to another user, who could exchange what is in it",
-                "ask who runs the host why it does, or install haul by hand",
+                "it belongs to another user, who could replace its content",
+                "ask the host's administrator to correct its owner, or install haul by hand",
             ));
         }
         // Where each user has a group, homes are often open to it.
@@ -152,8 +152,8 @@ impl<'a> InstallDir<'a> {
         if mode & others != 0 {
             return Err(self.refuse(
                 dir,
-                "others may write to it, and could exchange what is in it",
-                "look whether what is in it is yours, and take the right away: chmod go-w",
+                "other users can write to it, and could replace its content",
+                "check that its content is yours, then run 'chmod go-w' on it",
             ));
         }
         Ok(())
@@ -195,8 +195,8 @@ impl<'a> InstallDir<'a> {
             Some(FileType::File) => Ok(Some(attrs)),
             _ => Err(self.refuse(
                 &path,
-                "it is no regular file, and nothing that haul has put there",
-                "see what it is, and remove it by hand",
+                "it is not a regular file, and not installed by haul",
+                "check what it is, and remove it by hand",
             )),
         }
     }
@@ -256,7 +256,7 @@ impl<'a> InstallDir<'a> {
     fn untold(&self, path: &[u8]) -> DeployError {
         self.refuse(
             path,
-            "the server does not tell what it is, whose, and who may write to it",
+            "the server does not report its type, owner and permissions",
             "use another SFTP server there, or install haul by hand",
         )
     }
@@ -264,8 +264,8 @@ impl<'a> InstallDir<'a> {
     fn home_is_hidden(&self) -> DeployError {
         self.refuse(
             &self.host.facts.home,
-            "the SFTP server does not see the home directory that the shell sees",
-            "have both in the same file system, or install haul by hand",
+            "the SFTP server and the shell have different home directories",
+            "give both the same home directory, or install haul by hand",
         )
     }
 }

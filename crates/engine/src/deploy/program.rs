@@ -63,13 +63,13 @@ impl Program {
         let not_read = |error: io::Error| failed(format!("can't read it: {error}"));
         // Opening a FIFO would wait for somebody who writes.
         if !fs::metadata(path).map_err(not_read)?.is_file() {
-            return Err(failed("it is no regular file".into()));
+            return Err(failed("it is not a regular file".into()));
         }
         let file = File::open(path).map_err(not_read)?;
         let len = file.metadata().map_err(not_read)?.len();
         if len > PROGRAM_LEN_MAX {
             let most = PROGRAM_LEN_MAX >> 20;
-            return Err(failed(format!("it has more than {most} MiB, and is no haul")));
+            return Err(failed(format!("it is larger than {most} MiB, so it is not haul")));
         }
         let mut buffer = vec![0; READ_LEN];
         let read = file.read_at(&mut buffer, 0).map_err(not_read)?;
@@ -125,13 +125,13 @@ mod tests {
         File::create(&huge).and_then(|file| file.set_len(PROGRAM_LEN_MAX + 1)).expect("a file");
         let text = |path: &Path| Program::open(path).expect_err("no program").to_string();
         let script_text = text(&script);
-        assert!(script_text.ends_with("/a\\x1bscript: it is no ELF program"), "{script_text}");
-        assert!(text(&huge).ends_with("it has more than 1024 MiB, and is no haul"));
-        assert!(text(dir.path()).ends_with("it is no regular file"));
+        assert!(script_text.ends_with("/a\\x1bscript: not an ELF program"), "{script_text}");
+        assert!(text(&huge).ends_with("it is larger than 1024 MiB, so it is not haul"));
+        assert!(text(dir.path()).ends_with("it is not a regular file"));
         assert!(text(Path::new("/nowhere")).contains("can't read it: "));
-        assert!(text(Path::new("/dev/zero")).ends_with("it is no regular file"));
+        assert!(text(Path::new("/dev/zero")).ends_with("it is not a regular file"));
         fs::write(&script, "").expect("a file");
-        assert!(text(&script).ends_with("it is no ELF program"));
+        assert!(text(&script).ends_with("not an ELF program"));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Measuring {
                 return Ok(());
             }
             Measure::Disk { .. } if self.rights == Rights::Read => {
-                let message = "can't write there: this login may only read";
+                let message = "can't write there: this login is read-only";
                 let kind = FaultKind::PermissionDenied;
                 Measured::Fault(Fault::new(Side::Destination, kind, message))
             }

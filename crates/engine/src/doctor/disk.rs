@@ -37,7 +37,7 @@ pub(super) fn disk(path: &[u8], bytes: u64, millis: u32) -> Result<(Amount, Amou
         Dir::open(Path::new(OsStr::from_bytes(path))).map_err(failed("open the directory"))?;
     let room = haul_sys::room(&dir).map_or(u64::MAX, |room| room.bytes / OF_FREE);
     if room < FIRST_LEN {
-        let message = "there is too little room to measure it";
+        let message = "not enough free space to measure it";
         return Err(Fault::new(Side::Destination, FaultKind::NoSpace, message));
     }
     let bytes = bytes.min(DISK_BYTES_MAX).min(room);

@@ -102,10 +102,10 @@ impl Bounds {
     /// When there is more than there should be, or no end.
     pub(super) fn take(&mut self, len: u32) -> Result<Option<Amount>, ReadEnd> {
         let left = self.left.checked_sub(len.into());
-        self.left = left.ok_or_else(|| refused("the peer sent more than was asked for"))?;
+        self.left = left.ok_or_else(|| refused("the peer sent more than requested"))?;
         let meter = self.meter.get_or_insert_with(Meter::begin);
         if meter.begun.elapsed() > FLOW_MAX {
-            return Err(refused("the peer sent without end"));
+            return Err(refused("the peer did not stop sending"));
         }
         if len == 0 {
             return Ok(Some(meter.later_half()));

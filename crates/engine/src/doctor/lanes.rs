@@ -101,7 +101,7 @@ fn measured(direct: &mut Direct, flow: Flow) -> io::Result<u64> {
                 Ok(Message::Measured(Measured::Flow(amount))) => {
                     within(amount, sent, begun.elapsed())
                 }
-                Ok(_) => Err(refused("the peer answered another question")),
+                Ok(_) => Err(refused("the peer answered a different request")),
                 Err(end) => Err(end),
             }
         }

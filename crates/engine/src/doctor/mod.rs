@@ -195,7 +195,7 @@ fn examine_agent(
 ) -> Result<Examined, JobError> {
     let version = peer.version().to_owned();
     if !peer.caps().has(Caps::MEASURES) {
-        let reason = "the haul there can't be asked to measure".to_owned();
+        let reason = "the haul there does not support measurements".to_owned();
         let direct = Err(NotDirect::Closed(reason));
         return Ok(Examined { version, machine: None, ssh: None, direct, disk: None });
     }
@@ -231,7 +231,7 @@ fn ask(peer: &mut Peer, asked: Measure) -> Result<Measured, JobError> {
 }
 
 fn other_answer(peer: &mut Peer) -> JobError {
-    peer.broken(refused("the peer answered another question"))
+    peer.broken(refused("the peer answered a different request"))
 }
 
 /// The rate of one direction through ssh: of the first flow that takes long enough.
@@ -362,7 +362,7 @@ fn rate_of(amount: Amount) -> Result<u64, ReadEnd> {
 }
 
 fn absurd() -> ReadEnd {
-    refused("the peer told figures that can't be true")
+    refused("the peer sent impossible figures")
 }
 
 /// A peer's machine, as it tells, if that can be true.

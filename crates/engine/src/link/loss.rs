@@ -9,7 +9,7 @@ pub(crate) fn would_lose<W: Borrow<str>>(is_dir: bool, lost: &[W]) -> Option<Fau
     if lost.is_empty() {
         return None;
     }
-    let all = if is_dir { " with all that is in it" } else { "" };
-    let message = format!("it stays{all}: {} would be lost", lost.join(" and "));
+    let all = if is_dir { ", with its content" } else { "" };
+    let message = format!("not moved{all}: {} would be lost", lost.join(" and "));
     Some(Fault::new(Side::Source, FaultKind::Lossy, message))
 }

@@ -48,7 +48,11 @@ impl Proof {
             Ok(None) => Err(same()),
             Ok(Some(false)) => Err(gone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(gone()),
-            Err(error) => Err(Fault::from_io(Side::Destination, "look at the destination", &error)),
+            Err(error) => Err(Fault::from_io(
+                Side::Destination,
+                "read the metadata of the destination",
+                &error,
+            )),
         }
     }
 
@@ -83,6 +87,6 @@ pub(crate) fn same() -> Fault {
 }
 
 fn gone() -> Fault {
-    let message = "what the destination had of it has changed since, and it stays";
+    let message = "not removed: its copy has changed since";
     Fault::new(Side::Destination, FaultKind::Changed, message)
 }

@@ -178,7 +178,7 @@ impl<M: Machines> Course<'_, M> {
             match self.machines.ask(source.host.as_ref(), |asked| asked.stat(path, false))? {
                 Ok(now) if is_same_dir(before, &now) => {}
                 Ok(_) => {
-                    let message = "another has taken its place since it was copied, and stays";
+                    let message = "not removed: it was replaced after it was copied";
                     let fault = Fault::new(Side::Source, FaultKind::Changed, message);
                     let host = host_of(source);
                     self.stays(path, At::Named { host: host.as_deref(), path }, &fault);
@@ -245,7 +245,7 @@ impl<M: Machines> Course<'_, M> {
                 self.machines.ask(source.host.as_ref(), |asked| stat_restored(asked, path));
             let fault = match looked? {
                 Ok(entry) if entry.kind != Kind::Dir && source.path.ends_with(b"/") => {
-                    let message = "it is no directory; without the slash it is moved itself";
+                    let message = "it is not a directory; leave out the slash to move it";
                     Fault::new(Side::Source, FaultKind::NotDirectory, message)
                 }
                 Ok(entry) => {

@@ -76,8 +76,8 @@ impl NotCopied {
         if !noted.is_coarse {
             return;
         }
-        let message = "so much could not be copied that all of the directories stay in which \
-                       something of it is; the same move again takes what was copied";
+        let message = "too many entries could not be copied: keeping all directories that contain \
+                       one; run the same command again to move what was copied";
         let path = noted.paths.first().map(Vec::as_slice).unwrap_or_default();
         monitor.tell(MoveEvent::Warning { path, message });
     }

@@ -62,11 +62,11 @@ impl<'m> Removing<'m> {
         match outcome {
             Outcome::Failed(fault) => self.stays(path, fault),
             Outcome::Skipped(Skip::Special) => {
-                let message = "it stays: a FIFO, socket, device or unfinished copy is not copied";
+                let message = "not moved: a FIFO, socket, device or partial file is not copied";
                 self.stays(path, &source(FaultKind::Special, message));
             }
             Outcome::Differs(found) if found.has(Changes::MISSING) => {
-                let message = "it stays: the destination does not have it";
+                let message = "not removed: the destination does not have it";
                 self.stays(path, &source(FaultKind::NotFound, message));
             }
             Outcome::Differs(_) if self.keeps && *kind != Kind::Dir => {
@@ -81,11 +81,13 @@ impl<'m> Removing<'m> {
                 let fault = match is_lossy {
                     true => source(
                         FaultKind::Lossy,
-                        &format!("it stays: what the destination has of it differs ({words})"),
+                        &format!("not removed: its copy differs ({words})"),
                     ),
                     false => source(
                         FaultKind::Changed,
-                        &format!("it stays: what the destination has is another ({words})"),
+                        &format!(
+                            "not removed: the destination has another entry with this name ({words})"
+                        ),
                     ),
                 };
                 self.stays(path, &fault);

@@ -88,7 +88,7 @@ pub(super) struct Taken {
     pub(super) is_closed: bool,
 }
 
-const UNASKED: Broken = Broken("it listed a name that was not asked for");
+const UNASKED: Broken = Broken("it listed a name that was not requested");
 
 impl Asked {
     /// The sources that `job` asks for.
@@ -152,10 +152,10 @@ impl Asked {
         }
         let standing = self.take_place(dir, above, entry)?;
         if entry.kind == Kind::Dir && !self.recursive && standing == Standing::Covered {
-            return Err(Broken("it listed a directory where none was asked for"));
+            return Err(Broken("it listed a directory where none was requested"));
         }
         if entry.is_way && standing == Standing::Covered {
-            return Err(Broken("it told nothing of a source"));
+            return Err(Broken("it reported nothing about a source"));
         }
         let is_closed = self.merges && entry.kind == Kind::Dir && self.is_closed(dir, above, entry);
         Ok(Taken { is_ruled: standing == Standing::Covered, is_closed })
@@ -234,7 +234,7 @@ impl Asked {
     fn covered(&self, cover: Cover) -> Result<Standing, Broken> {
         match cover {
             Cover::Nothing if self.only_dirs => {
-                Err(Broken("it listed what is in a directory that was to come without"))
+                Err(Broken("it listed the content of a directory that was requested without it"))
             }
             Cover::Nothing => Err(UNASKED),
             Cover::Once | Cover::All => Ok(Standing::Covered),
@@ -300,7 +300,7 @@ impl Asked {
         self.unanswered = match self.unanswered.checked_sub(answers) {
             Some(left) => left,
             None if self.merges => 0,
-            None => return Err(Broken("it told of more than was asked for")),
+            None => return Err(Broken("it reported more than was requested")),
         };
         Ok(())
     }

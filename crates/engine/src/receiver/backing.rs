@@ -151,7 +151,7 @@ impl Receiver<'_> {
         };
         let new = [name.as_bytes(), &backing.suffix].concat();
         let new = Name::new(&new)
-            .map_err(|error| io::Error::other(format!("with the suffix of its backup, {error}")))?;
+            .map_err(|error| io::Error::other(format!("with its backup suffix, {error}")))?;
         let (from, into) = (node.handle()?, backing.dir_for(node)?);
         let to = into.handle()?;
         let is_itself = |there: Option<FileId>, id| there.is_some() && there == id;
@@ -160,7 +160,7 @@ impl Receiver<'_> {
             return Ok(());
         }
         if is_itself(into.id(), node.id()) && new == *name {
-            return Err(io::Error::other("its backup would have its own name"));
+            return Err(io::Error::other("its backup would have the same name"));
         }
         let link = || match links {
             true => to.make_hard_link(&*from, name, None, &new, OnExisting::Replace),

@@ -39,7 +39,7 @@ pub(super) fn tell_missing(
             }
             _ => "",
         };
-        let message = format!("it can't be opened, and nothing is looked for in it: {why}{advice}");
+        let message = format!("can't open it: skipping it: {why}{advice}");
         monitor.event(Event::Warning { path: &path, message: &message });
         sender.warning(Warning { path: words::shown(path), message });
     }
@@ -296,7 +296,7 @@ impl Receiver<'_> {
             }
             Ok(Publication::Kept) => None,
             Err(error) if super::work::stops_all(&error) => {
-                let action = "make a hard link to what is there already";
+                let action = "hard-link it to the existing file";
                 Some(Outcome::Failed(Fault::from_io(Side::Destination, action, &error)))
             }
             Err(_) => None,

@@ -88,7 +88,9 @@ impl Receiver<'_> {
             }
             handle.sync(None)
         });
-        synced.map_err(|error| Fault::from_io(Side::Destination, "make it durable", &error))
+        synced.map_err(|error| {
+            Fault::from_io(Side::Destination, "flush it to stable storage", &error)
+        })
     }
 
     /// True if the one source is a directory that became the destination itself:
@@ -328,5 +330,5 @@ pub(super) fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {
 }
 
 fn look(error: &io::Error) -> Fault {
-    Fault::from_io(Side::Destination, "look at the destination", error)
+    Fault::from_io(Side::Destination, "read the metadata of the destination", error)
 }

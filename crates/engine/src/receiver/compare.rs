@@ -194,11 +194,11 @@ pub(super) fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
     let fault = |kind, message: &str| Some(Fault::new(Side::Destination, kind, message));
     match existing.kind {
         MetaKind::Dir => {
-            fault(FaultKind::IsDirectory, "a directory stands there at the destination")
+            fault(FaultKind::IsDirectory, "the destination has a directory with this name")
         }
         MetaKind::Special => fault(
             FaultKind::Special,
-            "a device, FIFO or socket stands there at the destination, and is not replaced",
+            "the destination has a device, FIFO or socket with this name, which haul does not replace",
         ),
         MetaKind::File { .. } | MetaKind::Symlink => None,
     }

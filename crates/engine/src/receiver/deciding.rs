@@ -92,7 +92,7 @@ impl Receiver<'_> {
                 return settled(Outcome::Failed(Fault::new(
                     Side::Destination,
                     FaultKind::IsDirectory,
-                    "a directory that is not empty stands there at the destination",
+                    "the destination has a non-empty directory with this name",
                 )));
             }
             return replaced(found);
@@ -156,7 +156,11 @@ impl Receiver<'_> {
         match self.decide_by_bases(mirror, dir, name, entry) {
             Ok(decided) => decided.unwrap_or(new),
             Err(error) => {
-                let fault = Fault::from_io(Side::Destination, "look at the destination", &error);
+                let fault = Fault::from_io(
+                    Side::Destination,
+                    "read the metadata of the destination",
+                    &error,
+                );
                 (Decision::Settled(Outcome::Failed(fault)), Changes::default())
             }
         }

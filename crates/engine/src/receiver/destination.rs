@@ -103,7 +103,7 @@ impl Destination {
         destination.open_staging(tree, job)?;
         if job.task.copies().is_some_and(|policy| policy.sync) && !dry_run {
             destination.sync_above().map_err(|error| {
-                let action = "make the names of the directories above it durable";
+                let action = "flush the directories above it";
                 let fault = Fault::from_io(Side::Destination, action, &error);
                 JobError::Destination { path: escape_bytes(path), fault }
             })?;
@@ -199,7 +199,7 @@ impl Destination {
         })?;
         if into_dir {
             return Err(JobError::Usage(format!(
-                "{}: it is not a directory, and several sources need one; end it with a slash to have it made",
+                "{}: not a directory, which several sources need; add a slash to create it",
                 escape_bytes(path)
             )));
         }
@@ -339,7 +339,10 @@ impl Destination {
             FaultKind::ForeignLink => Self::led_by_another(tree, &path, error),
             _ => {
                 let why = Fault::from_io(Side::Destination, "open the directory", &error).message;
-                JobError::Usage(format!("files can't be staged in {}: {why}", escape_bytes(&path)))
+                JobError::Usage(format!(
+                    "can't create temporary files in {}: {why}",
+                    escape_bytes(&path)
+                ))
             }
         })?;
         self.staging = Some(Arc::new(opened));

@@ -125,11 +125,12 @@ impl Copying<'_, '_> {
     /// A stage that shares the whole content, and what it has grown by since it was opened.
     fn shared(&self, stage: Box<dyn StagedFile>) -> Result<Filled, Fault> {
         let len = stage.handle().map_or(Ok(0), |file| file.metadata().map(|found| found.len()));
-        if len.map_err(|error| destination("look at", &error))? > self.size {
+        if len.map_err(|error| destination("read the metadata of", &error))? > self.size {
             // Where it can't be cut, it is copied the second time.
             stage.set_len(self.size).map_err(|_| changed())?;
         }
-        let moved = Moved::shared(stage).map_err(|error| destination("look at", &error))?;
+        let moved =
+            Moved::shared(stage).map_err(|error| destination("read the metadata of", &error))?;
         self.verify(moved.is_whole(self.size), Filling::Reflinked)
     }
 

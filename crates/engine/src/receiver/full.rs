@@ -26,7 +26,7 @@ impl Receiver<'_> {
         let there = node.handle().ok()?.system_handle().ok()?;
         let missing = entry.size().saturating_sub(resumed.saturating_mul(BLOCK_LEN));
         haul_sys::has_no_room(&there, missing).then(|| {
-            let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "not enough room");
+            let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "not enough space");
             self.with_room(fault, file, 0)
         })
     }
@@ -57,7 +57,7 @@ impl Receiver<'_> {
             return String::new();
         }
         let kept = size_words(len);
-        format!("; {kept} of it are kept for the next run to go on from, and occupy space{place}")
+        format!("; {kept} are kept for resuming, and occupy space{place}")
     }
 }
 
@@ -69,14 +69,14 @@ fn room_words(needed: u64, room: Option<Room>) -> String {
         None => return needs,
         Some(room) if room.bytes > needed && room.lacks_inodes() => {
             let inodes = room.inodes.unwrap_or(0);
-            return format!("each file needs an inode, and {inodes} are free");
+            return format!("each file needs an inode, but {inodes} are free");
         }
         Some(room) => room.bytes,
     };
     match size_words(needed) == size_words(free) {
         // What differs does not show.
-        true => format!("the file needs {needed} bytes, and {free} are free"),
-        false => format!("{needs}, and {} are free", size_words(free)),
+        true => format!("the file needs {needed} bytes, but {free} are free"),
+        false => format!("{needs}, but {} are free", size_words(free)),
     }
 }
 
@@ -89,9 +89,9 @@ mod tests {
         const GIB: u64 = 1 << 30;
         for (needed, free, words) in [
             (GIB + GIB / 5, None, "the file needs 1.2 GiB"),
-            (GIB + GIB / 5, Some(300 << 20), "the file needs 1.2 GiB, and 300.0 MiB are free"),
-            (10, Some(0), "the file needs 10 B, and 0 B are free"),
-            (GIB, Some(GIB - 1), "the file needs 1073741824 bytes, and 1073741823 are free"),
+            (GIB + GIB / 5, Some(300 << 20), "the file needs 1.2 GiB, but 300.0 MiB are free"),
+            (10, Some(0), "the file needs 10 B, but 0 B are free"),
+            (GIB, Some(GIB - 1), "the file needs 1073741824 bytes, but 1073741823 are free"),
         ] {
             let room = free.map(|bytes| Room { bytes, inodes: Some(1 << 20) });
             assert_eq!(room_words(needed, room), words);
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn missing_inodes_are_named_in_place_of_bytes() {
         let words = room_words(3, Some(Room::new(900 << 10, 30, 0)));
-        assert_eq!(words, "each file needs an inode, and 0 are free");
+        assert_eq!(words, "each file needs an inode, but 0 are free");
         // Btrfs counts no inodes.
         let words = room_words(3, Some(Room::new(0, 0, 0)));
-        assert_eq!(words, "the file needs 3 B, and 0 B are free");
+        assert_eq!(words, "the file needs 3 B, but 0 B are free");
     }
 }

@@ -144,7 +144,7 @@ impl Receiver<'_> {
     /// Tells which accounts that others are to become are none here.
     pub(super) fn tell_unknown(&self) {
         for name in self.numbers.unknown() {
-            let message = format!("there is no {name} here: nothing is given to it");
+            let message = format!("no {name} here: ignoring the mapping to it");
             self.warn(&self.dest, &message);
         }
     }

@@ -136,9 +136,9 @@ impl Receiver<'_> {
                 if let (true, Some(file)) = (self.removes(), file.handle()) {
                     // What is told to be the same may be removed elsewhere. A copy
                     // of an earlier job may never have been made durable.
-                    file.sync_all()
-                        .and_then(|()| node.handle()?.sync(None))
-                        .map_err(|error| Fault::from_io(Side::Source, "make it durable", &error))?;
+                    file.sync_all().and_then(|()| node.handle()?.sync(None)).map_err(|error| {
+                        Fault::from_io(Side::Source, "flush it to stable storage", &error)
+                    })?;
                 }
                 Ok(seal)
             })
@@ -181,7 +181,7 @@ impl Receiver<'_> {
             .get_mut(&index)
             .is_some_and(|hashing| !std::mem::replace(&mut hashing.is_told, true));
         if !is_asked {
-            self.refuse("it sent the hash of a file that was not asked for");
+            self.refuse("it sent the hash of a file that was not requested");
         }
         is_asked
     }
@@ -326,7 +326,7 @@ impl Receiver<'_> {
                     self.leave(dir, node, name, &entry, there.as_ref(), *found)
                 });
                 left.unwrap_or_else(|error| {
-                    let action = "look at the destination";
+                    let action = "read the metadata of the destination";
                     let fault = Fault::from_io(Side::Destination, action, &error);
                     Decision::Settled(Outcome::Failed(fault))
                 })

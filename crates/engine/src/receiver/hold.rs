@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// A failure at this ends the job.
-const NAMES: &str = "make the names in it durable";
+const NAMES: &str = "flush the directory";
 
 /// Files that are held before they are waited for, at most; fewer where the
 /// process may not have as many files open, see [`held_files_max`].
@@ -224,7 +224,7 @@ pub(super) fn may_not_be_opened(error: &io::Error) -> bool {
 }
 
 fn make_durable(sealed: &dyn SealedFile) -> Result<(), Fault> {
-    let action = "make the file durable";
+    let action = "flush the file to stable storage";
     sealed.sync().map_err(|error| Fault::from_io(Side::Destination, action, &error))
 }
 
@@ -361,9 +361,8 @@ impl Receiver<'_> {
         let (true, Some(expected)) = (self.policy.verify, &file.whole.hash) else { return Ok(()) };
         let found = copy::read_back(sealed, file.pending.entry.size(), at_once, self.control)?;
         if found != *expected {
-            let message = format!(
-                "what is read back from the disk has the hash {found}, what was written has {expected}"
-            );
+            let message =
+                format!("the disk returned a file with hash {found} instead of {expected}");
             return Err(Fault::new(Side::Destination, FaultKind::Corrupt, message));
         }
         Ok(())
@@ -385,7 +384,7 @@ impl Receiver<'_> {
         if !self.policy.sync || self.policy.dry_run {
             return Ok(());
         }
-        let (is_moving, what) = (self.policy.moving.is_some(), "make the file durable");
+        let (is_moving, what) = (self.policy.moving.is_some(), "flush the file to stable storage");
         let left = || {
             let handle = node.handle()?;
             // What fails to be written from now on shows when all of it is synced.

@@ -31,7 +31,7 @@ impl Receiver<'_> {
             // It makes way for what a base has.
             Some(_) if pending.is_based => Ok(None),
             Some(_) => {
-                let message = "something else has taken its place";
+                let message = "something else replaced it";
                 Err(Fault::new(Side::Destination, FaultKind::Changed, message))
             }
         }
@@ -69,9 +69,9 @@ impl Receiver<'_> {
         let now = looked.map_err(|error| failed(&error))?;
         self.refresh(node, name, &entry, now.as_ref())?;
         if self.policy.sync {
-            node.handle()
-                .and_then(|handle| handle.sync(Some(name)))
-                .map_err(|error| Fault::from_io(Side::Destination, "make it durable", &error))?;
+            node.handle().and_then(|handle| handle.sync(Some(name))).map_err(|error| {
+                Fault::from_io(Side::Destination, "flush it to stable storage", &error)
+            })?;
         }
         sealed.discard();
         Ok(Outcome::Copied)

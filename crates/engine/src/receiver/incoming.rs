@@ -364,7 +364,7 @@ impl State {
     fn seal(&mut self, receiver: &Receiver<'_>, seal: &FileSeal) -> Result<Whole, Fault> {
         let listed = &self.pending.as_ref().expect("checked by the caller").entry;
         if self.resumed > 0 && (seal.size, seal.mtime) != (listed.size(), listed.attributes.mtime) {
-            let message = "it is not the file any more that was to be continued";
+            let message = "the partial file was replaced";
             return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
         }
         let proves = self.resumed > 0 && receiver.proves(listed);

@@ -194,9 +194,9 @@ impl Receiver<'_> {
             let name = escape_bytes(name.as_bytes());
             let (side, kind, why) = match outcome {
                 Outcome::Failed(Fault { side, kind, message }) => (*side, *kind, &**message),
-                _ => (Side::Destination, FaultKind::Busy, "another file stands there"),
+                _ => (Side::Destination, FaultKind::Busy, "another file has this name"),
             };
-            let message = format!("it is the same file as {name}, which was not copied: {why}");
+            let message = format!("hard link to {name}, which was not copied: {why}");
             Outcome::Failed(Fault::new(side, kind, message))
         };
         let mut settled = Vec::with_capacity(waiting.len());
@@ -347,7 +347,7 @@ impl Receiver<'_> {
         entry: &Entry,
         on_existing: OnExisting,
     ) -> Result<Linked, Fault> {
-        let action = "link it to another name of the same file";
+        let action = "hard-link it to another name of the file";
         let failed = |error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let handle = node.handle().map_err(failed)?;

@@ -292,7 +292,7 @@ impl Receiver<'_> {
             is_closed = taken.is_closed;
             let is_dir = entry.kind == Kind::Dir;
             if taken.is_ruled && self.leaves_out(parent, entry.name.as_ref(), is_dir) {
-                return Err(Broken("it listed what was to be left out"));
+                return Err(Broken("it listed an excluded entry"));
             }
         }
         if dir != 0 || self.lists_once(entry) {
@@ -338,7 +338,7 @@ impl Receiver<'_> {
         let is_made = entry.kind == Kind::Special && entry.special.is_some();
         let has_place = matches!(entry.kind, Kind::File { .. } | Kind::Symlink { .. }) || is_made;
         if self.checks() || !has_place {
-            return Err(Broken("it listed a rival of what has no place"));
+            return Err(Broken("it listed a rival of an unknown entry"));
         }
         let _name = self.check_name(*dir, &parent, entry)?;
         self.has_listed(index, &parent, entry, true);
@@ -359,9 +359,7 @@ impl Receiver<'_> {
     /// The listing may end: all that was asked for is accounted for.
     pub(super) fn check_end(&self) -> Result<(), Broken> {
         match &self.asked {
-            Some(asked) if !lock(asked).may_end() => {
-                Err(Broken("it ended the listing before it had told of all that was asked for"))
-            }
+            Some(asked) if !lock(asked).may_end() => Err(Broken("it ended the listing too early")),
             _ => Ok(()),
         }
     }

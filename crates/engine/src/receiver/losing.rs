@@ -49,7 +49,7 @@ impl Receiver<'_> {
     pub(super) fn take_mover(&self, mover: Owner) -> Result<(), Broken> {
         let is_first = lock(&self.listing).next_index == 1;
         if !self.losing.is_whole || !is_first || self.losing.mover.set(mover).is_err() {
-            return Err(Broken("it told who moves the sources where that is not expected"));
+            return Err(Broken("it named who moves the sources where that is not expected"));
         }
         Ok(())
     }
@@ -72,10 +72,10 @@ impl Receiver<'_> {
         if let Some(special) = entry.special.filter(|one| !self.losing.gives.has(one.kept())) {
             let message = match special {
                 Special::Fifo | Special::Socket => {
-                    "it stays: the destination takes no FIFOs and sockets"
+                    "not moved: the destination can't hold FIFOs and sockets"
                 }
                 Special::Block(_) | Special::Char(_) => {
-                    "it stays: at the destination only root can make a device"
+                    "not moved: only root can create devices at the destination"
                 }
             };
             return Some(Fault::new(Side::Source, FaultKind::Special, message));
@@ -136,7 +136,7 @@ impl Receiver<'_> {
         let has_mode = !matches!(entry.kind, Kind::Symlink { .. });
         let lacks = entry.attributes.mode & !there.attributes.mode & SET_ID_MODE != 0;
         (self.losing.is_whole && self.removes() && has_mode && lacks).then(|| {
-            let message = "it stays: what the destination has of it lacks its set-ID bits";
+            let message = "not removed: its copy lacks the set-ID bits";
             Fault::new(Side::Source, FaultKind::Lossy, message)
         })
     }

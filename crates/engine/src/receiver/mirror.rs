@@ -209,7 +209,7 @@ impl Receiver<'_> {
                 Ok(None) => Ok(()),
                 Ok(Some(meta)) if self.is_source(&meta) => Err(a_source()),
                 Ok(Some(meta)) if !self.is_extra(dir, node, &name, &meta) => Err(io::Error::other(
-                    "it may be another entry of this job: the destination takes the two names for one",
+                    "it may be another entry of this job, whose name is the same to the destination",
                 )),
                 Ok(Some(meta)) if is_spared(&name, &meta) => Ok(()),
                 Ok(Some(meta)) if meta.kind == MetaKind::Dir => {
@@ -244,7 +244,7 @@ impl Receiver<'_> {
         if withheld && !self.deleting.is_told.swap(true, Ordering::Relaxed) {
             self.warn(
                 &dir.path_of(None),
-                "nothing is removed here and in what follows: not all of the source could be read",
+                "skipping all further removals: not all of the source could be read",
             );
         }
         withheld
@@ -318,5 +318,5 @@ impl Receiver<'_> {
 }
 
 fn a_source() -> io::Error {
-    io::Error::other("it is a source of this command, or holds one")
+    io::Error::other("it is a source of this command, or contains one")
 }

@@ -118,7 +118,7 @@ impl Receiver<'_> {
         pending: &Pending,
         mut sealed: Box<dyn SealedFile>,
     ) -> Result<Outcome, Fault> {
-        const ACTION: &str = "put the file in place";
+        const ACTION: &str = "rename the file into place";
         let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
         let Pending { dir, name, entry, on_existing, .. } = pending;
         if self.delays() {
@@ -224,7 +224,7 @@ impl Receiver<'_> {
 
 /// The fault of an entry whose name is that of another one of the job.
 pub(super) fn another() -> Fault {
-    let message = "its name is taken by another entry of this job: the destination takes the two \
-                   names for one";
+    let message = "its name is that of another entry of this job: the destination treats both \
+                   names as the same";
     Fault::new(Side::Destination, FaultKind::Taken, message)
 }

@@ -106,7 +106,8 @@ impl Receiver<'_> {
             Ok((decision, Changes::default()))
         })();
         looked.unwrap_or_else(|error: io::Error| {
-            let fault = Fault::from_io(Side::Destination, "look at the destination", &error);
+            let fault =
+                Fault::from_io(Side::Destination, "read the metadata of the destination", &error);
             settled(Outcome::Failed(fault), Changes::default())
         })
     }
@@ -237,8 +238,8 @@ impl Receiver<'_> {
             return Outcome::Failed(fault);
         }
         let action = match entry.kind {
-            Kind::Symlink { .. } => "make the link",
-            _ => "make the FIFO, socket or device",
+            Kind::Symlink { .. } => "create the link",
+            _ => "create the FIFO, socket or device",
         };
         let (attributes, mut keeps) = (&entry.attributes, self.policy.keeps);
         if entry.special.is_none() && self.task.mirrors().is_some() && !keeps.has(Kept::LINK_TIMES)
@@ -383,7 +384,7 @@ impl Receiver<'_> {
             Ok(()) => making.outcome,
             Err(_) if self.control.stopped() => return,
             Err(error) => {
-                Outcome::Failed(Fault::from_io(Side::Destination, "make the directory", &error))
+                Outcome::Failed(Fault::from_io(Side::Destination, "create the directory", &error))
             }
         };
         self.report(making.index, || dir.path_of(None), &Kind::Dir, 0, &outcome);

@@ -33,7 +33,7 @@ impl Receiver<'_> {
                 }
                 Removal::End => {
                     let Some(summary) = lock(&self.settled).take() else {
-                        return self.refuse("it has removed all before all was compared");
+                        return self.refuse("it removed sources before all were compared");
                     };
                     for (path, kind) in self.control.monitor().progress().told.take_gone() {
                         self.tell_removal(&path, &kind, Ok(()));
@@ -78,7 +78,7 @@ impl Receiver<'_> {
         let is_too_many = proofs.len() > PROOFS_MAX && self.sender.is_far();
         drop(proofs);
         if is_too_many {
-            self.refuse("it does not say which of its sources stay");
+            self.refuse("it did not report which sources stay");
         }
     }
 
@@ -88,13 +88,13 @@ impl Receiver<'_> {
         let mut proven = Vec::with_capacity(asked.len());
         for Prove { index, aside } in asked {
             let Some(proof) = lock(&self.proofs).remove(&index) else {
-                return self.refuse("it asks for a proof of what was not told to be there");
+                return self.refuse("it requested a proof of an unlisted entry");
             };
             let Some(aside) = aside else { continue };
             let result = match proof {
                 Some(proof) => proof.holds(&aside).map_err(Fault::clipped),
                 None => {
-                    let message = "what the destination has of it can't be told from others";
+                    let message = "not removed: its copy can't be told from other entries";
                     Err(Fault::new(Side::Destination, FaultKind::Io, message))
                 }
             };

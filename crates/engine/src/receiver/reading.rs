@@ -240,7 +240,7 @@ impl Reading<'_, '_> {
                 self.end_file(end.index, file, self.lane, Some(end));
             }
             Message::LaneEnd(LaneEnd { lane, .. }) if lane > LANES_MAX => {
-                return Err(refused("the peer speaks of a lane that there is not"));
+                return Err(refused("the peer named an unknown lane"));
             }
             Message::LaneEnd(LaneEnd { index, lane }) => {
                 // It may have been the end of a file that is a hole, or can't be read.
@@ -279,7 +279,7 @@ impl Reading<'_, '_> {
         }
         let pending = self.receiver.claim(index);
         let pending =
-            pending.ok_or_else(|| refused("the peer sent a file that was not asked for"))?;
+            pending.ok_or_else(|| refused("the peer sent a file that was not requested"))?;
         let file = Arc::new(Incoming::new(pending));
         incoming.insert(index, Arc::clone(&file));
         Ok(file)
@@ -350,7 +350,7 @@ fn take_reuse(
     route: Route,
 ) -> Result<(), ReadEnd> {
     if !file.allows(&reuse) {
-        return Err(refused("the peer told of a part of a file that is not there"));
+        return Err(refused("the peer sent a part of a file that does not exist"));
     }
     hand_on(receiver, file, Piece::Reuse(reuse, route));
     Ok(())

@@ -131,16 +131,16 @@ impl Pending {
 }
 
 fn failed(error: io::Error) -> Fault {
-    Fault::from_io(Side::Destination, "continue the interrupted copy", &error)
+    Fault::from_io(Side::Destination, "resume the partial file", &error)
 }
 
 /// The message where a part of another file is found.
-const REPLACED: &str = "the source was replaced since its copy was interrupted; it is copied anew";
+const REPLACED: &str =
+    "the source was replaced since its copy was interrupted: copying it from the start";
 
 /// The fault of a source that turns out not to be the one of which a part is
 /// there.
 pub(super) fn replaced() -> Fault {
-    let message = "it was replaced since its copy was interrupted; what was there of the copy is \
-                   given up";
+    let message = "it was replaced since its copy was interrupted: its partial file is discarded";
     Fault::new(Side::Source, FaultKind::Changed, message)
 }

@@ -86,7 +86,7 @@ impl Receiver<'_> {
                     },
                     Err(error) => Outcome::Failed(Fault::from_io(
                         Side::Destination,
-                        "look at the directory's attributes",
+                        "read the directory's attributes",
                         &error,
                     )),
                 }

@@ -108,7 +108,8 @@ impl Receiver<'_> {
         let is_ruled = self.makes_nothing();
         if self.policy.dry_run || is_ruled {
             let there = handle.stat(name, false);
-            let is_there = there.map_err(|e| fault("look at the destination", e))?.is_some();
+            let is_there =
+                there.map_err(|e| fault("read the metadata of the destination", e))?.is_some();
             return match (is_there, is_ruled) {
                 (true, _) => or_cleared(open()),
                 (false, true) => Ok(Presence::Ruled),
@@ -127,7 +128,7 @@ impl Receiver<'_> {
                 Ok(Presence::Made(open()))
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => or_cleared(open()),
-            Err(error) => Err(fault("make the directory", error)),
+            Err(error) => Err(fault("create the directory", error)),
         }
     }
 
@@ -173,7 +174,8 @@ impl Receiver<'_> {
             Some(there) => self.is_free(above, handle, name, &there),
             None => Ok(true),
         });
-        let looked_at = |e| Fault::from_io(Side::Destination, "look at the destination", &e);
+        let looked_at =
+            |e| Fault::from_io(Side::Destination, "read the metadata of the destination", &e);
         if !is_free.map_err(looked_at)? {
             return Err(naming::another());
         }
@@ -185,7 +187,7 @@ impl Receiver<'_> {
         let mode = self.mode_when_made(above, entry);
         let made = cleared.and_then(|()| handle.make_dir(name, mode));
         made.map_err(|error| {
-            Fault::from_io(Side::Destination, "make way for the directory", &error)
+            Fault::from_io(Side::Destination, "remove what blocks the directory", &error)
         })?;
         Ok(Presence::Made(open()))
     }
@@ -209,12 +211,12 @@ fn in_the_way(parent: &dyn TreeDir, name: &Name) -> Fault {
         Ok(Some(Meta { kind: MetaKind::Symlink, .. })) => Fault::new(
             Side::Destination,
             FaultKind::Link,
-            "a symbolic link stands there at the destination, where a directory is needed",
+            "the destination has a symbolic link where a directory is needed",
         ),
         _ => Fault::new(
             Side::Destination,
             FaultKind::NotDirectory,
-            "a file stands there at the destination, where a directory is needed",
+            "the destination has a file where a directory is needed",
         ),
     }
 }

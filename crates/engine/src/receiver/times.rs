@@ -43,11 +43,10 @@ const PROBE: Timestamp = Timestamp { secs: 1_000_000_001, nanos: 987_654_321 };
 const KEPT_EVERYWHERE: RangeInclusive<i64> = 315_619_200..=i32::MAX as i64 - 86_400;
 
 /// The warning about an entry whose time is out of the destination's range.
-const OUT_OF_RANGE: &str =
-    "the destination can't hold its modification time, and gives it the nearest that it can";
+const OUT_OF_RANGE: &str = "the destination can't store its mtime: setting the nearest one";
 
 /// Told once by a job that goes by an assumption.
-const ASSUMED: &str = "the times seen there are all whole multiples of two seconds, so times are taken to be kept no finer: entries that are less than that older there than at the source count as unchanged, and only a comparison of contents tells for sure";
+const ASSUMED: &str = "all mtimes there are multiples of two seconds: treating entries up to two seconds older as unchanged; compare contents to be sure";
 
 /// The units in which file systems keep times, as far as anybody had to know: by device,
 /// or by directory where none is told.
@@ -163,7 +162,7 @@ impl Receiver<'_> {
             return None;
         }
         if self.moves_whole() {
-            let message = "it stays: the destination can't hold its modification time";
+            let message = "not moved: the destination can't store its mtime";
             return Some(Fault::new(Side::Source, FaultKind::Lossy, message));
         }
         self.warn(&dir.path_of(entry.name.as_ref()), OUT_OF_RANGE);

@@ -269,7 +269,7 @@ impl Receiver<'_> {
         if !dirs.is_empty() {
             if !self.waiting.has_overflown.swap(true, Ordering::Relaxed) {
                 let message = format!(
-                    "files wait in {DIRS_MAX} directories: they get their names before the end"
+                    "files are waiting in {DIRS_MAX} directories: renaming them into place before the end"
                 );
                 self.warn(b".", &message);
             }
@@ -310,9 +310,8 @@ impl Receiver<'_> {
     }
 
     fn publish_row(&self, dir: &Arc<RecvDir>, row: Row) -> Result<(), Fault> {
-        let failed = |error: io::Error| {
-            Fault::from_io(Side::Destination, "look for the files that wait", &error)
-        };
+        let failed =
+            |error: io::Error| Fault::from_io(Side::Destination, "find the waiting files", &error);
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let lot = node.id().and_then(|id| self.lot_on(id.dev));
         let Some(lot) = lot else { return Ok(()) };
@@ -337,7 +336,7 @@ impl Receiver<'_> {
         name: &Name,
         seen: &OnceLock<StaleStages>,
     ) -> Result<(), Fault> {
-        const ACTION: &str = "put the file in place";
+        const ACTION: &str = "rename the file into place";
         let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
         let handle = node.handle().map_err(failed)?;
         if let (Some(claims), Some(id)) = (dir.claims(), lot.id(row, name)) {

@@ -36,8 +36,8 @@ pub(super) fn leads_to_no_dir(tree: &dyn Tree, path: &[u8]) -> bool {
 /// The fault of a directory that could not be made: `part` of the user's `path`.
 pub(super) fn not_made(path: &[u8], part: &[u8], error: &io::Error) -> Fault {
     let action = match part == words::split(path).whole {
-        true => "make the directory".to_owned(),
-        false => format!("make {} above it", escape_bytes(part)),
+        true => "create the directory".to_owned(),
+        false => format!("create {} above it", escape_bytes(part)),
     };
     let mut fault = Fault::from_io(Side::Destination, &action, error);
     // The directory above is there, and takes none.

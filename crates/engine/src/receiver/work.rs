@@ -183,7 +183,7 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
             PackItem::Fault { index, fault } => (index, Err(super::of_sender(fault))),
         };
         let Some(mut pending) = receiver.claim(index) else {
-            receiver.refuse("it sent a file that was not asked for");
+            receiver.refuse("it sent a file that was not requested");
             break;
         };
         let content = &bytes[range];
@@ -328,7 +328,7 @@ impl Pending {
         let stage = self.with_zeros(stage);
         if self.reserves {
             let reserved = stage.reserve(self.entry.size());
-            reserved.map_err(|error| destination("reserve room for the file", &error))?;
+            reserved.map_err(|error| destination("allocate space for the file", &error))?;
         }
         Ok(stage)
     }
@@ -481,7 +481,7 @@ fn has_holes(source: &dyn SourceFile) -> Result<bool, Fault> {
 
 /// The fault of a stage that is not what it was when its file was listed.
 pub(super) fn written_meanwhile() -> Fault {
-    let message = "another haul has written to it meanwhile";
+    let message = "another haul wrote to it meanwhile";
     Fault::new(Side::Destination, FaultKind::Busy, message)
 }
 

@@ -215,7 +215,7 @@ impl<'a> Course<'a> {
         let Arrived { bytes, index, blocks, size } = arrived;
         let is_length = size.is_none_or(|size| size <= i64::MAX as u64);
         if bytes > ARRIVED_MAX || blocks > 1 || !is_length {
-            return Err(refused("the peer says that more has arrived than it may tell at once"));
+            return Err(refused("the peer acknowledged too much at once"));
         }
         self.moved(bytes);
         if let (Some(index), Some(size)) = (index, size) {
@@ -285,8 +285,8 @@ impl<'a> Course<'a> {
                 let mut state = lock(&self.state);
                 let state = &mut *state;
                 let item = state.items.remove(&index);
-                let item =
-                    item.ok_or_else(|| refused("the peer told an outcome of what was not listed"))?;
+                let item = item
+                    .ok_or_else(|| refused("the peer reported an outcome of an unlisted entry"))?;
                 state.cost -= item.cost;
                 let mut counted = item.there;
                 if item.wanted {
@@ -311,7 +311,7 @@ impl<'a> Course<'a> {
     /// Only the destination has these.
     pub(super) fn extras(&self, extras: &[Extra]) -> Result<(), ReadEnd> {
         if !self.task.finds_extras() && self.task.mirrors().is_none() {
-            return Err(refused("the peer told extras where none is expected"));
+            return Err(refused("the peer reported extras where none are expected"));
         }
         for Extra { path, kind } in extras {
             match self.task.mirrors() {
@@ -342,7 +342,7 @@ impl<'a> Course<'a> {
     pub(super) fn done(&self, summary: Summary) -> Result<Summary, ReadEnd> {
         let mut state = lock(&self.state);
         if !state.listed_all || !state.items.is_empty() {
-            let rule = "the peer says that it is done before everything has its outcome";
+            let rule = "the peer ended the job before all outcomes";
             return Err(refused(rule));
         }
         state.is_done = true;
@@ -368,7 +368,7 @@ impl State {
     fn way(&self, dir: u64) -> Result<Arc<Way>, ReadEnd> {
         match self.open.last() {
             Some((number, way)) if *number == dir => Ok(Arc::clone(way)),
-            _ => Err(refused("the peer listed what is in a directory that is not open")),
+            _ => Err(refused("the peer listed the content of a directory that is not open")),
         }
     }
 

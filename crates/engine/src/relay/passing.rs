@@ -79,7 +79,7 @@ impl<'p, 'a> Passing<'p, 'a> {
                 Message::LaneEnd(LaneEnd { lane, .. }) | Message::LaneOver(LaneOver { lane })
                     if lane > LANES_MAX =>
                 {
-                    return Err(refused("the peer speaks of a lane that there is not"));
+                    return Err(refused("the peer named an unknown lane"));
                 }
                 Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
                 _ => {}

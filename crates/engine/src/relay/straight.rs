@@ -46,7 +46,7 @@ impl Straight {
     ) -> Result<Option<Self>, JobError> {
         let Some(agent) = from.agent().filter(|_| job.goes_directly()) else { return Ok(None) };
         let key = match agent.caps().has(Caps::CALLS) {
-            false => Err("the haul there calls no other hosts".to_owned()),
+            false => Err("the haul there connects to no other hosts".to_owned()),
             true => {
                 let connections = job.direct_connections().map_or(0, NonZeroU8::get);
                 let call = Call { is_required: job.via == Via::Tcp, connections };
@@ -68,7 +68,8 @@ impl Straight {
         match caps.has(Caps::CALLS) {
             true => self,
             false => {
-                let called_by_none = || Err("the haul there is called by no other".to_owned());
+                let called_by_none =
+                    || Err("the haul there accepts no connections from other hosts".to_owned());
                 Self { key: self.key.and_then(|_| called_by_none()), ..self }
             }
         }
@@ -193,7 +194,7 @@ impl<'a> Calls<'a> {
 
     /// Tells that contents pass here.
     pub(super) fn tell_not_direct(&self, reason: &str) {
-        let (host, reason) = (&*self.to, &*format!("{reason}; they pass through here"));
+        let (host, reason) = (&*self.to, &*format!("{reason}; they go through this machine"));
         self.control.monitor().event(Event::Link(LinkEvent::NotDirect { host, reason }));
     }
 }

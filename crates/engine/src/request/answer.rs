@@ -36,7 +36,7 @@ pub(crate) fn answer(
 ) -> io::Result<()> {
     let reply = match request {
         Request::Mark { .. } if rights == Rights::Read => {
-            let message = "can't make anything in it: this login may only read there";
+            let message = "can't create anything in it: this login is read-only";
             Err(Fault::new(Side::Destination, FaultKind::PermissionDenied, message))
         }
         Request::Mark { path, mark, both } => {
@@ -94,7 +94,7 @@ fn tell(output: &Outbox, reply: Reply) -> io::Result<()> {
 pub(super) fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
     let split = words::split(path);
     let stat = haul_sys::path_stat(path_or_dot(path), follow);
-    let meta: Meta = stat.map_err(|error| source("look at it", &error))?.into();
+    let meta: Meta = stat.map_err(|error| source("read its metadata", &error))?.into();
     let kind = meta
         .listed_kind(|| haul_sys::path_link(path_or_dot(path)))
         .map_err(|error| source("read the link", &error))?;
@@ -133,9 +133,9 @@ pub(super) fn list(
             Ok(Some(entry)) => Listed::Entry(entry),
             // It is gone since the directory was read: not there.
             Ok(None) => continue,
-            Err(error) => Listed::Fault { name, fault: source("look at it", &error) },
+            Err(error) => Listed::Fault { name, fault: source("read its metadata", &error) },
         };
-        each(listed).map_err(|error| source("tell about it", &error))?;
+        each(listed).map_err(|error| source("report it", &error))?;
     }
     Ok(())
 }
@@ -165,9 +165,7 @@ pub(super) fn hash(path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<Content
         told(hashing);
     })
     .map_err(|fault| match fault.kind {
-        FaultKind::Changed => {
-            Fault { message: "it became shorter while it was hashed".into(), ..fault }
-        }
+        FaultKind::Changed => Fault { message: "it shrank while it was hashed".into(), ..fault },
         _ => fault,
     })
 }

@@ -173,9 +173,9 @@ impl Peer {
         match self.take()? {
             Answer::Message(message) => match *message {
                 Message::Reply(reply) => Ok(reply),
-                _ => Err(self.broken(refused("the peer sent what is no answer"))),
+                _ => Err(self.broken(refused("the peer sent no valid answer"))),
             },
-            Answer::Welcome(_) => Err(self.broken(refused("the peer sent what is no answer"))),
+            Answer::Welcome(_) => Err(self.broken(refused("the peer sent no valid answer"))),
         }
     }
 
@@ -195,7 +195,7 @@ impl Peer {
     pub(super) fn refuse(&mut self, reply: Reply) -> RequestError {
         match reply {
             Reply::Fault(fault) => fault.into(),
-            _ => self.broken(refused("the peer answered another question")).into(),
+            _ => self.broken(refused("the peer answered a different request")).into(),
         }
     }
 
@@ -230,7 +230,7 @@ impl Peer {
         let _ = self.awaited.send(());
         let heard = self.watch.receive_within(&self.answers, limit)?;
         let Some(heard) = heard else {
-            return Err(self.broken(refused("the peer did not come to an end in time")));
+            return Err(self.broken(refused("the peer did not finish in time")));
         };
         let end = || Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
         match heard.unwrap_or_else(|_| end()).map_err(|end| self.broken(end))? {

@@ -78,7 +78,7 @@ impl SftpPeer {
         attrs
             .map_err(Failed::from)
             .and_then(|attrs| entry(&self.client, path, name, &attrs))
-            .map_err(|failed| self.failed("look at it", failed))
+            .map_err(|failed| self.failed("read its metadata", failed))
     }
 
     /// The session, if it stands.
@@ -98,7 +98,7 @@ impl SftpPeer {
         });
         let looked = looked.into_iter().map(|looked| match looked {
             Ok(()) => Ok(Ok(())),
-            Err(error) => match self.failed("look at it", error.into()) {
+            Err(error) => match self.failed("read its metadata", error.into()) {
                 RequestError::Fault(fault) => Ok(Err(fault)),
                 RequestError::Job(error) => Err(error),
             },
@@ -124,7 +124,7 @@ impl SftpPeer {
                     // It is gone since the directory was read: not there.
                     Err(Failed::Server(error))
                         if error.status() == Some(StatusCode::NoSuchFile) => {}
-                    Err(failed) => match self.failed("look at it", failed) {
+                    Err(failed) => match self.failed("read its metadata", failed) {
                         RequestError::Fault(fault) => {
                             each(Listed::Fault { name: name.clone(), fault });
                         }
@@ -158,7 +158,7 @@ impl SftpPeer {
             Some(FileType::File) | None => {}
             Some(FileType::Dir) => return Err(is_dir().into()),
             Some(FileType::Symlink | FileType::Special) => {
-                let message = "can't open: it is no regular file";
+                let message = "can't open: it is not a regular file";
                 return Err(Fault::new(Side::Source, FaultKind::Special, message).into());
             }
         }
@@ -181,7 +181,7 @@ impl SftpPeer {
             Failed::Server(error) => {
                 (FaultKind::of(&error.io_kind().into()), error.cause.to_string())
             }
-            Failed::Untold(what) => (FaultKind::Io, format!("the server does not tell {what}")),
+            Failed::Untold(what) => (FaultKind::Io, format!("the server does not report {what}")),
         };
         match kind {
             FaultKind::NotFound => Fault::missing(Side::Source).into(),
@@ -251,13 +251,13 @@ const SOCKET: u32 = 0o140_000;
 fn entry(client: &Client, path: &[u8], name: Option<Name>, attrs: &Attrs) -> Result<Entry, Failed> {
     let is_whole = |attrs: &Attrs| attrs.mode.is_some() && attrs.times.is_some();
     let attrs = if is_whole(attrs) { *attrs } else { client.lstat(path)? };
-    let kind = match attrs.file_type().ok_or(Failed::Untold("what it is"))? {
+    let kind = match attrs.file_type().ok_or(Failed::Untold("its type"))? {
         FileType::File => Kind::File { size: attrs.size.ok_or(Failed::Untold("its size"))? },
         FileType::Dir => Kind::Dir,
         FileType::Symlink => Kind::Symlink { target: client.read_link(path)? },
         FileType::Special => Kind::Special,
     };
-    let times = attrs.times.ok_or(Failed::Untold("when it was modified"))?;
+    let times = attrs.times.ok_or(Failed::Untold("its mtime"))?;
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
     let mode = attrs.mode.unwrap_or(0) & 0o7777;
     // Of a device its number is not told.

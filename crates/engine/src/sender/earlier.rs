@@ -256,7 +256,7 @@ impl First {
     /// The fault of the entry at `path`, which would replace it.
     pub(super) fn fault(&self, path: &[u8]) -> Fault {
         let (first, second) = (told(&self.path), told(path));
-        let message = format!("{first} and {second} would both become this, and the first stays");
+        let message = format!("{first} and {second} have the same destination: keeping the first");
         Fault::new(Side::Source, FaultKind::Taken, message)
     }
 }

@@ -235,13 +235,13 @@ pub(crate) fn is_not_empty(error: &io::Error) -> bool {
 }
 
 fn exchanged() -> Fault {
-    let message = "another has taken its place, and stays";
+    let message = "not removed: it was replaced";
     Fault::new(Side::Source, FaultKind::Changed, message)
 }
 
 /// There is nothing that would be left of a directory.
 fn missing() -> Fault {
-    let message = "it stays: the destination does not have it any more";
+    let message = "not removed: the destination no longer has it";
     Fault::new(Side::Source, FaultKind::Changed, message)
 }
 
@@ -251,6 +251,6 @@ fn failed(error: &io::Error) -> Fault {
 
 /// A directory stays, for it is another's.
 pub(crate) fn mounted() -> Fault {
-    let message = "a file system is mounted on it; it stays";
+    let message = "not removed: a file system is mounted on it";
     Fault::new(Side::Source, FaultKind::Io, message)
 }

@@ -38,7 +38,7 @@ fn lost(names: &[Vec<u8>], is_root: bool) -> Option<&'static str> {
 /// The fault of an entry that has several names in what is moved, of which not all can be
 /// removed.
 pub(super) fn linked() -> Fault {
-    let message = "it stays: it is one file under several names, and not all of them were moved";
+    let message = "not removed: not all of its hard links were moved";
     Fault::new(Side::Source, FaultKind::Lossy, message)
 }
 

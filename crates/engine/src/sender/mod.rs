@@ -281,7 +281,7 @@ impl SenderPort for Sender<'_> {
                     matches!(item.kind, Kind::File { .. }) && is_new
                 };
                 let Some(item) = item.filter(|item| fits(item)) else {
-                    return self.refuse("it asked for what is no listed file, or for one twice");
+                    return self.refuse("it requested an unlisted file, or a file twice");
                 };
                 if let Some(rule) = self.rule_against(item, &want) {
                     return self.refuse(rule);
@@ -326,7 +326,7 @@ impl SenderPort for Sender<'_> {
             let mut in_flight = lock(&self.in_flight);
             for outcome in outcomes {
                 if !self.can_come_to(&outcome.outcome) {
-                    return self.refuse("it told an outcome that such a job has not");
+                    return self.refuse("it reported an outcome that this job can't have");
                 }
                 let item = in_flight.items.remove(&outcome.index);
                 if item.as_ref().is_some_and(|item| item.may_be_signed()) {
@@ -351,7 +351,9 @@ impl SenderPort for Sender<'_> {
                     }
                 };
                 let Some(item) = item.filter(|item| fits(item)) else {
-                    return self.refuse("it told an outcome of what was not listed or not sent");
+                    return self.refuse(
+                        "it reported an outcome of an entry that was not listed or not sent",
+                    );
                 };
                 // What could not be looked at may be a directory, too.
                 let is_fault = matches!(outcome.outcome, Outcome::Failed(_));
@@ -389,7 +391,7 @@ impl SenderPort for Sender<'_> {
 
     fn extras(&self, extras: Vec<Extra>) {
         if !self.task.finds_extras() && self.task.mirrors().is_none() {
-            return self.refuse("it told extras where none is expected");
+            return self.refuse("it reported extras where none are expected");
         }
         if let Some(reporter) = self.reporter {
             for Extra { path, kind } in &extras {
@@ -414,7 +416,7 @@ impl SenderPort for Sender<'_> {
 
     fn late(&self, Late { path, fault }: Late) {
         if self.checks() {
-            return self.refuse("it told a failure that such a job has not");
+            return self.refuse("it reported a failure that this job can't have");
         }
         self.keeps_dirs.store(true, Ordering::Relaxed);
         if let Some(reporter) = self.reporter {
@@ -427,11 +429,11 @@ impl SenderPort for Sender<'_> {
         {
             let in_flight = lock(&self.in_flight);
             if !in_flight.listed_all || !in_flight.items.is_empty() {
-                return self.refuse("it says that it is done before everything has its outcome");
+                return self.refuse("it ended the job before all outcomes");
             }
         }
         if self.is_done.swap(true, Ordering::Relaxed) {
-            return self.refuse("it says twice that it is done");
+            return self.refuse("it ended the job twice");
         }
         // What was told to have failed has, whatever the figures say.
         let failed = self.reporter.map_or(0, |reporter| reporter.summary().failed);
@@ -452,7 +454,7 @@ impl SenderPort for Sender<'_> {
             let mut asked = lock(&self.asked);
             for one in &mut proven {
                 if !asked.remove(&one.index) {
-                    return self.refuse("it proves what it was not asked for");
+                    return self.refuse("it sent a proof that was not requested");
                 }
                 one.result = std::mem::replace(&mut one.result, Ok(())).map_err(Fault::clipped);
             }

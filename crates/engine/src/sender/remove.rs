@@ -168,7 +168,7 @@ impl Sender<'_> {
             let fault = match removed {
                 Ok(true) => continue,
                 Ok(false) => {
-                    let message = "something is in it that was not moved; it stays";
+                    let message = "not removed: it has entries that were not moved";
                     Fault::new(Side::Source, FaultKind::Changed, message)
                 }
                 Err(fault) => fault.clipped(),
@@ -215,7 +215,7 @@ fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
 fn place_of(item: &Item) -> Result<(Arc<dyn TreeDir>, &Name), Fault> {
     let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return Err(changed()) };
     if dir.is_led().map_err(|error| failed(&error))? {
-        let message = "a symbolic link leads to it: it stays";
+        let message = "not removed: a symbolic link points to it";
         return Err(Fault::new(Side::Source, FaultKind::Link, message));
     }
     let dir = dir.handle().map_err(|error| failed(&error))?;
@@ -275,7 +275,7 @@ fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::
 }
 
 fn changed() -> Fault {
-    let message = "it changed after it was copied, and stays";
+    let message = "not removed: it changed after it was copied";
     Fault::new(Side::Source, FaultKind::Changed, message)
 }
 

@@ -210,6 +210,6 @@ impl<'r, 'a> Remover<'r, 'a> {
 
 /// The job ends before the Receiver has answered.
 fn interrupted() -> Fault {
-    let message = "nothing was proven, and it stays";
+    let message = "not removed: its copy was not verified";
     Fault::new(Side::Source, FaultKind::Io, message)
 }

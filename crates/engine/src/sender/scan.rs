@@ -409,7 +409,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             match looked {
                 // It was none when the directory was read.
                 Ok(Meta { kind: MetaKind::Dir, .. }) => {
-                    let message = "a directory has taken its place";
+                    let message = "it was replaced by a directory";
                     let fault = Fault::new(Side::Source, FaultKind::Changed, message);
                     self.fault(index, Some(dir), Some(name), None, fault)?
                 }

@@ -55,12 +55,12 @@ impl<'j> Specials<'j> {
         let refused = |message: &str| Fault::new(Side::Source, FaultKind::Special, message);
         if recursive && !is_descriptor {
             return Err(refused(
-                "a FIFO, socket or device is not copied with -r; without -r its content is",
+                "a FIFO, socket or device is not copied with -r; without -r its content is copied",
             ));
         }
         let Some(into) = into else {
             return Err(refused(
-                "a FIFO, socket or device is read only where haul is started: copy it from there",
+                "a FIFO, socket or device can be read only on the machine where haul is started",
             ));
         };
         if dry_run {

@@ -25,10 +25,10 @@ impl State {
     fn begin(&mut self, index: u64, signature: Signature) -> Result<(), &'static str> {
         let sums_len = signature.shape().sums_len();
         if self.count >= SIGNED_MAX || self.sums_len + sums_len > SUMS_LEN_MAX {
-            return Err("it told the sums of too much at once");
+            return Err("it sent too many checksums at once");
         }
         if self.by_index.insert(index, signature).is_some() {
-            return Err("it told the sums of a file twice");
+            return Err("it sent the checksums of a file twice");
         }
         self.count += 1;
         self.sums_len += sums_len;
@@ -37,8 +37,8 @@ impl State {
 
     fn go_on(&mut self, index: u64, sums: &[u8]) -> Result<(), &'static str> {
         let signature = self.by_index.get_mut(&index);
-        let signature = signature.ok_or("it told sums that it has not begun to tell")?;
-        signature.take(sums).map_err(|_| "it told more sums than there are blocks")
+        let signature = signature.ok_or("it sent checksums out of order")?;
+        signature.take(sums).map_err(|_| "it sent more checksums than blocks")
     }
 
     fn release(&mut self, shape: &Shape) {
@@ -80,7 +80,7 @@ impl Sender<'_> {
             .get(&index)
             .is_some_and(|item| !item.wanted && item.may_be_signed());
         if !may_differ || !self.task.mirrors().is_some_and(|mirror| mirror.delta) {
-            return self.refuse("it told sums of what is not sent by its difference");
+            return self.refuse("it sent checksums of a file that is sent whole");
         }
         let taken = match told {
             haul_proto::Signature::Begin { old_size, block_len, strong_len, key, .. } => {
@@ -89,7 +89,7 @@ impl Sender<'_> {
                         let signature = Signature::new(shape, Key::from(key));
                         lock(&self.signed.0).begin(index, signature)
                     }
-                    None => Err("it told sums of a kind that there is not"),
+                    None => Err("it sent checksums of an unknown kind"),
                 }
             }
             haul_proto::Signature::Sums { sums, .. } => lock(&self.signed.0).go_on(index, &sums),
@@ -110,19 +110,18 @@ impl Sender<'_> {
         let Kind::File { size } = item.kind else { return None };
         match want.blocks.is_empty() {
             true if !self.task.compares_content() && !self.task.finds_renamed() => {
-                return Some("it asked for a hash where contents are not compared");
+                return Some("it requested a hash where contents are not compared");
             }
-            false if self.checks() => return Some("it asked for content in a comparison"),
+            false if self.checks() => return Some("it requested content in a comparison"),
             _ => {}
         }
         if want.how.wants_no_hash() && !self.may_leave_unhashed(want) {
-            return Some("it asked for content without a hash where one is wanted");
+            return Some("it requested content without a hash where one is needed");
         }
         if !want.blocks.begin_within(size) {
-            return Some("it has more of a file already than there is");
+            return Some("it claims more of a file than its size");
         }
         let is_known = !want.blocks.is_empty() && !item.wanted && self.signed.are_whole(item.index);
-        (want.how.wants_delta() && !is_known)
-            .then_some("it asked for the difference to a file whose sums it has not told")
+        (want.how.wants_delta() && !is_known).then_some("it requested a delta without checksums")
     }
 }

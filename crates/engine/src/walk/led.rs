@@ -17,7 +17,7 @@ pub(crate) fn look(
     name: &Name,
     target: Option<&[u8]>,
 ) -> Result<Option<Meta>, Fault> {
-    let failed = |error: io::Error| Fault::from_io(Side::Source, "look at it", &error);
+    let failed = |error: io::Error| Fault::from_io(Side::Source, "read its metadata", &error);
     let handle = dir.handle().map_err(failed)?;
     if led.to_dirs
         && let Ok(Some(there)) = handle.stat(name, true)
@@ -41,6 +41,6 @@ pub(crate) fn look(
     }
     match handle.stat(name, true).map_err(failed)? {
         Some(there) => Ok(Some(there)),
-        None => Err(Fault::new(Side::Source, FaultKind::Link, "the symbolic link leads nowhere")),
+        None => Err(Fault::new(Side::Source, FaultKind::Link, "the symbolic link is dangling")),
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn rules_at(place: Place, rules: Compare) -> Compare {
 pub(crate) fn warnings(link: Link, warnings: &[String]) -> Vec<String> {
     // The protocol has 32 bits of seconds for a time.
     let is_own = |warning: &&String| {
-        matches!(link, Link::SftpUpload(_)) && warning.contains("can't hold its modification time")
+        matches!(link, Link::SftpUpload(_)) && warning.contains("can't store its mtime")
     };
     warnings.iter().filter(|warning| !is_own(warning)).cloned().collect()
 }

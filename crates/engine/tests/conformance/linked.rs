@@ -39,7 +39,7 @@ fn bench() -> Bench {
 fn is_too_many(outcomes: &BTreeMap<String, Outcome>, name: &str) -> bool {
     match &outcomes[name] {
         Outcome::Failed(fault) => {
-            let expected = "its hard links can't be kept: those of this job need more than 8192 bytes of memory; copy in parts, or without hard links";
+            let expected = "its hard links can't be preserved: those of this job need more than 8192 bytes of memory; copy in parts, or without hard links";
             assert_eq!(fault.message, expected, "{name}");
             true
         }

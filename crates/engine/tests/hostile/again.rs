@@ -90,7 +90,7 @@ fn what_comes_behind_the_second_time_is_refused() {
             // With the only file the job is over, and nobody reads any more.
             assert!(
                 attacked.result.is_ok() || {
-                    attacked.assert_refused("not asked for");
+                    attacked.assert_refused("not requested");
                     true
                 }
             );

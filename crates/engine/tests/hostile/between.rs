@@ -20,11 +20,11 @@ use std::net::{IpAddr, TcpListener};
 #[test]
 fn a_receiver_takes_the_named_sources_alone() {
     let attacks: [(&str, Vec<ListItem>, &str); 5] = [
-        ("another name", vec![file(0, "evil", 1)], "a name that was not asked for"),
-        ("a hidden one", vec![file(0, ".bashrc", 1)], "a name that was not asked for"),
-        ("a second one", vec![dir(0, "x"), dir_end(1), dir(0, "x")], "not asked for"),
-        ("a link for a slash", vec![link(0, "y", "/etc")], "not asked for"),
-        ("nothing", vec![dir_end(0)], "before it had told of all"),
+        ("another name", vec![file(0, "evil", 1)], "a name that was not requested"),
+        ("a hidden one", vec![file(0, ".bashrc", 1)], "a name that was not requested"),
+        ("a second one", vec![dir(0, "x"), dir_end(1), dir(0, "x")], "not requested"),
+        ("a link for a slash", vec![link(0, "y", "/etc")], "not requested"),
+        ("nothing", vec![dir_end(0)], "the listing too early"),
     ];
     for (attack, items, words) in attacks {
         let place = Place::new();
@@ -187,9 +187,9 @@ fn hosts_that_say_what_has_no_place_end_the_job() {
                 let item = OutcomeItem { index: 7, outcome: Outcome::Copied };
                 peer.tell(&Message::Outcomes(vec![item]));
             },
-            "an outcome of what was not listed",
+            "an outcome of an unlisted entry",
         ),
-        (lists, |peer| peer.tell(&Message::Done(Summary::default())), "before everything has"),
+        (lists, |peer| peer.tell(&Message::Done(Summary::default())), "before all outcomes"),
         (|peer| peer.tell(&want([1])), |_| (), "a Want frame where none"),
         (|peer| peer.list(vec![file(3, "x", 9)]), |_| (), "a directory that is not open"),
         (
@@ -314,7 +314,7 @@ fn a_host_is_called_nowhere_but_where_its_name_leads() {
         let (result, [heard, _]) = run_via(Via::Tcp, Caps::CALLS, fails, to);
         match result {
             Err(JobError::Connection(ConnectError::NotDirect { host, detail })) => {
-                assert!(detail.contains("it says that it is at"), "{host} {detail}");
+                assert!(detail.contains("it reports the address"), "{host} {detail}");
             }
             other => panic!("{other:?}"),
         }
@@ -357,11 +357,11 @@ fn words_about_calls_have_their_turn() {
             offers,
             "a Called frame where none",
         ),
-        (|peer| peer.tell(&Message::LaneOver(LaneOver { lane: 8 })), nothing, "a lane that there"),
+        (|peer| peer.tell(&Message::LaneOver(LaneOver { lane: 8 })), nothing, "an unknown lane"),
         (
             |peer| peer.tell(&Message::LaneEnd(LaneEnd { index: 1, lane: 99 })),
             nothing,
-            "a lane that there is not",
+            "an unknown lane",
         ),
         (lists, |peer| (0..2).for_each(|_| peer.tell(&offer(TO_AT, 99))), "a Direct frame where"),
         (lists, |peer| peer.tell(&Message::Called(Called::Connected(1))), "a Called frame where"),
@@ -370,13 +370,21 @@ fn words_about_calls_have_their_turn() {
             |peer| peer.tell(&Message::Taken(Taken { lane: 0, frames: 0, is_over: true })),
             "a Taken frame where none",
         ),
-        (lists, |peer| peer.tell(&arrived(1 << 40, None, 0, None)), "than it may tell at once"),
+        (
+            lists,
+            |peer| peer.tell(&arrived(1 << 40, None, 0, None)),
+            "the peer acknowledged too much at once",
+        ),
         (
             lists,
             |peer| peer.tell(&arrived(0, Some(1), 0, Some(1 << 63))),
-            "than it may tell at once",
+            "the peer acknowledged too much at once",
         ),
-        (lists, |peer| peer.tell(&arrived(0, Some(1), 9, None)), "than it may tell at once"),
+        (
+            lists,
+            |peer| peer.tell(&arrived(0, Some(1), 9, None)),
+            "the peer acknowledged too much at once",
+        ),
     ];
     for (from, to, words) in attacks {
         let (result, _) = run_via(Via::Auto, Caps::CALLS, from, to);
@@ -433,7 +441,7 @@ fn where_a_host_calls_nobody_that_is_an_error_only_if_it_has_to() {
     let (result, _) = run_via(Via::Tcp, Caps::NONE, |_| (), |_| ());
     match result {
         Err(JobError::Connection(ConnectError::NotDirect { detail, .. })) => {
-            assert_eq!(detail, "the haul there calls no other hosts");
+            assert_eq!(detail, "the haul there connects to no other hosts");
         }
         other => panic!("{other:?}"),
     }
@@ -484,7 +492,7 @@ fn an_agent_calls_no_address_that_is_no_hosts() {
         else {
             panic!("{heard:?}")
         };
-        assert!(reason.contains("where no host is"), "{reason}");
+        assert!(reason.contains("it reports the invalid address"), "{reason}");
         assert_eq!(calls, 0);
     }
     // Who is there and has another key learns nothing more.
@@ -503,7 +511,7 @@ fn a_client_has_nobody_call_who_does_not_send() {
         let role = crate::peer::receiving(dest, true);
         peer.tell(&Message::Job(crate::peer::job_for(Task::default(), role)));
     });
-    attacked.assert_refused("a host call that does not send");
+    attacked.assert_refused("the client asked a host that sends nothing to connect");
     let attacked = serve(Place::new(), move |peer| {
         peer.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
         peer.tell(&Message::Call(Call { is_required: false, connections: 1 }));

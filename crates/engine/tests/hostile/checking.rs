@@ -61,7 +61,7 @@ fn nothing_has_a_rival_in_a_comparison() {
         peer.ask_for(Task::Check { content: false, keeps: haul_model::Kept::OF_COPIES }, role);
         peer.list(vec![ListItem::Rival(Box::new(rival)), dir_end(0)]);
     });
-    attacked.assert_refused("a rival of what has no place");
+    attacked.assert_refused("it listed a rival of an unknown entry");
 }
 
 fn hashed(index: u64, content: &[u8]) -> Message {
@@ -107,7 +107,7 @@ fn content_and_hashes_that_were_not_asked_for_end_a_comparison() {
                 peer.tell(&hashed(*index, CONTENT));
             }
         });
-        attacked.assert_refused("not asked for");
+        attacked.assert_refused("not requested");
     }
 }
 
@@ -117,7 +117,7 @@ fn a_copy_has_no_differences_and_no_extras() {
     let extra = Extra { path: b"more".to_vec(), kind: Kind::Dir };
     for said in [Message::Outcomes(vec![differs]), Message::Extras(vec![extra])] {
         let attacked = receive_from_client(|_| {}, move |peer| peer.tell(&said));
-        attacked.assert_refused("it told ");
+        attacked.assert_refused("it reported ");
     }
 }
 
@@ -200,7 +200,7 @@ fn nothing_is_copied_in_a_comparison() {
         let outcome = OutcomeItem { index: 1, outcome: Outcome::Copied };
         peer.tell(&Message::Outcomes(vec![outcome]));
     });
-    attacked.assert_refused("such a job has not");
+    attacked.assert_refused("this job can't have");
 }
 
 /// A client that moves a file with content and an empty one to `script`, which

@@ -148,7 +148,7 @@ fn a_dry_run_changes_nothing_whatever_is_sent() {
         assert_eq!(peer.await_outcome(1), Outcome::WouldCopy);
         peer.raw(&crate::peer::pack([crate::peer::packed(1, b"x")], b"x"));
     });
-    attacked.assert_refused("not asked for");
+    attacked.assert_refused("not requested");
     assert_eq!(attacked.place.read("a"), "old");
     assert_eq!(fs::read_dir(attacked.place.dest("")).expect("read").count(), 1);
 }

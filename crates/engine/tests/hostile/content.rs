@@ -42,7 +42,7 @@ fn content_that_was_never_listed_is_refused() {
         for index in [0, 1, 7, u64::MAX] {
             for frame in ways_to_send(index) {
                 let attacked = send_to(victim, &["a"], |_| {}, move |peer| peer.raw(&frame));
-                attacked.assert_refused("not asked for");
+                attacked.assert_refused("not requested");
             }
         }
     }
@@ -71,7 +71,7 @@ fn content_that_was_listed_and_not_wanted_is_refused() {
                         peer.raw(&frame);
                     },
                 );
-                attacked.assert_refused("not asked for");
+                attacked.assert_refused("not requested");
             }
         }
     }
@@ -94,7 +94,7 @@ fn content_that_came_before_is_refused() {
                     peer.raw(&again);
                 },
             );
-            attacked.assert_refused("not asked for");
+            attacked.assert_refused("not requested");
             assert_eq!(attacked.place.read("a"), "text");
         }
     }
@@ -107,7 +107,7 @@ fn a_pack_for_a_file_that_comes_in_pieces_is_refused() {
             peer.raw(&data(1, 0, b"text"));
             peer.raw(&pack([packed(1, b"text")], b"text"));
         });
-        attacked.assert_refused("not asked for");
+        attacked.assert_refused("not requested");
         assert_eq!(attacked.place.read("a"), "old");
     }
 }
@@ -197,7 +197,7 @@ fn a_piece_beyond_the_end_of_all_files_is_refused() {
     for victim in RECEIVERS {
         for offset in [i64::MAX as u64, 1 << 63, u64::MAX - 1] {
             let attacked = send_a(victim, move |peer| peer.raw(&data(1, offset, b"text")));
-            attacked.assert_refused("don't add up");
+            attacked.assert_refused("frame of inconsistent length");
         }
         // The last place that there is: what lies before it would take longer to hash
         // than anybody waits, so the file's fate has to be told without that.
@@ -431,7 +431,7 @@ fn a_pack_whose_lengths_do_not_add_up_is_refused() {
         for victim in RECEIVERS {
             let frame = unchecked_frame(FrameType::Pack, &payload);
             let attacked = send_a(victim, move |peer| peer.raw(&frame));
-            attacked.assert_refused("don't add up");
+            attacked.assert_refused("frame of inconsistent length");
             assert_eq!(attacked.place.read("a"), "old");
         }
     }
@@ -493,7 +493,7 @@ fn a_pack_that_answers_twice_for_one_file_is_refused() {
         // The first answer may have been the job's end already.
         match &attacked.result {
             Ok(_) => attacked.place.check(),
-            Err(_) => attacked.assert_refused("not asked for"),
+            Err(_) => attacked.assert_refused("not requested"),
         }
         assert_eq!(attacked.place.read("a"), "text");
     }
@@ -507,7 +507,8 @@ fn a_piece_of_nothing_or_of_too_much_is_refused() {
             payload.pop();
             payload.extend_from_slice(&content);
             let frame = unchecked_frame(FrameType::Data, &payload);
-            send_a(victim, move |peer| peer.raw(&frame)).assert_refused("don't add up");
+            send_a(victim, move |peer| peer.raw(&frame))
+                .assert_refused("frame of inconsistent length");
         }
     }
 }
@@ -553,9 +554,10 @@ fn as_many_files_in_pieces_as_are_allowed_arrive_side_by_side() {
                 for index in 2..FILES + 2 {
                     peer.tell(&file_end(index, 12, &[index as u8; 12]));
                 }
-                peer.await_that("all are copied", |peer| {
-                    (2..FILES + 2).all(|i| peer.outcomes.get(&i) == Some(&Outcome::Copied))
-                });
+                peer.await_that(
+                    "mount points can't be found there: copying all file systems",
+                    |peer| (2..FILES + 2).all(|i| peer.outcomes.get(&i) == Some(&Outcome::Copied)),
+                );
             },
         );
         assert_eq!(attacked.assert_done().copied, FILES);

@@ -58,7 +58,7 @@ fn without_r_no_directory_is_taken() {
             vec![dir(0, "a"), link(1, "x", "/etc"), dir_end(1), dir_end(0)],
         ] {
             let attacked = list_to(&[source], false, false, items);
-            attacked.assert_refused("a directory where none was asked for");
+            attacked.assert_refused("it listed a directory where none was requested");
             assert!(!attacked.place.has("a"), "{source}");
         }
     }
@@ -73,7 +73,7 @@ fn without_r_a_directory_without_a_name_is_none_either() {
         }
         let items = vec![whole, file(1, "x", 4), dir_end(1), dir_end(0)];
         let attacked = list_to(&[source], false, false, items.clone());
-        attacked.assert_refused("a directory where none was asked for");
+        attacked.assert_refused("it listed a directory where none was requested");
         assert!(!attacked.place.has("x"), "{source}");
         let attacked = send_to(&[source], true, false, items, Some(2));
         assert_eq!(attacked.assert_done().copied, 1, "{source}");
@@ -96,7 +96,7 @@ fn what_was_to_be_left_out_is_not_taken() {
         vec![dir(0, "d")],
     ] {
         let attacked = send_by(rules(), &["a", "x", "d"], items, None);
-        attacked.assert_refused("what was to be left out");
+        attacked.assert_refused("it listed an excluded entry");
     }
     // Nothing has to be told of them, whatever they are...
     send_by(rules(), &["a", "x", "d"], vec![dir(0, "a"), dir_end(1), dir_end(0)], None)
@@ -106,10 +106,10 @@ fn what_was_to_be_left_out_is_not_taken() {
     assert_eq!(attacked.assert_done().copied, 1);
     // ...but of the others.
     let attacked = send_by(rules(), &["a", "b", "x", "d"], vec![dir_end(0)], None);
-    attacked.assert_refused("all that was asked for");
+    attacked.assert_refused("the listing too early");
     // What could have been left out, and was not, stands for no other.
     let attacked = send_by(rules(), &["a", "d"], vec![file(0, "d", 4), dir_end(0)], None);
-    attacked.assert_refused("all that was asked for");
+    attacked.assert_refused("the listing too early");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_name_with_a_slash_is_no_link() {
     for recursive in [false, true] {
         let items = vec![link(0, "a", "/etc"), dir_end(0)];
         let attacked = list_to(&["there/a/"], recursive, false, items.clone());
-        attacked.assert_refused("a name that was not asked for");
+        attacked.assert_refused("a name that was not requested");
         assert_eq!(list_to(&["there/a"], recursive, false, items).assert_done().copied, 1);
     }
 }
@@ -143,14 +143,14 @@ fn what_was_asked_for_is_all_accounted_for() {
         (&["a", "b"], vec![fault(), dir_end(0)]),
         (&["x/a", "y/a"], vec![file(0, "a", 4), dir_end(0)]),
     ] {
-        list_to(sources, false, false, items).assert_refused("before it had told of all");
+        list_to(sources, false, false, items).assert_refused("the listing too early");
     }
     for (sources, items) in [
         (&["a"][..], vec![file(0, "a", 4), fault()]),
         (&["a"], vec![fault(), file(0, "a", 4)]),
         (&["a"], vec![fault(), fault()]),
     ] {
-        list_to(sources, false, false, items).assert_refused("more than was asked for");
+        list_to(sources, false, false, items).assert_refused("more than was requested");
     }
 }
 

@@ -85,7 +85,7 @@ fn what_the_old_file_has_not_is_refused() {
     for victim in RECEIVERS {
         for (at, from, len) in reuses {
             let attacked = send_difference(victim, move |peer| peer.tell(&reuse(at, from, len)));
-            attacked.assert_refused("a part of a file that is not there");
+            attacked.assert_refused("the peer sent a part of a file that does not exist");
         }
     }
 }
@@ -103,12 +103,12 @@ fn a_file_without_sums_is_not_made_from_its_old_version() {
                 assert!(!peer.messages.iter().any(told));
                 peer.tell(&reuse(0, 0, 1));
             });
-            attacked.assert_refused("a part of a file that is not there");
+            attacked.assert_refused("the peer sent a part of a file that does not exist");
         }
         let attacked = send_by(victim, Place::new(), &["a"], a_mirror(), |peer| {
             peer.tell(&reuse(0, 0, 1));
         });
-        attacked.assert_refused("not asked for");
+        attacked.assert_refused("not requested");
     }
 }
 
@@ -208,17 +208,17 @@ fn want_difference(index: u64) -> Message {
 #[test]
 fn sums_that_can_not_be_are_refused() {
     let cases: [(&str, Vec<Message>); 11] = [
-        ("of a kind that there is not", vec![begin(LARGE, LEN, 0, 2)]),
-        ("of a kind that there is not", vec![begin(LARGE, LEN, u32::MAX, 2)]),
-        ("of a kind that there is not", vec![begin(LARGE, u64::MAX, 4096, 2)]),
-        ("of a kind that there is not", vec![begin(LARGE, 0, 4096, 2)]),
-        ("of a kind that there is not", vec![begin(LARGE, LEN, 4096, 200)]),
+        ("of an unknown kind", vec![begin(LARGE, LEN, 0, 2)]),
+        ("of an unknown kind", vec![begin(LARGE, LEN, u32::MAX, 2)]),
+        ("of an unknown kind", vec![begin(LARGE, u64::MAX, 4096, 2)]),
+        ("of an unknown kind", vec![begin(LARGE, 0, 4096, 2)]),
+        ("of an unknown kind", vec![begin(LARGE, LEN, 4096, 200)]),
         ("sums of a file twice", vec![begin(LARGE, LEN, 4096, 2), begin(LARGE, LEN, 4096, 2)]),
-        ("has not begun to tell", vec![sums(LARGE, 6)]),
-        ("more sums than there are blocks", vec![begin(LARGE, 4096, 4096, 2), sums(LARGE, 7)]),
-        ("not sent by its difference", vec![begin(SMALL, LEN, 4096, 2)]),
-        ("not sent by its difference", vec![begin(2, LEN, 4096, 2)]),
-        ("not sent by its difference", vec![begin(99_999, LEN, 4096, 2)]),
+        ("it sent checksums out of order", vec![sums(LARGE, 6)]),
+        ("it sent more checksums than blocks", vec![begin(LARGE, 4096, 4096, 2), sums(LARGE, 7)]),
+        ("it sent checksums of a file that is sent whole", vec![begin(SMALL, LEN, 4096, 2)]),
+        ("it sent checksums of a file that is sent whole", vec![begin(2, LEN, 4096, 2)]),
+        ("it sent checksums of a file that is sent whole", vec![begin(99_999, LEN, 4096, 2)]),
     ];
     for (rule, messages) in cases {
         let attacked = receive_difference(move |peer| messages.iter().for_each(|m| peer.tell(m)));
@@ -233,13 +233,13 @@ fn too_many_sums_at_once_are_refused() {
             peer.tell(&begin(LARGE + file, LEN, 4096, 2));
         }
     });
-    attacked.assert_refused("the sums of too much at once");
+    attacked.assert_refused("it sent too many checksums at once");
     let attacked = receive_difference(|peer| {
         let blocks = (SUMS_LEN_MAX / 2 / 20 + 1) as u64;
         peer.tell(&begin(LARGE, blocks * 64, 64, 16));
         peer.tell(&begin(LARGE + 1, blocks * 64, 64, 16));
     });
-    attacked.assert_refused("the sums of too much at once");
+    attacked.assert_refused("it sent too many checksums at once");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_difference_is_not_wanted_without_its_sums() {
         vec![begin(LARGE + 1, 4096, 4096, 2), sums(LARGE + 1, 6), want_difference(LARGE)],
     ] {
         let attacked = receive_difference(move |peer| messages.iter().for_each(|m| peer.tell(m)));
-        attacked.assert_refused("whose sums it has not told");
+        attacked.assert_refused("it requested a delta without checksums");
     }
     // In a job that has none, nothing is said of any.
     let furnish = |place: &Place| fs::write(place.source("b"), content()).expect("written");
@@ -259,7 +259,7 @@ fn a_difference_is_not_wanted_without_its_sums() {
         peer.await_listing();
         peer.tell(&begin(SMALL, LEN, 4096, 2));
     });
-    attacked.assert_refused("not sent by its difference");
+    attacked.assert_refused("it sent checksums of a file that is sent whole");
 }
 
 /// Sums of zeros for a file that has none: all of it is sent, whatever is made up.
@@ -280,7 +280,7 @@ fn sums_that_are_made_up_cost_no_more_than_the_file() {
         });
         peer.tell(&Message::Want(vec![whole]));
     });
-    attacked.assert_refused("for one twice");
+    attacked.assert_refused("it requested an unlisted file, or a file twice");
     let sent: usize = attacked
         .peer
         .contents

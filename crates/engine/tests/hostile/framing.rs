@@ -214,7 +214,7 @@ fn a_payload_with_something_behind_its_end_ends_the_job() {
     frame.push(0);
     frame[0] += 1;
     for victim in RECEIVERS {
-        say(victim, frame.clone()).assert_refused("don't add up");
+        say(victim, frame.clone()).assert_refused("frame of inconsistent length");
     }
 }
 

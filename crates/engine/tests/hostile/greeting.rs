@@ -64,10 +64,10 @@ fn an_upload_lists_its_sources_before_the_agent_has_greeted() {
 fn a_welcome_that_is_none_is_refused() {
     let too_long = Header { kind: FrameType::Welcome, payload_len: FRAME_MAX + 1 }.encode();
     client_meets(move |peer| peer.raw(&too_long)).assert_lost();
-    client_meets(|peer| peer.frame(FrameType::Welcome, b"")).assert_refused("did not greet");
-    client_meets(|peer| peer.frame(FrameType::Welcome, b"haul")).assert_refused("did not greet");
+    client_meets(|peer| peer.frame(FrameType::Welcome, b"")).assert_refused("greeting");
+    client_meets(|peer| peer.frame(FrameType::Welcome, b"haul")).assert_refused("greeting");
     let other = client_meets(|peer| peer.frame(FrameType::Welcome, b"HTTP/1.1 200 OK"));
-    other.assert_refused("did not greet");
+    other.assert_refused("greeting");
     // Another frame than a greeting, though a good one.
     client_meets(|peer| peer.list(vec![dir_end(0)])).assert_lost();
 }
@@ -150,10 +150,10 @@ fn abort_of(attacked: &Attacked) -> String {
 fn a_client_that_does_not_greet_is_refused_and_told_so() {
     let request = Message::Request(Request::Stat { path: b"/".to_vec(), follow: true });
     let attacked = agent_meets(move |peer| peer.tell(&request));
-    attacked.assert_refused("did not greet");
-    assert!(abort_of(&attacked).contains("did not greet"));
+    attacked.assert_refused("greeting");
+    assert!(abort_of(&attacked).contains("greeting"));
     let attacked = agent_meets(|peer| peer.frame(FrameType::Hello, b"Hello, world"));
-    attacked.assert_refused("did not greet");
+    attacked.assert_refused("greeting");
     agent_meets(|peer| peer.raw(b"GET / HTTP/1.1\r\n\r\n")).assert_refused("unknown type");
 }
 

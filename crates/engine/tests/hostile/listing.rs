@@ -83,7 +83,7 @@ fn a_client_takes_only_names_that_it_asked_for() {
         vec![nameless(0, Kind::Dir)],
     ] {
         let attacked = send_to(Victim::Client, &["a", "b"], |_| {}, move |peer| peer.list(items));
-        attacked.assert_refused("not asked for");
+        attacked.assert_refused("not requested");
     }
 }
 
@@ -96,11 +96,11 @@ fn a_source_is_listed_once_beside_one_without_a_name() {
         vec![file(0, "c", 1)],
     ] {
         let attacked = send_to(Victim::Client, &["a/.", "b"], |_| {}, move |peer| peer.list(items));
-        attacked.assert_refused("not asked for");
+        attacked.assert_refused("not requested");
     }
     let items = vec![link(0, "b", "/")];
     let attacked = send_to(Victim::Client, &["a/.", "b/"], |_| {}, move |peer| peer.list(items));
-    attacked.assert_refused("not asked for");
+    attacked.assert_refused("not requested");
 }
 
 /// An entry that stands for the root itself.
@@ -151,7 +151,7 @@ fn rival(item: ListItem, first: Kind, is_same: bool) -> ListItem {
 fn a_rival_keeps_the_rules_of_an_entry() {
     let of_file = |item| rival(item, Kind::File { size: 1 }, false);
     for item in [dir(0, "a"), nameless(0, Kind::Dir), entry(0, "a", Kind::Special)] {
-        assert_refused(&[of_file(item)], "a rival of what has no place");
+        assert_refused(&[of_file(item)], "it listed a rival of an unknown entry");
     }
     assert_refused(&[of_file(nameless(0, Kind::File { size: 1 }))], "without a name");
     assert_refused(&[of_file(file(1, "x", 1))], "into a directory that is not open");
@@ -159,7 +159,7 @@ fn a_rival_keeps_the_rules_of_an_entry() {
     assert_refused(&twice, "out of order, or a name twice");
     let items = vec![of_file(file(0, "c", 1))];
     let attacked = send_to(Victim::Client, &["a", "b"], |_| {}, move |peer| peer.list(items));
-    attacked.assert_refused("not asked for");
+    attacked.assert_refused("not requested");
 }
 
 #[test]

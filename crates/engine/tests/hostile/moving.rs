@@ -235,7 +235,7 @@ fn nothing_goes_before_its_outcome_is_told() {
         hear_hashes(peer, [FULL, BELOW]);
         peer.tell(&Message::Done(Summary::default()));
     });
-    attacked.assert_refused("before everything has its outcome");
+    attacked.assert_refused("before all outcomes");
     assert_eq!(left, ALL);
 }
 
@@ -294,7 +294,7 @@ fn what_was_set_aside_gets_its_name_back_when_the_receiver_leaves() {
         peer.await_that("it asks", is_asked);
         peer.tell(&Message::Proven(vec![Proven { index: 77, result: Ok(()) }]));
     });
-    attacked.assert_refused("what it was not asked for");
+    attacked.assert_refused("it sent a proof that was not requested");
     assert_eq!(left, ALL);
     assert_eq!(aside(&attacked.place.source("tree")), 0);
 }
@@ -375,7 +375,7 @@ fn a_client_waits_until_all_is_removed_and_believes_no_earlier_end() {
         greet(peer, Caps::OURS);
         peer.tell(&Message::Removed(vec![Removal::End]));
     });
-    attacked.assert_refused("before all was compared");
+    attacked.assert_refused("it removed sources before all were compared");
 }
 
 /// The answer of a client that has `tree/f` and is asked for a proof, by an agent that
@@ -433,7 +433,7 @@ fn a_proof_is_asked_for_once_and_only_of_what_was_told_to_be_there() {
         peer.await_that("it is done", is_done);
         peer.tell(&prove(1));
     });
-    attacked.assert_refused("what was not told to be there");
+    attacked.assert_refused("it requested a proof of an unlisted entry");
     let place = Place::new();
     fs::write(place.dest("tree"), "").expect("written");
     haul_testkit::nasty::set_mtime(place.dest("tree"), TIME.secs, TIME.nanos).expect("a time");
@@ -444,7 +444,7 @@ fn a_proof_is_asked_for_once_and_only_of_what_was_told_to_be_there() {
         peer.tell(&prove(1));
         peer.tell(&prove(1));
     });
-    attacked.assert_refused("what was not told to be there");
+    attacked.assert_refused("it requested a proof of an unlisted entry");
 }
 
 #[test]
@@ -510,7 +510,7 @@ fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
     let attacked = moved_to(|peer| {
         peer.tell(&Message::Prove(vec![Prove { index: 2, aside: Some(name("aside")) }]));
     });
-    attacked.assert_refused("what was not told to be there");
+    attacked.assert_refused("it requested a proof of an unlisted entry");
     let attacked = moved_to(Peer::leave);
     attacked.assert_lost();
     // What a link leads to is nobody's to remove.
@@ -523,7 +523,7 @@ fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
         let role = Role::Sender { sources, base: None, recursive: true, follow: true };
         peer.ask_for(task, role);
     });
-    attacked.assert_refused("what links lead to");
+    attacked.assert_refused("the client asked to remove the targets of links");
     assert!(attacked.place.source("f").exists());
 }
 

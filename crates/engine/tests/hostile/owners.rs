@@ -140,6 +140,6 @@ fn who_moves_is_told_first_and_once_and_in_a_move_that_loses_nothing() {
             peer.ask_for(Task::Copy(policy), role);
             peer.list(items);
         });
-        attacked.assert_refused("it told who moves the sources");
+        attacked.assert_refused("it named who moves the sources where that is not expected");
     }
 }

@@ -214,7 +214,7 @@ fn more_than_there_is_of_a_file_can_not_be_there() {
                 let blocks = BlockRanges::from(first);
                 peer.tell(&Message::Want(vec![Want { index: LARGE, how, blocks }]));
             });
-            attacked.assert_refused("more of a file already than there is");
+            attacked.assert_refused("it claims more of a file than its size");
             assert!(attacked.peer.contents.is_empty());
         }
     }
@@ -345,13 +345,13 @@ fn what_has_changed_is_sent_once_more_and_no_third_time() {
         let blocks = BlockRanges::try_from(vec![LONG_LEN as u64]).expect("in order");
         peer.tell(&Message::Want(vec![Want { index: LARGE, how: How::PLAIN, blocks }]));
     });
-    attacked.assert_refused("more of a file already than there is");
+    attacked.assert_refused("it claims more of a file than its size");
     // What has its outcome is not wanted any more.
     let attacked = upload_changed_to(|peer| {
         peer.tell(&outcomes([skipped(LARGE)]));
         peer.tell(&want([LARGE]));
     });
-    attacked.assert_refused("no listed file");
+    attacked.assert_refused("it requested an unlisted file, or a file twice");
 }
 
 #[test]

@@ -243,7 +243,7 @@ fn signs_of_life_may_stand_between_all_frames() {
 #[test]
 fn a_sign_of_life_is_no_greeting() {
     let attacked = serve(Place::new(), |peer| peer.frame(FrameType::Alive, &[]));
-    attacked.assert_refused("did not greet");
+    attacked.assert_refused("greeting");
 }
 
 /// The jobs that a client announces before it falls silent.

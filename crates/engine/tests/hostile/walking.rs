@@ -44,9 +44,9 @@ fn missing(name: &str) -> ListItem {
 fn only_missing_sources_are_removed_and_only_if_that_is_asked_for() {
     let removes = Walking { missing: Missing::Removed, ..Walking::default() };
     for (walking, items, rule) in [
-        (Walking::default(), vec![missing("b")], "where that is a fault"),
-        (removes, vec![missing("c")], "a name that was not asked for"),
-        (removes, vec![missing("b"), missing("b")], "a name that was not asked for"),
+        (Walking::default(), vec![missing("b")], "it reported a missing source unexpectedly"),
+        (removes, vec![missing("c")], "a name that was not requested"),
+        (removes, vec![missing("b"), missing("b")], "a name that was not requested"),
         (removes, vec![dir(0, "a"), missing("b")], "into a directory that is not open"),
     ] {
         let attacked = list_to(walking, items);
@@ -64,7 +64,7 @@ fn sources_may_be_passed_over_only_if_that_is_asked_for() {
     list_to(passes, vec![dir_end(0)]).assert_done();
     let prunes = Walking { prunes_empty: true, ..Walking::default() };
     list_to(prunes, vec![dir_end(0)]).assert_done();
-    list_to(Walking::default(), vec![dir_end(0)]).assert_refused("all that was asked for");
+    list_to(Walking::default(), vec![dir_end(0)]).assert_refused("the listing too early");
 }
 
 #[test]
@@ -75,9 +75,12 @@ fn what_is_closed_keeps_what_is_in_it_and_gets_nothing() {
     attacked.assert_done();
     assert!(attacked.place.has("a/own"));
     for (items, rule) in [
-        (vec![closed(0)], "where that is of no matter"),
+        (vec![closed(0)], "it closed a directory unexpectedly"),
         (vec![closed(1)], "into a directory that is not open"),
-        (vec![dir(0, "a"), dir(1, "d"), file(2, "x", 4)], "that was to come without"),
+        (
+            vec![dir(0, "a"), dir(1, "d"), file(2, "x", 4)],
+            "it listed the content of a directory that was requested without it",
+        ),
     ] {
         list_to(alone, items).assert_refused(rule);
     }
@@ -98,17 +101,17 @@ fn only_places_of_sources_and_the_ways_to_them_are_taken() {
     let relative = Walking { relative: Relative::Yes, ..Walking::default() };
     let sources = ["x/./a/c", "a/d/e/"];
     for (items, rule) in [
-        (vec![file(0, "a", 1)], "not asked for"),
-        (vec![dir(0, "b")], "not asked for"),
-        (vec![dir(0, "c")], "not asked for"),
-        (vec![dir(0, "a"), file(1, "b", 1)], "not asked for"),
-        (vec![dir(0, "a"), dir(1, "b")], "not asked for"),
-        (vec![dir(0, "a"), file(1, "d", 1)], "not asked for"),
-        (vec![dir(0, "a"), dir(1, "d"), link(2, "e", "/")], "not asked for"),
-        (vec![dir(0, "a"), dir(1, "d"), file(2, "x", 1)], "not asked for"),
+        (vec![file(0, "a", 1)], "not requested"),
+        (vec![dir(0, "b")], "not requested"),
+        (vec![dir(0, "c")], "not requested"),
+        (vec![dir(0, "a"), file(1, "b", 1)], "not requested"),
+        (vec![dir(0, "a"), dir(1, "b")], "not requested"),
+        (vec![dir(0, "a"), file(1, "d", 1)], "not requested"),
+        (vec![dir(0, "a"), dir(1, "d"), link(2, "e", "/")], "not requested"),
+        (vec![dir(0, "a"), dir(1, "d"), file(2, "x", 1)], "not requested"),
         (vec![dir(0, "a"), dir_end(1), dir(0, "a")], "or a name twice"),
-        (vec![dir(0, "a"), way(1, "c")], "told nothing of a source"),
-        (vec![dir(0, "a"), dir_end(1), dir_end(0)], "all that was asked for"),
+        (vec![dir(0, "a"), way(1, "c")], "it reported nothing about a source"),
+        (vec![dir(0, "a"), dir_end(1), dir_end(0)], "the listing too early"),
     ] {
         list_of(&sources, relative, items).assert_refused(rule);
     }
@@ -135,7 +138,7 @@ fn nothing_is_removed_on_the_way_to_a_source_whatever_the_peer_leaves_unsaid() {
     let attacked = list_of(&["./a/c"], walking, vec![root.clone(), dir_end(1), dir_end(0)]);
     attacked.assert_done();
     assert!(attacked.place.has("a/own") && attacked.place.has("b"));
-    list_of(&["a/c"], walking, vec![root]).assert_refused("not asked for");
+    list_of(&["a/c"], walking, vec![root]).assert_refused("not requested");
     let alone = Walking { only_dirs: true, missing: Missing::PassedOver, ..Walking::default() };
     let attacked = list_to(alone, vec![dir(0, "a"), dir_end(1), dir_end(0)]);
     attacked.assert_done();
@@ -149,7 +152,7 @@ fn a_place_of_several_sources_is_told_once() {
         vec![file(0, "b", 1), dir(0, "b")].into_iter().chain([dir_end(2), dir(0, "b")]).collect(),
     ] {
         let sources = ["x/a", "y/a", "x/b", "y/b"];
-        list_of(&sources, Walking::default(), items).assert_refused("not asked for");
+        list_of(&sources, Walking::default(), items).assert_refused("not requested");
     }
     let items = vec![link(0, "b", "x"), dir(0, "a"), dir_end(2), dir_end(0)];
     let attacked = list_of(&["x/a", "y/a", "b"], Walking::default(), items);

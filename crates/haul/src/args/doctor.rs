@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(read("nas:/srv/a:"), of("nas", Some("/srv/a:")));
         assert_eq!(read("ssh://nas"), of("nas", None));
         assert_eq!(read("ssh://nas/srv"), of("nas", Some("/srv")));
-        assert!(read("/srv").is_err_and(|error| error.contains("a host alone is needed")));
+        assert!(read("/srv").is_err_and(|error| error.contains("not a host: use")));
         assert!(read("").is_err());
     }
 }

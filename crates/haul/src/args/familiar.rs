@@ -39,7 +39,7 @@ impl FamiliarWords {
         };
         match words.first().filter(|_| self.keeps_links).filter(is_number) {
             Some(port) => {
-                let file = format!("a file of that name is ./{}", port.display());
+                let file = format!("use ./{} for a file of that name", port.display());
                 Err(port_refused(&port.display().to_string()).with_hint(file))
             }
             None => Ok(()),
@@ -49,15 +49,15 @@ impl FamiliarWords {
 
 /// The error for a port that is given as to scp.
 fn port_refused(port: &str) -> CommandError {
-    CommandError::usage(format!("-P {port}: a port is not given like this"))
-        .with_hint(format!("write ssh://host:{port}/path or -e 'ssh -p {port}'"))
+    CommandError::usage(format!("-P {port}: haul has no option for the port"))
+        .with_hint(format!("use ssh://host:{port}/path or -e 'ssh -p {port}'"))
 }
 
 /// Advice in place of an option of ssh.
-const FOR_SSH: &str = "what is meant for ssh goes into -e, such as: -e 'ssh -p 2222 -J JUMP'";
+const FOR_SSH: &str = "pass options of ssh with -e, such as: -e 'ssh -p 2222 -J JUMP'";
 
 /// Advice in place of scp's -3.
-const THROUGH_HERE: &str = "from host to host contents go straight where they can, else through this machine: leave it out; --via ssh has all pass here";
+const THROUGH_HERE: &str = "leave it out: contents go directly between hosts if possible; --via ssh sends them through this machine";
 
 /// Digits of the highest port.
 const PORT_DIGITS_MAX: usize = 5;
@@ -81,7 +81,7 @@ pub(super) fn explain(error: clap::Error, words: &[OsString]) -> Result<CommandE
             Some(no_command(first))
         }
         ErrorKind::DisplayHelp if !asks_for_help(words) => Some(
-            CommandError::usage("-h asks for the help only where it is the only word")
+            CommandError::usage("-h shows the help only if it is the only argument")
                 .with_hint(format!("'haul {first} --help' shows the options")),
         ),
         _ => None,
@@ -117,7 +117,8 @@ fn no_option(error: &clap::Error, command: &str, words: &[OsString]) -> Option<C
     }
     let hint = keeping::answer(command, word, words)
         .or_else(|| answer_to_option(command, word).map(str::to_owned))
-        .or_else(|| sync_has(command, word))?;
+        .or_else(|| sync_has(command, word))
+        .or_else(|| answer_to_any(command, word).map(str::to_owned))?;
     Some(CommandError::usage(format!("'haul {command}' has no {word}")).with_hint(hint))
 }
 
@@ -147,12 +148,12 @@ fn similar<'e>(error: &'e clap::Error, first: &str) -> Option<&'e str> {
 /// Advice about another program's name in place of a command.
 fn instead(first: &str) -> Option<&'static str> {
     Some(match first {
-        "rm" | "delete" => "haul removes no files by themselves: use rm, there through ssh",
-        "rsync" => "'haul sync' takes the words of rsync",
-        "scp" | "sftp" | "get" | "put" => "'haul copy' copies to hosts and from them",
-        "diff" | "cmp" | "compare" | "verify" => "'haul check' compares",
-        "dir" | "list" => "'haul ls' lists directories",
-        "b3sum" | "sum" => "'haul hash' prints hashes as b3sum does",
+        "rm" | "delete" => "use rm, on a host through ssh",
+        "rsync" => "use 'haul sync', which takes rsync's options",
+        "scp" | "sftp" | "get" | "put" => "use 'haul copy'",
+        "diff" | "cmp" | "compare" | "verify" => "use 'haul check'",
+        "dir" | "list" => "use 'haul ls'",
+        "b3sum" | "sum" => "use 'haul hash'",
         _ => return None,
     })
 }
@@ -163,8 +164,8 @@ fn not_a_command(first: &str) -> CommandError {
 
 /// The error for words whose first is no command.
 fn no_command(first: &str) -> CommandError {
-    let hint = instead(first).unwrap_or("a command comes first, as in: haul copy SOURCE... DEST");
-    not_a_command(first).with_hint(hint).with_hint("'haul help' lists the commands")
+    let hint = instead(first).unwrap_or("start with a command: haul copy SOURCE... DEST");
+    not_a_command(first).with_hint(format!("{hint}; run 'haul help' for all commands"))
 }
 
 /// The error of a command that goes from one place to another, and was given none.
@@ -182,16 +183,19 @@ fn no_places(command: &str) -> Option<CommandError> {
 
 /// The advice that `haul sync` has the option, for a command that copies or moves.
 fn sync_has(command: &str, word: &str) -> Option<String> {
+    if let Some(instead) = super::sync::instead(word) {
+        return matches!(command, "copy" | "cp" | "move" | "mv" | "check")
+            .then(|| instead.to_owned());
+    }
     if !super::sync::has(word) {
         return None;
     }
     match command {
-        "copy" | "cp" => {
-            Some(format!("'haul sync' has {word}, with the meaning that rsync gives it"))
-        }
-        "move" | "mv" => Some(format!(
-            "'haul sync -a --remove-source-files' takes {word}, with the meaning that rsync gives it"
+        "check" => Some(format!(
+            "leave it out, or use 'haul sync -n', which has {word}, to see what would change"
         )),
+        "copy" | "cp" => Some(format!("use 'haul sync', which has {word}")),
+        "move" | "mv" => Some(format!("use 'haul sync -a --remove-source-files' with {word}")),
         _ => None,
     }
 }
@@ -211,19 +215,9 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
 fn answer_to_copy(word: &str) -> Option<&'static str> {
     Some(match word {
         "-3" => THROUGH_HERE,
-        "-s" | "--symbolic-link" | "--link" => "'ln' makes links; haul makes copies",
-        "--reflink" => "content is shared where the file system can do that: leave it out",
-        "--strip-trailing-slashes" => "leave out both the slash and this word",
-        "--no-dereference" => {
-            "-P copies a symbolic link that is named, as cp's -P does; in trees all stay links"
-        }
-        "--attributes-only" => {
-            "where size and time agree no content is copied: 'haul copy -a' corrects the attributes"
-        }
-        "--parents" => "'haul sync -aR' makes the directories of the source's path, too",
-        "--no-preserve" => {
-            "modes and times are always kept; 'haul sync -rl' keeps only what it is told to"
-        }
+        "-s" => "for cp's use 'ln -s'; for scp's use --transport sftp",
+        "-O" => "for rsync's use 'haul sync -O'; for scp's leave it out: haul has its own protocol",
+        "--no-dereference" => "use -P; with -r, links stay links anyway",
         _ => return None,
     })
 }
@@ -232,9 +226,9 @@ fn answer_to_copy(word: &str) -> Option<&'static str> {
 fn answer_to_move(word: &str) -> Option<&'static str> {
     Some(match word {
         "--progress" | "--partial" => {
-            "progress is shown on a terminal, and the same command goes on with what was interrupted: leave it out"
+            "leave it out: haul shows progress on a terminal, and resumes interrupted files"
         }
-        "--strip-trailing-slashes" => "leave out both the slash and this word",
+        "--strip-trailing-slashes" => "leave it out, and the slash",
         _ => return None,
     })
 }
@@ -243,18 +237,51 @@ fn answer_to_move(word: &str) -> Option<&'static str> {
 fn answer_to_sync(word: &str) -> Option<&'static str> {
     Some(match word {
         "-3" => THROUGH_HERE,
-        "--symbolic-link" | "--link" => "'ln' makes links; --link-dest=DIR those to another copy",
-        "--reflink" => "content is shared where the file system can do that: leave it out",
-        "--parents" => "-R has each source keep its path",
+        "--symbolic-link" | "--link" => "use 'ln', or --link-dest=DIR for links to another copy",
+        "--reflink" => "leave it out: haul shares content where the file system can",
+        "--parents" => "use -R",
         "--preserve" => {
-            "-a keeps modes, times, owners and groups; -A access control lists, -X extended attributes, -H hard links"
+            "use -a (modes, times, owners, groups), -A (access control lists), -X (extended attributes), -H (hard links)"
         }
-        "--no-preserve" => "--no-perms, --no-times, --no-owner and --no-group keep less of -a",
-        "--no-dereference" => "-l, which is in -a, keeps symbolic links as links",
-        "--dereference" => "-L copies what symbolic links point to",
-        "--no-clobber" => "--ignore-existing replaces nothing",
-        "--target-directory" => "the destination is the last word",
-        "--no-target-directory" => "a source that ends with / is what is in it",
+        "--no-preserve" => "use --no-perms, --no-times, --no-owner or --no-group",
+        "--no-dereference" => "use -l (part of -a)",
+        "--dereference" => "use -L",
+        "--no-clobber" => "use --ignore-existing",
+        "--target-directory" => "put the destination last",
+        "--no-target-directory" => "end the source with '/' to copy its content",
+        _ => return None,
+    })
+}
+
+/// The same for options of cp and mv that no command has.
+fn answer_to_any(command: &str, word: &str) -> Option<&'static str> {
+    if !matches!(command, "copy" | "cp" | "move" | "mv" | "sync" | "check") {
+        return None;
+    }
+    Some(match word {
+        "--attributes-only" => {
+            "use 'haul copy -a', which only sets attributes if size and mtime match"
+        }
+        "--context" | "-Z" => {
+            "leave it out: haul sets no security context; -X preserves extended attributes"
+        }
+        "--copy-contents" => {
+            "leave it out: haul reads FIFOs and devices only if they are named without -r"
+        }
+        "--debug" => "use -v, or HAUL_LOG=debug",
+        "--dereference" => "use 'haul copy -L'",
+        "--exchange" | "--no-copy" => "use 'mv'",
+        "--interactive" => "leave it out: haul asks nothing",
+        "--keep-directory-symlink" => "use 'haul sync -K'",
+        "--link" | "--symbolic-link" => "use 'ln': haul makes copies",
+        "--no-dereference" => "leave it out: symbolic links stay links",
+        "--no-preserve" => "use 'haul sync -rl', which preserves neither modes nor mtimes",
+        "--parents" => "use 'haul sync -aR'",
+        "--reflink" => "leave it out: haul shares content where the file system can",
+        "--remove-destination" => "leave it out: haul replaces files instead of writing into them",
+        "--strip-trailing-slashes" => "leave it out, and the slash",
+        "--version" => "use 'haul --version'",
+        "-3" => "leave it out: haul chooses the way of contents",
         _ => return None,
     })
 }
@@ -262,10 +289,8 @@ fn answer_to_sync(word: &str) -> Option<&'static str> {
 /// The same for a check.
 fn answer_to_check(word: &str) -> Option<&'static str> {
     Some(match word {
-        "-u" | "--update" | "--force" | "--no-clobber" => {
-            "a check changes nothing, and tells all that differs: leave it out"
-        }
-        "-i" | "--itemize-changes" => "'haul check -v' says in what each entry differs",
+        "-u" | "--update" | "--force" | "--no-clobber" => "leave it out: check changes nothing",
+        "-i" | "--itemize-changes" => "leave it out: check names what differs",
         _ => return None,
     })
 }
@@ -275,77 +300,65 @@ fn answer_to_check(word: &str) -> Option<&'static str> {
 fn answer_to_transfer(moves: bool, word: &str) -> Option<&'static str> {
     Some(match word {
         "--exclude" | "--include" | "--exclude-from" | "--include-from" => {
-            "a move takes all of a tree: name the parts that are to be moved, or copy with --exclude"
+            "name the parts to move, or use 'haul copy' with --exclude"
         }
         "--filter" | "-f" | "-F" if !moves => {
-            "--exclude, --include, --exclude-from and --include-from say what is left out; 'haul sync' has --filter"
+            "use --exclude or --include, or 'haul sync' with --filter; for scp's -F use -e 'ssh -F FILE'"
         }
         "--files-from" | "--relative" | "--no-implied-dirs" if !moves => {
-            "name the parts that are wanted; 'haul sync' has it"
+            "name the parts, or use 'haul sync', which has it"
         }
         "--filter" | "--files-from" | "--cvs-exclude" => {
-            "name the parts that are to be moved; 'haul sync -a --remove-source-files' has it"
+            "name the parts to move, or use 'haul sync -a --remove-source-files', which has it"
         }
         "--delete" | "--del" | "--delete-before" | "--delete-during" | "--delete-delay"
         | "--delete-after" | "--delete-excluded" => {
-            "'haul sync -a --delete' does that; 'haul check -r' shows what is extra"
+            "use 'haul sync -a --delete'; 'haul check -r' shows what is extra"
         }
-        "-n" | "--dry-run" if moves => {
-            "--no-clobber replaces nothing; what would be copied is shown by 'haul copy -rn'"
-        }
-        "-n" | "--dry-run" => "'haul check' changes nothing: leave it out",
+        "-n" | "--dry-run" if moves => "use 'haul copy -rn' to see what would be copied",
+        "-n" | "--dry-run" => "leave it out: check changes nothing",
         "-r" | "-R" | "--recursive" | "-a" | "--archive" => {
-            "directories are moved with all that is in them: leave it out"
+            "leave it out: move takes whole directories"
         }
         "-c" | "--checksum" => {
-            "rsync's is 'haul check --content', which compares contents, or --force, which copies whatever size and time say; scp's cipher goes into -e 'ssh -c CIPHER'"
+            "for rsync's use 'haul check --content' to compare contents, or --force; for scp's use -e 'ssh -c CIPHER'"
         }
-        "--mkpath" => "a DEST that ends with a slash is made, with all above it: leave it out",
+        "--mkpath" => "leave it out, and end DEST with '/' to create it",
         "--info" if !moves => {
-            "progress is shown on a terminal, and the last line has the figures: leave it out; 'haul sync' has --info"
+            "leave it out: haul shows progress and figures anyway; 'haul sync' has --info"
         }
-        "--remove-source-files" => "'haul move' removes what has arrived",
+        "--remove-source-files" => "use 'haul move'",
         "-A" | "-X" | "-H" | "-o" | "-g" | "-D" | "--acls" | "--xattrs" | "--owner" | "--group"
         | "--hard-links" | "--devices" | "--specials" | "-p" | "-d" | "--preserve"
             if moves =>
         {
-            "a move keeps all of it, and leaves what would lose something: leave it out"
+            "leave it out: move preserves all attributes"
         }
-        "-D" => "--devices and --specials make devices, FIFOs and sockets anew",
-        "-g" => "--group keeps groups",
-        "-P" => {
-            "a port is written ssh://host:PORT/path or -e 'ssh -p PORT'; progress needs no word"
-        }
-        "-d" => {
-            "cp's is -P, which keeps symbolic links, and -H, which keeps hard links; 'haul sync -d' has rsync's"
-        }
+        "-D" => "use --devices and --specials",
+        "-g" => "use --group",
+        "-P" => "use ssh://host:PORT/path or -e 'ssh -p PORT' for a port; progress needs no option",
+        "-d" => "for cp's use -P and -H; for rsync's use 'haul sync -d'",
         "--links" | "--times" | "--perms" | "--sparse" => {
-            "modes, times, links in trees and holes are always kept: leave it out"
+            "leave it out: modes, times, links in trees and holes are always preserved"
         }
-        "-t" | "--target-directory" => {
-            "the destination is the last word, and times are always kept: leave it out"
-        }
+        "-t" | "--target-directory" => "put the destination last; times are always preserved",
         "-T" | "--no-target-directory" => {
-            "'dir/.' is what is in a directory: haul copy -r SOURCE/. DEST"
+            "for cp's use 'haul copy -r SOURCE/. DEST'; for rsync's use 'haul sync -T DIR'; scp's is not needed"
         }
-        "-C" | "-z" | "--compress" => "what travels is compressed where that pays: leave it out",
+        "-C" | "-z" | "--compress" => "leave it out: haul compresses where it pays",
         "-o" if !moves => {
-            "rsync's is --owner; what is meant for ssh goes into -e, such as: -e 'ssh -p 2222 -J JUMP'"
+            "for rsync's use --owner; pass options of ssh with -e, such as: -e 'ssh -p 2222 -J JUMP'"
         }
-        "-i" => "nothing is asked; a key for ssh goes into -e 'ssh -i KEY'",
+        "-i" => "for scp's use -e 'ssh -i KEY'; for cp's leave it out: haul asks nothing",
         "-o" | "-F" | "-J" | "-4" | "-6" | "--port" => FOR_SSH,
-        "--rsync-path" => "--remote-haul PATH says where haul is on the host",
-        "-x" | "--one-file-system" => {
-            "file systems that are mounted in a tree are copied, too; 'haul sync -ax' leaves them out"
-        }
-        "-b" | "--backup" => {
-            "the old content of a file is gone once it is replaced; 'haul sync -ab' keeps it"
-        }
+        "--rsync-path" => "use --remote-haul PATH",
+        "-x" | "--one-file-system" => "use 'haul sync -ax'",
+        "-b" | "--backup" => "use 'haul sync -ab'",
         "--inplace" | "--append" if !moves => {
-            "a file is replaced in one step, never written into; 'haul sync' has it"
+            "use 'haul sync', which has it: copy replaces files in one step"
         }
-        "-W" | "--whole-file" => "haul copy always copies changed files whole: leave it out",
-        "--stats" => "the last line has the figures: leave it out",
+        "-W" | "--whole-file" => "leave it out: copy sends changed files whole",
+        "--stats" => "leave it out: the last line has the figures",
         _ => return None,
     })
 }

@@ -304,7 +304,7 @@ fn read(path: &OsStr, links: Links) -> io::Result<Vec<u8>> {
     };
     input.take(Filter::FILE_LEN_MAX + 1).read_to_end(&mut content)?;
     if content.len() as u64 > Filter::FILE_LEN_MAX {
-        let message = format!("it has more than {} KiB", Filter::FILE_LEN_MAX >> 10);
+        let message = format!("it is larger than {} KiB", Filter::FILE_LEN_MAX >> 10);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(content)

@@ -88,9 +88,7 @@ pub(super) fn short_help(words: &[OsString]) -> Option<String> {
     let command = all.find_subcommand(command)?;
     let name = command.get_name().to_owned();
     let (_, common) = COMMON.iter().find(|(of, _)| *of == name)?;
-    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let examples = after.split("\n\n").find(|part| part.starts_with("Examples:"));
-    let examples = examples.unwrap_or_default();
+    let examples = examples(command);
     let is_common = |arg: &Arg| {
         let long = arg.get_long().is_some_and(|long| common.contains(&long));
         long || arg.get_short().is_some_and(|c| common.contains(&&*c.to_string()))
@@ -102,6 +100,28 @@ pub(super) fn short_help(words: &[OsString]) -> Option<String> {
     });
     let shown = shown.after_help(format!("{examples}\n\n'haul {name} --help' shows all options."));
     Some(shown.clone().render_help().to_string())
+}
+
+/// The examples in the help of a command.
+fn examples(command: &Command) -> String {
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let examples = after.split("\n\n").find(|part| part.starts_with("Examples:"));
+    examples.unwrap_or_default().to_owned()
+}
+
+/// The answer to `haul sync` alone: its usage and examples.
+pub(super) fn usage(words: &[OsString]) -> Option<String> {
+    let [_, name] = words else { return None };
+    if name != "sync" {
+        return None;
+    }
+    let all = super::words();
+    let command = all.find_subcommand(name)?;
+    Some(format!(
+        "haul: the source and the destination are missing\n\nUsage: {}\n\n{}\n\n'haul sync -h' shows the common options.\n",
+        super::help::SYNC_USAGE,
+        examples(command)
+    ))
 }
 
 #[cfg(test)]

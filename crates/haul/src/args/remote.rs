@@ -136,7 +136,7 @@ impl RetryWords {
 }
 
 /// The hint where a location names the SFTP server, and an option the haul there.
-const WRITE_SSH: &str = "write ssh:// to have haul asked on the host";
+const WRITE_SSH: &str = "write ssh:// to use haul on the host";
 
 /// Words of which one makes the other mean nothing.
 fn exclude(one: &dyn fmt::Display, other: &str) -> CommandError {
@@ -245,7 +245,7 @@ impl Way<'_> {
     fn locations(&self, words: &[OsString]) -> Result<Located, CommandError> {
         if self.words.contradict() {
             let error = exclude(&"--transport sftp", "--remote-haul");
-            return Err(error.with_hint("through SFTP no haul is started: leave one of them out"));
+            return Err(error.with_hint("leave out one of them: SFTP starts no haul"));
         }
         let mut locations = Vec::with_capacity(words.len());
         let mut reaches = Reaches::default();

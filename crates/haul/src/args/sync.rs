@@ -11,6 +11,7 @@ mod switches;
 mod table;
 mod writing;
 
+pub(super) use self::absent::instead;
 use self::info::Info;
 pub(crate) use self::reading::rate;
 use self::reading::{number, size};
@@ -311,7 +312,7 @@ impl Wish {
     ) -> Result<Option<list::Paths>, CommandError> {
         let Some(file) = &self.files_from else { return Ok(None) };
         let [source] = sources else {
-            let message = "with --files-from there is one source: the directory of the paths";
+            let message = "--files-from needs exactly one source: the directory of the paths";
             return Err(CommandError::usage(message));
         };
         let host = if source.machine == crate::location::Machine::Here { dest } else { source };

@@ -15,22 +15,20 @@ pub(super) fn split(mut places: Vec<Location>, last: Location) -> Result<Split, 
     places.push(last);
     let is_there = |place: &Location| place.machine != Machine::Here;
     let Some(first) = places.iter().position(is_there) else {
-        let error = "--to-all needs a destination on a host: no place names one";
-        return Err(CommandError::usage(error).with_hint(
-            "the places from the first host:path on are the destinations; those after it may be here, too",
-        ));
+        let error = "--to-all needs a destination on a host";
+        return Err(CommandError::usage(error)
+            .with_hint("name a host:path: it and all that follow are the destinations"));
     };
     if first == 0 {
-        let error = format!("--to-all: {} can't be a source: it is not here", places[0]);
-        return Err(CommandError::usage(error).with_hint(
-            "the sources are here, and come first: haul copy SOURCE... DEST... --to-all",
-        ));
+        let error = format!("--to-all: {}: sources must be local", places[0]);
+        return Err(CommandError::usage(error)
+            .with_hint("name the local sources first: haul copy SOURCE... DEST... --to-all"));
     }
     let dests = places.split_off(first);
     for (at, dest) in dests.iter().enumerate() {
         let is_it = |other: &&Location| other.machine == dest.machine && other.path == dest.path;
         if dests[..at].iter().any(|other| is_it(&other)) {
-            return Err(CommandError::usage(format!("{dest} is named twice as a destination")));
+            return Err(CommandError::usage(format!("{dest}: the destination is given twice")));
         }
     }
     Ok((places, dests[0].clone(), dests))
@@ -68,9 +66,9 @@ mod tests {
         a b -> h1:x h2:y
         a -> h1:x /mnt/y h2:z
         a -> h1:x h1:y
-        refused: --to-all needs a destination on a host: no place names one
-        refused: --to-all: h1:a can't be a source: it is not here
-        refused: h1:x is named twice as a destination
+        refused: --to-all needs a destination on a host
+        refused: --to-all: h1:a: sources must be local
+        refused: h1:x: the destination is given twice
         ");
     }
 }

@@ -35,6 +35,9 @@ fn problem(error: &clap::Error, command: &str) -> String {
         ErrorKind::MissingRequiredArgument => {
             text(error, ContextKind::InvalidArg).map(|word| format!("{word} is missing"))
         }
+        ErrorKind::TooManyValues => {
+            text(error, ContextKind::InvalidArg).map(|option| format!("{option} takes no value"))
+        }
         ErrorKind::ValueValidation | ErrorKind::InvalidValue => wrong_value(error),
         _ => None,
     };
@@ -47,9 +50,9 @@ fn wrong_value(error: &clap::Error) -> Option<String> {
     let value = text(error, ContextKind::InvalidValue).filter(|value| !value.is_empty());
     let Some(value) = value else { return Some(format!("{option} needs a value")) };
     let reason = match (error.source(), text(error, ContextKind::ValidValue)) {
-        (Some(cause), _) if cause.is::<ParseIntError>() => "it is no number".to_owned(),
+        (Some(cause), _) if cause.is::<ParseIntError>() => "not a number".to_owned(),
         (Some(cause), _) => cause.to_string().replace("..=", " to "),
-        (None, Some(valid)) => format!("it is none of {valid}"),
+        (None, Some(valid)) => format!("not one of {valid}"),
         (None, None) => return None,
     };
     Some(format!("{option} '{value}': {reason}"))

@@ -24,10 +24,10 @@ fn refuse(copy: &Copy) -> Result<(), CommandError> {
         && let Some(source) = copy.sources.iter().find(|source| source.final_name().is_none())
     {
         return Err(CommandError::usage(format!(
-            "{source} has no name of its own, and would be compared with all of {}",
+            "{source}: it has no name of its own, and would be compared with all of {}",
             copy.dest
         ))
-        .with_hint("compare it by itself"));
+        .with_hint("compare it alone"));
     }
     Ok(())
 }
@@ -45,7 +45,7 @@ impl Statement for Figures {
         let mut parts: Vec<String> =
             found.map(|(n, word)| format!("{word} {}", quantity::count(n))).collect();
         if ended_early || failed > 0 {
-            parts.push("not all was compared".to_owned());
+            parts.push("some entries were not compared".to_owned());
         } else if parts.is_empty() {
             parts.push("no difference".to_owned());
         }
@@ -101,9 +101,9 @@ mod tests {
         let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);
         insta::assert_snapshot!(lines + &line([0; 3], 0, false) + &line([0, 1, 0], 0, false), @r"
         no difference in 0.41 s; same 1,005
-        different 3, extra 2, not all was compared in 0.41 s; same 1,005; failed 1
-        not all was compared in 0.41 s; same 1,005
-        missing 1, not all was compared in 0.41 s; same 1,005
+        different 3, extra 2, some entries were not compared in 0.41 s; same 1,005; failed 1
+        some entries were not compared in 0.41 s; same 1,005
+        missing 1, some entries were not compared in 0.41 s; same 1,005
         ");
     }
 }

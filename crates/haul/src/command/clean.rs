@@ -14,8 +14,8 @@ use haul_model::escape_bytes;
 pub(super) fn run(clean: &Clean) -> ExitCode {
     let report = clean.detail.report(&Screen::default());
     if let Some(there) = clean.paths.iter().find(|location| location.machine != Machine::Here) {
-        let error = CommandError::usage(format!("{there}: only directories here are cleaned"))
-            .with_hint("run \"haul clean\" on the host itself, such as with ssh");
+        let error = CommandError::usage(format!("{there}: haul cleans only local directories"))
+            .with_hint("run 'haul clean' on the host, for example with ssh");
         return report.refused(&error, None);
     }
     let mut total = CleanSummary::default();
@@ -41,7 +41,7 @@ fn line(total: &CleanSummary, dry_run: bool) -> String {
     let stages = |Stages { count, bytes }: Stages| {
         format!(
             "{}, {}",
-            quantity::counted(count, "unfinished file", "unfinished files"),
+            quantity::counted(count, "temporary file", "temporary files"),
             quantity::bytes(bytes)
         )
     };
@@ -59,9 +59,7 @@ fn line(total: &CleanSummary, dry_run: bool) -> String {
     }
     if total.kept.count > 0 {
         let kept = stages(total.kept);
-        line.push_str(&format!(
-            "; kept {kept}: the same copy again goes on with it, --all removes it"
-        ));
+        line.push_str(&format!("; kept {kept}: the same copy resumes it, --all removes it"));
     }
     line.push('\n');
     line
@@ -148,8 +146,8 @@ mod tests {
         kept d/\x1b (5.0 MiB; 4.0 MiB of 96.0 MiB are there)
         in use d/\x1b (5.0 MiB)
         recent d/\x1b (5.0 MiB)
-        removed 2 unfinished files, 10.0 MiB; in use 1 unfinished file, 5.0 MiB; recent 1 unfinished file, 5.0 MiB; kept 1 unfinished file, 5.0 MiB: the same copy again goes on with it, --all removes it
-        would remove 2 unfinished files, 10.0 MiB; in use 1 unfinished file, 5.0 MiB; recent 1 unfinished file, 5.0 MiB; kept 1 unfinished file, 5.0 MiB: the same copy again goes on with it, --all removes it
+        removed 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 temporary file, 5.0 MiB: the same copy resumes it, --all removes it
+        would remove 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 temporary file, 5.0 MiB: the same copy resumes it, --all removes it
         removed nothing
         ");
     }

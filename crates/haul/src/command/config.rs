@@ -30,7 +30,7 @@ fn heading(asked: &ShowConfig) -> String {
             let missing = if asked.exists { "" } else { " (there is none)" };
             format!("{}{missing}", escape_bytes(path.as_os_str().as_bytes()))
         }
-        None => "none, for neither XDG_CONFIG_HOME nor HOME is an absolute path".to_owned(),
+        None => "none: neither XDG_CONFIG_HOME nor HOME is an absolute path".to_owned(),
     };
     let host = asked.host.as_ref().map(|host| format!(", for {host}")).unwrap_or_default();
     format!("file: {file}{host}\n")

@@ -32,7 +32,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// At the end of the figures where nobody has hashed contents.
-pub(super) const UNHASHED: &str = "; contents were not hashed";
+pub(super) const UNHASHED: &str = "; contents not hashed";
 
 /// Copies, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
@@ -151,7 +151,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     summary.failed += unmatched + missing;
     if summary.spared > 0 && report.warns() {
         let spared = quantity::counted(summary.spared, "entry stays", "entries stay");
-        report.warning(b".", &format!("{spared}: as many were removed as may be"));
+        report.warning(b".", &format!("{spared}: --max-delete reached"));
     }
     monitor.tell_unnamed();
     let code = match (ExitCode::of(error, is_partial(&summary, report)), task) {
@@ -273,9 +273,9 @@ fn check_names(sources: &[Location], filter: &Filter) -> Result<(), CommandError
         && let Some(other) = sources.iter().find(|source| source.machine != whole.machine)
     {
         return Err(CommandError::usage(format!(
-            "{other} may have what {whole} has, and would replace it"
+            "{other}: it may have the same names as {whole}, and would replace them"
         ))
-        .with_hint("copy them one by one"));
+        .with_hint("copy them separately"));
     }
     let mut names: HashMap<&[u8], &Location> = HashMap::with_capacity(sources.len());
     for source in sources {
@@ -286,9 +286,9 @@ fn check_names(sources: &[Location], filter: &Filter) -> Result<(), CommandError
         if let Some(earlier) = names.insert(name, source) {
             let name = escape_bytes(name);
             return Err(CommandError::usage(format!(
-                "{earlier} and {source} would both arrive as {name}"
+                "{earlier} and {source} have the same destination: {name}"
             ))
-            .with_hint("copy them one by one, to different names or directories"));
+            .with_hint("copy them separately, to different names or directories"));
         }
     }
     Ok(())
@@ -346,7 +346,7 @@ fn withholds(mirror: &Mirror, has_failed: bool, monitor: &JobMonitor<'_>) -> boo
     let withholds =
         mirror.part == Part::RemovesLast && (has_failed || monitor.unread() > 0 && !ignores);
     if withholds && monitor.report().warns() {
-        let message = "nothing is removed: not all of the source could be read";
+        let message = "skipping all removals: not all of the source could be read";
         monitor.report().warning(b".", message);
     }
     withholds

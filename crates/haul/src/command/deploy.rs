@@ -32,7 +32,7 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
         (&done, &deploy.action, &deploy.elsewhere, report.warns())
     {
         let message = format!(
-            "remote-haul in the configuration says '{path}', and that is started there, not the haul that was deployed"
+            "the configuration sets remote-haul to '{path}': other commands start that, not the installed haul"
         );
         report.warning(target.display().as_bytes(), &message);
     }
@@ -67,8 +67,8 @@ fn own_program() -> Result<Program, CommandError> {
         return Ok(Program::own(Path::new(OWN_PROGRAM))?);
     }
     let path = std::env::current_exe().map_err(|error| {
-        CommandError::new(ErrorKind::Io, format!("can't find this program's file: {error}"))
-            .with_hint("say where it is with --binary PATH")
+        CommandError::new(ErrorKind::Io, format!("can't find the file of this program: {error}"))
+            .with_hint("name it with --binary PATH")
     })?;
     Ok(Program::own(&path)?)
 }
@@ -83,11 +83,11 @@ pub(crate) fn deployed_line(target: &SshTarget, deployed: Deployed) -> String {
     let (location, bytes) = (location(target), quantity::bytes(deployed.bytes));
     let version = env!("CARGO_PKG_VERSION");
     match deployed.change {
-        Change::New => format!("deployed haul {version} to {location}, {bytes}\n"),
+        Change::New => format!("installed haul {version} as {location}, {bytes}\n"),
         Change::Replaced => {
-            format!("deployed haul {version} to {location}, {bytes}, in place of another\n")
+            format!("installed haul {version} as {location}, {bytes}, replacing another\n")
         }
-        Change::Nothing => format!("this very haul {version} is there already: {location}\n"),
+        Change::Nothing => format!("haul {version} is already installed: {location}\n"),
     }
 }
 
@@ -95,10 +95,10 @@ fn undeployed_line(target: &SshTarget, undeployed: Undeployed) -> String {
     let location = location(target);
     let mut line = match undeployed.was_there {
         true => format!("removed {location}"),
-        false => format!("removed nothing: there is no {location}"),
+        false => format!("nothing to remove: no {location}"),
     };
     if undeployed.dirs_stay {
-        line.push_str("; its directory stays, for something else is in it");
+        line.push_str("; its directory is not empty and stays");
     }
     line + "\n"
 }
@@ -110,37 +110,35 @@ impl Hint for DeployError {
         match self {
             // The caller knows more about connections.
             Self::Job(_) => None,
-            Self::Program { .. } => Some(
-                "'cargo xtask dist' builds a haul that can be deployed; --binary PATH says where it is",
-            ),
-            Self::Bound { .. } => Some("use the haul that is there, or a login that is not bound"),
-            Self::Untold { .. } => Some(
-                "haul can be deployed only where sh, uname, id, date and pwd are; install it by hand",
-            ),
-            Self::Misfit { .. } => Some(
-                "name a haul that was built for that machine with --binary PATH, or install one there by hand",
-            ),
-            Self::Place { hint, .. } => Some(hint),
-            Self::Irreplaceable { .. } => {
-                Some("remove it first with 'haul deploy --remove', then deploy again")
+            Self::Program { .. } => {
+                Some("build one with 'cargo xtask dist', and name it with --binary PATH")
             }
+            Self::Bound { .. } => Some("use the haul that is there, or an unrestricted login"),
+            Self::Untold { .. } => {
+                Some("install haul by hand: 'haul deploy' needs sh, uname, id, date and pwd")
+            }
+            Self::Misfit { .. } => {
+                Some("name a haul built for that machine with --binary PATH, or install it by hand")
+            }
+            Self::Place { hint, .. } => Some(hint),
+            Self::Irreplaceable { .. } => Some("run 'haul deploy --remove', then deploy again"),
             Self::Sftp { .. } | Self::Upload { .. } => {
-                Some("there must be room and the right to write on the host")
+                Some("check free space and write permission on the host")
             }
             Self::Differs { .. } => {
-                Some("run the same command again; if it fails again, look at the host's disk")
+                Some("run the same command again; if it fails again, check the host's disk")
             }
             Self::NoHaul { .. } => Some(
-                "name a haul with --binary PATH: 'cargo xtask dist' builds one, and without --binary it is this one",
+                "name a haul with --binary PATH ('cargo xtask dist' builds one), or leave it out to install this one",
             ),
             Self::DoesNotStart { suspect: Suspect::Libraries, .. } => Some(
-                "it needs libraries of the host, as new as here: 'cargo xtask dist' builds a haul that needs none, for --binary PATH",
+                "it may need newer libraries: build a static haul with 'cargo xtask dist', and name it with --binary PATH",
             ),
-            Self::DoesNotStart { suspect: Suspect::Directory, .. } => {
-                Some("the directory may be mounted 'noexec'; install haul elsewhere by hand")
-            }
+            Self::DoesNotStart { suspect: Suspect::Directory, .. } => Some(
+                "check whether the directory is mounted 'noexec'; install haul elsewhere by hand",
+            ),
             Self::Version { .. } => {
-                Some("deploy with that version, or name one of this version with --binary PATH")
+                Some("deploy from that version, or name this version with --binary PATH")
             }
         }
     }
@@ -153,7 +151,7 @@ impl From<DeployError> for CommandError {
                 missing @ ConnectError::SubsystemMissing { .. },
             )) => {
                 return Self::from(missing)
-                    .with_hint("haul is uploaded through SFTP; without it, install it by hand");
+                    .with_hint("install haul by hand: 'haul deploy' needs SFTP");
             }
             DeployError::Job(error) => return error.into(),
             DeployError::Program { .. } => ErrorKind::Usage,
@@ -183,12 +181,12 @@ mod tests {
             undeployed(false, false),
         ];
         insta::assert_snapshot!(lines.concat(), @r"
-        deployed haul 0.1.0 to ann@box:~/.local/share/haul/bin/haul, 5.0 MiB
-        deployed haul 0.1.0 to ann@box:~/.local/share/haul/bin/haul, 5.0 MiB, in place of another
-        this very haul 0.1.0 is there already: ann@box:~/.local/share/haul/bin/haul
+        installed haul 0.1.0 as ann@box:~/.local/share/haul/bin/haul, 5.0 MiB
+        installed haul 0.1.0 as ann@box:~/.local/share/haul/bin/haul, 5.0 MiB, replacing another
+        haul 0.1.0 is already installed: ann@box:~/.local/share/haul/bin/haul
         removed ann@box:~/.local/share/haul/bin/haul
-        removed ann@box:~/.local/share/haul/bin/haul; its directory stays, for something else is in it
-        removed nothing: there is no ann@box:~/.local/share/haul/bin/haul
+        removed ann@box:~/.local/share/haul/bin/haul; its directory is not empty and stays
+        nothing to remove: no ann@box:~/.local/share/haul/bin/haul
         ");
     }
 
@@ -199,7 +197,7 @@ mod tests {
         assert_eq!(code(DeployError::Program { path: "x".into(), why: "y".into() }), 2);
         assert_eq!(code(DeployError::Version { theirs: "7".into() }), 4);
         let taken = DeployError::Irreplaceable { host: host(), path: "x".into() };
-        assert!(taken.hint().is_some_and(|hint| hint.contains("'haul deploy --remove'")));
+        assert!(taken.hint().is_some_and(|hint| hint.contains("run 'haul deploy --remove'")));
         assert_eq!(code(taken), 4);
         assert_eq!(code(JobError::Interrupted.into()), 130);
         let missing = JobError::from(ConnectError::SubsystemMissing { host: host(), name: "sftp" });

@@ -38,14 +38,12 @@ pub(super) fn run(doctor: &Doctor) -> ExitCode {
 fn hint(kind: FaultKind) -> Option<&'static str> {
     Some(match kind {
         FaultKind::NotFound | FaultKind::NotDirectory => {
-            "name a directory that is there: the disk below it is measured, and nothing stays in it"
+            "name an existing directory; nothing is left in it"
         }
         FaultKind::PermissionDenied | FaultKind::ReadOnly => {
-            "name a directory that you may write to: a file is there for a moment"
+            "name a directory that you can write to, for a temporary file"
         }
-        FaultKind::NoSpace => {
-            "it takes 64 MiB of free room: name a directory of a disk that has it"
-        }
+        FaultKind::NoSpace => "name a directory with 64 MiB of free space",
         _ => return None,
     })
 }
@@ -85,7 +83,7 @@ fn diagnose<'d>(
     screen: &Screen,
 ) -> Result<Diagnosis<'d>, CommandError> {
     let (Machine::There(target) | Machine::Sftp(target)) = &doctor.machine else {
-        return Err(CommandError::usage("a host must be named"));
+        return Err(CommandError::usage("the host is missing"));
     };
     let host = target.display();
     let begun = Instant::now();
@@ -128,7 +126,7 @@ fn requests(
         Ok(requests) => Ok((requests, begun.elapsed())),
         Err(neither) => {
             let error = CommandError::from(missing);
-            Err(error.with_hint(format!("SFTP is of no help either: {neither}")))
+            Err(error.with_hint(format!("SFTP does not work either: {neither}")))
         }
     }
 }

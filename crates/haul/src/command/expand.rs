@@ -57,7 +57,7 @@ pub(super) fn paths(
 }
 
 fn nothing(location: &Location) -> Expanded {
-    let message = "nothing there matches this pattern";
+    let message = "no path matches this pattern";
     failed(location, Fault::new(Side::Source, FaultKind::NotFound, message))
 }
 

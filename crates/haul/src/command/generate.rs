@@ -57,21 +57,16 @@ fn told(dir: &Path, pages: usize, completions: &[PathBuf], is_searched: bool) ->
     match is_searched {
         true => lines.push_str("'man haul' shows the first page\n"),
         false => lines.push_str(&format!(
-            "for 'man haul', put this into your shell's startup file: export MANPATH=\"{}:\"\n",
+            "for 'man haul', add to your shell's startup file: export MANPATH=\"{}:\"\n",
             shown(&man)
         )),
     }
     let zsh =
         completions.iter().find(|path| path.ends_with("_haul")).and_then(|path| path.parent());
     if let Some(zsh) = zsh {
-        lines.push_str(&format!(
-            "for zsh, put this in front of compinit: fpath+=('{}')\n",
-            shown(zsh)
-        ));
+        lines.push_str(&format!("for zsh, add before compinit: fpath+=('{}')\n", shown(zsh)));
     }
-    lines.push_str(
-        "bash (with bash-completion) and fish find theirs in ~/.local/share and /usr/share\n",
-    );
+    lines.push_str("bash (with bash-completion) and fish search ~/.local/share and /usr/share\n");
     lines
 }
 
@@ -181,9 +176,9 @@ mod tests {
         wrote completions: /s/bash-completion/completions/haul
         wrote completions: /s/zsh/site-functions/_haul
         wrote completions: /s/fish/vendor_completions.d/haul.fish
-        for 'man haul', put this into your shell's startup file: export MANPATH="/s/man:"
-        for zsh, put this in front of compinit: fpath+=('/s/zsh/site-functions')
-        bash (with bash-completion) and fish find theirs in ~/.local/share and /usr/share
+        for 'man haul', add to your shell's startup file: export MANPATH="/s/man:"
+        for zsh, add before compinit: fpath+=('/s/zsh/site-functions')
+        bash (with bash-completion) and fish search ~/.local/share and /usr/share
         "#);
         assert!(told(true).contains("'man haul' shows the first page\n"));
     }

@@ -75,12 +75,12 @@ fn refuse(copy: &Copy) -> Result<(), CommandError> {
     if copy.dest.machine != Machine::Here
         && let Some(source) = sources.find(|source| source.machine != Machine::Here)
     {
-        let message = format!("{source}: moving from one host to another is not there yet");
-        return Err(CommandError::usage(message).with_hint("move it to here first"));
+        let message = format!("{source}: can't move from one host to another");
+        return Err(CommandError::usage(message).with_hint("move it to this machine first"));
     }
     if let Some(source) = copy.sources.iter().find(|source| is_nameless(source)) {
-        return Err(CommandError::usage(format!("{source}: it has no name of its own, and stays"))
-            .with_hint("name what is in it"));
+        return Err(CommandError::usage(format!("{source}: not moved: it has no name of its own"))
+            .with_hint("name its entries"));
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ impl Machines for Reached<'_> {
         match error {
             None => Ok(summary),
             // What it was is told.
-            Some(kind) => Err(CommandError::new(kind, "the sources stay where they are")),
+            Some(kind) => Err(CommandError::new(kind, "not removing the sources")),
         }
     }
 

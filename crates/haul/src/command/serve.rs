@@ -35,7 +35,10 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
         // Before any thread is started.
         haul_engine::stay_below(root, rights).map_err(|error| {
             let root = escape_bytes(root.as_os_str().as_bytes());
-            failed(io::Error::new(error.kind(), format!("can't keep below {root}: {error}")))
+            failed(io::Error::new(
+                error.kind(),
+                format!("can't restrict access to {root}: {error}"),
+            ))
         })?;
     }
     interrupt::outlive_hangup().map_err(failed)?;
@@ -46,7 +49,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     haul_net::enlarge_pipe(&output);
     let address = match words.root {
         // Such a login is for files alone.
-        Some(_) => Err("a login that is bound to a directory opens no ports"),
+        Some(_) => Err("a login restricted to a directory opens no ports"),
         None => reached_address(),
     };
     // What is outside of its directory is nobody's business.
@@ -79,9 +82,8 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
 /// The address of this machine that the client's ssh has reached, as sshd tells it: the
 /// third of four words.
 fn reached_address() -> Result<IpAddr, &'static str> {
-    let words = std::env::var("SSH_CONNECTION").map_err(
-        |_| "the host was not reached through ssh, or sshd does not say by which address",
-    )?;
+    let words = std::env::var("SSH_CONNECTION")
+        .map_err(|_| "the host has no ssh connection, or sshd does not report its address")?;
     let address = words.split(' ').nth(2).and_then(|address| address.parse().ok());
-    address.ok_or("the host was reached by an address that nobody can listen on")
+    address.ok_or("the host was reached by an address without listening ports")
 }

@@ -139,11 +139,11 @@ fn leads_on(led: Led, target: &[u8]) -> bool {
 fn refuse(copy: &Copy) -> Result<(), CommandError> {
     let machines: Vec<_> = copy.sources.iter().map(|source| &source.machine).collect();
     if machines.windows(2).any(|two| two[0] != two[1]) {
-        return Err(CommandError::usage("all sources have to be on one machine")
-            .with_hint("run one command for each"));
+        return Err(CommandError::usage("all sources must be on one machine")
+            .with_hint("run one command for each machine"));
     }
     if copy.list.is_some() && copy.sources.len() != 1 {
-        let message = "the paths of a list are in one directory, and the pattern matches several";
+        let message = "--files-from needs one directory, but the pattern matches several";
         return Err(CommandError::usage(message));
     }
     Ok(())

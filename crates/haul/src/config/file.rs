@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, CommandError> {
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
         Ok(found) if !found.is_file() => {
-            return Err(CommandError::usage(format!("{shown}: the configuration is not a file")));
+            return Err(CommandError::usage(format!("{shown}: not a regular file")));
         }
         Ok(_) => {}
     }
@@ -58,8 +58,8 @@ pub(super) fn text(bytes: Vec<u8>, shown: &str) -> Result<String, CommandError> 
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = line_at(valid, valid.len());
-        CommandError::usage(format!("{shown}:{line}: what is written there is not UTF-8"))
-            .with_hint("save the file as UTF-8, or leave out letters beyond ASCII")
+        CommandError::usage(format!("{shown}:{line}: not UTF-8"))
+            .with_hint("save the file as UTF-8")
     })
 }
 
@@ -71,14 +71,14 @@ fn line_at(bytes: &[u8], at: usize) -> usize {
 /// Refuses a file that another user may have written: whoever writes it chooses a
 /// program that runs with the rights of `user`.
 fn refuse_others(file: &Metadata, user: u32, shown: &str) -> Result<(), CommandError> {
-    let why = "it may name a program (rsh) that runs as you, so nobody else may write it";
+    let why = "haul refuses it because it can name a program (rsh) to run as you";
     if file.uid() != user && file.uid() != 0 {
         return Err(CommandError::usage(format!("{shown}: it belongs to another user"))
-            .with_hint(format!("{why}: make a file of your own")));
+            .with_hint(format!("{why}; create a file of your own")));
     }
     if file.mode() & OTHERS_WRITE != 0 {
-        return Err(CommandError::usage(format!("{shown}: others may write to it"))
-            .with_hint(format!("{why}: run 'chmod go-w' on it")));
+        return Err(CommandError::usage(format!("{shown}: other users can write to it"))
+            .with_hint(format!("{why}; run 'chmod go-w' on it")));
     }
     Ok(())
 }
@@ -102,7 +102,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Config, CommandError> {
     for (key, value) in table.get_ref() {
         if *key.get_ref() == HOST {
             let DeValue::Table(hosts) = value.get_ref() else {
-                return Err(page.error(key.span(), "'host' is a table: write [host.NAME]"));
+                return Err(page.error(key.span(), "'host' must be a table: write [host.NAME]"));
             };
             for (name, section) in hosts {
                 let settings = page.section(name, section)?;
@@ -162,11 +162,11 @@ impl Page<'_> {
                 let known = KEYS.map(|(known, _)| known).join(", ");
                 return Err(self
                     .error(key.span(), &format!("unknown key '{}'", escape_text(name)))
-                    .with_hint(format!("known are {known}, and sections [host.NAME]")));
+                    .with_hint(format!("known keys are {known}, and sections [host.NAME]")));
             }
             Some((_, false)) if of_host => {
                 let message =
-                    format!("'{name}' is for all hosts: write it above the first section");
+                    format!("'{name}' applies to all hosts: write it above the first section");
                 return Err(self.error(key.span(), &message));
             }
             Some(_) => {}

@@ -129,9 +129,9 @@ fn a_variable_that_is_wrong_is_named() {
     };
     assert_eq!(
         told("HAUL_PARALLEL", "many").as_deref(),
-        Some("HAUL_PARALLEL: it must be a number from 1 to 8")
+        Some("HAUL_PARALLEL: must be a number from 1 to 8")
     );
-    assert_eq!(told("HAUL_SYNC", "yes").as_deref(), Some("HAUL_SYNC: it must be true or false"));
+    assert_eq!(told("HAUL_SYNC", "yes").as_deref(), Some("HAUL_SYNC: must be true or false"));
     assert_eq!(told("HAUL_SYNC", "true"), None);
     assert_eq!(told("HAUL_REMOTE_HAUL", ""), None, "an empty one is none");
     assert_eq!(variable("remote-haul"), "HAUL_REMOTE_HAUL");

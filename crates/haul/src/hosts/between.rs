@@ -32,7 +32,7 @@ impl Hosts {
     ) -> Result<Summary, CommandError> {
         let (Machine::There(source), Machine::There(dest)) = (from, to) else {
             let by_sftp = if matches!(from, Machine::Sftp(_)) { from } else { to };
-            let message = format!("{by_sftp}: from host to host it takes haul on both");
+            let message = format!("{by_sftp}: a copy between hosts needs haul on both");
             return Err(in_two_steps(CommandError::usage(message), to));
         };
         let both = Both { hosts: self, from: source, to: dest, reaching: Cell::new(dest) };
@@ -54,7 +54,7 @@ impl Hosts {
 
 /// `error`, with the way that there is instead.
 fn in_two_steps(error: CommandError, to: &Machine) -> CommandError {
-    error.with_hint(format!("or copy to here first, and then from here to {to}"))
+    error.with_hint(format!("copy to this machine first, then to {to}"))
 }
 
 impl<'h> Both<'h> {
@@ -84,7 +84,7 @@ impl<'h> Both<'h> {
             };
             let (Some(from), Some(to)) = (standing(from), standing(to)) else {
                 let host = self.to.display();
-                let detail = "it takes nothing".to_owned();
+                let detail = "it accepts nothing".to_owned();
                 return Err(ConnectError::Lost { host, detail }.into());
             };
             let between = Box::new(Between { from, to, straight });

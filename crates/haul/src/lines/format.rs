@@ -107,7 +107,7 @@ pub(super) fn parts(word: &str, format: &[u8]) -> Result<Vec<Part>, CommandError
             _ => {
                 let escape = escape_bytes(&rest[..end]);
                 return Err(CommandError::usage(format!(
-                    "{word} has %{escape}; haul knows %a, %b, %B, %c, %C, %f, %G, %h, %i, %l, %L, %m, %M, %n, %o, %p, %P, %t, %u, %U and %%"
+                    "{word}: unknown %{escape}; haul knows %a, %b, %B, %c, %C, %f, %G, %h, %i, %l, %L, %m, %M, %n, %o, %p, %P, %t, %u, %U and %%"
                 )));
             }
         };

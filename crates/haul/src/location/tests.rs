@@ -208,15 +208,15 @@ fn a_host_stands_alone() {
         }
     }
     for (words, why) in [
-        ("", "a host must be named"),
-        ("/", "a host alone is needed"),
-        ("box:/", "a host alone is needed"),
-        ("box:a", "a host alone is needed"),
-        ("ssh://box/a", "a host alone is needed"),
-        ("sftp://box", "a host alone is needed"),
-        ("./box", "a host alone is needed"),
+        ("", "the host is missing"),
+        ("/", "not a host: use"),
+        ("box:/", "not a host: use"),
+        ("box:a", "not a host: use"),
+        ("ssh://box/a", "not a host: use"),
+        ("sftp://box", "not a host: use"),
+        ("./box", "not a host: use"),
         ("-oProxyCommand=x", "starts with '-'"),
-        ("a;b", "a shell would act on"),
+        ("a;b", "it contains a character that is special to a shell"),
         ("-x@box", "starts with '-'"),
     ] {
         let error = parse_host(OsStr::new(words)).expect_err(words).to_string();

@@ -41,7 +41,7 @@ impl Statement for CopyFate<'_> {
             return format!("{word} {path}{slash} ({words})\n").into_bytes();
         }
         let reason = match self.skip {
-            None if self.grew => " (as it was when it was opened; it has grown since)",
+            None if self.grew => " (as it was when opened; it has grown since)",
             None => "",
             // The warning says it.
             Some(Skip::Special) => return Vec::new(),
@@ -92,7 +92,7 @@ impl Statement for UnsafeLink<'_> {
 /// Why an entry of that kind is passed over.
 pub(super) fn passed_over(kind: &Kind) -> &'static str {
     match kind {
-        Kind::File { .. } | Kind::Symlink { .. } => "an unfinished copy of haul's own: not copied",
+        Kind::File { .. } | Kind::Symlink { .. } => "a temporary file of haul: not copied",
         _ => "a FIFO, socket or device: not copied",
     }
 }
@@ -139,7 +139,7 @@ mod tests {
         would copy d/
         skipped \xff (unchanged)
         skipped x (not older than the source)
-        copied log (as it was when it was opened; it has grown since)
+        copied log (as it was when opened; it has grown since)
         ");
     }
 }

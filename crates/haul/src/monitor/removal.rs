@@ -44,10 +44,10 @@ impl<'m, 'r> SourceRemoval<'m, 'r> {
             Outcome::Differs(_) if *kind == Kind::Dir || outcome.is_there() => return,
             Outcome::Differs(found) if self.is_left_alone(*found) => return,
             Outcome::Differs(found) if found.has(Changes::MISSING) => {
-                stays(FaultKind::NotFound, "it stays: the destination does not have it")
+                stays(FaultKind::NotFound, "not removed: the destination does not have it")
             }
             Outcome::Differs(_) => {
-                let message = "it stays: the destination has another, or it has changed since";
+                let message = "not removed: its copy differs, or has changed since";
                 stays(FaultKind::Changed, message)
             }
             _ => return,

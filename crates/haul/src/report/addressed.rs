@@ -136,7 +136,7 @@ impl Report for Addressed<'_> {
     fn link(&self, news: LinkEvent<'_>) {
         match news {
             LinkEvent::Regained if self.report.is_text() && self.report.warns() => {
-                self.output().error_line(&format!("haul: {}: connected again", self.dest));
+                self.output().error_line(&format!("haul: {}: reconnected", self.dest));
             }
             news => self.report.link(news),
         }

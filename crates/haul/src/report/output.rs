@@ -69,7 +69,9 @@ impl Output {
     /// Tells people why the command, or one of its jobs, ended early.
     pub(super) fn command_error(&mut self, error: &CommandError) {
         self.error_line(&format!("haul: {}", escape_controls(&error.to_string())));
-        error.hints.iter().for_each(|hint| self.hint(hint));
+        if !error.hints.is_empty() {
+            self.hint(&error.hints.join("; "));
+        }
     }
 
     /// Writes the rest. Gives `code`, unless that is of success and something failed.

@@ -7,7 +7,7 @@ use crate::hint::Hint;
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome, Skip};
-use haul_model::{Changes, Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
+use haul_model::{Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -66,9 +66,7 @@ impl Report for Text {
 
     fn not_removed(&self, _: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
         let hint = match fault.kind {
-            FaultKind::PermissionDenied => {
-                Some("you need write permission on the directory above it")
-            }
+            FaultKind::PermissionDenied => Some("get write permission on the directory above it"),
             _ => fault.hint(),
         };
         self.fault_with(host, there, fault, hint);
@@ -91,9 +89,9 @@ impl Report for Text {
         let line = match news {
             LinkEvent::Lost { reason, attempt, pause, .. } => {
                 let seconds = pause.as_secs();
-                format!("haul: {reason}; connecting again in {seconds} s (attempt {attempt})")
+                format!("haul: {reason}; reconnecting in {seconds} s (attempt {attempt})")
             }
-            LinkEvent::Regained => "haul: connected again".to_owned(),
+            LinkEvent::Regained => "haul: reconnected".to_owned(),
             LinkEvent::Direct { host, connections } => {
                 let (one, many) = ("direct connection", "direct connections");
                 let connections = quantity::counted(connections.into(), one, many);
@@ -108,7 +106,7 @@ impl Report for Text {
                 format!("haul: contents go to {host} over {connections}")
             }
             LinkEvent::NotLoggedIn { host, reason } => {
-                format!("haul: no further ssh connection to {host}: {reason}")
+                format!("haul: no additional ssh connection to {host}: {reason}")
             }
         };
         self.output().error_line(&line);
@@ -131,10 +129,7 @@ impl Report for Text {
         match (outcome, task) {
             (Outcome::Failed(_), _) => true,
             (Outcome::Skipped(Skip::Special), _) => self.warns(),
-            // What is missing with its directory goes without saying.
-            (Outcome::Differs(found), Task::Check { .. }) => {
-                self.warns() && (is_verbose || !found.has(Changes::ABOVE))
-            }
+            (Outcome::Differs(_), Task::Check { .. }) => self.warns(),
             // Files that are moved are told of when they have left their place.
             (_, task) if task.moving().is_some() => false,
             // The program says by the words of the command which of them are shown.

@@ -151,8 +151,8 @@ fn assert_others(scene: &Scene<'_>, run: &Outcome) {
 }
 
 fn assert_changed(scene: &Scene<'_>, run: &Outcome) {
-    let hint = "run the same command again when nothing writes to it any more";
-    assert_one_error(run, "tree/big", "it changed while it was read, and was not copied", hint);
+    let hint = "run the same command again when nothing writes to it";
+    assert_one_error(run, "tree/big", "it changed while it was read: not copied", hint);
     assert_eq!(run.code, Some(1), "{run}");
     assert_eq!(scene.read("there/tree/big"), "old");
     assert_others(scene, run);
@@ -199,9 +199,9 @@ fn a_file_that_grows_while_it_is_read_is_copied_as_it_was() {
             assert_eq!(fs::metadata(&log).expect("it is there").len(), len + 1);
             assert_prefix(scene, "tree/big", "there/tree/big", len);
             assert_others(scene, &run);
-            let line = "copied tree/big (as it was when it was opened; it has grown since)\n";
+            let line = "copied tree/big (as it was when opened; it has grown since)\n";
             assert!(run.out().contains(line), "{run}");
-            assert!(run.out().contains("; 1 grew meanwhile"), "{run}");
+            assert!(run.out().contains("; 1 grew during the copy"), "{run}");
             let said = run.err();
             let others = said.lines().filter(|line| !line.starts_with("haul: contents go to "));
             assert_eq!(others.count(), 0, "{run}");
@@ -315,7 +315,7 @@ fn a_file_that_vanishes_before_it_is_read_is_told_and_the_old_one_stays() {
 fn a_file_that_becomes_something_else_before_it_is_read_is_not_copied() {
     for (change, cause) in [
         ("rm tree/m; ln -s ../secret tree/m", "Too many levels of symbolic links"),
-        ("rm tree/m; mkfifo tree/m", "it is no regular file"),
+        ("rm tree/m; mkfifo tree/m", "it is not a regular file"),
         ("rm tree/m; mkdir tree/m", "s a directory"),
     ] {
         each_remote_way_before_it_is_opened(change, |scene, run| {

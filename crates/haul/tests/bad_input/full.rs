@@ -47,7 +47,7 @@ fn a_full_destination_ends_the_copy_and_keeps_the_old_file() {
         tree::random_file(scene.path("big"), 3 * ROOM, 1).expect("a file");
         let run = scene.copy(&[], &["big"], "small").run().expect_code(4);
         let cause = no_space(scene);
-        assert_one_error(&run, "big", cause, "make room at the destination and run the same");
+        assert_one_error(&run, "big", cause, "free space at the destination, then run the same");
         assert_eq!(fs::read(mount.join("big")).expect("a file"), b"old");
         assert_eq!(names(mount.path()), ["big"]);
         // Nothing holds the room that was taken for it.
@@ -67,7 +67,7 @@ fn with_more_room_the_same_command_finishes() {
         assert!(made.bytes + ROOM / 2 + 300_000 > ROOM);
         let run = scene.copy(&["-r"], &["tree"], "small").run().expect_code(4);
         let cause = no_space(scene);
-        assert_one_error(&run, "tree", cause, "make room at the destination");
+        assert_one_error(&run, "tree", cause, "free space at the destination");
         assert_no_strays(mount.path());
         let copied = tree::count(mount.join("tree")).expect("counted").files;
         assert!((1..100).contains(&copied), "{copied} files\n{run}");
@@ -109,7 +109,7 @@ fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
             // There is a look at the room before, and nothing is sent.
             let on = if scene.way == Way::SftpUpload { " on the host" } else { "" };
             let room =
-                format!("not enough room{on}: the file needs 70.0 MiB, and 40.0 MiB are free\n");
+                format!("not enough space{on}: the file needs 70.0 MiB, but 40.0 MiB are free\n");
             assert!(told.contains(&room) && told.contains(removal(scene)), "{run}");
             assert!(names(mount.path()).is_empty(), "{run}");
             return;
@@ -144,7 +144,7 @@ fn what_is_told_to_be_kept_of_several_connections_is_what_the_next_run_finds() {
             let kept = kept.and_then(|(before, _)| before.rsplit("; ").next());
             fs::remove_file(mount.join("filler")).expect("removed");
             let again = scene.copy(&flags, &["big"], "small").run().expect_ok();
-            let found = " MiB were there already";
+            let found = " MiB already there";
             match kept {
                 Some(kept) => {
                     assert!(again.out().contains(&format!("; {kept}{found}")), "{run}\n{again}");
@@ -169,7 +169,7 @@ fn a_destination_without_inodes_is_told_as_that_and_has_what_found_room() {
             scene.file(format!("tree/{number}"), "content");
         }
         let run = scene.copy(&["-r"], &["tree"], "small").run().expect_code(4);
-        assert_one_error(&run, "small/tree/", "each file needs an inode, and ", "make room");
+        assert_one_error(&run, "small/tree/", "each file needs an inode, but ", "make room");
         // The root, the directory, and, for a moment, what is on its way.
         let copied = scene.list("small/tree").len() as u64;
         assert!(copied >= INODES / 2, "{copied}\n{run}");
@@ -214,7 +214,7 @@ fn a_read_only_destination_ends_the_copy() {
         mount.remount_read_only().expect("remounted");
         scene.file("a", "new content");
         scene.file("tree/x", "x");
-        let hint = "the destination is mounted read-only";
+        let hint = "remount the destination writable, or choose another one";
         for (source, dest, path) in [
             ("a", "small", "a".to_owned()),
             ("tree", "small", "tree".to_owned()),

@@ -22,8 +22,8 @@ fn a_file_is_not_replaced_by_a_directory_nor_the_reverse() {
             assert_errors_end(
                 &run,
                 &[
-                    "tree/becomes-dir: a file stands there at the destination, where a directory is needed",
-                    "tree/becomes-file: a directory stands there at the destination",
+                    "tree/becomes-dir: the destination has a file where a directory is needed",
+                    "tree/becomes-file: the destination has a directory with this name",
                 ],
             );
             assert_eq!(run.err().matches("  hint: ").count(), 2, "{run}");
@@ -40,8 +40,8 @@ fn the_destination_itself_can_be_of_the_wrong_kind() {
         scene.file("tree/x", "new");
         scene.file("file", "old");
         let run = scene.copy(&["-r"], &["tree"], "file").run().expect_code(1);
-        let cause = "a file stands there at the destination, where a directory is needed";
-        assert_one_error(&run, "file: ", cause, "remove or rename what is in the way");
+        let cause = "the destination has a file where a directory is needed";
+        assert_one_error(&run, "file: ", cause, "remove or rename the entry at the destination");
         assert_eq!(scene.read("file"), "old");
     });
 }
@@ -57,8 +57,13 @@ fn nothing_is_written_through_a_link_where_a_directory_should_be() {
         mode(scene.path("elsewhere"), 0o711);
         let before = scene.snapshot("elsewhere");
         let run = scene.copy(&["-r"], &["tree"], "there").run().expect_code(1);
-        let cause = "a symbolic link stands there at the destination, where a directory is needed";
-        assert_one_error(&run, "tree/sub", cause, "haul does not write through a symbolic link");
+        let cause = "the destination has a symbolic link where a directory is needed";
+        assert_one_error(
+            &run,
+            "tree/sub",
+            cause,
+            "remove the symbolic link, or copy to its target: haul does not write through links",
+        );
         haul_testkit::assert_same(&before, &scene.snapshot("elsewhere"));
         let link = fs::symlink_metadata(scene.path("there/tree/sub")).expect("it is there");
         assert!(link.is_symlink());
@@ -98,7 +103,12 @@ fn devices_and_fifos_are_neither_replaced_nor_written_to() {
         for dest in dests {
             for flags in [&[][..], &["--force"]] {
                 let run = scene.copy(flags, &["a"], dest).run().expect_code(1);
-                assert_one_error(&run, "a", "a device, FIFO or socket stands there", "");
+                assert_one_error(
+                    &run,
+                    "a",
+                    "the destination has a device, FIFO or socket with this name, which haul does not replace",
+                    "",
+                );
                 let meta = fs::symlink_metadata(scene.path(dest)).expect("it is there");
                 assert!(meta.file_type().is_fifo() || meta.file_type().is_char_device());
             }
@@ -113,16 +123,20 @@ fn a_way_to_the_destination_that_can_not_be_made_names_what_stops_it() {
         scene.file("tree/b", "b");
         let (file, none) = (scene.file("file", "in the way"), scene.path("none"));
         let [file, none] = [file, none].map(|path| path.display().to_string());
-        let in_the_way = "remove or rename what is in the way";
+        let in_the_way = "remove or rename the entry at the destination";
         let opened = |part: &str| format!("can't open {part} above it: ");
         for (dest, cause, hint) in [
-            ("/proc/none/", "can't make the directory: ".to_owned(), ""),
+            ("/proc/none/", "can't create the directory: ".to_owned(), ""),
             ("/proc/none/deep/er/", "can't make /proc/none above it: ".to_owned(), ""),
             (&format!("{file}/"), "can't open the directory: ".to_owned(), in_the_way),
             (&format!("{file}/x"), "can't open the directory above it: ".to_owned(), in_the_way),
             (&format!("{file}/x/y"), opened(&file), in_the_way),
             (&format!("{file}/x/y/z/"), opened(&file), in_the_way),
-            (&format!("{none}/x/y"), opened(&none), "ends with a slash is made"),
+            (
+                &format!("{none}/x/y"),
+                opened(&none),
+                "create the directory first, or end the destination with a slash to create it",
+            ),
         ] {
             // Others than root may not even try that there.
             if dest.starts_with("/proc") && !is_root() {
@@ -131,7 +145,11 @@ fn a_way_to_the_destination_that_can_not_be_made_names_what_stops_it() {
             for (flags, source) in [(&[][..], "a"), (&["-r"], "tree")] {
                 let run = scene.copy(flags, &[source], dest).run().expect_code(4);
                 assert_one_error(&run, dest, &format!("{dest}: {cause}"), hint);
-                let why = ["o such file or directory", "ot a directory", "kernel makes up what"];
+                let why = [
+                    "o such file or directory",
+                    "ot a directory",
+                    "the kernel generates its content, as in /proc: nothing can be added",
+                ];
                 assert!(why.iter().any(|why| run.err().contains(why)), "{run}");
             }
         }
@@ -149,7 +167,10 @@ fn directories_above_a_mirror_that_are_missing_have_a_word_of_its_own() {
         };
         let run = sync(&[]).expect_code(11);
         assert!(run.err().contains("can't open the directory above it: "), "{run}");
-        assert!(run.err().contains("--mkpath makes them, too"), "{run}");
+        assert!(
+            run.err().contains("create the directories above it first, or use --mkpath"),
+            "{run}"
+        );
         sync(&["--mkpath"]).expect_ok();
         // A file gets a new name there.
         let named = |flags: &[&str]| {

@@ -113,7 +113,9 @@ fn a_link_does_not_replace_the_file_that_it_leads_to() {
     let scene = world.scene(Way::Local);
     scene.file("file", "precious");
     scene.symlink("file", "link");
-    for (flags, cause) in [("-rf", "which it would replace"), ("-f", "are the same file")] {
+    for (flags, cause) in
+        [("-rf", "the link points to the file that it would replace"), ("-f", "are the same file")]
+    {
         let run = scene.copy(&[flags], &["link"], "file").run();
         assert_one_error(&run, "file: ", cause, "");
         assert_eq!(run.code, Some(1), "{run}");
@@ -123,7 +125,7 @@ fn a_link_does_not_replace_the_file_that_it_leads_to() {
     scene.mkdir("from");
     scene.symlink("../there/file", "from/file");
     let run = scene.copy(&["-r"], &["from/."], "there").run().expect_code(1);
-    assert!(run.err().contains("which it would replace"), "{run}");
+    assert!(run.err().contains("the link points to the file that it would replace"), "{run}");
     assert_eq!(scene.read("there/file"), "precious");
 }
 

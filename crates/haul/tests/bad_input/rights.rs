@@ -48,7 +48,12 @@ fn a_source_that_can_not_be_read_replaces_nothing() {
         scene.give_to_nobody("");
         let run = scene.copy(&[], &["secret"], "dest").run().expect_code(1);
         let cause = "ermission denied";
-        assert_one_error(&run, "secret", cause, "you need read permission");
+        assert_one_error(
+            &run,
+            "secret",
+            cause,
+            "you need read permission there, and search permission on the directories above",
+        );
         assert_eq!(scene.read("dest"), "old");
     });
 }
@@ -66,7 +71,7 @@ fn a_destination_without_leave_to_write_stays_as_it_is() {
         } else {
             mode(scene.path("locked"), 0o555);
         }
-        let hint = "you need write permission on the directory";
+        let hint = "get write permission on the directory";
 
         let run = scene.copy(&[], &["a"], "locked").run().expect_code(1);
         let cause = match scene.way {
@@ -77,8 +82,8 @@ fn a_destination_without_leave_to_write_stays_as_it_is() {
         // A whole tree fails with its top, and says so once.
         let run = scene.copy(&["-r"], &["tree"], "locked").run().expect_code(1);
         let cause = match scene.way {
-            Way::SftpUpload => "can't make the directory: permission denied",
-            _ => "can't make the directory: Permission denied",
+            Way::SftpUpload => "can't create the directory: permission denied",
+            _ => "can't create the directory: Permission denied",
         };
         assert_one_error(&run, "locked/tree: ", cause, hint);
         // So does one that gets another name, and that is the name that is told.

@@ -44,7 +44,7 @@ fn a_missing_source_leaves_an_existing_destination_alone() {
         }
         scene.symlink("missing", "dangling");
         let run = scene.copy(&["-L"], &["dangling"], "dest").run().expect_code(1);
-        assert!(run.err().contains("a symbolic link that leads nowhere"), "{run}");
+        assert!(run.err().contains("it is a dangling symbolic link"), "{run}");
         assert_eq!(scene.read("dest"), "old");
     });
 }
@@ -70,10 +70,10 @@ fn signs_for_a_shell_that_is_not_there_are_told_where_nothing_has_that_name() {
         |scene| {
             scene.file("a", "a");
             let signs = [
-                ("{a,b}", "braces are for the shell here"),
-                ("\"a\"", "quote it once"),
-                ("$HOME", "variables mean nothing"),
-                ("{a,b}*", "braces are for the shell here"),
+                ("{a,b}", "write braces outside of quotes"),
+                ("\"a\"", "quote the path once"),
+                ("$HOME", "write the path without variables"),
+                ("{a,b}*", "write braces outside of quotes"),
             ];
             for (name, hint) in signs {
                 let is_here = scene.way == Way::Local;

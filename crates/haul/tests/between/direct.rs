@@ -125,7 +125,7 @@ fn that_they_do_not_is_told_on_demand() {
     };
     let run = copy(&[], "a");
     assert!(run.err().contains("haul: contents go to 127.0.0.2 over "), "{run}");
-    assert!(!run.out().contains("passed through here"), "{run}");
+    assert!(!run.out().contains("through this machine"), "{run}");
     let run = copy(&["--parallel", "5"], "b");
     assert!(run.err().contains("haul: contents go to 127.0.0.2 over 5 direct connec"), "{run}");
     for dest in ["a", "b"] {
@@ -152,8 +152,8 @@ fn assert_through_here(scene: &Scene<'_>, reason: &str) {
     let line = run.err().lines().find(|line| line.contains("through ssh: ")).map(str::to_owned);
     let line = line.unwrap_or_else(|| panic!("nothing is said: {run}"));
     assert!(line.starts_with("haul: contents go to 127.0.0.2 through ssh: "), "{run}");
-    assert!(line.contains(reason) && line.ends_with("; they pass through here"), "{run}");
-    assert!(run.out().contains("passed through here"), "{run}");
+    assert!(line.contains(reason) && line.ends_with("; they go through this machine"), "{run}");
+    assert!(run.out().contains("through this machine"), "{run}");
     assert!(through_here(scene) > contents);
     let run = job(scene, &["copy", "-r", "--via", "tcp"], "src/.", "tcp").run().expect_code(3);
     assert!(said(&run).starts_with("no direct connection to 127.0.0.2: "), "{run}");
@@ -219,7 +219,7 @@ fn calls_that_nobody_answers_hold_up_nobody_for_long() {
     let begin = Instant::now();
     let run = job_to("10.99.99.2", &scene, &["copy", "-v"], "large", "there").run().expect_ok();
     assert!(begin.elapsed() < Duration::from_secs(10), "{run}");
-    assert!(run.out().contains("passed through here"), "{run}");
+    assert!(run.out().contains("through this machine"), "{run}");
     assert!(same_content(scene.path("large"), scene.path("there")).expect("read"));
 }
 
@@ -229,7 +229,8 @@ fn a_host_that_names_another_address_is_not_called_there() {
     for at in ["127.0.0.3", "0.0.0.0", "::"] {
         let hosts = Hosts { to_at: at, ..PLAIN };
         let scene = scene(&world, &at.replace(':', "-"), hosts);
-        let reason = if at == "127.0.0.3" { "its name does not lead to" } else { "no host is" };
+        let reason =
+            if at == "127.0.0.3" { "its name does not resolve to" } else { "the invalid address" };
         assert_through_here(&scene, reason);
     }
 }
@@ -266,10 +267,13 @@ fn a_login_that_is_bound_to_a_directory_calls_nobody() {
         haul.args([format!("{FROM}:src/large"), format!("{TO}:there")]).run()
     };
     let run = copy(&["--via", "tcp"]).expect_code(3);
-    assert!(said(&run).contains("bound to a directory calls nobody"), "{run}");
+    assert!(
+        said(&run).contains("a login restricted to a directory connects to no other host"),
+        "{run}"
+    );
     let run = copy(&[]).expect_ok();
     assert!(run.err().contains("bound to a directory calls nobody; they pass"), "{run}");
-    assert!(run.out().contains("passed through here"), "{run}");
+    assert!(run.out().contains("through this machine"), "{run}");
 }
 
 /// The agents of a job that runs.
@@ -333,7 +337,7 @@ fn an_interrupt_leaves_what_has_come_straight() {
     assert_eq!(agents.len(), 2);
     running.signal(Signal::INT);
     let run = running.wait().expect("it ends");
-    assert_eq!(said(&run), "interrupted: what has arrived of large is kept", "{run}");
+    assert_eq!(said(&run), "interrupted: a partial file of large is kept", "{run}");
     assert!(haul_testkit::holds_within(SOON, || !agents.iter().any(|pid| proc::is_alive(*pid))));
     let run = sync(&["--json"]).run().expect_ok();
     assert!(moved(&run) <= LARGE - (4 << 20), "{run}");

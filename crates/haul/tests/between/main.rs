@@ -96,7 +96,7 @@ fn a_client_that_was_stopped_goes_on() {
     assert!(holds_within(SOON, gone), "an agent waits for its client");
     running.signal(Signal::CONT);
     let run = running.wait().expect("it ends").expect_ok();
-    assert!(run.err().contains("connecting again in"), "{run}");
+    assert!(run.err().contains("reconnecting in"), "{run}");
     assert_large_arrived(&scene);
 }
 
@@ -151,7 +151,7 @@ fn a_host_without_haul_is_named_with_the_way_that_there_is() {
     }
     let scene = world.scene_called("sftp", Way::Between);
     let run = scene.haul().args(["copy", "from:a", "sftp://to/b"]).run().expect_code(2);
-    assert!(said(&run).contains("to: from host to host it takes haul on both"), "{run}");
+    assert!(said(&run).contains("to: a copy between hosts needs haul on both"), "{run}");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn an_agent_that_is_stopped_is_given_up() {
         let stopped = agent(&scene, host);
         proc::signal(stopped, Signal::STOP);
         let run = running.wait().expect("it ends");
-        assert_eq!(errors(&run), [format!("{host} was silent for 2 s: it is taken for gone")]);
+        assert_eq!(errors(&run), [format!("no data from {host} for 2 s")]);
         proc::signal(stopped, Signal::CONT);
         assert_goes_on(&scene);
     }
@@ -195,7 +195,7 @@ fn a_tree_goes_through_here_and_that_is_told_on_demand() {
         let begin = "haul: contents go to to through ssh: the host was not reached through ssh";
         let is_told = run.err().lines().any(|said| said.starts_with(begin));
         assert_eq!(is_told, via == "auto", "{run}");
-        assert_eq!(run.out().contains("passed through here"), via == "auto", "{run}");
+        assert_eq!(run.out().contains("through this machine"), via == "auto", "{run}");
         assert_same(&scene.snapshot("src"), &scene.snapshot(via));
     }
     let run = between(&scene, &["copy", "-r", "--json"], "src/.", "auto").run().expect_ok();
@@ -209,7 +209,7 @@ fn a_signal_ends_all_three_and_says_what_is_kept() {
     let running = in_the_middle(&scene, &[], "0");
     running.signal(Signal::TERM);
     let run = running.wait().expect("it ends");
-    assert_eq!(said(&run), "interrupted: what has arrived of large is kept", "{run}");
+    assert_eq!(said(&run), "interrupted: a partial file of large is kept", "{run}");
     assert_goes_on(&scene);
 }
 
@@ -222,7 +222,7 @@ fn a_lost_connection_to_either_is_made_again() {
         proc::signal(agent(&scene, host), Signal::KILL);
         let run = running.wait().expect("it ends").expect_ok();
         assert!(run.err().contains("connecting again in 1 s"), "{run}");
-        assert!(run.err().contains("haul: connected again"), "{run}");
+        assert!(run.err().contains("haul: reconnected"), "{run}");
         assert_large_arrived(&scene);
     }
 }

@@ -75,7 +75,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         scenario: "ways::what_an_earlier_run_of_the_system_has_left_goes_with_the_next_copy_there",
         ways: &[Way::SftpUpload],
-        reason: "the server does not tell when a file was changed, nor who is at it",
+        reason: "the server does not report when a file was changed, nor who is at it",
         fails_soon: true,
     },
     Exception {
@@ -159,7 +159,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         scenario: "behind::a_link_that_was_on_its_way_goes_with_the_next_copy_of_it",
         ways: &[Way::SftpUpload],
-        reason: "the server does not tell who is at it, so it goes with a later upload",
+        reason: "the server does not report who is at it, so it goes with a later upload",
         fails_soon: true,
     },
     Exception {

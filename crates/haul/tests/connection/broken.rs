@@ -48,7 +48,7 @@ fn an_ssh_that_is_killed_breaks_the_copy_and_no_more() {
         proc::signal(transfer.ssh(), Signal::KILL);
         let run = transfer.ends_with(3);
         assert_lost(&run);
-        assert!(run.err().contains("ssh was ended by signal 9"), "{run}");
+        assert!(run.err().contains("ssh was killed by signal 9"), "{run}");
     });
 }
 

@@ -161,15 +161,24 @@ fn through_real_ssh_the_host_tells_by_itself_where_it_is() {
 fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
     let port = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = port.local_addr().expect("an address").port().to_string();
-    let is_taken = format!("the host can't open a port: port {taken} can't be had: address in use");
+    let is_taken =
+        format!("the host can't open a port: can't listen on port {taken}: address in use");
     type Setup<'s> = &'s (dyn Fn(&mut Scene<'_>) + Sync);
     let cases: [(Setup<'_>, &[&str], &str); 5] = [
-        (&|scene| scene.reach_by_pipe(), &[], "the host was not reached through ssh"),
-        (&|scene| reached_as(scene, "nowhere", "0"), &[], "that nobody can listen on"),
+        (
+            &|scene| scene.reach_by_pipe(),
+            &[],
+            "the host has no ssh connection, or sshd does not report its address",
+        ),
+        (
+            &|scene| reached_as(scene, "nowhere", "0"),
+            &[],
+            "the host was reached by an address without listening ports",
+        ),
         // TEST-NET-1 is nobody's.
         (&|scene| reached_as(scene, "192.0.2.1", "0"), &[], "the host can't open a port"),
         (&reached, &["--port-range", &taken], &is_taken),
-        (&|scene| reached_as(scene, "0.0.0.0", "0"), &[], "where no host is"),
+        (&|scene| reached_as(scene, "0.0.0.0", "0"), &[], "it reports the invalid address"),
     ];
     for (setup, flags, words) in cases {
         each_of(&WAYS, setup, |scene| {
@@ -212,7 +221,7 @@ fn a_host_elsewhere_is_not_called_at_this_machine() {
                 scene.mkdir("src");
                 tree::random_file(scene.path("src/large"), LARGE, 1).expect("a file");
                 let copy = |via: &str| scene.copy(&["-rv", "--via", via], &["src"], via).run();
-                let words = "it says that it is at 127.0.0.1, where everybody finds himself";
+                let words = "it reports the address 127.0.0.1";
                 let run = copy("auto").expect_ok();
                 assert_copied(scene, "auto");
                 assert_eq!(run.err().contains(words), !is_here, "{run}");

@@ -135,9 +135,17 @@ fn a_place_where_nothing_can_be_written_is_an_error_and_the_rest_is_told() {
     let link = way_to(scene.sshd());
     // Nobody can make a file in /proc, and there is no room.
     for (path, said, hint) in [
-        (Path::new("/proc"), "too little room", "64 MiB of free room"),
-        (&file, "not a directory", "a directory that is there"),
-        (Path::new("/nonexistent/dir"), "no such file", "a directory that is there"),
+        (
+            Path::new("/proc"),
+            "not enough free space to measure it",
+            "name a directory with 64 MiB of free space",
+        ),
+        (&file, "not a directory", "name an existing directory; nothing is left in it"),
+        (
+            Path::new("/nonexistent/dir"),
+            "no such file",
+            "name an existing directory; nothing is left in it",
+        ),
     ] {
         let there = scene.there(path);
         let there = there.to_str().expect("text");

@@ -51,13 +51,12 @@ fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
         // Only the side that has it knows how much that is.
         let kept = match scene.way {
             Way::Upload => {
-                assert_eq!(said, "interrupted: what has arrived of big is kept", "{run}");
+                assert_eq!(said, "interrupted: a partial file of big is kept", "{run}");
                 8
             }
             _ => {
                 let kept = said.strip_prefix("interrupted: about ");
-                let kept =
-                    kept.and_then(|kept| kept.strip_suffix(".0 MiB of big are there, and kept"));
+                let kept = kept.and_then(|kept| kept.strip_suffix(".0 MiB of big are kept"));
                 kept.and_then(|kept| kept.parse().ok()).unwrap_or_else(|| panic!("{run}"))
             }
         };

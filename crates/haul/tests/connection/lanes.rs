@@ -87,9 +87,9 @@ fn when_all_are_lost_and_nothing_else_may_be_taken_they_are_made_again() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let run = running.wait().expect("it ends").expect_ok();
-        let told = ["the direct connections to ", " were lost", "; connecting again in 1 s"];
+        let told = ["the direct connections to ", " were lost", "; reconnecting in 1 s"];
         assert!(told.iter().all(|told| run.err().contains(told)), "{run}");
-        let told = ["no direct connection to ", "; connecting again in "];
+        let told = ["no direct connection to ", "; reconnecting in "];
         let is_told = |line: &str| told.iter().all(|told| line.contains(told));
         assert!(run.err().lines().any(is_told), "{run}");
         assert_eq!(scene.snapshot("src").differences(&scene.snapshot("dst"), scene.rules()), []);

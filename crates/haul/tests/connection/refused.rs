@@ -94,12 +94,12 @@ fn a_connection_that_ends_before_the_login_is_no_lost_one() {
         let config = scene.file(name, format!("Host haul-test\n  ProxyCommand {proxy}\n"));
         format!("ssh -F {}", config.display())
     });
-    let way = "the command of ssh that leads there failed (ProxyCommand or ProxyJump)";
+    let way = "ProxyCommand or ProxyJump failed";
     for (rsh, cause) in [
         (link.rsh(scene.sshd()), ""),
         (fails.clone(), way),
         (closes, way),
-        (format!("{fails} -q"), "it ended with status 255, and said nothing (see LogLevel)"),
+        (format!("{fails} -q"), "ssh exited with status 255 without a message (see LogLevel)"),
     ] {
         each_command(&scene, &rsh, |run| {
             assert_says(run, &format!("can't reach haul-test: {cause}"), "'ssh haul-test'");
@@ -161,7 +161,7 @@ fn a_login_that_is_refused_is_told_from_a_host_that_is_not_there() {
     let config = scene.file("config", config);
     let rsh = format!("ssh -F {} -i {}", config.display(), stranger.display());
     each_command(&scene, &rsh, |run| {
-        assert_says(run, "login to haul-test refused: ", "check the user name");
+        assert_says(run, "login to haul-test failed: ", "check the user name");
         assert!(run.err().contains("Permission denied (publickey)"), "{run}");
     });
 }
@@ -177,7 +177,7 @@ fn another_key_than_the_known_one_is_a_warning_to_take_seriously() {
     let known = scene.file("known", format!("[127.0.0.1]:{port} {key}"));
     let rsh = format!("{} -oUserKnownHostsFile={}", world.sshd().rsh(), known.display());
     each_command(&scene, &rsh, |run| {
-        assert_says(run, "the key of haul-test has changed", "ask who runs haul-test");
+        assert_says(run, "the key of haul-test has changed", "ask the administrator of haul-test");
     });
 }
 
@@ -187,7 +187,11 @@ fn a_program_in_place_of_ssh_that_is_not_there_is_told() {
     let scene = world.scene(Way::Upload);
     each_command(&scene, "/nowhere/my-ssh", |run| {
         let error = "can't start '/nowhere/my-ssh' to reach haul-test: No such file";
-        assert_says(run, error, "name another program with --rsh");
+        assert_says(
+            run,
+            error,
+            "install an OpenSSH client, or use another program with --rsh COMMAND",
+        );
     });
 }
 
@@ -222,7 +226,7 @@ fn names_of_hosts_and_users_that_could_be_options_start_nothing() {
             }
             let haul = scene.haul().arg(words[0]).arg("--rsh").arg(&rsh).args(&words[1..]);
             let run = haul.run().expect_code(2);
-            assert!(run.err().contains(" refused: "), "{run}");
+            assert!(run.err().contains("haul: invalid "), "{run}");
             assert_eq!(run.out(), "");
             assert!(!trap.exists() && !scene.exists("b"), "{location}");
         }

@@ -38,11 +38,11 @@ fn a_host_without_haul_is_told_where_it_was_looked_for() {
     assert_says(
         &run,
         "haul was not found on haul-test at '/nowhere/haul'",
-        "correct --remote-haul: 'ssh haul-test ls -l PATH' must find it; or leave it out and run 'haul deploy haul-test' once",
+        "correct --remote-haul ('ssh haul-test ls -l PATH' must find it), or leave it out and run 'haul deploy haul-test'",
     );
     let directory = scene.mkdir("directory");
     let run = upload_to_program(&scene, &directory);
-    assert!(run.err().contains("haul: haul can't be run on haul-test: "), "{run}");
+    assert!(run.err().contains("haul: can't run haul on haul-test: "), "{run}");
 
     if ["/usr/local/bin/haul", "/opt/homebrew/bin/haul"].iter().any(|p| Path::new(p).exists()) {
         return fixture::skip("this machine has haul in a usual place");
@@ -56,7 +56,7 @@ fn a_host_without_haul_is_told_where_it_was_looked_for() {
         assert_says(
             &run,
             "haul was not found on haul-test",
-            "'haul deploy haul-test' puts this haul there; if there is one, say where with --remote-haul PATH",
+            "run 'haul deploy haul-test' to install it, or name an installed haul with --remote-haul PATH",
         );
     }
 }
@@ -91,11 +91,7 @@ fn another_version_there_is_an_error_that_names_both() {
     let welcome =
         r"\027\000\000\000\002haul\012\000\000\000\000\000\000\000\000\000\074\000\000\0007.8.9";
     let run = upload_to(&scene, &format!("printf '{welcome}'\nexec cat >/dev/null"));
-    assert_says(
-        &run,
-        "the haul there (7.8.9) speaks protocol version 10, this one speaks version 9",
-        "",
-    );
+    assert_says(&run, "the haul there (7.8.9) has protocol version 10, this one has version 9", "");
 }
 
 #[test]
@@ -105,7 +101,7 @@ fn a_shell_that_talks_is_told_with_its_words() {
     let run = upload_to(&scene, &format!("echo 'Welcome to the machine!'\nexec '{HAUL}' serve"));
     assert!(
         run.err().starts_with(
-            "haul: haul-test answered with text instead of haul's greeting: \"Welcome to the machine!"
+            "haul: haul-test sent text instead of haul's greeting: \"Welcome to the machine!"
         ),
         "{run}"
     );
@@ -129,22 +125,22 @@ fn a_program_there_that_is_not_haul_is_told() {
     let run = upload_to(&scene, "echo 'no such option: serve' >&2\nexit 7");
     assert_says(
         &run,
-        "the remote command on haul-test ended with status 7: no such option: serve",
+        "the remote command on haul-test exited with status 7: no such option: serve",
         "",
     );
     let run = upload_to(&scene, "exit 0");
     let program = scene.path("their-haul").display().to_string();
     assert_says(
         &run,
-        &format!("'{program}' on haul-test is no haul: it ended without a word"),
+        &format!("'{program}' on haul-test is not haul: it exited without a message"),
         &format!(
-            "correct --remote-haul: 'ssh haul-test {program} --version' must print haul's version"
+            "correct --remote-haul ('ssh haul-test {program} --version' prints haul's version"
         ),
     );
     let not_executable = scene.file("plain-file", "");
     mode(&not_executable, 0o644);
     let run = upload_to_program(&scene, &not_executable);
-    assert!(run.err().contains("haul: haul can't be run on haul-test: "), "{run}");
+    assert!(run.err().contains("haul: can't run haul on haul-test: "), "{run}");
     assert!(run.err().contains("  hint: check that the haul on haul-test is executable"), "{run}");
 }
 

@@ -23,7 +23,7 @@ const JOURNAL_SLOTS: [usize; 2] = [112, 176];
 
 #[track_caller]
 fn assert_silent(run: &Outcome) {
-    assert_eq!(errors(run), ["haul-test was silent for 2 s: it is taken for gone"], "{run}");
+    assert_eq!(errors(run), ["no data from haul-test for 2 s"], "{run}");
     assert!(run.err().contains("--timeout SECONDS waits longer"), "{run}");
     assert!(run.usage.wall < LATE_MAX, "{run}");
 }
@@ -55,7 +55,7 @@ fn a_client_that_was_stopped_leaves_its_host_free_and_goes_on() {
         transfer.running.signal(Signal::CONT);
         let (source, run) = transfer.end();
         let run = run.expect_ok();
-        assert!(run.err().contains("the host stopped waiting for this machine"), "{run}");
+        assert!(run.err().contains("the host timed out"), "{run}");
         assert_same(&source, &scene.snapshot("there/tree"));
         assert_no_strays(&scene.path("there"));
     });

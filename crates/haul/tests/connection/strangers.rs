@@ -57,7 +57,7 @@ impl Job {
             let below = proc::descendants(self.running.pid()).into_iter();
             below.filter(|pid| proc::is_agent(*pid)).collect::<Vec<_>>()
         };
-        assert!(self.running.until(SOON, || !agents().is_empty()), "there is no agent");
+        assert!(self.running.until(SOON, || !agents().is_empty()), "no agent");
         agents()[0]
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 const FAST: &[&str] = &["-r", "--fast"];
 
 /// The end of the figures.
-const SAID: &str = "; contents were not hashed\n";
+const SAID: &str = "; contents not hashed\n";
 
 #[test]
 fn all_arrives_as_it_was_and_the_figures_say_that_nobody_hashed() {

@@ -96,8 +96,11 @@ fn what_is_damaged_on_its_way_is_not_run_and_taken_back() {
     fs::write(world.path().join("go"), "").expect("a file");
     let run = running.wait().expect("it ends").expect_code(4);
     let said = said(&run);
-    assert!(said[0].ends_with("what was uploaded reads back as something else"), "{run}");
-    assert!(said[1].contains("look at the host's disk"), "{run}");
+    assert!(said[0].ends_with("the uploaded file reads back different"), "{run}");
+    assert!(
+        said[1].contains("run the same command again; if it fails again, check the host's disk"),
+        "{run}"
+    );
     assert_eq!(names_in(&host.home("")), [""; 0]);
 }
 

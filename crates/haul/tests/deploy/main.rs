@@ -94,16 +94,13 @@ fn a_deployed_haul_is_private_is_found_and_goes_again() {
     let host = Host::new(&world);
     if ["/usr/local/bin/haul", "/opt/homebrew/bin/haul"].iter().all(|p| !Path::new(p).exists()) {
         let run = host.copy().args(["--transport", "haul"]).run().expect_code(3);
-        assert!(
-            run.err().contains("  hint: 'haul deploy haul-test' puts this haul there"),
-            "{run}"
-        );
+        assert!(run.err().contains("  hint: run 'haul deploy haul-test' to install it"), "{run}");
     }
 
     let run = host.deploy(&[]).run().expect_ok();
     assert_eq!(run.err(), "", "{run}");
     let line = run.out();
-    let start = format!("deployed haul 0.1.0 to haul-test:~/{BIN}/haul, ");
+    let start = format!("installed haul 0.1.0 to haul-test:~/{BIN}/haul, ");
     assert!(line.starts_with(&start) && line.ends_with(" MiB\n"), "{run}");
     let deployed = host.home(BIN).join("haul");
     assert!(fs::read(&deployed).expect("a file") == fs::read(HAUL).expect("a file"));
@@ -122,7 +119,7 @@ fn a_deployed_haul_is_private_is_found_and_goes_again() {
     assert_eq!(run.out(), format!("removed haul-test:~/{BIN}/haul\n"));
     assert_eq!(names_in(&host.home(".local/share")), [""; 0]);
     let run = host.deploy(&["--remove"]).run().expect_ok();
-    assert_eq!(run.out(), format!("removed nothing: there is no haul-test:~/{BIN}/haul\n"));
+    assert_eq!(run.out(), format!("nothing to remove: no haul-test:~/{BIN}/haul\n"));
 }
 
 #[test]
@@ -131,7 +128,7 @@ fn a_copy_deploys_on_its_way_where_there_is_none_and_says_so() {
     let host = Host::new(&world);
     let run = host.copy().arg("--deploy").run().expect_ok();
     let expected = format!(
-        "haul: warning: haul-test: no haul there: deployed haul 0.1.0 to haul-test:~/{BIN}/haul, "
+        "haul: warning: haul-test: no haul there: installed haul 0.1.0 as haul-test:~/{BIN}/haul, "
     );
     let lines = said(&run);
     assert!(lines.len() == 1 && lines[0].starts_with(&expected), "{run}");
@@ -154,10 +151,7 @@ fn the_same_haul_is_left_alone_and_another_is_replaced_in_one_step() {
     let inode = || std::os::unix::fs::MetadataExt::ino(&fs::metadata(&deployed).expect("a file"));
     let first = inode();
     let run = host.deploy(&[]).run().expect_ok();
-    assert_eq!(
-        run.out(),
-        format!("this very haul 0.1.0 is there already: haul-test:~/{BIN}/haul\n")
-    );
+    assert_eq!(run.out(), format!("haul 0.1.0 is already installed: haul-test:~/{BIN}/haul\n"));
     assert_eq!(inode(), first);
 
     // The same length, and one byte is another.
@@ -166,13 +160,13 @@ fn the_same_haul_is_left_alone_and_another_is_replaced_in_one_step() {
     other[last] ^= 1;
     fs::write(&deployed, &other).expect("a file");
     let run = host.deploy(&[]).run().expect_ok();
-    assert!(run.out().ends_with(", in place of another\n"), "{run}");
+    assert!(run.out().ends_with(", replacing another\n"), "{run}");
     assert_ne!(inode(), first);
     assert!(fs::read(&deployed).expect("a file") == fs::read(HAUL).expect("a file"));
     // So is one that is whole, and can't be run.
     mode(&deployed, 0o600);
     let run = host.deploy(&[]).run().expect_ok();
-    assert!(run.out().ends_with(", in place of another\n"), "{run}");
+    assert!(run.out().ends_with(", replacing another\n"), "{run}");
     assert_eq!((mode_of(&deployed), host.names()), (0o700, vec!["haul".to_owned()]));
 }
 
@@ -187,9 +181,7 @@ fn removing_touches_nothing_that_was_not_deployed() {
     host.scene.file(format!("home/{BIN}/notes"), "mine");
     host.scene.file(format!("home/{BIN}/.haul-0123456789abcdef"), "a part of haul");
     let run = host.deploy(&["--remove"]).run().expect_ok();
-    let line = format!(
-        "removed haul-test:~/{BIN}/haul; its directory stays, for something else is in it\n"
-    );
+    let line = format!("removed haul-test:~/{BIN}/haul; its directory is not empty and stays\n");
     assert_eq!(run.out(), line);
     assert_eq!(host.names(), ["notes"]);
     assert!(host.home(".local/bin/haul").exists());
@@ -199,8 +191,7 @@ fn removing_touches_nothing_that_was_not_deployed() {
     for words in [&["--remove"][..], &[]] {
         let run = host.deploy(words).run().expect_code(4);
         assert!(
-            said(&run)[0]
-                .ends_with("/haul: it is no regular file, and nothing that haul has put there"),
+            said(&run)[0].ends_with("/haul: it is not a regular file, and not installed by haul"),
             "{run}"
         );
         assert!(host.home(BIN).join("haul").is_dir());

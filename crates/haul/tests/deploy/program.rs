@@ -29,27 +29,27 @@ fn what_is_no_program_for_the_host_is_refused_before_it_is_sent() {
     let world = World::new();
     let host = Host::new(&world);
     let text = host.scene.file("text", "#!/bin/sh\necho haul\n");
-    assert_refused(&host, &text, 2, "text: it is no ELF program", "cargo xtask dist");
+    assert_refused(&host, &text, 2, "text: not an ELF program", "cargo xtask dist");
     assert_refused(&host, Path::new("/nowhere/haul"), 2, "can't read it: ", "cargo xtask dist");
     // e_machine: a VAX. And a 64-bit Arm, or an x86 where this is one.
     let vax = changed(&host, "vax", 18, &75_u16.to_le_bytes());
-    assert_refused(&host, &vax, 2, "it is for a machine that is not known", "cargo xtask dist");
+    assert_refused(&host, &vax, 2, "built for an unknown machine", "cargo xtask dist");
     let (machine, name) =
         if cfg!(target_arch = "aarch64") { (62_u16, "x86_64") } else { (183, "aarch64") };
     let foreign = changed(&host, "foreign", 18, &machine.to_le_bytes());
-    let error = format!("this haul is for linux on {name}, and haul-test is Linux ");
+    let error = format!("this haul is built for linux on {name}, but haul-test is Linux ");
     assert_refused(&host, &foreign, 4, &error, "--binary PATH");
     // Cut in its headers.
     let cut = host.scene.path("cut");
     fs::write(&cut, &fs::read(HAUL).expect("a file")[..60]).expect("a file");
-    assert_refused(&host, &cut, 2, "its ELF headers are not whole", "cargo xtask dist");
+    assert_refused(&host, &cut, 2, "damaged: its ELF headers are incomplete", "cargo xtask dist");
 }
 
 #[test]
 fn what_does_not_start_there_as_this_haul_is_taken_back() {
     let world = World::new();
     let host = Host::new(&world);
-    let fails = "what was uploaded does not start as haul on haul-test: ";
+    let fails = "the uploaded program does not run as haul on haul-test: ";
     // Its loader is one that no host has.
     let whole = fs::read(HAUL).expect("a file");
     let loader = whole.windows(4).position(|at| at == b"/ld-").expect("it names its loader");
@@ -58,15 +58,15 @@ fn what_does_not_start_there_as_this_haul_is_taken_back() {
     // It has its headers, and nothing of what they promise; and programs that are
     // not haul.
     let fails =
-        "what was uploaded does not look like haul, and does not start as one on haul-test: ";
+        "the uploaded program does not look like haul, and does not run as haul on haul-test: ";
     let cut = host.scene.path("cut");
     fs::write(&cut, &whole[..20_000]).expect("a file");
     assert_refused(&host, &cut, 4, fails, "name a haul with --binary");
     let ends = format!("{fails}it ended without a greeting");
     let system = |name: &str| ["/bin", "/usr/bin"].map(|dir| Path::new(dir).join(name));
-    let status = format!("{fails}the remote command on haul-test ended with status 1");
-    let text = format!("{fails}haul-test answered with text instead of haul's greeting: \"serve");
-    let words = format!("{fails}the remote command on haul-test ended with status 2: ");
+    let status = format!("{fails}the remote command on haul-test exited with status 1");
+    let text = format!("{fails}haul-test sent text instead of haul's greeting: \"serve");
+    let words = format!("{fails}the remote command on haul-test exited with status 2: ");
     for (name, error) in [("true", ends), ("false", status), ("echo", text), ("ls", words)] {
         let program = system(name).into_iter().find(|path| path.exists()).expect("coreutils");
         assert_refused(&host, &program, 4, &error, "name a haul with --binary");

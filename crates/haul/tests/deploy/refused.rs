@@ -38,7 +38,7 @@ fn a_planted_link_in_the_place_of_a_directory_is_refused() {
         fs::create_dir_all(link.parent().expect("a directory")).expect("directories");
         symlink(&elsewhere, &link).expect("a link");
         let error = format!("/home/{name}: it is a symbolic link");
-        assert_refused(&host, &error, "see where it leads");
+        assert_refused(&host, &error, "replace it with a directory, or install haul by hand");
         fs::remove_file(&link).expect("removed");
     }
 }
@@ -53,7 +53,7 @@ fn a_link_in_the_place_of_haul_is_refused() {
         mode(host.home(dir), 0o700);
     }
     symlink(host.scene.path("elsewhere/haul"), host.home(BIN).join("haul")).expect("a link");
-    assert_refused(&host, "/haul: it is no regular file", "remove it by hand");
+    assert_refused(&host, "/haul: it is not a regular file", "remove it by hand");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
         empty_home(&host);
         host.make_bin();
         mode(host.home(name), bits);
-        assert_refused(&host, "others may write to it", "chmod go-w");
+        assert_refused(&host, "other users can write to it", "chmod go-w");
     }
 }
 
@@ -79,7 +79,7 @@ fn a_home_that_a_group_can_write_to_is_refused_unless_it_is_the_users_own() {
     let host = Host::new(&world);
     mode(host.home(""), 0o775);
     chown(host.home(""), None, Some(65534)).expect("given away");
-    assert_refused(&host, "others may write to it", "chmod go-w");
+    assert_refused(&host, "other users can write to it", "chmod go-w");
     // Root's group is called like root.
     chown(host.home(""), None, Some(0)).expect("taken back");
     host.deploy(&[]).run().expect_ok();
@@ -96,7 +96,7 @@ fn a_directory_of_another_user_is_refused() {
         empty_home(&host);
         host.make_bin();
         chown(host.home(name), Some(65534), None).expect("given away");
-        assert_refused(&host, "it belongs to another user", "ask who runs the host");
+        assert_refused(&host, "it belongs to another user", "ask the host's administrator");
     }
 }
 
@@ -115,7 +115,11 @@ fn a_file_in_the_place_of_a_directory_is_told() {
     let world = World::new();
     let host = Host::new(&world);
     host.scene.file("home/.local", "");
-    assert_refused(&host, "/home/.local: it is in the way of a directory", "put it elsewhere");
+    assert_refused(
+        &host,
+        "/home/.local: it is not a directory",
+        "check what it is, and move it elsewhere",
+    );
 }
 
 #[test]
@@ -126,7 +130,10 @@ fn a_host_without_sftp_is_told() {
         let run = host.deploy(words).run().expect_code(3);
         let said = said(&run);
         assert_eq!(said[0], "haul: haul-test offers no sftp", "{run}");
-        assert!(said.iter().any(|line| line.contains("haul is uploaded through SFTP")), "{run}");
+        assert!(
+            said.iter().any(|line| line.contains("install haul by hand: 'haul deploy' needs SFTP")),
+            "{run}"
+        );
         assert_eq!(names_in(&host.home("")), [""; 0]);
     }
 }
@@ -138,7 +145,7 @@ fn a_host_that_runs_no_programs_is_told() {
         server.server_line("ForceCommand internal-sftp").sftp("internal-sftp")
     });
     let run = host.deploy(&[]).run().expect_code(3);
-    assert_eq!(said(&run)[0], "haul: haul-test allows SFTP alone", "{run}");
+    assert_eq!(said(&run)[0], "haul: haul-test allows only SFTP", "{run}");
     assert_eq!(names_in(&host.home("")), [""; 0]);
 }
 
@@ -149,7 +156,7 @@ fn a_login_that_is_bound_to_a_haul_is_told() {
         Host::with(&world, |server| server.server_line(format!("ForceCommand {HAUL} serve")));
     let limit = std::time::Duration::from_secs(30);
     let run = host.deploy(&[]).limit(limit).run().expect_code(4);
-    assert_eq!(said(&run)[0], "haul: this login to haul-test runs haul, and no other command");
+    assert_eq!(said(&run)[0], "haul: this login to haul-test runs only haul");
     assert_eq!(names_in(&host.home("")), [""; 0]);
 }
 
@@ -171,7 +178,7 @@ fn a_host_that_says_nonsense_of_itself_is_told_with_its_words() {
     script(&bin.join("id"), "echo 'nobody\u{9b}2J'");
     let run = host.deploy(&[]).run().expect_code(4);
     let first = &said(&run)[0];
-    assert!(first.starts_with("haul: haul-test does not say what it is"), "{run}");
+    assert!(first.starts_with("haul: haul-test: unexpected output of uname"), "{run}");
     assert!(!first.contains(char::is_control), "{run}");
     assert_eq!(names_in(&host.home("")), [""; 0]);
 }
@@ -201,8 +208,7 @@ fn a_home_directory_that_sftp_does_not_see_is_told() {
     let host = Host { server: server.start().expect("sshd starts"), scene };
     let run = host.deploy(&[]).run().expect_code(4);
     assert!(
-        said(&run)[0]
-            .ends_with("the SFTP server does not see the home directory that the shell sees"),
+        said(&run)[0].ends_with("the SFTP server and the shell have different home directories"),
         "{run}"
     );
     assert_eq!(names_in(&home), [""; 0]);
@@ -217,5 +223,9 @@ fn other_programs_than_ssh_can_not_deploy() {
     let pipe = scene.path("pipe").display().to_string();
     let haul = scene.haul().args(["deploy", "--rsh", &pipe, "haul-test"]).env("HOME", &home);
     let run = haul.run().expect_code(2);
-    assert!(said(&run)[0].contains("only ssh can start a server's SFTP"), "{run}");
+    assert!(
+        said(&run)[0]
+            .contains("only ssh can start an SFTP server: install haul on the other machine"),
+        "{run}"
+    );
 }

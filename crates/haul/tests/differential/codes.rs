@@ -12,7 +12,7 @@ use haul_model::escape_bytes;
 pub(crate) fn is_cut_short(case: &Case, rsync: &Said, haul: &Said) -> bool {
     let is_lost = ["(code 2)", "(code 12)", "(code 13)"];
     case.has('H') && is_lost.iter().any(|code| rsync.errors.contains(code))
-        || haul.errors.contains("its rules are not known")
+        || haul.errors.contains("can't use its filter rules")
 }
 
 /// True if rsync has looked for something where a directory would be, and something else is.
@@ -23,7 +23,7 @@ pub(crate) fn is_taken(rsync: &Said) -> bool {
 
 /// True if haul has ended before it began.
 pub(crate) fn is_refused(haul: &Said) -> bool {
-    haul.errors.contains("kept/: can't make the directory")
+    haul.errors.contains("kept/: can't create the directory")
 }
 
 /// True if it is meant that the programs end with other codes.
@@ -67,7 +67,7 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
             Kind::File(Content::Text(text)) => is_of_rules(path) && text == "x\n",
             _ => is_of_rules(path),
         };
-        haul.errors.contains("its rules are not known") && case.state.iter().any(is_damaged)
+        haul.errors.contains("can't use its filter rules") && case.state.iter().any(is_damaged)
     }),
     ("for names of one file below a name that is no directory", |case, rsync, haul| {
         case.has('H') && case.has('n') && is_taken(rsync) && haul.errors.is_empty()
@@ -75,7 +75,7 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
     (
         "haul also reports in a dry run that a file can't replace a directory",
         |case, rsync, haul| {
-            let stays = "can't make way: something in the directory that stands there stays";
+            let stays = "can't make way: some entries of the directory there stay";
             let backs_up = case.has('b') || case.has_word("--backup-dir");
             case.has('n') && backs_up && rsync.errors.is_empty() && haul.errors.contains(stays)
         },
@@ -89,7 +89,7 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         case.has('A') && rsync.errors.contains("get_acl: sys_acl_get_file")
     }),
     ("with unreadable attributes fails, even an unchanged one", |case, _, haul| {
-        !case.is_root && case.has('X') && haul.errors.contains("can't look at the destination")
+        !case.is_root && case.has('X') && haul.errors.contains("can't read the metadata of the destination")
     }),
     ("and fails if it can't link to it", |case, rsync, haul| {
         let is_told = |line: &str| line.contains("] link ") && line.contains("not permitted");
@@ -105,16 +105,16 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         let is_beside = case.has('b') && !case.has_word("--backup-dir");
         let is_bounded = case.has_word("--max-delete") && rsync.errors.contains("(code 25)");
         let failed = |line: &str| line.starts_with("haul: ") && !line.starts_with("haul: warning");
-        let stays = "the directory is not removed: something in it stays";
+        let stays = "keeping the directory: some of its entries stay";
         let is_told = haul.errors.contains(stays) && !haul.errors.lines().any(failed);
         is_beside && is_bounded && is_told
     }),
     ("if that fails, the command ends", |case, _, haul| {
-        case.has_word("--backup-dir") && haul.errors.contains("kept/: can't make the directory")
+        case.has_word("--backup-dir") && haul.errors.contains("kept/: can't create the directory")
     }),
     ("an entry that can't be backed up fails", |case, _, haul| {
         let backs_up = case.has('b') || case.has_word("--backup-dir");
-        let whys = ["back it up", "with the suffix of its backup, the name is longer"];
+        let whys = ["back it up", "with its backup suffix, the name is longer"];
         backs_up && whys.iter().any(|why| haul.errors.contains(why))
     }),
 ];

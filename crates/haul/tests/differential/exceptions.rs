@@ -452,7 +452,7 @@ const IN_TREE: &[Exception] = &[
         reason: "with unreadable attributes fails, even an unchanged one",
         covers: |fact| {
             let is_told = |path: &str| {
-                fact.errors.contains(&format!("{path}: can't look at the destination"))
+                fact.errors.contains(&format!("{path}: can't read the metadata of the destination"))
             };
             // It is no other name then of the file of which it is one in the source.
             let names = fact.theirs.filter(|_| fact.name == "names").unwrap_or_default();

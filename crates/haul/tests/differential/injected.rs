@@ -139,8 +139,7 @@ fn a_bound_lets_go_only_what_is_extra() {
         ("dst/extra", file()),
     ];
     let case = case(&["-a", "--delete", "--max-delete=1"], &entries);
-    let errors =
-        "haul: dst/d: can't make way: something in the directory that stands there stays\n";
+    let errors = "haul: dst/d: can't make way: some entries of the directory there stay\n";
     let all = Facts::new();
     let kind = |path, theirs, ours| is_meant(&case, errors, &all, (path, "kind", theirs, ours));
     assert!(kind("dst/extra", Some("file: text"), None));
@@ -289,7 +288,7 @@ fn where_the_codes_may_differ_trees_and_lines_may_not() {
         case(&["-d", "-i", "--delete", "-b"], &[("src/a", file()), (&extra, plain(Kind::Fifo))]);
     let lines = format!("*deleting   {long}\n>f+++++++++ a\n");
     let rsync = ended(0, &lines, "");
-    let why = "can't remove it: with the suffix of its backup, the name is longer than 255 bytes";
+    let why = "can't remove it: with its backup suffix, the name is longer than 255 bytes";
     let haul = |out| ended(23, out, &format!("haul: {extra}: {why}\n"));
     let theirs = kinds(&[("dst/a", "file: text"), (&extra, "FIFO")]);
     let found = |haul: &Outcome, ours| compare(&case, (&rsync, &theirs), (haul, &ours), Facts::new);
@@ -311,7 +310,7 @@ fn where_the_codes_may_differ_trees_and_lines_may_not() {
 #[test]
 fn a_command_that_is_refused_changes_nothing() {
     let case = case(&["-a", "-b", "--backup-dir=../kept"], &[("src/a", file()), ("dst/b", file())]);
-    let why = "haul: ../kept/: can't make the directory: Permission denied\n";
+    let why = "haul: ../kept/: can't create the directory: Permission denied\n";
     let before = || kinds(&[("src/a", "file: text"), ("dst/b", "file: text")]);
     let theirs =
         kinds(&[("src/a", "file: text"), ("dst/a", "file: text"), ("dst/b", "file: text")]);

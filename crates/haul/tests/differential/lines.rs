@@ -248,7 +248,7 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         // rsync tells that it goes, and then that it stays.
         let (told, errors) = (&haul.lines, &haul.errors);
         let is_too_long = |name: &str| {
-            const WHY: &str = "can't remove it: with the suffix of its backup, the name is longer";
+            const WHY: &str = "can't remove it: with its backup suffix, the name is longer";
             let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
             let suffix = if case.has_word("--suffix=.old") { ".old" } else { "~" };
             last.len() + suffix.len() > 255 && errors.contains(&format!("/{name}: {WHY}"))

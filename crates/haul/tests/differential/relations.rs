@@ -180,7 +180,7 @@ pub(crate) fn is_little_newer(case: &Case, path: &[u8]) -> bool {
 
 /// True if no more was to be removed than so many, and a directory has not made way.
 pub(crate) fn is_bounded_in_the_way(case: &Case, errors: &str) -> bool {
-    let stays = "can't make way: something in the directory that stands there stays";
+    let stays = "can't make way: some entries of the directory there stay";
     case.has_word("--max-delete") && errors.contains(stays)
 }
 

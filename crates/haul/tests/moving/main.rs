@@ -113,7 +113,7 @@ fn a_tree_is_there_and_gone_here() {
             assert!(run.out().contains(moved), "{run}");
             // What such a host can't make durable is told each time.
             let promises_less = |line: &&str| {
-                stage.scene.way == Way::SftpUpload && line.contains("with their names")
+                stage.scene.way == Way::SftpUpload && line.contains("flushing the contents of files, but not their names, which SFTP can't flush")
                     || line.starts_with("haul: contents go to ")
             };
             assert_eq!(run.err().lines().find(|line| !promises_less(line)), None, "{run}");
@@ -192,7 +192,7 @@ fn what_is_kept_there_or_has_the_same_size_and_time_but_another_content_stays() 
         nasty::set_mtime(stage.there("to/tree/f"), stat.mtime(), stat.mtime_nsec() as u32)
             .expect("a time");
         let run = stage.run(&["-q"], &["tree"], "to").expect_code(1);
-        assert_one_error(&run, "tree/f: it stays", "is another (content", "");
+        assert_one_error(&run, "tree/f: not removed", "another entry with this name (content", "");
         assert_eq!(stage.scene.list("tree"), ["f"]);
         assert_eq!(fs::read(stage.there("to/tree/g")).expect("read"), b"also");
         // What --force is for.
@@ -243,7 +243,7 @@ fn a_link_with_a_slash_is_refused_and_what_it_leads_to_stays() {
         stage.scene.file("dir/f", "x");
         stage.scene.symlink("dir", "link");
         let run = stage.run(&[], &["link/", "dir/f/"], "to").expect_code(1);
-        let said = "it is no directory; without the slash it is moved itself";
+        let said = "it is not a directory; leave out the slash to move it";
         assert_eq!(run.err().matches(said).count(), 2, "{run}");
         assert_eq!(stage.scene.list("dir"), ["f"], "{:?}", stage.to);
         assert_eq!(fs::read_dir(stage.there("to")).expect("read").count(), 0);
@@ -309,7 +309,7 @@ fn what_can_not_be_copied_stays() {
     scene.file("large/a", vec![1; 1 << 20]);
     scene.file("large/b", vec![2; 8 << 20]);
     let out = scene.haul().arg("move").arg("large").arg(mount.path()).run().expect_code(4);
-    assert!(out.err().contains("the sources stay where they are"), "{out}");
+    assert!(out.err().contains("not removing the sources"), "{out}");
     assert_eq!(scene.list("large"), ["a", "b"]);
 }
 
@@ -328,7 +328,7 @@ fn what_can_not_be_removed_stays_and_the_hint_says_why() {
         &out,
         "dir/f: can't remove it",
         "Read-only",
-        "the source is mounted read-only",
+        "remount the source writable: nothing can be removed from it now",
     );
     assert_eq!(fs::read(from.join("dir/f")).expect("read"), b"x");
     // What is a mount point itself loses what is in it, and stays.
@@ -376,7 +376,7 @@ fn a_file_that_grows_while_it_is_moved_stays_with_all_that_was_written() {
             run.expect_ok();
             return;
         }
-        let cause = "it stays: what the destination has is another (size";
+        let cause = "not removed: the destination has another entry with this name (size";
         assert!(run.err().contains(cause), "{:?}: {run}", stage.to);
         let source = fs::read(&log).expect("it is still there");
         assert_eq!(source.len() as u64, written);
@@ -407,13 +407,18 @@ fn words_that_mean_nothing_are_refused() {
     let scene = world.scene(Way::Local);
     scene.file("a", "x");
     let run = scene.haul().args(["move", "a", "host:a", "other:b"]).run().expect_code(2);
-    assert_one_error(&run, "host:a: ", "moving from one host to another", "to here first");
+    assert_one_error(
+        &run,
+        "host:a: ",
+        "can't move from one host to another",
+        "to this machine first",
+    );
     for home in ["host:", "host:~", "host:~/", "host:a/.."] {
         let run = scene.haul().args(["move", home, "b"]).run().expect_code(2);
-        assert_one_error(&run, home, "it has no name of its own", "name what is in it");
+        assert_one_error(&run, home, "it has no name of its own", "name its entries");
     }
     let run = scene.haul().args(["mv", ".", "b"]).run().expect_code(2);
-    assert_one_error(&run, ".: it has no name", "stays", "name what is in it");
+    assert_one_error(&run, ".: it has no name", "stays", "name its entries");
     scene.haul().args(["move", "a", "nowhere/deep"]).run().expect_code(4);
     scene.haul().args(["move", "-f", "-u", "a", "b"]).run().expect_code(2);
     assert!(scene.exists("a"));
@@ -464,8 +469,8 @@ fn what_changes_on_the_host_after_it_was_copied_stays_there() {
     scene.mkdir("to");
     let run = from_host(&scene, &[], "tree", "to").expect_code(1);
     for said in [
-        "f: it stays: what the destination has is another",
-        "new: it stays: the destination does not have it",
+        "f: not removed: the destination has another entry with this name",
+        "new: not removed: the destination does not have it",
     ] {
         let said = format!("haul: haul-test:{}/{said}", tree.display());
         assert!(run.err().contains(&said), "{said}\n{run}");
@@ -512,7 +517,7 @@ fn a_directory_that_is_exchanged_after_it_was_copied_stays_with_what_took_its_pl
             assert_eq!(scene.list(at), ["f", "hollow"], "{name}: {run}");
             if connection == 3 {
                 assert_eq!(scene.list("away"), ["f", "hollow"], "{name}: {run}");
-                let said = "tree: another has taken its place since it was copied, and stays";
+                let said = "tree: not removed: it was replaced after it was copied";
                 assert!(run.err().contains(said), "{name}: {run}");
                 assert!(run.out().starts_with("moved nothing in "), "{name}: {run}");
             }

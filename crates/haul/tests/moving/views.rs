@@ -223,7 +223,7 @@ fn what_shows_where_nothing_can_be_written_is_no_copy() {
     haul_testkit::snapshot(view.path()).expect("it is looked at");
     let haul = scene.haul().args(["move", "-q"]).args(scene.remote());
     let run = haul.arg(scene.there(scene.path("shown/f"))).arg(view.path()).run().expect_code(4);
-    assert!(run.err().contains("can't see whether it is the source itself: "), "{run}");
+    assert!(run.err().contains("can't check whether it is the source itself: "), "{run}");
     assert_eq!((scene.list("shown"), scene.read("shown/f")), (vec!["f".into()], "precious".into()));
 }
 

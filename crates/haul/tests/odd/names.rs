@@ -66,7 +66,7 @@ fn each_way_with_pairs(test: impl Fn(&Scene<'_>, &OddMount) + Sync) {
 fn of_two_names_that_are_one_the_second_fails_and_the_first_stays() {
     each_way_with_pairs(|scene, mount| {
         let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_code(1);
-        let errors = run.err().matches("its name is taken").count();
+        let errors = run.err().matches("its name is that of another entry of this job").count();
         assert_eq!(errors, 3, "{run}");
         // One of each pair, and all of the pairs that are told apart.
         let there = contents(&mount.join("tree"));
@@ -92,7 +92,11 @@ fn what_one_source_brings_another_does_not_replace_under_another_spelling() {
         }
         let run = scene.copy(&["-r"], &["a/.", "b/."], "to/").run().expect_code(1);
         // What is in the directory fails with it.
-        assert_eq!(run.err().matches("its name is taken").count(), 2, "{run}");
+        assert_eq!(
+            run.err().matches("its name is that of another entry of this job").count(),
+            2,
+            "{run}"
+        );
         let read = |name: &str| fs::read_to_string(mount.join(name)).expect("it is there");
         // Whichever has arrived first.
         assert!(["first", "second"].contains(&&*read("README")), "{run}");
@@ -130,11 +134,19 @@ fn what_stood_there_is_replaced_once() {
         assert_eq!(scene.list("to/tree"), ["readMe"]);
         if scene.way == Way::SftpUpload {
             // Which file has a name is not told there: neither replaces it.
-            assert_eq!(run.err().matches("its name is taken").count(), 2, "{run}");
+            assert_eq!(
+                run.err().matches("its name is that of another entry of this job").count(),
+                2,
+                "{run}"
+            );
             assert_eq!(scene.read("to/tree/readMe"), "old");
             return;
         }
-        assert_eq!(run.err().matches("its name is taken").count(), 1, "{run}");
+        assert_eq!(
+            run.err().matches("its name is that of another entry of this job").count(),
+            1,
+            "{run}"
+        );
         assert_eq!(scene.read("to/tree/readMe"), "first");
         // One alone is welcome to it.
         fs::remove_file(scene.path("tree/README")).expect("removed");

@@ -6,7 +6,7 @@ const SECS: i64 = 1_600_000_001;
 const NANOS: u32 = 987_654_321;
 
 /// Told by who assumes that times are kept in even seconds.
-const ASSUMED: &str = "times are taken to be kept no finer";
+const ASSUMED: &str = "all mtimes there are multiples of two seconds: treating entries up to two seconds older as unchanged; compare contents to be sure";
 
 fn quirks(unit_nanos: u64) -> Quirks {
     Quirks { time_unit: Duration::from_nanos(unit_nanos), ..Quirks::default() }
@@ -111,7 +111,7 @@ fn a_file_whose_time_is_never_taken_fails_and_a_move_keeps_it() {
     each_way_to(&quirks, |scene, _| {
         file(scene, "file", "content");
         let run = scene.copy(&[], &["file"], "to/").run().expect_code(1);
-        assert!(run.err().contains("does not take the time"), "{run}");
+        assert!(run.err().contains("does not store the given time"), "{run}");
         assert_eq!(scene.list("to/"), [""; 0]);
         moves(scene, &[], &["file"], "to/").run().expect_code(1);
         assert_eq!(scene.read("file"), "content");
@@ -192,7 +192,7 @@ fn that_a_server_takes_no_times_is_told_once_and_a_move_leaves_the_sources() {
         nasty::set_mtime(scene.path(name), SECS, NANOS).expect("set");
     }
     let names = SIZES.map(|(name, _)| name);
-    let told = "the server does not take the times that files are given";
+    let told = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again (not with --update)";
     let run = scene.copy(&[], &names, "to/").run().expect_ok();
     assert_eq!(run.err().matches(told).count(), 1, "{run}");
     // What it says to do helps.
@@ -202,7 +202,7 @@ fn that_a_server_takes_no_times_is_told_once_and_a_move_leaves_the_sources() {
         fs::remove_file(mount.join(name)).expect("removed");
     }
     let run = moves(&scene, &[], &names, "to/").run().expect_code(1);
-    let cause = "the server does not take the time that it is given";
+    let cause = "the server does not store the given time";
     assert_eq!(run.err().matches(cause).count(), names.len(), "{run}");
     assert!(names.iter().all(|name| scene.exists(name) && !mount.join(name).exists()), "{run}");
     assert_eq!(left(&scene), [""; 0]);
@@ -210,7 +210,7 @@ fn that_a_server_takes_no_times_is_told_once_and_a_move_leaves_the_sources() {
 
 #[test]
 fn a_time_that_cant_be_held_is_told_and_is_a_difference_and_a_move_keeps_the_source() {
-    const WARNING: &str = "can't hold its modification time";
+    const WARNING: &str = "can't store its mtime";
     // One through SFTP, which begins with 1970, and one on a file system that ends in 2038.
     for (way, date) in [(Way::SftpUpload, "1901-12-31"), (Way::Local, "2200-01-01")] {
         let world = World::new();

@@ -125,7 +125,7 @@ fn an_error_has_its_path_and_cause_and_a_hint_is_given_once() {
         let run = scene.copy(&[], &["one", "a", "missing", "two"], "there").run().expect_code(1);
         let host = if scene.way == Way::Download { "haul-test:" } else { "" };
         let path = |name: &str| format!("{host}{}", scene.path(name).display());
-        let left_out = |name| format!("haul: {}: it is a directory, and is left out", path(name));
+        let left_out = |name| format!("haul: {}: it is a directory", path(name));
         assert_eq!(
             run.err().lines().collect::<Vec<_>>(),
             [

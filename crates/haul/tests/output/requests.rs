@@ -193,7 +193,7 @@ fn what_can_not_be_asked_about_is_told_and_the_others_are_answered() {
             (&["hash"], "dir/", "s a directory"),
             (&["hash"], "a/", if scene.is_sftp() { "no such file" } else { "not a directory" }),
             (&["stat"], "a/", if scene.is_sftp() { "no such file" } else { "not a directory" }),
-            (&["hash"], "fifo", "it is no regular file"),
+            (&["hash"], "fifo", "it is not a regular file"),
         ] {
             let run = ask(scene, words, &["a", path, "a"]).run().expect_code(1);
             let errors = errors(&run);

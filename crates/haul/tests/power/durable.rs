@@ -138,7 +138,7 @@ fn names_that_can_not_be_made_durable_fail_the_job() {
         target.disk.fail_sync(2);
         let run = scene.copy(&["--sync"], &["big"], "to/").run();
         assert_ne!(run.code, Some(0), "{run}");
-        let said = "to/: can't make the names in it durable: Input/output error";
+        let said = "to/: can't flush the directory: Input/output error";
         assert!(run.err().contains(said), "{run}");
     });
 }

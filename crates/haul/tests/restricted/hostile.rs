@@ -288,7 +288,7 @@ fn a_login_that_may_only_read_is_refused_each_job_that_writes() {
         let mut agent = Agent::start(&scene.path("root"), &["--read-only"]);
         agent.tell(&job);
         let said = agent.says();
-        let refused = said.windows(13).any(|part| part == b"may only read");
+        let refused = said.windows(13).any(|part| part == b"is read-only");
         let writes = what.starts_with("upload") || what == "move";
         assert_eq!(refused, writes, "{what}");
         haul_testkit::assert_same(&before, &scene.snapshot("root"));
@@ -305,7 +305,7 @@ fn a_login_that_may_only_read_has_nothing_marked() {
     let mut agent = Agent::start(&scene.path("root"), &["--read-only"]);
     let refused = agent.ask(mark());
     assert!(
-        matches!(&refused[..], [Reply::Fault(fault)] if fault.message.contains("may only read")),
+        matches!(&refused[..], [Reply::Fault(fault)] if fault.message.contains("is read-only")),
         "{refused:?}"
     );
     haul_testkit::assert_same(&before, &scene.snapshot("root"));

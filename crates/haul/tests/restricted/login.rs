@@ -118,7 +118,7 @@ fn a_key_that_is_bound_has_measured_what_it_may() {
         assert!(found.get("max_startups").is_none(), "{run}");
         match rights {
             "" => assert!(found["disk"]["write"].as_u64() > Some(0), "{run}"),
-            _ => assert!(run.out().contains("may only read"), "{run}"),
+            _ => assert!(run.out().contains("is read-only"), "{run}"),
         }
         assert_same(&before, &login.scene.snapshot("backup"));
         if rights.is_empty() {
@@ -146,7 +146,7 @@ fn a_key_that_may_only_read_changes_nothing() {
     ] {
         let run = login.run(words);
         assert_ne!(run.code, Some(0), "{run}");
-        assert!(run.err().contains("may only read"), "{run}");
+        assert!(run.err().contains("is read-only"), "{run}");
         assert_same(&before, &scene.snapshot("backup"));
         assert_eq!(scene.read("mine"), "mine");
         let copied = ["taken", "taken-too/d"].into_iter().find(|path| scene.exists(path));
@@ -238,5 +238,5 @@ fn a_directory_that_is_not_there_serves_nobody() {
     let scene = world.scene(Way::Upload);
     let run = scene.haul().args(["serve", "--root"]).arg(scene.path("missing")).run();
     assert_eq!(run.code, Some(1), "{run}");
-    assert!(run.err().contains("can't keep below"), "{run}");
+    assert!(run.err().contains("can't restrict access to"), "{run}");
 }

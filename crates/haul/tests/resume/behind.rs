@@ -33,8 +33,7 @@ fn what_could_be_continued_stays_unless_all_is_asked_for() {
         assert!(out.contains(&format!("removed to/{STRAY} (")), "{run}");
         assert!(out.contains("kept to/.haul-") && out.contains(" are there"), "{run}");
         assert!(
-            out.contains("removed 1 unfinished file, ")
-                && out.contains("; kept 1 unfinished file, "),
+            out.contains("removed 1 temporary file, ") && out.contains("; kept 1 temporary file, "),
             "{run}"
         );
         assert_eq!(scene.list("to").len(), 2);
@@ -48,7 +47,7 @@ fn what_could_be_continued_stays_unless_all_is_asked_for() {
         assert!(dry.out().contains("would remove to/.haul-"), "{dry}");
         assert_eq!(scene.list("to").len(), 2);
         let run = clean(scene, &["--all"], &["to"]).run().expect_ok();
-        assert!(run.out().contains("removed 1 unfinished file, "), "{run}");
+        assert!(run.out().contains("removed 1 temporary file, "), "{run}");
         assert_eq!(scene.list("to"), [""; 0]);
         let run = clean(scene, &["--all"], &["to"]).run().expect_ok();
         assert_eq!(run.out(), "removed nothing\n");
@@ -143,7 +142,12 @@ fn what_can_not_be_cleaned_is_said() {
         let run = clean(scene, &[], &["missing"]).run().expect_code(1);
         assert!(run.err().starts_with("haul: missing: no such file or directory"), "{run}");
         let run = clean(scene, &[], &["host:dir"]).run().expect_code(2);
-        assert_one_error(&run, "host:dir: ", "only directories here", "on the host itself");
+        assert_one_error(
+            &run,
+            "host:dir: ",
+            "haul cleans only local directories",
+            "run 'haul clean' on the host, for example with ssh",
+        );
         scene.file("file", "x");
         clean(scene, &[], &["file"]).run().expect_code(1);
         clean(scene, &[], &[]).run().expect_code(2);
@@ -203,7 +207,7 @@ fn a_tree_with_stages_in_it_is_copied_without_them() {
         scene.file("tree/.haul-notes", "mine");
         let run = scene.copy(&["-r"], &["tree"], "to").run().expect_ok();
         assert_eq!(scene.list("to"), [".haul-notes", "a"]);
-        assert_eq!(run.err().matches("an unfinished copy of haul's own: not copied").count(), 4);
+        assert_eq!(run.err().matches("a temporary file of haul: skipped").count(), 4);
         assert!(run.out().contains("; left out 4"), "{run}");
         // Who names it gets it.
         scene.copy(&[], &[format!("tree/{STRAY}")], "one").run().expect_ok();

@@ -80,7 +80,12 @@ fn a_second_haul_on_the_same_file_is_told_so() {
         first.signal(Signal::STOP);
         let second = scene.copy(&[], &["big"], "to").run();
         assert_eq!(second.code, Some(1), "{second}");
-        assert_one_error(&second, "big", "another haul is writing", "wait until the other haul");
+        assert_one_error(
+            &second,
+            "big",
+            "another haul is writing",
+            "run the same command again when the other haul has ended; one without a connection ends within a minute, or after its --timeout",
+        );
         scene.sshd().agents().into_iter().for_each(|a| haul_testkit::proc::signal(a, Signal::CONT));
         first.signal(Signal::CONT);
         first.wait().expect("it ends").expect_ok();

@@ -59,7 +59,7 @@ fn attempts_are_counted_until_the_job_comes_further() {
     assert!(begin.elapsed() >= Duration::from_secs(3), "{run}");
     assert_eq!(told(&run), [2, 0], "{run}");
     assert!(run.err().contains("connecting again in 2 s (attempt 2)"), "{run}");
-    let lost = "\nhaul: the connection to haul-test was lost: it can't be reached again: ";
+    let lost = "\nhaul: the connection to haul-test was lost: can't reconnect: ";
     assert!(run.err().contains(lost), "{run}");
     let hint = "  hint: run the same command again: finished files are skipped\n";
     assert!(run.err().ends_with(hint), "{run}");

@@ -43,6 +43,6 @@ pub(crate) fn wait_for(running: &Running, link: &Link, bytes: u64) -> bool {
 /// Lines of standard error that tell of lost connections, and of those that stand again.
 pub(crate) fn told(run: &haul_testkit::haul::Outcome) -> [usize; 2] {
     let err = run.err();
-    ["connecting again in", "haul: connected again"]
+    ["reconnecting in", "haul: reconnected"]
         .map(|words| err.lines().filter(|line| line.contains(words)).count())
 }

@@ -85,7 +85,7 @@ fn sources_of_one_name_that_are_left_out_are_in_nobodys_way() {
         assert_eq!(scene.list("there"), ["y", "z"]);
         // It is for what is a directory, and these are none.
         let run = scene.copy(&["-r", "--exclude", "x/"], &all, "there/").run().expect_code(2);
-        assert!(run.err().contains("would both arrive as x"), "{run}");
+        assert!(run.err().contains("have the same destination: x"), "{run}");
     });
 }
 

@@ -46,8 +46,8 @@ fn a_named_link_is_followed_as_cp_does() {
         is_copy("there/to-link");
         let failed = errors(&run);
         assert_eq!(failed.len(), 2, "{run}");
-        assert!(failed[0].ends_with("to-dir: it is a directory, and is left out"), "{run}");
-        assert!(failed[1].contains("a symbolic link that leads nowhere"), "{run}");
+        assert!(failed[0].ends_with("to-dir: it is a directory"), "{run}");
+        assert!(failed[1].contains("it is a dangling symbolic link"), "{run}");
         // Nothing is left to do, and there is no difference.
         assert!(copy().expect_code(1).out().contains("skipped 2"));
         let remote = if scene.way == Way::Local { Vec::new() } else { scene.remote() };
@@ -130,13 +130,13 @@ fn with_l_links_that_lead_nowhere_or_in_a_circle_fail_alone() {
             assert!(there.remove(0).starts_with(".haul-"), "{run}");
         }
         assert_eq!(there, ["sub", "sub/file"]);
-        let nowhere = "it is a symbolic link that leads nowhere";
+        let nowhere = "it is a dangling symbolic link";
         let circle = match scene.way {
             // Its server says no more of it than that.
             Way::SftpDownload => nowhere,
-            _ => "can't look at it: Too many levels of symbolic links",
+            _ => "can't read its metadata: Too many levels of symbolic links",
         };
-        let above = "the symbolic link leads to a directory above it";
+        let above = "the symbolic link points to a directory above it";
         assert_errors_end(
             &run,
             &[

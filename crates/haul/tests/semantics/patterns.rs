@@ -59,14 +59,14 @@ fn a_pattern_that_matches_nothing_fails_alone() {
         logs(scene);
         let run = scene.copy(&[], &["logs/*.zip", "logs/c"], "there").run().expect_code(1);
         let path = format!("haul-test:{}", scene.path("logs/*.zip").display());
-        assert_one_error(&run, &path, "nothing there matches this pattern", "");
+        assert_one_error(&run, &path, "no path matches this pattern", "");
         assert!(run.out().contains("failed 1"), "{run}");
         assert_eq!(scene.list("there"), ["c"]);
         for command in ["copy", "move", "check"] {
             let remote = scene.remote();
             let run = scene.transfer(command, &remote, &[], &["logs/*.zip"], "there").run();
             assert_eq!(run.code, Some(1), "{run}");
-            assert_one_error(&run, &path, "nothing there matches this pattern", "");
+            assert_one_error(&run, &path, "no path matches this pattern", "");
         }
         assert!(ask(scene, "ls", "logs/*.zip").expect_code(1).out().is_empty());
     });
@@ -79,7 +79,7 @@ fn several_names_that_a_pattern_stands_for_must_not_be_one() {
         scene.file("b/x", "2");
         scene.mkdir("there");
         let run = scene.copy(&[], &["?/x"], "there").run().expect_code(2);
-        assert!(run.err().contains("would both arrive as x\n  hint: "), "{run}");
+        assert!(run.err().contains("have the same destination: x\n  hint: "), "{run}");
         let run = scene.copy(&[], &["a/x", "?/*"], "missing").run().expect_code(2);
         assert!(!scene.exists("missing"), "{run}");
     });

@@ -59,7 +59,12 @@ fn a_slash_has_all_directories_above_made_too_and_a_new_name_has_none() {
         let run = scene.copy(&[], &["a"], "no/name").run().expect_code(4);
         let error = errors(&run).concat();
         assert!(error.contains("no/name: can't open the directory above it: "), "{run}");
-        assert!(run.err().contains("ends with a slash is made, with all above it"), "{run}");
+        assert!(
+            run.err().contains(
+                "create the directory first, or end the destination with a slash to create it"
+            ),
+            "{run}"
+        );
         scene.copy(&["-n"], &["a"], "x/y/z/").run().expect_ok();
         assert!(!scene.exists("no") && !scene.exists("x"));
         scene.copy(&[], &["a"], "x/y//z/").run().expect_ok();
@@ -179,7 +184,7 @@ fn a_slash_after_a_file_is_no_new_name() {
         let run = scene.copy(&[], &["a"], "file/").run().expect_code(4);
         let path = format!("{}", scene.path("file/").display());
         let (cause, hint) = match scene.way {
-            Way::SftpUpload => ("not a directory", "remove or rename what is in the way"),
+            Way::SftpUpload => ("not a directory", "remove or rename the entry at the destination"),
             _ => ("Not a directory", ""),
         };
         assert_one_error(&run, &path, cause, hint);
@@ -196,7 +201,7 @@ fn several_sources_need_a_directory() {
         for dest in ["missing", "file"] {
             let run = scene.copy(&[], &["a", "b"], dest).run().expect_code(2);
             let path = format!("{}", scene.path(dest).display());
-            let cause = "it is not a directory, and several sources need one; end it with a slash";
+            let cause = "not a directory, which several sources need; add a slash to create it";
             assert_one_error(&run, &path, cause, "");
         }
         assert!(!scene.exists("missing"));
@@ -211,7 +216,7 @@ fn sources_that_would_replace_each_other_are_refused() {
         scene.file("two/x", "2");
         scene.mkdir("there");
         let run = scene.copy(&["-r"], &["one/x", "two/x/"], "there").run().expect_code(2);
-        assert!(run.err().contains("would both arrive as x\n  hint: "), "{run}");
+        assert!(run.err().contains("have the same destination: x\n  hint: "), "{run}");
         assert_eq!(scene.list("there"), [""; 0]);
     });
 }
@@ -224,7 +229,7 @@ fn a_directory_needs_leave_and_the_others_are_copied() {
         scene.mkdir("there");
         let run = scene.copy(&[], &["tree", "b"], "there").run().expect_code(1);
         let path = format!("{}", scene.path("tree").display());
-        assert_one_error(&run, &path, "it is a directory, and is left out", "use -r");
+        assert_one_error(&run, &path, "it is a directory", "use -r");
         assert_eq!(scene.list("there"), ["b"]);
     });
 }

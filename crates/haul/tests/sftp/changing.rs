@@ -60,7 +60,7 @@ fn copied_by(scene: &Scene<'_>, ssh: &Path, flags: &[&str]) -> Outcome {
 /// A file has to be still: it is told, and the old one stays, without anything beside it.
 fn assert_not_published(scene: &Scene<'_>, ssh: &Path) {
     let run = copied_by(scene, ssh, &["--strict-source"]).expect_code(1);
-    let cause = "it changed while it was read, and was not copied";
+    let cause = "it changed while it was read: not copied";
     assert_one_error(&run, "big", cause, "run the same command again");
     assert_eq!(scene.read("to/big"), "old");
 }

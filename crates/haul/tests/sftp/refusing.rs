@@ -7,7 +7,7 @@ use haul_testkit::{Mount, assert_same_with, nasty, same_content, sshd, tree};
 use std::fs;
 use std::time::Duration;
 
-const TOLD: &str = "the server refuses to set modes and times: what was copied is whole";
+const TOLD: &str = "the server refuses to set modes and mtimes: contents are complete, but may be readable only by their owner, and the next copy sends them again (not with --update)";
 
 /// The host is the system's server from now on, which refuses these requests.
 fn refuse(scene: &mut Scene<'_>, requests: &str) {
@@ -130,7 +130,7 @@ fn a_full_host_that_does_not_tell_its_room_is_told_as_far_as_that_is_known() {
         fs::write(small.join("filler"), vec![1; 1000 << 10]).expect("written");
         let run = scene.copy(&[], &["file"], "small").run().expect_code(1);
         let failed =
-            "the server reports a failure, and not which; it does not tell how much room there is";
+            "the server reports a failure without a reason; it does not report the free space";
         assert_one_error(&run, "file", failed, "");
     }
 }

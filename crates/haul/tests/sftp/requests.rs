@@ -57,7 +57,7 @@ fn an_sftp_server_that_is_none_or_not_there_is_told_with_what_to_do() {
     let talking = quick_sshd().sftp("/bin/echo Welcome to the machine").start();
     says(
         &talking.expect("sshd starts"),
-        "haul-test: the host answered with text instead of SFTP: \"Welcome to the machine\"\n",
+        "haul-test: the host sent text instead of SFTP: \"Welcome to the machine\"\n",
         "'internal-sftp'",
     );
     let pipe = script(&scene.path("pipe"), "exec cat");

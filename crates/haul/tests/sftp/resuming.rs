@@ -194,7 +194,7 @@ fn a_disk_that_was_full_is_gone_on_with() {
         });
         let (run, filler, taken) = full.expect("a copy that is slower than filling a disk");
         let run = run.expect_code(4);
-        assert!(taken > 0 && run.err().contains("room at the destination"), "{run}");
+        assert!(taken > 0 && run.err().contains("space at the destination"), "{run}");
         drop(filler);
         fs::remove_file(small.join("filler")).expect("removed");
         let run = haul(scene, &["--json"], &["big"]).run().expect_ok();
@@ -220,9 +220,9 @@ fn what_is_kept_on_a_full_host_is_named_and_can_be_removed() {
     let told = run.err();
     assert!(told.contains(&format!(": the file needs {}.0 MiB, and ", LEN >> 20)), "{run}");
     assert!(
-        told.contains("an unfinished file that was kept there can be removed with sftp's 'rm'")
+        told.contains("free space at the destination, then run the same command again: finished files are skipped; remove partial files there with sftp's 'rm'")
     );
-    let words = " MiB of it are kept for the next run to go on from, and occupy space as ";
+    let words = " MiB are kept for resuming, and occupy space as ";
     let (before, place) = told.split_once(words).expect("what is kept is told");
     let kept: f64 = before.rsplit(' ').next().and_then(|len| len.parse().ok()).expect("a number");
     let kept = (kept * 1024.0 * 1024.0) as u64;
@@ -245,7 +245,11 @@ fn what_is_kept_on_a_full_host_is_named_and_can_be_removed() {
     fs::write(small.join("filler"), vec![1; 60 << 20]).expect("written");
     let upload = haul(&scene, &[], &["big"]).env("XDG_STATE_HOME", "state").env_remove("HOME");
     let told = upload.run().expect_code(4).err();
-    assert!(told.contains(": the file needs ") && !told.contains("of it are kept"), "{told}");
+    assert!(
+        told.contains(": the file needs ")
+            && !told.contains("are kept for resuming, and occupy space"),
+        "{told}"
+    );
     assert_eq!(strays(small.path()), [""; 0].map(PathBuf::from));
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// Why a directory for journals is needed, as the warning says it.
-const LOST: &str = "interrupted uploads of large files can't be gone on with";
+const LOST: &str = "large files can't be resumed";
 
 /// A copy that works, and tells one thing that is not as it should be.
 #[track_caller]
@@ -44,7 +44,7 @@ fn a_directory_of_journals_that_can_not_be_used_is_told_and_left_alone() {
 
     // Somebody else could have written what is in it.
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o770)).expect("a mode");
-    warned(&upload, &shown, "others can write to it");
+    warned(&upload, &shown, "other users can write to it");
     // Nothing is changed that would need it, and a script reads the same.
     haul(&scene, &["--force", "-n"], &["a"]).run().expect_ok();
     let run = haul(&scene, &["--force", "--json"], &["a"]).run().expect_ok();
@@ -62,7 +62,7 @@ fn a_directory_of_journals_that_can_not_be_used_is_told_and_left_alone() {
 
     fs::remove_dir_all(&dir).expect("removed");
     fs::write(&dir, "in the way").expect("written");
-    warned(&upload, &shown, "can't make the directory");
+    warned(&upload, &shown, "can't create the directory");
     assert_eq!(scene.read("state/haul/uploads"), "in the way");
     assert_eq!(scene.read("to/a"), "abc");
     assert_eq!(scene.list("to"), ["a"]);
@@ -83,7 +83,7 @@ fn a_record_of_stages_that_can_not_be_written_is_told_once() {
     fill(&fs::File::create(small.join("filler")).expect("made"));
     let dir = small.join("haul/uploads");
     let shown = dir.to_string_lossy();
-    let lost = "if this upload is killed, they stay at the host";
+    let lost = "continuing without; if this upload is killed, run 'haul clean' on the host; make the directory writable";
     warned_of(&copy(&["--force"]), &shown, "No space left on device", lost);
     // Nothing is staged, and nothing is left of the attempt.
     assert_eq!(copy(&["--force", "-n"]).run().expect_ok().err(), "");

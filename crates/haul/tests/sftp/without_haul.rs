@@ -22,7 +22,7 @@ fn ask(scene: &Scene<'_>, server: &Sshd, words: &[&str]) -> Haul {
     scene.haul().args(words).args(["--rsh", &server.rsh()]).arg(location)
 }
 
-const TOLD: &str = "haul: warning: haul-test: no haul there: going on through SFTP\n";
+const TOLD: &str = "haul: warning: haul-test: no haul there: using SFTP\n";
 
 #[test]
 fn ls_stat_and_hash_go_on_through_sftp_and_say_so_once() {
@@ -99,9 +99,9 @@ fn without_haul_and_without_sftp_the_missing_haul_is_the_error() {
     let Some(server) = bare(&scene, quick_sshd().without_sftp()) else { return };
     let run = ask(&scene, &server, &["stat"]).run().expect_code(3);
     assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
-    assert!(run.err().contains("  hint: 'haul deploy haul-test' puts this haul there"), "{run}");
+    assert!(run.err().contains("  hint: run 'haul deploy haul-test' to install it"), "{run}");
     assert!(
-        run.err().contains("  hint: SFTP is of no help either: haul-test offers no sftp\n"),
+        run.err().contains("  hint: SFTP does not work either: haul-test offers no sftp\n"),
         "{run}"
     );
 }
@@ -121,7 +121,7 @@ fn a_pattern_has_the_host_asked_for_haul_once() {
         scene.copy_by(&remote, flags, &["logs/*.gz"], "there").run()
     };
     let run = copy(&[]).expect_ok();
-    assert_eq!(run.err().matches("no haul there: going on through SFTP; ").count(), 1, "{run}");
+    assert_eq!(run.err().matches("no haul there: using SFTP; ").count(), 1, "{run}");
     assert_eq!((scene.list("there"), logins(&scene)), (vec!["1.gz".into(), "2.gz".into()], 2));
     // As often as the user wants, one of them being that by which it was asked.
     copy(&["-f", "--parallel", "3"]).expect_ok();

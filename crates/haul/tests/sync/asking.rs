@@ -33,7 +33,7 @@ fn has_terminals() -> bool {
     is_there
 }
 
-const ASKS: &str = "would be removed; go on? [y/N] ";
+const ASKS: &str = "would be removed; continue? [y/N] ";
 
 fn asked(run: &Outcome) -> bool {
     run.out().contains(ASKS)
@@ -52,8 +52,8 @@ fn without_consent_nothing_is_changed() {
                 let run = sync(scene, &["-a", when]).on_terminal(answer).run().expect_code(25);
                 // 10 files and their directory, beside one with 4.
                 assert!(run.out().contains("haul: 11 of 16 entries in "), "{run}");
-                assert!(run.out().contains("haul: nothing was changed\r\n"), "{run}");
-                assert!(run.out().contains("--yes asks nothing"), "{run}");
+                assert!(run.out().contains("haul: cancelled: nothing was changed\r\n"), "{run}");
+                assert!(run.out().contains("use -n to show what would be removed, --max-delete=N to limit it, or --yes to skip the question"), "{run}");
                 assert_eq!(attributes(&scene.path("dst")), before);
             }
         }

@@ -254,14 +254,22 @@ fn what_can_not_be_done_with_it_is_refused() {
         if scene.way == Way::Local {
             let hosts = ["sync", "-a", "--fake-super", "one:a", "two:b"];
             let between = scene.haul().args(hosts).run().expect_code(1);
-            assert!(between.err().contains("attributes can't be written down"), "{between}");
+            assert!(between.err().contains("--fake-super is not possible"), "{between}");
         }
-        assert!(refused(&["-a", "-M--fsync"]).contains("--super and --insecure-links alone"));
+        assert!(
+            refused(&["-a", "-M--fsync"])
+                .contains("use only --fake-super, --super or --insecure-links with -M")
+        );
         let both = refused(&["-a", "--fake-super", "--remove-source-files"]);
-        assert!(both.contains("can't be used with --fake-super"), "{both}");
+        assert!(both.contains("--remove-source-files and --fake-super exclude each other: haul could not verify the copies"), "{both}");
         if scene.is_sftp() {
             let far = refused(&["-a", "-M--fake-super"]);
-            assert!(far.contains("through SFTP no attributes are written down"), "{far}");
+            assert!(
+                far.contains(
+                    "SFTP can't store or read privileged attributes: install haul on the host"
+                ),
+                "{far}"
+            );
         }
     });
 }
@@ -277,7 +285,7 @@ fn what_would_be_read_as_another_attribute_fails_its_entry() {
         let words = [&["-aX"], of_dest(scene.way)].concat();
         let done = scene.transfer("sync", &scene.route(), &words, &["src/"], "dst/").run();
         assert_eq!(done.code, Some(23), "{done}");
-        assert_eq!(done.err().matches("has the form of one that is written down").count(), 3);
+        assert_eq!(done.err().matches("would be read as a stored one").count(), 3);
         assert_eq!(scene.list("dst"), ["good"]);
     });
 }

@@ -208,7 +208,7 @@ fn users_and_groups_become_others_by_the_words_of_rsync() {
             let first = pair.run(flags, &["src/"], "dst");
             assert_eq!(pair.owners("dst"), pair.owners("oracle/dst"), "{flags:?}");
             let names_none = flags.iter().any(|flag| flag.contains("no-such"));
-            assert_eq!(names_none, first.err().contains("there is no user no-such-user"));
+            assert_eq!(names_none, first.err().contains("no user no-such-user here"));
             let second = pair.run(flags, &["src/"], "dst");
             assert_eq!(second.out(), "", "{second}");
         }

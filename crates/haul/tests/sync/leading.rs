@@ -214,7 +214,7 @@ fn an_unsafe_link_to_nowhere_fails_and_holds_removals_back() {
         scene.file("dst/extra", "extra");
         let pair = Pair::of(scene).with_files(&["out"]);
         let run = pair.run(&["-ai", "--copy-unsafe-links", "--delete"], &["src/"], "dst");
-        assert!(run.err().contains("the symbolic link leads nowhere"), "{run}");
+        assert!(run.err().contains("the symbolic link is dangling"), "{run}");
         assert!(scene.exists("dst/extra"));
     });
 }
@@ -227,7 +227,7 @@ fn a_link_to_a_directory_above_it_ends_there() {
         let route = scene.route();
         let run = scene.transfer("sync", &route, &["-ak"], &["src/"], "dst").run();
         let run = run.expect_code(23);
-        assert!(run.err().contains("leads to a directory above it"), "{run}");
+        assert!(run.err().contains("the symbolic link points to a directory above it"), "{run}");
         assert_eq!(scene.list("dst"), ["d", "d/f"]);
     });
 }
@@ -299,14 +299,14 @@ fn a_link_that_leads_out_of_the_destination_is_never_followed() {
             fs::remove_file(scene.path("dst/d")).expect("removed");
             scene.symlink(target, "dst/d");
             scene.symlink(&inside, "dst/whole");
-            scene.file("src/whole/in", "by a whole path");
+            scene.file("src/whole/in", "absolute target");
             let route = scene.route();
             let before = scene.snapshot("out");
             let flags = ["-rltK", "--delete"];
             let run = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
             let run = run.expect_code(23);
             if scene.path("dst").join(target).exists() {
-                assert!(run.err().contains("leads out of the destination"), "{target}: {run}");
+                assert!(run.err().contains("outside the destination"), "{target}: {run}");
             }
             let differences = before.differences(&scene.snapshot("out"), scene.rules());
             assert!(differences.is_empty(), "{target}: {differences:?}");
@@ -324,7 +324,11 @@ fn through_sftp_links_are_not_kept_for_directories() {
             linked_there(scene);
             let route = scene.route();
             let run = scene.transfer("sync", &route, &["-rltK"], &["src/"], "dst").run();
-            assert!(run.expect_code(1).err().contains("through SFTP links of the destination"));
+            assert!(
+                run.expect_code(1)
+                    .err()
+                    .contains("SFTP can't treat symbolic links at the destination as directories")
+            );
             assert_eq!(scene.read("dst/real/old"), "an old one, and longer");
         },
     );

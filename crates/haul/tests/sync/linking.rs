@@ -92,7 +92,7 @@ fn what_is_linked_otherwise_is_linked_as_in_the_source() {
             ("a name has a copy", &|| {
                 copied(scene, "dst/a", "dst/d/c");
             }),
-            ("a directory stands there", &|| {
+            ("the destination has a directory with this name", &|| {
                 fs::remove_file(scene.path("dst/d/c")).expect("removed");
                 scene.mkdir("dst/d/c");
             }),
@@ -222,7 +222,12 @@ fn where_no_hard_links_are_told_that_is_a_warning() {
             let route = scene.route();
             let run =
                 scene.transfer("sync", &route, &["-rltH"], &["src/"], "dst").run().expect_ok();
-            assert!(run.err().contains("each name gets a file of its own"), "{run}");
+            assert!(
+                run.err().contains(
+                    "hard links can't be preserved there: copying each name as a separate file"
+                ),
+                "{run}"
+            );
             assert!(groups(scene, "dst").is_empty());
         },
     );

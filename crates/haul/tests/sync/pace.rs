@@ -18,7 +18,7 @@ fn content_comes_no_faster_than_it_may() {
             scene.file("src/a", "a");
             for (command, source) in [("sync", "src/"), ("copy", "src/."), ("move", "src/a")] {
                 let run = scene.transfer(command, &route, &flags(command), &[source], "dst");
-                assert!(run.run().err().contains("the rate can't be bounded"));
+                assert!(run.run().err().contains("SFTP can't limit the rate"));
             }
             // A setting is no wish for this one.
             let run = scene.transfer("copy", &route, &["-r"], &["src/."], "dst");

@@ -172,7 +172,11 @@ fn no_path_of_a_list_leads_out_of_its_directory() {
         let flags = ["-air", &from];
         let run = scene.transfer("sync", &scene.route(), &flags, &["src"], "dst").run();
         assert_eq!(run.code, Some(23), "{run}");
-        assert!(run.err().contains("leads out of the directory"), "{run}");
+        assert!(
+            run.err()
+                .contains("a symbolic link on its path points outside the directory of the list"),
+            "{run}"
+        );
         assert!(scene.exists("dst/top"), "{run}");
         let found = scene.list("dst").concat();
         assert!(!found.contains("secret"), "{found}");
@@ -204,9 +208,17 @@ fn lists_that_can_not_be_taken_are_refused() {
         let list = scene.file("list", "top\n");
         let from = format!("--files-from={}", list.display());
         for (flags, sources, cause) in [
-            (&["-a", &*from][..], &["src", "dst"][..], "there is one source"),
+            (
+                &["-a", &*from][..],
+                &["src", "dst"][..],
+                "--files-from needs exactly one source: the directory of the paths",
+            ),
             (&["-a", "--files-from=nowhere"], &["src"], "no such file"),
-            (&["-a", "--files-from=host:list"], &["src"], "has to be here, or on the host"),
+            (
+                &["-a", "--files-from=host:list"],
+                &["src"],
+                "the list must be local, or on the host of this copy",
+            ),
             (&["-aR"], &["src/../src/top"], "must not have \"..\""),
         ] {
             let run = scene.transfer("sync", &scene.route(), flags, sources, "new").run();

@@ -163,7 +163,7 @@ fn rules_above_the_job_are_found_in_directories_that_may_only_be_entered() {
         let (route, flags) = (scene.route(), ["-aF", "--delete"]);
         let run = scene.transfer("sync", &route, &flags, &["src/d/"], "dst/gone").run();
         let run = run.expect_code(23);
-        assert!(run.err().contains("its rules are not known: .rsync-filter"), "{run}");
+        assert!(run.err().contains("can't use its filter rules: .rsync-filter"), "{run}");
     });
 }
 
@@ -201,7 +201,7 @@ fn a_file_with_rules_that_is_none_fails_its_directory() {
         let flags = ["-a", "--delete", "--filter=: .rules"];
         let run = scene.transfer("sync", &route, &flags, &["src/"], "dst").run();
         let run = run.expect_code(23);
-        assert!(run.err().contains("its rules are not known: .rules: rule 1"), "{run}");
+        assert!(run.err().contains("can't use its filter rules: .rules: rule 1"), "{run}");
         assert!(!run.err().contains("nonsense"), "{run}");
         assert!(scene.exists("dst/a") && !scene.exists("dst/d/b"));
         assert!(scene.exists("dst/d/extra"), "{run}");
@@ -265,7 +265,7 @@ fn a_link_to_a_file_with_rules_is_followed_unless_it_is_of_another_user() {
         if is_root() {
             own(scene.path("src/d/.rules"), (12345, 12345));
             let run = sync().expect_code(23);
-            assert!(run.err().contains("its rules are not known: .rules: "), "{run}");
+            assert!(run.err().contains("can't use its filter rules: .rules: "), "{run}");
         }
     });
 }
@@ -310,7 +310,7 @@ fn a_rule_that_is_none_is_a_mistake() {
     scene.file("src/a", "a");
     scene.file("rules", "- a\nnonsense\n");
     for (rule, why) in [
-        ("nonsense", "it is no rule"),
+        ("nonsense", "not a rule: it must begin with '+ ', '- ', 'merge ' or similar"),
         ("-w a", "no modifier 'w'"),
         (". rules", "rules: rule 2: it is no rule"),
         (". missing", "no such file"),

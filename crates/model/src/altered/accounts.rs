@@ -44,19 +44,19 @@ pub enum MapTo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// A rule has no colon.
-    #[error("there is no colon between an account and the one that it becomes")]
+    #[error("a colon is missing between two accounts")]
     NoColon,
     /// Nothing is behind a colon.
-    #[error("there is no name behind a colon")]
+    #[error("a name is missing after a colon")]
     NoName,
     /// A number is none.
-    #[error("a number of an account is none, or out of range")]
+    #[error("an account number is invalid or out of range")]
     Number,
     /// A name is no text, or too long.
-    #[error("a name of an account can't be one")]
+    #[error("an account name is invalid")]
     Name,
     /// There are too many.
-    #[error("it has more than {} rules", AccountMap::RULES_MAX)]
+    #[error("more than {} rules", AccountMap::RULES_MAX)]
     TooMany,
 }
 

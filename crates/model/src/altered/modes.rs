@@ -69,10 +69,10 @@ pub enum ModeStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ModeError {
     /// They are none that rsync knows.
-    #[error("it is no list of modes like Du=rwx,Fgo-w or D755,F644")]
+    #[error("not a list of modes, such as Du=rwx,Fgo-w or D755,F644")]
     Unknown,
     /// There are too many.
-    #[error("it has more than {CHANGES_MAX} changes of modes")]
+    #[error("more than {CHANGES_MAX} changes of modes")]
     TooMany,
 }
 

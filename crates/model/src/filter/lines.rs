@@ -55,7 +55,7 @@ pub struct Merge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// It begins with nothing that a rule begins with.
-    #[error("it is no rule: one begins with '+ ', '- ', 'merge ' or the like")]
+    #[error("not a rule: it must begin with '+ ', '- ', 'merge ' or similar")]
     Unknown,
     /// A letter behind the beginning means nothing there.
     #[error("a rule of this kind has no modifier '{}'", escape_bytes(&[*.0]))]
@@ -67,10 +67,10 @@ pub enum RuleError {
     #[error("a rule of this kind takes no pattern")]
     Long,
     /// The place where it is named says for which side the rules of the file are.
-    #[error("the rules of this file can't say for which side they are")]
+    #[error("the rules of this file can't name a side")]
     Sided,
     /// A name of files with rules is none.
-    #[error("files with rules have a name, and '..' or a whole path in front of it at most")]
+    #[error("a rule file must be a name, or a name after '..' or an absolute path")]
     Name,
     /// The pattern is none.
     #[error(transparent)]

@@ -19,7 +19,7 @@ impl Pinned {
     fn check(&self, told: &CertificateDer<'_>) -> Result<(), Error> {
         match told.as_ref() == self.structure {
             true => Ok(()),
-            false => Err(Error::General("it has another key".to_owned())),
+            false => Err(Error::General("its key is a different one".to_owned())),
         }
     }
 
@@ -36,7 +36,7 @@ impl Pinned {
 
     /// Signatures of earlier versions are not taken.
     fn refuse() -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("TLS 1.3 alone is spoken".to_owned()))
+        Err(Error::General("only TLS 1.3 is supported".to_owned()))
     }
 }
 

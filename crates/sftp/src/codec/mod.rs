@@ -43,7 +43,7 @@ pub const HANDLE_LEN_MAX: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The packet is longer than any packet may be, or than what was asked for.
-    #[error("a packet of {len} bytes where at most {max} can be")]
+    #[error("a packet of {len} bytes; at most {max} are allowed")]
     TooLong {
         /// The length that it claims.
         len: u32,
@@ -57,7 +57,7 @@ pub enum PacketError {
     #[error("a packet of the unknown type {0}")]
     UnknownType(u8),
     /// Nothing was asked under this number, or it was answered already.
-    #[error("an answer to request {0}, which was not asked")]
+    #[error("an answer to the unknown request {0}")]
     ForeignId(u32),
     /// A reply of this type can't answer the request.
     #[error("{reply:?} as the answer to {request}")]

@@ -277,19 +277,19 @@ impl Request<'_> {
             Self::Close { .. } => "close",
             Self::Read { .. } => "read",
             Self::Write { .. } => "write",
-            Self::Stat { .. } | Self::Lstat { .. } | Self::Fstat { .. } => "look at",
+            Self::Stat { .. } | Self::Lstat { .. } | Self::Fstat { .. } => "read the metadata of",
             Self::Setstat { .. } | Self::Fsetstat { .. } | Self::Lsetstat { .. } => {
                 "set the attributes of"
             }
             Self::Opendir { .. } | Self::Readdir { .. } => "list",
             Self::Remove { .. } | Self::Rmdir { .. } => "remove",
-            Self::Mkdir { .. } => "make the directory",
+            Self::Mkdir { .. } => "create the directory",
             Self::Realpath { .. } => "resolve",
             Self::Readlink { .. } => "read the link",
             Self::Rename { .. } | Self::PosixRename { .. } => "rename",
-            Self::Symlink { .. } | Self::HardLink { .. } => "make the link",
+            Self::Symlink { .. } | Self::HardLink { .. } => "create the link",
             Self::Fsync { .. } => "make durable",
-            Self::Statvfs { .. } => "look at the file system of",
+            Self::Statvfs { .. } => "query the file system of",
             Self::Limits => "ask for the limits of",
         }
     }

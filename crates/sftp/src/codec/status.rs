@@ -82,7 +82,7 @@ impl fmt::Display for StatusCode {
             Self::Eof => f.write_str("end of file"),
             Self::NoSuchFile => f.write_str("no such file or directory"),
             Self::PermissionDenied => f.write_str("permission denied"),
-            Self::Failure => f.write_str("the server reports a failure, and not which"),
+            Self::Failure => f.write_str("the server reports a failure without a reason"),
             Self::BadMessage => f.write_str("the server did not understand the request"),
             Self::Unsupported => f.write_str("the server does not support it"),
             Self::Other(code) => write!(f, "the server reports the unknown status {code}"),

@@ -52,7 +52,7 @@ fn each_answer_finds_who_wants_it() {
     assert_eq!(taken.wait().unwrap_err().status(), Some(StatusCode::Failure));
     let error = missing.clone().wait().unwrap_err();
     assert_eq!(error.status(), Some(StatusCode::NoSuchFile));
-    assert!(error.to_string().starts_with("can't make the directory '"), "{error}");
+    assert!(error.to_string().starts_with("can't create the directory '"), "{error}");
     assert_eq!(missing.wait().unwrap_err().to_string(), error.to_string());
     good.wait().unwrap();
     assert!(matches!(unsent.wait().unwrap_err().cause, Cause::Path(_)));

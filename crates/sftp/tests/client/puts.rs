@@ -118,7 +118,7 @@ fn a_file_that_fails_on_its_way_leaves_nothing_behind() {
         (4, Fault::Refuse, "can't make durable '"),
         (6, Fault::Refuse, "can't read back '"),
         (7, Fault::Refuse, "can't read back '"),
-        (7, Fault::Garble, "what is read back is not what was written"),
+        (7, Fault::Garble, "it reads back different from what was written"),
         (9, Fault::Refuse, "can't rename '"),
     ];
     for (at, fault, message) in files {

@@ -42,7 +42,7 @@ pub(super) fn bytes_of(acl: &Acl, is_access: bool) -> Vec<u8> {
 /// about the most that everybody else may.
 pub(super) fn acl_of(bytes: &[u8], mode: u32, is_access: bool) -> io::Result<Acl> {
     let damaged = || {
-        let message = "the access control list that rsync has written down is damaged";
+        let message = "the access control list that rsync stored is damaged";
         io::Error::new(io::ErrorKind::InvalidData, message)
     };
     let (head, lines) = bytes.split_at_checked(HEAD_LEN).ok_or_else(damaged)?;

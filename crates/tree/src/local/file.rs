@@ -66,7 +66,7 @@ pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
 pub(super) fn not_made(dir: &Dir, error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if haul_sys::is_made_up(dir) => {
-            let why = "the kernel makes up what is there, as in /proc, and nothing can be added";
+            let why = "the kernel generates its content, as in /proc: nothing can be added";
             io::Error::new(io::ErrorKind::Unsupported, why)
         }
         _ => error,

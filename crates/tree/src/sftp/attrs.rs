@@ -13,14 +13,14 @@ pub(super) fn is_whole(attrs: &Attrs) -> bool {
 
 /// The metadata in `attrs`; an error where a server leaves out some of it.
 pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
-    let untold = |what| io::Error::other(format!("the server does not tell {what}"));
-    let kind = match attrs.file_type().ok_or_else(|| untold("what it is"))? {
+    let untold = |what| io::Error::other(format!("the server does not report {what}"));
+    let kind = match attrs.file_type().ok_or_else(|| untold("its type"))? {
         FileType::File => MetaKind::File { size: attrs.size.ok_or_else(|| untold("its size"))? },
         FileType::Dir => MetaKind::Dir,
         FileType::Symlink => MetaKind::Symlink,
         FileType::Special => MetaKind::Special,
     };
-    let times = attrs.times.ok_or_else(|| untold("when it was modified"))?;
+    let times = attrs.times.ok_or_else(|| untold("its mtime"))?;
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
     let attributes = Attributes::new(attrs.mode.unwrap_or(0) & 0o7777, mtime);
     let owner = attrs.owner.map(|(user, group)| Owner { user, group });
@@ -34,7 +34,7 @@ pub(super) fn seal_of(attrs: &Attrs) -> io::Result<Seal> {
         MetaKind::File { size } => Ok(Seal { size, mtime: meta.attributes.mtime }),
         MetaKind::Dir => Err(io::ErrorKind::IsADirectory.into()),
         MetaKind::Symlink | MetaKind::Special => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
         }
     }
 }

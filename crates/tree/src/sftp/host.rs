@@ -313,7 +313,7 @@ impl SftpHost {
         };
         let stats = match &result {
             Err(error) if failed(error) && !self.client().has(Extension::Statvfs) => {
-                let message = format!("{}; it does not tell how much room there is", error.cause);
+                let message = format!("{}; it does not report the free space", error.cause);
                 return Err(io::Error::new(error.io_kind(), message));
             }
             Err(error) if failed(error) => self.fs_stats(dir),
@@ -393,7 +393,7 @@ impl SftpHost {
         result.map_err(|error| {
             self.look_at(&error);
             if error.status() == Some(StatusCode::BadMessage) && is_long(error.path.as_bytes()) {
-                let message = "the path is longer than the host takes";
+                let message = "the path is too long for the host";
                 return io::Error::new(io::ErrorKind::InvalidFilename, message);
             }
             io::Error::new(error.io_kind(), error.cause)

@@ -61,7 +61,7 @@ impl SftpDir {
     pub(super) fn list(&self) -> io::Result<Vec<DirEntry>> {
         self.ready()?;
         if !self.is_destination && self.path.len() + 1 + MAX_NAME_LEN >= LOOKED_AT_LEN {
-            let message = "its path is so long that the server may leave out what is in it";
+            let message = "its path is so long that the server may not list all its entries";
             return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
         }
         let lister = &self.host.lister;

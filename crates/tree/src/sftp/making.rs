@@ -31,7 +31,7 @@ impl Making {
             if self.host.spells(above, name)? {
                 return Ok(());
             }
-            let message = "its name is taken by another entry of this job";
+            let message = "its name is that of another entry of this job";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
         self.host.wrote(above, Err(error))

@@ -413,7 +413,7 @@ impl StagedFile for SftpStage {
         let found = self.set_by_path(found?, attrs)?;
         let len = found.iter().filter_map(|found| found.size).max();
         if len.is_some_and(|len| len != size.unwrap_or(written)) {
-            return Err(io::Error::other("the server has another length for it than was written"));
+            return Err(io::Error::other("the server reports another length than was written"));
         }
         // One session may have looked before another wrote.
         let is_kept = |found: &Attrs| attrs.times.is_none_or(|times| times.are_kept_as(found));

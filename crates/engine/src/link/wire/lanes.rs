@@ -376,7 +376,7 @@ impl Lanes {
     pub(crate) fn taken(&self, taken: Taken) -> Result<(), Implausible> {
         let Taken { lane, frames, is_over } = taken;
         if !(1..=LANES_MAX).contains(&lane) {
-            return Err(Implausible("it speaks of a lane that there is not"));
+            return Err(Implausible("it named an unknown lane"));
         }
         let known = lock(&self.known).get(&lane).cloned();
         // One that it was called by may never have joined here.

@@ -51,7 +51,7 @@ impl Ledger {
     pub(super) fn part(&self, on_loss: OnLoss) -> Result<(), Implausible> {
         let mut state = lock(&self.state);
         if state.parts.len() >= PARTS_MAX {
-            return Err(Implausible("it does not say what it has taken from a lane"));
+            return Err(Implausible("it did not acknowledge the data of a lane"));
         }
         let written = state.written;
         state.parts.push_back((written, on_loss));
@@ -75,7 +75,7 @@ impl Ledger {
     pub(crate) fn taken(&self, frames: u64, is_over: bool) -> Result<(), Implausible> {
         let mut state = lock(&self.state);
         if frames > state.written {
-            return Err(Implausible("it has taken more from a lane than was sent over it"));
+            return Err(Implausible("it acknowledged more data than a lane carried"));
         }
         if state.taken.is_none() {
             while state.parts.front().is_some_and(|(end, _)| *end <= frames) {

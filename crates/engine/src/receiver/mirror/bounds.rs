@@ -22,7 +22,7 @@ impl Receiver<'_> {
     pub(in crate::receiver) fn close_dir(&self, dir: u64) -> Result<(), Broken> {
         let dir = self.open_dir_of(dir)?;
         if !self.task.finds_extras() || dir.parent.is_none() {
-            return Err(Broken("it closed a directory where that is of no matter"));
+            return Err(Broken("it closed a directory unexpectedly"));
         }
         *lock(&dir.unlisted) = None;
         Ok(())
@@ -58,7 +58,7 @@ impl Receiver<'_> {
     pub(in crate::receiver) fn take_missing(&self, dir: u64, name: &Name) -> Result<(), Broken> {
         let dir = self.open_dir_of(dir)?;
         if self.walking().missing != Missing::Removed {
-            return Err(Broken("it told of a missing source where that is a fault"));
+            return Err(Broken("it reported a missing source unexpectedly"));
         }
         if let Some(asked) = &self.asked {
             lock(asked).take_missing(&dir, name)?;
@@ -89,7 +89,7 @@ impl Receiver<'_> {
             return self.remove_one(dir, node, name, path, told_kind(&meta), told).map(drop);
         }
         if !self.makes_way() && !is_empty(node, name)? {
-            let message = "the directory is not removed: something is in it";
+            let message = "keeping the directory: it is not empty";
             self.warn(&dir.path_of(Some(name)), message);
             return Ok(());
         }

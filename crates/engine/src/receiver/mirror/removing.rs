@@ -118,10 +118,10 @@ impl Receiver<'_> {
     /// where something else was to take its place.
     fn has_left(&self, level: &Level, is_extra: bool) -> io::Result<()> {
         if !is_extra {
-            let message = "something in the directory that stands there stays";
+            let message = "some entries of the directory there stay";
             return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
         }
-        self.warn(&level.path, "the directory is not removed: something in it stays");
+        self.warn(&level.path, "keeping the directory: some of its entries stay");
         Ok(())
     }
 

@@ -29,7 +29,7 @@ impl Scan<'_, '_> {
     /// Tells if nobody knows where another file system begins.
     pub(super) fn look_at_systems(&self, node: &DirNode, path: &[u8]) {
         if self.walking.systems != Systems::All && node.id().is_none() {
-            let message = "where other file systems are mounted is not known there: all are copied";
+            let message = "mount points can't be found there: copying all file systems";
             self.sender.control.monitor().event(Event::Warning { path, message });
         }
     }

@@ -63,7 +63,7 @@ impl Scan<'_, '_> {
         };
         let looked = loss::loss(&*dir, name);
         looked.unwrap_or_else(|error| {
-            Some(Fault::from_io(Side::Source, "look at its attributes", &error))
+            Some(Fault::from_io(Side::Source, "read its attributes", &error))
         })
     }
 

@@ -29,7 +29,8 @@ const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
 const LOOK_EVERY: usize = 8;
 
 /// The end of a job whose accounts are more than can be told.
-const TOO_MANY: &str = "the sources have more than 65,536 users and groups, which is more than can be told by name: keep their numbers instead";
+const TOO_MANY: &str =
+    "the sources have more than 65,536 users and groups: preserve them by number instead";
 
 impl Scan<'_, '_> {
     pub(super) fn entry(
@@ -196,7 +197,7 @@ pub(super) fn too_deep() -> Fault {
 }
 
 pub(super) fn not_recursive() -> Fault {
-    Fault::new(Side::Source, FaultKind::NotRecursive, "it is a directory, and is left out")
+    Fault::new(Side::Source, FaultKind::NotRecursive, "it is a directory")
 }
 
 pub(super) fn not_a_directory() -> Fault {

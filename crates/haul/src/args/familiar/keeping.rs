@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 /// Advice about attributes: those that a copy keeps by itself, and the words for the rest.
-const WITH_ARCHIVE: &str = "modes, times and links in trees are always kept; -a keeps owners, groups, ACLs, extended attributes, hard links and devices, too, or each by itself: --owner, --group, -A, -X, -H, --devices, --specials";
+const WITH_ARCHIVE: &str = "use -a for all attributes, or --owner, --group, -A, -X, -H, --devices, --specials; modes, times and links in trees are always preserved";
 
 /// rsync's letters for what is kept, of which a copy has others or none.
 const KEPT_LETTERS: &str = "lptgoD";
@@ -27,10 +27,10 @@ pub(super) fn answer(command: &str, word: &str, words: &[OsString]) -> Option<St
         "--preserve" if !moves => preserved(value_of(word, words)),
         "-l" => match number_behind('l', words) {
             Some(kbits) => limit(kbits),
-            None => "cp's -l makes hard links, which 'ln' does; scp's is --bwlimit=RATE; rsync's is done anyway: links in trees stay links".to_owned(),
+            None => "for cp's use 'ln'; for scp's use --bwlimit=RATE; rsync's is always on in trees".to_owned(),
         },
-        "-S" if moves => "mv's suffix of backups is 'haul sync -a --remove-source-files -b --suffix=SUFFIX'; scp's program goes into -e PROGRAM".to_owned(),
-        "-S" => "cp's suffix of backups is 'haul sync -ab --suffix=SUFFIX'; scp's program goes into -e PROGRAM; rsync's is done anyway: holes are kept".to_owned(),
+        "-S" if moves => "for mv's use 'haul sync -a --remove-source-files -b --suffix=SUFFIX'; for scp's use -e PROGRAM".to_owned(),
+        "-S" => "for cp's use 'haul sync -ab --suffix=SUFFIX'; for scp's use -e PROGRAM; rsync's is always on".to_owned(),
         _ => return None,
     })
 }
@@ -40,27 +40,24 @@ fn preserved(attributes: Option<&str>) -> String {
     let mut alone: Vec<&str> = Vec::new();
     for attribute in attributes.unwrap_or("mode,ownership,timestamps").split(',') {
         alone.push(match attribute {
-            "mode" => "-A for access control lists",
+            "mode" => "-A (access control lists)",
             "ownership" => "--owner and --group",
-            "links" => "-H for hard links",
-            "xattr" | "context" => "-X for extended attributes",
+            "links" => "-H (hard links)",
+            "xattr" | "context" => "-X (extended attributes)",
             "timestamps" => continue,
             _ => return WITH_ARCHIVE.to_owned(),
         });
     }
     match alone.is_empty() {
-        true => "times are always kept: leave it out".to_owned(),
-        false => format!(
-            "modes and times are always kept; -a keeps all else, too, or each by itself: {}",
-            alone.join(", ")
-        ),
+        true => "leave it out: times are always preserved".to_owned(),
+        false => format!("use -a, or {}; modes and times are always preserved", alone.join(", ")),
     }
 }
 
 /// The answer to scp's limit.
 fn limit(kbits: u64) -> String {
     let kib = (kbits / 8).max(1);
-    format!("scp's limit of {kbits} kbit/s is --bwlimit={kib}, in KiB/s")
+    format!("use --bwlimit={kib} (in KiB/s) for scp's {kbits} kbit/s")
 }
 
 /// True if the option was typed in one word with others that say with it what is kept,

@@ -18,22 +18,18 @@ pub(super) fn answer(command: &str, word: &str) -> Option<&'static str> {
 
 fn answer_to_ls(word: &str) -> Option<&'static str> {
     Some(match word {
-        "-a" | "-A" | "--all" | "--almost-all" => {
-            "names that begin with a dot are always shown: leave it out"
-        }
-        "-R" | "-r" | "--recursive" | "--reverse" => {
-            "'haul sync -r --list-only PATH' lists a tree with all that is in it"
-        }
+        "-a" | "-A" | "--all" | "--almost-all" => "leave it out: hidden names are always shown",
+        "-R" | "-r" | "--recursive" | "--reverse" => "use 'haul sync -r --list-only PATH'",
         "-t" | "-S" | "-U" | "-X" | "-c" | "-u" | "--sort" | "--time" => {
-            "names come in their order; what --json says can be put into another one"
+            "sort the output of --json: haul lists names in order"
         }
         "-1" | "--color" | "--colour" | "-G" | "-F" | "--classify" | "-C" | "-x" => {
-            "each name has a line of its own, without colours and signs: leave it out"
+            "leave it out: each name has its own line, without colours"
         }
-        "--si" => "'haul ls -lh' shows sizes in units of 1,024",
-        "-d" | "--directory" => "'haul stat PATH' shows a directory itself",
+        "--si" => "use 'haul ls -lh' (units of 1,024)",
+        "-d" | "--directory" => "use 'haul stat PATH'",
         "-i" | "-n" | "-s" | "-g" | "-o" | "-L" | "--inode" | "--size" | "--dereference" => {
-            "-l shows kind, mode, size and time; 'haul stat PATH' shows more of one entry"
+            "use -l, or 'haul stat PATH' for one entry"
         }
         _ => return None,
     })
@@ -41,11 +37,9 @@ fn answer_to_ls(word: &str) -> Option<&'static str> {
 
 fn answer_to_stat(word: &str) -> Option<&'static str> {
     Some(match word {
-        "-l" | "-a" | "-x" | "-v" | "--verbose" | "--long" => {
-            "all that is known is shown anyway: leave it out"
-        }
-        "-c" | "--format" | "--printf" | "-t" | "--terse" => "--json is for scripts",
-        "-f" | "--file-system" => "'df' shows file systems, there through ssh",
+        "-l" | "-a" | "-x" | "-v" | "--verbose" | "--long" => "leave it out: stat shows everything",
+        "-c" | "--format" | "--printf" | "-t" | "--terse" => "use --json",
+        "-f" | "--file-system" => "use 'df', on a host through ssh",
         _ => return None,
     })
 }
@@ -53,14 +47,12 @@ fn answer_to_stat(word: &str) -> Option<&'static str> {
 fn answer_to_hash(word: &str) -> Option<&'static str> {
     Some(match word {
         "-r" | "-R" | "--recursive" => {
-            "name the files; 'haul check -r --content SOURCE DEST' compares trees by what is in the files"
+            "name the files, or compare trees with 'haul check -r --content SOURCE DEST'"
         }
-        "-c" | "--check" => {
-            "'b3sum --check' reads what this prints; 'haul check --content SOURCE DEST' compares at once"
-        }
-        "--tag" => "lines are those of 'b3sum' without --tag; --json has the names of their parts",
+        "-c" | "--check" => "use 'b3sum --check', or 'haul check --content SOURCE DEST'",
+        "--tag" => "leave it out, or use --json",
         "-a" | "--algorithm" | "-l" | "--length" | "-b" | "--binary" | "-t" | "--text" => {
-            "it is the BLAKE3 hash of all bytes, as b3sum prints it: leave it out"
+            "leave it out: haul prints the BLAKE3 hash of the whole file"
         }
         _ => return None,
     })
@@ -69,11 +61,9 @@ fn answer_to_hash(word: &str) -> Option<&'static str> {
 fn answer_to_clean(word: &str) -> Option<&'static str> {
     Some(match word {
         "-f" | "--force" | "-i" | "-d" | "-x" => {
-            "nothing is asked, and nothing is removed but what copies have left: leave it out; -n shows what that is"
+            "leave it out: clean removes only haul's own files; -n shows them"
         }
-        "-q" | "--quiet" => {
-            "one line tells what was removed: leave it out, or send it to /dev/null"
-        }
+        "-q" | "--quiet" => "leave it out, or redirect the output to /dev/null",
         _ => return None,
     })
 }
@@ -81,9 +71,9 @@ fn answer_to_clean(word: &str) -> Option<&'static str> {
 fn answer_to_deploy(word: &str) -> Option<&'static str> {
     Some(match word {
         "-f" | "--force" | "-u" | "--update" | "--upgrade" => {
-            "it puts this haul there whatever is there: leave it out"
+            "leave it out: deploy replaces any other version"
         }
-        "-n" | "--dry-run" => "'haul doctor HOST' says which haul is there",
+        "-n" | "--dry-run" => "use 'haul doctor HOST' to see the installed version",
         _ => return None,
     })
 }
@@ -92,8 +82,8 @@ fn answer_to_deploy(word: &str) -> Option<&'static str> {
 fn answer_to_all(command: &str, word: &str) -> Option<&'static str> {
     let has_host = matches!(command, "ls" | "stat" | "hash" | "doctor" | "deploy");
     Some(match word {
-        "-v" | "--verbose" => "it says all that it does: leave it out; HAUL_LOG=debug tells more",
-        "--progress" => "progress is shown on a terminal where it takes time: leave it out",
+        "-v" | "--verbose" => "leave it out; HAUL_LOG=debug shows more",
+        "--progress" => "leave it out: haul shows progress on a terminal",
         "-o" | "-F" | "-J" | "-i" | "-4" | "-6" | "-p" | "-P" | "--port" if has_host => FOR_SSH,
         _ => return None,
     })

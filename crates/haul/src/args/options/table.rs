@@ -183,8 +183,7 @@ const ATTRIBUTES: &[Text] = &[
     Text::new("usermap", "Map users: names, numbers or patterns"),
     Text::new("groupmap", "Map groups: names, numbers or patterns"),
     Text::new("numeric-ids", "Keep the numbers of users and groups, not their names"),
-    Text::new("acls", "Preserve access control lists").of(SYNC).more("Implies -p."),
-    Text::new("acls", "Preserve access control lists"),
+    Text::new("acls", "Preserve access control lists").more("In haul sync it implies -p."),
     Text::new("xattrs", "Preserve extended attributes")
         .more("Those of users, and with root those of the system."),
     Text::new("hard-links", "Preserve hard links"),

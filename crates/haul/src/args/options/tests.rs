@@ -85,3 +85,96 @@ fn texts_name_the_right_defaults() {
     assert!(text("timeout").ends_with(&format!("[default: {SILENCE_SECONDS}]")));
     assert!(text("retries").ends_with(&format!("[default: {RETRIES}]")));
 }
+
+/// The variable that has the page written anew, where it is set.
+const WRITES: &str = "HAUL_WRITE_DOCS";
+
+/// Options of `haul sync` that are not of rsync, and of no other command.
+const OWN: [&str; 2] = ["no-moves", "yes"];
+
+/// An option as the page shows it: its names, and its value.
+fn spelt(arg: &Arg) -> String {
+    let short = arg.get_short().map(|letter| format!("-{letter}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let names: Vec<String> = short.into_iter().chain(long).collect();
+    let takes = arg.get_num_args().is_some_and(|number| number.takes_values());
+    let value = arg.get_value_names().filter(|_| takes).and_then(|names| names.first());
+    let value = value.map(|name| format!(" {name}")).unwrap_or_default();
+    format!("`{}{}`", names.join(", "), value.replace('|', "\\|"))
+}
+
+/// The page of all options but those that only `haul sync` has from rsync.
+fn page() -> String {
+    let all = built();
+    let is_shown = |command: &&Command| !command.is_hide_set() || command.get_name() == "serve";
+    let commands: Vec<&Command> = all.get_subcommands().filter(is_shown).collect();
+    let mut page = "# Options\n\n\
+        This page is generated from the program's own tables. `haul COMMAND --help` shows the \
+        options of a command, and `haul COMMAND -h` the common ones of copy, move, check and \
+        sync. The options that only `haul sync` has, with their rsync meaning, are in \
+        [rsync options](rsync-options.md).\n\n\
+        ## Commands\n\n| Command | Purpose |\n|---|---|\n"
+        .to_owned();
+    for command in &commands {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let alias = command.get_visible_aliases().next();
+        let alias = alias.map(|alias| format!(", `haul {alias}`")).unwrap_or_default();
+        page.push_str(&format!("| `haul {}`{alias} | {about} |\n", command.get_name()));
+    }
+    for (heading, texts) in SECTIONS {
+        let mut rows = String::new();
+        for text in *texts {
+            let is_it = |arg: &&Arg| {
+                arg.get_help().is_some_and(|help| help.to_string() == text.help)
+                    && arg.get_help_heading() == Some(heading)
+                    && match arg.get_long() {
+                        Some(long) => long == text.name,
+                        None => arg.get_short().is_some_and(|c| text.name.chars().eq([c])),
+                    }
+            };
+            let takers: Vec<_> = commands
+                .iter()
+                .filter_map(|command| {
+                    Some((command.get_name(), command.get_arguments().find(is_it)?))
+                })
+                .collect();
+            let Some((first, arg)) = takers.first() else { continue };
+            if (takers.len() == 1 && *first == "sync" && !OWN.contains(&text.name))
+                || text.name == "help"
+            {
+                continue;
+            }
+            let names: Vec<&str> = takers.iter().map(|(name, _)| *name).collect();
+            let details = match text.details {
+                "" => String::new(),
+                details => format!(". {details}"),
+            };
+            rows.push_str(&format!(
+                "| {} | {}{details} | {} |\n",
+                spelt(arg),
+                text.help.replace('|', "\\|"),
+                names.join(", ")
+            ));
+        }
+        if !rows.is_empty() {
+            page.push_str(&format!(
+                "\n## {heading}\n\n| Option | Meaning | Commands |\n|---|---|---|\n{rows}"
+            ));
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_of_options_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/options.md");
+    let page = page();
+    if std::env::var_os(WRITES).is_some() {
+        std::fs::create_dir_all(std::path::Path::new(path).parent().expect("a parent"))
+            .and_then(|()| std::fs::write(path, &page))
+            .expect("it is written");
+    }
+    assert!(page.split_whitespace().count() < 2000, "too many words");
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(found == page, "docs/reference/options.md is stale: set {WRITES}=1 and run this test");
+}

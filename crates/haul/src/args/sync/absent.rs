@@ -20,6 +20,15 @@ impl Absent {
     }
 }
 
+/// The advice in place of `word`, as it is typed, if it is one of these words.
+pub(in super::super) fn instead(word: &str) -> Option<&'static str> {
+    let is_it = |absent: &&Absent| match word.strip_prefix("--") {
+        Some(long) => absent.long == long,
+        None => absent.short.is_some_and(|short| word == format!("-{short}")),
+    };
+    ABSENT.iter().find(is_it).map(|absent| absent.instead)
+}
+
 const fn absent(long: &'static str, short: Option<char>, instead: &'static str) -> Absent {
     Absent { long, short, takes_value: false, instead }
 }
@@ -28,19 +37,19 @@ const fn absent_value(long: &'static str, instead: &'static str) -> Absent {
     Absent { takes_value: true, ..absent(long, None, instead) }
 }
 
-const OF_DAEMON: &str = "it is for rsync's daemon, which haul does not reach";
-const OF_WIRE: &str = "between two hauls there is nothing to choose here";
-const OF_HASHES: &str = "haul verifies by BLAKE3";
-const OF_BATCHES: &str = "haul writes and reads no batches of rsync's";
-const NO_DEVICES: &str = "haul copies devices as devices (--devices), never their content";
+const OF_DAEMON: &str = "haul does not connect to rsync daemons";
+const OF_WIRE: &str = "haul chooses this by itself: leave it out";
+const OF_HASHES: &str = "haul verifies with BLAKE3: leave it out";
+const OF_BATCHES: &str = "haul does not write or read rsync batches";
+const NO_DEVICES: &str = "haul copies devices as devices (--devices), not their content";
 
 /// The words of rsync that haul has not, each told as that.
 pub(super) const ABSENT: &[Absent] = &[
-    absent("crtimes", Some('N'), "this system lets nobody set them, as rsync says here, too"),
-    absent_value("iconv", "names are bytes, and stay as they are"),
+    absent("crtimes", Some('N'), "this system can't set creation times"),
+    absent_value("iconv", "haul copies names byte by byte: leave it out"),
     absent_value("password-file", OF_DAEMON),
     absent_value("address", OF_DAEMON),
-    absent_value("port", "ssh is told that: -e 'ssh -p PORT'"),
+    absent_value("port", "use -e 'ssh -p PORT'"),
     absent_value("sockopts", OF_DAEMON),
     absent_value("config", OF_DAEMON),
     absent_value("dparam", OF_DAEMON),
@@ -48,8 +57,8 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("daemon", None, OF_DAEMON),
     absent("no-detach", None, OF_DAEMON),
     absent("no-motd", None, OF_DAEMON),
-    absent("ipv4", Some('4'), "ssh is told that: -e 'ssh -4', or a line in its configuration"),
-    absent("ipv6", Some('6'), "ssh is told that: -e 'ssh -6', or a line in its configuration"),
+    absent("ipv4", Some('4'), "use -e 'ssh -4', or ssh_config"),
+    absent("ipv6", Some('6'), "use -e 'ssh -6', or ssh_config"),
     absent("blocking-io", None, OF_WIRE),
     absent_value("checksum-seed", OF_HASHES),
     absent_value("compress-threads", OF_WIRE),
@@ -61,11 +70,11 @@ pub(super) const ABSENT: &[Absent] = &[
     absent_value("read-batch", OF_BATCHES),
     absent("copy-devices", None, NO_DEVICES),
     absent("write-devices", None, NO_DEVICES),
-    absent("drop-D", None, "--no-D leaves them out"),
-    absent_value("copy-as", "run haul as that user: -e 'ssh -l USER', or sudo"),
-    absent_value("confine-root", "a key is kept below a directory by haul serve --root"),
-    absent("trust-sender", None, "no other side is trusted"),
-    absent("old-dirs", None, "--dirs (-d) is meant"),
-    absent("old-d", None, "--dirs (-d) is meant"),
-    absent_value("stderr", "errors go to standard error, and lines to standard output"),
+    absent("drop-D", None, "use --no-D"),
+    absent_value("copy-as", "run haul as that user, with sudo or -e 'ssh -l USER'"),
+    absent_value("confine-root", "restrict the key with 'haul serve --root DIR'"),
+    absent("trust-sender", None, "haul trusts no peer: leave it out"),
+    absent("old-dirs", None, "use --dirs (-d)"),
+    absent("old-d", None, "use --dirs (-d)"),
+    absent_value("stderr", "errors go to standard error: redirect it in the shell"),
 ];

@@ -20,8 +20,8 @@ const CHOWN: &str = "chown";
 /// `--chmod`, which adds to what an earlier one says.
 pub(super) fn chmod(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
     wish.altered.modes.add(value.as_bytes()).map_err(|error| match error {
-        ModeError::Unknown => "it is no list of modes like Du=rwx,Fgo-w or D755,F644",
-        ModeError::TooMany => "it has too many changes",
+        ModeError::Unknown => "not a list of modes, such as Du=rwx,Fgo-w or D755,F644",
+        ModeError::TooMany => "too many changes",
     })
 }
 
@@ -63,19 +63,19 @@ pub(super) fn groupmap(wish: &mut Wish, value: &OsStr) -> Result<(), &'static st
 fn once(wish: &mut Wish, of: usize, word: &'static str) -> Result<(), &'static str> {
     match wish.mapped[of].replace(word) {
         None => Ok(()),
-        Some(_) if word == CHOWN => Err("another word has said who the owner is"),
-        Some(CHOWN) => Err("--chown has said who the owner is"),
-        Some(_) => Err("it can be given only once"),
+        Some(_) if word == CHOWN => Err("another option sets the owner already"),
+        Some(CHOWN) => Err("--chown sets the owner already"),
+        Some(_) => Err("give it only once"),
     }
 }
 
 fn words(error: MapError) -> &'static str {
     match error {
-        MapError::NoColon => "no colon is between an account and the one that it becomes",
-        MapError::NoName => "no name is behind a colon",
-        MapError::Number => "a number of an account is none, or out of range",
-        MapError::Name => "a name of an account can't be one",
-        MapError::TooMany => "it has too many rules",
+        MapError::NoColon => "a colon is missing between two accounts",
+        MapError::NoName => "a name is missing after a colon",
+        MapError::Number => "an account number is invalid or out of range",
+        MapError::Name => "an account name is invalid",
+        MapError::TooMany => "too many rules",
     }
 }
 

@@ -44,7 +44,7 @@ impl Info {
                 "stats" => self.figures = Some(level),
                 "progress" => self.progress = Some(level),
                 name if UNTOLD.contains(&name) => {}
-                _ => return Err("rsync has no such flag"),
+                _ => return Err("not a flag of rsync"),
             }
         }
         Ok(())

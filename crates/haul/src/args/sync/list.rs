@@ -41,13 +41,15 @@ pub(super) fn read(
     let usage = |why: &str| CommandError::usage(format!("--files-from={shown}: {why}"));
     let location = match path.as_bytes().strip_prefix(b":") {
         Some(path) if *host != Machine::Here => return Ok((Vec::new(), Some(there(path)))),
-        Some(_) => return Err(usage("the list can't be on a host where all else is here")),
+        Some(_) => {
+            return Err(usage("the list can't be on a host if source and destination are local"));
+        }
         None => Location::parse(path).ok().filter(|location| location.machine != Machine::Here),
     };
     if let Some(location) = location {
         return match is_at(&location.machine, host) {
             true => Ok((Vec::new(), Some(there(&location.path)))),
-            false => Err(usage("the list has to be here, or on the host that takes part")),
+            false => Err(usage("the list must be local, or on the host of this copy")),
         };
     }
     let text = read_text(path, links).map_err(|error| {
@@ -82,7 +84,7 @@ fn read_text(path: &OsStr, links: Links) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     input.take(LIST_LEN_MAX + 1).read_to_end(&mut text)?;
     if text.len() as u64 > LIST_LEN_MAX {
-        let message = format!("it has more than {} MiB", LIST_LEN_MAX >> 20);
+        let message = format!("it is larger than {} MiB", LIST_LEN_MAX >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(text)

@@ -24,7 +24,7 @@ impl FromStr for Moment {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const WRONG: &str = "it is no time";
+        const WRONG: &str = "not a time";
         let (date, time) = match text.split_once(['T', 't']) {
             Some((date, time)) => (date, Some(time)),
             None if text.contains(':') => ("", Some(text)),

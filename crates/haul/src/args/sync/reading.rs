@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Reads a number.
 pub(super) fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, &'static str> {
-    value.to_str().and_then(|text| text.parse().ok()).ok_or("it is no such number")
+    value.to_str().and_then(|text| text.parse().ok()).ok_or("not a valid number")
 }
 
 /// Reads a rate as rsync does, in KiB per second unless there is a unit; 0 is none.
@@ -20,7 +20,7 @@ pub(crate) fn rate(value: &OsStr) -> Result<Option<NonZeroU64>, &'static str> {
 
 /// Reads a size as rsync does: `10`, `1.5K`, `2MiB`, `3GB`, `4m+1`.
 pub(super) fn size(value: &OsStr) -> Result<u64, &'static str> {
-    const WRONG: &str = "it is no size: a number, and K, M, G, T, with KB for 1,000 bytes";
+    const WRONG: &str = "not a size, such as 10, 1.5K or 2MB";
     let text = value.to_str().ok_or(WRONG)?.to_ascii_lowercase();
     let (text, offset) = match (text.strip_suffix("+1"), text.strip_suffix("-1")) {
         (Some(text), _) => (text, 1.0),

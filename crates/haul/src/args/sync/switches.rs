@@ -126,7 +126,10 @@ impl Word {
 /// True if `word`, as it is typed, is one of these words.
 pub(in super::super) fn has(word: &str) -> bool {
     TABLE.iter().copied().flatten().any(|known| match word.strip_prefix("--") {
-        Some(long) => known.long == long || known.aliases.contains(&long),
+        Some(long) => {
+            let is_off = known.has_opposite && known.off == long;
+            known.long == long || is_off || known.aliases.contains(&long)
+        }
         None => known.short.is_some_and(|short| word.strip_prefix('-') == Some(&short.to_string())),
     })
 }

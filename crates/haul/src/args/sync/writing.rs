@@ -132,7 +132,7 @@ impl Wish {
             return Err(CommandError::usage(message));
         }
         if self.bases.len() > Bases::MAX {
-            let message = format!("there may be {} directories to look into", Bases::MAX);
+            let message = format!("at most {} directories can be given", Bases::MAX);
             return Err(CommandError::usage(message));
         }
         Ok(Some(*first))

@@ -51,15 +51,15 @@ pub(super) fn settle(
         let (gone, all) = (quantity::count(gone), quantity::count(gone + stays));
         let _ = write!(
             screen,
-            "haul: {gone} of {all} entries in {} would be removed; go on? [y/N] ",
+            "haul: {gone} of {all} entries in {} would be removed; continue? [y/N] ",
             copy.dest
         );
         let _ = screen.flush();
     });
     match answer(monitor)?.trim() {
         "y" | "Y" | "yes" | "Yes" | "YES" => Ok(()),
-        _ => Err(CommandError::new(ErrorKind::Refused, "nothing was changed")
-            .with_hint("-n shows what would be removed, --max-delete=N removes no more than N entries, and --yes asks nothing")),
+        _ => Err(CommandError::new(ErrorKind::Refused, "cancelled: nothing was changed")
+            .with_hint("use -n to show what would be removed, --max-delete=N to limit it, or --yes to skip the question")),
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The end of the figures where more has passed here than does so as a matter of course.
 pub(in crate::command) fn passed_here(relayed: u64) -> String {
     match relayed > RELAYED_FIRST {
-        true => format!("; {} passed through here", quantity::bytes(relayed)),
+        true => format!("; {} through this machine", quantity::bytes(relayed)),
         false => String::new(),
     }
 }
@@ -82,10 +82,10 @@ fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
         }
     }
     if resumed > 0 && !dry_run {
-        line.push_str(&format!("; {} were there already", quantity::bytes(resumed)));
+        line.push_str(&format!("; {} already there", quantity::bytes(resumed)));
     }
     if grown > 0 {
-        line.push_str(&format!("; {} grew meanwhile", quantity::count(grown)));
+        line.push_str(&format!("; {} grew during the copy", quantity::count(grown)));
     }
     let (link, update) = match dry_run {
         true => ("would link", "would update"),
@@ -149,10 +149,10 @@ mod tests {
             text(Summary { failed: 1, ..Summary::default() }, true),
         ];
         insta::assert_snapshot!(lines.join("\n"), @r"
-        copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); 3 grew meanwhile; linked 4; updated 5; skipped 12; left out 2; failed 1
-        would copy 1,008 files, 19.9 MiB; 3 grew meanwhile; would link 4; would update 5; skipped 12; left out 2; failed 1
+        copied 1,008 files, 19.9 MiB in 0.41 s (48.5 MiB/s); 3 grew during the copy; linked 4; updated 5; skipped 12; left out 2; failed 1
+        would copy 1,008 files, 19.9 MiB; 3 grew during the copy; would link 4; would update 5; skipped 12; left out 2; failed 1
         copied 1 file, 5 B in 0.41 s (12 B/s)
-        copied 1 file, 5 B in 0.41 s (4 B/s); 3 B were there already
+        copied 1 file, 5 B in 0.41 s (4 B/s); 3 B already there
         copied 1 file, 0 B in 0.41 s
         made 1 directory in 0.41 s
         would make 3 directories

@@ -69,18 +69,18 @@ fn refuse_between_hosts(copy: &Copy, task: Task) -> Result<(), CommandError> {
         copy.dest.machine != Here && copy.sources.iter().any(|source| source.machine != Here);
     let refused = match task {
         _ if !is_between => None,
-        _ if copy.munges => Some("links can't be munged"),
+        _ if copy.munges => Some("--munge-links is not possible"),
         _ if [Side::Source, Side::Destination].iter().any(|side| task.fakes(*side)) => {
-            Some("attributes can't be written down, or read,")
+            Some("--fake-super is not possible")
         }
-        _ if task.lists() => Some("nothing can be listed"),
+        _ if task.lists() => Some("--list-only is not possible"),
         _ if task.moving().is_some() || task.removes().is_some() => {
-            Some("sources can't be removed")
+            Some("removing sources is not possible")
         }
         _ => None,
     };
     refused.map_or(Ok(()), |what| {
         Err(CommandError::usage(format!("{what} from one host to another"))
-            .with_hint("go by this machine: first from the host to here, then to the other"))
+            .with_hint("copy to this machine first, then to the other host"))
     })
 }

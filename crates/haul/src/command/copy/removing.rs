@@ -26,7 +26,7 @@ pub(super) fn run(
         match leg.job.filter.behind(not_copied.rules(false)) {
             Ok(filter) => leg.job.filter = filter,
             Err(error) => {
-                monitor.report().warning(b".", &format!("no source is removed: {error}"));
+                monitor.report().warning(b".", &format!("not removing any source: {error}"));
                 return (Summary { failed: summary.failed + 1, ..summary }, None);
             }
         }

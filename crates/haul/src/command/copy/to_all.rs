@@ -73,7 +73,8 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
 /// The jobs, with all that can be known to be wrong before anything is done.
 fn prepare(copy: &Copy, task: Task) -> Result<(Vec<Leg<Machine>>, Interrupt), CommandError> {
     if let Some(stream) = copy.sources.iter().find(|source| is_stream(&source.path)) {
-        let error = format!("{stream} can be read only once, and not for all");
+        let error =
+            format!("{stream}: a stream can be read only once, not for several destinations");
         return Err(CommandError::usage(error).with_hint("copy it to a file first"));
     }
     let interrupt = Interrupt::listen()?;

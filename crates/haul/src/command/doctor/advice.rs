@@ -28,7 +28,7 @@ const CONNECTIONS_MAX: u32 = 8;
 /// Why there are no direct connections, if there are none.
 pub(super) fn direct_reason(there: &Examined) -> Option<&str> {
     match &there.direct {
-        Ok(lanes) if lanes.is_empty() => Some("no connection stood"),
+        Ok(lanes) if lanes.is_empty() => Some("no connection was open"),
         Ok(_) => None,
         Err(not_direct) => Some(not_direct.reason()),
     }
@@ -38,12 +38,13 @@ pub(super) fn direct_reason(there: &Examined) -> Option<&str> {
 pub(super) fn advice(host: &str, findings: &Findings) -> Vec<Advice> {
     let Some(there) = &findings.there else {
         let text = format!(
-            "deploy haul: without it, everything goes through SFTP, and nothing else can be measured. \"haul deploy {host}\" puts it there, without root, if the host allows more than SFTP"
+            "install haul with 'haul deploy {host}', without root, if the host allows more than SFTP: without it, everything goes through SFTP, and nothing else can be measured"
         );
         return vec![Advice { word: "deploy", text }];
     };
     let (Some(machine), Some(ssh)) = (&there.machine, there.ssh) else {
-        let text = format!("deploy this haul: \"haul deploy {host}\" replaces the older one");
+        let text =
+            format!("install this haul with 'haul deploy {host}', which replaces the older one");
         return vec![Advice { word: "deploy", text }];
     };
     let (about_way, best) = about_way(there, machine, ssh);
@@ -64,23 +65,20 @@ fn about_way(there: &Examined, machine: &Machine, ssh: Rates) -> (Advice, Rates)
         let advice = match &there.direct {
             _ if machine.program.is_none() => said(
                 "via_ssh",
-                &format!(
-                    "use --via ssh: no direct connection can be had with this login ({reason})"
-                ),
+                &format!("use --via ssh: this login allows no direct connections ({reason})"),
             ),
             Err(NotDirect::ClosedAsked(_)) => said(
                 "other_ports",
                 &format!(
-                    "use --via ssh: there are no direct connections through the ports that are named ({reason}). Other ports with --port-range, or none, may help"
+                    "use --via ssh: no direct connection through the given ports ({reason}); try other ports with --port-range, or none"
                 ),
             ),
-            Err(NotDirect::Closed(_) | NotDirect::Implausible(_)) => said(
-                "via_ssh",
-                &format!("use --via ssh: there are no direct connections ({reason})"),
-            ),
+            Err(NotDirect::Closed(_) | NotDirect::Implausible(_)) => {
+                said("via_ssh", &format!("use --via ssh: no direct connections ({reason})"))
+            }
             Ok(_) | Err(NotDirect::Unreached(_)) => said(
                 "open_port",
-                "use --via ssh: no port of the host can be reached. Faster would be to open some in its firewall, such as 7000-7009, and to name them with --port-range 7000-7009",
+                "use --via ssh: no port of the host is reachable. To go faster, open some in its firewall, and use --port-range 7000-7009",
             ),
         };
         return (advice, ssh);
@@ -109,7 +107,7 @@ fn about_congestion(round_trip: Duration, sides: [(&str, &Machine); 2]) -> Optio
     (round_trip >= LONG && !others.is_empty()).then(|| Advice {
         word: "bbr",
         text: format!(
-            "bbr would help on {}, if the link loses packets: \"sysctl -w net.ipv4.tcp_congestion_control=bbr\", as root",
+            "use bbr on {}, if the link loses packets: 'sysctl -w net.ipv4.tcp_congestion_control=bbr', as root",
             others.join(" and on ")
         ),
     })
@@ -121,7 +119,7 @@ fn about_hashing(name: &str, machine: &Machine, best: Rates) -> Option<Advice> {
     (1..best.up.max(best.down)).contains(&rate).then(|| Advice {
         word: "fast",
         text: format!(
-            "a single thread of {name} hashes {}, which is less than the way carries: --fast does without hashes where you trust the transit",
+            "use --fast if you trust the transit: one thread of {name} hashes {}, less than the connection carries",
             quantity::rate(rate as f64)
         ),
     })
@@ -133,7 +131,7 @@ fn about_disk(there: &Examined, best: Rates) -> Option<Advice> {
     let is_slow = written.per_second() < best.up || read.per_second() < best.down;
     is_slow.then(|| Advice {
         word: "disk",
-        text: "the disk is slower than the way to it: more connections make nothing faster".into(),
+        text: "keep the connections: the disk is slower than the connection".into(),
     })
 }
 
@@ -143,7 +141,7 @@ fn about_logins(machine: &Machine) -> Option<Advice> {
     Some(Advice {
         word: "max_startups",
         text: format!(
-            "sshd turns connections away when more than {} log in at the same time: raise MaxStartups in its configuration, if several copies are to run at once",
+            "raise MaxStartups in sshd_config if several copies run at once: sshd refuses more than {} concurrent logins",
             limit.begin
         ),
     })

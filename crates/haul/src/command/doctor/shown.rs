@@ -22,7 +22,7 @@ pub(super) fn step(step: Step) -> String {
     match step {
         Step::RoundTrip => "the round trip".to_owned(),
         Step::Processors => "the processors".to_owned(),
-        Step::Ssh => "the way through ssh".to_owned(),
+        Step::Ssh => "the throughput of ssh".to_owned(),
         Step::Direct(lanes) => connections(lanes),
         Step::Disk => "the disk".to_owned(),
     }
@@ -177,7 +177,7 @@ fn disk_text(disk: &Result<(Amount, Amount), Fault>, path: &[u8]) -> String {
     let found = match disk {
         Ok((written, read)) => {
             let rate = |amount: &Amount| quantity::rate(amount.per_second() as f64);
-            format!("{} written and made durable, {} read", rate(written), rate(read))
+            format!("{} written and flushed, {} read", rate(written), rate(read))
         }
         Err(fault) => escape_text(&fault.message),
     };

@@ -38,7 +38,7 @@ fn fetch(
     let machine = source.filter(|machine| **machine != Machine::Here).unwrap_or(&copy.dest.machine);
     let shown = escape_bytes(&list.path);
     let failed = |why: String| CommandError::usage(format!("--files-from: {shown}: {why}"));
-    let dir = Scratch::new().map_err(|error| failed(format!("it can't be fetched: {error}")))?;
+    let dir = Scratch::new().map_err(|error| failed(format!("can't fetch it: {error}")))?;
     let file = dir.0.join("list");
     let mirror = Mirror { size_max: Some(LIST_LEN_MAX), ..Mirror::default() };
     let job = Job {
@@ -54,9 +54,8 @@ fn fetch(
     if let Some(why) = watch.why.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(failed(why));
     }
-    let text = fs::read(&file).map_err(|_| {
-        failed(format!("it is no file, or has more than {} MiB", LIST_LEN_MAX >> 20))
-    })?;
+    let text = fs::read(&file)
+        .map_err(|_| failed(format!("not a file, or larger than {} MiB", LIST_LEN_MAX >> 20)))?;
     Ok(paths_of_list(&text, list.zeros))
 }
 

@@ -102,7 +102,7 @@ impl Figures {
         let (parts, bytes) = (parts.join(", "), quantity::bytes(bytes));
         let matched = match summary.bytes_matched {
             0 => String::new(),
-            matched => format!("; {} were there already", quantity::bytes(matched)),
+            matched => format!("; {} already there", quantity::bytes(matched)),
         };
         let unhashed = if self.unhashed && copied > 0 { UNHASHED } else { "" };
         let (time, here) = (quantity::duration(time), passed_here(relayed));

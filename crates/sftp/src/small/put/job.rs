@@ -427,7 +427,7 @@ fn operation(part: u64) -> &'static str {
         OPEN => "make",
         SYNC => "make durable",
         ATTRS => "set the attributes of",
-        STAT => "look at",
+        STAT => "read the metadata of",
         CLOSE => "close",
         _ => "write",
     }

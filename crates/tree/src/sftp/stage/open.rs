@@ -40,9 +40,7 @@ impl Open {
         };
         let is_file = attrs.file_type() == Some(FileType::File);
         if !is_file {
-            return Err(io::Error::other(
-                "what stands in the place of an interrupted copy is no file",
-            ));
+            return Err(io::Error::other("the partial file is not a regular file"));
         }
         let file = match client.open(&path, OpenFlags::Write, None) {
             Err(error) if error.status() == Some(StatusCode::PermissionDenied) => {
@@ -104,7 +102,7 @@ impl Drop for Open {
 pub(super) fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
     match host.room(dir) {
         Some(room) if room.bytes < len => {
-            Err(io::Error::new(io::ErrorKind::StorageFull, "there is not enough room on the host"))
+            Err(io::Error::new(io::ErrorKind::StorageFull, "not enough space on the host"))
         }
         _ => Ok(()),
     }

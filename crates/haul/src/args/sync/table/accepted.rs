@@ -28,7 +28,7 @@ pub(super) const WORDS: &[Word] = &[
         let is_mode = value
             .to_str()
             .is_some_and(|mode| mode.starts_with(|letter: char| "NnUuLlBbFf".contains(letter)));
-        is_mode.then_some(()).ok_or("it is none of N, L and B")
+        is_mode.then_some(()).ok_or("not N, L or B")
     }),
     // Memory is bounded.
     value!("max-alloc", None, &[], "SIZE", |_, value| {

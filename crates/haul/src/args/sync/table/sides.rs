@@ -15,9 +15,7 @@ pub(in super::super) const WORDS: &[Word] = &[
             Some("--super") => wish.fakes_there = Some(false),
             Some("--insecure-links") => wish.foreign_links_there = true,
             _ => {
-                return Err(
-                    "haul tells the other side --fake-super, --super and --insecure-links alone",
-                );
+                return Err("use only --fake-super, --super or --insecure-links with -M");
             }
         }
         Ok(())
@@ -47,7 +45,7 @@ impl Wish {
         let (fakes_sources, fakes_dest) =
             if from_here { (self.fakes_here, there) } else { (there, self.fakes_here) };
         if (fakes_sources || fakes_dest) && self.removes_sources {
-            let message = "--remove-source-files can't be used with --fake-super: what an entry is would have to be the same on both sides to be proven";
+            let message = "--remove-source-files and --fake-super exclude each other: haul could not verify the copies";
             return Err(CommandError::usage(message));
         }
         let foreign_links = if to_here { self.foreign_links } else { self.foreign_links_there };

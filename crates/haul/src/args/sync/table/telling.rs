@@ -59,7 +59,7 @@ pub(super) const WORDS: &[Word] = &[
             text => text,
         });
         let how = name.and_then(|name| name.parse().ok());
-        let how = how.ok_or("it is none of auto, none, lz4, zlib, zstd and zstd:LEVEL")?;
+        let how = how.ok_or("not auto, none, lz4, zlib, zstd or zstd:LEVEL")?;
         wish.compression = Some(how);
         if let (Compression::Zstd(level), true) = (how, value.as_bytes().contains(&b':')) {
             wish.level = Some(level);
@@ -69,7 +69,7 @@ pub(super) const WORDS: &[Word] = &[
     value!("compress-level", None, &["zl"], "LEVEL", |wish, value| {
         let level = value.to_str().and_then(|text| text.parse().ok());
         let level = level.filter(|level| Compression::LEVELS.contains(level));
-        wish.level = Some(level.ok_or("it is no level from 1 to 19")?);
+        wish.level = Some(level.ok_or("not a level from 1 to 19")?);
         Ok(())
     }),
     value!("rsh", Some('e'), &[], "COMMAND", |wish, value| {
@@ -92,22 +92,22 @@ pub(super) const WORDS: &[Word] = &[
     value!("parallel", None, &[], "N", |wish, value| {
         let logins: u8 = number(value)?;
         wish.parallel = NonZeroU8::new(logins).filter(|_| logins <= PARALLEL_MAX);
-        wish.parallel.map(drop).ok_or("it is no number from 1 to 8")
+        wish.parallel.map(drop).ok_or("not a number from 1 to 8")
     }),
     value!("transport", None, &[], "haul|sftp", |wish, value| {
         let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
-        wish.transport = Some(transport.ok_or("it is neither haul nor sftp")?);
+        wish.transport = Some(transport.ok_or("not haul or sftp")?);
         Ok(())
     }),
     value!("via", None, &[], "auto|ssh|tcp", |wish, value| {
         let via = value.to_str().and_then(|word| word.parse().ok());
-        wish.via = Some(via.ok_or("it is none of auto, ssh and tcp")?);
+        wish.via = Some(via.ok_or("not auto, ssh or tcp")?);
         Ok(())
     }),
     flag!("fast", None, |wish, on| wish.fast = on),
     value!("port-range", None, &[], "FIRST-LAST", |wish, value| {
         let ports = value.to_str().and_then(|words| words.parse().ok());
-        wish.ports = Some(ports.ok_or("it is neither a port nor FIRST-LAST")?);
+        wish.ports = Some(ports.ok_or("not a port or FIRST-LAST")?);
         Ok(())
     }),
     value!("bwlimit", None, &[], "RATE", |wish, value| {
@@ -129,7 +129,7 @@ fn debug(_: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
     for flag in text(value)?.split(',') {
         let name = flag.trim_end_matches(|digit: char| digit.is_ascii_digit());
         if !DEBUG_FLAGS.contains(&name.to_ascii_lowercase().as_str()) {
-            return Err("rsync has no such flag");
+            return Err("not a flag of rsync");
         }
     }
     Ok(())

@@ -36,7 +36,7 @@ pub(super) const WORDS: &[Word] = &[
         let value = text(value)?;
         if !value.splitn(2, ',').all(|name| CHECKSUMS.contains(&name)) {
             return Err(
-                "it is none of auto, blake3, none, and rsync's md4, md5, sha1, xxh64, xxh3, xxh128",
+                "not auto, blake3, none, md4, md5, sha1, xxh64, xxh3 or xxh128",
             );
         }
         wish.fast = value.starts_with("none");
@@ -46,13 +46,13 @@ pub(super) const WORDS: &[Word] = &[
         let minutes: u32 = number(value)?;
         let until = Duration::from_secs(u64::from(minutes) * 60);
         let until = Instant::now().checked_add(until).filter(|_| minutes > 0);
-        let until = until.ok_or("it is no number of minutes")?;
+        let until = until.ok_or("not a number of minutes")?;
         wish.until = Some(Until::Passed(until));
         Ok(())
     }),
     value!("stop-at", None, &[], "TIME", |wish, value| {
         let moment = value.to_str().and_then(|text| text.parse::<Moment>().ok());
-        let moment = moment.ok_or("it is no time like y-m-dTh:m")?;
+        let moment = moment.ok_or("not a time such as 2030-12-31T23:59")?;
         let left = moment.left(&Zoned::now()).ok_or("it is in the past")?;
         wish.until = SystemTime::now().checked_add(left).map(Until::Clock);
         Ok(())

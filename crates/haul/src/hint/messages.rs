@@ -1,0 +1,182 @@
+//! All messages and hints in one place, to be read side by side.
+
+use super::*;
+use crate::error::CommandError;
+use haul_engine::{DeployError, JobError, Suspect};
+use std::fmt::Write;
+use std::path::Path;
+use std::{fs, io};
+
+/// A line of the table: a message, and its hint.
+fn line(table: &mut String, message: impl std::fmt::Display, hint: Option<&str>) {
+    let _ = writeln!(table, "haul: {message}");
+    if let Some(hint) = hint {
+        let _ = writeln!(table, "  hint: {hint}");
+    }
+}
+
+fn connections() -> Vec<ConnectError> {
+    use ConnectError as E;
+    let host = || "nas".to_owned();
+    let detail = || "DETAIL".to_owned();
+    let tried = || Some("/opt/haul".to_owned());
+    let problem = "it is empty";
+    vec![
+        E::HostName { name: host(), problem },
+        E::UserName { name: "ann".into(), problem },
+        E::RemoteShell { words: "ssh".into(), problem },
+        E::RemoteHaul { path: "/opt/haul".into(), problem },
+        E::Start { host: host(), program: "ssh".into(), cause: io::ErrorKind::NotFound.into() },
+        E::Unreachable { host: host(), detail: detail() },
+        E::HostKey { host: host(), changed: false },
+        E::HostKey { host: host(), changed: true },
+        E::LoginRefused { host: host(), detail: detail() },
+        E::Setup { host: host(), detail: detail() },
+        E::HaulMissing { host: host(), tried: None, address: host() },
+        E::HaulMissing { host: host(), tried: tried(), address: host() },
+        E::HaulUnusable { host: host(), detail: detail() },
+        E::NoHaul { host: host(), tried: None },
+        E::NoHaul { host: host(), tried: tried() },
+        E::SftpOnly { host: host() },
+        E::NoShell { host: host(), text: "TEXT".into() },
+        E::SubsystemMissing { host: host(), name: "sftp" },
+        E::Agent { host: host(), status: 7, detail: detail() },
+        E::NoisyShell { host: host(), text: "TEXT".into() },
+        E::Lost { host: host(), detail: detail() },
+        E::Silent { host: host(), seconds: 15 },
+        E::Unanswered { host: host(), seconds: 30 },
+        E::NotDirect { host: host(), detail: detail() },
+        E::DirectLost { host: host(), detail: detail() },
+        E::Stopped { host: host() },
+    ]
+}
+
+fn jobs() -> Vec<JobError> {
+    let fault = |kind| Fault::new(Side::Destination, kind, "MESSAGE");
+    vec![
+        JobError::Usage("MESSAGE".into()),
+        JobError::Protocol("MESSAGE".into()),
+        JobError::Destination { path: "dir/".into(), fault: fault(FaultKind::NotFound) },
+        JobError::Destination { path: "dir".into(), fault: fault(FaultKind::NotFound) },
+        JobError::Threads(io::ErrorKind::WouldBlock.into()),
+        JobError::OpenFiles(64),
+        JobError::Panicked,
+        JobError::Interrupted,
+    ]
+}
+
+fn deployments() -> Vec<DeployError> {
+    use DeployError as E;
+    let (host, path) = (|| "nas".to_owned(), || "~/.local".to_owned());
+    let suspected = |suspect| E::DoesNotStart { host: host(), cause: "CAUSE".into(), suspect };
+    let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "MESSAGE");
+    vec![
+        E::Program { path: "haul".into(), why: "it is not a regular file".into() },
+        E::Bound { host: host() },
+        E::Untold { host: host(), said: "TEXT".into() },
+        E::Misfit { host: host(), theirs: "Linux aarch64".into(), ours: "linux on x86_64".into() },
+        E::Place { host: host(), path: path(), why: "WHY", hint: "HINT" },
+        E::Irreplaceable { host: host(), path: path() },
+        E::Upload { host: host(), path: path(), fault },
+        E::Differs { host: host(), path: path() },
+        suspected(Suspect::Libraries),
+        suspected(Suspect::Directory),
+        E::NoHaul { host: host(), cause: "CAUSE".into() },
+        E::Version { theirs: "7.8.9".into() },
+    ]
+}
+
+/// Each kind of fault.
+const KINDS: [FaultKind; 20] = {
+    use FaultKind as K;
+    [
+        K::NotFound,
+        K::PermissionDenied,
+        K::NoSpace,
+        K::ReadOnly,
+        K::TooLong,
+        K::IsDirectory,
+        K::NotDirectory,
+        K::NotRecursive,
+        K::SameFile,
+        K::IntoItself,
+        K::Changed,
+        K::Corrupt,
+        K::Link,
+        K::Busy,
+        K::Special,
+        K::Parent,
+        K::Io,
+        K::Lossy,
+        K::Taken,
+        K::ForeignLink,
+    ]
+};
+
+#[test]
+fn errors_have_a_cause_and_at_most_one_hint() {
+    let mut table = String::new();
+    for error in connections() {
+        let hint = error.hint();
+        line(&mut table, error, hint.as_deref());
+    }
+    table.push('\n');
+    for error in jobs() {
+        let error = CommandError::from(error);
+        assert!(error.hints.len() <= 1, "{error}: {:?}", error.hints);
+        line(&mut table, &error, error.hints.first().map(String::as_str));
+    }
+    table.push('\n');
+    for error in deployments() {
+        let hint = error.hint();
+        line(&mut table, error, hint);
+    }
+    table.push('\n');
+    for kind in KINDS {
+        for side in [Side::Source, Side::Destination] {
+            let fault = Fault::new(side, kind, "MESSAGE");
+            line(&mut table, format!("PATH: {kind:?}, {side:?}"), fault.hint());
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+/// The texts of the errors that a file defines.
+fn texts(source: &str) -> Vec<String> {
+    let attributes = source.split("#[error(").skip(1);
+    let texts = attributes.filter_map(|rest| {
+        let text = rest.trim_start().strip_prefix('"')?;
+        let end = text.match_indices('"').find(|(at, _)| !text[..*at].ends_with('\\'))?.0;
+        Some(text[..end].to_owned())
+    });
+    texts.collect()
+}
+
+fn collect(dir: &Path, table: &mut String) {
+    let mut paths: Vec<_> = fs::read_dir(dir)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            collect(&path, table);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let texts = texts(&fs::read_to_string(&path).expect("text"));
+            texts.iter().for_each(|text| table.push_str(&format!("{text}\n")));
+        }
+    }
+}
+
+#[test]
+fn the_texts_of_all_errors_of_all_crates() {
+    let mut table = String::new();
+    for name in ["model", "delta", "proto", "sys", "store", "tree", "net", "sftp", "engine", "haul"]
+    {
+        table.push_str(&format!("# {name}\n"));
+        let dir = format!("{}/../{name}/src", env!("CARGO_MANIFEST_DIR"));
+        collect(Path::new(&dir), &mut table);
+    }
+    assert!(table.lines().count() > 100, "{table}");
+    insta::assert_snapshot!(table);
+}
