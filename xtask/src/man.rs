@@ -1,5 +1,5 @@
 //! The man pages of all commands, and the completions for shells, as the program in the
-//! working tree makes them of its own words: `haul generate`.
+//! working tree makes them: `haul generate`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::{Result, repo};
 /// Where they go.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The directory below which they are written, in place of target/share
+    /// Directory to write to [default: target/share]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -173,7 +173,7 @@ fn read_file(
         }
     }
     if !scope.put((of, files), rules, clears, path, Filter::RULES_MAX) {
-        let why = format!("with those above it there are more than {} rules", Filter::RULES_MAX);
+        let why = format!("more than {} rules with those above it", Filter::RULES_MAX);
         return Err(Unruly::new(&files.name, FaultKind::TooLong, why));
     }
     Ok(())

@@ -229,7 +229,7 @@ fn run_with(
         monitor.progress().keeps_at_most(host.kept_len());
     }
     if host.has_lost_times() && !needs_times(job) {
-        let message = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again (not with --update)";
+        let message = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again, unless it replaces only older files";
         monitor.event(Event::Warning { path: &job.dest, message });
     }
     if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
@@ -245,7 +245,7 @@ fn run_with(
 /// Tells that the server has refused to set modes and times: all of the content is there,
 /// and not all of what was to be kept.
 fn tell_lost_attributes(monitor: &dyn Monitor, summary: Summary) -> Summary {
-    let message = "the server refuses to set modes and mtimes: contents are complete, but may be readable only by their owner, and the next copy sends them again (not with --update)";
+    let message = "the server refuses to set modes and mtimes: contents are complete, but may be readable only by their owner, and the next copy sends them again, unless it replaces only older files";
     let fault = Fault::new(Side::Destination, FaultKind::Io, message);
     Reporter::new(monitor).outcome(0, Vec::new, &Kind::Dir, 0, &Outcome::Failed(fault));
     Summary { failed: summary.failed + 1, ..summary }
@@ -403,7 +403,7 @@ fn tell_promises(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
         tell(if client.has(Extension::Fsync) {
             "flushing the contents of files, but not their names, which SFTP can't flush"
         } else {
-            "the server can't flush files: continuing without --sync"
+            "the server can't flush files: continuing without flushing"
         });
     }
 }

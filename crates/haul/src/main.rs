@@ -6,8 +6,9 @@
 //! # Rooms
 //!
 //! - `args.rs`: commands as plain structs; `args/words.rs`: the words, with a file for each
-//!   kind of them beside it (`args/sync/`: those of rsync); `args/late.rs`: when clap hears of
-//!   them; `args/familiar.rs`: the answers to words of other programs. `command/`: one file for
+//!   kind of them beside it (`args/sync/`: those of rsync); `args/options.rs`: the help of
+//!   options, from one table; `args/late.rs`: when clap hears of them; `args/familiar.rs`: the
+//!   answers to words of other programs. `command/`: one file for
 //!   each command, with its parts below it.
 //! - `monitor.rs`: hands on what jobs tell; `monitor/`: the statements about entries of
 //!   copies, comparisons and moves, and where these are on both sides.

@@ -149,7 +149,7 @@ fn wrong_words_exit_with_2_and_say_why() {
         (&["transfer", "a", "b"], "'transfer' is not a command of haul"),
         (&["help", "transfer"], "'transfer' is not a command of haul"),
         (&["copy", "-r", "--delete", "a", "b"], "'haul copy' has no --delete"),
-        (&["copy", "-P", "2222", "a", "host:"], "write ssh://host:2222/path"),
+        (&["copy", "-P", "2222", "a", "host:"], "use ssh://host:2222/path"),
         (&[], "Usage: haul"),
         (&["move", "a:x", "b:y"], "a:x: can't move from one host to another"),
         (&["copy", "a/x", "b/x", "."], "a/x and b/x have the same destination: x"),
@@ -206,7 +206,7 @@ fn a_home_of_another_user_is_not_a_name() {
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     assert!(said.contains("haul does not look up the home directories of other users"), "{said}");
-    assert!(said.contains("hint: write the directory out") && said.contains("host:./~name"));
+    assert!(said.contains("hint: write the whole path") && said.contains("host:./~name"));
 }
 
 #[test]

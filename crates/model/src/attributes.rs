@@ -231,7 +231,7 @@ impl TryFrom<u32> for Kept {
 
     fn try_from(bits: u32) -> Result<Self, Self::Error> {
         if bits & !Self::KNOWN != 0 {
-            return Err("an attribute is none that is known");
+            return Err("an attribute is unknown");
         }
         Ok(Self(bits))
     }

@@ -145,7 +145,7 @@ impl TryFrom<u32> for Changes {
 
     fn try_from(bits: u32) -> Result<Self, Self::Error> {
         if bits & !Self::ALL != 0 {
-            return Err("a difference is none that is known");
+            return Err("a difference is unknown");
         }
         Ok(Self(bits))
     }

@@ -118,7 +118,7 @@ impl<'de> Visitor<'de> for Parts {
         let (name, kind) = (next(&mut parts)?, next(&mut parts)?);
         let mask: u32 = next(&mut parts)?;
         if mask & ALWAYS != ALWAYS || mask & !KNOWN != 0 {
-            return Err(A::Error::custom("an entry has fields that are not known"));
+            return Err(A::Error::custom("an entry has unknown fields"));
         }
         let has = |bit| mask & bit != 0;
         let attributes = Attributes::new(next(&mut parts)?, next(&mut parts)?);
@@ -169,24 +169,24 @@ fn rule_against(entry: &Entry, extended: &Extended) -> Option<&'static str> {
         return Some("an entry has extended attributes out of order, or one twice");
     }
     if xattrs.iter().any(|xattr| xattr.name.is_empty() || xattr.name.contains(&0)) {
-        return Some("an extended attribute has no name that there can be");
+        return Some("an extended attribute has an invalid name");
     }
     if acl.iter().chain(default_acl).any(|acl| !acl.is_valid()) {
-        return Some("an access control list is none that there can be");
+        return Some("an access control list is invalid");
     }
     // The system takes that for none.
     if [entry.attributes.user, entry.attributes.group].contains(&Some(u32::MAX)) {
-        return Some("a user or group has no number that there can be");
+        return Some("a user or group number is invalid");
     }
     let is_file = matches!(entry.kind, Kind::File { .. });
     if entry.links != 0 && matches!(entry.kind, Kind::Dir) {
         return Some("a directory has several names");
     }
     if entry.is_way && entry.kind != Kind::Dir {
-        return Some("what is no directory is on a way");
+        return Some("an entry on a path is not a directory");
     }
     if entry.special.is_some() && entry.kind != Kind::Special || default_acl.is_some() && is_file {
-        return Some("an entry has what its kind can't have");
+        return Some("an entry has fields that its kind can't have");
     }
     None
 }

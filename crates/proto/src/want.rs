@@ -90,7 +90,7 @@ impl TryFrom<u8> for How {
 
     fn try_from(bits: u8) -> Result<Self, Self::Error> {
         if bits & !Self::KNOWN != 0 {
-            return Err("a wish for what is not known");
+            return Err("an unknown request");
         }
         Ok(Self(bits))
     }

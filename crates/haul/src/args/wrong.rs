@@ -15,7 +15,11 @@ pub(super) fn told(error: clap::Error, command: &str) -> Result<CommandError, cl
         return Err(error);
     }
     let see_help = || format!("'haul {command} --help' shows the options");
-    let hint = similar_option(&error).map(|option| format!("do you mean '{option}'?"));
+    let value = text(&error, ContextKind::InvalidValue);
+    let hint = match (error.kind(), value) {
+        (ErrorKind::TooManyValues, Some(value)) => Some(format!("leave out '={value}'")),
+        _ => similar_option(&error).map(|option| format!("do you mean '{option}'?")),
+    };
     Ok(CommandError::usage(problem(&error, command)).with_hint(hint.unwrap_or_else(see_help)))
 }
 

@@ -86,7 +86,7 @@ fn a_path_in_the_message_of_a_full_destination_is_escaped_once() {
     each_way_on_a_small_file_system(|scene, _| {
         tree::random_file(scene.path("a\nb\\c"), 2 * ROOM, 1).expect("a file");
         let run = scene.copy(&[], &["a\nb\\c"], "small").run().expect_code(4);
-        let needed = format!(": the file needs {}.0 MiB, and ", (2 * ROOM) >> 20);
+        let needed = format!(": the file needs {}.0 MiB, but ", (2 * ROOM) >> 20);
         assert!(run.err().contains(&needed), "{run}");
         assert!(run.err().contains(removal(scene)), "{run}");
         assert!(is_about(&run.err(), "small/a\\nb\\\\c: can't "), "{run}");
@@ -114,8 +114,8 @@ fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
             assert!(names(mount.path()).is_empty(), "{run}");
             return;
         }
-        assert!(told.contains("the file needs 70.0 MiB, and 0 B are free; "), "{run}");
-        assert!(told.contains(" MiB of it are kept for the next run to go on from,"), "{run}");
+        assert!(told.contains("the file needs 70.0 MiB, but 0 B are free; "), "{run}");
+        assert!(told.contains(" MiB are kept for resuming,"), "{run}");
         assert!(!names(mount.path()).is_empty());
         scene.haul().args(["clean", "-a"]).arg(mount.path()).run().expect_ok();
         assert!(names(mount.path()).is_empty());
@@ -140,7 +140,7 @@ fn what_is_told_to_be_kept_of_several_connections_is_what_the_next_run_finds() {
             let run = scene.copy(&flags, &["big"], "small").run().expect_code(4);
             let told = run.err();
             // Where the first block was not there yet, nothing is.
-            let kept = told.split_once(" MiB of it are kept");
+            let kept = told.split_once(" MiB are kept");
             let kept = kept.and_then(|(before, _)| before.rsplit("; ").next());
             fs::remove_file(mount.join("filler")).expect("removed");
             let again = scene.copy(&flags, &["big"], "small").run().expect_ok();
@@ -169,7 +169,7 @@ fn a_destination_without_inodes_is_told_as_that_and_has_what_found_room() {
             scene.file(format!("tree/{number}"), "content");
         }
         let run = scene.copy(&["-r"], &["tree"], "small").run().expect_code(4);
-        assert_one_error(&run, "small/tree/", "each file needs an inode, but ", "make room");
+        assert_one_error(&run, "small/tree/", "each file needs an inode, but ", "free space");
         // The root, the directory, and, for a moment, what is on its way.
         let copied = scene.list("small/tree").len() as u64;
         assert!(copied >= INODES / 2, "{copied}\n{run}");

@@ -105,7 +105,7 @@ fn devices_and_fifos_are_neither_replaced_nor_written_to() {
                 let run = scene.copy(flags, &["a"], dest).run().expect_code(1);
                 assert_one_error(
                     &run,
-                    "a",
+                    dest,
                     "the destination has a device, FIFO or socket with this name, which haul does not replace",
                     "",
                 );
@@ -127,7 +127,7 @@ fn a_way_to_the_destination_that_can_not_be_made_names_what_stops_it() {
         let opened = |part: &str| format!("can't open {part} above it: ");
         for (dest, cause, hint) in [
             ("/proc/none/", "can't create the directory: ".to_owned(), ""),
-            ("/proc/none/deep/er/", "can't make /proc/none above it: ".to_owned(), ""),
+            ("/proc/none/deep/er/", "can't create /proc/none above it: ".to_owned(), ""),
             (&format!("{file}/"), "can't open the directory: ".to_owned(), in_the_way),
             (&format!("{file}/x"), "can't open the directory above it: ".to_owned(), in_the_way),
             (&format!("{file}/x/y"), opened(&file), in_the_way),

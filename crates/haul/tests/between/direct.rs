@@ -272,7 +272,10 @@ fn a_login_that_is_bound_to_a_directory_calls_nobody() {
         "{run}"
     );
     let run = copy(&[]).expect_ok();
-    assert!(run.err().contains("bound to a directory calls nobody; they pass"), "{run}");
+    assert!(
+        run.err().contains("restricted to a directory connects to no other host; they go"),
+        "{run}"
+    );
     assert!(run.out().contains("through this machine"), "{run}");
 }
 

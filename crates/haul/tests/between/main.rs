@@ -121,7 +121,7 @@ fn what_fails_names_the_host_that_it_is_on() {
     let run = between(&scene, &["copy"], "src/a", "new").run().expect_ok();
     assert!(run.out().starts_with("copied 1 file, 1 B"), "{run}");
     let run = between(&scene, &["copy", "--via", "tcp"], "src/a", "no").run().expect_code(3);
-    let words = "no direct connection to to: the host was not reached through ssh";
+    let words = "no direct connection to to: the host has no ssh connection";
     assert!(said(&run).starts_with(words), "{run}");
     let run = between(&scene, &["check"], "src/a", "new").run().expect_ok();
     assert!(run.out().starts_with("no difference"), "{run}");
@@ -146,7 +146,7 @@ fn a_host_without_haul_is_named_with_the_way_that_there_is() {
             ["copy", "--rsh", &rsh, "--", &on(&scene, "from", "src/a"), &on(&scene, "to", "b")];
         let run = scene.haul().args(words).env("PATH", &path).run().expect_code(3);
         assert!(said(&run).contains(&format!("haul was not found on {lacking}")), "{run}");
-        assert!(run.err().contains("copy to here first, and then from here to to"), "{run}");
+        assert!(run.err().contains("copy to this machine first, then to to"), "{run}");
         assert!(!scene.exists("b"));
     }
     let scene = world.scene_called("sftp", Way::Between);
@@ -192,7 +192,7 @@ fn a_tree_goes_through_here_and_that_is_told_on_demand() {
     for (via, words) in [("auto", &["-rv"][..]), ("ssh", &["-r", "--fast"])] {
         let words = [&["copy", "--via", via], words].concat();
         let run = between(&scene, &words, "src/.", via).run().expect_ok();
-        let begin = "haul: contents go to to through ssh: the host was not reached through ssh";
+        let begin = "haul: contents go to to through ssh: the host has no ssh connection";
         let is_told = run.err().lines().any(|said| said.starts_with(begin));
         assert_eq!(is_told, via == "auto", "{run}");
         assert_eq!(run.out().contains("through this machine"), via == "auto", "{run}");
@@ -221,7 +221,7 @@ fn a_lost_connection_to_either_is_made_again() {
         let running = in_the_middle(&scene, &["--retries", "2"], "2");
         proc::signal(agent(&scene, host), Signal::KILL);
         let run = running.wait().expect("it ends").expect_ok();
-        assert!(run.err().contains("connecting again in 1 s"), "{run}");
+        assert!(run.err().contains("reconnecting in 1 s"), "{run}");
         assert!(run.err().contains("haul: reconnected"), "{run}");
         assert_large_arrived(&scene);
     }

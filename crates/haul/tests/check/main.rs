@@ -273,6 +273,6 @@ fn words_that_mean_nothing_are_refused() {
     let scene = world.scene(Way::Local);
     scene.file("a", "x");
     let run = scene.haul().args(["check", "-r", "a", ".", "to"]).run().expect_code(2);
-    assert_one_error(&run, ".: it has no name of its own", "all of to", "by itself");
+    assert_one_error(&run, ".: it has no name of its own", "all of to", "alone");
     scene.haul().args(["check", "a"]).run().expect_code(2);
 }

@@ -175,7 +175,7 @@ fn a_login_that_is_lost_costs_what_was_on_it_and_another_takes_its_place() {
         };
         assert!(running.until(SOON, has_another), "nothing takes its place");
         let run = running.wait().expect("it ends").expect_ok();
-        assert!(!run.err().contains("connecting again"), "{run}");
+        assert!(!run.err().contains("reconnecting"), "{run}");
         assert_copied(scene, "dst");
     });
 }
@@ -195,7 +195,7 @@ fn a_job_that_connects_again_logs_in_as_often_again() {
         };
         assert!(running.until(SOON, has_new), "no further login again");
         let run = running.wait().expect("it ends").expect_ok();
-        assert!(run.err().contains("connecting again"), "{run}");
+        assert!(run.err().contains("reconnecting"), "{run}");
         assert_copied(scene, "dst");
     });
 }

@@ -221,7 +221,7 @@ fn a_host_elsewhere_is_not_called_at_this_machine() {
                 scene.mkdir("src");
                 tree::random_file(scene.path("src/large"), LARGE, 1).expect("a file");
                 let copy = |via: &str| scene.copy(&["-rv", "--via", via], &["src"], via).run();
-                let words = "it reports the address 127.0.0.1";
+                let words = "it reports the loopback address 127.0.0.1";
                 let run = copy("auto").expect_ok();
                 assert_copied(scene, "auto");
                 assert_eq!(run.err().contains(words), !is_here, "{run}");

@@ -225,7 +225,7 @@ fn an_error_names_the_whole_path_on_its_own_side() {
         fs::create_dir_all(stage.there("to/f/is a directory")).expect("made");
         let run = stage.run(&[], &["f", "missing"], "to").expect_code(1);
         let errors = errors(&run);
-        let stands = format!("{}: a directory stands there", stage.told_there("to/f"));
+        let stands = format!("{}: the destination has a directory", stage.told_there("to/f"));
         let missing = format!("{}: ", stage.told_source("missing"));
         assert_eq!(errors.len(), 2, "{run}");
         assert!(errors.iter().any(|error| error.starts_with(&stands)), "{stands}\n{run}");

@@ -192,7 +192,7 @@ fn that_a_server_takes_no_times_is_told_once_and_a_move_leaves_the_sources() {
         nasty::set_mtime(scene.path(name), SECS, NANOS).expect("set");
     }
     let names = SIZES.map(|(name, _)| name);
-    let told = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again (not with --update)";
+    let told = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again, unless it replaces only older files";
     let run = scene.copy(&[], &names, "to/").run().expect_ok();
     assert_eq!(run.err().matches(told).count(), 1, "{run}");
     // What it says to do helps.

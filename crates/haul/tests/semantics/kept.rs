@@ -170,7 +170,7 @@ fn root_is_told_once_that_owners_are_not_kept() {
             std::os::unix::fs::chown(file, Some(NOBODY), Some(NOBODY)).expect("given away");
         }
         let run = scene.copy(&["-r"], &["tree"], "to/").run().expect_ok();
-        let owner = format!("owner {NOBODY} and group {NOBODY}: owners and groups are not kept");
+        let owner = format!("owner {NOBODY} and group {NOBODY} are not preserved");
         assert_eq!(run.err().matches(&owner).count(), 1, "{run}");
         fs::remove_dir_all(scene.path("to")).expect("removed");
         let run = scene.copy(&["-rq"], &["tree"], "to/").run().expect_ok();

@@ -16,7 +16,7 @@ fn no_source_replaces_what_another_has_brought() {
         scene.file("to/x", "before");
         let told = |run: &haul_testkit::haul::Outcome, one: &str, other: &str| {
             let [one, other] = [one, other].map(|path| scene.path(path).display().to_string());
-            let line = format!("{one} and {other} would both become this");
+            let line = format!("{one} and {other} have the same destination");
             assert_eq!(run.err().matches(&line).count(), 1, "{line}\n{run}");
         };
         // The second time nothing is new.

@@ -7,7 +7,7 @@ use haul_testkit::{Mount, assert_same_with, nasty, same_content, sshd, tree};
 use std::fs;
 use std::time::Duration;
 
-const TOLD: &str = "the server refuses to set modes and mtimes: contents are complete, but may be readable only by their owner, and the next copy sends them again (not with --update)";
+const TOLD: &str = "the server refuses to set modes and mtimes: contents are complete, but may be readable only by their owner, and the next copy sends them again, unless it replaces only older files";
 
 /// The host is the system's server from now on, which refuses these requests.
 fn refuse(scene: &mut Scene<'_>, requests: &str) {

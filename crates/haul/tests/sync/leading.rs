@@ -415,7 +415,7 @@ fn links_of_other_users_lead_nowhere() {
         };
         let run = sync(&[]).expect_code(1);
         assert!(run.err().contains("link is a symbolic link of another user"), "{run}");
-        assert!(run.err().contains("give --insecure-links"), "{run}");
+        assert!(run.err().contains("use --insecure-links"), "{run}");
         assert!(!scene.exists("dst"), "{run}");
         if !word.contains("merge") {
             sync(&["--insecure-links"]).expect_ok();

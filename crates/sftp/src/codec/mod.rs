@@ -78,7 +78,7 @@ pub enum PacketError {
     #[error("attributes with the unknown flags {0:#x}")]
     UnknownAttrs(u32),
     /// One path was asked for, and another number of them came.
-    #[error("{0} names where one was asked for")]
+    #[error("{0} names where one was requested")]
     NameCount(u32),
     /// A read was answered with no data and no end of the file.
     #[error("an empty answer to a read")]
