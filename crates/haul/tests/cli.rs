@@ -154,7 +154,7 @@ fn wrong_words_exit_with_2_and_say_why() {
         (&["move", "a:x", "b:y"], "a:x: can't move from one host to another"),
         (&["copy", "a/x", "b/x", "."], "a/x and b/x have the same destination: x"),
         (&["copy", "--", "-oProxyCommand=true:x", "."], "invalid host name '-oProxyCommand=true'"),
-        (&["ls", "scp://host/x"], "scp:// is not known"),
+        (&["ls", "scp://host/x"], "unknown scheme scp://"),
         (&["hash", ""], "the path is empty"),
     ] {
         let output = haul(args);

@@ -118,7 +118,7 @@ fn a_local_file_with_a_colon_in_its_name_is_suggested() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     let rsh = "sh -c 'echo ssh: Could not resolve hostname b: no >&2; exit 255'";
-    let hint = "  hint: if ./b:c on this machine is meant, write './b:c'";
+    let hint = "  hint: check host name, port and network, until 'ssh b' works; write './b:c' for the local file";
     scene.file("a", "a");
     for words in
         [&["copy", "b:c", "d"][..], &["copy", "a", "b:c"], &["hash", "b:c"], &["ls", "b:c"]]
@@ -226,7 +226,7 @@ fn names_of_hosts_and_users_that_could_be_options_start_nothing() {
             }
             let haul = scene.haul().arg(words[0]).arg("--rsh").arg(&rsh).args(&words[1..]);
             let run = haul.run().expect_code(2);
-            assert!(run.err().contains("haul: invalid "), "{run}");
+            assert!(run.err().contains("invalid "), "{run}");
             assert_eq!(run.out(), "");
             assert!(!trap.exists() && !scene.exists("b"), "{location}");
         }

@@ -105,7 +105,7 @@ fn a_shell_that_talks_is_told_with_its_words() {
         ),
         "{run}"
     );
-    assert!(run.err().contains("  hint: 'ssh haul-test true' must print nothing"), "{run}");
+    assert!(run.err().contains("'ssh haul-test true' must print nothing"), "{run}");
     // What the shell says on standard error is no harm, and is shown.
     let talking = script(
         &scene.path("talking"),
@@ -134,7 +134,7 @@ fn a_program_there_that_is_not_haul_is_told() {
         &run,
         &format!("'{program}' on haul-test is not haul: it exited without a message"),
         &format!(
-            "correct --remote-haul ('ssh haul-test {program} --version' prints haul's version"
+            "correct --remote-haul, until 'ssh haul-test {program} --version' prints haul's version"
         ),
     );
     let not_executable = scene.file("plain-file", "");

@@ -198,9 +198,9 @@ fn what_can_not_go_to_all_is_refused() {
         assert!(errors(&run).concat().contains(said), "{said}\n{run}");
     };
     refused(&["src", "a", "b"], "--to-all needs a destination on a host");
-    refused(&["one:src", "two:a"], "one:src can't be a source");
-    refused(&["src", "one:a", "two:a", "one:a"], "one:a is named twice");
-    refused(&["fifo", "one:a", "two:a"], "fifo can be read only once");
+    refused(&["one:src", "two:a"], "one:src: sources must be local");
+    refused(&["src", "one:a", "two:a", "one:a"], "one:a: the destination is given twice");
+    refused(&["fifo", "one:a", "two:a"], "fifo: a stream can be read only once");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn a_change_on_the_way_is_found_by_hashes_alone() {
         scene.file("a", vec![0xee; LEN]);
         let flags = ["--compress", "none", "--via", "ssh"];
         let run = scene.copy(&flags, &["a"], "hashed").run().expect_code(1);
-        assert!(run.err().contains("was sent"), "{run}");
+        assert!(run.err().contains("arrived with hash"), "{run}");
         assert!(!scene.exists("hashed"));
         let flags = [&flags[..], &["--fast"]].concat();
         scene.copy(&flags, &["a"], "fast").run().expect_ok();

@@ -100,7 +100,7 @@ fn a_deployed_haul_is_private_is_found_and_goes_again() {
     let run = host.deploy(&[]).run().expect_ok();
     assert_eq!(run.err(), "", "{run}");
     let line = run.out();
-    let start = format!("installed haul 0.1.0 to haul-test:~/{BIN}/haul, ");
+    let start = format!("installed haul 0.1.0 as haul-test:~/{BIN}/haul, ");
     assert!(line.starts_with(&start) && line.ends_with(" MiB\n"), "{run}");
     let deployed = host.home(BIN).join("haul");
     assert!(fs::read(&deployed).expect("a file") == fs::read(HAUL).expect("a file"));

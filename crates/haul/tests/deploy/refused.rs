@@ -173,7 +173,7 @@ fn a_host_that_says_nonsense_of_itself_is_told_with_its_words() {
     let host = Host { server: server.start().expect("sshd starts"), scene };
     let run = host.deploy(&[]).run().expect_code(4);
     let first = &said(&run)[0];
-    assert!(first.ends_with(", and haul-test is Plan9\\x1b[31m mips"), "{run}");
+    assert!(first.ends_with(", but haul-test is Plan9\\x1b[31m mips"), "{run}");
 
     script(&bin.join("id"), "echo 'nobody\u{9b}2J'");
     let run = host.deploy(&[]).run().expect_code(4);

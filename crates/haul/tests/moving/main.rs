@@ -209,7 +209,7 @@ fn what_fails_stays_with_its_directories() {
         stage.scene.file("tree/g", "y");
         fs::create_dir_all(stage.there("to/tree/sub/f/is a directory")).expect("made");
         let run = stage.run(&[], &["tree"], "to").expect_code(1);
-        assert!(run.err().contains("tree/sub/f: a directory stands there"), "{run}");
+        assert!(run.err().contains("tree/sub/f: the destination has a directory"), "{run}");
         assert_eq!(stage.scene.list("tree"), ["sub", "sub/f"]);
         assert!(run.out().contains("moved 1 in ") && run.out().contains("; failed 1"), "{run}");
         let run = stage.run(&[], &["missing"], "to").expect_code(1);
@@ -303,7 +303,7 @@ fn what_can_not_be_copied_stays() {
     // What stands in the way of a FIFO is not replaced by it.
     fs::create_dir_all(mount.join("tree/pipe")).expect("made");
     let out = scene.haul().arg("move").arg("tree").arg(mount.path()).run().expect_code(1);
-    assert!(out.err().contains("tree/pipe: a directory stands there"), "{out}");
+    assert!(out.err().contains("tree/pipe: the destination has a directory"), "{out}");
     assert_eq!(scene.list("tree"), ["pipe"]);
     // A destination that is full ends the move, and nothing is removed.
     scene.file("large/a", vec![1; 1 << 20]);
@@ -418,7 +418,7 @@ fn words_that_mean_nothing_are_refused() {
         assert_one_error(&run, home, "it has no name of its own", "name its entries");
     }
     let run = scene.haul().args(["mv", ".", "b"]).run().expect_code(2);
-    assert_one_error(&run, ".: it has no name", "stays", "name its entries");
+    assert_one_error(&run, ".: not moved", "it has no name of its own", "name its entries");
     scene.haul().args(["move", "a", "nowhere/deep"]).run().expect_code(4);
     scene.haul().args(["move", "-f", "-u", "a", "b"]).run().expect_code(2);
     assert!(scene.exists("a"));

@@ -303,8 +303,8 @@ fn what_a_file_system_can_not_hold_stays_and_is_told() {
             haul.arg(poor.path()).run()
         };
         for (name, give, cause) in [
-            ("acl", CASES[3].1, "does not keep access control lists"),
-            ("xattr", CASES[4].1, "does not keep the extended attribute user.a"),
+            ("acl", CASES[3].1, "does not support access control lists"),
+            ("xattr", CASES[4].1, "does not support the extended attribute user.a"),
         ] {
             scene.file("tree/plain", "x");
             give(&scene.file("tree/rich", "y")).expect("given");
@@ -390,7 +390,7 @@ fn names_stay_where_no_file_has_several() {
         scene.file("tree/plain", "z");
         fs::hard_link(scene.path("tree/one"), scene.path("tree/two")).expect("linked");
         let told = run(&["-q"]).expect_code(1);
-        assert!(told.err().contains("two: can't link it to another name"), "{told}");
+        assert!(told.err().contains("two: can't hard-link it to another name"), "{told}");
         assert!(told.err().contains("one: not removed"), "{told}");
         assert_eq!(scene.list("tree"), ["one", "two"], "{told}");
         run(&["--lossy"]).expect_ok();

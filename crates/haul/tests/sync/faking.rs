@@ -338,7 +338,7 @@ fn what_can_not_be_written_down_fails_its_entry() {
             let line = done.err().lines().find(|line| line.contains(name)).map(str::to_owned);
             let line = line.unwrap_or_else(|| panic!("{name}: {done}"));
             assert!(
-                line.contains("does not keep the extended attribute user.rsync.%stat"),
+                line.contains("does not support the extended attribute user.rsync.%stat"),
                 "{line}"
             );
         }
