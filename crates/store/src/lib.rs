@@ -12,6 +12,7 @@
 //!   which come in any order from any thread. `pieces.rs`: blocks that come in pieces.
 //! - `mover.rs`: content that comes in its order, and is not hashed. `in_place.rs`: content
 //!   that is written into a file which has its name already.
+//! - `zeros.rs`: runs of zeros that can be holes.
 //! - `making.rs`: links, FIFOs, sockets and devices, which have no content.
 //! - `verified.rs`: the proof that a stage can be sealed, and the stage, in one. It comes
 //!   of what was written alone: the hashes agree, or the whole length of a file of this

@@ -23,7 +23,7 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Those of `job`, whose sources are on this machine.
+    /// The sources of `job`, which are on this machine.
     pub(super) fn of(job: &Job) -> Self {
         Self {
             tree: job.local_tree(Side::Source),

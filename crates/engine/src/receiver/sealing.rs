@@ -96,7 +96,7 @@ impl Receiver<'_> {
     }
 
     /// Sets the time of a directory that was found to have another one: that shows if its
-    /// attributes can be set before its outcome is told. They are set at the end.
+    /// attributes can be set before its outcome is reported. They are set at the end.
     fn probe(
         &self,
         node: &Arc<DirNode>,

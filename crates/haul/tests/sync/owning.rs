@@ -136,7 +136,7 @@ fn a_directory_that_its_owner_may_not_enter_stays_like_that() {
 }
 
 #[test]
-fn a_directory_whose_time_cant_be_set_is_told_once() {
+fn a_directory_whose_time_cant_be_set_is_reported_once() {
     with_haul(|scene| {
         again(scene);
         scene.file("src/d/new", "new");
