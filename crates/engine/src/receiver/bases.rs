@@ -39,7 +39,7 @@ pub(super) fn tell_missing(
             }
             _ => "",
         };
-        let message = format!("can't open it: skipping it: {why}{advice}");
+        let message = format!("can't open it: {why}: skipping it{advice}");
         monitor.event(Event::Warning { path: &path, message: &message });
         sender.warning(Warning { path: words::shown(path), message });
     }

@@ -104,6 +104,6 @@ fn a_directory_without_a_name_takes_no_sources_of_another_place_beside_it() {
     scene.mkdir("to");
     let sources = [scene.path("a/.").into_os_string(), scene.there(scene.path("b"))];
     let run = scene.haul().arg("copy").arg("-r").args(sources).arg("to").run().expect_code(2);
-    assert!(run.err().contains("would replace it\n  hint: copy them separately"), "{run}");
+    assert!(run.err().contains("would replace them\n  hint: copy them separately"), "{run}");
     assert_eq!(scene.list("to"), [""; 0]);
 }

@@ -117,7 +117,7 @@ fn what_is_said_to_be_kept_after_ctrl_c_is_gone_on_with() {
                 let run = running.wait().expect("it ends").expect_code(130);
                 assert!(!scene.exists("to/big"), "it was done before");
                 let [_, resumed] = finish(scene, &[]);
-                assert_eq!(run.err().contains("and kept"), resumed > 0, "{resumed}: {run}");
+                assert_eq!(run.err().contains("are kept"), resumed > 0, "{resumed}: {run}");
                 fs::remove_file(scene.path("to/big")).expect("removed");
             }
         },
@@ -218,7 +218,7 @@ fn what_is_kept_on_a_full_host_is_named_and_can_be_removed() {
 
     let run = haul(&scene, &[], &["big"]).run().expect_code(4);
     let told = run.err();
-    assert!(told.contains(&format!(": the file needs {}.0 MiB, and ", LEN >> 20)), "{run}");
+    assert!(told.contains(&format!(": the file needs {}.0 MiB, but ", LEN >> 20)), "{run}");
     assert!(
         told.contains("free space at the destination, then run the same command again: finished files are skipped; remove partial files there with sftp's 'rm'")
     );
