@@ -100,10 +100,7 @@ fn without_haul_and_without_sftp_the_missing_haul_is_the_error() {
     let run = ask(&scene, &server, &["stat"]).run().expect_code(3);
     assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
     assert!(run.err().contains("  hint: run 'haul deploy haul-test' to install it"), "{run}");
-    assert!(
-        run.err().contains("; SFTP does not work either: haul-test offers no sftp\n"),
-        "{run}"
-    );
+    assert!(run.err().contains("; SFTP does not work either: haul-test offers no sftp\n"), "{run}");
 }
 
 #[test]

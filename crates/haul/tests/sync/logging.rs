@@ -75,7 +75,7 @@ fn a_log_tells_what_fails() {
     assert_eq!(run.code, Some(23), "{run}");
     let log = scene.read("log");
     assert!(log.contains("nope: "), "{log}");
-    assert!(log.contains("a\\n: a directory that is not empty"), "{log}");
+    assert!(log.contains("a\\n: the destination has a non-empty directory"), "{log}");
     assert!(log.ends_with("ended with exit code 23\n"), "{log}");
     // Each line has its time.
     let _ = entries(&log);
@@ -121,5 +121,5 @@ fn flags_of_debug_are_those_of_rsync() {
     }
     let run = scene.haul().args(["sync", "-a", "--log-file-format=%Q", "src/", "dst"]).run();
     assert_eq!(run.code, Some(1), "{run}");
-    assert!(run.err().contains("--log-file-format has %Q"), "{run}");
+    assert!(run.err().contains("--log-file-format: unknown %Q"), "{run}");
 }
