@@ -89,7 +89,9 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         case.has('A') && rsync.errors.contains("get_acl: sys_acl_get_file")
     }),
     ("with unreadable attributes fails, even an unchanged one", |case, _, haul| {
-        !case.is_root && case.has('X') && haul.errors.contains("can't read the metadata of the destination")
+        !case.is_root
+            && case.has('X')
+            && haul.errors.contains("can't read the metadata of the destination")
     }),
     ("and fails if it can't link to it", |case, rsync, haul| {
         let is_told = |line: &str| line.contains("] link ") && line.contains("not permitted");

@@ -109,7 +109,7 @@ fn what_changes_after_it_was_copied_stays() {
             let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
             assert_eq!(run.code, Some(23), "{run}");
             // It is seen before or after it is read again.
-            assert!(run.err().contains("src/d/fresh: it "), "{run}");
+            assert!(run.err().contains("src/d/fresh: not removed: "), "{run}");
             assert_eq!(scene.read("src/d/fresh"), "fresh 1more\n");
             assert_eq!(scene.read("dst/d/fresh"), "fresh 1");
             assert!(!scene.exists("src/fresh"));

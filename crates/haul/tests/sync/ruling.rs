@@ -312,7 +312,7 @@ fn a_rule_that_is_none_is_a_mistake() {
     for (rule, why) in [
         ("nonsense", "not a rule: it must begin with '+ ', '- ', 'merge ' or similar"),
         ("-w a", "no modifier 'w'"),
-        (". rules", "rules: rule 2: it is no rule"),
+        (". rules", "rules: rule 2: not a rule"),
         (". missing", "no such file"),
     ] {
         let run = scene.haul().args(["sync", "-a", "-f", rule, "src/", "dst"]).run();

@@ -432,7 +432,7 @@ fn a_server_takes_no_files_that_wait() {
                 let flags = ["-a", word];
                 let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
                 assert_eq!(run.code, Some(1), "{run}");
-                assert!(run.err().contains("through SFTP"), "{run}");
+                assert!(run.err().contains("SFTP can't delay updates"), "{run}");
             }
             let differences = before.differences(&scene.snapshot("dst"), scene.rules());
             assert!(differences.is_empty(), "{differences:?}");
