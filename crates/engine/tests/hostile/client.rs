@@ -55,7 +55,7 @@ fn an_agent_sends_nothing_that_it_did_not_list() {
         let place = furnished();
         let sources = source_of(&place);
         let attacked = download_with(place, sources, move |peer| peer.tell(&want(wants)));
-        attacked.assert_refused("asked for");
+        attacked.assert_refused("request");
         assert!(matches!(abort_of(&attacked), Abort::Protocol(_)));
     }
 }
@@ -66,7 +66,7 @@ fn an_agent_does_not_believe_a_client_that_is_done_at_once() {
     let sources = source_of(&place);
     let attacked =
         download_with(place, sources, |peer| peer.tell(&Message::Done(Summary::default())));
-    attacked.assert_refused("done");
+    attacked.assert_refused("ended the job");
 }
 
 #[test]

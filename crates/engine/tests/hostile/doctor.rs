@@ -64,8 +64,8 @@ fn a_host_that_claims_what_cant_be_is_refused() {
     assert_refused(&[machine(1), flow(u64::MAX, 1)], "the peer sent impossible figures");
     assert_refused(&[machine(1), flow(1, u64::MAX)], "the peer sent impossible figures");
     assert_refused(&[machine(1), flow(1, 0)], "the peer sent impossible figures");
-    assert_refused(&[machine(1), Message::Reply(Reply::End)], "another question");
-    assert_refused(&[machine(1), machine(1)], "another question");
+    assert_refused(&[machine(1), Message::Reply(Reply::End)], "a different request");
+    assert_refused(&[machine(1), machine(1)], "a different request");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_host_that_sends_more_than_it_was_asked_for_is_not_heard_out() {
         (0..64).for_each(|_| peer.tell(&Message::Filler(FILLER_LEN as u32)));
     });
     let Err(JobError::Protocol(text)) = found else { panic!("{found:?}") };
-    assert!(text.contains("more than was requested"), "{text}");
+    assert!(text.contains("more than requested"), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 

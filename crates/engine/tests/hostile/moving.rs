@@ -324,7 +324,7 @@ fn nothing_goes_after_its_outcome_before_it_was_proven() {
     let tree = attacked.place.source("tree");
     assert_eq!((aside(&tree), fs::read(tree.join("full")).expect("there")), (1, b"new".to_vec()));
     let told = removals(&attacked);
-    let is_told = |removal: &Removal| matches!(removal, Removal::Source { result: Err(fault), .. } if fault.message.contains("it is called .haul-moving-"));
+    let is_told = |removal: &Removal| matches!(removal, Removal::Source { result: Err(fault), .. } if fault.message.contains("its name is now .haul-moving-"));
     assert!(told.iter().any(is_told), "{told:?}");
 }
 

@@ -224,7 +224,7 @@ fn more_than_there_is_of_a_file_can_not_be_there() {
 fn what_was_not_listed_is_not_sent() {
     for index in [0, MISSING + 1, u64::MAX] {
         let attacked = upload_to(move |peer| peer.tell(&want([index])));
-        attacked.assert_refused("asked for");
+        attacked.assert_refused("request");
         assert!(attacked.peer.contents.is_empty());
     }
 }
@@ -233,7 +233,7 @@ fn what_was_not_listed_is_not_sent() {
 fn what_has_no_content_is_not_sent() {
     for index in [ROOT, LINK, DIR, MISSING] {
         let attacked = upload_to(move |peer| peer.tell(&want([index])));
-        attacked.assert_refused("asked for");
+        attacked.assert_refused("request");
         assert!(attacked.peer.contents.is_empty());
     }
 }
@@ -242,7 +242,7 @@ fn what_has_no_content_is_not_sent() {
 fn a_file_is_sent_once() {
     for wants in [vec![SMALL, SMALL], vec![LARGE, SMALL, LARGE]] {
         let attacked = upload_to(move |peer| peer.tell(&want(wants)));
-        attacked.assert_refused("asked for");
+        attacked.assert_refused("request");
         contents(&attacked.peer);
     }
 }
@@ -253,7 +253,7 @@ fn a_file_whose_fate_is_known_is_not_sent() {
         peer.tell(&outcomes([skipped(SMALL)]));
         peer.tell(&want([SMALL]));
     });
-    attacked.assert_refused("asked for");
+    attacked.assert_refused("request");
     assert!(attacked.peer.contents.is_empty());
 }
 
@@ -277,14 +277,14 @@ fn a_file_that_was_not_sent_can_not_have_arrived() {
 fn a_job_is_not_done_before_everything_has_its_outcome() {
     let done = || Message::Done(Summary { copied: 3, dirs_made: 2, ..Summary::default() });
     // At once, without having looked at anything.
-    receive_from_client(furnish, move |peer| peer.tell(&done())).assert_refused("done");
-    upload_to(move |peer| peer.tell(&done())).assert_refused("done");
+    receive_from_client(furnish, move |peer| peer.tell(&done())).assert_refused("ended the job");
+    upload_to(move |peer| peer.tell(&done())).assert_refused("ended the job");
     for left_out in ALL {
         let attacked = upload_to(move |peer| {
             peer.tell(&outcomes(ALL.filter(|index| *index != left_out).map(skipped)));
             peer.tell(&done());
         });
-        attacked.assert_refused("done");
+        attacked.assert_refused("ended the job");
     }
     let attacked = upload_to(move |peer| {
         peer.tell(&outcomes(ALL.map(skipped)));
@@ -338,9 +338,9 @@ fn what_has_changed_is_sent_once_more_and_no_third_time() {
         assert_eq!(seal.hash, Some(ContentHash::of(&vec![8; LONG_LEN])));
         peer.tell(&want([LARGE]));
     });
-    attacked.assert_refused("one twice");
+    attacked.assert_refused("a file twice");
     // Nor twice at once, and no part of it that begins behind its end.
-    upload_changed_to(|peer| peer.tell(&want([LARGE, LARGE]))).assert_refused("one twice");
+    upload_changed_to(|peer| peer.tell(&want([LARGE, LARGE]))).assert_refused("a file twice");
     let attacked = upload_changed_to(|peer| {
         let blocks = BlockRanges::try_from(vec![LONG_LEN as u64]).expect("in order");
         peer.tell(&Message::Want(vec![Want { index: LARGE, how: How::PLAIN, blocks }]));

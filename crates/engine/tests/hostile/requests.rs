@@ -54,19 +54,19 @@ fn an_answer_to_another_question_is_refused() {
     let hash = Reply::Hash(haul_model::ContentHash::of(b""));
     for other in [hash, Reply::End, Reply::Entries(vec![Listed::Entry(entry())])] {
         let answered = ask(reply(other), |requests| requests.stat(b"/x", false));
-        assert_refused(answered, "another question");
+        assert_refused(answered, "a different request");
     }
     let answered = ask(reply(Reply::Entry(entry())), |requests| requests.hash(b"/x", &mut |_| ()));
-    assert_refused(answered, "another question");
+    assert_refused(answered, "a different request");
     let answered = ask(reply(Reply::Entry(entry())), |requests| requests.list(b"/x", &mut |_| ()));
-    assert_refused(answered, "another question");
+    assert_refused(answered, "a different request");
 }
 
 #[test]
 fn what_is_no_answer_is_refused() {
     for message in [want([1]), Message::List(vec![dir_end(0)])] {
         let answered = ask(encode(&message), |requests| requests.stat(b"/x", false));
-        assert_refused(answered, "no answer");
+        assert_refused(answered, "no valid answer");
     }
     let answered = ask(data(1, 0, b"x"), |requests| requests.hash(b"/x", &mut |_| ()));
     assert_refused(answered, "where a message is expected");
