@@ -253,7 +253,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let script = dir.path().join("script");
         fs::write(&script, "#!/bin/sh\n").expect("a file");
-        assert!(text(&script, "x86_64").ends_with("it is no ELF program"));
+        assert!(text(&script, "x86_64").ends_with("not an ELF program"));
 
         // The same program with its loader's header turned into nothing.
         let mut bytes = fs::read(&own).expect("a file");

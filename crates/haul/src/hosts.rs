@@ -371,7 +371,7 @@ impl Hosts {
         if job.rate != without.rate {
             monitor.event(Event::Warning {
                 path: b"bwlimit",
-                message: "through SFTP the rate can't be bounded: the setting is ignored",
+                message: "SFTP can't limit the rate: ignoring the setting",
             });
         }
         haul_engine::run(&without, placement, monitor)

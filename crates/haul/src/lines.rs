@@ -73,7 +73,7 @@ pub(crate) enum SyncFate<'a> {
     Deleted,
 }
 
-/// What lines have of an entry that was listed.
+/// A listed entry, as far as lines show it.
 pub(crate) struct Listed {
     /// Those of its source; none of what is removed. Owners only if they are kept.
     pub(crate) attributes: Attributes,

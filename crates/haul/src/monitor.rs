@@ -55,7 +55,7 @@ pub(crate) struct JobMonitor<'r> {
     before: Mutex<Summary>,
     /// How a mirror tells of entries.
     lines: Lines,
-    /// What lines have of entries that were listed, by their numbers.
+    /// Listed entries by their numbers, as far as lines show them.
     listed: Mutex<HashMap<u64, Listed>>,
     /// Where they are told of, too.
     log: Option<Arc<LogFile>>,
@@ -223,12 +223,8 @@ impl<'r> JobMonitor<'r> {
             None => format!("interrupted: a partial file of {path} is kept"),
         };
         CommandError::new(ErrorKind::Interrupted, message).with_hint(match skips {
-            true => {
-                "run the same command again: finished files are skipped, and this file is resumed"
-            }
-            false => {
-                "run the same command again: this file is resumed, and finished files are copied again"
-            }
+            true => "run the same command again to resume it: finished files are skipped",
+            false => "run the same command again to resume it: finished files are copied again",
         })
     }
 
@@ -272,7 +268,7 @@ impl<'r> JobMonitor<'r> {
         matches!(self.task, Task::Check { .. })
     }
 
-    /// What was listed of an entry, which is no longer needed after that. As with rsync, what
+    /// The listed entry with this number, which is no longer needed after that. As with rsync, what
     /// is removed has no attributes.
     fn listed(&self, number: Option<u64>) -> Listed {
         let mut of = self.listed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -273,7 +273,7 @@ fn runnable(page: &str) -> String {
                 match rest {
                     "" => format!("{done} in [..]"),
                     // How much of it depends on when direct connections are ready.
-                    _ if rest.ends_with("passed through here") => format!("{done} in [..]"),
+                    _ if rest.ends_with("through this machine") => format!("{done} in [..]"),
                     _ => format!("{done} in [..];{rest}"),
                 }
             }

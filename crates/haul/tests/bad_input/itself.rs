@@ -146,7 +146,7 @@ fn a_link_does_not_replace_the_file_that_it_would_lead_to_on_any_way() {
                 _ => (&["-a"][..], "src/"),
             };
             let run = scene.transfer(command, &scene.route(), flags, &[source], "dst").run();
-            assert!(run.err().contains("which it would replace"), "{command}: {run}");
+            assert!(run.err().contains("that it would replace"), "{command}: {run}");
             assert_ne!(run.code, Some(0), "{command}: {run}");
             assert_eq!(scene.read("dst/f"), "precious");
             assert!(fs::symlink_metadata(scene.path("src/f")).is_ok(), "{command}: {run}");

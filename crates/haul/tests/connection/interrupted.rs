@@ -60,7 +60,7 @@ fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
                 kept.and_then(|kept| kept.parse().ok()).unwrap_or_else(|| panic!("{run}"))
             }
         };
-        assert!(run.err().ends_with("files are skipped, and this file is resumed\n"), "{run}");
+        assert!(run.err().ends_with("to resume it: finished files are skipped\n"), "{run}");
         assert!(holds_within(SOON, || scene.sshd().agents().is_empty()));
         let run = copy(&scene.sshd().rsh(), &["--json"]).run().expect_ok();
         assert!(moved(&run) <= BIG - (kept << 20), "{run}");

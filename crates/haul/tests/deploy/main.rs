@@ -113,7 +113,7 @@ fn a_deployed_haul_is_private_is_found_and_goes_again() {
     host.copy().run().expect_ok();
     assert_eq!(host.scene.read("copied"), "abc");
     let run = host.deploy(&[]).env("HAUL_REMOTE_HAUL", "/opt/other").run().expect_ok();
-    assert!(run.err().contains("says '/opt/other', and that is started there"), "{run}");
+    assert!(run.err().contains("the configuration sets remote-haul to '/opt/other'"), "{run}");
 
     let run = host.deploy(&["--remove"]).run().expect_ok();
     assert_eq!(run.out(), format!("removed haul-test:~/{BIN}/haul\n"));

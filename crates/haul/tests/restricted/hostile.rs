@@ -288,7 +288,7 @@ fn a_login_that_may_only_read_is_refused_each_job_that_writes() {
         let mut agent = Agent::start(&scene.path("root"), &["--read-only"]);
         agent.tell(&job);
         let said = agent.says();
-        let refused = said.windows(13).any(|part| part == b"is read-only");
+        let refused = said.windows(12).any(|part| part == b"is read-only");
         let writes = what.starts_with("upload") || what == "move";
         assert_eq!(refused, writes, "{what}");
         haul_testkit::assert_same(&before, &scene.snapshot("root"));

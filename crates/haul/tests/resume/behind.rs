@@ -207,7 +207,7 @@ fn a_tree_with_stages_in_it_is_copied_without_them() {
         scene.file("tree/.haul-notes", "mine");
         let run = scene.copy(&["-r"], &["tree"], "to").run().expect_ok();
         assert_eq!(scene.list("to"), [".haul-notes", "a"]);
-        assert_eq!(run.err().matches("a temporary file of haul: skipped").count(), 4);
+        assert_eq!(run.err().matches("a temporary file of haul: not copied").count(), 4);
         assert!(run.out().contains("; left out 4"), "{run}");
         // Who names it gets it.
         scene.copy(&[], &[format!("tree/{STRAY}")], "one").run().expect_ok();

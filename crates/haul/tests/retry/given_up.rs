@@ -58,7 +58,7 @@ fn attempts_are_counted_until_the_job_comes_further() {
     // One second before the first attempt, two before the second.
     assert!(begin.elapsed() >= Duration::from_secs(3), "{run}");
     assert_eq!(told(&run), [2, 0], "{run}");
-    assert!(run.err().contains("connecting again in 2 s (attempt 2)"), "{run}");
+    assert!(run.err().contains("reconnecting in 2 s (attempt 2)"), "{run}");
     let lost = "\nhaul: the connection to haul-test was lost: can't reconnect: ";
     assert!(run.err().contains(lost), "{run}");
     let hint = "  hint: run the same command again: finished files are skipped\n";
@@ -146,7 +146,7 @@ fn attempts_to_ask_again_are_counted_anew_once_more_of_the_answer_has_come() {
     let run = ask(&["--retries=2"], 1, "down").expect_code(3);
     assert_eq!(told(&run), [2, 0], "{run}");
     assert!(run.out().lines().count() > 10, "{run}");
-    let lost = "\nhaul: the connection to haul-test was lost: it can't be reached again: ";
+    let lost = "\nhaul: the connection to haul-test was lost: can't reconnect: ";
     assert!(run.err().contains(lost), "{run}");
     // The hint does not speak of finished files.
     assert!(run.err().ends_with("  hint: run the same command again\n"), "{run}");

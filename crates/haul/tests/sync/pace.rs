@@ -23,7 +23,7 @@ fn content_comes_no_faster_than_it_may() {
             // A setting is no wish for this one.
             let run = scene.transfer("copy", &route, &["-r"], &["src/."], "dst");
             let run = run.env("HAUL_BWLIMIT", "1m").run().expect_ok();
-            let warning = "warning: bwlimit: through SFTP the rate can't be bounded";
+            let warning = "warning: bwlimit: SFTP can't limit the rate";
             assert!(run.err().contains(warning), "{run}");
             assert_eq!(scene.read("dst/a"), "a");
             return;

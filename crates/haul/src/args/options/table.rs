@@ -280,7 +280,7 @@ const OUTPUT: &[Text] = &[
     Text::new("long", "Show mode, size, mtime (UTC) and link target"),
     Text::new("list-only", "List the sources instead of copying them"),
     Text::new("human-readable", "Show sizes with units (with -l)").of(&["ls"]),
-    Text::new("human-readable", "Show the sizes of lists with units"),
+    Text::new("human-readable", "Show the sizes in lists and --stats with units"),
     Text::new("null", "End raw names with NUL instead of a newline")
         .more("Of several PATHs, names follow their PATH."),
     Text::new("quiet", "Suppress the notice that a host has no haul").of(&["ls", "stat", "hash"]),
@@ -292,7 +292,7 @@ const OUTPUT: &[Text] = &[
     Text::new("out-format", "Show entries in FORMAT, such as '%i %n%L'"),
     Text::new("progress", "Show progress without a terminal, too, once a second"),
     Text::new("stats", "Show statistics at the end"),
-    Text::new("info", "Select name, del, symsafe, stats, progress, all, none; with levels"),
+    Text::new("info", "Select name, skip, backup, del, symsafe, stats, progress, all, none"),
     Text::new("debug", "Accept FLAGS; set HAUL_LOG=debug for haul's own log"),
     Text::new("log-file", "Log copied, removed and failed entries to FILE"),
     Text::new("log-file-format", "Log entries in FORMAT, such as '%i %n%L'"),
