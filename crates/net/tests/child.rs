@@ -88,7 +88,7 @@ fn a_peer_that_leaves_without_a_word_is_an_error_when_it_was_needed() {
     let error = through("exit 0", quiet()).closer.explain();
     assert_eq!(
         error.to_string(),
-        "what box runs instead of haul is not haul: it exited without a message"
+        "the program that box runs instead of haul is not haul: it exited without a message"
     );
     assert!(!error.retriable());
     let Connection { mut reader, writer, closer } = through("echo up", quiet());

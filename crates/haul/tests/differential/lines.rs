@@ -432,7 +432,7 @@ pub(crate) fn names_in(line: &str) -> impl Iterator<Item = &str> {
     ends.into_iter().map(|end| &named[..end])
 }
 
-/// A device is an S. Links and what is no file are made anew.
+/// Links and what is no file are made anew. Devices are written as FIFOs here.
 fn told_as_new(_: &Case, rsync: &mut Said, haul: &mut Said) {
     both(rsync, haul, |lines| {
         for line in lines.iter_mut().filter(|line| !line.starts_with('*')) {

@@ -154,11 +154,8 @@ pub(crate) fn compare(
     if theirs.0.timed_out && case.has('H') {
         return found;
     }
-    let said = |outcome: &Outcome, is_rsyncs| Said {
-        lines: lines(&outcome.stdout, is_rsyncs),
-        errors: outcome.err(),
-    };
-    let (mut rsync, mut haul) = (said(theirs.0, true), said(ours.0, false));
+    let said = |outcome: &Outcome| Said { lines: lines(&outcome.stdout), errors: outcome.err() };
+    let (mut rsync, mut haul) = (said(theirs.0), said(ours.0));
     if theirs.0.code != ours.0.code {
         let is_meant = codes::is_in_codes(case, &rsync, &haul);
         if is_meant && codes::is_cut_short(case, &rsync, &haul) {
@@ -226,9 +223,9 @@ fn after_refusal(before: Facts, after: &Facts, haul: &Said) -> Vec<Difference> {
     found
 }
 
-/// Lines about entries, with haul's escapes. What is sent is marked as what is received, since
+/// Lines about entries, with the escapes of messages. What is sent is marked as what is received, since
 /// rsync runs on one machine.
-fn lines(text: &[u8], is_rsyncs: bool) -> Vec<String> {
+fn lines(text: &[u8]) -> Vec<String> {
     let all = text.split(|byte| *byte == b'\n').filter(|line| {
         line.starts_with(b"*deleting ")
             || (line.len() > 12
@@ -236,14 +233,11 @@ fn lines(text: &[u8], is_rsyncs: bool) -> Vec<String> {
                 && b"<>.ch".contains(&line[0])
                 && b"fdLDS".contains(&line[1]))
     });
-    let shown = all.map(|line| match is_rsyncs {
-        true => escape_bytes(&unescaped(line)),
-        false => String::from_utf8_lossy(line).into_owned(),
-    });
+    let shown = all.map(|line| escape_bytes(&unescaped(line)));
     shown.map(|line| line.replacen('<', ">", usize::from(line.starts_with('<')))).collect()
 }
 
-/// The bytes that rsync has written as `\#ooo`.
+/// The bytes that are written as `\#ooo`.
 fn unescaped(line: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = line;

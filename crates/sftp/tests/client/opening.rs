@@ -81,7 +81,8 @@ fn what_fails_says_which_of_both() {
     let bench = odd("denying", denied);
     fs::write(bench.local("a"), "abc").unwrap();
     let error = bench.client().open_later(&bench.path("a"), OpenFlags::Read).wait();
-    assert!(error.err().expect("denied").to_string().starts_with("can't look at '"));
+    let error = error.err().expect("denied").to_string();
+    assert!(error.starts_with("can't read the metadata of '"), "{error}");
     // The file was opened, and closed again.
     bench.client().stat(&bench.path("a")).unwrap();
     assert_eq!(bench.odd_server().asked().iter().filter(|kind| **kind == CLOSE).count(), 1);

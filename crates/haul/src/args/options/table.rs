@@ -292,7 +292,7 @@ const OUTPUT: &[Text] = &[
     Text::new("out-format", "Show entries in FORMAT, such as '%i %n%L'"),
     Text::new("progress", "Show progress without a terminal, too, once a second"),
     Text::new("stats", "Show statistics at the end"),
-    Text::new("info", "Select name, skip, backup, del, symsafe, stats, progress, all, none"),
+    Text::new("info", "Show name, skip, backup, del, symsafe, stats, progress, all, none"),
     Text::new("debug", "Accept FLAGS; set HAUL_LOG=debug for haul's own log"),
     Text::new("log-file", "Log copied, removed and failed entries to FILE"),
     Text::new("log-file-format", "Log entries in FORMAT, such as '%i %n%L'"),

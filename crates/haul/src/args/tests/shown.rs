@@ -1,6 +1,7 @@
 //! The command lines that documents, help and answers show.
 
 use super::*;
+use std::path::{Path, PathBuf};
 
 /// The words of a command line as a shell makes them, up to a comment or another command.
 fn words_of_line(line: &str) -> Vec<String> {
@@ -34,6 +35,18 @@ fn assert_known(line: &str, place: &str) {
     }
 }
 
+/// Adds the pages below `dir`.
+fn pages(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).expect("documents") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
 #[test]
 fn every_command_line_in_documents_help_and_answers_is_known() {
     let mut seen = 0;
@@ -42,10 +55,9 @@ fn every_command_line_in_documents_help_and_answers_is_known() {
         assert_known(line, place);
     };
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let docs = std::fs::read_dir(format!("{root}/docs")).expect("documents");
-    let docs = docs.map(|entry| entry.expect("an entry").path());
-    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    for path in docs.chain([format!("{root}/README.md").into()]) {
+    let mut docs = vec![PathBuf::from(format!("{root}/README.md"))];
+    pages(&PathBuf::from(format!("{root}/docs")), &mut docs);
+    for path in docs {
         let (text, place) = (std::fs::read_to_string(&path).expect("text"), path.display());
         let mut is_block = false;
         let next = text.lines().skip(1).chain([""]);
