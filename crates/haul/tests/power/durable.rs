@@ -207,7 +207,7 @@ fn what_could_not_be_made_durable_stays_where_it_was() {
             let route = scene.route();
             let run = scene.transfer("move", &route, &[], &["src"], "to/").run();
             assert_ne!(run.code, Some(0), "{way:?} {nth}: {run}");
-            assert_eq!(run.err().matches("stable storage").count(), 1, "{way:?} {nth}: {run}");
+            assert_eq!(run.err().matches("can't flush").count(), 1, "{way:?} {nth}: {run}");
             assert!(scene.exists("src/f"), "{way:?} {nth}: {run}");
             target.cut(Loss::Everything, 0);
             assert_eq!(scene.read("src/f"), "precious");

@@ -109,7 +109,7 @@ fn what_changes_after_it_was_copied_stays() {
             let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
             assert_eq!(run.code, Some(23), "{run}");
             // It is seen before or after it is read again.
-            let is_it = |line: &str| line.contains("src/d/fresh: ") && line.contains("it changed");
+            let is_it = |line: &str| line.contains("src/d/fresh: ") && line.contains("changed");
             assert!(run.err().lines().any(is_it), "{run}");
             assert_eq!(scene.read("src/d/fresh"), "fresh 1more\n");
             assert_eq!(scene.read("dst/d/fresh"), "fresh 1");
