@@ -81,25 +81,25 @@ fn write_differences(
             let start = first * GRAIN_LEN;
             let end = len.min((last.unwrap_or(first) + 1) * GRAIN_LEN);
             *has_written = true;
-            write_or_punch(old, &wanted[start..end], at + start as u64, leaves_zeros)?;
+            old.write_all_at(&wanted[start..end], at + start as u64)?;
+        }
+        if leaves_zeros {
+            punch_zeros(old, wanted, at, old_size);
         }
         at += len as u64;
     }
 }
 
-/// Writes `bytes` at `at`. If it `leaves_zeros`, runs of zeros become holes where they can.
-fn write_or_punch(file: &File, bytes: &[u8], mut at: u64, leaves_zeros: bool) -> io::Result<()> {
-    if !leaves_zeros {
-        return file.write_all_at(bytes, at);
-    }
+/// Makes holes of the runs of zeros in `bytes`, which `file` has at `at`, before `end`. Where the
+/// file system has none, they stay.
+fn punch_zeros(file: &File, bytes: &[u8], mut at: u64, end: u64) {
     for (run, is_zeros) in runs(bytes, at) {
-        let end = at + run.len() as u64;
-        if !(is_zeros && haul_sys::punch_hole(file, at..end)) {
-            file.write_all_at(run, at)?;
+        let run_end = at + run.len() as u64;
+        if is_zeros && at < end {
+            haul_sys::punch_hole(file, at..run_end.min(end));
         }
-        at = end;
+        at = run_end;
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -149,7 +149,12 @@ mod tests {
             return;
         }
         let mut new = old.clone();
-        new[GRAIN_LEN..STEP_LEN + GRAIN_LEN + 1].fill(0);
+        new[GRAIN_LEN..STEP_LEN + 1].fill(0);
+        // Zeros that are there already.
+        let mut old = old;
+        for bytes in [&mut old, &mut new] {
+            bytes[STEP_LEN + GRAIN_LEN..STEP_LEN + 2 * GRAIN_LEN].fill(0);
+        }
         let size = new.len() as u64;
         let reserved = |leaves_zeros| {
             let (from, into) = (file(&new), file(&old));
