@@ -109,6 +109,7 @@ fn rename(
     }
     if let Some(there) = there
         && stat.is_symlink()
+        && there.links <= 1
         && dir.stat_following(&name).is_ok_and(|led| led.id == there.id)
     {
         return Err(Fault::of_link_to_itself());

@@ -195,7 +195,7 @@ fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
     assert!(matches!(pieces.seal(&into, 0, Some(sent)), Err(NotAssembled::Differs)));
     assert!(memory.records.lock().expect("sound").is_empty());
     pieces.take(&into, part(&content, 0), 0).expect("taken again");
-    pieces.seal(&into, 0, Some(sent)).expect("arrived corrupted");
+    pieces.seal(&into, 0, Some(sent)).expect("the one that was sent");
     assert_eq!(*memory.records.lock().expect("sound"), [sent]);
 }
 

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static IS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader.
+//
+// SAFETY: the loader calls it before `main`. It only asks for the flags of a descriptor and stores
+// an atomic, and uses nothing that the runtime of Rust sets up.
 #[used]
 #[allow(unsafe_code)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]

@@ -162,15 +162,16 @@ impl Receiver<'_> {
         if is_itself(into.id(), node.id()) && new == *name {
             return Err(io::Error::other("its backup would have the same name"));
         }
-        let link = || match links {
+        // As with rsync, a directory makes way for a backup; but only an empty one.
+        if !self.costs_round_trips
+            && to.stat(&new, false)?.is_some_and(|there| there.kind == MetaKind::Dir)
+        {
+            to.remove_dir(&new)?;
+        }
+        let linked = match links {
             true => to.make_hard_link(&*from, name, None, &new, OnExisting::Replace),
             false => Err(io::ErrorKind::Unsupported.into()),
         };
-        // As with rsync, a directory makes way for a backup; but only an empty one.
-        let linked = link().or_else(|error| match error.kind() {
-            io::ErrorKind::IsADirectory => to.remove_dir(&new).and_then(|()| link()),
-            _ => Err(error),
-        });
         match linked {
             Ok(Publication::Published | Publication::Kept) => {}
             Err(error) if is_refused(&error) => match meta.kind {

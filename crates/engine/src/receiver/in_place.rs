@@ -23,9 +23,10 @@ impl Receiver<'_> {
         let DirState::Open(node) = &pending.dir.state else { return Err(parent_fault()) };
         let looked = node.handle().and_then(|handle| self.look_at(&*handle, &pending.name));
         match looked.map_err(|error| failed(&error))? {
-            // Written into, it would change a source.
-            Some(there) if self.is_of_sources(&there) => Ok(None),
-            Some(there) if matches!(there.kind, MetaKind::File { .. }) => Ok(Some(there)),
+            // Written into, a file of the sources would change with it.
+            Some(there) if matches!(there.kind, MetaKind::File { .. }) => {
+                Ok(Some(there).filter(|there| !self.is_of_sources(there)))
+            }
             // It has gone by now.
             None => Ok(None),
             // It makes way for what a base has.

@@ -18,7 +18,8 @@ const FILES_MAX: usize = 1 << 20;
 pub(super) struct Others {
     tree: &'static dyn Tree,
     sources: Vec<Vec<u8>>,
-    follow: bool,
+    /// Links may stand for what they lead to.
+    follows: bool,
     found: OnceLock<Option<HashSet<FileId>>>,
 }
 
@@ -28,7 +29,7 @@ impl Others {
         Self {
             tree: job.local_tree(Side::Source),
             sources: job.source_paths().map(|path| path.into_owned()).collect(),
-            follow: job.follow,
+            follows: job.follow || job.task.mirrors().is_some_and(|it| it.walking.led.may_be()),
             found: OnceLock::new(),
         }
     }
@@ -46,7 +47,7 @@ impl Others {
             let split = words::split(source);
             if let Some(Ok(name)) = split.name.map(Name::new)
                 && let Ok(dir) = self.tree.open(split.parent)
-                && let Ok(Some(file)) = dir.stat(&name, self.follow)
+                && let Ok(Some(file)) = dir.stat(&name, self.follows)
             {
                 found.extend(file.id);
             }
@@ -63,22 +64,31 @@ impl Others {
         control: &Control<'_>,
     ) -> Option<()> {
         let mut dirs = vec![dir];
-        let mut left: Vec<(Arc<DirNode>, Name)> = Vec::new();
+        let mut left: Vec<(Arc<DirNode>, Name, bool)> = Vec::new();
+        // Directories that links lead to, each once: they may lead in a circle.
+        let mut led = HashSet::new();
         while !control.stopped() && found.len() <= FILES_MAX {
             let Some(dir) = dirs.pop() else {
-                let Some((above, name)) = left.pop() else { return Some(()) };
-                dirs.extend(DirNode::open(&above, name, false));
+                let Some((above, name, follows)) = left.pop() else { return Some(()) };
+                dirs.extend(DirNode::open(&above, name, follows));
                 continue;
             };
             let Ok(handle) = dir.handle() else { continue };
             for entry in handle.entries().unwrap_or_default() {
                 match handle.stat(&entry.name, false) {
                     Ok(Some(Meta { kind: MetaKind::Dir, .. })) => {
-                        left.push((Arc::clone(&dir), entry.name));
+                        left.push((Arc::clone(&dir), entry.name, false));
                     }
-                    Ok(Some(Meta { kind: MetaKind::Symlink, .. })) if self.follow => {
-                        let led = handle.stat(&entry.name, true).ok().flatten();
-                        found.extend(led.and_then(|led| led.id));
+                    Ok(Some(Meta { kind: MetaKind::Symlink, .. })) if self.follows => {
+                        match handle.stat(&entry.name, true) {
+                            Ok(Some(Meta { kind: MetaKind::Dir, id: Some(id), .. })) => {
+                                if led.insert(id) {
+                                    left.push((Arc::clone(&dir), entry.name, true));
+                                }
+                            }
+                            Ok(Some(Meta { id: Some(id), links: 2.., .. })) => found.extend([id]),
+                            _ => {}
+                        }
                     }
                     Ok(Some(Meta { id: Some(id), links: 2.., .. })) => found.extend([id]),
                     _ => {}

@@ -20,7 +20,6 @@ use haul_model::{
 use haul_proto::{FileEnd, PackItem, PackView};
 use haul_store::{Mover, OnExisting, Verified, Written};
 use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed};
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -458,10 +457,11 @@ impl Pending {
         mtime: Timestamp,
         filling: Filling,
     ) -> Result<Whole, Fault> {
-        let is_thin =
-            |file: &File| haul_sys::file_stat(file).is_ok_and(|it| it.allocated < it.size);
-        let has_holes = self.leaves_zeros && verified.stage().handle().is_some_and(is_thin);
-        let filling = if has_holes { Filling::WithHoles } else { filling };
+        // A later job can't tell a block that was lost from a hole.
+        let filling = match filling {
+            Filling::Dense if self.leaves_zeros => Filling::WithHoles,
+            filling => filling,
+        };
         let durable_first = filling.is_durable_first(self.entry.size(), &**verified.stage());
         if durable_first {
             verified.stage().expect_sync();

@@ -254,6 +254,19 @@ fn a_small_file_with_holes_is_durable_before_it_gets_its_name() {
 }
 
 #[test]
+fn a_file_in_which_zeros_become_holes_is_durable_before_it_gets_its_name() {
+    each_way(|scene| {
+        let Some(mut target) = Target::new(scene, Names::Posix) else { return };
+        tree::random_file(scene.path("big"), 2 << 20, 9).expect("a file");
+        let route = scene.route();
+        scene.transfer("sync", &route, &["-aS"], &["big"], "to/").run().expect_ok();
+        assert!(target.disk.syncs() > 0, "{:?}", scene.way);
+        target.cut(Loss::Everything, 0);
+        target.finish();
+    });
+}
+
+#[test]
 fn a_large_file_is_whole_where_nothing_shows_a_loss() {
     let world = World::new();
     for seed in 0..moments() {

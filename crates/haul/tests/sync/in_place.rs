@@ -148,6 +148,27 @@ fn no_source_is_written_through_another_name_of_it() {
 }
 
 #[test]
+fn no_source_behind_a_link_is_written_through() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    for follows in ["-rLt", "-rkt", "-rlt --copy-unsafe-links"] {
+        scene.clear(&["src", "dst", "data"]);
+        scene.file("data/a", "of a, and newer");
+        scene.file("data/b", "of b");
+        scene.mkdir("src");
+        scene.symlink("../data", "src/l");
+        scene.symlink("../data", "src/again");
+        scene.symlink("..", "data/circle");
+        scene.mkdir("dst/l");
+        fs::hard_link(scene.path("data/b"), scene.path("dst/l/a")).expect("linked");
+        let words = follows.split(' ').chain(["--inplace", "--exclude=circle", "src/", "dst"]);
+        scene.haul().arg("sync").args(words).run();
+        assert_eq!(scene.read("data/b"), "of b", "{follows}");
+        assert_eq!(scene.read("dst/l/a"), "of a, and newer", "{follows}");
+    }
+}
+
+#[test]
 fn what_may_not_be_written_to_fails_and_stays() {
     each_of(
         &[Way::Local, Way::Upload, Way::Download],

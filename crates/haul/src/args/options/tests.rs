@@ -52,6 +52,18 @@ fn each_option_has_a_line_of_its_own() {
 }
 
 #[test]
+fn hidden_options_are_meant_to_be() {
+    let all = built();
+    let mut hidden = String::new();
+    for command in all.get_subcommands().filter(|command| !command.is_hide_set()) {
+        let of = command.get_arguments().filter(|arg| arg.is_hide_set());
+        let names: Vec<_> = of.filter_map(|arg| arg.get_long()).collect();
+        hidden += &format!("{}: {}\n", command.get_name(), names.join(" "));
+    }
+    insta::assert_snapshot!(hidden);
+}
+
+#[test]
 fn every_text_is_of_an_option() {
     let all = built();
     let commands = || all.get_subcommands();

@@ -1,5 +1,5 @@
-//! The words of rsync that are accepted and change nothing: haul always does what they ask for,
-//! or has nothing that they could be about.
+//! The words of rsync that are accepted and have no help: haul always does what they ask for, has
+//! nothing that they could be about, or they undo a setting.
 
 use super::super::{number, size};
 use super::{Turn, Word};
