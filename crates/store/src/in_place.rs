@@ -146,7 +146,7 @@ mod tests {
         };
         let old = vec![7; 2 * STEP_LEN];
         if !haul_sys::punch_hole(&file(&old), 0..GRAIN_LEN as u64) {
-            return haul_testkit::missing("a file system that punches holes");
+            return haul_testkit::fixture::missing("a file system that punches holes");
         }
         let mut new = old.clone();
         new[GRAIN_LEN..STEP_LEN + 1].fill(0);
