@@ -109,8 +109,8 @@ fn rename(
     }
     if let Some(there) = there
         && stat.is_symlink()
-        && there.links <= 1
-        && dir.stat_following(&name).is_ok_and(|led| led.id == there.id)
+        // From its new place.
+        && dir.read_link(&name).and_then(|target| to.stat_led(&target)).is_ok_and(|led| led.id == there.id)
     {
         return Err(Fault::of_link_to_itself());
     }

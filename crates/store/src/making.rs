@@ -11,7 +11,7 @@ use std::sync::Arc;
 impl Publication {
     /// Makes a symbolic link `name` in `dir` that points to `target`, with those of
     /// `attributes` that are `kept`, in one step. One that leads to the file that it would
-    /// replace, which has no other name, is not made: the content would be lost.
+    /// replace is not made: the content could be lost.
     ///
     /// # Errors
     /// Those of `symlinkat` and `renameat`, and [`Fault::of_link_to_itself`].
@@ -103,9 +103,9 @@ impl Publication {
     }
 }
 
-/// True if the link `temp` leads to the entry `name` beside it, which has no other name.
+/// True if the link `temp` leads to the entry `name` beside it.
 fn leads_to(dir: &Dir, temp: &str, name: &Name) -> bool {
-    let there = dir.stat(name).ok().filter(|there| there.links == 1);
+    let there = dir.stat(name).ok();
     let led = Name::new(temp.as_bytes()).ok().and_then(|temp| dir.stat_following(&temp).ok());
     there.is_some_and(|there| led.is_some_and(|led| led.id == there.id))
 }

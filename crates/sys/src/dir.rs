@@ -230,6 +230,15 @@ impl Dir {
         }
     }
 
+    /// The metadata of what a symbolic link in this directory with this `target` leads to.
+    ///
+    /// # Errors
+    /// Those of `fstatat`.
+    pub fn stat_led(&self, target: &[u8]) -> io::Result<Stat> {
+        let stat = rustix::fs::statat(&self.fd, target, AtFlags::empty())?;
+        Ok(Stat::from_raw(&stat))
+    }
+
     fn stat_at(&self, name: &Name, flags: AtFlags) -> io::Result<Stat> {
         let stat = Stat::from_raw(&rustix::fs::statat(&self.fd, name.as_bytes(), flags)?);
         match self.fakes {

@@ -163,7 +163,9 @@ impl Receiver<'_> {
             return Err(io::Error::other("its backup would have the same name"));
         }
         // As with rsync, a directory makes way for a backup; but only an empty one.
-        if !self.costs_round_trips
+        // Beside what it is of, the source may have that directory.
+        if !backing.is_beside
+            && !self.costs_round_trips
             && to.stat(&new, false)?.is_some_and(|there| there.kind == MetaKind::Dir)
         {
             to.remove_dir(&new)?;

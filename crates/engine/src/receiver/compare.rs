@@ -212,11 +212,9 @@ pub(super) fn one_object(entry: &Entry, existing: &Meta) -> Option<Fault> {
     leads_there(entry, existing)
 }
 
-/// The fault of a link that would replace the only name of the file to which it leads.
+/// The fault of a link that would replace the file to which it leads.
 pub(super) fn leads_there(entry: &Entry, existing: &Meta) -> Option<Fault> {
     let leads_there = entry.leads_to.is_some() && entry.leads_to == existing.id;
-    // Under another name the content would stay.
-    let leads_there = leads_there && existing.links <= 1;
     leads_there.then(Fault::of_link_to_itself)
 }
 

@@ -132,7 +132,8 @@ fn a_link_does_not_replace_the_file_that_it_leads_to() {
 #[test]
 fn a_link_does_not_replace_the_file_that_it_would_lead_to_on_any_way() {
     each_way_by_pipe(|scene| {
-        for (target, command) in [("../dst/f", "copy"), ("/", "copy"), ("/", "move"), ("/", "sync")]
+        for (target, command) in
+            [("../dst/f", "copy"), ("/", "copy"), ("/", "move"), ("f", "move"), ("/", "sync")]
         {
             scene.clear(&["src", "dst"]);
             scene.file("dst/f", "precious");

@@ -189,24 +189,34 @@ fn what_has_no_room_for_its_suffix_is_named_and_stays() {
 }
 
 #[test]
-fn an_empty_directory_makes_way_for_a_backup_and_another_one_does_not() {
+fn an_empty_directory_makes_way_in_a_backup_directory_and_nowhere_else() {
     each_way_by_pipe(|scene| {
-        for name in ["empty", "full"] {
+        for name in ["empty", "full", "beside"] {
             scene.file(format!("src/{name}"), "new");
             scene.file(format!("dst/{name}"), "old, and longer");
-            scene.mkdir(format!("dst/{name}~"));
+            scene.mkdir(format!("kept/{name}"));
         }
-        scene.file("dst/full~/a", "a");
-        let run = scene.transfer("sync", &scene.route(), &["-ab"], &["src/"], "dst").run();
-        let run = run.expect_code(23);
+        scene.file("kept/full/a", "a");
+        // The source's.
+        scene.mkdir("src/beside~");
+        let sync = |flags: &[&str]| {
+            scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run().expect_code(23)
+        };
+        let run = sync(&["-ab"]);
+        assert!(run.err().contains("beside: can't back it up"), "{run}");
+        assert!(fs::metadata(scene.path("dst/beside~")).is_ok_and(|it| it.is_dir()));
+        for name in ["empty", "full", "beside"] {
+            scene.file(format!("dst/{name}"), "old, and longer");
+        }
+        let run = sync(&["-a", "--backup-dir=../kept"]);
         assert!(run.err().contains("full: can't back it up"), "{run}");
         for (name, content) in [
-            ("empty", "new"),
-            ("empty~", "old, and longer"),
-            ("full", "old, and longer"),
-            ("full~/a", "a"),
+            ("dst/empty", "new"),
+            ("kept/empty", "old, and longer"),
+            ("dst/full", "old, and longer"),
+            ("kept/full/a", "a"),
         ] {
-            assert_eq!(scene.read(format!("dst/{name}")), content);
+            assert_eq!(scene.read(name), content);
         }
     });
 }

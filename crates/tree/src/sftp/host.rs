@@ -145,6 +145,8 @@ pub struct SftpHost {
     spelled: Mutex<Option<Spelled>>,
     /// Times within whose second files may still change.
     pub(super) settling: Settling,
+    /// Held while a link takes the place of something: two at once could lead to each other.
+    pub(super) linking: Mutex<()>,
     /// Directories in which leftovers of killed jobs were removed when they were listed.
     pub(super) tidied: Mutex<HashSet<Vec<u8>>>,
 }
@@ -172,6 +174,7 @@ impl SftpHost {
             streams: Budget::new(STREAMS_LEN),
             small: Budget::new(SMALL_LEN),
             remembered: Budget::new(REMEMBERED_LEN),
+            linking: Mutex::default(),
             journals,
             left: OnceLock::new(),
             series: OnceLock::new(),

@@ -3,6 +3,7 @@
 use super::attrs::attrs_for;
 use super::host::must_stay;
 use super::{SftpHost, join};
+use crate::lock;
 use haul_model::{Attributes, Fault, Kept, Name};
 use haul_sftp::Extension;
 use haul_store::{OnExisting, Publication};
@@ -48,6 +49,7 @@ pub(super) fn symbolic(
             }
         }
     }
+    let _turn = lock(&host.linking);
     let mut attempts = 0;
     loop {
         attempts += 1;
