@@ -270,7 +270,7 @@ impl<'r> JobMonitor<'r> {
 
     /// The listed entry with this number, which is no longer needed after that. As with rsync, what
     /// is removed has no attributes.
-    fn listed(&self, number: Option<u64>) -> Listed {
+    fn take_listed(&self, number: Option<u64>) -> Listed {
         let mut of = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = self.task.keeps();
         let none = || Listed {
@@ -363,7 +363,7 @@ impl<'r> JobMonitor<'r> {
     }
 
     fn entry(&self, number: Option<u64>, path: &[u8], kind: &Kind, outcome: &Outcome) {
-        let listed = &self.listed(number);
+        let listed = &self.take_listed(number);
         if let Some(fate) = self.fate(outcome) {
             self.log(path, kind, listed, fate);
             self.tell_backup(path, kind, fate);
@@ -453,7 +453,7 @@ impl Monitor for JobMonitor<'_> {
                 self.tell_difference(&Difference { path, kind, found: Found::Extra });
             }
             Event::Deleted { path, kind } => {
-                let listed = &self.listed(None);
+                let listed = &self.take_listed(None);
                 self.log(path, kind, listed, SyncFate::Deleted);
                 self.tell_backup(path, kind, SyncFate::Deleted);
                 if !self.report.is_text() || self.lines.tell(kind, SyncFate::Deleted) {

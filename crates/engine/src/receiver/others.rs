@@ -81,10 +81,10 @@ impl Others {
                     }
                     Ok(Some(Meta { kind: MetaKind::Symlink, .. })) if self.follows => {
                         match handle.stat(&entry.name, true) {
-                            Ok(Some(Meta { kind: MetaKind::Dir, id: Some(id), .. })) => {
-                                if led.insert(id) {
-                                    left.push((Arc::clone(&dir), entry.name, true));
-                                }
+                            Ok(Some(Meta { kind: MetaKind::Dir, id: Some(id), .. }))
+                                if led.insert(id) =>
+                            {
+                                left.push((Arc::clone(&dir), entry.name, true));
                             }
                             Ok(Some(Meta { id: Some(id), links: 2.., .. })) => found.extend([id]),
                             _ => {}
