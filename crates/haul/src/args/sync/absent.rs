@@ -76,5 +76,7 @@ pub(super) const ABSENT: &[Absent] = &[
     absent("trust-sender", None, "haul trusts no peer: leave it out"),
     absent("old-dirs", None, "use --dirs (-d)"),
     absent("old-d", None, "use --dirs (-d)"),
+    absent("msgs2stderr", None, "leave it out: errors go to standard error"),
+    absent("no-msgs2stderr", None, "leave it out: errors go to standard error"),
     absent_value("stderr", "errors go to standard error: redirect it in the shell"),
 ];

@@ -21,6 +21,7 @@ pub(super) const WORDS: &[Word] = &[
     // There are no times of creation.
     flag!("no-crtimes", None, |_, _| {}),
     flag!("no-N", None, |_, _| {}),
+    flag!("qsort", None, |_, _| {}),
     // Names are bytes, and stay as they are.
     flag!("no-iconv", None, |_, _| {}),
     // Each line is written when it is whole.
