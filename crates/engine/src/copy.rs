@@ -85,11 +85,9 @@ pub(crate) fn content(
             let copied = match copied {
                 Some(copied) => copied,
                 None if leaves_zeros => {
-                    let len = (end - into.at()).min(WHOLE_MAX) as usize;
-                    let buffer = scratch.buffer(len);
-                    let len = source.read_at(buffer, into.at()).map_err(|error| read(&error))?;
-                    into.write(&buffer[..len]).map_err(|error| write(&error))?;
-                    len as u64
+                    let read = read_part(source, scratch, into.at(), end)?;
+                    into.write(read).map_err(|error| write(&error))?;
+                    read.len() as u64
                 }
                 None => into.put(|stage, at| by_hand(source, &**stage, scratch, at, end))?,
             };
@@ -179,10 +177,21 @@ fn by_hand(
     if let Some(handed) = source.handle().and_then(|file| stage.write_from(file, start..end)) {
         return handed.map(|()| end - start).map_err(|error| not_moved(&error));
     }
-    let buffer = scratch.buffer((end - start) as usize);
+    let read = read_part(source, scratch, start, end)?;
+    stage.write_at(read, start).map_err(|error| write(&error))?;
+    Ok(read.len() as u64)
+}
+
+/// Reads the beginning of `start..end`, no more than [`WHOLE_MAX`] bytes.
+fn read_part<'s>(
+    source: &dyn SourceFile,
+    scratch: &'s mut Scratch,
+    start: u64,
+    end: u64,
+) -> Result<&'s [u8], Fault> {
+    let buffer = scratch.buffer((end - start).min(WHOLE_MAX) as usize);
     let len = source.read_at(buffer, start).map_err(|error| read(&error))?;
-    stage.write_at(&buffer[..len], start).map_err(|error| write(&error))?;
-    Ok(len as u64)
+    Ok(&buffer[..len])
 }
 
 /// The fault of a content that could not be put together.
