@@ -45,8 +45,7 @@ use haul_model::{
     Altered, Backup, Compression, Conflict, Filter, Moving, Policy, Ports, Resume, Style, Via,
 };
 use std::ffi::OsString;
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process;

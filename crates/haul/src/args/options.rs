@@ -20,6 +20,9 @@ struct Text {
     details: &'static str,
 }
 
+/// The place of a text, from 0 on, its heading and itself.
+type Place = (usize, &'static str, &'static Text);
+
 impl Text {
     const fn new(name: &'static str, help: &'static str) -> Self {
         Self { name, commands: &[], help, details: "" }
@@ -43,37 +46,42 @@ pub(super) fn add(command: Command, words: &Command) -> Command {
         help = help.short('h');
     }
     let name = command.get_name().to_owned();
-    let args = words.get_arguments().cloned().chain([help]);
-    let mut args: Vec<(usize, Arg)> = args.map(|arg| with_text(&name, arg)).collect();
-    args.sort_by_key(|(at, _)| *at);
+    let args = words.get_arguments().chain([&help]);
+    let mut args: Vec<_> = args.map(|arg| (place(&name, arg), arg)).collect();
+    args.sort_by_key(|(place, _)| place.map(|(at, ..)| at));
     let groups = words.get_groups().cloned();
     let command = command.groups(groups).disable_help_flag(true);
-    args.into_iter().fold(command, |command, (_, arg)| command.arg(arg))
+    args.into_iter().fold(command, |command, (place, arg)| command.arg(with_text(arg, place)))
 }
 
-/// The option with its text, and its place in the order of the help.
-fn with_text(command: &str, arg: Arg) -> (usize, Arg) {
+/// The place of an option in the order of the help, its heading and its text, if it has one.
+fn place(command: &str, arg: &Arg) -> Option<Place> {
     if arg.is_positional() || arg.is_hide_set() {
-        return (0, arg);
+        return None;
     }
-    let texts =
-        SECTIONS.iter().flat_map(|(heading, texts)| texts.iter().map(move |t| (heading, t)));
+    let name = arg.get_long().unwrap_or(arg.get_id().as_str());
+    let letter = arg.get_short().filter(|_| arg.get_long().is_none()).map(String::from);
     let is_it = |text: &Text| {
-        let name = arg
-            .get_long()
-            .map_or_else(|| arg.get_id().as_str() == text.name, |long| long == text.name);
-        let letter =
-            arg.get_long().is_none() && arg.get_short().is_some_and(|c| text.name.chars().eq([c]));
-        (name || letter) && (text.commands.is_empty() || text.commands.contains(&command))
+        (text.name == name || letter.as_deref() == Some(text.name))
+            && (text.commands.is_empty() || text.commands.contains(&command))
     };
-    let Some((at, (heading, text))) = texts.enumerate().find(|(_, (_, text))| is_it(text)) else {
-        return (0, arg.hide(true));
+    let texts =
+        SECTIONS.iter().flat_map(|(heading, texts)| texts.iter().map(move |text| (*heading, text)));
+    let mut places = texts.enumerate().map(|(at, (heading, text))| (at, heading, text));
+    places.find(|(_, _, text)| is_it(text))
+}
+
+/// The option with its text. One that has none is hidden.
+fn with_text(arg: &Arg, place: Option<Place>) -> Arg {
+    let arg = arg.clone();
+    let Some((at, heading, text)) = place else {
+        return if arg.is_positional() { arg } else { arg.hide(true) };
     };
     let arg = match text.details {
         "" => arg,
         details => arg.long_help(format!("{}. {details}", text.help)),
     };
-    (at + 1, arg.help(text.help).help_heading(*heading).display_order(at))
+    arg.help(text.help).help_heading(heading).display_order(at)
 }
 
 /// The help of a command in answer to -h alone, if the command has so many options that it
@@ -94,12 +102,11 @@ pub(super) fn short_help(words: &[OsString]) -> Option<String> {
         long || arg.get_short().is_some_and(|c| common.contains(&&*c.to_string()))
     };
     let shown = command.clone().mut_args(|arg| {
-        let is_hidden = !arg.is_positional() && !is_common(&arg);
-        let is_hidden = arg.is_hide_set() || is_hidden;
+        let is_hidden = arg.is_hide_set() || !arg.is_positional() && !is_common(&arg);
         arg.help_heading(None::<&'static str>).hide(is_hidden)
     });
-    let shown = shown.after_help(format!("{examples}\n\n'haul {name} --help' shows all options."));
-    Some(shown.clone().render_help().to_string())
+    let after = format!("{examples}\n\n'haul {name} --help' shows all options.");
+    Some(shown.after_help(after).render_help().to_string())
 }
 
 /// The examples in the help of a command.
