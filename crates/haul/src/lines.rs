@@ -75,7 +75,7 @@ pub(crate) enum SyncFate<'a> {
 
 /// A listed entry, as far as lines show it.
 pub(crate) struct Listed {
-    /// Those of its source; none of what is removed. Owners only if they are kept.
+    /// Attributes of the source; none for a removed entry. Owners only if they are kept.
     pub(crate) attributes: Attributes,
     /// It is a device, and neither a FIFO nor a socket.
     pub(crate) is_device: bool,

@@ -417,7 +417,8 @@ impl<'r> JobMonitor<'r> {
                 self.report.warning(path, lines::left_out(kind));
             }
             Outcome::Skipped(Skip::Ruled) if self.task.mirrors().is_some() => {
-                // A part that only removes leaves all to another, which tells of it. Nothing is told of one that is left out for another reason.
+                // A part that only removes skips every entry: another part reports the link. A link
+                // that is skipped for another reason is not reported.
                 let copies = self.task.mirrors().is_some_and(|of| !of.part.only_removes());
                 if let Some(link) = UnsafeLink::of(path, kind).filter(|_| copies) {
                     self.report.tell(&link);

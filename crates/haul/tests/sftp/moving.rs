@@ -218,18 +218,19 @@ fn what_was_kept_on_the_host_is_durable_before_its_source_goes() {
 
 #[test]
 fn a_sync_that_removes_its_sources_does_not_take_a_link_to_the_destination_for_another_tree() {
-    let world = World::new();
-    for way in [Way::SftpUpload, Way::SftpDownload] {
-        let mut scene = world.scene(way);
-        scene.reach_by_pipe();
-        scene.file("dir/f", "precious");
-        scene.symlink("dir", "link");
-        for source in ["link/", "link/.", "dir/"] {
-            let flags = ["-a", "--remove-source-files"];
-            let run = scene.transfer("sync", &scene.route(), &flags, &[source], "dir/").run();
-            let run = run.expect_code(11);
-            assert!(run.err().contains("source and destination are the same"), "{run}");
-            assert_eq!(scene.read("dir/f"), "precious");
-        }
-    }
+    each_of(
+        &[Way::SftpUpload, Way::SftpDownload],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            scene.file("dir/f", "precious");
+            scene.symlink("dir", "link");
+            for source in ["link/", "link/.", "dir/"] {
+                let flags = ["-a", "--remove-source-files"];
+                let run = scene.transfer("sync", &scene.route(), &flags, &[source], "dir/").run();
+                let run = run.expect_code(11);
+                assert!(run.err().contains("source and destination are the same"), "{run}");
+                assert_eq!(scene.read("dir/f"), "precious");
+            }
+        },
+    );
 }

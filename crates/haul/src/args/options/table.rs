@@ -120,7 +120,7 @@ const SELECTION: &[Text] = &[
     Text::new("one-file-system", "Stay on one file system; twice: skip mount points too"),
     Text::new("prune-empty-dirs", "Skip chains of empty directories"),
     Text::new("exclude", "Exclude what matches PATTERN: '*.o', 'cache/', '/top/only'")
-        .more("The patterns are those of rsync. Of all patterns, the first that matches decides."),
+        .more("Patterns have the syntax of rsync. The first pattern that matches decides."),
     Text::new("include", "Include what matches PATTERN; the first match decides"),
     Text::new("exclude-from", "Read exclude patterns from FILE, one per line"),
     Text::new("include-from", "Read include patterns from FILE, one per line"),
@@ -185,7 +185,7 @@ const ATTRIBUTES: &[Text] = &[
     Text::new("numeric-ids", "Keep the numbers of users and groups, not their names"),
     Text::new("acls", "Preserve access control lists").more("In haul sync it implies -p."),
     Text::new("xattrs", "Preserve extended attributes")
-        .more("Those of users, and with root those of the system."),
+        .more("Attributes of the user namespace; with root, attributes of the system too."),
     Text::new("hard-links", "Preserve hard links"),
     Text::new("devices", "Preserve device files (needs root)"),
     Text::new("specials", "Preserve FIFOs and sockets"),
