@@ -53,7 +53,8 @@ pub fn serve(
     input: impl Read + AsFd + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
 ) -> Result<(), JobError> {
-    serve_with(Serving::default(), input, output)
+    let connection = Connection::of_streams(input, output).map_err(|error| lost(&error))?;
+    serve_with(Serving::default(), connection)
 }
 
 /// Keeps this process, and so whoever it serves, below the directory `root`; with
@@ -93,18 +94,13 @@ impl Default for Serving<'_> {
     }
 }
 
-/// As [`serve`], in this way.
+/// As [`serve`], in this way and over any `connection`.
 ///
 /// # Errors
 /// See [`serve`].
-pub fn serve_with(
-    serving: Serving<'_>,
-    input: impl Read + AsFd + Send + 'static,
-    output: impl Write + AsFd + Send + 'static,
-) -> Result<(), JobError> {
+pub fn serve_with(serving: Serving<'_>, connection: Connection) -> Result<(), JobError> {
     let Serving { rights, on_failure, address, program, calls } = serving;
     haul_sys::boot_id();
-    let connection = Connection::of_streams(input, output).map_err(|error| lost(&error))?;
     // The closer goes last.
     let Connection { reader, writer: output, closer } = connection;
     let vigil = Vigil::new(closer.patience());

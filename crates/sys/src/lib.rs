@@ -2,8 +2,8 @@
 //! handles, ways to move content inside the kernel, and confinement.
 //!
 //! Everything that differs between systems is behind one name here. rustix
-//! wraps the system calls; eight functions that it doesn't have, or not with their result, are
-//! called through libc (`early.rs`, `schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
+//! wraps the system calls; nine functions that it doesn't have, or not with their result, are
+//! called through libc (`child.rs`, `early.rs`, `schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
 //! `content/extents.rs`, `pattern.rs`, `onlooking.rs`). Those, one more request
 //! (`sharing.rs`), the allocator that ends a process without memory in words (`memory.rs`),
 //! and the step to instructions that not each processor has (`vectors.rs`) are the only
@@ -37,6 +37,7 @@
 //!   every path that a user or a peer names, and every link that is followed, goes
 //!   through it. `named.rs`: such paths, on which no link of another user is followed.
 //! - `limits.rs`: open files, the effective user, the ids of this machine and of its start.
+//! - `child.rs`: a child process that continues with the memory of this one.
 //! - `made_up.rs`: files whose content the kernel makes up.
 //! - `handover.rs`: streams that one process hands over to another.
 //! - `post.rs`: a place that one process at a time holds, and the next takes over.
@@ -50,6 +51,7 @@
 
 mod accounts;
 mod attributes;
+mod child;
 mod closing;
 mod confine;
 mod content;
@@ -81,6 +83,7 @@ mod vectors;
 
 pub use accounts::{AccountKind, account_name, account_number, expect_accounts, is_of_group};
 pub use attributes::{attribute, attribute_names, extended, keeps_attributes, set_attribute};
+pub use child::{Child, fork};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
 pub use content::{copy_range, lacks_blocks, next_data, splice_to_pipe};

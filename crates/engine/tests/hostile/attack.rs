@@ -248,7 +248,8 @@ fn serve_script(address: Option<IpAddr>, place: Place, script: Script) -> Attack
         let last = there.try_clone().expect("a third handle");
         let mut serving = Serving::default();
         serving.address = address.map_or(serving.address, Ok);
-        let result = haul_engine::serve_with(serving, input, there);
+        let connection = haul_net::Connection::of_streams(input, there).expect("sockets");
+        let result = haul_engine::serve_with(serving, connection);
         // Its process would end here, and the connection with it.
         let _ = last.shutdown(Shutdown::Both);
         result

@@ -118,7 +118,8 @@ fn serve(
 ) -> Agent {
     thread::spawn(move || {
         let address = Ok(Ipv4Addr::LOCALHOST.into());
-        haul_engine::serve_with(Serving { address, ..Serving::default() }, input, output)
+        let connection = Connection::of_streams(input, output).expect("pipes or sockets");
+        haul_engine::serve_with(Serving { address, ..Serving::default() }, connection)
     })
 }
 

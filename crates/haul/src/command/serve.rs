@@ -7,7 +7,7 @@ use crate::interrupt;
 use crate::report;
 use haul_engine::{JobError, Rights, Serving};
 use haul_model::escape_bytes;
-use haul_net::CLIENT_LOST_STATUS;
+use haul_net::{CLIENT_LOST_STATUS, Connection};
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -62,7 +62,8 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
         calls: words.root.is_none(),
         address: address.as_ref().map(|address| *address).map_err(|reason| *reason),
     };
-    let served = haul_engine::serve_with(serving, input, output);
+    let connection = Connection::of_streams(input, output).map_err(failed)?;
+    let served = haul_engine::serve_with(serving, connection);
     Ok(match served {
         Ok(()) => ExitCode::Success,
         // There may have been no way to tell the client.

@@ -1,0 +1,114 @@
+//! A child process that continues with the memory of this one.
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The status of a child whose work panicked, as that of a Rust program.
+const PANICKED: u8 = 101;
+
+/// A child process that [`fork`] has started. It keeps running when this is dropped.
+#[derive(Debug)]
+pub struct Child(Pid);
+
+/// Starts a child process that does `work`, and exits with the status that it returns.
+///
+/// The child has copies of this process's memory and descriptors. It runs no destructors but
+/// those of `work`.
+///
+/// # Errors
+/// When this process has more than one thread: locks that the others hold would stay locked in
+/// the child. Otherwise those of `fork`.
+pub fn fork(work: impl FnOnce() -> u8) -> io::Result<Child> {
+    if thread_count().is_some_and(|count| count > 1) {
+        return Err(io::Error::other("can't fork while other threads run"));
+    }
+    // SAFETY: No other thread runs, so the child finds no lock taken and no half-done change.
+    #[allow(unsafe_code)]
+    let pid = unsafe { libc::fork() };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if let Some(child) = Pid::from_raw(pid) {
+        return Ok(Child(child));
+    }
+    let status = catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
+    // SAFETY: It ends the process, and touches nothing of it.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::_exit(status.into())
+    }
+}
+
+/// The number of this process's threads, where the system counts them.
+fn thread_count() -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    // A directory has a link for each directory in it, and two of its own.
+    Some(std::fs::metadata("/proc/self/task").ok()?.nlink().saturating_sub(2))
+}
+
+impl Child {
+    /// The process id. No other process gets it before [`Self::wait`] has returned.
+    pub fn id(&self) -> u32 {
+        self.0.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Waits for the end of the process; returns its status, or `None` if a signal ended it.
+    ///
+    /// # Errors
+    /// Those of `waitpid`.
+    pub fn wait(self) -> io::Result<Option<u8>> {
+        loop {
+            match waitpid(Some(self.0), WaitOptions::empty()) {
+                Ok(Some((_, status))) => return Ok(exit_status(status)),
+                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// As [`Self::wait`], without waiting: the outer `None` if the process still runs. **Not to
+    /// be called again once it has returned a status.**
+    ///
+    /// # Errors
+    /// Those of `waitpid`.
+    pub fn try_wait(&self) -> io::Result<Option<Option<u8>>> {
+        let ended = waitpid(Some(self.0), WaitOptions::NOHANG)?;
+        Ok(ended.map(|(_, status)| exit_status(status)))
+    }
+
+    /// Asks the process to end (SIGTERM).
+    ///
+    /// # Errors
+    /// Those of `kill`.
+    pub fn terminate(&self) -> io::Result<()> {
+        Ok(kill_process(self.0, Signal::TERM)?)
+    }
+
+    /// Ends the process (SIGKILL).
+    ///
+    /// # Errors
+    /// Those of `kill`.
+    pub fn kill(&self) -> io::Result<()> {
+        Ok(kill_process(self.0, Signal::KILL)?)
+    }
+}
+
+fn exit_status(status: rustix::process::WaitStatus) -> Option<u8> {
+    status.exit_status().and_then(|status| u8::try_from(status).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_process_with_several_threads_has_no_child() {
+        let other = thread::spawn(|| thread::sleep(Duration::from_millis(200)));
+        fork(|| 0).expect_err("another thread runs");
+        other.join().expect("no panic");
+    }
+}
