@@ -21,7 +21,7 @@ fuzz_target!(|stream: &[u8]| {
     PLACE.with_borrow_mut(|(place, before)| {
         let job = removal(place.sources(), "/there".as_ref());
         let connection = Script::after_welcome(stream).connection();
-        let _ = haul_engine::run(&job, Placement::Upload(connection), &Quiet::default());
+        let _ = haul_engine::run(&job, Placement::upload(connection), &Quiet::default());
         place.check_left(before);
         place.restore();
         *before = place.snapshot();

@@ -19,7 +19,7 @@ fuzz_target!(|stream: &[u8]| {
         let job = job(sources.to_vec(), &place.dest());
         let connection = Script::after_welcome(stream).connection();
         // Bytes that happen to be a whole job may well succeed.
-        let _ = haul_engine::run(&job, Placement::Download(connection), &Quiet::default());
+        let _ = haul_engine::run(&job, Placement::download(connection), &Quiet::default());
         place.check();
     });
 });

@@ -18,7 +18,7 @@ fuzz_target!(|stream: &[u8]| {
         let job = job(place.sources(), "/there".as_ref());
         let connection = Script::after_welcome(stream).connection();
         let quiet = Quiet::default();
-        if haul_engine::run(&job, Placement::Upload(connection), &quiet).is_ok() {
+        if haul_engine::run(&job, Placement::upload(connection), &quiet).is_ok() {
             assert!(quiet.0.listed_all.load(Ordering::Relaxed));
         }
     });

@@ -89,12 +89,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     type Way = fn(Connection) -> Placement;
     type Rules = fn(Vec<Vec<u8>>, &Path) -> Job;
     let recorded: [(&str, Way, Rules, &str); 6] = [
-        ("upload", Placement::Upload, job, "sender"),
-        ("download", Placement::Download, job, "receiver"),
-        ("check-up", Placement::Upload, comparison, "sender"),
-        ("check-down", Placement::Download, comparison, "checker"),
-        ("move-up", Placement::Upload, removal, "mover"),
-        ("move-down", Placement::Download, removal, "checker"),
+        ("upload", Placement::upload, job, "sender"),
+        ("download", Placement::download, job, "receiver"),
+        ("check-up", Placement::upload, comparison, "sender"),
+        ("check-down", Placement::download, comparison, "checker"),
+        ("move-up", Placement::upload, removal, "mover"),
+        ("move-down", Placement::download, removal, "checker"),
     ];
     for (name, way, job, target) in recorded {
         let mut place = Place::with_sources();

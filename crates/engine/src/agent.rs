@@ -7,7 +7,7 @@ mod entrance;
 mod heir;
 
 use self::calls::{Calls, Telling};
-use self::conversation::{Asks, Client, LastRequest, Line};
+use self::conversation::{Asking, Asks, Client, LastRequest, Line};
 use self::heir::Held;
 use crate::assembly::{
     Assembly, Calling, Joining, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within,
@@ -22,7 +22,7 @@ use crate::vigil::Vigil;
 use crate::{Job, JobError, Monitor, Rights, Summary};
 use haul_model::words;
 use haul_model::{Fault, Side, Task};
-use haul_net::{ConnectError, Connection, DirectListener, Identity, Killer};
+use haul_net::{Closer, ConnectError, Connection, DirectListener, Identity, Killer};
 use haul_proto::{
     Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role,
 };
@@ -70,6 +70,18 @@ pub fn stay_below(root: &Path, rights: Rights) -> std::io::Result<()> {
     haul_sys::enter_jail(root, rights == Rights::Write)
 }
 
+/// How long a client that keeps its connection may take until its next visit. It ends the
+/// connection earlier; this is for one whose machine is gone.
+const BETWEEN_VISITS: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The statuses of a process that has served one job: the connection is at rest, has ended with
+/// the job, or the job has failed.
+const CHILD_RESTS: u8 = 0;
+/// See [`CHILD_RESTS`].
+const CHILD_ENDS: u8 = 1;
+/// See [`CHILD_RESTS`].
+const CHILD_FAILED: u8 = 2;
+
 /// How a client is served.
 #[derive(Clone, Copy)]
 pub struct Serving<'s> {
@@ -94,43 +106,120 @@ impl Default for Serving<'_> {
     }
 }
 
-/// As [`serve`], in this way and over any `connection`.
+/// As [`serve`], in this way and over any `connection`. A client that keeps the connection may
+/// begin another job on it.
 ///
 /// # Errors
 /// See [`serve`].
 pub fn serve_with(serving: Serving<'_>, connection: Connection) -> Result<(), JobError> {
-    let Serving { rights, on_failure, address, program, calls } = serving;
     haul_sys::boot_id();
+    let mut next = Some(connection);
+    while let Some(connection) = next {
+        next = visit(serving, connection)?;
+    }
+    Ok(())
+}
+
+/// Serves one visit, from the client's greeting on. Returns the connection if the client keeps
+/// it.
+fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connection>, JobError> {
+    let Serving { rights, address, program, calls, .. } = serving;
     // The closer goes last.
     let Connection { reader, writer: output, closer } = connection;
     let vigil = Vigil::new(closer.patience());
     let input = listen(reader, &vigil);
-    let line = Line { input, output, vigil, killer: closer.killer(), caps: Caps::NONE };
+    // Only descriptors outlive the process that serves a job.
+    let caps = match closer.streams() {
+        Some(_) => Caps::OURS,
+        None => Caps::OURS.without(Caps::SESSIONS),
+    };
+    let line = Line { input, output, vigil, killer: closer.killer(), caps };
     let program = program.map(|path| path.as_os_str().as_bytes().to_vec());
     let measuring = Measuring::new(rights, address.map_err(str::to_owned), program);
-    let (mut client, job) = match conversation::begin(line, rights, measuring, Calls::new(calls))? {
-        None => return Ok(()),
-        Some(LastRequest { client, asked: Asks::Job(job) }) => (client, job),
-        Some(LastRequest { client, asked: Asks::Join(join) }) => {
-            return entrance::join(client, join, &closer);
+    let asking = Asking { rights, measuring, calls: Calls::new(calls) };
+    let Some(LastRequest { client, asked, call }) = conversation::begin(line, asking)? else {
+        return Ok(None);
+    };
+    let renewed =
+        |closer: Closer| closer.renewed_within(BETWEEN_VISITS).map_err(|error| lost(&error));
+    match asked {
+        Asks::Job(job) if client.caps().has(Caps::SESSIONS) => {
+            let is_at_rest = serve_apart(serving, client, *job, call)?;
+            if is_at_rest { renewed(closer) } else { Ok(None) }
+        }
+        Asks::Job(job) => serve_job(serving, client, *job, call).map(|_| None),
+        Asks::Join(join) => entrance::join(client, join, &closer).map(|()| None),
+        Asks::Rest => {
+            client.tell(&Message::Rest);
+            drop(client.into_line()?);
+            renewed(closer)
+        }
+    }
+}
+
+/// Serves `job` in a child process, which confines itself: this one stays as it is for the
+/// client's next visit. Returns true if the connection is at rest.
+fn serve_apart(
+    serving: Serving<'_>,
+    client: Client,
+    job: JobRequest,
+    call: Option<calls::Asked>,
+) -> Result<bool, JobError> {
+    // Its threads end with this.
+    let line = client.into_line()?;
+    if !haul_sys::is_single_threaded() {
+        // It can't be served apart. The connection ends with it.
+        return serve_job(serving, Client::of_line(line)?, job, call).map(|_| false);
+    }
+    let serve = move || {
+        let served = Client::of_line(line).and_then(|it| serve_job(serving, it, job, call));
+        match served {
+            Ok(true) => CHILD_RESTS,
+            Ok(false) => CHILD_ENDS,
+            Err(error) => {
+                // The client was told, or is gone.
+                tracing::debug!(%error, "the job failed");
+                match error {
+                    JobError::Connection(_) => haul_net::CLIENT_LOST_STATUS,
+                    _ => CHILD_FAILED,
+                }
+            }
         }
     };
-    let JobRequest { task, filter, altered, rate, compression, token, direct, joins, role } = *job;
+    let child = haul_sys::fork(serve).map_err(JobError::Threads)?;
+    match child.wait().map_err(JobError::Threads)? {
+        Some(CHILD_RESTS) => Ok(true),
+        Some(CHILD_ENDS) => Ok(false),
+        Some(status) if status == haul_net::CLIENT_LOST_STATUS => {
+            Err(lost(&std::io::ErrorKind::BrokenPipe.into()))
+        }
+        _ => Err(JobError::Panicked),
+    }
+}
+
+/// Serves `job`; returns true if the connection is at rest.
+fn serve_job(
+    serving: Serving<'_>,
+    client: Client,
+    job: JobRequest,
+    call: Option<calls::Asked>,
+) -> Result<bool, JobError> {
+    let Serving { rights, on_failure, address, .. } = serving;
+    let JobRequest { task, filter, altered, rate, compression, token, direct, joins, role } = job;
     if let Err(error) = JobError::of_open_files() {
         client.tell(&Message::Abort(abort(&error)));
         return client.into_line().and(Err(error));
     }
     if let Some(reason) = refused(rights, &role, &task) {
         client.tell(&Message::Abort(Abort::Usage(reason.to_owned())));
-        return client.into_line().map(|_| ());
+        return client.into_line().map(|_| false);
     }
     // A login that joins may come before the one before has left.
     let handover = joins.and_then(|secret| entrance::open(&secret));
     // Behind this the one before has left, and whoever follows waits for its end.
-    let _held = token.and_then(|token| Held::take(&token, closer.killer()));
+    let _held = token.and_then(|token| Held::take(&token, client.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     let door = direct.map(|wish| Door::open(&wish, address));
-    let call = client.take_call();
     let around = Around { on_failure, door, handover, call };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
@@ -162,7 +251,7 @@ fn receive(
     job: &Job,
     (asked, tells_arrivals): (Option<Asked>, bool),
     around: Around<'_>,
-) -> Result<(), JobError> {
+) -> Result<bool, JobError> {
     let tree = job.local_tree(Side::Destination);
     let found = Destination::find(tree, job).and_then(|mut found| {
         found.expect_peer();
@@ -177,7 +266,7 @@ fn receive(
         Ok(found) => found,
         Err(error) => {
             client.tell(&Message::Abort(abort(&error)));
-            return client.into_line().map(|_| ());
+            return client.into_line().map(|_| false);
         }
     };
     // What writes from here on is confined with the rest.
@@ -188,7 +277,7 @@ fn receive(
     run(job, line, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
 }
 
-fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
+fn send(client: Client, job: &Job, around: Around<'_>) -> Result<bool, JobError> {
     // What writes from here on is confined with the rest.
     let line = client.into_line()?;
     job.expect_accounts()?;
@@ -243,13 +332,13 @@ impl Door {
     }
 }
 
-/// Runs this side's part in `job`.
+/// Runs this side's part in `job`; returns true if the connection is at rest then.
 fn run<'a>(
     job: &'a Job,
     line: Line,
     Around { on_failure, door, handover, call }: Around<'a>,
     place: impl FnOnce(Wire) -> Placed<'a>,
-) -> Result<(), JobError> {
+) -> Result<bool, JobError> {
     let Line { input, output, vigil, killer, caps } = line;
     let mut wire = Wire::of_agent(input, output, CLIENT, caps, vigil.max());
     let direct = door.and_then(|Door { opened, is_required }| {
@@ -274,7 +363,9 @@ fn run<'a>(
     let control = Control::with(&*monitor, &vigil, CLIENT);
     let outbox = Arc::clone(&wire.outbox);
     let way = Served { outbox, killer, vigil: &vigil, on_failure, calls };
-    Assembly { job, control: &control, way: &way }.run(place(wire)).map(drop)
+    let at_rest = wire.at_rest();
+    Assembly { job, control: &control, way: &way }.run(place(wire))?;
+    Ok(at_rest.take().is_some())
 }
 
 /// The client at the other end of a job.
@@ -305,6 +396,11 @@ impl Way for Served<'_> {
                 && let Some(called) = called(result)
             {
                 self.outbox.tell_within(&Message::Called(called), patience);
+            }
+            let rests = result.is_ok() && self.outbox.rests();
+            // The answer to the client's Rest is the last word: nothing that follows is read here.
+            if rests && leave_within(&leaving.others, patience) {
+                self.outbox.tell_within(&Message::Rest, patience);
             }
             self.outbox.close();
             if let Some(write) = leaving.write.take() {

@@ -17,7 +17,7 @@ mod wire;
 pub(crate) use self::beside::Beside;
 pub(crate) use self::calling::Calling;
 pub(crate) use self::joining::Joining;
-pub(crate) use self::wire::{FromPeer, Greeting, Wire, listen};
+pub(crate) use self::wire::{AtRest, FromPeer, Greeting, Wire, listen};
 
 use self::joining::{Joined, LaneRole, Opening};
 use self::side::{ReceiverSide, SenderSide};

@@ -142,6 +142,11 @@ impl<'a> Control<'a> {
         self.ended.notify_all();
     }
 
+    /// True if the job has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.end).is_some() || self.stop.load(Ordering::Relaxed)
+    }
+
     /// From now on whoever reads from a peer waits for nothing but more of its words, and for
     /// the user who is shown them.
     pub(crate) fn hear_out(&self) {

@@ -193,5 +193,6 @@ pub use link::wire::RELAYED_FIRST;
 pub use monitor::{Event, LinkEvent, Monitor, Progress, Unfinished};
 pub use moving::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
 pub use relay::{Between, Straight};
+pub use remote::Line;
 pub use request::{Greeted, ListedEntry, RequestError, Requests, Rights, Standing};
 pub use run::{Placement, run};

@@ -32,7 +32,7 @@ pub(crate) struct SftpLogins {
 }
 
 enum News {
-    Begun(Result<Session, StartError>),
+    Begun(Box<Result<Session, StartError>>),
     /// No more are wanted.
     Over,
 }
@@ -82,7 +82,7 @@ impl OnTheirWay {
         lock(&self.killers)[index] = None;
         self.changed.notify_all();
         // It is dropped, and so ended, if nobody wants it any more.
-        let _ = self.tell.send(News::Begun(session));
+        let _ = self.tell.send(News::Begun(Box::new(session)));
     }
 }
 
@@ -100,7 +100,7 @@ impl SftpLogins {
         let shared =
             Arc::new(OnTheirWay { killers: Mutex::new(killers), changed: Condvar::new(), tell });
         if let Some(session) = standing {
-            let _ = shared.tell.send(News::Begun(Ok(session)));
+            let _ = shared.tell.send(News::Begun(Box::new(Ok(session))));
         }
         for (index, connection) in connections.into_iter().enumerate() {
             let host = connection.closer.peer().to_owned();
@@ -129,8 +129,10 @@ impl SftpLogins {
     pub(crate) fn first(&mut self, monitor: &dyn Monitor) -> Result<Session, JobError> {
         while self.failed.len() < self.count {
             match self.news.recv_timeout(CANCEL_POLL) {
-                Ok(News::Begun(Ok(session))) => return Ok(session),
-                Ok(News::Begun(Err(error))) => self.failed.push(error),
+                Ok(News::Begun(begun)) => match *begun {
+                    Ok(session) => return Ok(session),
+                    Err(error) => self.failed.push(error),
+                },
                 _ if monitor.cancelled() => return Err(JobError::Interrupted),
                 _ => {}
             }
@@ -162,7 +164,7 @@ impl SftpLogins {
         loop {
             asking.store(host.sessions().are_coming(), Ordering::Relaxed);
             let Ok(News::Begun(begun)) = self.news.recv() else { break };
-            match begun {
+            match *begun {
                 Ok(session) if host.sessions().join(session.client().clone()) => {
                     joined.push(session);
                 }

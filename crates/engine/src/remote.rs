@@ -2,7 +2,7 @@
 //! connection.
 
 use crate::assembly::{
-    Assembly, Beside, Calling, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire,
+    Assembly, AtRest, Beside, Calling, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire,
 };
 use crate::control::{Control, Reporter};
 use crate::job::{Job, JobError};
@@ -37,10 +37,11 @@ pub(crate) const ASKED_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a Job frame besides paths and rules, at most.
 const JOB_LEN_MAX: usize = 128;
 
-/// The way to an agent.
-pub(crate) enum Line {
+/// A connection to an agent, which takes a job.
+pub enum Line {
+    /// The agent has not greeted.
     New(Connection),
-    /// The agent has greeted.
+    /// The agent has greeted, and answered all that it was asked.
     Standing(Greeted),
 }
 
@@ -84,12 +85,13 @@ pub(crate) fn upload(
 ) -> Result<Summary, JobError> {
     check_len(job, receiver_words_len(job))?;
     let (agent, wire) = Agent::tell(line, job, receiver(job, None));
+    let at_rest = wire.at_rest();
     let reporter = Reporter::new(monitor);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(tree) };
     let control = Control::with(monitor, &agent.vigil, &agent.name);
     let assembly = Assembly { job, control: &control, way: &agent };
     let result = assembly.run(Placed::Sender(sending, Box::new(wire)));
-    conclude(result, agent.closer)
+    conclude(result, agent.closer, &at_rest)
 }
 
 /// The sender runs in the agent.
@@ -99,6 +101,7 @@ pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<S
     destination.expect_peer();
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let (agent, wire) = Agent::tell(line, job, sender(job)?);
+    let at_rest = wire.at_rest();
     let receiving = Receiving {
         asked: Some(Asked::of(job)),
         confined_to: Some(dirs),
@@ -107,7 +110,7 @@ pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<S
     let control = Control::with(monitor, &agent.vigil, &agent.name);
     let assembly = Assembly { job, control: &control, way: &agent };
     let result = assembly.run(Placed::Receiver(receiving, Box::new(wire)));
-    conclude(result, agent.closer)
+    conclude(result, agent.closer, &at_rest)
 }
 
 /// The role of an agent that sends.
@@ -193,8 +196,9 @@ impl Agent {
             Line::New(Connection { reader, writer, closer }) => {
                 let patience = closer.patience();
                 let (vigil, silence_max) = (Vigil::new(patience), patience.silence_max);
-                let bytes = [hello(patience), request].concat();
-                let greeting = Greeting { bytes, vigil: Arc::clone(&vigil), silence_max };
+                let keeps = closer.keeps();
+                let bytes = [hello(keeps, patience), request].concat();
+                let greeting = Greeting { bytes, vigil: Arc::clone(&vigil), silence_max, keeps };
                 (Wire::of_client(reader, writer, closer.peer(), greeting), vigil, closer)
             }
             Line::Standing(Greeted { input, output, vigil, closer, caps }) => {
@@ -215,6 +219,9 @@ impl Agent {
 impl Way for Agent {
     fn end(&self, result: &Result<Summary, JobError>, mut leaving: Leaving<'_>) {
         leaving.hang_up(result.is_ok());
+        if result.is_ok() && self.outbox.rests() {
+            self.outbox.tell_within(&Message::Rest, CLOSE_MAX);
+        }
         self.outbox.close();
         leaving.write = None;
         let killer = self.closer.killer();
@@ -251,15 +258,22 @@ pub(crate) fn explained(lost: ConnectError, closer: Closer) -> ConnectError {
     }
 }
 
-/// Closes the connection, and finds out why it broke if it did.
-fn conclude(result: Result<Summary, JobError>, closer: Closer) -> Result<Summary, JobError> {
+/// Closes the connection, or keeps it if it is `at_rest`, and finds out why it broke if it did.
+fn conclude(
+    result: Result<Summary, JobError>,
+    closer: Closer,
+    at_rest: &AtRest,
+) -> Result<Summary, JobError> {
     match result {
         Err(JobError::Connection(lost @ ConnectError::Lost { .. })) => {
             Err(explained(lost, closer).into())
         }
         // Everything is in its place.
         Ok(summary) => {
-            closer.leave();
+            match at_rest.take() {
+                Some((input, output)) => closer.keep(input.into_inner().into_inner(), output),
+                None => closer.leave(),
+            }
             Ok(summary)
         }
         Err(error) => Err(error),

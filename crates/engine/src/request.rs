@@ -113,6 +113,13 @@ impl Requests {
         matches!(self.0, Answering::Agent(_))
     }
 
+    /// Ends the conversation. A connection that is to be kept is, if the peer agrees.
+    pub fn leave(self) {
+        if let Answering::Agent(peer) = self.0 {
+            peer.leave();
+        }
+    }
+
     /// The haul at the other end, if one answers.
     pub(crate) fn agent(&mut self) -> Option<&mut Peer> {
         match &mut self.0 {

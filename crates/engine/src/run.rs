@@ -5,9 +5,8 @@ use crate::control::Control;
 use crate::receiver::Destination;
 use crate::sender::Twins;
 use crate::sftp::Far;
-use crate::{Between, Greeted, Job, JobError, Monitor, SftpRoute, Summary, relay, remote, sftp};
+use crate::{Between, Job, JobError, Line, Monitor, SftpRoute, Summary, relay, remote, sftp};
 use haul_model::{Mirror, Side};
-use haul_net::Connection;
 use haul_tree::Sharer;
 use std::sync::Arc;
 
@@ -16,19 +15,29 @@ pub enum Placement {
     /// Both here.
     Local,
     /// The receiver runs in the agent at the other end.
-    Upload(Connection),
+    Upload(Line),
     /// The same, where other jobs of this process send the same sources at the same time.
-    UploadShared(Connection, Arc<Sharer>),
+    UploadShared(Line, Arc<Sharer>),
     /// The sender runs in the agent at the other end.
-    Download(Connection),
-    /// As [`Self::Download`], over a connection by which requests were answered.
-    DownloadOver(Greeted),
+    Download(Line),
     /// Each in an agent; this process is in between.
     Between(Box<Between>),
     /// Both here; the destination is on a host without haul.
     SftpUpload(SftpRoute),
     /// Both here; the sources are on a host without haul.
     SftpDownload(SftpRoute),
+}
+
+impl Placement {
+    /// The receiver runs in the agent at the other end of `line`.
+    pub fn upload(line: impl Into<Line>) -> Self {
+        Self::Upload(line.into())
+    }
+
+    /// The sender does.
+    pub fn download(line: impl Into<Line>) -> Self {
+        Self::Download(line.into())
+    }
 }
 
 /// Tasks that may wait for each worker.
@@ -48,15 +57,9 @@ pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Sum
     haul_sys::umask();
     match placement {
         Placement::Local => run_local(job, monitor),
-        Placement::Upload(connection) => {
-            let tree = job.local_tree(Side::Source);
-            remote::upload(job, connection.into(), tree, monitor)
-        }
-        Placement::UploadShared(connection, sharer) => {
-            remote::upload(job, connection.into(), &*sharer, monitor)
-        }
-        Placement::Download(connection) => remote::download(job, connection.into(), monitor),
-        Placement::DownloadOver(greeted) => remote::download(job, greeted.into(), monitor),
+        Placement::Upload(line) => remote::upload(job, line, job.local_tree(Side::Source), monitor),
+        Placement::UploadShared(line, sharer) => remote::upload(job, line, &*sharer, monitor),
+        Placement::Download(line) => remote::download(job, line, monitor),
         Placement::Between(hosts) => relay::between(job, *hosts, monitor),
         Placement::SftpUpload(route) => sftp::run(job, Far::Destination, route, monitor),
         Placement::SftpDownload(route) => sftp::run(job, Far::Source, route, monitor),

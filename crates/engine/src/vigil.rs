@@ -99,6 +99,13 @@ impl<R: Read> Read for Listening<R> {
     }
 }
 
+impl<R> Listening<R> {
+    /// The stream.
+    pub(crate) fn into_inner(self) -> R {
+        self.input
+    }
+}
+
 /// Looks at a [`Vigil`] from time to time.
 pub(crate) struct Watch {
     vigil: Arc<Vigil>,

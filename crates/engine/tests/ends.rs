@@ -233,7 +233,7 @@ fn check_whole(before: &Snapshot, source: &Snapshot, dest: &Path) {
     }
 }
 
-const PLACEMENTS: [fn(Connection) -> Placement; 2] = [Placement::Upload, Placement::Download];
+const PLACEMENTS: [fn(Connection) -> Placement; 2] = [Placement::upload, Placement::download];
 
 #[test]
 fn a_connection_that_is_cut_leaves_whole_files() {

@@ -157,7 +157,7 @@ fn list_linked(job: Job, (dirs, files): (u64, u64), name_of: fn(u64) -> String) 
     let (connection, mut peer) = Peer::of_client();
     let client = thread::spawn(move || {
         let counted = Counted::default();
-        let placement = Placement::Download(connection);
+        let placement = Placement::download(connection);
         haul_engine::run(&job, placement, &counted).expect("it ends in order");
         (counted.entries.into_inner(), counted.failed.into_inner())
     });
@@ -241,7 +241,7 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
     let dest = temp.path().join("dest");
     fs::create_dir(&dest).expect("made");
     let get = |script: fn(&mut Peer), frame: &mut dyn FnMut(u64) -> Vec<u8>| {
-        let _ = client(Placement::Download, download(&dest), script, frame);
+        let _ = client(Placement::download, download(&dest), script, frame);
         fs::remove_dir_all(&dest).expect("removed");
         fs::create_dir(&dest).expect("made");
     };
@@ -316,7 +316,7 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
                 ..Job::default()
             };
             let frame = encode(&message);
-            let _ = client(Placement::Upload, job, |_| (), |_| frame.clone());
+            let _ = client(Placement::upload, job, |_| (), |_| frame.clone());
         }
     });
     check("links of an SFTP server that point far", || {

@@ -6,6 +6,7 @@ mod doctor;
 mod familiar;
 mod filter;
 mod help;
+mod keep;
 mod kept;
 mod late;
 mod options;
@@ -19,6 +20,7 @@ mod wrong;
 
 pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use doctor::Doctor;
+pub(crate) use keep::{Keep, KeepAction};
 pub(crate) use places::{CompletedShell, Generate, Places};
 pub(crate) use remote::Passage;
 pub(crate) use stats::Stats;
@@ -71,6 +73,8 @@ pub(crate) enum Command {
     Clean(Clean),
     /// Show the settings that apply.
     Config(ShowConfig),
+    /// List or close kept connections, or hold one.
+    Keep(Keep),
     /// Put haul onto a host, or take it away again.
     Deploy(Deploy),
     /// Find out how fast a host is, and the way to it.
@@ -287,6 +291,7 @@ impl Words {
                 },
                 detail: detail(false, 0, words.json),
             }),
+            CommandWords::Keep(Late(words)) => Command::Keep(words.into_keep()?),
             CommandWords::Deploy(Late(words)) => Command::Deploy(words.into_deploy(&load()?)?),
             CommandWords::Doctor(Late(words)) => Command::Doctor(words.into_doctor(&load()?)?),
             CommandWords::Completions(Late(words)) => Command::Completions(words.shell),

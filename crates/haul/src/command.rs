@@ -9,6 +9,7 @@ mod doctor;
 mod expand;
 mod generate;
 mod hash;
+mod keep;
 mod ls;
 mod places;
 mod relocate;
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Hash(hash) => hash::run(&hash),
         Command::Clean(clean) => clean::run(&clean),
         Command::Config(asked) => config::run(&asked),
+        Command::Keep(keep) => keep::run(&keep),
         Command::Deploy(deploy) => deploy::run(&deploy),
         Command::Doctor(doctor) => doctor::run(&doctor),
         Command::Completions(shell) => generate::print(shell),

@@ -3,8 +3,10 @@
 //! the environment and the file for commands that copy or go to hosts.
 
 mod file;
+mod keep;
 mod rate;
 
+pub(crate) use self::keep::{KEEP_DEFAULT, KeepFor};
 pub(crate) use self::rate::Rate;
 
 use crate::error::CommandError;
@@ -94,12 +96,13 @@ pub(crate) struct Settings {
     pub(crate) compress: Option<Given<Compression>>,
     pub(crate) via: Option<Given<Via>>,
     pub(crate) port_range: Option<Given<Ports>>,
+    pub(crate) keep: Option<Given<KeepFor>>,
     pub(crate) verify: Option<Given<bool>>,
     pub(crate) sync: Option<Given<bool>>,
 }
 
 /// The keys, each with `true` if it may be set for one host.
-const KEYS: [(&str, bool); 12] = [
+const KEYS: [(&str, bool); 13] = [
     ("rsh", true),
     ("remote-haul", true),
     ("transport", true),
@@ -110,6 +113,7 @@ const KEYS: [(&str, bool); 12] = [
     ("compress", true),
     ("via", true),
     ("port-range", true),
+    ("keep", true),
     ("verify", false),
     ("sync", false),
 ];
@@ -192,6 +196,10 @@ impl Settings {
                 let value = parsed(raw, "ports, such as \"7000-7009\"")?;
                 self.port_range = Some(Given { value, origin });
             }
+            ("keep", raw) => {
+                let value = parsed(raw, "a time from 0 to 24h, such as \"10m\"")?;
+                self.keep = Some(Given { value, origin });
+            }
             ("verify", raw) => self.verify = Some(Given { value: switch(raw)?, origin }),
             (_, raw) => self.sync = Some(Given { value: switch(raw)?, origin }),
         }
@@ -211,6 +219,7 @@ impl Settings {
             compress: self.compress.or_else(|| below.compress.clone()),
             via: self.via.or_else(|| below.via.clone()),
             port_range: self.port_range.or_else(|| below.port_range.clone()),
+            keep: self.keep.or_else(|| below.keep.clone()),
             verify: self.verify.or_else(|| below.verify.clone()),
             sync: self.sync.or_else(|| below.sync.clone()),
         }
@@ -294,6 +303,7 @@ impl Settings {
             row(&self.compress, Some(Compression::Auto), shown),
             row(&self.via, Some(Via::Auto), shown),
             row(&self.port_range, None, shown),
+            row(&self.keep, Some(KeepFor::default()), shown),
             row(&self.verify, Some(false), SettingValue::Switch),
             row(&self.sync, Some(false), SettingValue::Switch),
         ];

@@ -62,10 +62,10 @@ impl Hosts {
 
     /// The same, where `peers` were asked: the first of `legs` goes on over the connection
     /// to its place.
-    pub(crate) fn after(self, peers: Peers<'_>, legs: &[Leg<Machine>]) -> Self {
+    pub(crate) fn after(self, mut peers: Peers<'_>, legs: &[Leg<Machine>]) -> Self {
         self.heard_of(&peers);
         let first = legs.first().and_then(|leg| match &leg.route {
-            Route::Download(machine) => Some(machine.clone()).zip(peers.into_way(machine)),
+            Route::Download(machine) => Some(machine.clone()).zip(peers.take_way(machine)),
             Route::Local | Route::Upload(_) | Route::Between(..) => None,
         });
         Self { standing: Mutex::new(first), ..self }
@@ -250,10 +250,10 @@ impl Hosts {
         };
         let is_upload = !matches!(route, Route::Download(_));
         let has_greeted = &|| self.greeted().contains(target);
+        let mut standing = standing.or_else(|| peer::kept(target, &self.screen));
         if standing.is_some() {
             self.has_greeted(target);
         }
-        let mut standing = standing;
         let Reach { retries, parallel, .. } = self.reaches.of(target);
         let logins = logins_of(parallel);
         let job = &Job { logins, ..job.clone() };
@@ -261,17 +261,15 @@ impl Hosts {
         let retry =
             Retry { job, is_upload, reads_here: is_upload, retries, monitor, host, has_greeted };
         let ran = retry.run(|job, is_first, monitor| {
-            if let Some(greeted) = standing.take() {
-                return haul_engine::run(job, Placement::DownloadOver(greeted), monitor);
-            }
-            let connection = match is_first {
-                true => peer::connect(target, job.task, &self.screen)?,
-                false => peer::connect_again(target, job.task.keeps_destination())?,
+            let line = match standing.take() {
+                Some(greeted) => greeted.into(),
+                None if is_first => peer::connect(target, job.task, &self.screen)?.into(),
+                None => peer::connect_again(target, job.task.keeps_destination())?.into(),
             };
             let placement = match (is_upload, self.sharer()) {
-                (true, Some(sharer)) => Placement::UploadShared(connection, sharer),
-                (true, None) => Placement::Upload(connection),
-                (false, _) => Placement::Download(connection),
+                (true, Some(sharer)) => Placement::UploadShared(line, sharer),
+                (true, None) => Placement::Upload(line),
+                (false, _) => Placement::Download(line),
             };
             haul_engine::run(job, placement, monitor)
         });

@@ -53,6 +53,7 @@ pub(crate) enum Line<'a> {
     MoveSummary(MoveSummaryLine),
     SyncSummary(SyncSummaryLine),
     Setting(SettingLine<'a>),
+    Kept(KeptLine<'a>),
     Doctor(Box<DoctorLine<'a>>),
 }
 
@@ -190,6 +191,22 @@ pub(crate) struct SettingLine<'a> {
     pub(crate) path: Option<Path<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) line: Option<usize>,
+}
+
+/// A kept connection: `haul keep`.
+#[derive(Debug, Serialize)]
+pub(crate) struct KeptLine<'a> {
+    pub(crate) host: &'a str,
+    /// A command has it.
+    pub(crate) used: bool,
+    /// Seconds since 1970.
+    pub(crate) since: u64,
+    /// Seconds for which it is kept from now on.
+    pub(crate) left: u64,
+    /// The id of the process that holds it.
+    pub(crate) holder: u32,
+    /// It was closed just now.
+    pub(crate) closed: bool,
 }
 
 /// A file's hash: `haul hash`.

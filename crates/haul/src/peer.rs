@@ -4,12 +4,12 @@ use crate::error::CommandError;
 use crate::location::Machine;
 use crate::progress::Screen;
 use crate::report::{Report, remote_line};
-use haul_engine::{Job, JobError, Requests, Standing};
+use haul_engine::{Greeted, Job, JobError, Requests, Standing};
 use haul_model::{Compression, Task};
 use haul_net::{ConnectError, Connection, Diagnostics, Patience, SshTarget};
 use std::num::NonZeroU8;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an SFTP server may be silent, unless the user says otherwise, in seconds. One
 /// that is at work says nothing.
@@ -136,6 +136,30 @@ pub(crate) fn connect(
     }
 }
 
+/// How long the agent at the other end of a kept connection may take to greet. A connection
+/// that takes longer is made anew.
+const GREETING_MAX: Duration = Duration::from_secs(2);
+
+/// The connection to the agent of `target` that an earlier command has left, if there is one and
+/// the agent still answers.
+pub(crate) fn kept(target: &SshTarget, screen: &Screen) -> Option<Greeted> {
+    match requests_kept(target, screen)?.into_standing()? {
+        Standing::Agent(greeted) => Some(greeted),
+        Standing::Sftp(_) => None,
+    }
+}
+
+/// The same for requests.
+fn requests_kept(target: &SshTarget, screen: &Screen) -> Option<Requests> {
+    let connection = haul_net::connect_kept(target, diagnostics(screen))?;
+    let begun = Instant::now();
+    let greeted = Requests::remote_unless(connection, &|| begun.elapsed() > GREETING_MAX);
+    if let Err(error) = &greeted {
+        tracing::debug!(%error, "the kept connection does not answer");
+    }
+    greeted.ok()
+}
+
 /// Connects again after the connection was lost. What ssh has to say is in the error, if it
 /// fails; the login may not take long, so that there are further attempts. The connection
 /// `is_brief` if it carries no content of files.
@@ -182,6 +206,13 @@ pub(crate) struct Peers<'r> {
     open: Vec<Open>,
 }
 
+/// Connections that are to be kept are, and the others closed.
+impl Drop for Peers<'_> {
+    fn drop(&mut self) {
+        self.open.drain(..).for_each(|open| open.requests.leave());
+    }
+}
+
 /// A place that requests have gone to.
 struct Open {
     machine: Machine,
@@ -205,8 +236,9 @@ impl<'r> Peers<'r> {
     }
 
     /// The same, over connections that a job with that task can go on with.
-    pub(crate) fn before(self, task: Task) -> Self {
-        Self { task: Some(task), ..self }
+    pub(crate) fn before(mut self, task: Task) -> Self {
+        self.task = Some(task);
+        self
     }
 
     /// The hosts whose hauls have greeted.
@@ -215,11 +247,10 @@ impl<'r> Peers<'r> {
         open.filter_map(|open| open.machine.host())
     }
 
-    /// The way to `place`, for the job that comes next, if somebody was asked there. The
-    /// others are left.
-    pub(crate) fn into_way(self, machine: &Machine) -> Option<WayThere> {
-        let Open { requests, is_sftp_only, .. } =
-            self.open.into_iter().find(|open| open.machine == *machine)?;
+    /// The way to `machine`, for the job that comes next, if somebody was asked there.
+    pub(crate) fn take_way(&mut self, machine: &Machine) -> Option<WayThere> {
+        let found = self.open.iter().position(|open| open.machine == *machine)?;
+        let Open { requests, is_sftp_only, .. } = self.open.swap_remove(found);
         let standing = requests.into_standing()?;
         Some(WayThere { standing, is_sftp_only })
     }
@@ -272,6 +303,9 @@ impl<'r> Peers<'r> {
         is_again: bool,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Requests, bool), CommandError> {
+        if !is_again && let Some(requests) = requests_kept(target, &self.screen) {
+            return Ok((requests, false));
+        }
         let connected = match self.task {
             _ if is_again => {
                 connect_again(target, self.task.is_none_or(|task| task.keeps_destination()))

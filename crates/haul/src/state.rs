@@ -11,6 +11,17 @@ pub(crate) fn journals() -> Option<PathBuf> {
     Some(base("XDG_STATE_HOME", ".local/state")?.join("haul/uploads"))
 }
 
+/// The directory of the sockets of kept connections: `$XDG_RUNTIME_DIR/haul`, or
+/// `~/.local/state/haul/kept`. `None` where the environment names no such place; then no
+/// connection is kept.
+pub(crate) fn kept() -> Option<PathBuf> {
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match runtime.filter(|path| path.is_absolute()) {
+        Some(runtime) => Some(runtime.join("haul")),
+        None => Some(base("XDG_STATE_HOME", ".local/state")?.join("haul/kept")),
+    }
+}
+
 /// The directory that `variable` names, or else `below_home` in the home directory;
 /// `None` if neither is an absolute path.
 pub(crate) fn base(variable: &str, below_home: &str) -> Option<PathBuf> {

@@ -3,11 +3,15 @@
 use crate::cut::{AsBefore, Cut, Cuttable, wait_for_room};
 use crate::diagnosis::{Peer, Remote, diagnose};
 use crate::error::CLOSED;
+use crate::kept::{Keeper, Streams};
 use crate::process::Process;
-use crate::stderr::StderrReader;
+use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, Further, Patience, Whereabouts};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,7 +57,7 @@ impl Connection {
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
     ) -> Self {
-        let closer = Closer { ssh: None, cut: None, patience: Patience::default(), before: None };
+        let closer = Closer::of_streams(None, None);
         Self { reader: Box::new(reader), writer: Writer::new(writer, None), closer }
     }
 
@@ -71,8 +75,28 @@ impl Connection {
         let before = Some([AsBefore::of(&reader)?, AsBefore::of(&writer)?]);
         let reader = Cuttable::new(reader, &cut)?;
         let writer = Writer::cuttable(writer, &cut)?;
-        let closer = Closer { ssh: None, cut: Some(cut), patience: Patience::default(), before };
+        let closer = Closer::of_streams(Some(cut), before);
         Ok(Self { reader: Box::new(reader), writer, closer })
+    }
+
+    /// A connection that was kept, whose messages go to `diagnostics`. When it is at rest its
+    /// streams go to `keeper`.
+    pub(crate) fn of_kept(
+        streams: Streams,
+        keeper: Keeper,
+        further: Further,
+        diagnostics: Diagnostics,
+    ) -> io::Result<Self> {
+        let Streams { input, output, errors } = &streams;
+        let handles = Streams::of(input, output, errors)?;
+        let connection = Self::of_streams(File::from(streams.input), File::from(streams.output))?;
+        let errors = StderrReader::start(File::from(streams.errors), diagnostics)?;
+        let Self { reader, writer, mut closer } = connection;
+        closer.patience = further.0.patience();
+        closer.name = Some(further.0.display());
+        let kept = Kept { streams: handles, keeper, further, _errors: Some(errors) };
+        closer.kept = Some(Box::new(kept));
+        Ok(Self { reader, writer, closer })
     }
 
     /// The same with a peer that is waited for as long as `patience` says.
@@ -212,6 +236,20 @@ pub struct Closer {
     /// The streams, if they were given to this process: they are as before when this is
     /// dropped.
     before: Option<[AsBefore; 2]>,
+    /// Set if the connection is kept when it is at rest.
+    kept: Option<Box<Kept>>,
+    /// The peer's name, where no ssh of this process leads to it.
+    name: Option<String>,
+}
+
+/// A connection that is kept when it is at rest.
+pub(crate) struct Kept {
+    pub(crate) streams: Streams,
+    pub(crate) keeper: Keeper,
+    /// How the host is logged in to once more.
+    pub(crate) further: Further,
+    /// Listens to it, unless an ssh of this process does.
+    pub(crate) _errors: Option<StderrReader>,
 }
 
 /// The child behind a connection.
@@ -228,8 +266,69 @@ pub(crate) struct Ssh {
 }
 
 impl Closer {
-    pub(crate) fn new(ssh: Ssh, cut: Option<Arc<Cut>>, patience: Patience) -> Self {
-        Self { ssh: Some(ssh), cut, patience, before: None }
+    pub(crate) fn new(
+        ssh: Ssh,
+        cut: Option<Arc<Cut>>,
+        patience: Patience,
+        kept: Option<Box<Kept>>,
+    ) -> Self {
+        Self { ssh: Some(ssh), cut, patience, before: None, kept, name: None }
+    }
+
+    /// That of streams without a child.
+    fn of_streams(cut: Option<Arc<Cut>>, before: Option<[AsBefore; 2]>) -> Self {
+        let patience = Patience::default();
+        Self { ssh: None, cut, patience, before, kept: None, name: None }
+    }
+
+    /// True if the connection is kept when it is at rest.
+    pub fn keeps(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Keeps the connection, on which both sides have sent all, and whose streams these are. If
+    /// that fails, the connection is closed.
+    pub fn keep(mut self, reader: Box<dyn Read + Send>, writer: Writer) {
+        drop((reader, writer));
+        // The flags are restored before another process has the streams.
+        self.before = None;
+        let Some(kept) = self.kept.take() else { return self.leave() };
+        let Kept { streams, keeper, .. } = *kept;
+        match keeper.give(&streams) {
+            // Its ssh lives on, and is reaped by the system.
+            Ok(()) => drop(self.ssh.take()),
+            Err(error) => {
+                tracing::debug!(%error, "the connection can't be kept");
+                drop(streams);
+                self.leave();
+            }
+        }
+    }
+
+    /// Waits until the peer sends something more, at most `patience`, and returns another
+    /// connection over the same streams. `None` if nothing comes, or the streams were not given to
+    /// this process.
+    ///
+    /// # Errors
+    /// Those of `poll`, and of [`Connection::of_streams`].
+    pub fn renewed_within(self, patience: Duration) -> io::Result<Option<Connection>> {
+        let Some(before) = &self.before else { return Ok(None) };
+        let patience = Timespec::try_from(patience).ok();
+        loop {
+            let mut input = [PollFd::from_borrowed_fd(before[0].stream(), PollFlags::IN)];
+            match poll(&mut input, patience.as_ref()) {
+                Ok(0) => return Ok(None),
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let streams = before.each_ref().map(|stream| stream.stream().try_clone_to_owned());
+        let [input, output] = streams.map(|stream| stream.map(File::from));
+        let (input, output) = (input?, output?);
+        // The flags are restored first.
+        drop(self);
+        Connection::of_streams(input, output).map(Some)
     }
 
     /// How long the peer is waited for. Whoever reads from it keeps to that.
@@ -239,7 +338,8 @@ impl Closer {
 
     /// The peer's name for messages, `user@host`; "the peer" where none is known.
     pub fn peer(&self) -> &str {
-        self.ssh.as_ref().map_or("the peer", |ssh| &ssh.peer.name)
+        let of_ssh = self.ssh.as_ref().map(|ssh| &*ssh.peer.name);
+        of_ssh.or(self.name.as_deref()).unwrap_or("the peer")
     }
 
     /// Where the host is, as its name says here; that is being looked up.
@@ -252,7 +352,8 @@ impl Closer {
 
     /// How the host is logged in to once more, if it was logged in to.
     pub fn further(&self) -> Option<Further> {
-        self.ssh.as_ref().and_then(|ssh| ssh.further.clone())
+        let of_kept = || self.kept.as_ref().map(|kept| kept.further.clone());
+        self.ssh.as_ref().and_then(|ssh| ssh.further.clone()).or_else(of_kept)
     }
 
     /// The ssh of this connection, to be looked at; `None` if there is none, or another
@@ -292,6 +393,7 @@ impl Closer {
     /// # Errors
     /// Why the connection failed, from the child's status and its last words.
     pub fn finish(mut self) -> Result<(), ConnectError> {
+        drop(self.kept.take());
         let Some(ssh) = self.ssh.take() else {
             return Ok(());
         };
@@ -317,7 +419,8 @@ impl Closer {
     /// process that the login left behind can hold its streams open. Another program may
     /// have more to do, and is given the time that [`Self::finish`] gives; how it ends is of
     /// no matter.
-    pub fn leave(self) {
+    pub fn leave(mut self) {
+        drop(self.kept.take());
         match &self.ssh {
             Some(ssh) if ssh.is_ssh => drop(self.killer().ends_within(LEAVING_MAX)),
             Some(_) => drop(self.finish()),

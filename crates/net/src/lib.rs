@@ -24,6 +24,8 @@
 //!   program in place of ssh, and those that were given to this process.
 //! - `direct.rs`: TLS over TCP, past ssh; `direct/pinned.rs`: with one key alone;
 //!   `sealing.rs`: how fast it can be encrypted.
+//! - `kept.rs`: connections that stay between commands; `kept/holder.rs`: the process that
+//!   holds one; `kept/configuration.rs`: what must be the same for the next command.
 //! - `whereabouts.rs`: which addresses a host may name as its own.
 //! - `stderr.rs`: listens to the child. `patience.rs`: how long a peer is waited for.
 //! - `diagnosis.rs`: turns how the child ended into an error (`error.rs`).
@@ -36,6 +38,7 @@ mod cut;
 mod diagnosis;
 mod direct;
 mod error;
+mod kept;
 mod patience;
 mod pipe;
 mod process;
@@ -50,12 +53,14 @@ pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener, Identity};
 pub use error::{ConnectError, NO_LOGIN};
+pub use kept::{Held, Keep, hold, list, stop};
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use sealing::DirectCipher;
 pub use ssh::{
-    Further, connect, connect_briefly, connect_deploy, connect_over_shared, connect_sftp,
+    Further, connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
+    connect_sftp,
 };
 pub use stderr::Diagnostics;
 pub use target::SshTarget;

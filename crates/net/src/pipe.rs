@@ -1,12 +1,10 @@
 //! Pipes and sockets between haul and ssh, and between sshd and haul.
 
-use crate::cut::{Cut, Cuttable};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
-use std::sync::Arc;
 
 /// How much a pipe is asked to hold, in bytes: the most that an unprivileged
 /// process gets by default on Linux.
@@ -38,33 +36,19 @@ const SOCKET_BYTES: usize = 2 << 20;
 /// hold what was written at once in one piece, the same bytes take both of them
 /// half the time. The other way stays a pipe, for content is spliced into it, and so
 /// does all that leads to another program: a script may open `/dev/stdout`, which
-/// no socket allows. It can be let go of by `cut`.
+/// no socket allows.
 ///
 /// # Errors
 /// Those of `socketpair` and `pipe`.
-pub(crate) fn way_in(
-    is_ssh: bool,
-    cut: Option<&Arc<Cut>>,
-) -> io::Result<(Box<dyn Read + Send>, Stdio)> {
+pub(crate) fn way_in(is_ssh: bool) -> io::Result<(OwnedFd, Stdio)> {
     if !is_ssh {
         let (ours, theirs) = io::pipe()?;
         enlarge_pipe(&ours);
-        return Ok((let_go_by(ours, cut)?, theirs.into()));
+        return Ok((ours.into(), theirs.into()));
     }
     let (ours, theirs) = UnixStream::pair()?;
     // A refusal costs speed only. Linux looks at the writer's size alone.
     let _ = set_socket_send_buffer_size(&theirs, SOCKET_BYTES);
     let _ = set_socket_recv_buffer_size(&ours, SOCKET_BYTES);
-    Ok((let_go_by(ours, cut)?, OwnedFd::from(theirs).into()))
-}
-
-/// `ours`, of which `cut` lets go.
-fn let_go_by(
-    ours: impl Read + AsFd + Send + 'static,
-    cut: Option<&Arc<Cut>>,
-) -> io::Result<Box<dyn Read + Send>> {
-    Ok(match cut {
-        Some(cut) => Box::new(Cuttable::new(ours, cut)?),
-        None => Box::new(ours),
-    })
+    Ok((ours.into(), OwnedFd::from(theirs).into()))
 }

@@ -2,15 +2,18 @@
 //! command, or with a subsystem of the server.
 
 use crate::cipher;
-use crate::connection::{Closer, Connection, Listener, Ssh, Writer};
-use crate::cut::Cut;
+use crate::connection::{Closer, Connection, Kept, Listener, Ssh, Writer};
+use crate::cut::{Cut, Cuttable};
 use crate::diagnosis::{Peer, Remote};
 use crate::error::shown;
+use crate::kept::{self, Keeper, Streams};
 use crate::pipe::{enlarge_pipe, way_in};
 use crate::process::{Process, status_of};
 use crate::remote_command::{DEPLOY, remote_command};
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, SshTarget};
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -219,7 +222,7 @@ fn start(
     // One beside another is never waited for, whatever a user's wrapper of ssh leaves behind.
     let is_cuttable = !shell.is_ssh() || traffic == Traffic::Beside;
     let cut = is_cuttable.then(Cut::new).transpose().map_err(start_error)?;
-    let (stdout, theirs) = way_in(shell.is_ssh(), cut.as_ref()).map_err(start_error)?;
+    let (stdout, theirs) = way_in(shell.is_ssh()).map_err(start_error)?;
     let mut child = Command::new(&shell.program)
         .args(&arguments)
         .stdin(Stdio::piped())
@@ -231,14 +234,24 @@ fn start(
     let process = Arc::new(Process::new(child));
     let stdin = stdin.expect("standard input was asked to be a pipe");
     let stderr = stderr.expect("standard error was asked to be a pipe");
+    let further = matches!(runs, Remote::Haul { .. }).then(|| Further(Arc::new(target.clone())));
+    let kept = match (&further, traffic) {
+        (Some(further), Traffic::Content | Traffic::Words) => {
+            kept(further, &stdout, &stdin, &stderr)
+        }
+        _ => None,
+    };
 
     enlarge_pipe(&stdin);
     let stderr = StderrReader::start(stderr, diagnostics).map_err(|cause| {
         process.end();
         start_error(cause)
     })?;
-    let further = matches!(runs, Remote::Haul { .. }).then(|| Further(Arc::new(target.clone())));
     let peer = Peer { name: target.display(), runs };
+    let stdout: Box<dyn Read + Send> = match &cut {
+        None => Box::new(File::from(stdout)),
+        Some(cut) => Box::new(Cuttable::new(File::from(stdout), cut).map_err(start_error)?),
+    };
     let reader = Listener::to(stdout);
     let was_heard = reader.was_heard();
     Ok(Connection {
@@ -256,8 +269,39 @@ fn start(
             Ssh { process, stderr, peer, was_heard, is_ssh: shell.is_ssh(), further },
             cut,
             target.patience(),
+            kept,
         ),
     })
+}
+
+/// The way to keep a connection with these streams, if it is to be kept.
+fn kept(
+    further: &Further,
+    input: impl AsFd,
+    output: impl AsFd,
+    errors: impl AsFd,
+) -> Option<Box<Kept>> {
+    let keep = further.0.keep()?;
+    let streams = Streams::of(input, output, errors);
+    let kept = streams.and_then(|streams| {
+        let keeper = Keeper::start(keep, &further.0)?;
+        Ok(Box::new(Kept { streams, keeper, further: further.clone(), _errors: None }))
+    });
+    if let Err(error) = &kept {
+        tracing::debug!(%error, "the connection can't be kept");
+    }
+    kept.ok()
+}
+
+/// The connection to the haul of `target` that an earlier command has left, if there is one.
+pub fn connect_kept(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
+    let (streams, keeper) = kept::take(target.keep()?, target)?;
+    let further = Further(Arc::new(target.clone()));
+    let connection = Connection::of_kept(streams, keeper, further, diagnostics);
+    if let Err(error) = &connection {
+        tracing::debug!(%error, "the connection that was kept can't be used");
+    }
+    connection.ok()
 }
 
 /// The arguments in front of the ciphers and the host.

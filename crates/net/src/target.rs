@@ -4,7 +4,8 @@
 use crate::cipher;
 use crate::error::shown;
 use crate::remote_command;
-use crate::{ConnectError, Patience};
+use crate::{ConnectError, Keep, Patience};
+use std::sync::Arc;
 
 /// The longest host or user name; DNS allows 253 bytes.
 const NAME_BYTES_MAX: usize = 255;
@@ -30,6 +31,7 @@ pub struct SshTarget {
     ciphers: cipher::Known<cipher::Settings>,
     knows_sessions: cipher::Known<bool>,
     patience: Patience,
+    keep: Option<Arc<Keep>>,
 }
 
 /// The local program that gives a shell on the other machine.
@@ -66,6 +68,7 @@ impl SshTarget {
             ciphers: cipher::Known::default(),
             knows_sessions: cipher::Known::default(),
             patience: Patience::default(),
+            keep: None,
         })
     }
 
@@ -120,6 +123,17 @@ impl SshTarget {
     pub fn with_patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
         self
+    }
+
+    /// Keeps connections to the haul there after their last job.
+    #[must_use]
+    pub fn with_keep(mut self, keep: Arc<Keep>) -> Self {
+        self.keep = Some(keep);
+        self
+    }
+
+    pub(crate) fn keep(&self) -> Option<&Keep> {
+        self.keep.as_deref()
     }
 
     /// How long the host is waited for.

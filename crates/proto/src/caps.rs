@@ -33,10 +33,19 @@ impl Caps {
     /// the client what has arrived.
     pub const CALLS: Self = Self(0x400);
 
+    /// The connection continues after a job. A client offers this if it keeps the connection.
+    pub const SESSIONS: Self = Self(0x800);
+
     /// The capabilities of this build. The other bits above have their meaning reserved;
     /// none of them is built yet.
-    pub const OURS: Self =
-        Self(Self::LZ4.0 | Self::ZSTD.0 | Self::LANES.0 | Self::MEASURES.0 | Self::CALLS.0);
+    pub const OURS: Self = Self(
+        Self::LZ4.0
+            | Self::ZSTD.0
+            | Self::LANES.0
+            | Self::MEASURES.0
+            | Self::CALLS.0
+            | Self::SESSIONS.0,
+    );
 
     /// The set with these bits.
     pub const fn from_bits(bits: u64) -> Self {
@@ -51,6 +60,11 @@ impl Caps {
     /// The capabilities in both sets.
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
+    }
+
+    /// The capabilities of this set that `other` lacks.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// True if all of `other` is in this set.

@@ -63,6 +63,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::Arrived(arrived) => frame(FrameType::Arrived, arrived),
         Message::Measure(asked) => frame(FrameType::Measure, asked),
         Message::Measured(measured) => frame(FrameType::Measured, measured),
+        Message::Rest => frame_bytes(FrameType::Rest, &[]),
         Message::Filler(len) => frame_bytes(FrameType::Filler, &vec![0; *len as usize]),
     }
 }
@@ -123,6 +124,7 @@ pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
         FrameType::Arrived => Message::Arrived(value(kind, payload)?),
         FrameType::Measure => Message::Measure(value(kind, payload)?),
         FrameType::Measured => Message::Measured(value(kind, payload)?),
+        FrameType::Rest => value(kind, payload).map(|()| Message::Rest)?,
         FrameType::Filler => Message::Filler(payload.len() as u32),
         FrameType::Hello
         | FrameType::Welcome

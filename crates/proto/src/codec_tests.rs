@@ -631,6 +631,14 @@ fn a_difference_that_is_not_known_does_not_decode() {
 }
 
 #[test]
+fn rest_is_a_frame_without_a_payload() {
+    let frame = encode(&Message::Rest);
+    assert_eq!(frame, [0, 0, 0, 0, FrameType::Rest.byte()]);
+    assert_eq!(decode(FrameType::Rest, &[]).expect("it is Rest"), Message::Rest);
+    assert!(decode(FrameType::Rest, b"x").is_err());
+}
+
+#[test]
 fn filler_is_known_by_its_length_alone() {
     for len in [0, 1, crate::FILLER_LEN as u32] {
         let frame = encode(&Message::Filler(len));

@@ -165,6 +165,7 @@ fn the_capabilities_are_those_of_the_code() {
         (Caps::LANES, "LANES"),
         (Caps::MEASURES, "MEASURES"),
         (Caps::CALLS, "CALLS"),
+        (Caps::SESSIONS, "SESSIONS"),
     ];
     let all = ours.iter().fold(0, |bits, (cap, _)| bits | cap.bits());
     assert_eq!(all, Caps::OURS.bits());

@@ -101,11 +101,13 @@ pub enum FrameType {
     Filler = 0x2a,
     /// Receiver tells the client what has come from the other host.
     Arrived = 0x2b,
+    /// Either side has sent all of a visit: the client may begin another on this connection.
+    Rest = 0x2c,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -142,6 +144,7 @@ impl FrameType {
         Self::Call,
         Self::Called,
         Self::Arrived,
+        Self::Rest,
     ];
 
     /// The type's byte.
@@ -157,7 +160,7 @@ impl FrameType {
             // The sources of a job. The smallest take 2 bytes here and 56 in memory.
             Self::Job => 4 << 20,
             Self::List => LIST_MAX,
-            Self::Alive => 0,
+            Self::Alive | Self::Rest => 0,
             Self::Join => 32,
             Self::Arrived => 48,
             Self::LaneEnd | Self::Taken | Self::LaneOver | Self::Call => 16,

@@ -396,6 +396,8 @@ pub enum Message {
     Measure(Measure),
     /// Agent to client: the answer to that.
     Measured(Measured),
+    /// Client, then agent: all of this visit was sent, and the connection is at rest.
+    Rest,
     /// Either: so many bytes that mean nothing, at most [`crate::FILLER_LEN`]. None of them end
     /// a flow.
     Filler(u32),

@@ -3,9 +3,17 @@
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The status of a child whose work panicked, as that of a Rust program.
 const PANICKED: u8 = 101;
+
+/// How long a thread that was joined may be counted by the system.
+const LEAVING_MAX: Duration = Duration::from_millis(100);
+
+/// How often it is counted again.
+const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 /// A child process that [`fork`] has started. It keeps running when this is dropped.
 #[derive(Debug)]
@@ -20,7 +28,7 @@ pub struct Child(Pid);
 /// When this process has more than one thread: locks that the others hold would stay locked in
 /// the child. Otherwise those of `fork`.
 pub fn fork(work: impl FnOnce() -> u8) -> io::Result<Child> {
-    if thread_count().is_some_and(|count| count > 1) {
+    if !is_single_threaded() {
         return Err(io::Error::other("can't fork while other threads run"));
     }
     // SAFETY: No other thread runs, so the child finds no lock taken and no half-done change.
@@ -38,6 +46,19 @@ pub fn fork(work: impl FnOnce() -> u8) -> io::Result<Child> {
     unsafe {
         libc::_exit(status.into())
     }
+}
+
+/// True if this process has one thread. One that was joined a moment ago may still be counted by
+/// the system, and is waited for.
+pub fn is_single_threaded() -> bool {
+    let begun = Instant::now();
+    while thread_count().is_some_and(|count| count > 1) {
+        if begun.elapsed() > LEAVING_MAX {
+            return false;
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    true
 }
 
 /// The number of this process's threads, where the system counts them.
@@ -101,13 +122,11 @@ fn exit_status(status: rustix::process::WaitStatus) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
-    use std::time::Duration;
 
     #[test]
     #[cfg(target_os = "linux")]
     fn a_process_with_several_threads_has_no_child() {
-        let other = thread::spawn(|| thread::sleep(Duration::from_millis(200)));
+        let other = thread::spawn(|| thread::sleep(LEAVING_MAX * 3));
         fork(|| 0).expect_err("another thread runs");
         other.join().expect("no panic");
     }

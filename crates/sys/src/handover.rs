@@ -78,18 +78,12 @@ impl Taker {
 #[cfg(target_os = "linux")]
 mod system {
     use super::{Giver, HandedOver};
+    use crate::passing::{is_of_user, pass, receive_passed};
     use crate::post::{SECRET_LEN, name_of};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::io::Errno;
-    use rustix::net::sockopt::socket_peercred;
-    use rustix::net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-    };
-    use rustix::process::geteuid;
     use std::fs::File;
-    use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
-    use std::mem::MaybeUninit;
+    use std::io::{self, ErrorKind, Read};
     use std::os::fd::{BorrowedFd, OwnedFd};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -136,25 +130,14 @@ mod system {
 
         /// The streams that somebody who has knocked hands over; none of one who may not.
         fn hear(&self, stream: UnixStream) -> io::Result<Option<HandedOver>> {
-            if socket_peercred(&stream)?.uid != geteuid() {
+            if !is_of_user(&stream)? {
                 return Ok(None);
             }
             stream.set_nonblocking(false)?;
             stream.set_read_timeout(Some(SAID_MAX))?;
             let mut said = [0; SAID_LEN];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-            let mut given = RecvAncillaryBuffer::new(&mut space);
-            let mut parts = [IoSliceMut::new(&mut said)];
-            let received = recvmsg(&stream, &mut parts, &mut given, RecvFlags::CMSG_CLOEXEC)?;
-            let files: Vec<OwnedFd> = given
-                .drain()
-                .filter_map(|message| match message {
-                    RecvAncillaryMessage::ScmRights(files) => Some(files),
-                    _ => None,
-                })
-                .flatten()
-                .collect();
-            let is_known = received.bytes == SAID_LEN && said[..SECRET_LEN] == self.secret;
+            let (len, files) = receive_passed(&stream, &mut said)?;
+            let is_known = len == SAID_LEN && said[..SECRET_LEN] == self.secret;
             let Ok([input, output]) = <[OwnedFd; 2]>::try_from(files) else { return Ok(None) };
             Ok(is_known.then(|| HandedOver {
                 input: File::from(input),
@@ -174,7 +157,7 @@ mod system {
     pub(super) fn find(secret: &[u8; SECRET_LEN]) -> io::Result<Taker> {
         let stream = UnixStream::connect_addr(&address(secret)?)?;
         // Whoever listens there hears the secret.
-        if socket_peercred(&stream)?.uid != geteuid() {
+        if !is_of_user(&stream)? {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "another user listens"));
         }
         Ok(Taker { stream, secret: *secret })
@@ -188,14 +171,7 @@ mod system {
             output: BorrowedFd<'_>,
         ) -> io::Result<()> {
             let said = [&self.secret[..], &[number]].concat();
-            let files = [input, output];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-            let mut given = SendAncillaryBuffer::new(&mut space);
-            if !given.push(SendAncillaryMessage::ScmRights(&files)) {
-                return Err(ErrorKind::OutOfMemory.into());
-            }
-            let parts = [IoSlice::new(&said)];
-            sendmsg(&self.stream, &parts, &mut given, SendFlags::NOSIGNAL)?;
+            pass(&self.stream, &said, &[input, output])?;
             // Nobody writes to it: it ends.
             self.stream.read(&mut [0]).map(drop)
         }

@@ -40,6 +40,7 @@
 //! - `child.rs`: a child process that continues with the memory of this one.
 //! - `made_up.rs`: files whose content the kernel makes up.
 //! - `handover.rs`: streams that one process hands over to another.
+//! - `passing.rs`: descriptors that one process passes to another.
 //! - `post.rs`: a place that one process at a time holds, and the next takes over.
 //! - `making.rs`: links, FIFOs, sockets and devices.
 //! - `lock.rs`: locks of files. `login.rs`: limits that the system sets to connections.
@@ -73,6 +74,7 @@ mod meta;
 mod named;
 mod not_kept;
 mod onlooking;
+mod passing;
 mod pattern;
 mod post;
 mod reserving;
@@ -83,7 +85,7 @@ mod vectors;
 
 pub use accounts::{AccountKind, account_name, account_number, expect_accounts, is_of_group};
 pub use attributes::{attribute, attribute_names, extended, keeps_attributes, set_attribute};
-pub use child::{Child, fork};
+pub use child::{Child, fork, is_single_threaded};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
 pub use content::{copy_range, lacks_blocks, next_data, splice_to_pipe};
@@ -113,6 +115,7 @@ pub use meta::{
 pub use named::{Links, append_to_named, open_named};
 pub use not_kept::NotKept;
 pub use onlooking::{has_session, has_terminal, round_trip_of};
+pub use passing::{is_of_user, pass, receive_passed};
 pub use pattern::name_matches;
 pub use post::{Post, SECRET_LEN, Successor, secret};
 pub use reserving::{has_no_room, reserve};

@@ -21,7 +21,7 @@ use haul_proto::{
 use haul_tree::lock;
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
-use std::thread::Builder;
+use std::thread::{Builder, JoinHandle};
 
 /// A client that has greeted.
 pub(super) struct Client {
@@ -29,17 +29,19 @@ pub(super) struct Client {
     outbox: Arc<Outbox>,
     /// The writer gives back what it wrote to.
     written: crossbeam_channel::Receiver<io::Result<Writer>>,
+    writer: JoinHandle<()>,
     vigil: Arc<Vigil>,
     killer: Killer,
     caps: Caps,
+}
+
+/// What a client may ask for before its job, and has.
+pub(super) struct Asking {
     /// The requests that it may make.
-    rights: Rights,
-    /// It goes when all was said, however that ends.
-    mark: Held,
-    /// Its port closes then, too.
-    measuring: Measuring,
+    pub(super) rights: Rights,
+    pub(super) measuring: Measuring,
     /// To other hosts, in the job that comes.
-    calls: Calls,
+    pub(super) calls: Calls,
 }
 
 /// The two streams to a client, on which nothing is being said.
@@ -49,7 +51,7 @@ pub(super) struct Line {
     pub(super) vigil: Arc<Vigil>,
     /// Lets go of both.
     pub(super) killer: Killer,
-    /// In force, once greetings were said.
+    /// In force, once greetings were said. Before, those that this side offers.
     pub(super) caps: Caps,
 }
 
@@ -57,6 +59,8 @@ pub(super) struct Line {
 pub(super) struct LastRequest {
     pub(super) client: Client,
     pub(super) asked: Asks,
+    /// The call to another host that it has asked for, if it has.
+    pub(super) call: Option<Asked>,
 }
 
 /// Words of a client behind which it makes no more requests.
@@ -65,25 +69,22 @@ pub(super) enum Asks {
     Job(Box<JobRequest>),
     /// It joins one that it has begun elsewhere.
     Join(Join),
+    /// It ends its visit, and keeps the connection.
+    Rest,
 }
 
 /// Greets and answers requests until a job comes; `None` if none does.
 ///
 /// # Errors
 /// When the client breaks the protocol, is silent, or its streams fail.
-pub(super) fn begin(
-    line: Line,
-    rights: Rights,
-    measuring: Measuring,
-    calls: Calls,
-) -> Result<Option<LastRequest>, JobError> {
+pub(super) fn begin(line: Line, asking: Asking) -> Result<Option<LastRequest>, JobError> {
     let (done, begun) = crossbeam_channel::bounded(1);
     let (vigil, killer) = (Arc::clone(&line.vigil), line.killer.clone());
     let mark = Held::default();
     let held = Arc::clone(&mark);
     let talking = Builder::new().name("talking".to_owned()).spawn(move || {
         // Nobody waits for it any more if the client was silent.
-        let _ = done.send(talk(line, rights, measuring, calls, held));
+        let _ = done.send(talk(line, asking, held));
     });
     let talking = talking.map_err(JobError::Threads)?;
     let heard = Watch::new(&vigil, CLIENT).receive(&begun);
@@ -101,15 +102,9 @@ pub(super) fn begin(
     }
 }
 
-fn talk(
-    line: Line,
-    rights: Rights,
-    measuring: Measuring,
-    calls: Calls,
-    mark: Held,
-) -> Result<Option<LastRequest>, JobError> {
-    let Line { mut input, mut output, vigil, killer, .. } = line;
-    let hello = match greet(&mut input, &mut output) {
+fn talk(line: Line, mut asking: Asking, mark: Held) -> Result<Option<LastRequest>, JobError> {
+    let Line { mut input, mut output, vigil, killer, caps } = line;
+    let hello = match greet(&mut input, &mut output, caps) {
         Ok(hello) => hello,
         Err(ReadEnd::Refused(error)) => {
             let abort = Message::Abort(Abort::Protocol(error.to_string()));
@@ -118,22 +113,14 @@ fn talk(
         }
         Err(ReadEnd::Lost(error)) => return Err(super::lost(&error)),
     };
-    let silence_max = silence_of(hello.silence_seconds);
-    vigil.greeted(silence_max);
-    let (outbox, frames) = Outbox::new(false);
-    let (back, written) = crossbeam_channel::bounded(1);
-    let writer = Builder::new().name("writer".to_owned()).spawn(move || {
-        let sign_after = sign_after(silence_max);
-        let end = wire::run_writer(&mut output, &frames, Vec::new(), sign_after, None);
-        drop(frames);
-        let _ = back.send(end.map(|()| output));
-    });
-    writer.map_err(JobError::Threads)?;
-    let caps = hello.caps;
-    let mut client =
-        Client { input, outbox, written, vigil, killer, caps, rights, mark, measuring, calls };
-    match client.hear_job() {
-        Ok(Some(asked)) => Ok(Some(LastRequest { client, asked })),
+    vigil.greeted(silence_of(hello.silence_seconds));
+    let line = Line { input, output, vigil, killer, caps: hello.caps };
+    let mut client = Client::of_line(line)?;
+    match client.hear_job(&mut asking, &mark) {
+        Ok(Some(asked)) => {
+            let call = asking.calls.take();
+            Ok(Some(LastRequest { client, asked, call }))
+        }
         Ok(None) => client.into_line().map(|_| None),
         Err(ReadEnd::Refused(error)) => {
             client.tell(&Message::Abort(Abort::Protocol(error.to_string())));
@@ -144,14 +131,14 @@ fn talk(
     }
 }
 
-/// Exchanges greetings. What the client's says is in force.
-fn greet(input: &mut impl Read, output: &mut Writer) -> Result<Hello, ReadEnd> {
+/// Exchanges greetings. What the client's says is in force, as far as this side `offers` it.
+fn greet(input: &mut impl Read, output: &mut Writer, offers: Caps) -> Result<Hello, ReadEnd> {
     let header = read_first_header(input)?;
     if header.kind != FrameType::Hello {
         return Err(refused("the client sent no greeting"));
     }
     let hello = Hello::decode(&read_payload(input, header)?).map_err(refused)?;
-    let caps = check_hello(&hello);
+    let caps = check_hello(&hello).map(|caps| caps.intersection(offers));
     // Another version is told ours, and can say what is wrong.
     let welcome = Hello::ours(caps.clone().unwrap_or_default(), hello.silence_seconds, PROGRAM);
     output.write_all(&frame_bytes(FrameType::Welcome, &welcome.encode()))?;
@@ -160,8 +147,28 @@ fn greet(input: &mut impl Read, output: &mut Writer) -> Result<Hello, ReadEnd> {
 }
 
 impl Client {
+    /// The client at the other end of `line`, which has greeted.
+    ///
+    /// # Errors
+    /// When there is no thread to write to it.
+    pub(super) fn of_line(line: Line) -> Result<Self, JobError> {
+        let Line { input, mut output, vigil, killer, caps } = line;
+        let (outbox, frames) = Outbox::new(false);
+        let (back, written) = crossbeam_channel::bounded(1);
+        let sign_after = sign_after(vigil.max());
+        let write = move || {
+            let end = wire::run_writer(&mut output, &frames, Vec::new(), sign_after, None);
+            drop(frames);
+            let _ = back.send(end.map(|()| output));
+        };
+        let writer = Builder::new().name("writer".to_owned()).spawn(write);
+        let writer = writer.map_err(JobError::Threads)?;
+        Ok(Self { input, outbox, written, writer, vigil, killer, caps })
+    }
+
     /// Answers requests until a job comes, or the client joins one; `None` if it does neither.
-    fn hear_job(&mut self) -> Result<Option<Asks>, ReadEnd> {
+    fn hear_job(&mut self, asking: &mut Asking, mark: &Held) -> Result<Option<Asks>, ReadEnd> {
+        let Asking { rights, measuring, calls } = asking;
         // A client that goes away between two messages has what it wanted.
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
@@ -170,22 +177,23 @@ impl Client {
                 }) if task.removes().is_some() && task.mirrors().is_none() => {
                     return Err(refused("the client asked to remove the targets of links"));
                 }
-                Message::Job(job) if self.calls.is_asked() && !may_call(&job) => {
+                Message::Job(job) if calls.is_asked() && !may_call(&job) => {
                     return Err(refused("the client asked a host that sends nothing to connect"));
                 }
                 Message::Job(job) => return Ok(Some(Asks::Job(Box::new(job)))),
                 Message::Call(call) if self.caps.has(Caps::CALLS) => {
-                    let called = self.calls.ask(call);
+                    let called = calls.ask(call);
                     self.tell(&Message::Called(called));
                 }
                 Message::Join(join) if self.caps.has(Caps::LANES) => {
                     return Ok(Some(Asks::Join(join)));
                 }
+                Message::Rest if self.caps.has(Caps::SESSIONS) => return Ok(Some(Asks::Rest)),
                 Message::Request(request) => {
-                    request::answer(request, &self.outbox, &self.mark, self.rights)?;
+                    request::answer(request, &self.outbox, mark, *rights)?;
                 }
                 Message::Measure(asked) if self.caps.has(Caps::MEASURES) => {
-                    self.measuring.answer(asked, &mut self.input, &self.outbox)?;
+                    measuring.answer(asked, &mut self.input, &self.outbox)?;
                 }
                 _ => return Err(refused("the client sent neither a request nor a job")),
             }
@@ -204,14 +212,14 @@ impl Client {
         Ok(None)
     }
 
+    /// Lets go of the client.
+    pub(super) fn killer(&self) -> Killer {
+        self.killer.clone()
+    }
+
     /// The capabilities that are in force.
     pub(super) fn caps(&self) -> Caps {
         self.caps
-    }
-
-    /// The call to another host that it has asked for, if it has.
-    pub(super) fn take_call(&mut self) -> Option<Asked> {
-        self.calls.take()
     }
 
     /// Queues a message.
@@ -224,7 +232,7 @@ impl Client {
     /// # Errors
     /// When the client takes nothing any more.
     pub(super) fn into_line(self) -> Result<Line, JobError> {
-        let Self { input, outbox, written, vigil, killer, caps, .. } = self;
+        let Self { input, outbox, written, writer, vigil, killer, caps } = self;
         outbox.close();
         let output = match vigil.max() {
             Some(max) => written.recv_timeout(max).map_err(|_| {
@@ -236,6 +244,8 @@ impl Client {
             None => written.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())),
         };
         let output = output.map_err(|error| super::lost(&error))?;
+        // It has nothing left to do.
+        drop(writer.join());
         Ok(Line { input, output, vigil, killer, caps })
     }
 }

@@ -121,7 +121,7 @@ impl Beside {
     /// The first words on a login.
     fn words(&self, lane: u8) -> Vec<u8> {
         let joins = Message::Join(Join { lane, secret: Some(self.secret) });
-        [hello(self.patience), encode(&joins)].concat()
+        [hello(false, self.patience), encode(&joins)].concat()
     }
 }
 
@@ -260,7 +260,7 @@ fn log_in(
     let mut stands = || {
         writer.write_all(words)?;
         writer.flush()?;
-        welcome(&mut input, closer.peer())?;
+        welcome(&mut input, closer.peer(), false)?;
         has_greeted = true;
         vigil.greeted(silence_max);
         hear_joined(&mut input)

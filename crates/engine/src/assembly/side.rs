@@ -117,10 +117,14 @@ impl<'a> SenderSide<'a> {
         let (wanted, pool) = (self.wanted.clone(), pool());
         let readers = Arc::new(Readers::new(Arc::clone(&role), wanted, lanes, pool, expects_lanes));
         let lanes = expects_lanes.then(|| Arc::clone(&readers));
+        let answered = Arc::clone(&outbox);
         crew.begin("reader", move || {
             let _at_work = at_work;
             let lanes = lanes.as_ref().map(|readers| &readers.lanes);
-            input.read(control, |input, offers| read_for_sender(input, &*role, offers, lanes));
+            let rests = || answered.rests();
+            input.read(control, |input, offers| {
+                read_for_sender(input, &*role, offers, lanes, &rests)
+            });
         });
         self.begin_scan(crew, job, None);
         let Self { role, tree, has_user, heard, .. } = self;

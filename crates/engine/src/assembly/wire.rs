@@ -8,15 +8,16 @@ use crate::control::Control;
 use crate::crew::Crew;
 use crate::link::greeting::welcome;
 use crate::link::wire::{
-    ByWire, Frames, Offers, OnLeaving, Outbox, READ_AHEAD, ReadEnd, run_writer,
+    ByWire, End, Frames, Offers, OnLeaving, Outbox, READ_AHEAD, ReadEnd, run_writer,
 };
 use crate::sender::Sender;
 use crate::vigil::{Listening, Vigil, sign_after};
 use crossbeam_channel::{Sender as Giver, bounded};
 use haul_net::Writer;
 use haul_proto::Caps;
+use haul_tree::lock;
 use std::io::{BufReader, Read};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A stream from a peer.
@@ -36,6 +37,20 @@ pub(crate) struct Wire {
     pub(crate) joining: Option<Box<Joining>>,
     /// The contents that take this wire itself.
     pub(crate) by_wire: ByWire,
+    at_rest: AtRest,
+}
+
+/// The streams of a wire on which both sides have sent Rest: the reader, which has read
+/// nothing behind that, and the writer. Each is there once its thread has ended.
+#[derive(Clone, Default)]
+pub(crate) struct AtRest(Arc<Mutex<(Option<FromPeer>, Option<Writer>)>>);
+
+impl AtRest {
+    /// Takes both, if both are there.
+    pub(crate) fn take(&self) -> Option<(FromPeer, Writer)> {
+        let (input, output) = std::mem::take(&mut *lock(&self.0));
+        input.filter(|input| input.buffer().is_empty()).zip(output)
+    }
 }
 
 /// The stream that a job reads.
@@ -43,9 +58,10 @@ pub(crate) struct Input {
     stream: FromPeer,
     /// The peer's name for messages.
     peer: String,
-    /// Set until the peer has greeted: from then on it may be silent for so long.
-    greets: Option<(Arc<Vigil>, Option<Duration>)>,
+    /// Set until the peer has greeted.
+    greets: Option<Greets>,
     outbox: Arc<Outbox>,
+    at_rest: AtRest,
     /// Set if the agent is asked how it is reached directly.
     offers: Option<Offers>,
 }
@@ -55,6 +71,16 @@ pub(crate) struct Greeting {
     pub(crate) bytes: Vec<u8>,
     pub(crate) vigil: Arc<Vigil>,
     pub(crate) silence_max: Option<Duration>,
+    /// It offers to keep the connection.
+    pub(crate) keeps: bool,
+}
+
+/// A peer that has not answered the greeting.
+struct Greets {
+    vigil: Arc<Vigil>,
+    /// How long it may be silent once it has.
+    silence_max: Option<Duration>,
+    keeps: bool,
 }
 
 impl Wire {
@@ -65,9 +91,9 @@ impl Wire {
         peer: &str,
         greeting: Greeting,
     ) -> Self {
-        let Greeting { bytes, vigil, silence_max } = greeting;
+        let Greeting { bytes, vigil, silence_max, keeps } = greeting;
         let stream = listen(reader, &vigil);
-        let greets = Some((vigil, silence_max));
+        let greets = Some(Greets { vigil, silence_max, keeps });
         Self::new(stream, peer, greets, output, bytes, silence_max)
     }
 
@@ -82,7 +108,7 @@ impl Wire {
         silence_max: Option<Duration>,
     ) -> Self {
         let wire = Self::new(stream, peer, None, output, request, silence_max);
-        wire.outbox.squeeze.allow(caps);
+        wire.outbox.greeted(caps);
         wire
     }
 
@@ -95,23 +121,24 @@ impl Wire {
         silence_max: Option<Duration>,
     ) -> Self {
         let wire = Self::new(stream, peer, None, output, Vec::new(), silence_max);
-        wire.outbox.squeeze.allow(caps);
+        wire.outbox.greeted(caps);
         wire
     }
 
     fn new(
         stream: FromPeer,
         peer: &str,
-        greets: Option<(Arc<Vigil>, Option<Duration>)>,
+        greets: Option<Greets>,
         output: Writer,
         greeting: Vec<u8>,
         silence_max: Option<Duration>,
     ) -> Self {
         let (outbox, frames) = Outbox::new(output.pipe().is_some());
-        let (peer, offers) = (peer.to_owned(), None);
-        let input = Input { stream, peer, greets, outbox: Arc::clone(&outbox), offers };
+        let (peer, offers, at_rest) = (peer.to_owned(), None, AtRest::default());
+        let (told, rests) = (Arc::clone(&outbox), at_rest.clone());
+        let input = Input { stream, peer, greets, outbox: told, at_rest: rests, offers };
         let (joining, by_wire) = (None, ByWire::Any);
-        Self { outbox, frames, output, input, greeting, silence_max, joining, by_wire }
+        Self { outbox, frames, output, input, greeting, silence_max, joining, by_wire, at_rest }
     }
 
     /// The same for a client that opens lanes: by calls where its agent was asked how it is
@@ -145,6 +172,11 @@ impl Wire {
         Direct { calling, offer, is_required }
     }
 
+    /// Where the streams are once they are at rest.
+    pub(crate) fn at_rest(&self) -> AtRest {
+        self.at_rest.clone()
+    }
+
     /// The peer's name for messages.
     pub(super) fn peer(&self) -> &str {
         &self.input.peer
@@ -159,8 +191,9 @@ impl Wire {
         sender: Option<Arc<Sender<'a>>>,
         at_work: Giver<()>,
     ) -> ((Input, Arc<Outbox>), Option<Writing<'scope>>) {
-        let Self { outbox, frames, mut output, input, greeting, silence_max, .. } = self;
+        let Self { outbox, frames, mut output, input, greeting, silence_max, at_rest, .. } = self;
         let (control, peer) = (crew.control(), input.peer.clone());
+        let told = Arc::clone(&outbox);
         let write = move || {
             let _at_work = at_work;
             let on_leaving = |index, len| {
@@ -171,11 +204,15 @@ impl Wire {
             let of_job = Some((control, &on_leaving as OnLeaving<'_>));
             let sign_after = sign_after(silence_max);
             let sent = run_writer(&mut output, &frames, greeting, sign_after, of_job);
-            drop((frames, output));
-            if let Err(error) = sent {
-                // The peer may have said why before, or that all is done.
-                control.linger();
-                ReadEnd::Lost(error).report(control, &peer);
+            drop(frames);
+            match sent {
+                Ok(()) => lock(&at_rest.0).1 = told.rests().then_some(output),
+                Err(error) => {
+                    drop(output);
+                    // The peer may have said why before, or that all is done.
+                    control.linger();
+                    ReadEnd::Lost(error).report(control, &peer);
+                }
             }
         };
         let instead = crew.begin_or_return("writer", Box::new(write) as Writing<'scope>).err();
@@ -193,17 +230,21 @@ impl Input {
     pub(super) fn read(
         mut self,
         control: &Control<'_>,
-        read: impl FnOnce(FromPeer, Option<&Offers>) -> Result<(), ReadEnd>,
+        read: impl FnOnce(&mut FromPeer, Option<&Offers>) -> Result<End, ReadEnd>,
     ) {
         let greeted = match self.greets {
             None => Ok(()),
-            Some((vigil, silence_max)) => welcome(&mut self.stream, &self.peer).map(|welcome| {
-                self.outbox.squeeze.allow(welcome.caps);
-                vigil.greeted(silence_max);
-            }),
+            Some(Greets { vigil, silence_max, keeps }) => {
+                welcome(&mut self.stream, &self.peer, keeps).map(|welcome| {
+                    self.outbox.greeted(welcome.caps);
+                    vigil.greeted(silence_max);
+                })
+            }
         };
-        if let Err(end) = greeted.and_then(|()| read(self.stream, self.offers.as_ref())) {
-            end.report(control, &self.peer);
+        match greeted.and_then(|()| read(&mut self.stream, self.offers.as_ref())) {
+            Ok(End::Rest) => lock(&self.at_rest.0).0 = Some(self.stream),
+            Ok(End::Job) => {}
+            Err(end) => end.report(control, &self.peer),
         }
     }
 }

@@ -94,7 +94,7 @@ impl Shell {
             false => Suspect::Directory,
         };
         let fails = |cause: String| fails_so(cause, suspect);
-        let hello = hello(closer.patience());
+        let hello = hello(false, closer.patience());
         let greet = || {
             let asked = output.write_all(b"\n").and_then(|()| output.write_all(&hello));
             asked

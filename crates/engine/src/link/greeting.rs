@@ -9,16 +9,26 @@ use std::io::{BufReader, Read};
 /// The program's version, told in greetings.
 pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
-/// The client's greeting, by one who has this patience.
-pub(crate) fn hello(patience: Patience) -> Vec<u8> {
-    let hello = Hello::ours(Caps::OURS, silence_seconds(patience), PROGRAM);
+/// The greeting of a client that has this patience, and `keeps` the connection.
+pub(crate) fn hello(keeps: bool, patience: Patience) -> Vec<u8> {
+    let hello = Hello::ours(offered(keeps), silence_seconds(patience), PROGRAM);
     frame_bytes(FrameType::Hello, &hello.encode())
 }
 
-/// Reads and checks the agent's greeting: gives it, with the capabilities that are in force.
-pub(crate) fn welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Welcome, ReadEnd> {
+/// The capabilities that a client offers which `keeps` the connection, or doesn't.
+fn offered(keeps: bool) -> Caps {
+    if keeps { Caps::OURS } else { Caps::OURS.without(Caps::SESSIONS) }
+}
+
+/// Reads and checks the agent's answer to [`hello`]: gives it, with the capabilities that are in
+/// force.
+pub(crate) fn welcome(
+    input: &mut BufReader<impl Read>,
+    peer: &str,
+    keeps: bool,
+) -> Result<Welcome, ReadEnd> {
     let welcome = read_welcome(input, peer)?;
-    let caps = check_welcome(&welcome).map_err(refused)?;
+    let caps = check_welcome(&welcome).map_err(refused)?.intersection(offered(keeps));
     Ok(Welcome { caps, ..welcome })
 }
 

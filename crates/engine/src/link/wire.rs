@@ -38,6 +38,15 @@ use std::io::{self, Read};
 /// into its buffer.
 pub(crate) const READ_AHEAD: usize = 64 << 10;
 
+/// How the reader of a job's wire has ended without an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The job has ended. The stream may be inside a frame.
+    Job,
+    /// The peer has sent [`Message::Rest`], its last message.
+    Rest,
+}
+
 /// Why nothing more can be read.
 pub(crate) enum ReadEnd {
     /// The stream ended, or broke.
@@ -91,17 +100,25 @@ pub(crate) fn read_payload(input: &mut impl Read, header: Header) -> Result<Vec<
     Ok(payload)
 }
 
-/// Reads for a Sender on this side, until the job has ended. `lanes` are set if some may join.
+/// Reads for a Sender on this side, until the job has ended, or the peer has sent Rest if it
+/// `rests`. `lanes` are set if some may join.
 pub(crate) fn read_for_sender(
     input: impl Read,
     sender: &dyn SenderPort,
     offers: Option<&Offers>,
     lanes: Option<&Lanes>,
-) -> Result<(), ReadEnd> {
-    match read_answers(input, sender, offers, lanes) {
-        Err(ReadEnd::Lost(_)) if sender.has_removed_all() => Ok(()),
+    rests: &dyn Fn() -> bool,
+) -> Result<End, ReadEnd> {
+    let mut is_done = false;
+    match read_answers(input, sender, offers, lanes, rests, &mut is_done) {
+        Err(ReadEnd::Lost(_)) if is_over(sender, is_done) => Ok(End::Job),
         read => read,
     }
+}
+
+/// True if `sender` expects no further answer, where the peer `is_done`.
+fn is_over(sender: &dyn SenderPort, is_done: bool) -> bool {
+    if sender.asks_for_proof() { sender.has_removed_all() } else { is_done }
 }
 
 fn read_answers(
@@ -109,7 +126,9 @@ fn read_answers(
     sender: &dyn SenderPort,
     offers: Option<&Offers>,
     lanes: Option<&Lanes>,
-) -> Result<(), ReadEnd> {
+    rests: &dyn Fn() -> bool,
+    is_done: &mut bool,
+) -> Result<End, ReadEnd> {
     let mut is_first = true;
     loop {
         let header = read_header(&mut input)?;
@@ -128,10 +147,12 @@ fn read_answers(
             Message::Proven(proven) if sender.asks_for_proof() => sender.proven(proven),
             Message::Done(summary) => {
                 sender.done(summary);
-                if !sender.asks_for_proof() {
-                    return Ok(());
+                *is_done = true;
+                if !sender.asks_for_proof() && !rests() {
+                    return Ok(End::Job);
                 }
             }
+            Message::Rest if is_over(sender, *is_done) => return Ok(End::Rest),
             Message::Direct(offer) => {
                 take_offer(offers, offer)?;
                 continue;

@@ -321,6 +321,11 @@ impl<'a> Receiver<'a> {
         self.done.load(Ordering::Acquire)
     }
 
+    /// True if nothing more is expected from the Sender.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_done() && (!self.awaits_removals || self.control.has_ended())
+    }
+
     /// True if the Sender tells what it removes.
     pub(crate) fn awaits_removals(&self) -> bool {
         self.awaits_removals

@@ -6,7 +6,7 @@ use super::{Arrivals, Direct, Incoming, Piece, Receiver, Work};
 use crate::JobError;
 use crate::copy::STEP_LEN;
 use crate::link::wire::{
-    Listed, Lists, Offers, ReadEnd, aborted, read_header, read_payload, refused, take_offer,
+    End, Listed, Lists, Offers, ReadEnd, aborted, read_header, read_payload, refused, take_offer,
     unexpected,
 };
 use crossbeam_channel::Sender as Giver;
@@ -46,12 +46,12 @@ pub(crate) fn read_for_receiver(
     lists: &Lists,
     offers: Option<&Offers>,
     arrivals: &Arrivals,
-) -> Result<(), ReadEnd> {
+) -> Result<End, ReadEnd> {
     let (main, part) = (Some(Main { lists, offers }), vec![0; STEP_LEN]);
     let mut reading = Reading { receiver, arrivals, lane: 0, main, part, taken: 0, untold: 0 };
     match read_contents(input, &mut reading) {
         // A Sender that has heard of the job's end leaves.
-        Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
+        Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(End::Job),
         read => read,
     }
 }
@@ -100,7 +100,7 @@ struct Main<'r> {
 }
 
 /// Set when the job has ended, and nothing more is to be read.
-type Ended = ControlFlow<()>;
+type Ended = ControlFlow<End>;
 
 /// Reads contents for a Receiver on this side from a lane that has joined, until the job
 /// has ended. Gives how many frames were taken.
@@ -114,12 +114,12 @@ pub(crate) fn read_lane(
     let mut reading = Reading { receiver, arrivals, lane, main: None, part, taken: 0, untold: 0 };
     let read = match read_contents(input, &mut reading) {
         Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
-        read => read,
+        read => read.map(drop),
     };
     (reading.taken, read)
 }
 
-fn read_contents(mut input: impl Read, reading: &mut Reading<'_, '_>) -> Result<(), ReadEnd> {
+fn read_contents(mut input: impl Read, reading: &mut Reading<'_, '_>) -> Result<End, ReadEnd> {
     let (mut unwrapper, mut wrapped) = (Unwrapper::default(), Vec::new());
     loop {
         let header = read_header(&mut input)?;
@@ -132,8 +132,8 @@ fn read_contents(mut input: impl Read, reading: &mut Reading<'_, '_>) -> Result<
             }
             _ => reading.take(header, &mut input)?,
         };
-        if taken.is_break() {
-            return Ok(());
+        if let Ended::Break(end) = taken {
+            return Ok(end);
         }
         reading.taken += 1;
         reading.arrivals.taken(reading.receiver, reading.lane, reading.taken);
@@ -155,7 +155,7 @@ impl Reading<'_, '_> {
             FrameType::Pack => {
                 let len = header.payload_len as usize;
                 let Some(mut payload) = self.arrivals.pool.take(len, control) else {
-                    return Ok(Ended::Break(()));
+                    return Ok(Ended::Break(End::Job));
                 };
                 input.read_exact(&mut payload)?;
                 let view = decode_pack(&payload).map_err(refused)?;
@@ -197,7 +197,7 @@ impl Reading<'_, '_> {
             return Ok(Ended::Continue(()));
         }
         let Some(mut payload) = self.arrivals.pool.take(len, receiver.control) else {
-            return Ok(Ended::Break(()));
+            return Ok(Ended::Break(End::Job));
         };
         payload[..start].copy_from_slice(&self.part[..start]);
         input.read_exact(&mut payload[start..])?;
@@ -231,7 +231,7 @@ impl Reading<'_, '_> {
             }
             Message::FileEnd(end) if receiver.checks() || receiver.is_hashing(end.index) => {
                 if !receiver.admit_seal(end.index) {
-                    return Ok(Ended::Break(()));
+                    return Ok(Ended::Break(End::Job));
                 }
                 receiver.give(Work::Sealed(end));
             }
@@ -312,6 +312,7 @@ fn take_words(
         Message::Prove(asked) if receiver.awaits_removals() => receiver.prove(asked),
         Message::Direct(offer) => take_offer(main.offers, offer)?,
         Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
+        Message::Rest if receiver.is_over() => return Ok(Ended::Break(End::Rest)),
         _ => return Err(unexpected(kind)),
     }
     Ok(Ended::Continue(()))

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// and not taken.
 const AT_ONCE_MAX: usize = 128;
 
+/// How long a peer may take to answer that the connection is at rest.
+const LEAVING_MAX: Duration = Duration::from_secs(2);
+
 /// An agent. One thread writes to it, and says that this side is there while nothing is
 /// asked; another reads as many messages as are awaited, and none ahead.
 pub(crate) struct Peer {
@@ -73,11 +76,12 @@ impl Peer {
     ) -> Result<Self, JobError> {
         let Connection { reader, mut writer, closer } = connection;
         let (name, patience) = (closer.peer().to_owned(), closer.patience());
+        let keeps = closer.keeps();
         let vigil = Vigil::new(patience);
         let (outbox, frames) = Outbox::new(false);
         let (give_writer, writers) = crossbeam_channel::bounded(1);
         let write = move || {
-            let (hello, sign_after) = (hello(patience), sign_after(patience.silence_max));
+            let (hello, sign_after) = (hello(keeps, patience), sign_after(patience.silence_max));
             // When it breaks, the reader is told why.
             if run_writer(&mut writer, &frames, hello, sign_after, None).is_ok() {
                 let _ = give_writer.send(writer);
@@ -95,7 +99,7 @@ impl Peer {
                 let next = if is_greeted {
                     read_message(&mut input).map(|message| Answer::Message(Box::new(message)))
                 } else {
-                    let greeting = welcome(&mut input, &peer);
+                    let greeting = welcome(&mut input, &peer, keeps);
                     heard.greeted(patience.silence_max);
                     is_greeted = true;
                     greeting.map(|greeting| Answer::Welcome(Box::new(greeting)))
@@ -251,6 +255,21 @@ impl Peer {
                 closer.explain().into()
             }
             (ReadEnd::Lost(error), None) => ConnectError::lost(&self.name, &error).into(),
+        }
+    }
+
+    /// Ends the visit, and keeps the connection if that was asked for and the peer agrees.
+    pub(super) fn leave(mut self) {
+        if !self.caps.has(Caps::SESSIONS) {
+            return;
+        }
+        self.outbox.tell_within(&Message::Rest, LEAVING_MAX);
+        let is_at_rest = matches!(self.hear_within(LEAVING_MAX), Ok(Message::Rest));
+        if let Some(greeted) = self.into_greeted().filter(|_| is_at_rest)
+            && greeted.input.buffer().is_empty()
+        {
+            let Greeted { input, output, closer, .. } = greeted;
+            closer.keep(input.into_inner().into_inner(), output);
         }
     }
 

@@ -140,7 +140,7 @@ fn send_script(
                 via: Via::Ssh,
                 ..Job::default()
             };
-            run_client(place, job, Placement::Download, |peer| {
+            run_client(place, job, Placement::download, |peer| {
                 assert!(matches!(peer.answer().role, Role::Sender { .. }));
                 script(peer);
             })
@@ -184,7 +184,7 @@ fn receive_script(task: Task, place: Place, script: Script) -> Attacked {
         via: Via::Ssh,
         ..Job::default()
     };
-    run_client(place, job, Placement::Upload, |peer| {
+    run_client(place, job, Placement::upload, |peer| {
         assert!(matches!(peer.answer().role, Role::Receiver { .. }));
         script(peer);
     })

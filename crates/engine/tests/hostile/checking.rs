@@ -189,7 +189,7 @@ fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked 
         task: Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES },
         ..Job::default()
     };
-    run_client(place, job, Placement::Upload, script)
+    run_client(place, job, Placement::upload, script)
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn moved_to(script: impl FnOnce(&mut Peer, &Path) + Send + 'static) -> Vec<&'sta
         ..Job::default()
     };
     let source = place.source("");
-    let attacked = run_client(place, job, Placement::Upload, move |peer| {
+    let attacked = run_client(place, job, Placement::upload, move |peer| {
         peer.hear_greeting();
         peer.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
         peer.await_that("all is listed", |peer| {

@@ -232,7 +232,7 @@ fn a_client_that_downloads_works_at_the_destination_alone() {
     };
     let (connection, mut peer) = Peer::of_client();
     let monitor = TryingMonitor(Progress::default(), trial.clone());
-    let client = within(move || haul_engine::run(&job, Placement::Download(connection), &monitor));
+    let client = within(move || haul_engine::run(&job, Placement::download(connection), &monitor));
     peer.answer();
     peer.list(vec![file(0, "a", 4), dir_end(0)]);
     peer.await_wants([1]);

@@ -34,7 +34,7 @@ fn send_by(rules: Job, sources: &[&str], items: Vec<ListItem>, sent: Option<u64>
         into_dir: true,
         ..rules
     };
-    run_client(place, job, Placement::Download, move |peer| {
+    run_client(place, job, Placement::download, move |peer| {
         assert!(matches!(peer.answer().role, Role::Sender { .. }));
         peer.list(items);
         if let Some(index) = sent {

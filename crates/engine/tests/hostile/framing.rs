@@ -129,6 +129,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Measure => Message::Measure(Measure::Machine { millis: 1 }),
         FrameType::Measured => Message::Measured(Measured::Door(Err("x".into()))),
         FrameType::Filler => Message::Filler(1),
+        FrameType::Rest => Message::Rest,
     })
 }
 

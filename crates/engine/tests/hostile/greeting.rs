@@ -17,7 +17,7 @@ fn client_meets(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
         into_dir: true,
         ..Job::default()
     };
-    run_client(place, job, Placement::Download, script)
+    run_client(place, job, Placement::download, script)
 }
 
 fn agent_meets(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
@@ -50,7 +50,7 @@ fn an_upload_lists_its_sources_before_the_agent_has_greeted() {
         recursive: true,
         ..Job::default()
     };
-    let attacked = run_client(place, job, Placement::Upload, |peer| {
+    let attacked = run_client(place, job, Placement::upload, |peer| {
         // A login takes long, and nothing was said from here.
         peer.hear_greeting();
         peer.await_listing();
@@ -124,7 +124,7 @@ fn a_user_need_not_wait_for_an_agent_that_is_silent() {
         let job = Job { sources: vec![b"a".to_vec()], dest, ..Job::default() };
         let watch = Arc::new(Watch::default());
         let user = Arc::clone(&watch);
-        let attacked = watched_client(place, job, Placement::Download, watch, move |peer| {
+        let attacked = watched_client(place, job, Placement::download, watch, move |peer| {
             if greets {
                 peer.answer();
                 peer.list(vec![file(0, "a", 4), dir_end(0)]);

@@ -91,7 +91,7 @@ fn an_agent_that_has_compared_all_may_leave_before_its_client_has_heard_so() {
         task: Task::Check { content: false, keeps: Kept::OF_COPIES },
         ..Job::default()
     };
-    let result = against(HeldUp::by(is_entry), job, Placement::Upload, |peer| {
+    let result = against(HeldUp::by(is_entry), job, Placement::upload, |peer| {
         peer.tell(&Message::Naming(haul_model::Naming::Own));
         peer.await_listing();
         let outcome = Outcome::Skipped(Skip::Unchanged);
@@ -107,7 +107,7 @@ fn an_agent_that_has_removed_all_may_leave_before_its_client_has_heard_so() {
     let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
     let (sources, dest) = (vec![b"/there/a".to_vec()], bytes(&place.dest("")));
     let job = Job { sources, dest, into_dir: true, task, ..Job::default() };
-    let result = against(HeldUp::by(is_removal), job, Placement::Download, |peer| {
+    let result = against(HeldUp::by(is_removal), job, Placement::download, |peer| {
         peer.list(vec![file(0, "a", 1), dir_end(0)]);
         peer.await_outcome(1);
         let path = b"/there/a".to_vec();

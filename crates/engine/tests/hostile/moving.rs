@@ -338,7 +338,7 @@ fn moving_client(place: Place, script: impl FnOnce(&mut Peer) + Send + 'static) 
         task: Task::Remove { rule: Remove::SameContent, moving: Moving::Whole },
         ..Job::default()
     };
-    run_client(place, job, Placement::Download, script)
+    run_client(place, job, Placement::download, script)
 }
 
 fn greet(peer: &mut Peer, caps: Caps) {
@@ -538,7 +538,7 @@ fn a_comparison_tells_of_no_removal() {
         task: Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES },
         ..Job::default()
     };
-    let attacked = run_client(place, job, Placement::Download, |peer| {
+    let attacked = run_client(place, job, Placement::download, |peer| {
         greet(peer, Caps::OURS);
         peer.tell(&Message::Removed(vec![Removal::End]));
     });

@@ -90,7 +90,7 @@ fn agent() -> Connection {
 
 /// The three ways in which the roles are placed.
 const PLACEMENTS: [fn() -> Placement; 3] =
-    [|| Placement::Local, || Placement::Upload(agent()), || Placement::Download(agent())];
+    [|| Placement::Local, || Placement::upload(agent()), || Placement::download(agent())];
 
 fn dirs_below(root: &Path) -> Vec<PathBuf> {
     (0..DIRS).map(|number| root.join(format!("dir-{number:03}"))).collect()

@@ -55,7 +55,7 @@ impl Work {
         };
         let job = Job { sources, dest, into_dir: true, task, ..Job::default() };
         let placement =
-            if up { Placement::Upload(connection) } else { Placement::Download(connection) };
+            if up { Placement::upload(connection) } else { Placement::download(connection) };
         haul_engine::run(&job, placement, &Watch::default()).map(|_| ())
     }
 }

@@ -29,7 +29,7 @@ fn list_of(sources: &[&str], walking: Walking, items: Vec<ListItem>) -> Attacked
         task: Task::Sync(Policy::default(), mirror),
         ..Job::default()
     };
-    run_client(place, job, Placement::Download, move |peer| {
+    run_client(place, job, Placement::download, move |peer| {
         peer.answer();
         peer.list(items);
     })
@@ -188,7 +188,7 @@ fn a_link_of_the_destination_leads_a_peer_nowhere_whether_links_are_kept_or_not(
             dir_end(1),
             dir_end(0),
         ];
-        let attacked = run_client(place, job, Placement::Download, move |peer| {
+        let attacked = run_client(place, job, Placement::download, move |peer| {
             peer.answer();
             peer.list(items);
         });

@@ -86,9 +86,9 @@ impl Link {
         };
         let placement = match self {
             Self::UploadBySocket | Self::UploadByPipe | Self::UploadDirectly => {
-                Placement::Upload(connection)
+                Placement::upload(connection)
             }
-            _ => Placement::Download(connection),
+            _ => Placement::download(connection),
         };
         (placement, Some(agent))
     }

@@ -1,17 +1,21 @@
 //! The words that say how hosts are reached.
 
 use crate::config::{
-    Config, PARALLEL_MAX, RETRIES_MAX, Rate, Settings, TIMEOUT_MAX, Transport, typed,
+    Config, KEEP_DEFAULT, KeepFor, PARALLEL_MAX, RETRIES_MAX, Rate, Settings, TIMEOUT_MAX,
+    Transport, typed,
 };
 use crate::error::CommandError;
 use crate::location::{Location, Machine};
 use crate::peer::{Reach, Reaches, WithoutHaul};
+use crate::state;
 use clap::Args;
 use haul_model::{Compression, Ports, Via};
-use haul_net::{Patience, SshTarget};
+use haul_net::{Keep, Patience, SshTarget};
 use std::ffi::OsString;
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU64};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// How hosts are reached.
 #[derive(Debug, Args)]
@@ -24,6 +28,9 @@ pub(super) struct RemoteWords {
     transport: Option<Transport>,
     #[command(flatten)]
     timeout: TimeoutWords,
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = KEEP_DEFAULT)]
+    keep: Option<KeepFor>,
 }
 
 /// How long a host is waited for.
@@ -152,6 +159,7 @@ pub(super) struct Typed {
     pub(super) transport: Option<Transport>,
     pub(super) retries: Option<u32>,
     pub(super) parallel: Option<NonZeroU8>,
+    pub(super) keep: Option<KeepFor>,
 }
 
 impl Typed {
@@ -162,9 +170,9 @@ impl Typed {
         usage: &str,
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let Self { rsh, remote_haul, timeout, transport, retries, parallel } = self;
+        let Self { rsh, remote_haul, timeout, transport, retries, parallel, keep } = self;
         let timeout = TimeoutWords { timeout };
-        let remote = RemoteWords { remote_haul, rsh, transport, timeout };
+        let remote = RemoteWords { remote_haul, rsh, transport, timeout, keep };
         let (retry, parallel) = (RetryWords { retries }, parallel.map(typed));
         let words_of = Settings { parallel, ..retry.add_to(&remote) };
         Way { words: words_of, deploy: false, config }.sources_and_dest(words, usage)
@@ -176,9 +184,9 @@ impl Typed {
         words: &[OsString],
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let Self { rsh, remote_haul, timeout, transport, retries, .. } = self;
+        let Self { rsh, remote_haul, timeout, transport, retries, keep, .. } = self;
         let timeout = TimeoutWords { timeout };
-        let remote = RemoteWords { remote_haul, rsh, transport, timeout };
+        let remote = RemoteWords { remote_haul, rsh, transport, timeout, keep };
         let way = Way { words: RetryWords { retries }.add_to(&remote), deploy: false, config };
         let (sources, reaches) = way.locations(words)?;
         Ok((sources, Location::root(), reaches))
@@ -193,6 +201,7 @@ impl RemoteWords {
             remote_haul: self.remote_haul.clone().map(typed),
             transport: self.transport.map(typed),
             timeout: self.timeout.timeout.map(typed),
+            keep: self.keep.clone().map(typed),
             ..Settings::default()
         }
     }
@@ -304,7 +313,17 @@ pub(super) fn set_up(
     if let Some(path) = &settings.remote_haul {
         target = target.with_remote_haul(&path.value)?;
     }
+    if let Some(keep) = settings.keep.as_ref().and_then(|given| keep(given.value.lasts)) {
+        target = target.with_keep(Arc::new(keep));
+    }
     Ok(target.with_patience(Patience::of_seconds(settings.timeout_seconds())))
+}
+
+/// The way to keep connections for so long, if there is one.
+fn keep(lasts: Duration) -> Option<Keep> {
+    let dir = state::kept().filter(|_| !lasts.is_zero())?;
+    let program = std::env::current_exe().ok()?;
+    Some(Keep { dir, lasts, holder: vec![program.into(), "keep".into(), "hold".into()] })
 }
 
 impl RemoteWords {

@@ -21,7 +21,7 @@ use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
 use super::remote::{Passage, Typed};
 use super::{Copy, Stats};
-use crate::config::{self, Config, Rate, Transport};
+use crate::config::{self, Config, KeepFor, Rate, Transport};
 use crate::error::CommandError;
 use crate::lines::Columns;
 use crate::location::Location;
@@ -158,6 +158,7 @@ struct Wish {
     transport: Option<Transport>,
     retries: Option<u32>,
     parallel: Option<NonZeroU8>,
+    keep: Option<KeepFor>,
     /// The last of `-z` and `--no-z`.
     compressed: Option<bool>,
     /// The codec, and the level of zstd, where words say them.
@@ -217,6 +218,7 @@ impl SyncWords {
             transport: wish.transport,
             retries: wish.retries,
             parallel: wish.parallel,
+            keep: wish.keep.clone(),
         };
         wish.lists |= self.paths.len() == 1;
         let (sources, dest, reaches) = match &*self.paths {

@@ -6,6 +6,7 @@ use super::doctor::{self, DoctorWords};
 use super::familiar::FamiliarWords;
 use super::filter::FilterWords;
 use super::help::*;
+use super::keep::{self, KeepWords};
 use super::kept::KeptWords;
 use super::late::Late;
 use super::places::PlacesWords;
@@ -57,6 +58,9 @@ pub(super) enum CommandWords {
     /// Show the settings in effect, and where each comes from
     #[command(override_usage = "haul config [OPTIONS] [HOST]", after_help = CONFIG_HELP)]
     Config(Late<ConfigWords>),
+    /// List or close connections that are kept open
+    #[command(override_usage = keep::USAGE, after_help = keep::EXAMPLES)]
+    Keep(Late<KeepWords>),
     /// Install haul on a host, or remove it
     #[command(override_usage = deploy::USAGE, after_help = deploy::EXAMPLES)]
     Deploy(Late<DeployWords>),

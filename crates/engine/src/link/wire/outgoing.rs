@@ -8,7 +8,7 @@ use super::listed::{Listed, Lists, lists};
 use super::squeeze::Squeeze;
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::SendTimeoutError;
-use haul_proto::Message;
+use haul_proto::{Caps, Message};
 use haul_tree::lock;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +66,8 @@ pub(crate) struct Outbox {
     pub(super) held: Arc<()>,
     /// Nobody waits for room any more.
     cut: AtomicBool,
+    /// The connection continues after the job.
+    rests: AtomicBool,
     /// See [`Frames::ledger`].
     pub(super) ledger: Option<Arc<Ledger>>,
 }
@@ -83,18 +85,31 @@ impl Outbox {
         squeeze: Arc<Squeeze>,
     ) -> (Arc<Self>, Frames) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
-        let (frames, cut) = (Mutex::new(Some(frames)), AtomicBool::new(false));
+        let frames = Mutex::new(Some(frames));
+        let (cut, rests) = (AtomicBool::new(false), AtomicBool::new(false));
         let (lists, listed) = lists();
         let flow = Arc::new(Flow::default());
         let (filled, paced, noted) = (Arc::clone(&squeeze), Arc::clone(&flow), ledger.clone());
         let queue = Frames { waiting, listed, squeeze: filled, flow: paced, ledger: noted };
         let held = Arc::default();
-        (Arc::new(Self { frames, lists, splices, squeeze, flow, held, cut, ledger }), queue)
+        let outbox = Self { frames, lists, splices, squeeze, flow, held, cut, rests, ledger };
+        (Arc::new(outbox), queue)
     }
 
     /// Another queue, whose frames are compressed as those of this one, and may be lost.
     pub(super) fn beside(&self) -> (Arc<Self>, Frames) {
         Self::with(false, Some(Arc::default()), Arc::clone(&self.squeeze))
+    }
+
+    /// Both sides have greeted, and these `caps` are in force.
+    pub(crate) fn greeted(&self, caps: Caps) {
+        self.squeeze.allow(caps);
+        self.rests.store(caps.has(Caps::SESSIONS), Ordering::Relaxed);
+    }
+
+    /// True if the connection continues after the job: each side ends with [`Message::Rest`].
+    pub(crate) fn rests(&self) -> bool {
+        self.rests.load(Ordering::Relaxed)
     }
 
     /// True if ranges of files may be sent as [`Body::Range`].

@@ -40,6 +40,13 @@ impl Args for Switches {
                     .value_name(name)
                     .value_parser(value_parser!(OsString))
                     .allow_hyphen_values(true),
+                Turn::Optional(name, default, _) => arg
+                    .action(ArgAction::Append)
+                    .value_name(name)
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value(default)
+                    .value_parser(value_parser!(OsString)),
             };
             if let Some(short) = word.short {
                 arg = arg.short(short);
@@ -112,7 +119,7 @@ impl Word {
                 turn(wish, on);
                 Ok(())
             }
-            Turn::Value(_, take) => {
+            Turn::Value(_, take) | Turn::Optional(_, _, take) => {
                 let taken = if on { take(wish, value) } else { take(wish, OsStr::new("")) };
                 taken.map_err(|why| {
                     let value = value.to_string_lossy();

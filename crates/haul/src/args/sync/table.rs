@@ -24,6 +24,8 @@ pub(super) enum Turn {
     Flag(fn(&mut Wish, bool)),
     /// With the name of its value.
     Value(&'static str, fn(&mut Wish, &OsStr) -> Result<(), &'static str>),
+    /// The same, with the value that the word has without one.
+    Optional(&'static str, &'static str, fn(&mut Wish, &OsStr) -> Result<(), &'static str>),
 }
 
 /// The longest blocks that rsync takes, in bytes.

@@ -2,7 +2,7 @@
 
 use super::super::{Stats, Wish, number};
 use super::{Turn, Word, text};
-use crate::config::{PARALLEL_MAX, RETRIES_MAX, Rate, Transport};
+use crate::config::{KEEP_DEFAULT, PARALLEL_MAX, RETRIES_MAX, Rate, Transport};
 use clap::ValueEnum;
 use haul_model::Compression;
 use std::ffi::OsStr;
@@ -84,6 +84,13 @@ pub(super) const WORDS: &[Word] = &[
         wish.timeout = Some(number(value)?);
         Ok(())
     }),
+    Word {
+        turn: Turn::Optional("TIME", KEEP_DEFAULT, |wish, value| {
+            wish.keep = Some(text(value)?.parse()?);
+            Ok(())
+        }),
+        ..flag!("keep", None, |_, _| ())
+    },
     value!("retries", None, &[], "N", |wish, value| {
         let retries: u32 = number(value)?;
         wish.retries = Some(retries.min(RETRIES_MAX));

@@ -1,0 +1,147 @@
+//! Connections to hosts that are kept between commands.
+//!
+//! A small process of this program, the *holder*, has the three streams of a connection whose
+//! last command has ended. It listens on a socket of the user. The next command to the same
+//! host takes the streams over, works with them directly, and returns them. While they are
+//! away, the holder has no copy: if that command dies, the connection ends with it.
+//!
+//! The name of the socket is a hash of all that a new connection would depend on: the program
+//! and its version, the words of the user, and the files of ssh's configuration. Another
+//! version, or a changed configuration, finds no socket.
+//!
+//! A holder ends when its time is over, when the host closes the connection, when the machine
+//! slept, and when it is told to.
+
+mod configuration;
+mod holder;
+
+pub use self::holder::{Held, hold, list, stop};
+
+use crate::SshTarget;
+use haul_model::ContentHash;
+use rustix::process::geteuid;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Bytes of the hash in a socket's name: few enough for the bound on the path of a socket.
+const NAME_LEN: usize = 16;
+
+/// How long a holder may take to answer. It has nothing else to do.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// How the connections of a command are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keep {
+    /// The directory of the sockets. It is made if it is missing.
+    pub dir: PathBuf,
+    /// How long a connection is kept after the end of a command.
+    pub lasts: Duration,
+    /// The program, and its words, that calls [`hold`] with its standard input. The directory,
+    /// the name of the socket and the name of the host follow.
+    pub holder: Vec<OsString>,
+}
+
+/// The streams of a connection.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    /// Bytes from the host.
+    pub(crate) input: OwnedFd,
+    /// Bytes to it.
+    pub(crate) output: OwnedFd,
+    /// Messages of ssh, and of the program on the host.
+    pub(crate) errors: OwnedFd,
+}
+
+impl Streams {
+    /// Second handles of these streams.
+    pub(crate) fn of(input: impl AsFd, output: impl AsFd, errors: impl AsFd) -> io::Result<Self> {
+        Ok(Self {
+            input: input.as_fd().try_clone_to_owned()?,
+            output: output.as_fd().try_clone_to_owned()?,
+            errors: errors.as_fd().try_clone_to_owned()?,
+        })
+    }
+}
+
+/// The place to which the streams of a connection go when it is at rest.
+pub(crate) struct Keeper {
+    holder: UnixStream,
+    lasts: Duration,
+}
+
+impl Keeper {
+    /// Starts a holder for a new connection to `target`. It ends if nothing is given to it.
+    pub(crate) fn start(keep: &Keep, target: &SshTarget) -> io::Result<Self> {
+        make_private(&keep.dir)?;
+        let (ours, theirs) = UnixStream::pair()?;
+        let (program, words) = keep.holder.split_first().ok_or(ErrorKind::InvalidInput)?;
+        // It is not waited for: it outlives this process.
+        Command::new(program)
+            .args(words)
+            .arg(&keep.dir)
+            .arg(name_of(target))
+            .arg(target.address())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { holder: ours, lasts: keep.lasts })
+    }
+
+    /// Gives the streams to the holder, and waits until it has them.
+    pub(crate) fn give(self, streams: &Streams) -> io::Result<()> {
+        let seconds = u32::try_from(self.lasts.as_secs()).unwrap_or(u32::MAX);
+        let Streams { input, output, errors } = streams;
+        let passed = [input.as_fd(), output.as_fd(), errors.as_fd()];
+        holder::give(&self.holder, seconds, &passed)
+    }
+}
+
+/// Takes over the streams of the connection to `target` that is kept in `keep`, if there is one
+/// and no other command has it.
+pub(crate) fn take(keep: &Keep, target: &SshTarget) -> Option<(Streams, Keeper)> {
+    let path = keep.dir.join(name_of(target));
+    // A socket in a directory that another user could have made is none of ours.
+    check_private(&keep.dir).ok()?;
+    let (streams, holder) = holder::take(&path).ok()??;
+    Some((streams, Keeper { holder, lasts: keep.lasts }))
+}
+
+/// The name of the socket for `target`.
+fn name_of(target: &SshTarget) -> String {
+    let shell = target.shell();
+    let mut facts: Vec<Vec<u8>> = vec![env!("CARGO_PKG_VERSION").into()];
+    let program = std::env::current_exe().and_then(fs::metadata);
+    facts.push(program.map_or_else(|_| Vec::new(), |program| configuration::stamp(&program)));
+    facts.push(target.address().into_bytes());
+    facts.push(shell.program.clone().into_bytes());
+    facts.extend(shell.args.iter().map(|word| word.clone().into_bytes()));
+    facts.push(target.remote_haul().unwrap_or_default().into());
+    facts.push(std::env::var_os("PATH").unwrap_or_default().as_bytes().to_vec());
+    facts.extend(configuration::stamps());
+    // No fact has a NUL in it but the stamps, which have one length.
+    let hash = ContentHash::of(&facts.join(&0));
+    hash.as_bytes()[..NAME_LEN].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes `dir`, which nobody else may enter.
+fn make_private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    check_private(dir)
+}
+
+/// Refuses a directory that is not the user's alone.
+fn check_private(dir: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(dir)?;
+    let is_private =
+        found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o77 == 0;
+    if is_private { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
+}

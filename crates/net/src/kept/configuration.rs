@@ -1,0 +1,111 @@
+//! The files of ssh's configuration, as far as a change of one makes another connection.
+
+use rustix::process::geteuid;
+use std::env;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Files that are looked at, at most. A configuration that includes more can't be kept track of.
+const FILES_MAX: usize = 256;
+
+/// The longest file that is read for what it includes, in bytes.
+const FILE_LEN_MAX: u64 = 1 << 20;
+
+/// The identity, length and time of a file.
+pub(super) fn stamp(file: &Metadata) -> Vec<u8> {
+    [file.dev(), file.ino(), file.size(), file.mtime() as u64, file.mtime_nsec() as u64]
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
+}
+
+/// The stamps of all configuration files of ssh that are there.
+pub(super) fn stamps() -> Vec<Vec<u8>> {
+    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let user = home.join(".ssh");
+    // Root's configuration includes from the system's directory, too.
+    let system = Path::new("/etc/ssh");
+    let mut files = vec![(user.join("config"), user), (system.join("ssh_config"), system.into())];
+    let mut stamps = vec![geteuid().as_raw().to_le_bytes().to_vec()];
+    let mut next = 0;
+    while next < files.len() && next < FILES_MAX {
+        let (file, base) = files[next].clone();
+        next += 1;
+        let Ok(found) = fs::metadata(&file) else { continue };
+        stamps.push(stamp(&found));
+        if found.is_file() && found.size() <= FILE_LEN_MAX {
+            let text = fs::read(&file).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let words = text.lines().filter_map(included).flatten();
+            let paths = words.map(|word| resolve(word, &base, &home));
+            let found: Vec<_> = paths.flat_map(|path| expand(&path)).collect();
+            files.extend(found.into_iter().map(|file| (file, base.clone())));
+        }
+    }
+    stamps
+}
+
+/// The words of a line that includes files.
+fn included(line: &str) -> Option<impl Iterator<Item = &str>> {
+    let line = line.trim_start();
+    let (key, rest) = line.split_once(|c: char| c.is_whitespace() || c == '=')?;
+    let words = rest.split(|c: char| c.is_whitespace() || c == '"' || c == '=');
+    key.eq_ignore_ascii_case("include").then(|| words.filter(|word| !word.is_empty()))
+}
+
+/// The path that `word` stands for in a file whose relative paths begin in `base`.
+fn resolve(word: &str, base: &Path, home: &Path) -> PathBuf {
+    match word.strip_prefix("~/") {
+        Some(rest) => home.join(rest),
+        None => base.join(word),
+    }
+}
+
+/// The files of a path whose last name may be a pattern. All files of its directory count then:
+/// one more that changes costs a connection, and nothing else.
+fn expand(path: &Path) -> Vec<PathBuf> {
+    let is_pattern = |path: &Path| path.to_string_lossy().contains(['*', '?', '[', '%', '$']);
+    if !is_pattern(path) {
+        return vec![path.to_owned()];
+    }
+    let mut dir = path;
+    while is_pattern(dir) {
+        let Some(above) = dir.parent() else { return Vec::new() };
+        dir = above;
+    }
+    // The directory's own time tells of files that come and go.
+    let mut files = vec![dir.to_owned()];
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    files.extend(entries.map(|entry| entry.path()).filter(|path| path.is_file()));
+    files.sort();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_included_are_found() {
+        let words =
+            |line: &'static str| -> Vec<&str> { included(line).into_iter().flatten().collect() };
+        assert_eq!(words("Include a b"), ["a", "b"]);
+        assert_eq!(words("  include=\"a\""), ["a"]);
+        assert!(words("Host include").is_empty());
+        let base = Path::new("/base");
+        assert_eq!(resolve("a", base, Path::new("/home")), Path::new("/base/a"));
+        assert_eq!(resolve("~/a", base, Path::new("/home")), Path::new("/home/a"));
+        assert_eq!(resolve("/a", base, Path::new("/home")), Path::new("/a"));
+        let temp = tempfile::tempdir().expect("a directory");
+        for name in ["one", "two"] {
+            fs::write(temp.path().join(name), "").expect("written");
+        }
+        let found = expand(&temp.path().join("*.conf"));
+        assert_eq!(
+            found,
+            [temp.path().to_owned(), temp.path().join("one"), temp.path().join("two")]
+        );
+        assert_eq!(expand(Path::new("/a/b")), [Path::new("/a/b")]);
+    }
+}

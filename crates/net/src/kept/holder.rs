@@ -1,0 +1,345 @@
+//! The holder of a kept connection, and what is said to it.
+//!
+//! Whoever connects sends one letter. `take` is answered by the streams, or by `busy` where
+//! another command has them. `list` is answered by what [`Held`] shows, and `stop` by the end.
+
+use super::{ANSWER_MAX, Streams, check_private};
+use haul_sys::{is_of_user, pass, receive_passed};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const TAKE: u8 = b't';
+const LIST: u8 = b'l';
+const STOP: u8 = b's';
+const GIVEN: u8 = b'g';
+const BUSY: u8 = b'b';
+
+/// How far the clock that counts sleep may run ahead of the one that does not.
+const SLEPT_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes of an answer to `list`, at most.
+const ANSWER_LEN_MAX: u64 = 4096;
+
+/// A kept connection, as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The host, as its commands name it, safe to show.
+    pub host: String,
+    /// A command has it.
+    pub is_used: bool,
+    /// When it was made, in seconds since 1970.
+    pub since: u64,
+    /// How long it is kept from now on, unless it is used, in seconds.
+    pub left: u64,
+    /// The process that holds it.
+    pub holder: u32,
+}
+
+/// Gives streams to a holder, with the seconds for which they are kept.
+pub(super) fn give(
+    holder: &UnixStream,
+    seconds: u32,
+    streams: &[BorrowedFd<'_>; 3],
+) -> io::Result<()> {
+    let [a, b, c, d] = seconds.to_le_bytes();
+    holder.set_read_timeout(Some(ANSWER_MAX))?;
+    pass(holder, &[GIVEN, a, b, c, d], streams)?;
+    let mut answer = [0];
+    (&*holder).read_exact(&mut answer)
+}
+
+/// Takes the streams of the holder at `path`; `None` if another command has them.
+pub(super) fn take(path: &Path) -> io::Result<Option<(Streams, UnixStream)>> {
+    let holder = ask(path, TAKE)?;
+    let mut answer = [0];
+    let (len, streams) = receive_passed(&holder, &mut answer)?;
+    let streams = <[OwnedFd; 3]>::try_from(streams).ok();
+    let Some([input, output, errors]) = streams.filter(|_| len == 1 && answer == [GIVEN]) else {
+        return Ok(None);
+    };
+    Ok(Some((Streams { input, output, errors }, holder)))
+}
+
+/// Connects to the holder at `path`, and sends `letter`.
+fn ask(path: &Path, letter: u8) -> io::Result<UnixStream> {
+    let mut holder = UnixStream::connect(path)?;
+    if !is_of_user(&holder)? {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    holder.set_read_timeout(Some(ANSWER_MAX))?;
+    holder.set_write_timeout(Some(ANSWER_MAX))?;
+    holder.write_all(&[letter])?;
+    Ok(holder)
+}
+
+/// The kept connections whose sockets are in `dir`.
+///
+/// # Errors
+/// When the directory can't be read, or is not the user's alone.
+pub fn list(dir: &Path) -> io::Result<Vec<Held>> {
+    let answers = sockets(dir)?.into_iter().filter_map(|path| {
+        let mut answer = String::new();
+        ask(&path, LIST).ok()?.take(ANSWER_LEN_MAX).read_to_string(&mut answer).ok()?;
+        Held::parse(&answer)
+    });
+    let mut all: Vec<Held> = answers.collect();
+    all.sort_by(|one, other| one.host.cmp(&other.host));
+    Ok(all)
+}
+
+/// Ends the kept connections to `host`, or to all hosts, that no command has; returns them.
+///
+/// # Errors
+/// See [`list`].
+pub fn stop(dir: &Path, host: Option<&str>) -> io::Result<Vec<Held>> {
+    let stopped = sockets(dir)?.into_iter().filter_map(|path| {
+        let mut answer = String::new();
+        ask(&path, LIST).ok()?.take(ANSWER_LEN_MAX).read_to_string(&mut answer).ok()?;
+        let held = Held::parse(&answer)?;
+        if host.is_some_and(|host| host != held.host) {
+            return None;
+        }
+        // The end of the stream is the answer.
+        let mut end = ask(&path, STOP).ok()?;
+        drop(end.read(&mut [0]));
+        Some(held)
+    });
+    Ok(stopped.collect())
+}
+
+/// The sockets in `dir`; none if that is missing.
+fn sockets(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    check_private(dir)?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+impl Held {
+    fn text(&self) -> String {
+        let Self { host, is_used, since, left, holder } = self;
+        format!("{}\t{since}\t{left}\t{holder}\t{host}", u8::from(*is_used))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(5, '\t');
+        let mut number = || parts.next()?.parse::<u64>().ok();
+        let [is_used, since, left, holder] = [number()?, number()?, number()?, number()?];
+        let (is_used, holder) = (is_used == 1, u32::try_from(holder).ok()?);
+        let host = haul_model::escape_controls(parts.next()?);
+        Some(Self { host, is_used, since, left, holder })
+    }
+}
+
+/// Holds a connection to `host`, whose streams come over `user`, and listens on the socket
+/// `name` in `dir`. Returns when the connection has ended.
+///
+/// # Errors
+/// When another holder has that socket, and those of the system.
+pub fn hold(user: UnixStream, dir: &Path, name: &str, host: &str) -> io::Result<()> {
+    check_private(dir)?;
+    // It outlives the terminal of the command that has started it. A process that leads a group
+    // has no terminal to lose.
+    let _ = rustix::process::setsid();
+    let path = dir.join(name);
+    let listener = bind(&path)?;
+    listener.set_nonblocking(true)?;
+    let holder = Holder { listener, host: host.to_owned(), since: seconds_since_1970() };
+    let end = holder.run(user);
+    let _ = fs::remove_file(&path);
+    end
+}
+
+/// Listens at `path`, in place of a holder that has left its socket there.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let bound = match UnixListener::bind(path) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            match UnixStream::connect(path) {
+                Err(refused) if refused.kind() == ErrorKind::ConnectionRefused => {
+                    fs::remove_file(path)?;
+                }
+                _ => return Err(error),
+            }
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    }?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(bound)
+}
+
+struct Holder {
+    listener: UnixListener,
+    host: String,
+    since: u64,
+}
+
+/// Where the streams are.
+enum State {
+    /// A command has them.
+    Used(UnixStream),
+    /// They are here.
+    Kept { streams: Streams, until: Instant, slept: Duration },
+}
+
+impl Holder {
+    fn run(&self, user: UnixStream) -> io::Result<()> {
+        let mut state = State::Used(user);
+        loop {
+            state = match state {
+                State::Used(user) => match self.wait_for_return(user)? {
+                    Some(kept) => kept,
+                    None => return Ok(()),
+                },
+                State::Kept { streams, until, slept } => {
+                    match self.wait_for_user(streams, until, slept)? {
+                        Some(used) => used,
+                        None => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until the command that has the streams returns them; `None` if it does not.
+    fn wait_for_return(&self, user: UnixStream) -> io::Result<Option<State>> {
+        loop {
+            let [returned, asked] = ready([as_fd(&user), as_fd(&self.listener)], None)?;
+            if asked {
+                self.answer(|letter| match letter {
+                    LIST => Some(self.told(true, Duration::ZERO).into_bytes()),
+                    _ => Some(vec![BUSY]),
+                });
+            }
+            if !returned {
+                continue;
+            }
+            let mut words = [0; 5];
+            let (len, streams) = receive_passed(&user, &mut words)?;
+            let [letter, seconds @ ..] = words;
+            let streams = <[OwnedFd; 3]>::try_from(streams).ok();
+            let Some([input, output, errors]) = streams.filter(|_| len == 5 && letter == GIVEN)
+            else {
+                return Ok(None);
+            };
+            let lasts = Duration::from_secs(u32::from_le_bytes(seconds).into());
+            let until = Instant::now() + lasts;
+            // A command that does not hear this has given its streams all the same.
+            let _ = (&user).write_all(&[GIVEN]);
+            let streams = Streams { input, output, errors };
+            return Ok(Some(State::Kept { streams, until, slept: slept() }));
+        }
+    }
+
+    /// Waits until a command takes the streams; `None` if their time is over.
+    fn wait_for_user(
+        &self,
+        streams: Streams,
+        until: Instant,
+        slept_before: Duration,
+    ) -> io::Result<Option<State>> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let [spoken, asked] =
+                ready([as_fd(&streams.input), as_fd(&self.listener)], Some(left))?;
+            let has_slept = slept().saturating_sub(slept_before) > SLEPT_MAX;
+            // Nothing is expected of the host now but the end.
+            if spoken || has_slept || left.is_zero() {
+                return Ok(None);
+            }
+            if !asked {
+                continue;
+            }
+            let mut is_stopped = false;
+            let user = self.answer(|letter| match letter {
+                LIST => Some(self.told(false, left).into_bytes()),
+                TAKE => None,
+                STOP => {
+                    is_stopped = true;
+                    Some(Vec::new())
+                }
+                _ => Some(vec![BUSY]),
+            });
+            if is_stopped {
+                return Ok(None);
+            }
+            let Some(user) = user else { continue };
+            let Streams { input, output, errors } = &streams;
+            let passed = [as_fd(input), as_fd(output), as_fd(errors)];
+            if pass(&user, &[GIVEN], &passed).is_ok() {
+                return Ok(Some(State::Used(user)));
+            }
+        }
+    }
+
+    /// Reads the letter of one who has connected, and sends what `answer` says; returns the
+    /// stream if that says nothing.
+    fn answer(&self, answer: impl FnOnce(u8) -> Option<Vec<u8>>) -> Option<UnixStream> {
+        let (mut stream, _) = self.listener.accept().ok()?;
+        if !is_of_user(&stream).unwrap_or(false) {
+            return None;
+        }
+        stream.set_nonblocking(false).ok()?;
+        stream.set_read_timeout(Some(ANSWER_MAX)).ok()?;
+        stream.set_write_timeout(Some(ANSWER_MAX)).ok()?;
+        let mut letter = [0];
+        stream.read_exact(&mut letter).ok()?;
+        match answer(letter[0]) {
+            Some(words) => {
+                // Who has left needs no answer.
+                let _ = stream.write_all(&words);
+                None
+            }
+            None => {
+                stream.set_read_timeout(None).ok()?;
+                Some(stream)
+            }
+        }
+    }
+
+    fn told(&self, is_used: bool, left: Duration) -> String {
+        let (host, since, left) = (self.host.clone(), self.since, left.as_secs());
+        Held { host, is_used, since, left, holder: std::process::id() }.text()
+    }
+}
+
+fn as_fd(stream: &impl std::os::fd::AsFd) -> BorrowedFd<'_> {
+    stream.as_fd()
+}
+
+/// Waits until one of these can be read or has ended, at most `patience`; tells of each.
+fn ready(streams: [BorrowedFd<'_>; 2], patience: Option<Duration>) -> io::Result<[bool; 2]> {
+    let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+    let mut polled = streams.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN));
+    match poll(&mut polled, patience.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(polled.map(|one| !one.revents().is_empty())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// How long this machine has slept since its start.
+#[cfg(target_os = "linux")]
+fn slept() -> Duration {
+    let of = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+    of(ClockId::Boottime).saturating_sub(of(ClockId::Monotonic))
+}
+
+/// Not known here: the check of a connection before its use has to do.
+#[cfg(not(target_os = "linux"))]
+fn slept() -> Duration {
+    Duration::ZERO
+}
