@@ -126,7 +126,7 @@ fn name_of(target: &SshTarget) -> String {
     facts.extend(shell.args.iter().map(|word| word.clone().into_bytes()));
     facts.push(target.remote_haul().unwrap_or_default().into());
     facts.push(std::env::var_os("PATH").unwrap_or_default().as_bytes().to_vec());
-    facts.extend(configuration::stamps());
+    facts.extend(configuration::stamps(&shell.args));
     // No fact has a NUL in it but the stamps, which have one length.
     let hash = ContentHash::of(&facts.join(&0));
     hash.as_bytes()[..NAME_LEN].iter().map(|byte| format!("{byte:02x}")).collect()

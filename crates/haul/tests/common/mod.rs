@@ -24,6 +24,9 @@ use std::thread;
 /// The program under test.
 pub(crate) const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
+/// How long connections are kept where they are: longer than until the next command of a scene.
+const KEPT_FOR: &str = "5s";
+
 /// User and group that own nothing.
 pub(crate) const NOBODY: u32 = 65534;
 
@@ -159,7 +162,8 @@ pub(crate) fn each_of(
     each_of_and_over_lanes(ways, &[], prepare, test);
 }
 
-/// The same, and in these ways once more with contents that go over direct connections alone.
+/// The same, and in these ways once more over kept connections, with contents that go over
+/// direct connections alone.
 fn each_of_and_over_lanes(
     ways: &[Way],
     over_lanes: &[Way],
@@ -212,7 +216,7 @@ pub(crate) struct Scene<'w> {
     rsh: Option<PathBuf>,
     program: PathBuf,
     nobody: bool,
-    /// Contents go over direct connections alone.
+    /// Contents go over direct connections alone, and connections are kept.
     over_lanes: bool,
     /// How many files were made, in other scenes of it, too.
     files: Arc<AtomicU32>,
@@ -371,12 +375,26 @@ impl Scene<'_> {
             Haul::new(Path::new(program.as_ref()))
         };
         // What is tested is mostly the end of a connection, and not the next one.
-        let haul = haul.cwd(&self.dir).env("HAUL_RETRIES", "0");
+        let mut haul = haul.cwd(&self.dir).env("HAUL_RETRIES", "0");
+        if self.over_lanes {
+            // The next command of the scene finds the connection.
+            haul = haul.env("HAUL_KEEP", KEPT_FOR).env("XDG_RUNTIME_DIR", self.runtime());
+        }
         // A user's is the same each time, and so is that of who is nobody.
         if self.is_sftp() && !self.nobody {
             return haul.env("XDG_STATE_HOME", self.state());
         }
         haul
+    }
+
+    /// The directory of the sockets of kept connections, beside the scene's.
+    pub(crate) fn runtime(&self) -> PathBuf {
+        let mut runtime = self.dir.clone().into_os_string();
+        runtime.push(".run");
+        let runtime = PathBuf::from(runtime);
+        fs::create_dir_all(&runtime).expect("made");
+        fs::set_permissions(&runtime, Permissions::from_mode(0o777)).expect("opened to all");
+        runtime
     }
 
     /// The directory in which haul keeps on this machine what a later upload through SFTP

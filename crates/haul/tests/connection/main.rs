@@ -10,6 +10,7 @@ mod compressed;
 mod direct;
 mod doctor;
 mod interrupted;
+mod kept;
 mod lanes;
 mod refused;
 mod remote_haul;

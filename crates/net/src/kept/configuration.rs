@@ -20,13 +20,15 @@ pub(super) fn stamp(file: &Metadata) -> Vec<u8> {
         .collect()
 }
 
-/// The stamps of all configuration files of ssh that are there.
-pub(super) fn stamps() -> Vec<Vec<u8>> {
+/// The stamps of all configuration files of ssh that are there, where it is called with `words`.
+pub(super) fn stamps(words: &[String]) -> Vec<Vec<u8>> {
     let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let user = home.join(".ssh");
     // Root's configuration includes from the system's directory, too.
     let system = Path::new("/etc/ssh");
-    let mut files = vec![(user.join("config"), user), (system.join("ssh_config"), system.into())];
+    let named = named(words).map(|file| (file.to_owned(), user.clone()));
+    let mut files: Vec<(PathBuf, PathBuf)> = named.collect();
+    files.extend([(user.join("config"), user), (system.join("ssh_config"), system.into())]);
     let mut stamps = vec![geteuid().as_raw().to_le_bytes().to_vec()];
     let mut next = 0;
     while next < files.len() && next < FILES_MAX {
@@ -44,6 +46,13 @@ pub(super) fn stamps() -> Vec<Vec<u8>> {
         }
     }
     stamps
+}
+
+/// The files that the words of ssh name as its configuration.
+fn named(words: &[String]) -> impl Iterator<Item = &Path> {
+    let of_two = words.windows(2).filter(|pair| pair[0] == "-F").map(|pair| &*pair[1]);
+    let of_one = words.iter().filter_map(|word| word.strip_prefix("-F"));
+    of_two.chain(of_one.filter(|path| !path.is_empty())).map(Path::new)
 }
 
 /// The words of a line that includes files.
@@ -93,6 +102,8 @@ mod tests {
         assert_eq!(words("Include a b"), ["a", "b"]);
         assert_eq!(words("  include=\"a\""), ["a"]);
         assert!(words("Host include").is_empty());
+        let words = ["-v", "-F", "one", "-Ftwo"].map(str::to_owned);
+        assert!(named(&words).eq([Path::new("one"), Path::new("two")]));
         let base = Path::new("/base");
         assert_eq!(resolve("a", base, Path::new("/home")), Path::new("/base/a"));
         assert_eq!(resolve("~/a", base, Path::new("/home")), Path::new("/home/a"));
