@@ -1,6 +1,7 @@
 //! The other end of a connection: greets, answers requests, and plays its role
 //! in one job.
 
+mod apart;
 mod calls;
 mod conversation;
 mod entrance;
@@ -10,8 +11,8 @@ use self::calls::{Calls, Telling};
 use self::conversation::{Asking, Asks, Client, LastRequest, Line};
 use self::heir::Held;
 use crate::assembly::{
-    Assembly, Calling, Joining, Leaving, Placed, Receiving, Sending, Way, Wire, leave_within,
-    listen,
+    Assembly, AtRest, Calling, Joining, Leaving, Placed, Receiving, Sending, Way, Wire,
+    leave_within, listen,
 };
 use crate::control::Control;
 use crate::doctor::Measuring;
@@ -73,14 +74,6 @@ pub fn stay_below(root: &Path, rights: Rights) -> std::io::Result<()> {
 /// How long a client that keeps its connection may take until its next visit. It ends the
 /// connection earlier; this is for one whose machine is gone.
 const BETWEEN_VISITS: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// The statuses of a process that has served one job: the connection is at rest, has ended with
-/// the job, or the job has failed.
-const CHILD_RESTS: u8 = 0;
-/// See [`CHILD_RESTS`].
-const CHILD_ENDS: u8 = 1;
-/// See [`CHILD_RESTS`].
-const CHILD_FAILED: u8 = 2;
 
 /// How a client is served.
 #[derive(Clone, Copy)]
@@ -144,10 +137,13 @@ fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connecti
         |closer: Closer| closer.renewed_within(BETWEEN_VISITS).map_err(|error| lost(&error));
     match asked {
         Asks::Job(job) if client.caps().has(Caps::SESSIONS) => {
-            let is_at_rest = serve_apart(serving, client, *job, call)?;
-            if is_at_rest { renewed(closer) } else { Ok(None) }
+            let serve = |client, is_apart| serve_job(serving, client, *job, call, is_apart);
+            match apart::serve(client, serve)? {
+                true => renewed(closer),
+                false => Ok(None),
+            }
         }
-        Asks::Job(job) => serve_job(serving, client, *job, call).map(|_| None),
+        Asks::Job(job) => serve_job(serving, client, *job, call, false).map(|()| None),
         Asks::Join(join) => entrance::join(client, join, &closer).map(|()| None),
         Asks::Rest => {
             client.tell(&Message::Rest);
@@ -157,53 +153,14 @@ fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connecti
     }
 }
 
-/// Serves `job` in a child process, which confines itself: this one stays as it is for the
-/// client's next visit. Returns true if the connection is at rest.
-fn serve_apart(
-    serving: Serving<'_>,
-    client: Client,
-    job: JobRequest,
-    call: Option<calls::Asked>,
-) -> Result<bool, JobError> {
-    // Its threads end with this.
-    let line = client.into_line()?;
-    if !haul_sys::is_single_threaded() {
-        // It can't be served apart. The connection ends with it.
-        return serve_job(serving, Client::of_line(line)?, job, call).map(|_| false);
-    }
-    let serve = move || {
-        let served = Client::of_line(line).and_then(|it| serve_job(serving, it, job, call));
-        match served {
-            Ok(true) => CHILD_RESTS,
-            Ok(false) => CHILD_ENDS,
-            Err(error) => {
-                // The client was told, or is gone.
-                tracing::debug!(%error, "the job failed");
-                match error {
-                    JobError::Connection(_) => haul_net::CLIENT_LOST_STATUS,
-                    _ => CHILD_FAILED,
-                }
-            }
-        }
-    };
-    let child = haul_sys::fork(serve).map_err(JobError::Threads)?;
-    match child.wait().map_err(JobError::Threads)? {
-        Some(CHILD_RESTS) => Ok(true),
-        Some(CHILD_ENDS) => Ok(false),
-        Some(status) if status == haul_net::CLIENT_LOST_STATUS => {
-            Err(lost(&std::io::ErrorKind::BrokenPipe.into()))
-        }
-        _ => Err(JobError::Panicked),
-    }
-}
-
-/// Serves `job`; returns true if the connection is at rest.
+/// Serves `job`. Where this process `is_apart`, it ends as soon as the connection is at rest.
 fn serve_job(
     serving: Serving<'_>,
     client: Client,
     job: JobRequest,
     call: Option<calls::Asked>,
-) -> Result<bool, JobError> {
+    is_apart: bool,
+) -> Result<(), JobError> {
     let Serving { rights, on_failure, address, .. } = serving;
     let JobRequest { task, filter, altered, rate, compression, token, direct, joins, role } = job;
     if let Err(error) = JobError::of_open_files() {
@@ -212,7 +169,7 @@ fn serve_job(
     }
     if let Some(reason) = refused(rights, &role, &task) {
         client.tell(&Message::Abort(Abort::Usage(reason.to_owned())));
-        return client.into_line().map(|_| false);
+        return client.into_line().map(drop);
     }
     // A login that joins may come before the one before has left.
     let handover = joins.and_then(|secret| entrance::open(&secret));
@@ -220,7 +177,7 @@ fn serve_job(
     let _held = token.and_then(|token| Held::take(&token, client.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     let door = direct.map(|wish| Door::open(&wish, address));
-    let around = Around { on_failure, door, handover, call };
+    let around = Around { on_failure, door, handover, call, is_apart };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
             let dest = words::without_tilde(&dest).to_vec();
@@ -251,7 +208,7 @@ fn receive(
     job: &Job,
     (asked, tells_arrivals): (Option<Asked>, bool),
     around: Around<'_>,
-) -> Result<bool, JobError> {
+) -> Result<(), JobError> {
     let tree = job.local_tree(Side::Destination);
     let found = Destination::find(tree, job).and_then(|mut found| {
         found.expect_peer();
@@ -266,7 +223,7 @@ fn receive(
         Ok(found) => found,
         Err(error) => {
             client.tell(&Message::Abort(abort(&error)));
-            return client.into_line().map(|_| false);
+            return client.into_line().map(drop);
         }
     };
     // What writes from here on is confined with the rest.
@@ -277,7 +234,7 @@ fn receive(
     run(job, line, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
 }
 
-fn send(client: Client, job: &Job, around: Around<'_>) -> Result<bool, JobError> {
+fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
     // What writes from here on is confined with the rest.
     let line = client.into_line()?;
     job.expect_accounts()?;
@@ -306,6 +263,8 @@ struct Around<'s> {
     handover: Option<Handover>,
     /// Set if another host is to be called.
     call: Option<calls::Asked>,
+    /// This process serves one job.
+    is_apart: bool,
 }
 
 /// A port that is open for the client, or why there is none.
@@ -332,13 +291,13 @@ impl Door {
     }
 }
 
-/// Runs this side's part in `job`; returns true if the connection is at rest then.
+/// Runs this side's part in `job`.
 fn run<'a>(
     job: &'a Job,
     line: Line,
-    Around { on_failure, door, handover, call }: Around<'a>,
+    Around { on_failure, door, handover, call, is_apart }: Around<'a>,
     place: impl FnOnce(Wire) -> Placed<'a>,
-) -> Result<bool, JobError> {
+) -> Result<(), JobError> {
     let Line { input, output, vigil, killer, caps } = line;
     let mut wire = Wire::of_agent(input, output, CLIENT, caps, vigil.max());
     let direct = door.and_then(|Door { opened, is_required }| {
@@ -362,15 +321,17 @@ fn run<'a>(
     };
     let control = Control::with(&*monitor, &vigil, CLIENT);
     let outbox = Arc::clone(&wire.outbox);
-    let way = Served { outbox, killer, vigil: &vigil, on_failure, calls };
     let at_rest = wire.at_rest();
-    Assembly { job, control: &control, way: &way }.run(place(wire))?;
-    Ok(at_rest.take().is_some())
+    let way = Served { outbox, at_rest, is_apart, killer, vigil: &vigil, on_failure, calls };
+    Assembly { job, control: &control, way: &way }.run(place(wire)).map(drop)
 }
 
 /// The client at the other end of a job.
 struct Served<'c> {
     outbox: Arc<Outbox>,
+    at_rest: AtRest,
+    /// This process serves one job.
+    is_apart: bool,
     killer: Killer,
     vigil: &'c Vigil,
     on_failure: &'c dyn Fn(),
@@ -399,14 +360,18 @@ impl Way for Served<'_> {
             }
             let rests = result.is_ok() && self.outbox.rests();
             // The answer to the client's Rest is the last word: nothing that follows is read here.
-            if rests && leave_within(&leaving.others, patience) {
+            if rests && self.at_rest.is_sent_within(patience) {
                 self.outbox.tell_within(&Message::Rest, patience);
             }
             self.outbox.close();
             if let Some(write) = leaving.write.take() {
                 write();
             }
-            leave_within(&leaving.writer, patience);
+            let has_written = leave_within(&leaving.writer, patience);
+            if rests && has_written && self.is_apart && self.at_rest.take().is_some() {
+                // The next visit does not wait for lanes that linger.
+                apart::end_at_rest();
+            }
         }
         // Behind the last words: a lane that ends has no reason.
         leaving.hang_up(false);

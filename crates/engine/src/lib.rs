@@ -12,7 +12,8 @@
 //!   `assembly/carrier.rs`; `callers.rs`: who is let in by a key, `agent/entrance.rs`: by a
 //!   secret.
 //! - `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
-//!   `agent/conversation.rs`: requests before its job; `agent/heir.rs`: the next agent of
+//!   `agent/conversation.rs`: requests before its job; `agent/apart.rs`: a job in a process
+//!   of its own; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.
 //! - `relay.rs`: a job between two agents; `relay/passing.rs`: the frames from one to the
 //!   other; `relay/course.rs`: what they tell of the job; `relay/straight.rs` and

@@ -24,7 +24,6 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -125,11 +124,20 @@ fn name_of(target: &SshTarget) -> String {
     facts.push(shell.program.clone().into_bytes());
     facts.extend(shell.args.iter().map(|word| word.clone().into_bytes()));
     facts.push(target.remote_haul().unwrap_or_default().into());
-    facts.push(std::env::var_os("PATH").unwrap_or_default().as_bytes().to_vec());
+    facts.push(found(&shell.program).map_or_else(Vec::new, |shell| configuration::stamp(&shell)));
     facts.extend(configuration::stamps(&shell.args));
     // No fact has a NUL in it but the stamps, which have one length.
     let hash = ContentHash::of(&facts.join(&0));
     hash.as_bytes()[..NAME_LEN].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The program that `name` stands for.
+fn found(name: &str) -> Option<fs::Metadata> {
+    if name.contains('/') {
+        return fs::metadata(name).ok();
+    }
+    let dirs = std::env::var_os("PATH")?;
+    std::env::split_paths(&dirs).find_map(|dir| fs::metadata(dir.join(name)).ok())
 }
 
 /// Makes `dir`, which nobody else may enter.

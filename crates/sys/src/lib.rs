@@ -85,7 +85,7 @@ mod vectors;
 
 pub use accounts::{AccountKind, account_name, account_number, expect_accounts, is_of_group};
 pub use attributes::{attribute, attribute_names, extended, keeps_attributes, set_attribute};
-pub use child::{Child, fork, is_single_threaded};
+pub use child::{Child, exit_at_once, fork, is_single_threaded};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
 pub use content::{copy_range, lacks_blocks, next_data, splice_to_pipe};

@@ -17,7 +17,7 @@ use haul_net::Writer;
 use haul_proto::Caps;
 use haul_tree::lock;
 use std::io::{BufReader, Read};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// A stream from a peer.
@@ -43,13 +43,38 @@ pub(crate) struct Wire {
 /// The streams of a wire on which both sides have sent Rest: the reader, which has read
 /// nothing behind that, and the writer. Each is there once its thread has ended.
 #[derive(Clone, Default)]
-pub(crate) struct AtRest(Arc<Mutex<(Option<FromPeer>, Option<Writer>)>>);
+pub(crate) struct AtRest(Arc<(Mutex<Returned>, Condvar)>);
+
+/// What the threads of a wire have returned.
+#[derive(Default)]
+struct Returned {
+    /// The reader has ended.
+    has_read: bool,
+    input: Option<FromPeer>,
+    output: Option<Writer>,
+}
 
 impl AtRest {
     /// Takes both, if both are there.
     pub(crate) fn take(&self) -> Option<(FromPeer, Writer)> {
-        let (input, output) = std::mem::take(&mut *lock(&self.0));
+        let Returned { input, output, .. } = std::mem::take(&mut *lock(&self.0.0));
         input.filter(|input| input.buffer().is_empty()).zip(output)
+    }
+
+    /// Waits until the peer has sent Rest, at most `patience`. False if it does not.
+    pub(crate) fn is_sent_within(&self, patience: Duration) -> bool {
+        let (returned, changed) = &*self.0;
+        let reads = |returned: &mut Returned| !returned.has_read;
+        let waited = changed.wait_timeout_while(lock(returned), patience, reads);
+        waited.unwrap_or_else(PoisonError::into_inner).0.input.is_some()
+    }
+
+    /// The reader has ended; `input` is set if the peer has sent Rest.
+    fn read(&self, input: Option<FromPeer>) {
+        let mut returned = lock(&self.0.0);
+        returned.has_read = true;
+        returned.input = input;
+        self.0.1.notify_all();
     }
 }
 
@@ -206,7 +231,7 @@ impl Wire {
             let sent = run_writer(&mut output, &frames, greeting, sign_after, of_job);
             drop(frames);
             match sent {
-                Ok(()) => lock(&at_rest.0).1 = told.rests().then_some(output),
+                Ok(()) => lock(&at_rest.0.0).output = told.rests().then_some(output),
                 Err(error) => {
                     drop(output);
                     // The peer may have said why before, or that all is done.
@@ -242,9 +267,10 @@ impl Input {
             }
         };
         match greeted.and_then(|()| read(&mut self.stream, self.offers.as_ref())) {
-            Ok(End::Rest) => lock(&self.at_rest.0).0 = Some(self.stream),
+            Ok(End::Rest) => return self.at_rest.read(Some(self.stream)),
             Ok(End::Job) => {}
             Err(end) => end.report(control, &self.peer),
         }
+        self.at_rest.read(None);
     }
 }

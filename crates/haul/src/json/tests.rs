@@ -199,6 +199,14 @@ fn samples() -> Vec<Line<'static>> {
             hash: hash.to_owned(),
         }),
         Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
+        Line::Kept(KeptLine {
+            host: "nas",
+            used: false,
+            since: 1_795_873_591,
+            left: 571,
+            holder: 7155,
+            closed: false,
+        }),
         Line::Setting(SettingLine {
             host: Some("nas"),
             key: "timeout",

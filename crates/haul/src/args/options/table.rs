@@ -259,7 +259,7 @@ const CONNECTION: &[Text] = &[
     Text::new("transport", "Use the host's haul, or its SFTP server"),
     Text::new("timeout", "Fail if the host is silent for SECONDS; 0: never [default: 15]"),
     Text::new("retries", "Reconnect up to N times after a lost connection [default: 14]"),
-    Text::new("keep", "Keep the ssh connection open for TIME after the command [default: 10m]")
+    Text::new("keep", "Keep the ssh connection open afterwards, for 10m or TIME")
         .more("TIME has a unit: s, m or h. The next command to the same host then needs no login."),
     Text::new("parallel", "Use up to N connections for file contents [default: auto]")
         .more("They are direct connections, or logins. Through SFTP the default is 1."),
