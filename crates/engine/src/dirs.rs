@@ -5,6 +5,7 @@
 use crate::rules::{self, Unruly};
 use haul_model::words;
 use haul_model::{Asking, ContentHash, FileId, Filter, Name, Scope, Subject, Timestamp};
+use haul_proto::Object;
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare, lock};
 use std::collections::VecDeque;
@@ -397,6 +398,21 @@ impl Spare for OpenDirs {
 pub(crate) fn number_here(id: FileId) -> u64 {
     let boot = haul_sys::boot_id();
     number(&[&boot[..], &id.dev.to_le_bytes(), &id.ino.to_le_bytes()].concat())
+}
+
+/// A number for this machine as long as it runs, by which nobody on another can tell anything.
+fn machine_here() -> u64 {
+    number(&haul_sys::boot_id())
+}
+
+/// The object `id` of this machine, as a peer is told of it.
+pub(crate) fn object_here(id: FileId) -> Object {
+    Object { machine: machine_here(), number: number_here(id) }
+}
+
+/// The number of an object that a peer has told of, if it is on this machine.
+pub(crate) fn number_if_here(object: Object) -> Option<u64> {
+    (object.machine == machine_here()).then_some(object.number)
 }
 
 /// A number made of others, never 0.

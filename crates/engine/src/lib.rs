@@ -76,7 +76,7 @@
 //! - `mirror.rs`: a mirror, and what goes there; `mirror/bounds.rs`, `mirror/spared.rs`: what
 //!   stays; `deciding.rs`: its files and links; `backing.rs`: backups; `bases.rs`: other
 //!   directories that are looked into; `renames.rs`: files that have got another name;
-//!   `in_place.rs`: files that keep their place; `others.rs`: sources that are such a file;
+//!   `in_place.rs`: files that keep their place;
 //!   `waiting.rs`: files that wait for the end.
 //! - `pending.rs`: a file on its way. `work.rs`: workers, for local files and packs.
 //!   `filling.rs`: how a file gets into its stage. `incoming.rs`: a file in pieces;
@@ -98,6 +98,7 @@
 //! - `copy.rs`: between two open files; `copy/blocks.rs`: by several threads;
 //!   `copy/read_back.rs`: from its medium. `digest.rs`: the hash of one file.
 //! - `dirs.rs`: directories whose handles are opened again when they had to make room.
+//!   `originals.rs`: the files of the sources, into which nothing is written.
 //!   `pool.rs`: buffers that go round.
 //!
 //! Parts of commands that need one side only, or no job:
@@ -154,6 +155,7 @@ mod mark;
 mod monitor;
 mod moving;
 mod origin;
+mod originals;
 mod pace;
 mod pool;
 mod prefetch;

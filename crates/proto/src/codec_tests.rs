@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     Abort, Amount, Arrived, BlockSeal, Call, Called, DirectOffer, DirectWish, Extra, FileEnd,
     FileSeal, Flow, Hashing, How, JobRequest, Join, LaneEnd, LaneOver, Late, ListItem, Listed,
-    Machine, Marked, Measure, Measured, NamedSources, OutcomeItem, ProcessorRates, Prove, Proven,
-    Removal, Reply, Request, Reuse, Rival, Role, Signature, Startups, Taken, Want, Warning,
+    Machine, Marked, Measure, Measured, NamedSources, Object, OutcomeItem, ProcessorRates, Prove,
+    Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature, Startups, Taken, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -222,14 +222,20 @@ fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         prop::collection::vec(list_item(), 0..20).prop_map(Message::List),
         prop::collection::vec(
-            (any::<u64>(), any::<bool>(), prop::collection::btree_set(any::<u64>(), 0..6))
-                .prop_map(|(index, is_whole, bounds)| Want {
+            (
+                any::<u64>(),
+                any::<bool>(),
+                prop::collection::btree_set(any::<u64>(), 0..6),
+                prop::option::of((any::<u64>(), any::<u64>()))
+            )
+                .prop_map(|(index, is_whole, bounds, into)| Want {
                     index,
                     how: match index % 2 {
                         0 => How::whole_hash_if(is_whole),
                         _ => How::whole_hash_if(is_whole).with_delta(),
                     },
                     blocks: Vec::from_iter(bounds).try_into().expect("in order"),
+                    into: into.map(|(machine, number)| Object { machine, number }),
                 }),
             0..20
         )
@@ -560,17 +566,19 @@ fn an_entry_with_fields_that_are_not_known_does_not_decode() {
 
 #[test]
 fn a_wish_for_what_is_not_known_does_not_decode() {
-    let want = Want { index: 1, how: How::PLAIN, blocks: BlockRanges::from(5) };
+    let want = Want { index: 1, how: How::PLAIN, blocks: BlockRanges::from(5), into: None };
     let frame = encode(&Message::Want(vec![want]));
-    assert_eq!(frame[HEADER_LEN..], [1, 1, 0, 1, 5]);
+    assert_eq!(frame[HEADER_LEN..], [1, 1, 0, 1, 5, 0]);
     for (payload, is_known) in [
-        (vec![1, 1, 0, 1, 5], true),
-        (vec![1, 1, 1, 0], true),
-        (vec![1, 1, 0, 2, 5, 6], true),
-        (vec![1, 1, 2, 1, 5], false),
-        (vec![1, 1, 0, 2, 5, 5], false),
-        (vec![1, 1, 0, 2, 6, 5], false),
-        ([&[1, 1, 0, 129, 1][..], &Vec::from_iter(0..127), &[127, 128, 1]].concat(), false),
+        (vec![1, 1, 0, 1, 5, 0], true),
+        (vec![1, 1, 1, 0, 0], true),
+        (vec![1, 1, 0, 2, 5, 6, 0], true),
+        (vec![1, 1, 0, 1, 5, 1, 7, 8], true),
+        (vec![1, 1, 0, 1, 5, 1, 7], false),
+        (vec![1, 1, 2, 1, 5, 0], false),
+        (vec![1, 1, 0, 2, 5, 5, 0], false),
+        (vec![1, 1, 0, 2, 6, 5, 0], false),
+        ([&[1, 1, 0, 129, 1][..], &Vec::from_iter(0..127), &[127, 128, 1, 0]].concat(), false),
     ] {
         assert_eq!(decode(FrameType::Want, &payload).is_ok(), is_known, "{payload:?}");
     }

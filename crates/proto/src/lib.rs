@@ -54,5 +54,5 @@ pub use message::{
     PACK_TARGET, PackItem, Prove, Proven, Removal, Reply, Request, Role, SOURCES_MAX, TOKEN_LEN,
     Warning,
 };
-pub use want::{How, Want};
+pub use want::{How, Object, Want};
 pub use wrapped::{Codec, UnwrapError, Unwrapper, WRAP_HEAD_LEN, Wrapped, Wrapper};

@@ -14,6 +14,17 @@ pub struct Want {
     /// exactly as it was listed. Of none the hash of the whole
     /// content is wanted.
     pub blocks: BlockRanges,
+    /// The file of the destination into which the content will be written.
+    pub into: Option<Object>,
+}
+
+/// A file of one machine, by numbers that mean nothing on another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// The machine, from its start to its stop.
+    pub machine: u64,
+    /// The file on that machine.
+    pub number: u64,
 }
 
 /// The wishes of a [`Want`] besides its blocks: a set.

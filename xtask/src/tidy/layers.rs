@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["prefetch", "vigil"],
     &["control"],
     &["crew", "pool"],
-    &["beneath", "copy", "walk"],
+    &["beneath", "copy", "originals", "walk"],
     &["digest", "link"],
     &["callers", "receiver", "sender"],
     &["assembly", "clean", "legs", "logins", "relocate"],

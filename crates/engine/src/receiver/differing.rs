@@ -93,11 +93,12 @@ impl Receiver<'_> {
     }
 
     /// The wish for all that is missing of a file.
-    pub(super) fn want_of(&self, file: &Pending) -> Want {
+    pub(super) fn want_of(&self, file: &mut Pending) -> Want {
         let how = How::whole_hash_if(file.resumed > 0 && self.proves(&file.entry))
             .in_order_if(file.is_in_order())
             .unhashed_if(file.is_unhashed(self));
-        Want { index: file.index, how, blocks: BlockRanges::from(file.resumed) }
+        let into = self.tell_into(file);
+        Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into }
     }
 
     /// Has the old version of a file summed when its turn comes, and then asks for it.
@@ -132,7 +133,7 @@ impl Receiver<'_> {
     /// where there is no such version.
     pub(super) fn sign(&self, mut file: Box<Pending>) {
         let index = file.index;
-        let mut want = self.want_of(&file);
+        let mut want = self.want_of(&mut file);
         if is_missing(&file) {
             file.basis = similar::find(&file);
         }

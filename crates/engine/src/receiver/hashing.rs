@@ -87,7 +87,7 @@ impl Receiver<'_> {
         };
         lock(&self.hashing).insert(index, hashing);
         self.give(Work::Hash(index));
-        wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none() });
+        wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None });
     }
 
     /// True if a peer is to tell the hash of a file, and has not.

@@ -4,14 +4,44 @@
 use super::backing::not_backed_up;
 use super::dirs::DirState;
 use super::{Pending, Receiver, parent_fault};
+use crate::dirs::{number_here, object_here};
+use crate::originals::also_a_source;
 use haul_model::{Changes, Entry, Fault, FaultKind, Outcome, Side, Updating};
+use haul_proto::Object;
 use haul_store::OnExisting;
 use haul_tree::{Meta, MetaKind, SealedFile, lock};
 use std::io;
 
 impl Receiver<'_> {
-    /// The file that stands in the place of `pending`, if that is to keep it.
+    /// The file that stands in the place of `pending`, if that is to keep it. A source's, which
+    /// would change with it, is replaced if that has another name.
     pub(super) fn to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
+        let Some(there) = self.in_its_place(pending)? else { return Ok(None) };
+        if self.sender.is_far() {
+            return Ok(
+                Some(there).filter(|there| pending.into.is_some() && pending.into == there.id)
+            );
+        }
+        match self.originals.as_ref().zip(there.id) {
+            Some((originals, id)) if originals.may_have(number_here(id), self.control) => {
+                if there.links == 1 { Err(also_a_source(Side::Destination)) } else { Ok(None) }
+            }
+            _ => Ok(Some(there)),
+        }
+    }
+
+    /// Looks into which file `pending` will be written, and gives it as the Sender is told of
+    /// it, which knows if it is a source.
+    pub(super) fn tell_into(&self, pending: &mut Pending) -> Option<Object> {
+        if !self.sender.is_far() {
+            return None;
+        }
+        // What fails now is told when the content has come.
+        pending.into = self.in_its_place(pending).ok().flatten().and_then(|there| there.id);
+        pending.into.map(object_here)
+    }
+
+    fn in_its_place(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
         let updates =
             self.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
         let is_new = pending.on_existing == OnExisting::Keep
@@ -23,10 +53,7 @@ impl Receiver<'_> {
         let DirState::Open(node) = &pending.dir.state else { return Err(parent_fault()) };
         let looked = node.handle().and_then(|handle| self.look_at(&*handle, &pending.name));
         match looked.map_err(|error| failed(&error))? {
-            // Written into, a file of the sources would change with it.
-            Some(there) if matches!(there.kind, MetaKind::File { .. }) => {
-                Ok(Some(there).filter(|there| !self.is_of_sources(there)))
-            }
+            Some(there) if matches!(there.kind, MetaKind::File { .. }) => Ok(Some(there)),
             // It has gone by now.
             None => Ok(None),
             // It makes way for what a base has.

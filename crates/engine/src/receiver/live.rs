@@ -79,9 +79,10 @@ impl Receiver<'_> {
     }
 
     /// Asks for the content of a file that is begun once more.
-    pub(super) fn want_again(&self, pending: Pending) {
+    pub(super) fn want_again(&self, mut pending: Pending) {
         let how = How::PLAIN.in_order_if(pending.is_in_order());
-        let want = Want { index: pending.index, how, blocks: BlockRanges::all() };
+        let into = self.tell_into(&mut pending);
+        let want = Want { index: pending.index, how, blocks: BlockRanges::all(), into };
         lock(&self.wanted).insert(pending.index, Box::new(pending));
         self.sender.want(vec![want]);
     }

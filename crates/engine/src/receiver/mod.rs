@@ -27,7 +27,6 @@ mod losing;
 mod mirror;
 mod modes;
 mod naming;
-mod others;
 mod own;
 mod pending;
 mod place;
@@ -59,6 +58,7 @@ pub(crate) use work::{Tasks, Work, run_worker};
 use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
+use crate::originals::Originals;
 use crate::prefetch::{Names, Prefetched};
 use crate::{Job, JobError};
 use backing::Backing;
@@ -81,7 +81,6 @@ use listing::{Broken, Listing};
 use losing::Losing;
 use mirror::Deleting;
 use naming::Merging;
-use others::Others;
 pub(crate) use pending::Pending;
 use proofs::Proofs;
 use renames::Renames;
@@ -146,8 +145,8 @@ pub(crate) struct Receiver<'a> {
     staging: Option<Arc<Dir>>,
     /// Held while a file with several names is written into.
     updating: Mutex<()>,
-    /// See [`Others`].
-    others: Option<Others>,
+    /// The sources, if they are on this machine.
+    originals: Option<Originals>,
     /// Files and names that wait to be durable.
     holding: Holding,
     /// Directories that a server gives their mode and time.
@@ -243,7 +242,7 @@ impl<'a> Receiver<'a> {
             waiting: Waiting::default(),
             staging: destination.staging,
             updating: Mutex::default(),
-            others: destination.sources_are_here.then(|| Others::of(job)),
+            originals: destination.sources_are_here.then(|| Originals::of(job)),
             holding: Holding::default(),
             sealing: Mutex::default(),
             done: AtomicBool::new(false),

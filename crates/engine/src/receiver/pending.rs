@@ -3,7 +3,7 @@
 use super::begun::Begun;
 use super::dirs::RecvDir;
 use super::live::Reading;
-use haul_model::{BLOCK_LEN, Changes, Entry, Name};
+use haul_model::{BLOCK_LEN, Changes, Entry, FileId, Name};
 use haul_store::{Assembler, OnExisting};
 use haul_sys::Dir;
 use haul_tree::StagedFile;
@@ -34,6 +34,8 @@ pub(crate) struct Pending {
     pub(super) basis: Option<Name>,
     /// Its stage, where that begins with the old version.
     pub(super) begun: Option<Box<Begun>>,
+    /// The file into which it will be written, if the Sender was told of one.
+    pub(super) into: Option<FileId>,
     /// Room for it is reserved first.
     pub(super) reserves: bool,
     /// Runs of zeros in it become holes.
@@ -59,7 +61,7 @@ impl Pending {
     ) -> Self {
         let (resumed, on_record) = (0, None);
         let (found, reading) = (Changes::default(), Reading::default());
-        let (is_based, old_size, basis, begun) = (false, None, None, None);
+        let (is_based, old_size, basis, begun, into) = (false, None, None, None, None);
         let (reserves, leaves_zeros, staging, listed) = (false, false, None, entry.size());
         Self {
             index,
@@ -77,6 +79,7 @@ impl Pending {
             old_size,
             basis,
             begun,
+            into,
             reserves,
             leaves_zeros,
             staging,

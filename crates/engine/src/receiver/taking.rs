@@ -143,7 +143,7 @@ impl Receiver<'_> {
             self.sign_in_turn(file);
             return None;
         }
-        wants.push(self.want_of(&file));
+        wants.push(self.want_of(&mut file));
         lock(&self.wanted).insert(file.index, Box::new(file));
         None
     }

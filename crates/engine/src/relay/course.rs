@@ -408,7 +408,7 @@ mod tests {
         let done = || silent.progress().bytes_done.load(Ordering::Relaxed);
         for index in [1, 2] {
             let blocks = BlockRanges::all();
-            course.wanted(&[Want { index, blocks, how: How::PLAIN }]);
+            course.wanted(&[Want { index, blocks, how: How::PLAIN, into: None }]);
             let before = done();
             for _ in 0..4 {
                 let arrived = Arrived { bytes: LEN / 3, index: Some(index), blocks: 0, size: None };

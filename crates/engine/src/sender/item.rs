@@ -28,6 +28,8 @@ pub(crate) struct Item {
     /// The blocks that are wanted of it, and how.
     pub(crate) blocks: BlockRanges,
     pub(crate) how: How,
+    /// The file of this machine into which the Receiver will write it, by its number.
+    pub(super) into: Option<u64>,
     /// The path to show where the place doesn't tell.
     pub(crate) shown: Option<Vec<u8>>,
     /// Its cost in the listing's window.

@@ -32,8 +32,9 @@ pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
 use crate::control::{CANCEL_POLL, Control, Reporter};
-use crate::dirs::{DirNode, number_here};
+use crate::dirs::{DirNode, number_here, number_if_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
+use crate::originals::Originals;
 use crate::{Event, Job, JobError};
 use again::Repeat;
 use haul_model::{
@@ -58,6 +59,7 @@ pub(crate) struct Sender<'a> {
     follow: bool,
     task: Task,
     filter: Filter,
+    originals: Originals,
     /// Files to be removed that have other names.
     linked: Mutex<Linked>,
     in_flight: Mutex<InFlight>,
@@ -118,6 +120,7 @@ impl<'a> Sender<'a> {
             follow: job.follow,
             task: job.task,
             filter: job.filter.clone(),
+            originals: Originals::of(job),
             linked: Mutex::new(Linked::of(job)),
             in_flight: Mutex::default(),
             signed: Signed::default(),
@@ -297,6 +300,7 @@ impl SenderPort for Sender<'_> {
                 item.wanted |= !hashes;
                 item.blocks = want.blocks;
                 item.how = want.how;
+                item.into = want.into.and_then(number_if_here);
                 let there = if hashes { 0 } else { item.left_out() };
                 if let (Some(reporter), 1..) = (self.reporter, there) {
                     reporter.resumed(item.index, there);

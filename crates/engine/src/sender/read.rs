@@ -9,6 +9,7 @@ use crate::control::Control;
 use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
 use crate::link::wire::{Body, Counted, Effort, Lane, Lanes, Load, OutFrame, Outbox, Squeezer};
+use crate::originals::also_a_source;
 use crate::pool::Pool;
 use haul_model::{BLOCK_LEN, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
@@ -248,7 +249,7 @@ impl Reader<'_, '_> {
 
     /// Reads a small file to the beginning of `room`; `None` if it is not small.
     fn small(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
-        let source = open(item)?;
+        let source = self.open(item)?;
         let seal = source.seal();
         if seal.size > PACK_FILE_MAX || seal.size > room.len() as u64 {
             return Ok(None);
@@ -285,9 +286,23 @@ impl Reader<'_, '_> {
         }))
     }
 
+    /// Opens a wanted file, unless its content would be written into a source.
+    fn open(&self, item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
+        let Sender { originals, control, .. } = self.sender;
+        if item.into.is_some_and(|number| originals.may_have(number, control)) {
+            return Err(also_a_source(Side::Source));
+        }
+        let missing = || Fault::missing(Side::Source);
+        let dir = item.dir.as_ref().ok_or_else(missing)?;
+        let name = item.name.as_ref().ok_or_else(missing)?;
+        dir.handle()
+            .and_then(|dir| dir.open_file(name, item.follow))
+            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+    }
+
     /// Sends a file's hash, and nothing of its content. `None` if the job ends.
     fn seal_alone(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
-        let result = open(&item).and_then(|source| {
+        let result = self.open(&item).and_then(|source| {
             let mut count = |step| {
                 if !item.is_repeated {
                     self.sender.came_by(item.index, step);
@@ -310,7 +325,7 @@ impl Reader<'_, '_> {
     /// Sends a file in pieces. `None` if the job ends.
     fn large(&mut self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
-        let source: Arc<dyn SourceFile> = match open(&item) {
+        let source: Arc<dyn SourceFile> = match self.open(&item) {
             Ok(source) => source.into(),
             Err(fault) => return self.tell_end(&item, Err(fault)),
         };
@@ -397,15 +412,6 @@ fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
     let seal = source.seal();
     let is_same = (item.size(), item.mtime) == (seal.size, Some(seal.mtime));
     is_same && item.ctime.is_none_or(|listed| source.ctime() == Some(listed))
-}
-
-fn open(item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
-    let missing = || Fault::missing(Side::Source);
-    let dir = item.dir.as_ref().ok_or_else(missing)?;
-    let name = item.name.as_ref().ok_or_else(missing)?;
-    dir.handle()
-        .and_then(|dir| dir.open_file(name, item.follow))
-        .map_err(|error| Fault::from_io(Side::Source, "open", &error))
 }
 
 pub(super) fn read(error: &std::io::Error) -> Fault {

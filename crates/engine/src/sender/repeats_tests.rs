@@ -63,6 +63,7 @@ fn wanted(dir: &std::path::Path, name: &str) -> Item {
         id: None,
         mtime: Some(meta.attributes.mtime),
         ctime: None,
+        into: None,
         blocks: BlockRanges::all(),
         how: How::PLAIN,
         shown: None,

@@ -2,7 +2,7 @@
 
 use super::{Item, Sender};
 use haul_delta::{Key, Shape, Signature};
-use haul_model::Kind;
+use haul_model::{Kind, Mirror, Updating};
 use haul_proto::{SIGNED_MAX, SUMS_LEN_MAX, Want};
 use haul_tree::lock;
 use std::collections::HashMap;
@@ -117,6 +117,10 @@ impl Sender<'_> {
         }
         if want.how.wants_no_hash() && !self.may_leave_unhashed(want) {
             return Some("it requested content without a hash where one is needed");
+        }
+        let updates = |mirror: &Mirror| mirror.updating != Updating::Replaces;
+        if want.into.is_some() && !self.task.mirrors().is_some_and(updates) {
+            return Some("it would write into a file in a job that replaces files");
         }
         if !want.blocks.begin_within(size) {
             return Some("it claims more of a file than its size");

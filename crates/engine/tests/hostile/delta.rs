@@ -202,7 +202,7 @@ fn sums(index: u64, len: usize) -> Message {
 
 fn want_difference(index: u64) -> Message {
     let (how, blocks) = (How::PLAIN.with_delta(), BlockRanges::all());
-    Message::Want(vec![Want { index, how, blocks }])
+    Message::Want(vec![Want { index, how, blocks, into: None }])
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn sums_that_are_made_up_cost_no_more_than_the_file() {
             |message: &Message| matches!(message, Message::FileEnd(FileEnd { index: LARGE, .. }));
         peer.await_that("it ends", |peer| peer.messages.iter().any(ended));
         // It may be wanted as a whole then, though it has not changed.
-        let whole = Want { index: LARGE, how: How::PLAIN, blocks: BlockRanges::all() };
+        let whole = Want { index: LARGE, how: How::PLAIN, blocks: BlockRanges::all(), into: None };
         peer.tell(&Message::Want(vec![whole.clone()]));
         peer.await_that("it ends again", |peer| {
             peer.messages.iter().filter(|message| ended(message)).count() == 2
@@ -301,7 +301,12 @@ fn sums_of_files_that_are_done_make_room_for_others() {
                 0 => peer.tell(&want_difference(index)),
                 1 => {
                     let blocks = BlockRanges::all();
-                    peer.tell(&Message::Want(vec![Want { index, how: How::PLAIN, blocks }]));
+                    peer.tell(&Message::Want(vec![Want {
+                        index,
+                        how: How::PLAIN,
+                        blocks,
+                        into: None,
+                    }]));
                 }
                 _ => {
                     let outcome = Outcome::Synced(Changes::MODE);

@@ -10,8 +10,8 @@ use haul_model::{
     BLOCK_LEN, BlockRanges, ContentHash, ContentHasher, Entry, Fault, FaultKind, Kind, Naming, Side,
 };
 use haul_proto::{
-    FileEnd, FileSeal, FrameType, How, LIST_WINDOW, Late, ListItem, Message, OutcomeItem, PackItem,
-    Want, decode_data, decode_pack,
+    FileEnd, FileSeal, FrameType, How, LIST_WINDOW, Late, ListItem, Message, Object, OutcomeItem,
+    PackItem, Want, decode_data, decode_pack,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -130,7 +130,7 @@ fn what_is_wanted_is_sent_and_nothing_else() {
 /// places, and the end.
 fn send_blocks(blocks: BlockRanges, how: How) -> (BTreeMap<u64, Vec<u8>>, FileSeal, Vec<u64>) {
     let attacked = upload_to(move |peer| {
-        peer.tell(&Message::Want(vec![Want { index: LARGE, how, blocks }]));
+        peer.tell(&Message::Want(vec![Want { index: LARGE, how, blocks, into: None }]));
         peer.await_that("it ends", |peer| {
             peer.messages.iter().any(|message| matches!(message, Message::FileEnd(_)))
         });
@@ -200,9 +200,25 @@ fn those_blocks_of_a_file_are_sent_that_are_asked_for() {
 fn a_copy_wants_content() {
     let attacked = upload_to(|peer| {
         let blocks = BlockRanges::none();
-        peer.tell(&Message::Want(vec![Want { index: LARGE, how: How::WHOLE_HASH, blocks }]));
+        peer.tell(&Message::Want(vec![Want {
+            index: LARGE,
+            how: How::WHOLE_HASH,
+            blocks,
+            into: None,
+        }]));
     });
     attacked.assert_refused("a hash where contents are not compared");
+    assert!(attacked.peer.contents.is_empty());
+}
+
+#[test]
+fn a_copy_writes_into_no_file() {
+    let attacked = upload_to(|peer| {
+        let into = Some(Object { machine: 1, number: 2 });
+        let (how, blocks) = (How::PLAIN, BlockRanges::all());
+        peer.tell(&Message::Want(vec![Want { index: LARGE, how, blocks, into }]));
+    });
+    attacked.assert_refused("it would write into a file in a job that replaces files");
     assert!(attacked.peer.contents.is_empty());
 }
 
@@ -212,7 +228,7 @@ fn more_than_there_is_of_a_file_can_not_be_there() {
         for how in [How::PLAIN, How::WHOLE_HASH] {
             let attacked = upload_to(move |peer| {
                 let blocks = BlockRanges::from(first);
-                peer.tell(&Message::Want(vec![Want { index: LARGE, how, blocks }]));
+                peer.tell(&Message::Want(vec![Want { index: LARGE, how, blocks, into: None }]));
             });
             attacked.assert_refused("it claims more of a file than its size");
             assert!(attacked.peer.contents.is_empty());
@@ -343,7 +359,7 @@ fn what_has_changed_is_sent_once_more_and_no_third_time() {
     upload_changed_to(|peer| peer.tell(&want([LARGE, LARGE]))).assert_refused("a file twice");
     let attacked = upload_changed_to(|peer| {
         let blocks = BlockRanges::try_from(vec![LONG_LEN as u64]).expect("in order");
-        peer.tell(&Message::Want(vec![Want { index: LARGE, how: How::PLAIN, blocks }]));
+        peer.tell(&Message::Want(vec![Want { index: LARGE, how: How::PLAIN, blocks, into: None }]));
     });
     attacked.assert_refused("it claims more of a file than its size");
     // What has its outcome is not wanted any more.

@@ -341,12 +341,13 @@ pub(crate) fn block_seal(index: u64, block: u64, content: &[u8]) -> Message {
 
 /// A wish for the hashes of these, in a comparison.
 pub(crate) fn want_hashes(indexes: impl IntoIterator<Item = u64>) -> Message {
-    let hash = |index| Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none() };
+    let hash =
+        |index| Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None };
     Message::Want(indexes.into_iter().map(hash).collect())
 }
 
 /// A wish for the contents of these.
 pub(crate) fn want(indexes: impl IntoIterator<Item = u64>) -> Message {
-    let whole = |index| Want { index, how: How::PLAIN, blocks: BlockRanges::all() };
+    let whole = |index| Want { index, how: How::PLAIN, blocks: BlockRanges::all(), into: None };
     Message::Want(indexes.into_iter().map(whole).collect())
 }

@@ -273,8 +273,8 @@ fn no_job_reaches_what_is_outside() {
 fn want(index: u64, job: &Message) -> Want {
     let Message::Job(JobRequest { task, .. }) = job else { panic!("{job:?} is no job") };
     match task.copies() {
-        Some(_) => Want { index, how: How::PLAIN, blocks: BlockRanges::all() },
-        None => Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none() },
+        Some(_) => Want { index, how: How::PLAIN, blocks: BlockRanges::all(), into: None },
+        None => Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None },
     }
 }
 

@@ -4,6 +4,7 @@ use crate::common::*;
 use crate::oracle::Pair;
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
+use haul_testkit::mount::Mount;
 use haul_testkit::proc::Signal;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -145,6 +146,54 @@ fn no_source_is_written_through_another_name_of_it() {
         assert_eq!([scene.read("dst/b"), scene.read("dst/f")], [new, new], "{flags:?}");
         assert_eq!(scene.read("dst/a-too"), new, "{flags:?}: its own names stay");
     }
+}
+
+#[test]
+fn no_source_is_written_through_a_connection_to_the_same_machine() {
+    each_of(
+        &[Way::Upload, Way::Download],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            for (flags, new, old) in [
+                (&["-a", "--inplace"][..], large(1), large(2)),
+                (&["-ab", "--inplace"], b"of b".into(), b"of c".into()),
+                (&["-a", "--append"], b"of c, and more".into(), b"of c".into()),
+            ] {
+                scene.clear(&["src", "dst"]);
+                for name in ["src/a", "src/b"] {
+                    scene.file(name, &new);
+                }
+                scene.file("src/d/c", &old);
+                scene.mkdir("dst");
+                fs::hard_link(scene.path("src/d/c"), scene.path("dst/b")).expect("linked");
+                scene.file("dst/a", &old);
+                let number = inode(scene, "dst/a");
+                let run = scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run();
+                assert_eq!(run.code, Some(23), "{run}");
+                assert!(
+                    run.err().contains("the file at the destination is a source, too"),
+                    "{run}"
+                );
+                let read = |name: &str| fs::read(scene.path(name)).expect("read");
+                assert!(read("src/d/c") == old, "{flags:?}");
+                assert!(read("dst/a") == new, "{flags:?}");
+                assert_eq!(inode(scene, "dst/a"), number, "{flags:?}");
+            }
+        },
+    );
+}
+
+#[test]
+fn no_source_is_written_through_a_mount() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    for (name, content) in [("src/a", "of a, and newer"), ("src/b", "of b"), ("dst/a", "")] {
+        scene.file(name, content);
+    }
+    let Some(_mounted) = Mount::bind_at(&scene.path("src/b"), &scene.path("dst/a")) else { return };
+    let run = scene.haul().args(["sync", "-a", "--inplace", "src/", "dst"]).run();
+    assert_eq!(run.code, Some(23), "{run}");
+    assert_eq!(scene.read("src/b"), "of b");
 }
 
 #[test]

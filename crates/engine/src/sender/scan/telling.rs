@@ -66,6 +66,7 @@ impl Scan<'_, '_> {
             id: entry.id,
             mtime: Some(entry.attributes.mtime),
             ctime: entry.ctime,
+            into: None,
             ..self.item_of(Some(Arc::clone(dir)), name, entry.kind.clone(), None)
         };
         let listed = match rival {
@@ -112,6 +113,7 @@ impl Scan<'_, '_> {
             id: None,
             mtime: None,
             ctime: None,
+            into: None,
             blocks: BlockRanges::none(),
             how: How::PLAIN,
             shown: shown.map(<[u8]>::to_vec),
