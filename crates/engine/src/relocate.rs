@@ -107,10 +107,9 @@ fn rename(
     {
         return Ok(Some(Outcome::Skipped(skip)));
     }
-    if let Some(there) = there
+    if there.is_some()
         && stat.is_symlink()
-        // From its new place.
-        && dir.read_link(&name).and_then(|target| to.stat_led(&target)).is_ok_and(|led| led.id == there.id)
+        && dir.read_link(&name).is_ok_and(|target| to.leads_to(&target, new_name))
     {
         return Err(Fault::of_link_to_itself());
     }

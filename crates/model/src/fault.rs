@@ -81,9 +81,9 @@ impl Fault {
         Self::new(side, FaultKind::NotFound, MISSING)
     }
 
-    /// The fault of a link that would replace the file to which it leads.
+    /// The fault of a link that would replace the file or directory to which it leads.
     pub fn of_link_to_itself() -> Self {
-        let message = "the link points to the file that it would replace";
+        let message = "the link points to the file or directory that it would replace";
         Self::new(Side::Destination, FaultKind::SameFile, message)
     }
 

@@ -23,14 +23,11 @@ impl Publication {
         kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Self> {
+        if on_existing == OnExisting::Replace && dir.leads_to(target, name) {
+            return Err(io::Error::other(Fault::of_link_to_itself()));
+        }
         Self::of_made(dir, name, on_existing, |temp| {
-            dir.make_symlink(target, temp, attributes, kept)?;
-            match on_existing {
-                OnExisting::Replace if leads_to(dir, temp, name) => {
-                    Err(io::Error::other(Fault::of_link_to_itself()))
-                }
-                _ => Ok(()),
-            }
+            dir.make_symlink(target, temp, attributes, kept)
         })
     }
 
@@ -101,11 +98,4 @@ impl Publication {
             }
         }
     }
-}
-
-/// True if the link `temp` leads to the entry `name` beside it.
-fn leads_to(dir: &Dir, temp: &str, name: &Name) -> bool {
-    let there = dir.stat(name).ok();
-    let led = Name::new(temp.as_bytes()).ok().and_then(|temp| dir.stat_following(&temp).ok());
-    there.is_some_and(|there| led.is_some_and(|led| led.id == there.id))
 }

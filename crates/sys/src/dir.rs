@@ -239,6 +239,12 @@ impl Dir {
         Ok(Stat::from_raw(&stat))
     }
 
+    /// True if a symbolic link to `target` in this directory would lead to the entry `name`.
+    pub fn leads_to(&self, target: &[u8], name: &Name) -> bool {
+        let there = self.stat(name).ok();
+        there.is_some_and(|there| self.stat_led(target).is_ok_and(|led| led.id == there.id))
+    }
+
     fn stat_at(&self, name: &Name, flags: AtFlags) -> io::Result<Stat> {
         let stat = Stat::from_raw(&rustix::fs::statat(&self.fd, name.as_bytes(), flags)?);
         match self.fakes {

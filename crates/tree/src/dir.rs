@@ -110,8 +110,11 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// still be on its way then; see [`Storage::making`].
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;
 
+    /// True if a symbolic link to `target` in this directory would lead to the entry `name`.
+    fn leads_to(&self, target: &[u8], name: &Name) -> bool;
+
     /// Makes a symbolic link in one step, with those of `attributes` that are `kept` and
-    /// that links have here.
+    /// that links have here. It replaces nothing to which it would lead.
     fn make_symlink(
         &self,
         target: &[u8],

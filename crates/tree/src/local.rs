@@ -137,6 +137,10 @@ impl TreeDir for LocalDir {
         self.0.make_dir(name, mode).map_err(|error| not_made(&self.0, error))
     }
 
+    fn leads_to(&self, target: &[u8], name: &Name) -> bool {
+        self.0.leads_to(target, name)
+    }
+
     fn make_symlink(
         &self,
         target: &[u8],

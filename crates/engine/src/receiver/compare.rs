@@ -4,11 +4,13 @@
 use super::dirs::Base;
 use super::{of_sender, own};
 use haul_model::{
-    Changes, Conflict, Entry, Fault, FaultKind, Kept, Kind, Outcome, Side, Skip, Special, Timestamp,
+    Changes, Conflict, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Side, Skip, Special,
+    Timestamp,
 };
 use haul_proto::Rival;
 use haul_store::OnExisting;
-use haul_tree::{Meta, MetaKind};
+use haul_tree::{Meta, MetaKind, TreeDir};
+use std::io;
 
 /// The decision about an entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,7 +75,25 @@ pub(crate) fn file(entry: &Entry, existing: Option<&Meta>, conflict: Conflict) -
     })
 }
 
-/// Decides about a symbolic link; `existing_target` is where an existing link
+/// Decides about a symbolic link, where `existing` stands at its `name` in `dir`.
+pub(crate) fn link(
+    dir: &dyn TreeDir,
+    name: &Name,
+    entry: &Entry,
+    existing: Option<&Meta>,
+    rules: Rules,
+) -> io::Result<Decision> {
+    if let Some(fault) = existing.and_then(|there| leads_there(dir, name, entry, there)) {
+        return Ok(Decision::Settled(Outcome::Failed(fault)));
+    }
+    let target = match existing {
+        Some(Meta { kind: MetaKind::Symlink, .. }) => Some(dir.read_link(name)?),
+        _ => None,
+    };
+    Ok(symlink(entry, existing, target.as_deref(), rules))
+}
+
+/// The same, where that is known; `existing_target` is where an existing link
 /// points.
 pub(crate) fn symlink(
     entry: &Entry,
@@ -206,15 +226,21 @@ pub(super) fn refusal(entry: &Entry, existing: &Meta) -> Option<Fault> {
 
 /// The fault of an entry that would replace itself.
 pub(super) fn one_object(entry: &Entry, existing: &Meta) -> Option<Fault> {
-    if own::is_own(entry, existing.id) {
-        return Some(own::same_file());
-    }
-    leads_there(entry, existing)
+    own::is_own(entry, existing.id).then(own::same_file)
 }
 
-/// The fault of a link that would replace the file to which it leads.
-pub(super) fn leads_there(entry: &Entry, existing: &Meta) -> Option<Fault> {
-    let leads_there = entry.leads_to.is_some() && entry.leads_to == existing.id;
+/// The fault of a link that would replace what it leads to, at its source or from its new
+/// place in `dir`. Before that, a directory would have been removed.
+pub(super) fn leads_there(
+    dir: &dyn TreeDir,
+    name: &Name,
+    entry: &Entry,
+    existing: &Meta,
+) -> Option<Fault> {
+    let Kind::Symlink { target } = &entry.kind else { return None };
+    let leads_there = existing.kind != MetaKind::Symlink
+        && (entry.leads_to.is_some() && entry.leads_to == existing.id
+            || dir.leads_to(target, name));
     leads_there.then(Fault::of_link_to_itself)
 }
 

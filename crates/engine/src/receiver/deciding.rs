@@ -37,7 +37,7 @@ impl Receiver<'_> {
             }
             return Ok((Decision::Copy(OnExisting::Keep), Changes::MISSING.with(Changes::SENT)));
         };
-        if let Some(fault) = compare::leads_there(entry, existing) {
+        if let Some(fault) = compare::leads_there(&*node.handle()?, name, entry, existing) {
             return settled(Outcome::Failed(fault));
         }
         if self.policy.conflict == Conflict::Keep {

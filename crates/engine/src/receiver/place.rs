@@ -77,14 +77,7 @@ impl Receiver<'_> {
             let rules = Rules { conflict: self.policy.conflict, keeps: self.policy.keeps };
             let decision = match &entry.kind {
                 Kind::Symlink { .. } => {
-                    let existing_target = match &existing {
-                        Some(Meta { kind: MetaKind::Symlink, .. }) => {
-                            Some(node.handle()?.read_link(name)?)
-                        }
-                        _ => None,
-                    };
-                    let there = existing_target.as_deref();
-                    compare::symlink(entry, existing.as_ref(), there, rules)
+                    compare::link(&*handle, name, entry, existing.as_ref(), rules)?
                 }
                 Kind::Special => compare::special(entry, existing.as_ref(), rules),
                 _ => {

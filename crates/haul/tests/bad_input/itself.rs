@@ -113,9 +113,10 @@ fn a_link_does_not_replace_the_file_that_it_leads_to() {
     let scene = world.scene(Way::Local);
     scene.file("file", "precious");
     scene.symlink("file", "link");
-    for (flags, cause) in
-        [("-rf", "the link points to the file that it would replace"), ("-f", "are the same file")]
-    {
+    for (flags, cause) in [
+        ("-rf", "the link points to the file or directory that it would replace"),
+        ("-f", "are the same file"),
+    ] {
         let run = scene.copy(&[flags], &["link"], "file").run();
         assert_one_error(&run, "file: ", cause, "");
         assert_eq!(run.code, Some(1), "{run}");
@@ -125,7 +126,10 @@ fn a_link_does_not_replace_the_file_that_it_leads_to() {
     scene.mkdir("from");
     scene.symlink("../there/file", "from/file");
     let run = scene.copy(&["-r"], &["from/."], "there").run().expect_code(1);
-    assert!(run.err().contains("the link points to the file that it would replace"), "{run}");
+    assert!(
+        run.err().contains("the link points to the file or directory that it would replace"),
+        "{run}"
+    );
     assert_eq!(scene.read("there/file"), "precious");
 }
 
@@ -151,6 +155,32 @@ fn a_link_does_not_replace_the_file_that_it_would_lead_to_on_any_way() {
             assert_ne!(run.code, Some(0), "{command}: {run}");
             assert_eq!(scene.read("dst/f"), "precious");
             assert!(fs::symlink_metadata(scene.path("src/f")).is_ok(), "{command}: {run}");
+            assert_no_strays(&scene.path("dst"));
+        }
+    });
+}
+
+#[test]
+fn a_link_does_not_replace_the_directory_that_it_would_lead_to_on_any_way() {
+    each_way_by_pipe(|scene| {
+        for (flags, target) in [
+            (&["-a", "--force"][..], "../dst/d"),
+            (&["-a", "--delete"], "../dst/d"),
+            (&["-a", "--delete"], "/"),
+            (&["-a", "--force", "-n"], "/"),
+            (&["-a", "--force", "--backup", "--backup-dir=../old"], "d"),
+        ] {
+            scene.clear(&["src", "dst"]);
+            scene.file("dst/d/sub/f", "precious");
+            let absolute = scene.path("dst/d");
+            let target = if target == "/" { &*absolute } else { Path::new(target) };
+            scene.mkdir("src");
+            scene.symlink(target, "src/d");
+            let run = scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run();
+            assert_eq!(run.code, Some(23), "{flags:?}: {run}");
+            let cause = "the link points to the file or directory that it would replace";
+            assert!(run.err().contains(cause), "{flags:?}: {run}");
+            assert_eq!(scene.read("dst/d/sub/f"), "precious", "{flags:?}");
             assert_no_strays(&scene.path("dst"));
         }
     });

@@ -232,6 +232,10 @@ impl TreeDir for SftpDir {
         Ok(())
     }
 
+    fn leads_to(&self, target: &[u8], name: &Name) -> bool {
+        links::leads_to(&self.host, &self.path, target, name)
+    }
+
     fn make_symlink(
         &self,
         target: &[u8],

@@ -49,16 +49,15 @@ pub(super) fn symbolic(
             }
         }
     }
+    if leads_to(host, dir, target, name) {
+        return Err(io::Error::other(Fault::of_link_to_itself()));
+    }
     let _turn = lock(&host.linking);
     let mut attempts = 0;
     loop {
         attempts += 1;
         let temp = join(dir, host.stage_name().as_bytes());
         host.wrote(dir, client.make_symlink(target, &temp))?;
-        if leads_to(host, &temp, dir, name) {
-            let _ = client.remove_file(&temp);
-            return Err(io::Error::other(Fault::of_link_to_itself()));
-        }
         set_time(&temp);
         let published = host.publish(&temp, dir, name, OnExisting::Replace);
         if published.is_ok() || published.as_ref().is_err_and(must_stay) {
@@ -75,13 +74,11 @@ pub(super) fn symbolic(
     }
 }
 
-/// True if the link `temp` leads to the entry `name` of `dir`, and that is no link.
-fn leads_to(host: &SftpHost, temp: &[u8], dir: &[u8], name: &Name) -> bool {
-    let led = host.client().real_path(temp);
-    led.is_ok_and(|led| {
-        let dir = host.client().real_path(dir);
-        dir.is_ok_and(|dir| *led == *join(&dir, name.as_bytes()))
-    })
+/// True if a link to `target` in the directory `dir` would lead to the entry `name` there.
+pub(super) fn leads_to(host: &SftpHost, dir: &[u8], target: &[u8], name: &Name) -> bool {
+    let real = |path: &[u8]| host.client().real_path(path);
+    let led = if target.starts_with(b"/") { real(target) } else { real(&join(dir, target)) };
+    led.is_ok_and(|led| real(dir).is_ok_and(|dir| *led == *join(&dir, name.as_bytes())))
 }
 
 /// Gives the file at the path `of` the further name `name` in the directory `dir`.
