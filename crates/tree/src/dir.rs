@@ -273,6 +273,12 @@ pub trait Storage: Send + Sync {
         true
     }
 
+    /// True if an entry is found by this name now, however the directory spells it. For where
+    /// objects can't be told.
+    fn has(&self, _name: &Name) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// True if an entry has this very name, as the directory spells it now. For where
     /// objects can't be told.
     fn spells(&self, _name: &Name) -> io::Result<bool> {

@@ -19,7 +19,7 @@ use haul_model::{
 use haul_proto::Extra;
 use haul_store::OnExisting;
 use haul_tree::{Meta, MetaKind, lock};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -200,6 +200,7 @@ impl Receiver<'_> {
         };
         let mut extras: Vec<_> = names.into_iter().map(look).collect();
         extras.sort_by(|one, other| in_order((one.0, &one.1), (other.0, &other.1)));
+        let mut told_apart = HashSet::new();
         for (_, name, stat) in extras.into_iter().rev() {
             if self.is_ending() || self.is_withheld(dir) {
                 break;
@@ -208,9 +209,11 @@ impl Receiver<'_> {
                 // It is gone by now.
                 Ok(None) => Ok(()),
                 Ok(Some(meta)) if self.is_source(&meta) => Err(a_source()),
-                Ok(Some(meta)) if !self.is_extra(dir, node, &name, &meta) => Err(io::Error::other(
-                    "it may be another entry of this job, whose name is the same to the destination",
-                )),
+                Ok(Some(meta)) if !self.is_extra(dir, node, &name, &meta, &mut told_apart) => {
+                    Err(io::Error::other(
+                        "it may be another entry of this job, whose name is the same to the destination",
+                    ))
+                }
                 Ok(Some(meta)) if is_spared(&name, &meta) => Ok(()),
                 Ok(Some(meta)) if meta.kind == MetaKind::Dir => {
                     self.remove_tree(dir, node, &name, true, &mut told)
@@ -251,8 +254,16 @@ impl Receiver<'_> {
     }
 
     /// False if `name` may lead to what an entry of the job has brought or found under
-    /// another name, in a directory that takes both for one.
-    fn is_extra(&self, dir: &RecvDir, node: &Arc<DirNode>, name: &Name, meta: &Meta) -> bool {
+    /// another name, in a directory that takes both for one. Listed names that can't be such
+    /// another name are `told_apart`, each once.
+    fn is_extra(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+        name: &Name,
+        meta: &Meta,
+        told_apart: &mut HashSet<Name>,
+    ) -> bool {
         let Ok(handle) = node.handle() else { return false };
         let listed = lock(&dir.listed);
         if handle.tells_objects() {
@@ -265,9 +276,14 @@ impl Receiver<'_> {
             return !may_be_listed && !meta.id.is_some_and(is_claimed);
         }
         let is_like = |listed: &&Name| may_be_one_name(listed.as_bytes(), name.as_bytes());
-        // Two that are both spelled there are two.
+        // Two that are both spelled there are two, and one that is not there is no other.
+        let is_apart = |listed: &Name| {
+            handle.has(listed).is_ok_and(|has| !has) || handle.spells(listed).unwrap_or(false)
+        };
         let mut alike = listed.iter().flatten().filter(is_like);
-        alike.all(|listed| handle.spells(listed).unwrap_or(false))
+        alike.all(|listed| {
+            told_apart.contains(listed) || is_apart(listed) && told_apart.insert(listed.clone())
+        })
     }
 
     /// Tells that what is at `path` stays.

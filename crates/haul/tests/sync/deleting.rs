@@ -32,6 +32,25 @@ fn it_goes_when_it_is_to_go() {
 }
 
 #[test]
+fn a_new_name_that_is_not_ascii_holds_nothing_back() {
+    everywhere_by_pipe(|scene| {
+        for when in ["--delete-before", "--delete-during", "--delete-after"] {
+            scene.clear(&["src", "dst"]);
+            for name in
+                ["src/caf\u{e9}", "src/new", "src/d\u{e9}/a", "dst/extra", "dst/\u{e8}", "dst/NEW"]
+            {
+                scene.file(name, name);
+            }
+            let flags = ["-a", when];
+            scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
+            let names = ["caf\u{e9}", "d\u{e9}", "new", "extra", "\u{e8}", "NEW"];
+            let there = names.map(|name| scene.exists(format!("dst/{name}")));
+            assert_eq!(there, [true, true, true, false, false, false], "{when}");
+        }
+    });
+}
+
+#[test]
 fn a_destination_that_is_missing_is_told_once() {
     everywhere_by_pipe(|scene| {
         scene.file("src/a", "a");

@@ -407,6 +407,10 @@ impl Storage for SftpDir {
         false
     }
 
+    fn has(&self, name: &Name) -> io::Result<bool> {
+        self.host.has_name(&self.path_of(name.as_bytes()))
+    }
+
     fn spells(&self, name: &Name) -> io::Result<bool> {
         self.host.spells(&self.path, name.as_bytes())
     }
