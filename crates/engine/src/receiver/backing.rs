@@ -2,6 +2,7 @@
 //! first is replaced in its turn.
 
 use super::Receiver;
+use super::deciding::is_empty;
 use crate::copy;
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, Side};
@@ -54,14 +55,15 @@ impl Backing {
         self.is_beside && is_more && name.ends_with(&self.suffix)
     }
 
-    /// The directory for the backups of what is in `node`, made like that if it is missing.
-    fn dir_for(&self, node: &Arc<DirNode>) -> io::Result<Arc<DirNode>> {
-        let Some(root) = &self.root else { return Ok(Arc::clone(node)) };
+    /// The directory for the backups of what is in `node`. One that is missing is made like
+    /// that if `makes`.
+    fn dir_for(&self, node: &Arc<DirNode>, makes: bool) -> io::Result<Option<Arc<DirNode>>> {
+        let Some(root) = &self.root else { return Ok(self.is_beside.then(|| Arc::clone(node))) };
         let mut last = lock(&self.last);
         if let Some((of, dir)) = &*last
             && Arc::ptr_eq(of, node)
         {
-            return Ok(Arc::clone(dir));
+            return Ok(Some(Arc::clone(dir)));
         }
         let mut way = Vec::new();
         let mut here = node;
@@ -71,26 +73,24 @@ impl Backing {
         }
         let mut dir = Arc::clone(root);
         for (name, like) in way.into_iter().rev() {
-            dir = open_or_make(&dir, name, like)?;
+            dir = match DirNode::open(&dir, name.clone(), false) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && makes => {
+                    make(&dir, name, like)?
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                opened => opened?,
+            };
         }
         *last = Some((Arc::clone(node), Arc::clone(&dir)));
-        Ok(dir)
+        Ok(Some(dir))
     }
 }
 
-/// Opens the directory `name` of `above`, or makes it with the rights that `like` gives, and
-/// with its owner where that can be done.
-fn open_or_make(
-    above: &Arc<DirNode>,
-    name: &Name,
-    like: &Arc<DirNode>,
-) -> io::Result<Arc<DirNode>> {
+/// Makes the directory `name` of `above` with the rights that `like` gives, and with its owner
+/// where that can be done.
+fn make(above: &Arc<DirNode>, name: &Name, like: &Arc<DirNode>) -> io::Result<Arc<DirNode>> {
     /// The rights of the owner that it takes to make backups in it.
     const USABLE: u32 = 0o700;
-    match DirNode::open(above, name.clone(), false) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        opened => return opened,
-    }
     let made = above.handle()?.make_dir(name, PRIVATE_DIR_MODE);
     let dir = DirNode::open(above, name.clone(), false)?;
     if made.is_ok() {
@@ -112,7 +112,8 @@ pub(super) fn not_backed_up(error: io::Error) -> Fault {
 
 impl Receiver<'_> {
     /// Gives the entry `name` of `node`, which is no directory and will be replaced or
-    /// removed, the name of its backup, too, if there are to be backups.
+    /// removed, the name of its backup, too, if there are to be backups. A dry run looks only
+    /// if it could.
     ///
     /// # Errors
     /// Why it has none: it must stay then.
@@ -146,14 +147,13 @@ impl Receiver<'_> {
     }
 
     fn back_up_by(&self, node: &Arc<DirNode>, name: &Name, links: bool) -> io::Result<()> {
-        let Some(backing) = self.backing.as_ref().filter(|_| !self.policy.dry_run) else {
-            return Ok(());
-        };
+        let Some(backing) = &self.backing else { return Ok(()) };
+        let is_dry = self.policy.dry_run;
         let new = [name.as_bytes(), &backing.suffix].concat();
         let new = Name::new(&new)
             .map_err(|error| io::Error::other(format!("with its backup suffix, {error}")))?;
-        let (from, into) = (node.handle()?, backing.dir_for(node)?);
-        let to = into.handle()?;
+        let Some(into) = backing.dir_for(node, !is_dry)? else { return Ok(()) };
+        let (from, to) = (node.handle()?, into.handle()?);
         let is_itself = |there: Option<FileId>, id| there.is_some() && there == id;
         let Some(meta) = from.stat(name, false)? else { return Ok(()) };
         if meta.kind == MetaKind::Symlink && self.is_unsafe(node.depth(), &from.read_link(name)?) {
@@ -164,11 +164,19 @@ impl Receiver<'_> {
         }
         // As with rsync, a directory makes way for a backup; but only an empty one.
         // Beside what it is of, the source may have that directory.
-        if !backing.is_beside
-            && !self.costs_round_trips
+        let makes_way = !backing.is_beside && !self.costs_round_trips;
+        if (makes_way || is_dry)
             && to.stat(&new, false)?.is_some_and(|there| there.kind == MetaKind::Dir)
         {
-            to.remove_dir(&new)?;
+            match (makes_way, is_dry) {
+                (true, false) => to.remove_dir(&new)?,
+                (true, true) if is_empty(&into, &new)? => {}
+                (true, true) => return Err(io::ErrorKind::DirectoryNotEmpty.into()),
+                (false, _) => return Err(io::ErrorKind::IsADirectory.into()),
+            }
+        }
+        if is_dry {
+            return Ok(());
         }
         let linked = match links {
             true => to.make_hard_link(&*from, name, None, &new, OnExisting::Replace),

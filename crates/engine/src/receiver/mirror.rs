@@ -133,7 +133,9 @@ impl Receiver<'_> {
         // Where there are bases, it may be told how it differs from what one of them has.
         let has_bases = self.task.mirrors().is_some_and(|mirror| mirror.bases.is_some());
         let cleared = match &dir.state {
-            _ if found.has(Changes::KIND) => self.make_way(dir, name, *on_existing),
+            _ if found.has(Changes::KIND) || self.policy.dry_run => {
+                self.make_way(dir, name, *on_existing)
+            }
             DirState::Open(node) if has_bases => self.make_way_if_dir(dir, node, name),
             _ => Ok(()),
         };
@@ -309,14 +311,14 @@ impl Receiver<'_> {
         }
         if !self.policy.dry_run {
             dir.expect_change();
+        }
+        let is_dir = matches!(kind, Kind::Dir);
+        if !is_dir {
+            self.back_up_extra(node, name)?;
+        }
+        if !self.policy.dry_run {
             let handle = node.handle()?;
-            match kind {
-                Kind::Dir => handle.remove_dir(name)?,
-                _ => {
-                    self.back_up_extra(node, name)?;
-                    handle.remove_file(name)?;
-                }
-            }
+            if is_dir { handle.remove_dir(name)? } else { handle.remove_file(name)? }
         }
         self.reporter.deleted(&path, &kind);
         told.push(Extra { path: words::shown(path), kind });

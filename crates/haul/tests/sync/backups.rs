@@ -208,8 +208,13 @@ fn an_empty_directory_makes_way_in_a_backup_directory_and_nowhere_else() {
         for name in ["empty", "full", "beside"] {
             scene.file(format!("dst/{name}"), "old, and longer");
         }
-        let run = sync(&["-a", "--backup-dir=../kept"]);
-        assert!(run.err().contains("full: can't back it up"), "{run}");
+        let run = sync(&["-abn"]);
+        assert!(run.err().contains("beside: can't back it up"), "{run}");
+        for flags in [&["-an", "--backup-dir=../kept"][..], &["-a", "--backup-dir=../kept"]] {
+            let run = sync(flags);
+            assert!(run.err().contains("full: can't back it up"), "{run}");
+            assert_eq!(run.err().matches("can't").count(), 1, "{run}");
+        }
         for (name, content) in [
             ("dst/empty", "new"),
             ("kept/empty", "old, and longer"),
