@@ -151,9 +151,9 @@ impl Hint for Fault {
                     "get write permission on the directory; only the owner of a file can change its mode or mtime"
                 }
             },
-            FaultKind::TooLong => {
-                "rename the source, raise 'ulimit -f', or choose a file system with longer names and larger files"
-            }
+            FaultKind::TooLong => "rename the source, or choose a file system with longer names",
+            FaultKind::TooLarge if self.side == Side::Source => return None,
+            FaultKind::TooLarge => "raise 'ulimit -f', or choose a file system with larger files",
             FaultKind::IsDirectory => {
                 "remove or rename the directory at the destination, or copy to another name"
             }

@@ -24,7 +24,7 @@ pub enum FaultKind {
     NoSpace,
     /// The file system is mounted read-only.
     ReadOnly,
-    /// The file system takes no name or file as long as this.
+    /// The file system takes no name as long as this.
     TooLong,
     /// A directory stands where something else is to be written.
     IsDirectory,
@@ -56,6 +56,8 @@ pub enum FaultKind {
     Taken,
     /// A symbolic link of another user is on the way of a path that the user named.
     ForeignLink,
+    /// The file system, or the user's limit, takes no file as large as this.
+    TooLarge,
 }
 
 /// One entry's failure.
@@ -148,7 +150,8 @@ impl FaultKind {
             E::StorageFull | E::QuotaExceeded => Self::NoSpace,
             E::ReadOnlyFilesystem => Self::ReadOnly,
             E::ResourceBusy if !is_mounted(error) => Self::Busy,
-            E::InvalidFilename | E::FileTooLarge => Self::TooLong,
+            E::InvalidFilename => Self::TooLong,
+            E::FileTooLarge => Self::TooLarge,
             E::IsADirectory => Self::IsDirectory,
             E::NotADirectory => Self::NotDirectory,
             _ if error.raw_os_error() == Some(ELOOP) => Self::Link,

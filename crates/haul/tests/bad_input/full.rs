@@ -203,6 +203,8 @@ fn a_file_beyond_the_limit_on_sizes_fails_alone() {
                 assert!(told, "{name}\n{run}");
             }
             assert_eq!(scene.list("to/tree"), ["a", "e"]);
+            let run = scene.copy(&["-r", "--json"], &["tree"], "to/").run().expect_code(1);
+            assert_eq!(run.out().matches("\"kind\":\"too_large\"").count(), 3, "{run}");
         },
     );
 }

@@ -7,7 +7,7 @@ fn a_name_that_is_too_long_is_told_with_its_path() {
     each_way_by_pipe(|scene| {
         scene.file("a", "a");
         let long = "l".repeat(256);
-        let hint = "rename the source, raise 'ulimit -f', or choose a file system with longer names and larger files";
+        let hint = "rename the source, or choose a file system with longer names";
         let run = scene.copy(&[], &["a"], &long).run().expect_code(4);
         let path = format!("{}", scene.path(&long).display());
         assert_one_error(&run, &path, "File name too long", hint);
