@@ -10,8 +10,8 @@ use crate::sender::Source;
 use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
 use haul_model::words;
 use haul_model::{
-    Bases, Compression, Fault, FaultKind, Kind, Moving, Name, Outcome, Relative, Side, Updating,
-    escape_bytes,
+    Bases, Compression, Fault, FaultKind, Kind, Mirror, Moving, Name, Outcome, Relative, Side,
+    Updating, Via, escape_bytes,
 };
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
@@ -75,9 +75,11 @@ pub(crate) fn run(
     route: SftpRoute,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    refuse(job, far)?;
     let new = route.connections.first().map(|one| one.closer.peer());
     let peer = route.standing.as_ref().map(Session::peer).or(new).unwrap_or_default().to_owned();
+    if let Some(message) = obstacle(job, far) {
+        return Err(JobError::Usage(format!("{peer}: {message}")));
+    }
     let mut options = match far {
         Far::Source => Options::default(),
         Far::Destination => Options { bytes_max: UPLOAD_BYTES_MAX, ..Options::default() },
@@ -116,47 +118,44 @@ pub(crate) fn run(
     })
 }
 
-/// Refuses a job that no server can do, or not on that side.
-fn refuse(job: &Job, far: Far) -> Result<(), JobError> {
+/// Why no server can do this job, or not on that side.
+fn obstacle(job: &Job, far: Far) -> Option<&'static str> {
     let updating = job.task.mirrors().map(|mirror| mirror.updating).unwrap_or_default();
-    if updating != Updating::Replaces && far == Far::Destination {
-        let message = "SFTP can't update files in place: it replaces them";
-        return Err(JobError::Usage(message.to_owned()));
-    }
     let side = if far == Far::Source { Side::Source } else { Side::Destination };
-    if job.task.fakes(side) {
-        let message = "SFTP can't store or read privileged attributes: install haul on the host";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    let preallocates = job.task.mirrors().is_some_and(|mirror| mirror.preallocates);
-    if preallocates && far == Far::Destination {
-        let message = "SFTP can't allocate space for files";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    let delays = job.task.mirrors().is_some_and(|mirror| mirror.delays);
-    if (delays || job.staging.is_some()) && far == Far::Destination {
-        let message = "SFTP can't delay updates or use another directory for temporary files";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    let keeps_paths =
-        job.task.mirrors().is_some_and(|mirror| mirror.walking.relative != Relative::No);
-    if job.task.moving().is_some() && (keeps_paths || job.base.is_some()) {
-        let message = "SFTP can't remove sources that keep their paths";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    if job.task.mirrors().is_some_and(|mirror| mirror.keeps_dir_links) && far == Far::Destination {
-        let message = "SFTP can't treat symbolic links at the destination as directories";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    if !matches!(job.compression, Compression::Auto | Compression::None) {
-        let message = "SFTP can't compress: enable compression in ssh instead";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    if job.rate.is_some() {
-        let message = "SFTP can't limit the rate";
-        return Err(JobError::Usage(message.to_owned()));
-    }
-    Ok(())
+    let has = |rule: fn(&Mirror) -> bool| job.task.mirrors().is_some_and(rule);
+    let stages_elsewhere = has(|mirror| mirror.delays) || job.staging.is_some();
+    let keeps_paths = has(|mirror| mirror.walking.relative != Relative::No) || job.base.is_some();
+    let goes_there = far == Far::Destination;
+    let obstacles = [
+        (
+            goes_there && updating != Updating::Replaces,
+            "SFTP can't update files in place: it replaces them",
+        ),
+        (
+            job.task.fakes(side),
+            "SFTP can't store or read privileged attributes: install haul on the host",
+        ),
+        (goes_there && has(|mirror| mirror.preallocates), "SFTP can't allocate space for files"),
+        (
+            goes_there && stages_elsewhere,
+            "SFTP can't delay updates or use another directory for temporary files",
+        ),
+        (
+            job.task.moving().is_some() && keeps_paths,
+            "SFTP can't remove sources that keep their paths",
+        ),
+        (
+            goes_there && has(|mirror| mirror.keeps_dir_links),
+            "SFTP can't treat symbolic links at the destination as directories",
+        ),
+        (
+            !matches!(job.compression, Compression::Auto | Compression::None),
+            "SFTP can't compress: enable compression in ssh instead",
+        ),
+        (job.rate.is_some(), "SFTP can't limit the rate"),
+        (job.via == Via::Tcp, "SFTP can't use direct connections"),
+    ];
+    obstacles.into_iter().find_map(|(is_met, message)| is_met.then_some(message))
 }
 
 /// The journals in the directory `path`; tells why it can't be used.

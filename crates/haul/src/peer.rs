@@ -1,11 +1,12 @@
 //! Connections to the places that locations name.
 
+use crate::config::Settings;
 use crate::error::CommandError;
 use crate::location::Machine;
 use crate::progress::Screen;
 use crate::report::{Report, remote_line};
 use haul_engine::{Greeted, Job, JobError, Requests, Standing};
-use haul_model::{Compression, Task};
+use haul_model::{Compression, Task, Via};
 use haul_net::{ConnectError, Connection, Diagnostics, Patience, SshTarget};
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub(crate) struct Reaches {
     asks_to_compress: bool,
     /// The same of a bound on the rate.
     asks_for_rate: bool,
+    /// The same of the connections that contents take.
+    asks_for_way: bool,
 }
 
 impl Reaches {
@@ -69,9 +72,14 @@ impl Reaches {
         self.here_instead.push((target.clone(), file));
     }
 
-    /// The same, for words that say how to `compress`, and that bound the `rate`.
-    pub(crate) fn asking(self, compress: bool, rate: bool) -> Self {
-        Self { asks_to_compress: compress, asks_for_rate: rate, ..self }
+    /// The same, for these words of the command about the way that contents take.
+    pub(crate) fn asking(self, words: &Settings) -> Self {
+        Self {
+            asks_to_compress: words.compress.is_some(),
+            asks_for_rate: words.bwlimit.is_some(),
+            asks_for_way: words.via.is_some(),
+            ..self
+        }
     }
 
     /// `job` as it runs through SFTP: what the configuration alone says of haul is put aside.
@@ -81,7 +89,8 @@ impl Reaches {
             false => Compression::Auto,
         };
         let rate = job.rate.filter(|_| self.asks_for_rate);
-        Job { compression, rate, ..job.clone() }
+        let via = if self.asks_for_way { job.via } else { Via::Auto };
+        Job { compression, rate, via, ..job.clone() }
     }
 
     /// `error`, with the file of this machine that was meant, perhaps, where there is no

@@ -359,14 +359,18 @@ impl TransferWords {
         dest: &Location,
         config: &Config,
     ) -> Passage {
-        let words = Settings {
+        Passage::of(self.words(), sources, dest, config)
+    }
+
+    /// The words about that way.
+    fn words(&self) -> Settings {
+        Settings {
             bwlimit: self.bwlimit.clone().map(typed),
             compress: self.compress.map(typed),
             via: self.via.map(typed),
             port_range: self.port_range.map(typed),
             ..Settings::default()
-        };
-        Passage::of(words, sources, dest, config)
+        }
     }
 
     /// As [`RemoteWords::sources_and_dest`].
@@ -383,9 +387,7 @@ impl TransferWords {
         let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
         match by_sftp.filter(|_| self.deploy) {
             Some(location) => Err(exclude(location, "--deploy").with_hint(WRITE_SSH)),
-            None => {
-                Ok((sources, dest, reaches.asking(self.compress.is_some(), self.bwlimit.is_some())))
-            }
+            None => Ok((sources, dest, reaches.asking(&self.words()))),
         }
     }
 }

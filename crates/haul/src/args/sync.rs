@@ -225,7 +225,7 @@ impl SyncWords {
             [_] => typed.source_alone(&self.paths, config)?,
             _ => typed.sources_and_dest(&self.paths, SYNC_USAGE, config)?,
         };
-        let reaches = reaches.asking(wish.passage().compress.is_some(), wish.rate.is_some());
+        let reaches = reaches.asking(&wish.passage());
         let passage = Passage::of(wish.passage(), &sources, &dest, config);
         let detail = match (self.json, wish.quiet) {
             (true, _) => Detail::Json,

@@ -20,9 +20,16 @@ fn content_comes_no_faster_than_it_may() {
                 let run = scene.transfer(command, &route, &flags(command), &[source], "dst");
                 assert!(run.run().err().contains("SFTP can't limit the rate"));
             }
+            for (command, source) in [("sync", "src/"), ("copy", "src/."), ("move", "src/a")] {
+                let flags =
+                    if command == "move" { &["--via=tcp"][..] } else { &["-a", "--via=tcp"] };
+                let run = scene.transfer(command, &route, flags, &[source], "dst").run();
+                assert!(run.err().contains(": SFTP can't use direct connections"), "{run}");
+                assert_eq!(run.code, Some(if command == "sync" { 1 } else { 2 }), "{run}");
+            }
             // A setting is no wish for this one.
             let run = scene.transfer("copy", &route, &["-r"], &["src/."], "dst");
-            let run = run.env("HAUL_BWLIMIT", "1m").run().expect_ok();
+            let run = run.env("HAUL_BWLIMIT", "1m").env("HAUL_VIA", "tcp").run().expect_ok();
             let warning = "warning: bwlimit: SFTP can't limit the rate";
             assert!(run.err().contains(warning), "{run}");
             assert_eq!(scene.read("dst/a"), "a");
