@@ -426,6 +426,7 @@ fn abort(error: &JobError) -> Abort {
             fault: fault.clone(),
         },
         JobError::Connection(_)
+        | JobError::Version { .. }
         | JobError::Sftp { .. }
         | JobError::Threads(_)
         | JobError::OpenFiles(_)

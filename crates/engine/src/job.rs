@@ -6,7 +6,7 @@ use haul_model::{
     Via, escape_bytes, os_text,
 };
 use haul_net::Connection;
-use haul_proto::LANES_MAX;
+use haul_proto::{HandshakeError, LANES_MAX};
 use haul_sftp::Session;
 use haul_sys::{Access, Dir, Links, confine};
 use haul_tree::Tree;
@@ -207,9 +207,17 @@ pub enum JobError {
     /// The connection could not be made, broke, or the peer broke the rules.
     #[error(transparent)]
     Connection(#[from] haul_net::ConnectError),
-    /// The peer said what the protocol does not allow, or speaks another version.
+    /// The peer said what the protocol does not allow.
     #[error("{0}")]
     Protocol(String),
+    /// The haul on a host has another version of the protocol.
+    #[error("{host}: {cause}")]
+    Version {
+        /// The host, safe to show.
+        host: String,
+        /// Both versions.
+        cause: HandshakeError,
+    },
     /// There is no SFTP session with the host, or it ended before its time.
     #[error("{host}: {cause}")]
     Sftp {

@@ -247,6 +247,12 @@ impl From<JobError> for CommandError {
             JobError::Connection(error) => error.into(),
             JobError::Usage(_) => Self::usage(error),
             JobError::Protocol(_) => Self::new(ErrorKind::Protocol, error),
+            JobError::Version { ref host, .. } => {
+                let hint = format!(
+                    "run 'haul deploy {host}' to install this version there, or use --transport sftp"
+                );
+                Self::new(ErrorKind::Protocol, error).with_hint(hint)
+            }
             JobError::Sftp { ref cause, .. } => {
                 let kind =
                     if cause.retriable() { ErrorKind::Connection } else { ErrorKind::Protocol };

@@ -1,6 +1,7 @@
 //! The greetings of both sides, and messages outside of jobs.
 
 use super::wire::{ReadEnd, read_header, read_payload, refused};
+use crate::JobError;
 use crate::vigil::silence_seconds;
 use haul_net::{ConnectError, Patience};
 use haul_proto::{Caps, FrameType, Header, Hello, Message, Welcome, check_welcome, frame_bytes};
@@ -28,7 +29,9 @@ pub(crate) fn welcome(
     keeps: bool,
 ) -> Result<Welcome, ReadEnd> {
     let welcome = read_welcome(input, peer)?;
-    let caps = check_welcome(&welcome).map_err(refused)?.intersection(offered(keeps));
+    let caps = check_welcome(&welcome)
+        .map_err(|cause| ReadEnd::Refused(JobError::Version { host: peer.to_owned(), cause }))?;
+    let caps = caps.intersection(offered(keeps));
     Ok(Welcome { caps, ..welcome })
 }
 

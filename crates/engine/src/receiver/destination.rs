@@ -339,10 +339,8 @@ impl Destination {
             FaultKind::ForeignLink => Self::led_by_another(tree, &path, error),
             _ => {
                 let why = Fault::from_io(Side::Destination, "open the directory", &error).message;
-                JobError::Usage(format!(
-                    "can't create temporary files in {}: {why}",
-                    escape_bytes(&path)
-                ))
+                let path = escape_bytes(&path);
+                JobError::Usage(format!("{path}: can't create temporary files there: {why}"))
             }
         })?;
         self.staging = Some(Arc::new(opened));

@@ -50,7 +50,9 @@ impl Attacked {
     #[track_caller]
     pub(crate) fn assert_refused(&self, words: &str) {
         match &self.result {
-            Err(JobError::Protocol(text)) => assert!(text.contains(words), "{text}"),
+            Err(error @ (JobError::Protocol(_) | JobError::Version { .. })) => {
+                assert!(error.to_string().contains(words), "{error}");
+            }
             other => panic!("{other:?} where \"{words}\" was expected"),
         }
         self.place.check();

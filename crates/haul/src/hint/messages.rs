@@ -3,6 +3,7 @@
 use super::*;
 use crate::error::CommandError;
 use haul_engine::{DeployError, JobError, Suspect};
+use haul_proto::HandshakeError;
 use std::fmt::Write;
 use std::path::Path;
 use std::{fs, io};
@@ -53,9 +54,11 @@ fn connections() -> Vec<ConnectError> {
 
 fn jobs() -> Vec<JobError> {
     let fault = |kind| Fault::new(Side::Destination, kind, "MESSAGE");
+    let version = HandshakeError::Version { theirs: 9, their_program: "0.0.9".into() };
     vec![
         JobError::Usage("MESSAGE".into()),
         JobError::Protocol("MESSAGE".into()),
+        JobError::Version { host: "nas".into(), cause: version },
         JobError::Destination { path: "dir/".into(), fault: fault(FaultKind::NotFound) },
         JobError::Destination { path: "dir".into(), fault: fault(FaultKind::NotFound) },
         JobError::Threads(io::ErrorKind::WouldBlock.into()),
