@@ -425,11 +425,11 @@ impl Origin for LocalDir {
             Err(error) => return Err(error),
         }
         if haul_sys::takes_temporary(&self.0).is_err() {
-            return self.0.make_dir(name, mode);
+            return self.make_dir(name, mode);
         }
         let private = haul_store::private_name();
         let private = Name::new(private.as_bytes()).expect("it is a short word");
-        self.0.make_dir(&private, mode)?;
+        self.make_dir(&private, mode)?;
         let named = self.0.open_dir(&private).and_then(|dir| {
             origin::remember(&dir, origin);
             self.0.rename_to(&private, &self.0, name, false)

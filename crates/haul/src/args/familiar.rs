@@ -181,6 +181,9 @@ fn no_places(command: &str) -> Option<CommandError> {
     Some(error.with_hint(format!("usage: {usage}; 'haul {command} --help' has examples")))
 }
 
+/// Attributes that a copy keeps without a word: only `haul sync` can leave them out.
+const KEPT: [&str; 6] = ["links", "l", "perms", "p", "times", "t"];
+
 /// The advice that `haul sync` has the option, for a command that copies or moves.
 fn sync_has(command: &str, word: &str) -> Option<String> {
     if let Some(instead) = super::sync::instead(word) {
@@ -189,6 +192,9 @@ fn sync_has(command: &str, word: &str) -> Option<String> {
     }
     if !super::sync::has(word) {
         return None;
+    }
+    if let Some(option) = word.strip_prefix("--no-").filter(|option| !KEPT.contains(option)) {
+        return Some(format!("leave it out: without --{option} it is off"));
     }
     match command {
         "check" => Some(format!(
@@ -291,6 +297,9 @@ fn answer_to_check(word: &str) -> Option<&'static str> {
     Some(match word {
         "-u" | "--update" | "--force" | "--no-clobber" => "leave it out: check changes nothing",
         "-i" | "--itemize-changes" => "leave it out: check names what differs",
+        "-c" | "--checksum" => {
+            "use --content to compare contents; for scp's use -e 'ssh -c CIPHER'"
+        }
         _ => return None,
     })
 }

@@ -107,9 +107,15 @@ fn similar_option(error: &clap::Error) -> Option<String> {
         one.zip(other).take_while(|(one, other)| one == other).count()
     };
     let given = given.split('=').next().unwrap_or_default();
-    let longer = given.chars().count().max(similar.chars().count());
-    let ahead = alike(&mut given.chars(), &mut similar.chars());
-    let behind = alike(&mut given.chars().rev(), &mut similar.chars().rev());
+    // With what all options begin with, two that have nothing in common would be alike.
+    let name = |option: &str| option.trim_start_matches("--").trim_start_matches("no-").to_owned();
+    let (typed, meant) = (name(given), name(&similar));
+    let longer = typed.chars().count().max(meant.chars().count());
+    let ahead = alike(&mut typed.chars(), &mut meant.chars());
+    let behind = alike(&mut typed.chars().rev(), &mut meant.chars().rev());
+    let is_misspelt = ahead + behind + MISSPELT_MAX.min(ahead + behind) >= longer;
     let is_removing = REMOVING.iter().any(|start| similar.starts_with(start));
-    (ahead + behind + MISSPELT_MAX >= longer && !is_removing).then_some(similar)
+    let is_negated = |option: &str| option.starts_with("--no-");
+    let is_meant = is_negated(given) == is_negated(&similar);
+    (is_misspelt && is_meant && !is_removing).then_some(similar)
 }

@@ -38,13 +38,10 @@ pub(super) fn run(clean: &Clean) -> ExitCode {
 
 /// The line at the end.
 fn line(total: &CleanSummary, dry_run: bool) -> String {
-    let stages = |Stages { count, bytes }: Stages| {
-        format!(
-            "{}, {}",
-            quantity::counted(count, "temporary file", "temporary files"),
-            quantity::bytes(bytes)
-        )
+    let told = |Stages { count, bytes }: Stages, one, many| {
+        format!("{}, {}", quantity::counted(count, one, many), quantity::bytes(bytes))
     };
+    let stages = |found| told(found, "temporary file", "temporary files");
     let mut line = match (total.removed, dry_run) {
         (Stages { count: 0, .. }, false) => "removed nothing".to_owned(),
         (Stages { count: 0, .. }, true) => "would remove nothing".to_owned(),
@@ -58,7 +55,7 @@ fn line(total: &CleanSummary, dry_run: bool) -> String {
         line.push_str(&format!("; recent {}", stages(total.recent)));
     }
     if total.kept.count > 0 {
-        let kept = stages(total.kept);
+        let kept = told(total.kept, "partial file", "partial files");
         line.push_str(&format!("; kept {kept}: the same copy resumes it, --all removes it"));
     }
     line.push('\n');
@@ -146,8 +143,8 @@ mod tests {
         kept d/\x1b (5.0 MiB; 4.0 MiB of 96.0 MiB are there)
         in use d/\x1b (5.0 MiB)
         recent d/\x1b (5.0 MiB)
-        removed 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 temporary file, 5.0 MiB: the same copy resumes it, --all removes it
-        would remove 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 temporary file, 5.0 MiB: the same copy resumes it, --all removes it
+        removed 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 partial file, 5.0 MiB: the same copy resumes it, --all removes it
+        would remove 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 partial file, 5.0 MiB: the same copy resumes it, --all removes it
         removed nothing
         ");
     }

@@ -118,12 +118,13 @@ fn files_that_the_kernel_makes_up_are_copied_to_their_end() {
         let there = format!("/sys/kernel/mm/transparent_hugepage/{name}");
         assert_eq!(scene.read(format!("tree/{name}")), fs::read_to_string(there).expect("read"));
         // None can be added to them.
-        let run = scene.copy(&[], &["/proc/version"], "/proc/haul").run().expect_code(1);
-        assert_one_error(
-            &run,
-            "/proc/haul",
-            "the kernel generates its content, as in /proc: nothing can be added",
-            "",
-        );
+        scene.mkdir("dir");
+        for (flags, source) in [(&[][..], "/proc/version"), (&["-r"], "dir")] {
+            let run = scene.copy(flags, &[source], "/proc/haul").run().expect_code(1);
+            let cause = "the kernel generates its content, as in /proc: nothing can be added";
+            if scene.way != Way::SftpUpload || source != "dir" {
+                assert_one_error(&run, "/proc/haul", cause, "");
+            }
+        }
     });
 }

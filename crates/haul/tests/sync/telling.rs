@@ -90,6 +90,7 @@ fn words_that_haul_has_not_are_errors() {
     for (flags, message) in [
         (&["-a", "--iconv=utf-8"][..], "has no --iconv"),
         (&["-a", "--info=nope"], "not a flag of rsync"),
+        (&["-a", "--no-foo"], "has no --no-foo\n  hint: 'haul sync --help' shows the options"),
         (&["-aN"], "has no --crtimes (-N)\n  hint: this system can't set creation times"),
         (&["--delete"], "does not work without --recursive"),
         (&["--max-size=x"], "not a size"),
