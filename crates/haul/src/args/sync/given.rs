@@ -7,7 +7,7 @@ use super::{SyncWords, Wish};
 use crate::config::{Settings, typed};
 use crate::error::CommandError;
 use haul_engine::Links;
-use haul_model::{AccountMap, Compression, Filter, MapError, ModeError, Style};
+use haul_model::{AccountMap, Compression, Filter, Style};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -18,43 +18,40 @@ const GROUPS: usize = 1;
 const CHOWN: &str = "chown";
 
 /// `--chmod`, which adds to what an earlier one says.
-pub(super) fn chmod(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
-    wish.altered.modes.add(value.as_bytes()).map_err(|error| match error {
-        ModeError::Unknown => "not a list of modes, such as Du=rwx,Fgo-w or D755,F644",
-        ModeError::TooMany => "too many changes",
-    })
+pub(super) fn chmod(wish: &mut Wish, value: &OsStr) -> Result<(), String> {
+    wish.altered.modes.add(value.as_bytes()).map_err(|error| error.to_string())
 }
 
 /// `--chown`: all get one owner, one group, or both.
-pub(super) fn chown(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
+pub(super) fn chown(wish: &mut Wish, value: &OsStr) -> Result<(), String> {
     let value = value.as_bytes();
     let colon = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
     let (user, group) = (&value[..colon], value.get(colon + 1..).unwrap_or_default());
     if !user.is_empty() {
         once(wish, USERS, CHOWN)?;
-        wish.altered.users = AccountMap::all_to(user).map_err(words)?;
+        wish.altered.users = AccountMap::all_to(user).map_err(|error| error.to_string())?;
         wish.owner = true;
     }
     if !group.is_empty() {
         once(wish, GROUPS, CHOWN)?;
-        wish.altered.groups = AccountMap::all_to(group).map_err(words)?;
+        wish.altered.groups = AccountMap::all_to(group).map_err(|error| error.to_string())?;
         wish.group = true;
     }
     Ok(())
 }
 
 /// `--usermap`.
-pub(super) fn usermap(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
+pub(super) fn usermap(wish: &mut Wish, value: &OsStr) -> Result<(), String> {
     once(wish, USERS, "usermap")?;
-    wish.altered.users = AccountMap::parse(value.as_bytes()).map_err(words)?;
+    wish.altered.users = AccountMap::parse(value.as_bytes()).map_err(|error| error.to_string())?;
     wish.owner = true;
     Ok(())
 }
 
 /// `--groupmap`.
-pub(super) fn groupmap(wish: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
+pub(super) fn groupmap(wish: &mut Wish, value: &OsStr) -> Result<(), String> {
     once(wish, GROUPS, "groupmap")?;
-    wish.altered.groups = AccountMap::parse(value.as_bytes()).map_err(words)?;
+    wish.altered.groups = AccountMap::parse(value.as_bytes()).map_err(|error| error.to_string())?;
     wish.group = true;
     Ok(())
 }
@@ -66,16 +63,6 @@ fn once(wish: &mut Wish, of: usize, word: &'static str) -> Result<(), &'static s
         Some(_) if word == CHOWN => Err("another option sets the owner already"),
         Some(CHOWN) => Err("--chown sets the owner already"),
         Some(_) => Err("give it only once"),
-    }
-}
-
-fn words(error: MapError) -> &'static str {
-    match error {
-        MapError::NoColon => "a colon is missing between two accounts",
-        MapError::NoName => "a name is missing after a colon",
-        MapError::Number => "an account number is invalid or out of range",
-        MapError::Name => "an account name is invalid",
-        MapError::TooMany => "too many rules",
     }
 }
 

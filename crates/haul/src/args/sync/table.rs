@@ -23,9 +23,9 @@ pub(super) struct Word {
 pub(super) enum Turn {
     Flag(fn(&mut Wish, bool)),
     /// With the name of its value.
-    Value(&'static str, fn(&mut Wish, &OsStr) -> Result<(), &'static str>),
+    Value(&'static str, fn(&mut Wish, &OsStr) -> Result<(), String>),
     /// The same, with the value that the word has without one.
-    Optional(&'static str, &'static str, fn(&mut Wish, &OsStr) -> Result<(), &'static str>),
+    Optional(&'static str, &'static str, fn(&mut Wish, &OsStr) -> Result<(), String>),
 }
 
 /// The longest blocks that rsync takes, in bytes.

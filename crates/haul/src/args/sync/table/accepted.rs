@@ -29,14 +29,14 @@ pub(super) const WORDS: &[Word] = &[
         let is_mode = value
             .to_str()
             .is_some_and(|mode| mode.starts_with(|letter: char| "NnUuLlBbFf".contains(letter)));
-        is_mode.then_some(()).ok_or("not N, L or B")
+        Ok(is_mode.then_some(()).ok_or("not N, L or B")?)
     }),
     // Memory is bounded.
     value!("max-alloc", None, &[], "SIZE", |_, value| {
-        (size(value)? > 0).then_some(()).ok_or("max-alloc must be greater than zero")
+        Ok((size(value)? > 0).then_some(()).ok_or("max-alloc must be greater than zero")?)
     }),
     // Two hauls negotiate; this is the version of rsync's own protocol.
-    value!("protocol", None, &[], "VERSION", |_, value| { number::<u8>(value).map(drop) }),
+    value!("protocol", None, &[], "VERSION", |_, value| { Ok(number::<u8>(value).map(drop)?) }),
     // Whether compressing pays is measured.
     value!("skip-compress", None, &[], "LIST", |_, _| Ok(())),
 ];

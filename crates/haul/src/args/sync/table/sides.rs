@@ -15,7 +15,7 @@ pub(in super::super) const WORDS: &[Word] = &[
             Some("--super") => wish.fakes_there = Some(false),
             Some("--insecure-links") => wish.foreign_links_there = true,
             _ => {
-                return Err("use only --fake-super, --super or --insecure-links with -M");
+                return Err("use only --fake-super, --super or --insecure-links with -M".into());
             }
         }
         Ok(())

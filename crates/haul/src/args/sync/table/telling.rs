@@ -37,7 +37,7 @@ pub(super) const WORDS: &[Word] = &[
     switch!("progress", None, "", |wish, on| {
         wish.progress = on;
     }),
-    value!("info", None, &[], "FLAGS", |wish, value| wish.info.take(&text(value)?)),
+    value!("info", None, &[], "FLAGS", |wish, value| Ok(wish.info.take(&text(value)?)?)),
     flag!("list-only", None, |wish, on| {
         wish.lists = on;
     }),
@@ -99,7 +99,7 @@ pub(super) const WORDS: &[Word] = &[
     value!("parallel", None, &[], "N", |wish, value| {
         let logins: u8 = number(value)?;
         wish.parallel = NonZeroU8::new(logins).filter(|_| logins <= PARALLEL_MAX);
-        wish.parallel.map(drop).ok_or("not a number from 1 to 8")
+        Ok(wish.parallel.map(drop).ok_or("not a number from 1 to 8")?)
     }),
     value!("transport", None, &[], "haul|sftp", |wish, value| {
         let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
@@ -132,11 +132,11 @@ const DEBUG_FLAGS: &[&str] = &[
 ];
 
 /// Takes what `--debug` asks for, if rsync has it: haul has other words about itself.
-fn debug(_: &mut Wish, value: &OsStr) -> Result<(), &'static str> {
+fn debug(_: &mut Wish, value: &OsStr) -> Result<(), String> {
     for flag in text(value)?.split(',') {
         let name = flag.trim_end_matches(|digit: char| digit.is_ascii_digit());
         if !DEBUG_FLAGS.contains(&name.to_ascii_lowercase().as_str()) {
-            return Err("not a flag of rsync");
+            return Err("not a flag of rsync".into());
         }
     }
     Ok(())

@@ -35,7 +35,7 @@ pub(super) const WORDS: &[Word] = &[
         // The first is for contents that are sent, a second one for `--checksum`.
         let value = text(value)?;
         if !value.splitn(2, ',').all(|name| CHECKSUMS.contains(&name)) {
-            return Err("not auto, blake3, none, md4, md5, sha1, xxh64, xxh3 or xxh128");
+            return Err("not auto, blake3, none, md4, md5, sha1, xxh64, xxh3 or xxh128".into());
         }
         wish.fast = value.starts_with("none");
         Ok(())
