@@ -254,6 +254,12 @@ impl Lines {
         }
     }
 
+    /// True if there are lines about entries.
+    pub(crate) fn has_any(&self) -> bool {
+        let tells_some = self.tells_unsafe || self.tells_skipped || self.backup.is_some();
+        tells_some || !self.parts.is_empty()
+    }
+
     /// True if lines have attributes of their entries.
     pub(crate) fn wants_attributes(&self) -> bool {
         let is_one =

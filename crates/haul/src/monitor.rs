@@ -11,8 +11,8 @@ use crate::quantity;
 use crate::report::{LogFile, Report, Statement};
 use crate::until::Until;
 use haul_engine::{
-    At, Event, Leg, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip, Summary,
-    Unfinished,
+    At, Event, Leg, LinkEvent, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip,
+    Summary, Unfinished,
 };
 use haul_model::{
     Attributes, Changes, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task, Timestamp,
@@ -28,12 +28,14 @@ mod compared;
 mod ends;
 mod fate;
 mod moved;
+mod order;
 mod removal;
 
 use self::compared::{Difference, Same};
 use self::ends::{Ends, Located};
 use self::fate::{CopyFate, UnsafeLink, passed_over};
 use self::moved::Moved;
+use self::order::Order;
 pub(crate) use self::removal::SourceRemoval;
 
 /// How often output is written and the progress line drawn.
@@ -57,6 +59,8 @@ pub(crate) struct JobMonitor<'r> {
     lines: Lines,
     /// Listed entries by their numbers, as far as lines show them.
     listed: Mutex<HashMap<u64, Listed>>,
+    /// Lines that wait for those of earlier entries.
+    order: Mutex<Order>,
     /// Where they are told of, too.
     log: Option<Arc<LogFile>>,
     /// Entries of a mirror go to another machine.
@@ -85,6 +89,7 @@ impl<'r> JobMonitor<'r> {
             until: None,
             lines: Lines::default(),
             listed: Mutex::default(),
+            order: Mutex::default(),
             log: None,
             goes_out: AtomicBool::new(false),
             vanished: AtomicU64::new(0),
@@ -154,6 +159,7 @@ impl<'r> JobMonitor<'r> {
         self.goes_out
             .store(matches!(leg.route, Route::Upload(_) | Route::Between(..)), Ordering::Relaxed);
         self.locate_by(leg);
+        *self.order() = Order::default();
         *self.before() = self.progress.summary();
         *self.running() = true;
     }
@@ -161,6 +167,7 @@ impl<'r> JobMonitor<'r> {
     /// The job has ended. Gives its figures, those of one that ended early, too.
     pub(crate) fn end(&self) -> Summary {
         *self.running() = false;
+        self.order().give_up(|line| self.report.tell(line));
         self.report.progress(None);
         self.progress.summary().since(*self.before())
     }
@@ -171,6 +178,9 @@ impl<'r> JobMonitor<'r> {
         let begun = Instant::now();
         let mut paced = self.prints_progress().then(|| Paced::new(&self.counts()));
         while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            if self.report.draws() {
+                self.order().tick(|line| self.report.tell(line));
+            }
             self.report.flush();
             // Held while drawing, so that nothing is drawn after `end`.
             let running = self.running();
@@ -253,6 +263,23 @@ impl<'r> JobMonitor<'r> {
         self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if lines about entries come in the order of the listing.
+    fn is_ordered(&self) -> bool {
+        self.task.mirrors().is_some() && self.report.is_text() && self.lines.has_any()
+    }
+
+    /// Prints a line about the entry of that number, in its turn.
+    fn tell_in_order(&self, number: Option<u64>, line: &dyn Statement) {
+        match number.filter(|_| self.is_ordered()) {
+            Some(number) => self.order().hold(number, line),
+            None => self.report.tell(line),
+        }
+    }
+
     fn running(&self) -> MutexGuard<'_, bool> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,15 +319,23 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// Tells of an entry of a mirror.
-    fn line(&self, path: &[u8], kind: &Kind, listed: &Listed, fate: SyncFate<'_>) {
+    fn line(
+        &self,
+        number: Option<u64>,
+        path: &[u8],
+        kind: &Kind,
+        listed: &Listed,
+        fate: SyncFate<'_>,
+    ) {
         let goes_out = self.goes_out.load(Ordering::Relaxed);
-        self.report.tell(&Itemized { lines: &self.lines, path, kind, listed, fate, goes_out });
+        let line = Itemized { lines: &self.lines, path, kind, listed, fate, goes_out };
+        self.tell_in_order(number, &line);
     }
 
     /// Reports the backup of an entry, if it got one and lines report those.
-    fn tell_backup(&self, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
+    fn tell_backup(&self, number: Option<u64>, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
         if self.lines.tell_backup(kind, fate) {
-            self.report.tell(&self.lines.backup_line(path));
+            self.tell_in_order(number, &self.lines.backup_line(path));
         }
     }
 
@@ -366,10 +401,10 @@ impl<'r> JobMonitor<'r> {
         let listed = &self.take_listed(number);
         if let Some(fate) = self.fate(outcome) {
             self.log(path, kind, listed, fate);
-            self.tell_backup(path, kind, fate);
+            self.tell_backup(number, path, kind, fate);
         }
         if let Some(fate) = self.synced(kind, outcome) {
-            return self.line(path, kind, listed, fate);
+            return self.line(number, path, kind, listed, fate);
         }
         if !self.tells(kind, outcome) {
             return;
@@ -421,14 +456,14 @@ impl<'r> JobMonitor<'r> {
                 // that is skipped for another reason is not reported.
                 let copies = self.task.mirrors().is_some_and(|of| !of.part.only_removes());
                 if let Some(link) = UnsafeLink::of(path, kind).filter(|_| copies) {
-                    self.report.tell(&link);
+                    self.tell_in_order(number, &link);
                 }
             }
             Outcome::Skipped(skip @ (Skip::Exists | Skip::NotOlder))
                 if self.task.mirrors().is_some() =>
             {
                 let why = if *skip == Skip::Exists { "exists" } else { "is newer" };
-                self.report.tell(&format!("{} {why}\n", escape_octal(path)));
+                self.tell_in_order(number, &format!("{} {why}\n", escape_octal(path)));
             }
             Outcome::Skipped(skip) => {
                 fate(OutcomeWord::Skipped, Some(*skip));
@@ -449,6 +484,9 @@ impl Monitor for JobMonitor<'_> {
         match event {
             Event::Entry { number, path, kind, outcome } => {
                 self.entry(number, path, kind, outcome);
+                if let Some(number) = number.filter(|_| self.is_ordered()) {
+                    self.order().done(number, |line| self.report.tell(line));
+                }
             }
             Event::Extra { path, kind } if self.checks() && self.report.warns() => {
                 self.tell_difference(&Difference { path, kind, found: Found::Extra });
@@ -456,9 +494,9 @@ impl Monitor for JobMonitor<'_> {
             Event::Deleted { path, kind } => {
                 let listed = &self.take_listed(None);
                 self.log(path, kind, listed, SyncFate::Deleted);
-                self.tell_backup(path, kind, SyncFate::Deleted);
+                self.tell_backup(None, path, kind, SyncFate::Deleted);
                 if !self.report.is_text() || self.lines.tell(kind, SyncFate::Deleted) {
-                    self.line(path, kind, listed, SyncFate::Deleted);
+                    self.line(None, path, kind, listed, SyncFate::Deleted);
                 }
             }
             Event::Listed { path, entry } => {
@@ -473,13 +511,21 @@ impl Monitor for JobMonitor<'_> {
                 let host = ends.host_of(path).map(|host| format!("{host}:")).unwrap_or_default();
                 self.report.warning(&[host.as_bytes(), path].concat(), message);
             }
-            Event::Link(news) => self.report.link(news),
+            Event::Link(news) => {
+                if matches!(news, LinkEvent::Lost { .. }) {
+                    self.order().give_up(|line| self.report.tell(line));
+                }
+                self.report.link(news);
+            }
             // Only a job that removes its sources tells of what was removed.
             Event::Extra { .. } | Event::Warning { .. } | Event::Removed { .. } => {}
         }
     }
 
     fn listed(&self, number: u64, entry: &Entry) {
+        if self.is_ordered() {
+            self.order().listed(number);
+        }
         let is_device = matches!(entry.special, Some(Special::Block(_) | Special::Char(_)));
         if is_device || self.wants_attributes() {
             let Attributes { mode, mtime, user, group, .. } = entry.attributes;

@@ -22,6 +22,22 @@ fn nothing_is_told_unless_it_was_asked_for() {
 }
 
 #[test]
+fn lines_come_in_the_order_of_the_listing() {
+    each_way_by_pipe(|scene| {
+        // The first file takes longest.
+        scene.file("src/a", "a".repeat(3 << 20));
+        for name in ["b", "c", "d/a", "d/b", "d/e/a", "f/a"] {
+            scene.file(format!("src/{name}"), name);
+        }
+        let sync = |flags: &[&str]| {
+            scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run().expect_ok().out()
+        };
+        let names = sync(&["-r", "--out-format=%n"]);
+        assert_eq!(names, "./\na\nb\nc\nd/\nd/a\nd/b\nd/e/\nd/e/a\nf/\nf/a\n");
+    });
+}
+
+#[test]
 fn what_is_told_is_what_rsync_tells() {
     let world = World::new();
     let scene = world.scene(Way::Local);
