@@ -11,7 +11,7 @@ use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLi
 use crate::quantity;
 use crate::report::Statement;
 use haul_engine::Links;
-use haul_model::{Attributes, Backup, Changes, Kind, escape_octal, escape_text};
+use haul_model::{Attributes, Backup, Changes, Kind, Mirror, escape_octal, escape_text};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -32,6 +32,8 @@ pub(crate) struct Lines {
     tells_skipped: bool,
     /// Progress is printed without a terminal, too.
     tells_progress: bool,
+    /// The destination is reported if it is created.
+    tells_made: bool,
     /// Backups are reported, which are these.
     backup: Option<Backup>,
     /// Copies get the times of their sources.
@@ -102,6 +104,17 @@ pub(crate) fn left_out(kind: &Kind) -> &'static str {
     }
 }
 
+/// The line about a destination that was created with so many directories.
+pub(crate) fn made(path: &[u8], dirs: usize, mirror: Option<&Mirror>) -> String {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
+    let path = escape_octal(&path[..end]);
+    match (mirror.is_some_and(|mirror| mirror.makes_path), dirs) {
+        (false, _) => format!("created directory {path}\n"),
+        (true, 1) => format!("created 1 directory for {path}\n"),
+        (true, _) => format!("created {dirs} directories for {path}\n"),
+    }
+}
+
 impl Lines {
     /// Those for so many words that ask for them, and a format of their own.
     ///
@@ -130,6 +143,7 @@ impl Lines {
             tells_unsafe: false,
             tells_skipped: false,
             tells_progress: false,
+            tells_made: false,
             backup: None,
             keeps_times: true,
             keeps_link_times: true,
@@ -166,6 +180,16 @@ impl Lines {
     /// The same, that prints progress without a terminal, too, or does not.
     pub(crate) fn telling_progress(self, tells_progress: bool) -> Self {
         Self { tells_progress, ..self }
+    }
+
+    /// The same, that reports a created destination, or does not unless it itemizes.
+    pub(crate) fn telling_made(self, tells_made: bool) -> Self {
+        Self { tells_made: tells_made || self.itemizes, ..self }
+    }
+
+    /// True if the destination is reported if it is created.
+    pub(crate) fn tells_made(&self) -> bool {
+        self.tells_made
     }
 
     /// True if progress is printed without a terminal, too.

@@ -517,8 +517,14 @@ impl Monitor for JobMonitor<'_> {
                 }
                 self.report.link(news);
             }
+            Event::Made { path, dirs } if self.lines.tells_made() => {
+                self.report.tell(&lines::made(path, dirs, self.task.mirrors()));
+            }
             // Only a job that removes its sources tells of what was removed.
-            Event::Extra { .. } | Event::Warning { .. } | Event::Removed { .. } => {}
+            Event::Extra { .. }
+            | Event::Warning { .. }
+            | Event::Removed { .. }
+            | Event::Made { .. } => {}
         }
     }
 

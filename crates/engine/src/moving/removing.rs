@@ -127,7 +127,10 @@ impl Monitor for Removing<'_> {
             }
             Event::Link(news) => self.monitor.tell(MoveEvent::Link(news)),
             // What else the destination has is no matter.
-            Event::Extra { .. } | Event::Deleted { .. } | Event::Listed { .. } => {}
+            Event::Extra { .. }
+            | Event::Deleted { .. }
+            | Event::Listed { .. }
+            | Event::Made { .. } => {}
             Event::Warning { path, message } => {
                 self.monitor.tell(MoveEvent::Warning { path, message });
             }

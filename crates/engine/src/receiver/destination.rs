@@ -25,8 +25,8 @@ pub(crate) struct Destination {
     /// It would have to be made, and this is a dry run: `root` is the
     /// directory above.
     pub(crate) absent: bool,
-    /// This job has made it.
-    pub(crate) is_made: bool,
+    /// Directories that this job has made for it, or would make.
+    pub(crate) dirs_made: usize,
     /// The directories that were made for it, the outer ones first, each by its name in the
     /// one above.
     pub(crate) made: Made,
@@ -118,7 +118,7 @@ impl Destination {
             root,
             rename: None,
             absent: false,
-            is_made: false,
+            dirs_made: 0,
             made: Made::default(),
             may_be_source: false,
             whole_seconds: false,
@@ -246,15 +246,15 @@ impl Destination {
             }
         };
         if dry_run {
-            return Ok(Self { absent: true, is_made: true, ..Self::of(path, dir) });
+            return Ok(Self { absent: true, dirs_made: missing.len(), ..Self::of(path, dir) });
         }
-        let mut made = Made::default();
+        let (mut made, dirs_made) = (Made::default(), missing.len());
         for (name, part) in missing.into_iter().rev() {
             let below = way::make(&*dir, &name);
             let below = below.map_err(|error| fails(way::not_made(path, part, &error)))?;
             made.0.push((std::mem::replace(&mut dir, below), name));
         }
-        Ok(Self { is_made: true, made, ..Self::of(path, dir) })
+        Ok(Self { dirs_made, made, ..Self::of(path, dir) })
     }
 
     /// Makes the names durable that lead to the root on its file system: a

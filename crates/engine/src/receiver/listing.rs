@@ -6,7 +6,7 @@ use super::dirs::{DirState, RecvDir};
 use super::prefetching::Prefetching;
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
-use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip, links};
+use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip, links, words};
 use haul_proto::{ListItem, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
 use haul_tree::{Owner, lock};
@@ -25,6 +25,8 @@ pub(super) struct Listing {
     /// and each in the one before it.
     pub(super) open: Vec<(u64, Arc<RecvDir>)>,
     pub(super) prefetching: Prefetching,
+    /// It was reported that the destination was made.
+    has_told_made: bool,
 }
 
 impl Listing {
@@ -35,6 +37,7 @@ impl Listing {
             source: 0,
             open: vec![(0, root)],
             prefetching: Prefetching::default(),
+            has_told_made: false,
         }
     }
 
@@ -86,6 +89,9 @@ impl Receiver<'_> {
             ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
             ListItem::Entry { dir, mut entry } => {
                 let (index, parent) = self.number(dir)?;
+                if self.dirs_made > 0 {
+                    self.tell_made();
+                }
                 let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
                 if self.task.lists() {
                     let outcome = self.list_entry(index, &parent, &entry, cost);
@@ -116,6 +122,19 @@ impl Receiver<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reports that this job has made the destination, once an entry goes there.
+    fn tell_made(&self) {
+        let only_removes = self.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
+        if only_removes || std::mem::replace(&mut lock(&self.listing).has_told_made, true) {
+            return;
+        }
+        let path = match &self.rename {
+            Some(_) => words::split(&self.dest).parent,
+            None => &self.dest,
+        };
+        self.control.monitor().event(Event::Made { path, dirs: self.dirs_made });
     }
 
     /// Takes the end of a directory: with that of the root all is listed.

@@ -130,8 +130,8 @@ pub(crate) struct Receiver<'a> {
     signing: Signing,
     /// Cost of what was listed and has no outcome yet.
     open_cost: AtomicU64,
-    /// The destination was made by this job.
-    is_made: bool,
+    /// See [`Destination::dirs_made`].
+    dirs_made: usize,
     /// See [`Destination::holds_sources`].
     holds_sources: HashSet<FileId>,
     deleting: Deleting,
@@ -234,7 +234,7 @@ impl<'a> Receiver<'a> {
             wanted: Mutex::default(),
             signing: Signing::default(),
             open_cost: AtomicU64::new(0),
-            is_made: destination.is_made,
+            dirs_made: destination.dirs_made,
             holds_sources: destination.holds_sources,
             deleting: Deleting::default(),
             renames: Renames::of(job, !costs_round_trips && is_beside),

@@ -359,7 +359,7 @@ impl Receiver<'_> {
             (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
             (DirState::Ruled, ..) => (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false),
             (DirState::Open(node), None, None) => {
-                let made = self.is_made && self.task.mirrors().is_some();
+                let made = self.dirs_made > 0 && self.task.mirrors().is_some();
                 let outcome =
                     if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
                 (outcome, DirState::Open(Arc::clone(node)), false)

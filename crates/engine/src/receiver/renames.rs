@@ -153,7 +153,7 @@ impl Receiver<'_> {
         let may_be_linked = !self.has_other_names(&file.entry);
         let Some(state) = self.renames.0.as_ref().filter(|_| {
             // What the job made has nothing that is removed.
-            !self.is_made
+            self.dirs_made == 0
                 && may_be_linked
                 && file.found.has(Changes::MISSING)
                 && file.entry.size() > PACK_FILE_MAX

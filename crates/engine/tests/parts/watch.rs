@@ -60,6 +60,7 @@ impl Monitor for Watch {
             | Event::Deleted { .. }
             | Event::Listed { .. }
             | Event::Removed { .. }
+            | Event::Made { .. }
             | Event::Link(_) => {}
             Event::Warning { path, message } => {
                 let warning = format!("{}: {message}", shown(path));

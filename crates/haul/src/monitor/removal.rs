@@ -75,7 +75,10 @@ impl Monitor for SourceRemoval<'_, '_> {
                 self.monitor.report.not_removed(path, host, &there, fault);
             }
             Event::Warning { .. } | Event::Link(_) => self.monitor.event(event),
-            Event::Extra { .. } | Event::Deleted { .. } | Event::Listed { .. } => {}
+            Event::Extra { .. }
+            | Event::Deleted { .. }
+            | Event::Listed { .. }
+            | Event::Made { .. } => {}
         }
     }
 

@@ -38,6 +38,36 @@ fn lines_come_in_the_order_of_the_listing() {
 }
 
 #[test]
+fn a_created_destination_is_reported_as_by_rsync() {
+    let world = World::new();
+    let scene = world.scene(Way::Local);
+    scene.file("src/a", "new");
+    for words in [
+        "-av src/ new/",
+        "-ai src/ new",
+        "-ain src/ new",
+        "-a src/ new",
+        "-av --info=name0 src/ new",
+        "-av src new",
+        "-av src/a new/",
+        "-av src/a name",
+        "-av --mkpath src/a new/dir/",
+        "-av --mkpath src/a new/dir/name",
+    ] {
+        let created = |program: &str| {
+            scene.clear(&["new"]);
+            let run = match program {
+                "haul" => scene.haul().arg("sync").args(words.split(' ')).run(),
+                _ => scene.program(program).cwd(scene.path("")).args(words.split(' ')).run(),
+            };
+            let out = run.expect_ok().out();
+            out.lines().filter(|line| line.starts_with("created ")).collect::<Vec<_>>().concat()
+        };
+        assert_eq!(created("haul"), created("rsync"), "{words}");
+    }
+}
+
+#[test]
 fn what_is_told_is_what_rsync_tells() {
     let world = World::new();
     let scene = world.scene(Way::Local);

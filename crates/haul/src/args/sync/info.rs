@@ -116,6 +116,7 @@ impl Wish {
             .telling_backups(
                 self.backup()?.filter(|_| self.info.tells_backups(self.verbose) && !self.dry_run),
             )
+            .telling_made(names > 0)
             .telling_progress(self.info.tells_progress(self.progress))
             .keeping_times(self.times, !self.omits_link_times)
             .with_log(self.log_file.as_deref(), self.links(), self.log_format.as_deref())?;
