@@ -225,7 +225,8 @@ fn is_sync(words: &[OsString]) -> bool {
 
 /// Reads words, of which the first is the program's name.
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
-    if let Some(help) = options::short_help(words) {
+    let of_flags = || is_sync(words).then(|| sync::help_of_flags(words)).flatten();
+    if let Some(help) = options::short_help(words).or_else(of_flags) {
         stdout::written(stdout::Standard.write_all(help.as_bytes()))?;
         process::exit(0);
     }

@@ -9,9 +9,11 @@ pub(crate) use self::listed::{Columns, ListedLine};
 use crate::error::CommandError;
 use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLine};
 use crate::quantity;
-use crate::report::Statement;
+use crate::report::{Report, Show, Statement};
 use haul_engine::Links;
-use haul_model::{Attributes, Backup, Changes, Kind, Mirror, escape_octal, escape_text};
+use haul_model::{
+    Attributes, Backup, Changes, Kind, Mirror, escape_octal, escape_text, unescape_high,
+};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -34,6 +36,8 @@ pub(crate) struct Lines {
     tells_progress: bool,
     /// The destination is reported if it is created.
     tells_made: bool,
+    /// Bytes above those of ASCII are printed as they are.
+    eight_bit: bool,
     /// Backups are reported, which are these.
     backup: Option<Backup>,
     /// Copies get the times of their sources.
@@ -81,6 +85,23 @@ pub(crate) struct Listed {
     pub(crate) attributes: Attributes,
     /// It is a device, and neither a FIFO nor a socket.
     pub(crate) is_device: bool,
+}
+
+/// A line of which bytes above those of ASCII are printed as they are.
+struct EightBit<'a>(&'a dyn Statement);
+
+impl Statement for EightBit<'_> {
+    fn text(&self) -> Vec<u8> {
+        unescape_high(&self.0.text())
+    }
+
+    fn json(&self) -> Vec<u8> {
+        self.0.json()
+    }
+
+    fn least(&self) -> Show {
+        self.0.least()
+    }
 }
 
 /// An entry of which a line tells.
@@ -144,6 +165,7 @@ impl Lines {
             tells_skipped: false,
             tells_progress: false,
             tells_made: false,
+            eight_bit: false,
             backup: None,
             keeps_times: true,
             keeps_link_times: true,
@@ -154,7 +176,7 @@ impl Lines {
 
     /// The same with a list of the sources in such columns, and nothing else.
     pub(crate) fn of_list(self, columns: Columns) -> Self {
-        Self { columns, log: self.log, ..Self::default() }
+        Self { columns, log: self.log, eight_bit: self.eight_bit, ..Self::default() }
     }
 
     /// The same, that tells of what is removed, or does not, where no other entries are told of.
@@ -180,6 +202,19 @@ impl Lines {
     /// The same, that prints progress without a terminal, too, or does not.
     pub(crate) fn telling_progress(self, tells_progress: bool) -> Self {
         Self { tells_progress, ..self }
+    }
+
+    /// The same, that prints bytes above those of ASCII as they are, or does not.
+    pub(crate) fn in_eight_bits(self, eight_bit: bool) -> Self {
+        Self { eight_bit, ..self }
+    }
+
+    /// Prints a line on `report`.
+    pub(crate) fn print(&self, line: &dyn Statement, report: &dyn Report) {
+        match self.eight_bit {
+            true => report.tell(&EightBit(line)),
+            false => report.tell(line),
+        }
     }
 
     /// The same, that reports a created destination, or does not unless it itemizes.
@@ -524,6 +559,18 @@ mod tests {
         for unknown in ["%Q", "%", "%8", "%-"] {
             assert!(format(unknown).is_err(), "{unknown}");
         }
+    }
+
+    #[test]
+    fn bytes_above_those_of_ascii_can_be_printed_as_they_are() {
+        let lines = Lines::new(1, 0, None).expect("a format");
+        let attributes = Attributes::new(0o644, Timestamp { secs: 0, nanos: 0 });
+        let listed = &Listed { attributes, is_device: false };
+        let fate = SyncFate::Synced(Changes::MODE);
+        let kind = &Kind::Symlink { target: (*b"\xfb\n").into() };
+        let line = Itemized { lines: &lines, path: b"a\xfc", kind, listed, fate, goes_out: false };
+        assert_eq!(line.text(), b".L...p..... a\\#374 -> \\#373\\#012\n");
+        assert_eq!(EightBit(&line).text(), b".L...p..... a\xfc -> \xfb\\#012\n");
     }
 
     #[test]

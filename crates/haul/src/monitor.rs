@@ -167,7 +167,7 @@ impl<'r> JobMonitor<'r> {
     /// The job has ended. Gives its figures, those of one that ended early, too.
     pub(crate) fn end(&self) -> Summary {
         *self.running() = false;
-        self.order().give_up(|line| self.report.tell(line));
+        self.order().give_up(|line| self.lines.print(line, self.report));
         self.report.progress(None);
         self.progress.summary().since(*self.before())
     }
@@ -179,7 +179,7 @@ impl<'r> JobMonitor<'r> {
         let mut paced = self.prints_progress().then(|| Paced::new(&self.counts()));
         while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             if self.report.draws() {
-                self.order().tick(|line| self.report.tell(line));
+                self.order().tick(|line| self.lines.print(line, self.report));
             }
             self.report.flush();
             // Held while drawing, so that nothing is drawn after `end`.
@@ -276,7 +276,7 @@ impl<'r> JobMonitor<'r> {
     fn tell_in_order(&self, number: Option<u64>, line: &dyn Statement) {
         match number.filter(|_| self.is_ordered()) {
             Some(number) => self.order().hold(number, line),
-            None => self.report.tell(line),
+            None => self.lines.print(line, self.report),
         }
     }
 
@@ -485,7 +485,7 @@ impl Monitor for JobMonitor<'_> {
             Event::Entry { number, path, kind, outcome } => {
                 self.entry(number, path, kind, outcome);
                 if let Some(number) = number.filter(|_| self.is_ordered()) {
-                    self.order().done(number, |line| self.report.tell(line));
+                    self.order().done(number, |line| self.lines.print(line, self.report));
                 }
             }
             Event::Extra { path, kind } if self.checks() && self.report.warns() => {
@@ -504,7 +504,7 @@ impl Monitor for JobMonitor<'_> {
                 if let Some(log) = &self.log {
                     log.lines(&String::from_utf8_lossy(&listed.text()));
                 }
-                self.report.tell(&listed);
+                self.lines.print(&listed, self.report);
             }
             Event::Warning { path, message } if self.report.warns() => {
                 let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
@@ -513,12 +513,13 @@ impl Monitor for JobMonitor<'_> {
             }
             Event::Link(news) => {
                 if matches!(news, LinkEvent::Lost { .. }) {
-                    self.order().give_up(|line| self.report.tell(line));
+                    self.order().give_up(|line| self.lines.print(line, self.report));
                 }
                 self.report.link(news);
             }
             Event::Made { path, dirs } if self.lines.tells_made() => {
-                self.report.tell(&lines::made(path, dirs, self.task.mirrors()));
+                let line = lines::made(path, dirs, self.task.mirrors());
+                self.lines.print(&line, self.report);
             }
             // Only a job that removes its sources tells of what was removed.
             Event::Extra { .. }

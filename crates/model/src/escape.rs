@@ -72,6 +72,31 @@ pub fn escape_octal(bytes: &[u8]) -> String {
     out
 }
 
+/// Undoes [`escape_octal`] for bytes from 0xa0 on, of which no terminal makes a control character
+/// while those below stay escaped.
+pub fn unescape_high(text: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let [first, after @ ..] = rest {
+        let high = match after {
+            [b'#', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] if *first == b'\\' => {
+                Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
+            }
+            _ => None,
+        };
+        match high.filter(|byte| *byte >= 0xa0) {
+            Some(byte) => {
+                out.push(byte);
+                rest = &after[4..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
 /// True if `rest` makes an escape of a backslash in front of it.
 fn is_octal_escape(rest: &[u8]) -> bool {
     matches!(rest, [b'#', digits @ ..] if digits.len() >= 3 && digits[..3].iter().all(u8::is_ascii_digit))
@@ -154,6 +179,19 @@ mod tests {
         ] {
             assert_eq!(escape_octal(name), shown);
         }
+    }
+
+    #[test]
+    fn only_bytes_that_are_no_controls_become_themselves_again() {
+        for (name, shown) in [
+            (&b"hi\xf9name\xa0"[..], &b"hi\xf9name\xa0"[..]),
+            (b"\x9b31m\n\x7f", b"\\#23331m\\#012\\#177"),
+            ("\u{202e}\u{e9}".as_bytes(), b"\xe2\\#200\xae\xc3\xa9"),
+            (b"\\#371 \\#9 \\#", b"\\#134#371 \\#9 \\#"),
+        ] {
+            assert_eq!(unescape_high(escape_octal(name).as_bytes()), shown);
+        }
+        assert_eq!(unescape_high(b"\\#777"), b"\\#777");
     }
 
     #[test]

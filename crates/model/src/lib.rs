@@ -72,6 +72,7 @@ pub use compression::{Compression, CompressionError};
 pub use entry::{Device, Entry, FileId, Kind, Special, Timestamp};
 pub use escape::{
     escape_beginning, escape_bytes, escape_controls, escape_octal, escape_text, is_unsafe_to_show,
+    unescape_high,
 };
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
 pub use extended::{Acl, AclEntry, AclWho, EXTENDED_LEN_MAX, Extended, Xattr};

@@ -6,6 +6,7 @@ mod given;
 mod info;
 pub(crate) mod list;
 mod moment;
+mod old_args;
 mod reading;
 mod switches;
 mod table;
@@ -95,6 +96,10 @@ struct Wish {
     partial: bool,
     partial_dir: Option<OsString>,
     lists: bool,
+    eight_bit: bool,
+    /// `--old-args`, or its opposite, if one of them was given.
+    old_args: Option<bool>,
+    secludes: bool,
     /// How lengths in lists and figures are written: 0 as digits, 1 with separators, then with units.
     readable: u8,
     ignore_times: bool,
@@ -201,8 +206,25 @@ pub(crate) enum When {
     After,
 }
 
+/// The answer to `--info=help` or `--debug=help` among `words`.
+pub(super) fn help_of_flags(words: &[OsString]) -> Option<String> {
+    let words = || {
+        let words = words.iter().take_while(|word| *word != "--");
+        words.map(|word| word.to_str().unwrap_or_default())
+    };
+    words().zip(words().skip(1).chain([""])).find_map(|(word, next)| {
+        let (word, value) = word.split_once('=').unwrap_or((word, next));
+        let asks = value.split(',').any(|flag| flag.eq_ignore_ascii_case("help"));
+        match word {
+            "--info" if asks => Some(info::help()),
+            "--debug" if asks => Some(table::debug_help()),
+            _ => None,
+        }
+    })
+}
+
 impl SyncWords {
-    pub(super) fn into_sync(self, config: &Config) -> Result<Sync, CommandError> {
+    pub(super) fn into_sync(mut self, config: &Config) -> Result<Sync, CommandError> {
         self.switches.absent.map_or(Ok(()), |absent| Err(absent.refused()))?;
         let mut wish = Wish { readable: 1, ..Wish::default() };
         for (_, given) in &self.switches.given {
@@ -221,9 +243,13 @@ impl SyncWords {
             keep: wish.keep.clone(),
         };
         wish.lists |= self.paths.len() == 1;
-        let (sources, dest, reaches) = match &*self.paths {
-            [_] => typed.source_alone(&self.paths, config)?,
-            _ => typed.sources_and_dest(&self.paths, SYNC_USAGE, config)?,
+        let is_alone = self.paths.len() == 1;
+        let splits = old_args::is_wanted(wish.old_args, wish.secludes)?;
+        let paths = std::mem::take(&mut self.paths);
+        let paths = if splits { old_args::split(paths) } else { paths };
+        let (sources, dest, reaches) = match is_alone {
+            true => typed.source_alone(&paths, config)?,
+            false => typed.sources_and_dest(&paths, SYNC_USAGE, config)?,
         };
         let reaches = reaches.asking(&wish.passage());
         let passage = Passage::of(wish.passage(), &sources, &dest, config);

@@ -62,6 +62,21 @@ fn flags_mean_what_they_do_in_cp_and_rsync() {
 }
 
 #[test]
+fn flags_of_info_and_debug_have_a_help() {
+    let help = |line: &str| {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        sync::help_of_flags(&words).is_some()
+    };
+    for line in ["haul sync --info=help", "haul sync -a --debug=HELP", "haul sync --info name,help"]
+    {
+        assert!(help(line), "{line}");
+    }
+    for line in ["haul sync --info=name help/", "haul sync -- --info=help"] {
+        assert!(!help(line), "{line}");
+    }
+}
+
+#[test]
 fn words_of_other_programs_are_taken_where_they_mean_something() {
     let archived = copy("copy -avz a b");
     assert!(archived.recursive);

@@ -20,6 +20,28 @@ pub(super) struct Info {
 /// Parts of which haul tells nothing, or all at any level.
 const UNTOLD: [&str; 6] = ["copy", "flist", "misc", "mount", "nonreg", "remove"];
 
+/// The flags of `--info`, and what each reports.
+const FLAGS: [(&str, &str); 9] = [
+    ("NAME", "Names of updated entries; level 2 with -i also unchanged ones"),
+    ("DEL", "Removed entries"),
+    ("BACKUP", "Backups"),
+    ("SKIP", "Files skipped because the destination's is newer or exists"),
+    ("SYMSAFE", "Symbolic links that --safe-links leaves out"),
+    ("PROGRESS", "Progress, once a second"),
+    ("STATS", "Figures: level 1 one line, level 2 a block"),
+    ("ALL", "All of these, at this level"),
+    ("NONE", "None of these"),
+];
+
+/// The answer to `--info=help`.
+pub(super) fn help() -> String {
+    let flags: String = FLAGS.iter().map(|(flag, what)| format!("  {flag:<9} {what}\n")).collect();
+    let others = UNTOLD.map(str::to_uppercase).join(", ");
+    format!(
+        "FLAG or FLAG1 is level 1, FLAG2 level 2; FLAG0 turns it off. Several are separated by commas.\n\n{flags}\nAccepted without effect: {others}\n"
+    )
+}
+
 impl Info {
     /// Takes one value; what it says stands above what others have said.
     ///
@@ -116,6 +138,7 @@ impl Wish {
             .telling_backups(
                 self.backup()?.filter(|_| self.info.tells_backups(self.verbose) && !self.dry_run),
             )
+            .in_eight_bits(self.eight_bit)
             .telling_made(names > 0)
             .telling_progress(self.info.tells_progress(self.progress))
             .keeping_times(self.times, !self.omits_link_times)

@@ -76,6 +76,8 @@ macro_rules! value {
     };
 }
 
+pub(super) use self::telling::debug_help;
+
 // Behind the macros that it takes.
 mod accepted;
 mod deleting;
@@ -243,7 +245,7 @@ const WORDS: &[Word] = &[
     switch!("dry-run", Some('n'), "no-n", |wish, on| {
         wish.dry_run = on;
     }),
-    flag!("mkpath", None, |wish, on| {
+    switch!("mkpath", None, "", |wish, on| {
         wish.mirror.makes_path = on;
     }),
     flag!("fsync", None, |wish, on| {

@@ -7,9 +7,9 @@ use crate::config::Rate;
 
 pub(super) const WORDS: &[Word] = &[
     // Names never go through a shell.
-    switch!("secluded-args", Some('s'), "no-s", |_, _| {}),
-    switch!("protect-args", None, "", |_, _| {}),
-    switch!("old-args", None, "", |_, _| {}),
+    switch!("secluded-args", Some('s'), "no-s", |wish, on| wish.secludes = on),
+    switch!("protect-args", None, "", |wish, on| wish.secludes = on),
+    switch!("old-args", None, "", |wish, on| wish.old_args = Some(on)),
     // Sources are always listed while they are copied.
     switch!("inc-recursive", None, "no-i-r", |_, _| {}),
     flag!("i-r", None, |_, _| {}),

@@ -35,9 +35,12 @@ pub(super) const WORDS: &[Word] = &[
     flag!("ignore-errors", None, |wish, on| {
         wish.delete.ignore_errors = on;
     }),
-    switch!("remove-source-files", None, "", |wish, on| {
-        wish.removes_sources = on;
-    }),
+    Word {
+        aliases: &["remove-sent-files"],
+        ..switch!("remove-source-files", None, "", |wish, on| {
+            wish.removes_sources = on;
+        })
+    },
     flag!("no-moves", None, |wish, _| {
         wish.sends_moved = true;
     }),

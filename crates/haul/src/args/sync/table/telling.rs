@@ -45,7 +45,7 @@ pub(super) const WORDS: &[Word] = &[
         wish.readable = wish.readable.saturating_add(1);
     }),
     Word { aliases: &["no-h"], ..flag!("no-human-readable", None, |wish, _| wish.readable = 0) },
-    flag!("8-bit-output", Some('8'), |_, _| {}),
+    switch!("8-bit-output", Some('8'), "no-8", |wish, on| wish.eight_bit = on),
     switch!("compress", Some('z'), "no-z", |wish, on| {
         wish.compressed = Some(on);
         if !on {
@@ -125,11 +125,17 @@ pub(super) const WORDS: &[Word] = &[
 ];
 
 /// The parts of itself that rsync can tell about.
-const DEBUG_FLAGS: &[&str] = &[
+const DEBUG_FLAGS: [&str; 26] = [
     "acl", "backup", "bind", "chdir", "connect", "cmd", "del", "deltasum", "dup", "exit", "filter",
     "flist", "fuzzy", "genr", "hash", "hlink", "iconv", "io", "nstr", "own", "proto", "recv",
     "send", "time", "all", "none",
 ];
+
+/// The answer to `--debug=help`.
+pub(in super::super) fn debug_help() -> String {
+    let flags = DEBUG_FLAGS.map(str::to_uppercase).join(", ");
+    format!("Accepted without effect; HAUL_LOG=debug makes haul log what it does.\n\n{flags}\n")
+}
 
 /// Takes what `--debug` asks for, if rsync has it: haul has other words about itself.
 fn debug(_: &mut Wish, value: &OsStr) -> Result<(), String> {
