@@ -20,7 +20,7 @@ use haul_model::{
     Attributes, Entry, Fault, FileId, Kept, Kind, Name, Outcome, Sameness, Side, Timestamp,
 };
 use haul_store::{Lot, OnExisting, Row, RowNumber, StaleStages};
-use haul_tree::{Meta, SealedFile, lock};
+use haul_tree::{Meta, SealedFile, TreeDir, lock};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -315,17 +315,39 @@ impl Receiver<'_> {
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let lot = node.id().and_then(|id| self.lot_on(id.dev));
         let Some(lot) = lot else { return Ok(()) };
-        let seen = OnceLock::new();
+        let (seen, by_rsync) = (OnceLock::new(), OnceLock::new());
         for name in lot.names(row).map_err(failed)? {
             if self.control.stopped() {
                 return Ok(());
             }
-            if let Err(fault) = self.publish_one(dir, node, (&lot, row), &name, &seen) {
-                self.fail_late(&dir.path_of(Some(&name)), fault);
+            match self.publish_one(dir, node, (&lot, row), &name, &seen) {
+                Err(fault) => self.fail_late(&dir.path_of(Some(&name)), fault),
+                Ok(()) => {
+                    let by_rsync = by_rsync.get_or_init(|| self.left_by_rsync(dir, node));
+                    // It may have left nothing of this file, and what else is there stays.
+                    let _ = by_rsync.as_ref().map(|(_, left)| left.remove_file(&name));
+                }
             }
+        }
+        if let (Some(Some((name, _))), Ok(handle)) = (by_rsync.into_inner(), node.handle()) {
+            // It stays if something is in it.
+            let _ = handle.remove_dir(&name);
         }
         lot.end(row.number);
         Ok(())
+    }
+
+    /// The directory in `dir` in which an rsync that was interrupted left files that waited, by its
+    /// name, unless the job copies what has that name.
+    fn left_by_rsync(
+        &self,
+        dir: &RecvDir,
+        node: &Arc<DirNode>,
+    ) -> Option<(Name, Arc<dyn TreeDir>)> {
+        const NAME: &[u8] = b".~tmp~";
+        let name = Name::new(NAME).ok().filter(|_| !dir.fresh)?;
+        let left = node.handle().ok()?.open_dir(&name, false).ok()?;
+        self.leaves_out(dir, Some(&name), true).then_some((name, left))
     }
 
     fn publish_one(

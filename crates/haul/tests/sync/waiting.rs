@@ -40,6 +40,33 @@ impl Drop for OtherSystem {
     }
 }
 
+#[test]
+fn what_rsync_left_of_delayed_files_goes_with_their_arrival() {
+    each_way_by_pipe(|scene| {
+        let prepare = || {
+            scene.clear(&["src", "dst"]);
+            for name in ["a", "d/b", "same"] {
+                scene.file(format!("src/{name}"), "new");
+            }
+            scene.file("dst/same", "new");
+            for name in [".~tmp~/a", "d/.~tmp~/b", "d/.~tmp~/other", "e/.~tmp~/c"] {
+                scene.file(format!("dst/{name}"), "left by another run");
+            }
+        };
+        prepare();
+        let flags = ["-rc", "--delay-updates", "-i"];
+        Pair::of(scene).run(&flags, &["src/"], "dst");
+        assert!(!scene.exists("dst/.~tmp~"));
+        assert!(scene.exists("dst/d/.~tmp~/other") && !scene.exists("dst/d/.~tmp~/b"));
+        // What the job copies stays.
+        prepare();
+        scene.file("src/.~tmp~/a", "copied");
+        let flags = ["-rc", "--delay-updates", "--include=.~tmp~/"];
+        scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok();
+        assert_eq!(fs::read(scene.path("dst/.~tmp~/a")).expect("a file"), b"copied");
+    });
+}
+
 /// Trees that differ in all ways, with links and larger files.
 fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
     scene.clear(&["src", "dst", "kept"]);
