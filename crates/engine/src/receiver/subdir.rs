@@ -6,7 +6,7 @@ use super::own::{self, is_own};
 use super::{Receiver, naming};
 use crate::beneath;
 use crate::dirs::DirNode;
-use haul_model::{Conflict, Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
+use haul_model::{Conflict, Entry, Fault, FaultKind, Name, Outcome, Relative, Side, Skip};
 use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Receiver<'_> {
     ) -> Result<Presence, Fault> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
-        let open = || self.open_there(parent, name);
+        let open = || self.open_there(parent, name, entry.is_way);
         // On the way to a source all stays as it is.
         let or_cleared = |found| match entry.is_way {
             true => Ok(Presence::Found(found)),
@@ -133,10 +133,18 @@ impl Receiver<'_> {
     }
 
     /// Opens the directory `name` of `parent`. A link to one stands for it where that was
-    /// asked for.
-    fn open_there(&self, parent: &Arc<DirNode>, name: &Name) -> io::Result<Arc<DirNode>> {
+    /// asked for, and on the way to a source where the way stays as it is.
+    fn open_there(
+        &self,
+        parent: &Arc<DirNode>,
+        name: &Name,
+        is_way: bool,
+    ) -> io::Result<Arc<DirNode>> {
         let opened = DirNode::open(parent, name.clone(), false);
-        let follows = self.task.mirrors().is_some_and(|mirror| mirror.keeps_dir_links);
+        let follows = self.task.mirrors().is_some_and(|mirror| {
+            let leaves_ways = mirror.walking.relative == Relative::WithoutWay;
+            mirror.keeps_dir_links || is_way && leaves_ways
+        });
         let Err(error) = opened else { return opened };
         if !follows || FaultKind::of(&error) != FaultKind::NotDirectory {
             return Err(error);

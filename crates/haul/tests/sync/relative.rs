@@ -202,6 +202,24 @@ fn a_link_at_the_destination_is_no_way_out() {
 }
 
 #[test]
+fn a_link_on_an_implied_way_that_stays_in_the_destination_is_followed() {
+    each_way_by_pipe(|scene| {
+        for flags in [&["-aiR", "--no-implied-dirs"][..], &["-ainR", "--no-implied-dirs"]] {
+            build(scene);
+            let _ = fs::remove_dir_all(scene.path("dst"));
+            scene.file("dst/real/b/g", "old");
+            scene.symlink("real", "dst/a");
+            Pair::of(scene).run(flags, &["src/./a/b/g", "src/./a/b/c/f"], "dst");
+            assert!(scene.path("dst/a").is_symlink());
+        }
+        // What is a source itself is no way.
+        let flags = ["-aiR", "--no-implied-dirs"];
+        Pair::of(scene).run(&flags, &["src/./a"], "dst");
+        assert!(!scene.path("dst/a").is_symlink());
+    });
+}
+
+#[test]
 fn lists_that_can_not_be_taken_are_refused() {
     each_way_by_pipe(|scene| {
         build(scene);
