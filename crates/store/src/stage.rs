@@ -316,9 +316,9 @@ impl Sealed {
     /// Those of the operations; the old file is untouched then.
     pub fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
         let Stage { dir, dest, file, home, .. } = &mut self.0;
-        let (has_other, dir) = (dest.is_some(), dest.as_ref().unwrap_or(dir));
+        let (has_other, at, dir) = (dest.is_some(), &*dir, dest.as_ref().unwrap_or(dir));
         let published = match home {
-            Home::Unnamed => publish_unnamed(dir, file, name, on_existing)?,
+            Home::Unnamed => publish_unnamed((at, dir), file, name, on_existing)?,
             Home::Private(temp) if !Arc::ptr_eq(&temp.dir, dir) => {
                 temp.publish_in(dir, name, on_existing)?
             }
@@ -372,9 +372,10 @@ pub fn for_a_moment<T>(dir: &Arc<Dir>, work: impl FnOnce(&File) -> io::Result<T>
     done
 }
 
-/// `None` if the file can't be given any name.
+/// Gives the file, which is in the first directory, its name in the second; `None` if it can't be
+/// given any name there. A name that it has for a moment is in the first.
 fn publish_unnamed(
-    dir: &Arc<Dir>,
+    (at, dir): (&Arc<Dir>, &Arc<Dir>),
     file: &File,
     name: &Name,
     on_existing: OnExisting,
@@ -388,7 +389,10 @@ fn publish_unnamed(
     }
     // A private name without a lock on it counts as left behind.
     let _ = haul_sys::try_lock(file);
-    match with_private_name(dir, |temp| dir.link_unnamed(file, temp.as_bytes())) {
+    match with_private_name(at, |temp| at.link_unnamed(file, temp.as_bytes())) {
+        Ok((mut temp, ())) if !Arc::ptr_eq(at, dir) => {
+            temp.publish_in(dir, name, OnExisting::Replace)
+        }
         Ok((mut temp, ())) => temp.publish(name, OnExisting::Replace).map(Some),
         Err(_) => Ok(None),
     }

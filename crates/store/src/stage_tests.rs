@@ -419,6 +419,24 @@ fn content_is_proven_by_its_hash_or_by_its_length() {
 }
 
 #[test]
+fn a_file_staged_elsewhere_has_no_other_name_where_it_appears() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    let long_ago = Timestamp { secs: 1, nanos: 0 };
+    haul_sys::set_mtime(&*elsewhere.dir, long_ago).expect("set");
+    fs::write(place.path("file"), "old").expect("written");
+    let (at, dest) = (Arc::clone(&elsewhere.dir), Arc::clone(&place.dir));
+    let stage = Stage::create_for(at, dest).expect("created");
+    stage.write_at(b"new", 0).expect("written");
+    let mut sealed = seal(stage, 0o640).expect("sealed");
+    let publication = sealed.publish(&name("file"), OnExisting::Replace).expect("published");
+    assert_eq!(publication, Publication::Published);
+    assert_eq!(fs::read(place.path("file")).expect("read"), b"new");
+    // The name that replaced the old one was there.
+    assert_ne!(elsewhere.dir.stat_self().expect("looked at").mtime, long_ago);
+    assert_eq!((place.names(), elsewhere.names().len()), (vec!["file".to_owned()], 0));
+}
+
+#[test]
 fn a_file_that_can_be_given_no_name_is_copied_to_one_that_has_one() {
     let Some(other) = Mount::tmpfs(16 << 20) else { return };
     for (on_existing, content) in [(OnExisting::Keep, "old"), (OnExisting::Replace, "new")] {
