@@ -20,6 +20,7 @@ const RULE_LEN_MAX: usize = 32;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Item>", into = "Vec<Item>")]
 pub struct Filter {
+    /// Rules about extended attributes, which are asked for each attribute, are behind all others.
     items: Vec<Item>,
 }
 
@@ -143,6 +144,12 @@ pub enum FilterError {
     Pattern(#[from] PatternError),
 }
 
+impl Item {
+    fn is_of_xattrs(&self) -> bool {
+        matches!(self, Self::Rule(rule) if rule.of_xattrs)
+    }
+}
+
 impl Rule {
     /// A rule of both sides that is nothing special.
     pub fn new(action: Action, pattern: Pattern) -> Self {
@@ -194,29 +201,23 @@ impl Filter {
     }
 
     fn add(&mut self, item: Item) -> Result<(), FilterError> {
-        let is_files = matches!(item, Item::Files(_));
-        self.items.push(item);
-        let checked = match is_files {
-            true => check(&self.items),
-            false if self.items.len() > Self::RULES_MAX => Err(FilterError::TooMany),
-            false => Ok(()),
-        };
-        if checked.is_err() {
-            self.items.pop();
+        if self.items.len() >= Self::RULES_MAX {
+            return Err(FilterError::TooMany);
         }
-        checked
+        if matches!(item, Item::Files(_)) && self.files().count() >= Self::FILES_MAX {
+            return Err(FilterError::TooManyFiles);
+        }
+        let at = if item.is_of_xattrs() { self.items.len() } else { self.begin_of_xattrs() };
+        self.items.insert(at, item);
+        Ok(())
     }
 
     /// The same behind the rules of `first`.
     ///
     /// # Errors
     /// When there are too many together.
-    pub fn behind(mut self, mut first: Self) -> Result<Self, FilterError> {
-        first.items.append(&mut self.items);
-        if first.items.len() > Self::RULES_MAX {
-            return Err(FilterError::TooMany);
-        }
-        check(&first.items).map(|()| first)
+    pub fn behind(self, mut first: Self) -> Result<Self, FilterError> {
+        self.items.into_iter().try_for_each(|item| first.add(item)).map(|()| first)
     }
 
     /// Forgets all rules.
@@ -274,7 +275,7 @@ impl Filter {
 
     /// True if there are rules about extended attributes.
     pub fn has_rules_of_xattrs(&self) -> bool {
-        self.rules_of_xattrs().next().is_some()
+        self.items.last().is_some_and(Item::is_of_xattrs)
     }
 
     /// True if the extended attribute `name` is left out: the Sender does not send it, and the
@@ -288,10 +289,14 @@ impl Filter {
     }
 
     fn rules_of_xattrs(&self) -> impl Iterator<Item = &Rule> {
-        self.items.iter().filter_map(|item| match item {
-            Item::Rule(rule) => Some(rule).filter(|rule| rule.of_xattrs),
+        self.items[self.begin_of_xattrs()..].iter().filter_map(|item| match item {
+            Item::Rule(rule) => Some(rule),
             Item::Files(_) => None,
         })
+    }
+
+    fn begin_of_xattrs(&self) -> usize {
+        self.items.partition_point(|item| !item.is_of_xattrs())
     }
 
     /// True if the Sender leaves out what has this path; `None` where only who has the
@@ -312,22 +317,12 @@ impl Filter {
     }
 }
 
-fn check(items: &[Item]) -> Result<(), FilterError> {
-    if items.len() > Filter::RULES_MAX {
-        return Err(FilterError::TooMany);
-    }
-    if items.iter().filter(|item| matches!(item, Item::Files(_))).count() > Filter::FILES_MAX {
-        return Err(FilterError::TooManyFiles);
-    }
-    Ok(())
-}
-
 impl TryFrom<Vec<Item>> for Filter {
     type Error = FilterError;
 
     fn try_from(items: Vec<Item>) -> Result<Self, FilterError> {
-        check(&items)?;
-        Ok(Self { items })
+        let mut filter = Self::default();
+        items.into_iter().try_for_each(|item| filter.add(item)).map(|()| filter)
     }
 }
 

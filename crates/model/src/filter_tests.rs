@@ -147,6 +147,10 @@ fn rules_about_extended_attributes_leave_entries_alone() {
     }
     assert_eq!(filter.hides(b"user.sent1", false), Some(false));
     assert_eq!(filter.hides(b"f", false), Some(true));
+    assert!(filter.has_rules_of_xattrs());
+    let last = self::filter(&["- g"]).behind(filter).expect("few rules");
+    assert!(last.has_rules_of_xattrs() && last.leaves_out_xattr(b"f", Asking::Sender));
+    assert_eq!(last.hides(b"g", false), Some(true));
 }
 
 #[test]
