@@ -117,6 +117,15 @@ impl Hint for ConnectError {
             Self::Unanswered { host, .. } => format!(
                 "check that 'ssh {host} true' ends soon; --timeout SECONDS waits longer"
             ),
+            Self::ServerKey { host, .. } => format!(
+                "ask the administrator of {host} whether its key was replaced; only then run 'haul server enroll {host}' again"
+            ),
+            Self::NotEnrolled { host } => format!(
+                "run 'haul server enroll {host}', or ask its administrator for an invitation"
+            ),
+            Self::NoServer { host, .. } => format!(
+                "'haul server status {host}' asks through ssh whether it runs, and where it listens"
+            ),
             Self::Agent { .. } | Self::Stopped { .. } => return None,
         })
     }

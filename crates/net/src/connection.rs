@@ -57,7 +57,7 @@ impl Connection {
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
     ) -> Self {
-        let closer = Closer::of_streams(None, None);
+        let closer = Closer::default();
         Self { reader: Box::new(reader), writer: Writer::new(writer, None), closer }
     }
 
@@ -75,7 +75,8 @@ impl Connection {
         let before = Some([AsBefore::of(&reader)?, AsBefore::of(&writer)?]);
         let reader = Cuttable::new(reader, &cut)?;
         let writer = Writer::cuttable(writer, &cut)?;
-        let closer = Closer::of_streams(Some(cut), before);
+        let mut closer = Closer::default();
+        (closer.cut, closer.before) = (Some(cut), before);
         Ok(Self { reader: Box::new(reader), writer, closer })
     }
 
@@ -97,6 +98,18 @@ impl Connection {
         let kept = Kept { streams: handles, keeper, further, _errors: Some(errors) };
         closer.kept = Some(Box::new(kept));
         Ok(Self { reader, writer, closer })
+    }
+
+    /// A connection over TLS.
+    pub(crate) fn of_server(
+        reader: Box<dyn Read + Send>,
+        writer: Writer,
+        served: Served,
+        patience: Patience,
+    ) -> Self {
+        let mut closer = Closer::default();
+        (closer.served, closer.patience) = (Some(served), patience);
+        Self { reader, writer, closer }
     }
 
     /// The same with a peer that is waited for as long as `patience` says.
@@ -228,8 +241,11 @@ impl fmt::Debug for Writer {
 ///
 /// Dropping it ends and reaps the child process: neither a zombie nor a stray
 /// ssh stays behind. That takes at most about half a second.
+#[derive(Default)]
 pub struct Closer {
     ssh: Option<Ssh>,
+    /// The other end, if it is reached by TLS.
+    served: Option<Served>,
     /// Lets go of the streams, unless they lead to ssh.
     cut: Option<Arc<Cut>>,
     patience: Patience,
@@ -252,6 +268,21 @@ pub(crate) struct Kept {
     pub(crate) _errors: Option<StderrReader>,
 }
 
+/// The other end of a connection over TLS: a server, or the client of one.
+pub(crate) struct Served {
+    pub(crate) peer: String,
+    pub(crate) socket: Arc<TcpStream>,
+    /// It has refused this side before it sent anything.
+    pub(crate) was_refused: Arc<AtomicBool>,
+}
+
+impl Served {
+    fn hang_up(&self) {
+        // It can only fail because the other side has left.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
 /// The child behind a connection.
 pub(crate) struct Ssh {
     pub(crate) process: Arc<Process>,
@@ -272,13 +303,9 @@ impl Closer {
         patience: Patience,
         kept: Option<Box<Kept>>,
     ) -> Self {
-        Self { ssh: Some(ssh), cut, patience, before: None, kept, name: None }
-    }
-
-    /// That of streams without a child.
-    fn of_streams(cut: Option<Arc<Cut>>, before: Option<[AsBefore; 2]>) -> Self {
-        let patience = Patience::default();
-        Self { ssh: None, cut, patience, before, kept: None, name: None }
+        let mut closer = Self::default();
+        (closer.ssh, closer.cut, closer.patience, closer.kept) = (Some(ssh), cut, patience, kept);
+        closer
     }
 
     /// True if the connection is kept when it is at rest.
@@ -339,7 +366,8 @@ impl Closer {
     /// The peer's name for messages, `user@host`; "the peer" where none is known.
     pub fn peer(&self) -> &str {
         let of_ssh = self.ssh.as_ref().map(|ssh| &*ssh.peer.name);
-        of_ssh.or(self.name.as_deref()).unwrap_or("the peer")
+        let of_server = self.served.as_ref().map(|served| &*served.peer);
+        of_ssh.or(of_server).or(self.name.as_deref()).unwrap_or("the peer")
     }
 
     /// Where the host is, as its name says here; that is being looked up.
@@ -374,7 +402,7 @@ impl Closer {
         Killer {
             process: self.ssh.as_ref().map(|ssh| Arc::clone(&ssh.process)),
             cut: self.cut.clone(),
-            socket: None,
+            socket: self.served.as_ref().map(|served| Arc::clone(&served.socket)),
         }
     }
 
@@ -383,7 +411,7 @@ impl Closer {
         match (&self.ssh, &self.cut) {
             (Some(ssh), _) => ssh.process.end(),
             (None, Some(cut)) => cut.let_go(),
-            (None, None) => {}
+            (None, None) => self.served.iter().for_each(Served::hang_up),
         }
     }
 
@@ -432,6 +460,10 @@ impl Closer {
     /// always an error, also if the peer left without a complaint.
     pub fn explain(self) -> ConnectError {
         let host = self.peer().to_owned();
+        let was_refused = |served: &Served| served.was_refused.load(Ordering::Relaxed);
+        if self.served.as_ref().is_some_and(was_refused) {
+            return ConnectError::NotEnrolled { host };
+        }
         let mute = self.ssh.as_ref().and_then(|ssh| match &ssh.peer.runs {
             // A haul greets first, or fails.
             Remote::Haul { path, .. } if !ssh.was_heard.load(Ordering::Relaxed) => {
@@ -451,6 +483,7 @@ impl Drop for Closer {
         if let Some(ssh) = self.ssh.take() {
             ssh.process.end();
         }
+        self.served.iter().for_each(Served::hang_up);
     }
 }
 

@@ -3,22 +3,16 @@
 //! other than the one that it was told (raw public keys, RFC 7250): there is no authority,
 //! no name and no clock involved, nothing is resumed, and nothing is sent in clear.
 
-mod pinned;
-
-use self::pinned::pinned;
-use crate::Killer;
 use crate::connection::Writer;
-use ring::rand::SystemRandom;
-use ring::signature::{Ed25519KeyPair, KeyPair};
+use crate::duplex::Established;
+use crate::tls::{broken, client_config, only, server_config};
+use crate::{Identity, Killer, PublicKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{self, AddressFamily, SocketType};
-use rustls::client::AlwaysResolvesClientRawPublicKeys;
-use rustls::crypto::{CryptoProvider, ring as provider};
-use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
-use rustls::sign::CertifiedKey;
-use rustls::{CipherSuite, ClientConfig, Connection, ServerConfig};
+use rustls::{ClientConfig, Connection, ServerConfig};
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -26,12 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The bytes in front of an Ed25519 key in its structure (RFC 8410, section 4).
-const KEY_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 3, 0x21, 0];
-
 /// Bytes of what was encrypted that are written at once: little enough that its memory is
 /// used again, and not given back to the system and taken anew each time.
-const WRITTEN_MAX: usize = 64 << 10;
+pub(crate) const WRITTEN_MAX: usize = 64 << 10;
 
 /// Bytes that a socket may hold besides those that are on their way: enough that it is never
 /// empty, and little enough that others can take what is left when this one is slow.
@@ -39,77 +30,13 @@ const WRITTEN_MAX: usize = 64 << 10;
 const UNSENT_MAX: u32 = 64 << 10;
 
 /// Bytes that are read at once, before they are decrypted.
-const READ_LEN: usize = 128 << 10;
+pub(crate) const READ_LEN: usize = 128 << 10;
 
 /// How long the two sides may take to make sure of each other.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// How often is looked, while the other side is waited for, if that goes on.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// This side's key, made for one job.
-pub struct Identity {
-    key: Arc<CertifiedKey>,
-    public: [u8; 32],
-}
-
-impl Identity {
-    /// A fresh one.
-    ///
-    /// # Errors
-    /// When the system gives no random numbers.
-    pub fn new() -> io::Result<Self> {
-        let failed = || io::Error::other("can't create a key");
-        let pair = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| failed())?;
-        let public = Ed25519KeyPair::from_pkcs8(pair.as_ref()).map_err(|_| failed())?;
-        let public = public.public_key().as_ref().try_into().map_err(|_| failed())?;
-        let private = PrivatePkcs8KeyDer::from(pair.as_ref().to_vec());
-        let private = provider::sign::any_eddsa_type(&private).map_err(io::Error::other)?;
-        let key = Arc::new(CertifiedKey::new(vec![structure(public).into()], private));
-        Ok(Self { key, public })
-    }
-
-    /// Its public half, for the other side.
-    pub fn public(&self) -> [u8; 32] {
-        self.public
-    }
-}
-
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
-    }
-}
-
-/// A public key in its structure.
-fn structure(key: [u8; 32]) -> Vec<u8> {
-    [&KEY_PREFIX[..], &key].concat()
-}
-
-/// The algorithms: AES-GCM first, where the processor does it by itself.
-fn algorithms() -> Arc<CryptoProvider> {
-    let mut provider = provider::default_provider();
-    if !has_aes() {
-        let is_aes = |suite: CipherSuite| suite != CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
-        provider.cipher_suites.sort_by_key(|suite| is_aes(suite.suite()));
-    }
-    Arc::new(provider)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_aes() -> bool {
-    std::arch::is_x86_feature_detected!("aes")
-}
-
-#[cfg(target_arch = "aarch64")]
-fn has_aes() -> bool {
-    std::arch::is_aarch64_feature_detected!("aes")
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn has_aes() -> bool {
-    false
-}
 
 /// A port that is open for one client.
 pub struct DirectListener {
@@ -129,17 +56,8 @@ impl DirectListener {
         identity: &Identity,
         client: [u8; 32],
     ) -> io::Result<Self> {
-        let algorithms = algorithms();
-        let verifier = pinned(client, &algorithms);
-        let key = Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&identity.key)));
-        let mut config = ServerConfig::builder_with_provider(algorithms)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(io::Error::other)?
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(key);
-        config.send_tls13_tickets = 0;
-        // The side without AES decides.
-        config.ignore_client_order = !has_aes();
+        let key = Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.certified()));
+        let config = server_config(key, only(PublicKey::new(client)))?;
         let socket = match ports {
             None => TcpListener::bind((ip, 0)),
             Some((first, last)) => bind_one(ip, first, last),
@@ -200,7 +118,7 @@ fn bind_one(ip: IpAddr, first: u16, last: u16) -> io::Result<TcpListener> {
     Err(io::Error::new(last_error.kind(), format!("{ports}: {}", last_error.kind())))
 }
 
-fn is_of_caller(error: &io::Error) -> bool {
+pub(crate) fn is_of_caller(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(
         error.kind(),
@@ -257,21 +175,19 @@ fn bound_unsent(socket: &TcpStream) {
     let _ = socket;
 }
 
+/// Has a connection wait where it must, and hold little.
+pub(crate) fn prepare(socket: &TcpStream, tls: &mut Connection) -> io::Result<()> {
+    socket.set_nonblocking(false)?;
+    socket.set_nodelay(true)?;
+    bound_unsent(socket);
+    tls.set_buffer_limit(Some(WRITTEN_MAX));
+    Ok(())
+}
+
 /// True if nothing has come yet.
 fn is_early(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(error.kind(), E::WouldBlock | E::TimedOut | E::Interrupted)
-}
-
-/// `error` of a handshake, or of what came behind it, in words of haul's own.
-fn broken(error: rustls::Error) -> io::Error {
-    tracing::debug!(%error, "TLS failed");
-    io::Error::other(match error {
-        // `pinned.rs` has refused the key.
-        rustls::Error::General(words) => words,
-        rustls::Error::AlertReceived(_) => "the other side refused it".to_owned(),
-        _ => "the other side sent invalid TLS".to_owned(),
-    })
 }
 
 /// Connects to `address` within `patience`, as long as that `goes_on`.
@@ -324,19 +240,20 @@ impl Direct {
         patience: Duration,
         goes_on: &dyn Fn() -> bool,
     ) -> io::Result<Self> {
-        let algorithms = algorithms();
-        let verifier = pinned(host, &algorithms);
-        let key = Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&identity.key)));
-        let mut config = ClientConfig::builder_with_provider(algorithms)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(io::Error::other)?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_client_cert_resolver(key);
-        config.resumption = rustls::client::Resumption::disabled();
-        config.enable_sni = false;
-        let socket = reach(address, patience, goes_on)?;
+        let config = client_config(identity, only(PublicKey::new(host)))?;
         let name = ServerName::IpAddress(address.ip().into());
+        Self::call(address, config, name, patience, goes_on)
+    }
+
+    /// The same with a whole configuration; `name` is the server's name of TLS.
+    pub(crate) fn call(
+        address: SocketAddr,
+        config: ClientConfig,
+        name: ServerName<'static>,
+        patience: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> io::Result<Self> {
+        let socket = reach(address, patience, goes_on)?;
         let tls = rustls::ClientConnection::new(Arc::new(config), name);
         Self::begin(socket, tls.map_err(io::Error::other)?.into(), goes_on, &AtomicBool::default())
     }
@@ -347,10 +264,7 @@ impl Direct {
         goes_on: &dyn Fn() -> bool,
         has_greeted: &AtomicBool,
     ) -> io::Result<Self> {
-        socket.set_nonblocking(false)?;
-        socket.set_nodelay(true)?;
-        bound_unsent(&socket);
-        tls.set_buffer_limit(Some(WRITTEN_MAX));
+        prepare(&socket, &mut tls)?;
         let socket = BufReader::with_capacity(READ_LEN, socket);
         let mut direct = Self { tls, socket, round_trip: Duration::MAX };
         direct.shake_hands(goes_on, has_greeted)?;
@@ -418,6 +332,12 @@ impl Direct {
     /// Those of `setsockopt`.
     pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         self.socket.get_ref().set_read_timeout(patience)
+    }
+
+    /// This connection, for both directions at once.
+    pub(crate) fn established(self) -> Established {
+        let early = self.socket.buffer().to_vec();
+        Established { tls: self.tls, socket: self.socket.into_inner(), early }
     }
 
     /// This connection, to be written to.

@@ -258,9 +258,8 @@ fn who_has_no_key_at_all_is_not_let_in() {
     let own = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, own.public()).expect("a port");
     let address = listener.address().expect("an address");
-    let algorithms = algorithms();
-    let verifier = pinned(own.public(), &algorithms);
-    let config = ClientConfig::builder_with_provider(algorithms)
+    let verifier = crate::tls::verifier_of(own.key());
+    let config = ClientConfig::builder_with_provider(crate::tls::algorithms())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("a version")
         .dangerous()

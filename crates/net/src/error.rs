@@ -219,6 +219,30 @@ pub enum ConnectError {
         /// Why.
         detail: String,
     },
+    /// The server that answers has another key than the stored one.
+    #[error(
+        "the server at {host} does not have the stored key {stored}: this may be another machine"
+    )]
+    ServerKey {
+        /// The peer.
+        host: String,
+        /// The fingerprint of the stored key.
+        stored: String,
+    },
+    /// The server does not accept this client's key: it is not enrolled, or not any more.
+    #[error("the server at {host} does not accept this client's key")]
+    NotEnrolled {
+        /// The peer.
+        host: String,
+    },
+    /// No server was reached: none runs there, or its port is closed.
+    #[error("can't reach the server at {host}{}", after_colon(detail))]
+    NoServer {
+        /// The peer.
+        host: String,
+        /// The cause.
+        detail: String,
+    },
     /// This side ended the connection, through [`crate::Killer::kill`] or
     /// [`crate::Closer::kill`].
     #[error("the connection to {host} was closed by this side")]
@@ -273,6 +297,7 @@ impl ConnectError {
         matches!(
             self,
             Self::Unreachable { .. }
+                | Self::NoServer { .. }
                 | Self::Lost { .. }
                 | Self::DirectLost { .. }
                 | Self::Silent { .. }

@@ -22,10 +22,14 @@
 //! - `connection.rs`, `process.rs`: end and reap the child.
 //! - `cut.rs`: lets go of streams whose other ends somebody else may hold: those to a
 //!   program in place of ssh, and those that were given to this process.
-//! - `direct.rs`: TLS over TCP, past ssh; `direct/pinned.rs`: with one key alone;
-//!   `sealing.rs`: how fast it can be encrypted.
 //! - `kept.rs`: connections that stay between commands; `kept/holder.rs`: the process that
 //!   holds one; `kept/configuration.rs`: what must be the same for the next command.
+//! - `identity.rs`: keys. `tls.rs`: what all connections over TLS have in common;
+//!   `tls/pinned.rs`: the other side's key is known before.
+//! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time; `sealing.rs`: how fast it
+//!   can be encrypted. `duplex.rs`: TLS in both directions at once.
+//! - `gate.rs`: the port of a server, and the handshakes of all who call it. `server.rs`: how a
+//!   client reaches a server. `invitation.rs`: the line that invites one.
 //! - `whereabouts.rs`: which addresses a host may name as its own.
 //! - `stderr.rs`: listens to the child. `patience.rs`: how long a peer is waited for.
 //! - `diagnosis.rs`: turns how the child ended into an error (`error.rs`).
@@ -37,27 +41,37 @@ mod connection;
 mod cut;
 mod diagnosis;
 mod direct;
+mod duplex;
 mod error;
+mod gate;
+mod identity;
+mod invitation;
 mod kept;
 mod patience;
 mod pipe;
 mod process;
 mod remote_command;
 mod sealing;
+mod server;
 mod ssh;
 mod stderr;
 mod target;
+mod tls;
 mod whereabouts;
 
 pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
 pub use diagnosis::CLIENT_LOST_STATUS;
-pub use direct::{Direct, DirectCaller, DirectListener, Identity};
+pub use direct::{Direct, DirectCaller, DirectListener};
 pub use error::{ConnectError, NO_LOGIN};
 pub use kept::{Held, Keep, hold, list, stop};
+pub use gate::{Caller, Gate, GateLimits, Turn};
+pub use identity::{Identity, NotAKey, PublicKey, fresh_seed};
+pub use invitation::{BadInvitation, Enrolment, Invitation, is_client_name};
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use sealing::DirectCipher;
+pub use server::{ServerAddress, connect_server};
 pub use ssh::{
     Further, connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
     connect_sftp,

@@ -48,6 +48,9 @@ fn connections() -> Vec<ConnectError> {
         E::Unanswered { host: host(), seconds: 30 },
         E::NotDirect { host: host(), detail: detail() },
         E::DirectLost { host: host(), detail: detail() },
+        E::ServerKey { host: host(), stored: "FINGERPRINT".into() },
+        E::NotEnrolled { host: host() },
+        E::NoServer { host: host(), detail: detail() },
         E::Stopped { host: host() },
     ]
 }

@@ -1,25 +1,39 @@
-//! The verifier of a connection whose other side has one key, which was told before.
+//! The verifier of the other side's key.
 
-use super::structure;
+use super::Accepts;
+use crate::PublicKey;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use std::fmt;
 use std::sync::Arc;
 
-/// Accepts one key.
-#[derive(Debug)]
+/// Accepts keys.
 pub(super) struct Pinned {
-    structure: Vec<u8>,
+    accepts: Accepts,
     algorithms: Arc<CryptoProvider>,
 }
 
+/// The error of a key that is not accepted.
+const WRONG_KEY: CertificateError = CertificateError::ApplicationVerificationFailure;
+
+/// True if a key was not accepted.
+pub(super) fn is_wrong_key(error: &Error) -> bool {
+    *error == Error::InvalidCertificate(WRONG_KEY)
+}
+
 impl Pinned {
+    /// A verifier that takes the keys which are accepted.
+    pub(super) fn new(accepts: Accepts, algorithms: &Arc<CryptoProvider>) -> Self {
+        Self { accepts, algorithms: Arc::clone(algorithms) }
+    }
+
     fn check(&self, told: &CertificateDer<'_>) -> Result<(), Error> {
-        match told.as_ref() == self.structure {
+        match PublicKey::of_structure(told).is_some_and(|key| (self.accepts)(&key)) {
             true => Ok(()),
-            false => Err(Error::General("its key is a different one".to_owned())),
+            false => Err(Error::InvalidCertificate(WRONG_KEY)),
         }
     }
 
@@ -120,7 +134,8 @@ impl ClientCertVerifier for Pinned {
     }
 }
 
-/// One that takes this key.
-pub(super) fn pinned(key: [u8; 32], algorithms: &Arc<CryptoProvider>) -> Arc<Pinned> {
-    Arc::new(Pinned { structure: structure(key), algorithms: Arc::clone(algorithms) })
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned").finish_non_exhaustive()
+    }
 }

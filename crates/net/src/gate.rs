@@ -1,0 +1,316 @@
+//! The port of a server. One thread does the handshakes of all callers in one loop, with
+//! bounds on their number, their time and their bytes. Only who has a key that is known comes
+//! out of it, as a [`Caller`]; all others meet the same failed handshake.
+
+mod handshake;
+mod own_keys;
+
+use self::handshake::{Handshake, Progress};
+use self::own_keys::OwnKeys;
+use crate::direct::{HANDSHAKE_MAX, is_of_caller};
+use crate::duplex::{Established, Opening};
+use crate::tls::server_config;
+use crate::{Connection, Identity, Patience, PublicKey};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustls::ServerConfig;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Callers that are taken from a listener at once, before those that wait get their turn.
+const ACCEPTED_MAX: usize = 64;
+
+/// How long no caller is accepted after the system could not give one.
+const REST: Duration = Duration::from_millis(100);
+
+/// The bits of an IPv6 address that one subscriber has for itself.
+const SUBSCRIBER_BITS: u32 = 64;
+
+/// Bounds of a [`Gate`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GateLimits {
+    /// Handshakes at once. The oldest one makes way for another.
+    pub handshakes_max: usize,
+    /// The same for one address (IPv6: for 64 bits of it).
+    pub per_source_max: usize,
+    /// The time for a handshake.
+    pub handshake_max: Duration,
+}
+
+impl Default for GateLimits {
+    fn default() -> Self {
+        Self { handshakes_max: 256, per_source_max: 64, handshake_max: HANDSHAKE_MAX }
+    }
+}
+
+/// Keys of clients, and when each expires.
+type Known = Arc<Mutex<HashMap<PublicKey, Option<SystemTime>>>>;
+
+/// Listens, and finds out who calls.
+pub struct Gate {
+    listeners: Vec<TcpListener>,
+    limits: GateLimits,
+    known: Known,
+    config: Arc<ServerConfig>,
+    /// The oldest comes first.
+    handshakes: VecDeque<Handshake>,
+    /// No caller is accepted before.
+    rests_until: Option<Instant>,
+}
+
+impl Gate {
+    /// Accepts callers at `listeners`. It has the keys `own`, of which the first is the newest,
+    /// and lets nobody in before [`Self::know`] is called.
+    ///
+    /// # Errors
+    /// Those of `fcntl`; when there is no key.
+    pub fn new(
+        listeners: Vec<TcpListener>,
+        own: &[Identity],
+        limits: GateLimits,
+    ) -> io::Result<Self> {
+        listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+        let known = Known::default();
+        let config = config(own, &known)?;
+        let handshakes = VecDeque::new();
+        Ok(Self { listeners, limits, known, config, handshakes, rests_until: None })
+    }
+
+    /// Lets in who has one of these keys, from now on, each until its time.
+    pub fn know(&mut self, keys: impl IntoIterator<Item = (PublicKey, Option<SystemTime>)>) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = keys.into_iter().collect();
+    }
+
+    /// Has these keys of its own from now on; see [`Self::new`].
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn set_own(&mut self, own: &[Identity]) -> io::Result<()> {
+        self.config = config(own, &self.known)?;
+        Ok(())
+    }
+
+    /// The addresses that it listens on.
+    ///
+    /// # Errors
+    /// Those of `getsockname`.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// The number of callers that are not known yet.
+    pub fn waiting(&self) -> usize {
+        self.handshakes.len()
+    }
+
+    /// Closes this process's copies of all sockets: for a child, to which they do not belong.
+    pub fn abandon(&mut self) {
+        self.listeners.clear();
+        self.handshakes.clear();
+    }
+
+    /// Accepts no more callers.
+    pub fn close(&mut self) {
+        self.abandon();
+    }
+
+    /// Waits until a caller or one of `others` needs attention, or the time is over, and goes on
+    /// with all handshakes.
+    ///
+    /// # Errors
+    /// Those of `poll`.
+    pub fn turn(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        patience: Option<Duration>,
+    ) -> io::Result<Turn> {
+        let now = Instant::now();
+        let rest = self.rests_until.map(|until| until.saturating_duration_since(now));
+        let rest = rest.filter(|left| !left.is_zero());
+        let oldest = self.handshakes.front();
+        let deadline =
+            oldest.map(|oldest| self.limits.handshake_max.saturating_sub(now - oldest.since));
+        let timeout = [patience, rest, deadline].into_iter().flatten().min();
+        let listening = if rest.is_none() { &self.listeners[..] } else { &[] };
+        let mut fds: Vec<PollFd<'_>> =
+            others.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        fds.extend(listening.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        fds.extend(self.handshakes.iter().map(|it| PollFd::from_borrowed_fd(it.fd(), it.awaits())));
+        // Rounded up: half a millisecond must not become a busy wait.
+        let timeout = timeout.map(|left| left + Duration::from_millis(1));
+        let timeout = timeout.map(|left| Timespec::try_from(left).unwrap_or_default());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut is_ready = fds.iter().map(|fd| !fd.revents().is_empty());
+        let ready = is_ready.by_ref().take(others.len()).collect();
+        let calls = is_ready.by_ref().take(listening.len()).any(|called| called);
+        let moved: Vec<bool> = is_ready.collect();
+        drop(fds);
+        let callers = self.proceed(&moved);
+        if calls {
+            self.accept();
+        }
+        Ok(Turn { callers, ready })
+    }
+
+    /// Goes on with the handshakes whose sockets have `moved`, and ends those that are late.
+    fn proceed(&mut self, moved: &[bool]) -> Vec<Caller> {
+        let mut callers = Vec::new();
+        let is_late = |it: &Handshake| it.since.elapsed() >= self.limits.handshake_max;
+        let mut left = VecDeque::with_capacity(self.handshakes.len());
+        for (mut handshake, moved) in self.handshakes.drain(..).zip(moved) {
+            match if *moved { handshake.proceed() } else { Progress::Waits } {
+                Progress::Waits if is_late(&handshake) => {}
+                Progress::Waits => left.push_back(handshake),
+                Progress::Done(key) => {
+                    let (from, established) = handshake.established();
+                    callers.push(Caller { key, from, established });
+                }
+                Progress::Failed => {}
+            }
+        }
+        self.handshakes = left;
+        callers
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTED_MAX {
+            let mut any = false;
+            for nth in 0..self.listeners.len() {
+                match self.listeners[nth].accept() {
+                    Ok((socket, from)) => {
+                        any = true;
+                        self.make_way(source(from.ip()));
+                        match Handshake::begin(socket, from, &self.config) {
+                            Ok(handshake) => self.handshakes.push_back(handshake),
+                            Err(error) => tracing::debug!(%error, "a caller was dropped"),
+                        }
+                    }
+                    Err(error) if is_of_caller(&error) => {}
+                    // The system may have no descriptor left: who waits longest gives one back.
+                    Err(error) => {
+                        tracing::debug!(%error, "no caller can be accepted");
+                        self.handshakes.pop_front();
+                        self.rests_until = Some(Instant::now() + REST);
+                        return;
+                    }
+                }
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    /// Ends handshakes until there is room for another one from `new`.
+    fn make_way(&mut self, new: IpAddr) {
+        let same = |it: &&Handshake| source(it.from.ip()) == new;
+        if self.handshakes.iter().filter(same).count() >= self.limits.per_source_max {
+            let oldest = self.handshakes.iter().position(|it| same(&it));
+            oldest.map(|at| self.handshakes.remove(at));
+        }
+        if self.handshakes.len() >= self.limits.handshakes_max {
+            self.handshakes.pop_front();
+        }
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("listeners", &self.listeners).finish_non_exhaustive()
+    }
+}
+
+/// The part of an address that one subscriber has.
+fn source(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX << (u128::BITS - SUBSCRIBER_BITS);
+            Ipv6Addr::from_bits(ip.to_bits() & mask).into()
+        }
+        ip => ip,
+    }
+}
+
+fn config(own: &[Identity], known: &Known) -> io::Result<Arc<ServerConfig>> {
+    let keys = Arc::new(OwnKeys::new(own).ok_or(io::ErrorKind::InvalidInput)?);
+    let known = Arc::clone(known);
+    // An unknown key, a revoked one and an expired one take the same course.
+    let accepts = move |key: &PublicKey| {
+        let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let expires = known.get(key).copied();
+        expires.is_some_and(|expires| expires.is_none_or(|at| SystemTime::now() < at))
+    };
+    server_config(keys, Box::new(accepts)).map(Arc::new)
+}
+
+/// The result of one turn of the loop.
+#[derive(Debug)]
+pub struct Turn {
+    /// Those whose handshake is done.
+    pub callers: Vec<Caller>,
+    /// For each of the others, whether it needs attention.
+    pub ready: Vec<bool>,
+}
+
+/// Somebody who has proved to have a key that is known.
+pub struct Caller {
+    key: PublicKey,
+    from: SocketAddr,
+    established: Established,
+}
+
+impl Caller {
+    /// The key.
+    pub fn key(&self) -> PublicKey {
+        self.key
+    }
+
+    /// The address that it calls from.
+    pub fn from(&self) -> SocketAddr {
+        self.from
+    }
+
+    /// The address that it has reached.
+    ///
+    /// # Errors
+    /// Those of `getsockname`.
+    pub fn reached(&self) -> io::Result<SocketAddr> {
+        self.established.socket.local_addr()
+    }
+
+    /// The socket, to be watched.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.established.socket.as_fd()
+    }
+
+    /// The connection with it, for one process: others close the caller by dropping it. `peer`
+    /// is its name in messages. It is told `new_key`, if the server has another one.
+    ///
+    /// # Errors
+    /// When it has left.
+    pub fn into_connection(
+        self,
+        peer: String,
+        new_key: Option<PublicKey>,
+    ) -> io::Result<Connection> {
+        let opening = Opening::Says(new_key);
+        self.established.into_connection(peer, Patience::default(), opening)
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! Tests of the gate, and of connections that come out of it: who is let in, what the others
+//! hear, and what many of them cost.
+
+use super::*;
+use crate::{ConnectError, ServerAddress, connect_server};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// A gate that runs on a thread of its own, and echoes what its clients say.
+struct Running {
+    own: Identity,
+    address: ServerAddress,
+    ends: Arc<AtomicBool>,
+    gate: Arc<Mutex<Gate>>,
+}
+
+const TURN: Duration = Duration::from_millis(5);
+
+fn listener() -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port")
+}
+
+fn echo(caller: Caller, new_key: Option<PublicKey>) {
+    let connection = caller.into_connection("guest".to_owned(), new_key).expect("connected");
+    thread::spawn(move || {
+        let crate::Connection { mut reader, mut writer, closer } = connection;
+        let _ = io::copy(&mut reader, &mut writer);
+        drop(writer);
+        drop(closer);
+    });
+}
+
+impl Running {
+    fn start(own: &[Identity], clients: &[PublicKey], limits: GateLimits) -> Self {
+        let mut gate = Gate::new(vec![listener()], own, limits).expect("a gate");
+        gate.know(clients.iter().map(|key| (*key, None)));
+        let address = gate.addresses().expect("an address")[0].into();
+        let (gate, ends) = (Arc::new(Mutex::new(gate)), Arc::new(AtomicBool::new(false)));
+        let (shared, ended) = (Arc::clone(&gate), Arc::clone(&ends));
+        let new_key = (own.len() > 1).then(|| own[0].key());
+        thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                let turn = shared.lock().expect("a gate").turn(&[], Some(TURN)).expect("a turn");
+                turn.callers.into_iter().for_each(|caller| echo(caller, new_key));
+                // The lock is not fair.
+                thread::sleep(Duration::from_micros(100));
+            }
+        });
+        Self { own: own[0].clone(), address, ends, gate }
+    }
+
+    fn connect(&self, client: &Identity) -> Result<Connection, ConnectError> {
+        self.connect_to(self.own.key(), client, |_| ())
+    }
+
+    fn connect_to(
+        &self,
+        key: PublicKey,
+        client: &Identity,
+        on_new_key: impl FnOnce(PublicKey) + Send + 'static,
+    ) -> Result<Connection, ConnectError> {
+        let addresses = [self.address.clone()];
+        connect_server("box", &addresses, key, client, Patience::default(), on_new_key)
+    }
+
+    fn socket(&self) -> TcpStream {
+        TcpStream::connect((self.address.host(), self.address.port())).expect("connected")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+fn identity() -> Identity {
+    Identity::new().expect("a key")
+}
+
+/// Sends `content` and hears it again, in both directions at once.
+fn talk(connection: Connection, content: &[u8]) -> io::Result<Vec<u8>> {
+    let Connection { mut reader, mut writer, closer: _closer } = connection;
+    thread::scope(|scope| {
+        scope.spawn(move || writer.write_all(content));
+        let mut heard = Vec::new();
+        reader.read_to_end(&mut heard).map(|_| heard)
+    })
+}
+
+#[test]
+fn bytes_go_in_both_directions_at_once() {
+    let client = identity();
+    let server = Running::start(&[identity()], &[client.key()], GateLimits::default());
+    let content: Vec<u8> = (0..9_000_000_u32).map(|n| ((n * 7) >> 3) as u8).collect();
+    let connection = server.connect(&client).expect("connected");
+    assert_eq!(connection.closer.peer(), "box");
+    assert!(talk(connection, &content).expect("an orderly end") == content);
+}
+
+/// The error and the explanation that a client without a right gets.
+fn refusal(server: &Running, client: &Identity) -> (String, String) {
+    let Connection { mut reader, writer, closer } = server.connect(client).expect("connected");
+    let error = reader.read(&mut [0; 1]).expect_err("nothing is said to it");
+    drop((reader, writer));
+    (error.to_string(), closer.explain().to_string())
+}
+
+#[test]
+fn unknown_revoked_and_expired_keys_meet_the_same_refusal() {
+    let [unknown, revoked, expired, known] = [(); 4].map(|()| identity());
+    let server = Running::start(&[identity()], &[revoked.key()], GateLimits::default());
+    talk(server.connect(&revoked).expect("connected"), b"hello").expect("let in");
+    let past = SystemTime::now() - Duration::from_secs(1);
+    let future = SystemTime::now() + Duration::from_secs(600);
+    let keys = [(expired.key(), Some(past)), (known.key(), Some(future))];
+    server.gate.lock().expect("a gate").know(keys);
+    let refusals = [&unknown, &revoked, &expired].map(|client| refusal(&server, client));
+    assert_eq!(refusals[0].1, "the server at box does not accept this client's key");
+    assert!(refusals.iter().all(|refusal| *refusal == refusals[0]), "{refusals:?}");
+    talk(server.connect(&known).expect("connected"), b"hello").expect("let in");
+}
+
+#[test]
+fn a_server_with_another_key_is_not_talked_to() {
+    let client = identity();
+    let server = Running::start(&[identity()], &[client.key()], GateLimits::default());
+    let stored = identity().key();
+    let error = server.connect_to(stored, &client, |_| ()).expect_err("it is another");
+    assert!(!error.retriable());
+    assert!(matches!(error, ConnectError::ServerKey { stored: told, .. }
+        if told == stored.fingerprint()));
+}
+
+#[test]
+fn a_port_where_nobody_listens_is_told_from_a_server_that_refuses() {
+    let address = ServerAddress::from(listener().local_addr().expect("an address"));
+    let (server, patience) = (identity().key(), Patience::default());
+    let connected = connect_server("box", &[address], server, &identity(), patience, |_| ());
+    let error = connected.expect_err("nobody listens");
+    assert!(matches!(error, ConnectError::NoServer { .. }), "{error}");
+    assert!(error.retriable());
+}
+
+#[test]
+fn a_client_of_an_old_key_learns_the_new_one() {
+    let (client, new, old) = (identity(), identity(), identity());
+    let server =
+        Running::start(&[new.clone(), old.clone()], &[client.key()], GateLimits::default());
+    for key in [&old, &new] {
+        let (tell, told) = std::sync::mpsc::channel();
+        let connected = server.connect_to(key.key(), &client, move |key| {
+            let _ = tell.send(key);
+        });
+        let heard = talk(connected.expect("connected"), b"hello").expect("let in");
+        assert_eq!(heard, b"hello");
+        assert_eq!(told.recv(), Ok(new.key()));
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_off_does_not_look_like_one_that_has_ended() {
+    let client = identity();
+    let own = identity();
+    let mut gate = Gate::new(vec![listener()], std::slice::from_ref(&own), GateLimits::default())
+        .expect("a gate");
+    gate.know([(client.key(), None)]);
+    let address = gate.addresses().expect("an address")[0].into();
+    let own = own.key();
+    let connected = thread::spawn(move || {
+        connect_server("box", &[address], own, &client, Patience::default(), |_| ())
+    });
+    let caller = loop {
+        let mut turn = gate.turn(&[], Some(TURN)).expect("a turn");
+        if let Some(caller) = turn.callers.pop() {
+            break caller;
+        }
+    };
+    let mut connection = connected.join().expect("no panic").expect("connected");
+    let there = caller.into_connection("guest".to_owned(), None).expect("connected");
+    let mut writer = there.writer;
+    writer.write_all(b"half").expect("written");
+    // The socket is closed before the writer can end the stream.
+    there.closer.killer().kill();
+    drop(writer);
+    let mut heard = Vec::new();
+    let error = connection.reader.read_to_end(&mut heard).expect_err("it was cut off");
+    assert_eq!((error.kind(), &heard[..]), (io::ErrorKind::UnexpectedEof, &b"half"[..]));
+}
+
+/// The memory of this process, in bytes.
+#[cfg(target_os = "linux")]
+fn memory() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("a process");
+    let pages: usize = text.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    pages * 4096
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn many_callers_without_keys_cost_little_and_do_not_keep_others_out() {
+    let client = identity();
+    let server = Running::start(&[identity()], &[client.key()], GateLimits::default());
+    let before = memory();
+    // Those who say nothing, and those who say half of something.
+    let idle: Vec<_> = (0..500).map(|_| server.socket()).collect();
+    for socket in &idle[..250] {
+        let mut socket = socket;
+        let _ = socket.write_all(&[22, 3, 1, 1, 0, 1]);
+    }
+    let stranger = identity();
+    thread::scope(|scope| {
+        for nth in 0..2 {
+            let (server, stranger) = (&server, &stranger);
+            scope.spawn(move || {
+                for _ in 0..1000 {
+                    match nth {
+                        0 => drop(server.connect(stranger)),
+                        _ => drop(server.socket().write_all(b"GET / HTTP/1.1\r\n\r\n")),
+                    }
+                }
+            });
+        }
+        for _ in 0..10 {
+            let begin = Instant::now();
+            let heard = talk(server.connect(&client).expect("connected"), b"hello");
+            assert_eq!(heard.expect("let in"), b"hello");
+            assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes");
+    assert!(server.gate.lock().expect("a gate").waiting() <= 256);
+}
+
+#[test]
+fn a_caller_who_says_nothing_is_dropped_in_time() {
+    let limits = GateLimits { handshake_max: Duration::from_millis(200), ..GateLimits::default() };
+    let server = Running::start(&[identity()], &[], limits);
+    let mut socket = server.socket();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+    let begin = Instant::now();
+    assert_eq!(socket.read(&mut [0]).expect("closed"), 0);
+    assert!(begin.elapsed() >= Duration::from_millis(150), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn one_source_has_a_bounded_part_of_the_handshakes() {
+    let limits = GateLimits { per_source_max: 3, ..GateLimits::default() };
+    let mut gate = Gate::new(vec![listener()], &[identity()], limits).expect("a gate");
+    let address = gate.addresses().expect("an address")[0];
+    let sockets: Vec<_> = (0..5).map(|_| TcpStream::connect(address).expect("called")).collect();
+    for _ in 0..5 {
+        gate.turn(&[], Some(TURN)).expect("a turn");
+    }
+    assert_eq!(gate.waiting(), 3);
+    // The oldest one went first.
+    let mut oldest = &sockets[0];
+    assert!(matches!(oldest.read(&mut [0]), Ok(0) | Err(_)));
+}
+
+#[test]
+fn a_subscriber_is_known_by_half_of_an_ipv6_address() {
+    let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+    assert_eq!(source(ip("2001:db8::1:2:3:4")), source(ip("2001:db8::5:6:7:8")));
+    assert_ne!(source(ip("2001:db8:0:1::1")), source(ip("2001:db8:0:2::1")));
+    assert_eq!(source(ip("::ffff:192.0.2.1")), ip("192.0.2.1"));
+    assert_ne!(source(ip("192.0.2.1")), source(ip("192.0.2.2")));
+}

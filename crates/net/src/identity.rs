@@ -1,0 +1,325 @@
+//! Keys: the public key of a peer, and the own key, which is made for one job or kept in a
+//! file.
+
+use data_encoding::BASE64URL_NOPAD;
+use ring::digest;
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use rustix::fs::OFlags;
+use rustls::crypto::ring as provider;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::sign::CertifiedKey;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The length of a seed and of a public key, in bytes.
+const KEY_LEN: usize = 32;
+
+/// The bytes in front of a public Ed25519 key in its structure (RFC 8410, section 4).
+const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 3, 0x21, 0];
+
+/// The bytes in front of the seed of a private one (RFC 8410, section 7).
+const PRIVATE_PREFIX: [u8; 16] =
+    [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+
+/// The bytes of a key's SHA-256 that its fingerprint has: 96 bits.
+const FINGERPRINT_LEN: usize = 12;
+
+/// The first word of a file that holds a key.
+const FILE_MARK: &str = "haul-key-1.";
+
+/// The longest such file, in bytes.
+const FILE_LEN_MAX: u64 = 128;
+
+/// The permission bits of others than the owner.
+const OTHERS: u32 = 0o077;
+
+/// The permission bits that let others than the owner write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// The public key of a client or a server (Ed25519). Its text is URL-safe base64 without
+/// padding, 43 characters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PublicKey([u8; KEY_LEN]);
+
+impl PublicKey {
+    /// The key of these bytes.
+    pub fn new(bytes: [u8; KEY_LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the key.
+    pub fn as_bytes(&self) -> &[u8; KEY_LEN] {
+        &self.0
+    }
+
+    /// 16 characters for people to compare.
+    pub fn fingerprint(&self) -> String {
+        let hash = digest::digest(&digest::SHA256, &self.0);
+        BASE64URL_NOPAD.encode(&hash.as_ref()[..FINGERPRINT_LEN])
+    }
+
+    /// The label by which a client names the server's key that it expects, in the server name
+    /// of TLS. A server with an old key and a new one answers with that one.
+    pub(crate) fn label(&self) -> String {
+        let hash = digest::digest(&digest::SHA256, &self.0);
+        data_encoding::HEXLOWER.encode(&hash.as_ref()[..FINGERPRINT_LEN])
+    }
+
+    /// The key in its structure.
+    pub(crate) fn structure(&self) -> Vec<u8> {
+        [&PUBLIC_PREFIX[..], &self.0].concat()
+    }
+
+    /// The key of a structure, if that is one of Ed25519.
+    pub(crate) fn of_structure(structure: &[u8]) -> Option<Self> {
+        let key = structure.strip_prefix(&PUBLIC_PREFIX)?;
+        key.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&BASE64URL_NOPAD.encode(&self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({self})")
+    }
+}
+
+/// A text that is no [`PublicKey`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a public key")]
+pub struct NotAKey;
+
+impl FromStr for PublicKey {
+    type Err = NotAKey;
+
+    fn from_str(text: &str) -> Result<Self, NotAKey> {
+        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| NotAKey)?;
+        bytes.try_into().map(Self).map_err(|_| NotAKey)
+    }
+}
+
+/// This side's key pair.
+#[derive(Clone)]
+pub struct Identity {
+    key: Arc<CertifiedKey>,
+    public: PublicKey,
+}
+
+impl Identity {
+    /// A fresh one, for one job.
+    ///
+    /// # Errors
+    /// When the system gives no random numbers.
+    pub fn new() -> io::Result<Self> {
+        Self::of_seed(&fresh_seed()?)
+    }
+
+    /// The one that is made from `seed`.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn of_seed(seed: &[u8; KEY_LEN]) -> io::Result<Self> {
+        let failed = || io::Error::other("can't create a key");
+        let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| failed())?;
+        let public = pair.public_key().as_ref().try_into().map_err(|_| failed())?;
+        let public = PublicKey::new(public);
+        let private = PrivatePkcs8KeyDer::from([&PRIVATE_PREFIX[..], seed].concat());
+        let private = provider::sign::any_eddsa_type(&private).map_err(io::Error::other)?;
+        let key = Arc::new(CertifiedKey::new(vec![public.structure().into()], private));
+        Ok(Self { key, public })
+    }
+
+    /// The one in the file `path`, which is created if it is missing: with mode 0600, in a
+    /// directory of mode 0700. Of several processes that create it, all get the same one.
+    ///
+    /// # Errors
+    /// When others can read the file or replace it, when it holds no key, and those of the
+    /// file system.
+    pub fn load_or_create(path: &Path) -> io::Result<Self> {
+        match load(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            loaded => return loaded,
+        }
+        create(path, &fresh_seed()?)?;
+        load(path)
+    }
+
+    /// The public half, for the other side.
+    pub fn public(&self) -> [u8; KEY_LEN] {
+        self.public.0
+    }
+
+    /// The same as a key.
+    pub fn key(&self) -> PublicKey {
+        self.public
+    }
+
+    /// For the handshake.
+    pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.key)
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("public", &self.public).finish_non_exhaustive()
+    }
+}
+
+/// Random bytes that make a key.
+///
+/// # Errors
+/// When the system gives no random numbers.
+pub fn fresh_seed() -> io::Result<[u8; KEY_LEN]> {
+    let mut seed = [0; KEY_LEN];
+    let filled = SystemRandom::new().fill(&mut seed);
+    filled.map_err(|_| io::Error::other("can't create a key: no random numbers"))?;
+    Ok(seed)
+}
+
+fn refused(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, reason)
+}
+
+fn load(path: &Path) -> io::Result<Identity> {
+    // Opening a FIFO must not wait.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags as i32).open(path)?;
+    let found = file.metadata()?;
+    let user = rustix::process::geteuid().as_raw();
+    if !found.is_file() {
+        return Err(refused("not a regular file"));
+    }
+    if found.uid() != user {
+        return Err(refused("it belongs to another user"));
+    }
+    if found.mode() & OTHERS != 0 {
+        return Err(refused("other users can read it: run 'chmod 600' on it"));
+    }
+    refuse_open_dir(path, user)?;
+    let mut text = String::new();
+    file.take(FILE_LEN_MAX).read_to_string(&mut text)?;
+    let seed = text.trim_end().strip_prefix(FILE_MARK);
+    let seed = seed.and_then(|seed| BASE64URL_NOPAD.decode(seed.as_bytes()).ok());
+    let seed = seed.and_then(|seed| <[u8; KEY_LEN]>::try_from(seed).ok());
+    let seed = seed.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it holds no key"))?;
+    Identity::of_seed(&seed)
+}
+
+/// Refuses a directory in which another user can replace the file.
+fn refuse_open_dir(path: &Path, user: u32) -> io::Result<()> {
+    let dir = fs::metadata(dir_of(path))?;
+    if dir.mode() & OTHERS_WRITE != 0 || ![user, 0].contains(&dir.uid()) {
+        return Err(refused("other users can write to its directory: run 'chmod 700' on that"));
+    }
+    Ok(())
+}
+
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Creates the file, unless somebody else does it first.
+fn create(path: &Path, seed: &[u8; KEY_LEN]) -> io::Result<()> {
+    let dir = dir_of(path);
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    refuse_open_dir(path, rustix::process::geteuid().as_raw())?;
+    let name = PublicKey::new(fresh_seed()?).label();
+    let staged = dir.join(format!(".{name}.new"));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
+    let text = format!("{FILE_MARK}{}\n", BASE64URL_NOPAD.encode(seed));
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    // Unlike a rename, a link replaces nothing.
+    let named = written.and_then(|()| fs::hard_link(&staged, path));
+    let removed = fs::remove_file(&staged);
+    match named {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        named => named?,
+    }
+    removed?;
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::thread;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("a file").permissions().mode() & 0o777
+    }
+
+    fn chmod(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("changed");
+    }
+
+    #[test]
+    fn a_key_reads_the_same_once_it_is_written() {
+        let key = Identity::new().expect("a key").key();
+        assert_eq!(key.to_string().len(), 43);
+        assert_eq!(key.to_string().parse(), Ok(key));
+        assert_eq!(PublicKey::of_structure(&key.structure()), Some(key));
+        let short = &key.to_string()[1..];
+        for text in ["", "x", short, &format!("{key}="), &format!("{key}A")] {
+            assert_eq!(text.parse::<PublicKey>(), Err(NotAKey), "{text}");
+        }
+        assert_eq!(key.fingerprint().len(), 16);
+    }
+
+    #[test]
+    fn a_key_is_kept_in_a_private_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a/b/identity");
+        let made = Identity::load_or_create(&path).expect("created");
+        assert_eq!((mode(&path), mode(path.parent().expect("a directory"))), (0o600, 0o700));
+        let again = Identity::load_or_create(&path).expect("read");
+        assert_eq!(made.key(), again.key());
+        let others = fs::read_dir(path.parent().expect("a directory")).expect("read").count();
+        assert_eq!(others, 1, "a temporary file stays");
+    }
+
+    #[test]
+    fn several_processes_that_create_a_key_get_the_same_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = &dir.path().join("keys/identity");
+        let keys: Vec<PublicKey> = thread::scope(|scope| {
+            let load = || Identity::load_or_create(path).expect("a key").key();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert!(keys.windows(2).all(|pair| pair[0] == pair[1]), "{keys:?}");
+    }
+
+    #[test]
+    fn a_file_that_others_may_know_or_replace_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("keys/identity");
+        Identity::load_or_create(&path).expect("created");
+        for (changed, bad, good) in
+            [(&*path, 0o640, 0o600), (path.parent().expect("a directory"), 0o770, 0o700)]
+        {
+            chmod(changed, bad);
+            let error = Identity::load_or_create(&path).expect_err("others are let in");
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+            chmod(changed, good);
+        }
+        let link = dir.path().join("link");
+        symlink(&path, &link).expect("a link");
+        Identity::load_or_create(&link).expect_err("it is a link");
+        fs::write(&path, "haul-key-1.secret words\n").expect("written");
+        let error = Identity::load_or_create(&path).expect_err("it holds no key");
+        assert_eq!(error.to_string(), "it holds no key");
+    }
+}

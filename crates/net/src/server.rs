@@ -1,0 +1,167 @@
+//! How a client reaches a server whose key it knows.
+
+use crate::direct::{Direct, HANDSHAKE_MAX};
+use crate::duplex::{OnNewKey, Opening};
+use crate::tls::{Broken, client_config, only};
+use crate::{ConnectError, Connection, Identity, Patience, PublicKey};
+use haul_model::os_text;
+use rustls::pki_types::ServerName;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// How long one address of a server is tried.
+const TRY_MAX: Duration = Duration::from_secs(5);
+
+/// How long all of them are tried.
+const TRIES_MAX: Duration = Duration::from_secs(15);
+
+/// The longest name of a host, in bytes.
+const HOST_LEN_MAX: usize = 255;
+
+/// Where a server listens: a name or an address, and a port. Its text is `HOST:PORT`, with an
+/// IPv6 address in brackets.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ServerAddress {
+    host: String,
+    port: u16,
+}
+
+impl ServerAddress {
+    /// An address of these parts; `None` if `host` is no name or address, or `port` is 0.
+    pub fn new(host: &str, port: u16) -> Option<Self> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+        let is_name = !host.is_empty() && host.len() <= HOST_LEN_MAX && host.chars().all(fits);
+        let valid = is_name && !host.starts_with('-') && port > 0;
+        valid.then(|| Self { host: host.to_owned(), port })
+    }
+
+    /// The name or address.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl FromStr for ServerAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wanted = "not an address: write HOST:PORT, with an IPv6 address in brackets";
+        let (host, port) = text.rsplit_once(':').ok_or(wanted)?;
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if inner.is_none() && host.contains(':') {
+            return Err(wanted);
+        }
+        let port = port.parse().map_err(|_| wanted)?;
+        Self::new(inner.unwrap_or(host), port).ok_or(wanted)
+    }
+}
+
+impl From<SocketAddr> for ServerAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self { host: address.ip().to_string(), port: address.port() }
+    }
+}
+
+/// Connects to the server with the key `server`, at the first of `addresses` where it answers.
+/// `host` is its name in messages. If the server has another key, which will replace this one,
+/// `on_new_key` is called with it as soon as something is read.
+///
+/// Whether the server accepts the key of `identity` shows when something is read: if not,
+/// [`crate::Closer::explain`] tells [`ConnectError::NotEnrolled`].
+///
+/// # Errors
+/// - [`ConnectError::ServerKey`] if a server with another key answers. Nothing weaker may be
+///   tried then.
+/// - [`ConnectError::NoServer`] if none answers.
+pub fn connect_server(
+    host: &str,
+    addresses: &[ServerAddress],
+    server: PublicKey,
+    identity: &Identity,
+    patience: Patience,
+    on_new_key: impl FnOnce(PublicKey) + Send + 'static,
+) -> Result<Connection, ConnectError> {
+    let no_server = |error: &io::Error| ConnectError::NoServer {
+        host: host.to_owned(),
+        detail: os_text(error),
+    };
+    let begin = Instant::now();
+    let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no address is known");
+    for address in addresses {
+        let found = match (address.host(), address.port()).to_socket_addrs() {
+            Ok(found) => found,
+            Err(error) => {
+                last_error = error;
+                continue;
+            }
+        };
+        for address in found {
+            let left = TRIES_MAX.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            match call(address, server, identity, left.min(TRY_MAX)) {
+                Ok(direct) => {
+                    let opening = Opening::Hears(Box::new(on_new_key) as OnNewKey);
+                    let connection =
+                        direct.established().into_connection(host.to_owned(), patience, opening);
+                    return connection.map_err(|error| no_server(&error));
+                }
+                Err(error) if Broken::of(&error) == Some(Broken::WrongKey) => {
+                    let stored = server.fingerprint();
+                    return Err(ConnectError::ServerKey { host: host.to_owned(), stored });
+                }
+                Err(error) => last_error = error,
+            }
+        }
+    }
+    Err(no_server(&last_error))
+}
+
+fn call(
+    address: SocketAddr,
+    server: PublicKey,
+    identity: &Identity,
+    patience: Duration,
+) -> io::Result<Direct> {
+    let mut config = client_config(identity, only(server))?;
+    // The label of the expected key stands in the place of a name.
+    config.enable_sni = true;
+    let name = ServerName::try_from(server.label()).map_err(io::Error::other)?;
+    let begin = Instant::now();
+    let goes_on = || begin.elapsed() < patience + HANDSHAKE_MAX;
+    Direct::call(address, config, name, patience, &goes_on)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_reads_the_same_once_it_is_written() {
+        for text in ["nas:28790", "192.0.2.7:1", "[2001:db8::1]:65535", "[fe80::1%eth0]:7"] {
+            let address: ServerAddress = text.parse().expect("an address");
+            assert_eq!(address.to_string(), text);
+        }
+        for text in ["", "nas", "nas:0", "nas:65536", "::1:7", "-x:7", "a b:7", "a\x1b:7", ":7"] {
+            assert!(text.parse::<ServerAddress>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The rules of all TLS connections: version 1.3 alone, raw public keys (RFC 7250) on both
+//! sides, and nothing that is resumed, sent early or sent in clear.
+
+mod pinned;
+
+use self::pinned::Pinned;
+use crate::{Identity, PublicKey};
+use rustls::client::AlwaysResolvesClientRawPublicKeys;
+use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::server::ResolvesServerCert;
+use rustls::{CipherSuite, ClientConfig, ServerConfig};
+use std::io;
+use std::sync::Arc;
+
+/// Decides whether the other side's key is accepted.
+pub(crate) type Accepts = Box<dyn Fn(&PublicKey) -> bool + Send + Sync>;
+
+/// Accepts `key` and no other one.
+pub(crate) fn only(key: PublicKey) -> Accepts {
+    Box::new(move |told| *told == key)
+}
+
+/// Why a handshake, or what followed it, has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Broken {
+    /// This side does not accept the other one's key.
+    #[error("its key is a different one")]
+    WrongKey,
+    /// The other side ended it with an alert.
+    #[error("the other side refused it")]
+    Refused,
+    /// Anything else.
+    #[error("the other side sent invalid TLS")]
+    Invalid,
+}
+
+impl Broken {
+    /// The cause of `error`, if that is one of these.
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+}
+
+/// `error` in words of haul's own.
+pub(crate) fn broken(error: rustls::Error) -> io::Error {
+    tracing::debug!(%error, "TLS failed");
+    io::Error::other(match error {
+        error if pinned::is_wrong_key(&error) => Broken::WrongKey,
+        rustls::Error::AlertReceived(_) => Broken::Refused,
+        _ => Broken::Invalid,
+    })
+}
+
+/// For a client that has this `identity`.
+pub(crate) fn client_config(identity: &Identity, accepts: Accepts) -> io::Result<ClientConfig> {
+    let algorithms = algorithms();
+    let verifier = Arc::new(Pinned::new(accepts, &algorithms));
+    let key = Arc::new(AlwaysResolvesClientRawPublicKeys::new(identity.certified()));
+    let mut config = ClientConfig::builder_with_provider(algorithms)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_client_cert_resolver(key);
+    config.resumption = rustls::client::Resumption::disabled();
+    config.enable_sni = false;
+    Ok(config)
+}
+
+/// For a server whose own key is one of `keys`.
+pub(crate) fn server_config(
+    keys: Arc<dyn ResolvesServerCert>,
+    accepts: Accepts,
+) -> io::Result<ServerConfig> {
+    let algorithms = algorithms();
+    let verifier = Arc::new(Pinned::new(accepts, &algorithms));
+    let mut config = ServerConfig::builder_with_provider(algorithms)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(keys);
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    // The side without AES decides.
+    config.ignore_client_order = !has_aes();
+    Ok(config)
+}
+
+/// The algorithms: AES-GCM first, where the processor does it by itself.
+pub(crate) fn algorithms() -> Arc<CryptoProvider> {
+    let mut provider = provider::default_provider();
+    if !has_aes() {
+        let is_aes = |suite: CipherSuite| suite != CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
+        provider.cipher_suites.sort_by_key(|suite| is_aes(suite.suite()));
+    }
+    Arc::new(provider)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_aes() -> bool {
+    std::arch::is_x86_feature_detected!("aes")
+}
+
+#[cfg(target_arch = "aarch64")]
+fn has_aes() -> bool {
+    std::arch::is_aarch64_feature_detected!("aes")
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn has_aes() -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) fn verifier_of(key: PublicKey) -> Arc<dyn rustls::client::danger::ServerCertVerifier> {
+    Arc::new(Pinned::new(only(key), &algorithms()))
+}
