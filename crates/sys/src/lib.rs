@@ -2,8 +2,8 @@
 //! handles, ways to move content inside the kernel, and confinement.
 //!
 //! Everything that differs between systems is behind one name here. rustix
-//! wraps the system calls; nine functions that it doesn't have, or not with their result, are
-//! called through libc (`child.rs`, `early.rs`, `schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
+//! wraps the system calls; ten functions that it doesn't have, or not with their result, are
+//! called through libc (`activation.rs`, `child.rs`, `early.rs`, `schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
 //! `content/extents.rs`, `pattern.rs`, `onlooking.rs`). Those, one more request
 //! (`sharing.rs`), the allocator that ends a process without memory in words (`memory.rs`),
 //! and the step to instructions that not each processor has (`vectors.rs`) are the only
@@ -12,6 +12,8 @@
 //!
 //! # Rooms
 //!
+//! - `activation.rs`: sockets that were opened for this process. `giving_up.rs`: rights that it
+//!   gives up for good.
 //! - `dir.rs`: `Dir`, a directory held open. Each operation takes one name in it. Links
 //!   are refused unless the method's name says `following`.
 //! - `content.rs`: `copy_file_range`, `splice`, holes by `SEEK_DATA` and `SEEK_HOLE`;
@@ -51,6 +53,7 @@
 //!   has.
 
 mod accounts;
+mod activation;
 mod attributes;
 mod child;
 mod closing;
@@ -60,6 +63,7 @@ mod dir;
 mod durability;
 mod early;
 mod faked;
+mod giving_up;
 mod handover;
 mod held;
 mod jail;
@@ -84,6 +88,7 @@ mod unnamed;
 mod vectors;
 
 pub use accounts::{AccountKind, account_name, account_number, expect_accounts, is_of_group};
+pub use activation::listeners_from_parent;
 pub use attributes::{attribute, attribute_names, extended, keeps_attributes, set_attribute};
 pub use child::{Child, exit_at_once, fork, is_single_threaded};
 pub use closing::tell_by_closing;
@@ -95,6 +100,7 @@ pub use durability::{
     write_out_at,
 };
 pub use early::is_stdout_closed;
+pub use giving_up::{Bounds, become_user, end_with_parent};
 pub use handover::{Giver, HandedOver, Handover, Taker};
 pub use held::Held;
 pub use jail::{absolute, enter as enter_jail};

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Raises the soft limit on open files to the hard one; a refusal is no harm,
@@ -28,11 +29,26 @@ pub fn is_out_of_handles(error: &io::Error) -> bool {
     matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
 }
 
-/// The user whose rights this process has. The system is asked once: the user of a process
-/// of haul never changes, and is looked at for each entry of a tree.
+/// The answer of [`effective_user`], or [`UNASKED`].
+static USER: AtomicU64 = AtomicU64::new(UNASKED);
+
+/// The number of no user.
+const UNASKED: u64 = u64::MAX;
+
+/// The user whose rights this process has. The system is asked once, as this is looked at for
+/// each entry of a tree, and once more after [`crate::become_user`].
 pub fn effective_user() -> u32 {
-    static USER: OnceLock<u32> = OnceLock::new();
-    *USER.get_or_init(|| rustix::process::geteuid().as_raw())
+    if let Ok(user) = u32::try_from(USER.load(Ordering::Relaxed)) {
+        return user;
+    }
+    let user = rustix::process::geteuid().as_raw();
+    USER.store(user.into(), Ordering::Relaxed);
+    user
+}
+
+/// Has the system asked again.
+pub(crate) fn forget_user() {
+    USER.store(UNASKED, Ordering::Relaxed);
 }
 
 /// The number of the user, and of the group, who may give files to others. It is the same

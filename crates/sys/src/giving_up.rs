@@ -1,0 +1,105 @@
+//! Rights that a process gives up for good: those of root, files and memory without a bound,
+//! and a life past its parent's.
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use std::io;
+
+/// Bounds of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Files that it may have open.
+    pub open_files_max: u64,
+    /// Bytes of its address space.
+    pub memory_max: u64,
+}
+
+impl Bounds {
+    /// Keeps this process, and those that it starts, within the bounds.
+    ///
+    /// # Errors
+    /// Those of `setrlimit`.
+    pub fn keep(self) -> io::Result<()> {
+        let bounds = [(Resource::Nofile, self.open_files_max), (Resource::As, self.memory_max)];
+        for (resource, max) in bounds {
+            // A bound that holds already is not widened.
+            let before = rustix::process::getrlimit(resource);
+            let max = before.maximum.map_or(max, |before| before.min(max));
+            setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) })?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes this process one of the user `name`, with that user's groups and no rights of root.
+/// **To be called before any other thread is started.** For a process of that user already,
+/// nothing changes.
+///
+/// # Errors
+/// If there is no such user, or this process may not become one.
+pub fn become_user(name: &str) -> io::Result<()> {
+    use nix::unistd::User;
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no such user");
+    let user = User::from_name(name)?.ok_or_else(missing)?;
+    let is_it = || rustix::process::geteuid().as_raw() == user.uid.as_raw();
+    if !rustix::process::geteuid().is_root() {
+        let refused =
+            || io::Error::new(io::ErrorKind::PermissionDenied, "only root can become another user");
+        return is_it().then_some(()).ok_or_else(refused);
+    }
+    set_ids(name, &user)?;
+    crate::limits::forget_user();
+    let groups = [rustix::process::getgid(), rustix::process::getegid()];
+    let is_root = rustix::process::getuid().is_root() || rustix::process::geteuid().is_root();
+    let is_done = is_it()
+        && is_root == user.uid.is_root()
+        && groups.iter().all(|group| group.as_raw() == user.gid.as_raw());
+    is_done.then_some(()).ok_or_else(|| io::Error::other("the system has not changed the user"))
+}
+
+#[cfg(target_os = "linux")]
+fn set_ids(name: &str, user: &nix::unistd::User) -> io::Result<()> {
+    let name = std::ffi::CString::new(name)?;
+    nix::unistd::initgroups(&name, user.gid)?;
+    nix::unistd::setgid(user.gid)?;
+    Ok(nix::unistd::setuid(user.uid)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_ids(_: &str, _: &nix::unistd::User) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this needs Linux"))
+}
+
+/// Has the system kill this process when its parent, the process `parent`, ends. To be called
+/// after [`become_user`], which undoes it.
+///
+/// # Errors
+/// If the parent has ended already, and those of `prctl`.
+#[cfg(target_os = "linux")]
+pub fn end_with_parent(parent: u32) -> io::Result<()> {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    match getppid().is_some_and(|pid| pid.as_raw_nonzero().get().unsigned_abs() == parent) {
+        true => Ok(()),
+        false => Err(io::Error::other("its parent has ended")),
+    }
+}
+
+/// Nothing: this system has no such request.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn end_with_parent(_: u32) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_that_does_not_exist_is_not_become() {
+        let error = become_user("no such user").expect_err("there is none");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}
