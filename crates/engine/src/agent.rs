@@ -90,12 +90,15 @@ pub struct Serving<'s> {
     pub program: Option<&'s Path>,
     /// It may have this machine call another, which receives what it sends.
     pub calls: bool,
+    /// Called at the end of a job, with its task, the side of it that was here, and its result.
+    pub on_end: &'s dyn Fn(&Task, Side, &Result<Summary, JobError>),
 }
 
 impl Default for Serving<'_> {
     fn default() -> Self {
         let address = Err("the host does not know its own address");
-        Self { rights: Rights::Write, on_failure: &|| (), address, program: None, calls: true }
+        let (program, on_failure, on_end) = (None, &|| (), &|_: &_, _, _: &_| ());
+        Self { rights: Rights::Write, on_failure, address, program, calls: true, on_end }
     }
 }
 
@@ -161,7 +164,7 @@ fn serve_job(
     call: Option<calls::Asked>,
     is_apart: bool,
 ) -> Result<(), JobError> {
-    let Serving { rights, on_failure, address, .. } = serving;
+    let Serving { rights, on_failure, on_end, address, .. } = serving;
     let JobRequest { task, filter, altered, rate, compression, token, direct, joins, role } = job;
     if let Err(error) = JobError::of_open_files() {
         client.tell(&Message::Abort(abort(&error)));
@@ -177,7 +180,7 @@ fn serve_job(
     let _held = token.and_then(|token| Held::take(&token, client.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     let door = direct.map(|wish| Door::open(&wish, address));
-    let around = Around { on_failure, door, handover, call, is_apart };
+    let around = Around { on_failure, on_end, door, handover, call, is_apart };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
             let dest = words::without_tilde(&dest).to_vec();
@@ -257,6 +260,7 @@ fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
 /// The circumstances of a job, beside its words.
 struct Around<'s> {
     on_failure: &'s dyn Fn(),
+    on_end: &'s dyn Fn(&Task, Side, &Result<Summary, JobError>),
     /// Set if the client wishes for direct connections.
     door: Option<Door>,
     /// Set if further logins may join.
@@ -295,7 +299,7 @@ impl Door {
 fn run<'a>(
     job: &'a Job,
     line: Line,
-    Around { on_failure, door, handover, call, is_apart }: Around<'a>,
+    Around { on_failure, on_end, door, handover, call, is_apart }: Around<'a>,
     place: impl FnOnce(Wire) -> Placed<'a>,
 ) -> Result<(), JobError> {
     let Line { input, output, vigil, killer, caps } = line;
@@ -322,8 +326,15 @@ fn run<'a>(
     let control = Control::with(&*monitor, &vigil, CLIENT);
     let outbox = Arc::clone(&wire.outbox);
     let at_rest = wire.at_rest();
-    let way = Served { outbox, at_rest, is_apart, killer, vigil: &vigil, on_failure, calls };
-    Assembly { job, control: &control, way: &way }.run(place(wire)).map(drop)
+    let placed = place(wire);
+    let side = match &placed {
+        Placed::Sender(..) => Side::Source,
+        Placed::Receiver(..) | Placed::Both(..) => Side::Destination,
+    };
+    let on_end = |result: &Result<Summary, JobError>| on_end(&job.task, side, result);
+    let (vigil, on_end) = (&*vigil, &on_end);
+    let way = Served { outbox, at_rest, is_apart, killer, vigil, on_failure, on_end, calls };
+    Assembly { job, control: &control, way: &way }.run(placed).map(drop)
 }
 
 /// The client at the other end of a job.
@@ -335,6 +346,7 @@ struct Served<'c> {
     killer: Killer,
     vigil: &'c Vigil,
     on_failure: &'c dyn Fn(),
+    on_end: &'c dyn Fn(&Result<Summary, JobError>),
     /// The client has asked for calls, and hears what came of them.
     calls: bool,
 }
@@ -343,6 +355,7 @@ impl Way for Served<'_> {
     /// Tells the client of an early end. The last words may take as long as silence may:
     /// nobody may listen any more.
     fn end(&self, result: &Result<Summary, JobError>, mut leaving: Leaving<'_>) {
+        (self.on_end)(result);
         if result.is_err() {
             (self.on_failure)();
         }

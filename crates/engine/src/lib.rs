@@ -186,8 +186,9 @@ pub use haul_proto::{Amount, Hashing, Machine, ProcessorRates, Startups};
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{
-    Links, Memory, append_to_named, effective_user, is_in_foreground, is_stdout_closed, open_named,
-    secret, spare_address_space,
+    Bounds, Child, Links, Memory, append_to_named, become_user, effective_user, end_with_parent,
+    fork, is_in_foreground, is_root, is_stdout_closed, listeners_from_parent, node_name,
+    open_named, secret, spare_address_space, try_lock,
 };
 pub use haul_tree::{SHARED_LEN_MAX, SharedBlocks, Sharer};
 pub use job::{Job, JobError, Munging, SftpRoute};

@@ -61,6 +61,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
         // Such a login is for files alone.
         calls: words.root.is_none(),
         address: address.as_ref().map(|address| *address).map_err(|reason| *reason),
+        ..Serving::default()
     };
     let connection = Connection::of_streams(input, output).map_err(failed)?;
     let served = haul_engine::serve_with(serving, connection);
