@@ -7,6 +7,7 @@
 
 use crate::ConnectError;
 use crate::error::shown;
+use crate::remote_command::Subcommand;
 use crate::stderr::Said;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -40,6 +41,8 @@ pub(crate) enum Remote {
         path: Option<String>,
         /// The host as `haul deploy` takes it; safe to show.
         address: String,
+        /// The command of it.
+        command: Subcommand,
     },
     /// The shell that helps to deploy haul.
     Deploy,
@@ -59,7 +62,7 @@ pub(crate) fn diagnose(
     let host = || peer.name.clone();
     let last_words = || said.lines.back().map(|line| shown(line)).unwrap_or_default();
     let missing = match &peer.runs {
-        Remote::Haul { path, address } => Some(ConnectError::HaulMissing {
+        Remote::Haul { path, address, .. } => Some(ConnectError::HaulMissing {
             host: host(),
             tried: path.clone(),
             address: address.clone(),

@@ -3,7 +3,7 @@
 use super::*;
 
 fn haul() -> Remote {
-    Remote::Haul { path: None, address: "ann@box".into() }
+    Remote::Haul { path: None, address: "ann@box".into(), command: Subcommand::Serve }
 }
 
 fn after(code: i32, lines: &[&str]) -> Result<(), ConnectError> {

@@ -23,7 +23,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Callers that are taken from a listener at once, before those that wait get their turn.
-const ACCEPTED_MAX: usize = 64;
+const ACCEPTED_MAX: usize = 16;
+
+/// Callers that wait to be accepted. Further ones try again after a second.
+const BACKLOG: i32 = 1024;
 
 /// How long no caller is accepted after the system could not give one.
 const REST: Duration = Duration::from_millis(100);
@@ -74,7 +77,7 @@ impl Gate {
         own: &[Identity],
         limits: GateLimits,
     ) -> io::Result<Self> {
-        listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+        prepare(&listeners)?;
         let known = Known::default();
         let config = config(own, &known)?;
         let handshakes = VecDeque::new();
@@ -93,6 +96,30 @@ impl Gate {
     pub fn set_own(&mut self, own: &[Identity]) -> io::Result<()> {
         self.config = config(own, &self.known)?;
         Ok(())
+    }
+
+    /// Has these bounds from now on.
+    pub fn set_limits(&mut self, limits: GateLimits) {
+        self.limits = limits;
+    }
+
+    /// Accepts callers at `listeners` from now on, and at no others.
+    ///
+    /// # Errors
+    /// Those of `fcntl`.
+    pub fn listen(&mut self, listeners: Vec<TcpListener>) -> io::Result<()> {
+        prepare(&listeners)?;
+        self.listeners = listeners;
+        Ok(())
+    }
+
+    /// A second handle of the listener at `address`, if there is one.
+    ///
+    /// # Errors
+    /// Those of `dup`.
+    pub fn listener(&self, address: SocketAddr) -> io::Result<Option<TcpListener>> {
+        let is_it = |it: &&TcpListener| it.local_addr().is_ok_and(|found| found == address);
+        self.listeners.iter().find(is_it).map(TcpListener::try_clone).transpose()
     }
 
     /// The addresses that it listens on.
@@ -211,13 +238,23 @@ impl Gate {
 
     /// Ends handshakes until there is room for another one from `new`.
     fn make_way(&mut self, new: IpAddr) {
-        let same = |it: &&Handshake| source(it.from.ip()) == new;
-        if self.handshakes.iter().filter(same).count() >= self.limits.per_source_max {
-            let oldest = self.handshakes.iter().position(|it| same(&it));
-            oldest.map(|at| self.handshakes.remove(at));
+        let same = |it: &Handshake| source(it.from.ip()) == new;
+        if self.handshakes.iter().filter(|it| same(it)).count() >= self.limits.per_source_max {
+            self.end_oldest(same);
         }
         if self.handshakes.len() >= self.limits.handshakes_max {
-            self.handshakes.pop_front();
+            self.end_oldest(|_| true);
+        }
+    }
+
+    /// Ends the oldest of the handshakes that `are_meant`. One that has got no further than a
+    /// connection goes first: those cost the other side the least.
+    fn end_oldest(&mut self, are_meant: impl Fn(&Handshake) -> bool) {
+        let mut meant = self.handshakes.iter().enumerate().filter(|(_, it)| are_meant(it));
+        let silent = meant.clone().find(|(_, it)| !it.has_greeted);
+        let oldest = silent.or(meant.next()).map(|(at, _)| at);
+        if let Some(at) = oldest {
+            self.handshakes.remove(at);
         }
     }
 }
@@ -226,6 +263,15 @@ impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").field("listeners", &self.listeners).finish_non_exhaustive()
     }
+}
+
+/// Has listeners not block, and hold many callers.
+fn prepare(listeners: &[TcpListener]) -> io::Result<()> {
+    for listener in listeners {
+        listener.set_nonblocking(true)?;
+        rustix::net::listen(listener, BACKLOG)?;
+    }
+    Ok(())
 }
 
 /// The part of an address that one subscriber has.
@@ -271,6 +317,12 @@ impl Caller {
     /// The key.
     pub fn key(&self) -> PublicKey {
         self.key
+    }
+
+    /// True if it asked for `key` as the server's: it knows that one.
+    pub fn knows(&self, key: &PublicKey) -> bool {
+        let rustls::Connection::Server(tls) = &self.established.tls else { return false };
+        tls.server_name() == Some(&key.label())
     }
 
     /// The address that it calls from.

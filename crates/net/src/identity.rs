@@ -9,6 +9,7 @@ use rustix::fs::OFlags;
 use rustls::crypto::ring as provider;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::sign::CertifiedKey;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -44,7 +45,8 @@ const OTHERS_WRITE: u32 = 0o022;
 
 /// The public key of a client or a server (Ed25519). Its text is URL-safe base64 without
 /// padding, 43 characters.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PublicKey([u8; KEY_LEN]);
 
 impl PublicKey {
@@ -106,6 +108,20 @@ impl FromStr for PublicKey {
     fn from_str(text: &str) -> Result<Self, NotAKey> {
         let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| NotAKey)?;
         bytes.try_into().map(Self).map_err(|_| NotAKey)
+    }
+}
+
+impl TryFrom<String> for PublicKey {
+    type Error = NotAKey;
+
+    fn try_from(text: String) -> Result<Self, NotAKey> {
+        text.parse()
+    }
+}
+
+impl From<PublicKey> for String {
+    fn from(key: PublicKey) -> Self {
+        key.to_string()
     }
 }
 

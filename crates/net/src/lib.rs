@@ -74,6 +74,7 @@ pub use sealing::DirectCipher;
 pub use server::{ServerAddress, connect_server};
 pub use ssh::{
     Further, connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
+    connect_server_command,
     connect_sftp,
 };
 pub use stderr::Diagnostics;

@@ -41,17 +41,25 @@ pub const DEPLOY_MARKER: &str = "haul-deploy";
 /// `!`, backslash or line end; `sh` reads the rest. `-f` is there because a
 /// directory can be executable too. The `for` has no `command -v` because older
 /// versions of dash affirm every path with a slash in it.
-const SEARCH: &str = concat!(
-    "sh -c '",
-    "p=\"$HOME/",
-    deploy_dir!(),
-    "/haul\"; [ -f \"$p\" ] && [ -x \"$p\" ] && exec \"$p\" serve; ",
-    "command -v haul >/dev/null 2>&1 && exec haul serve; ",
-    "for p in \"$HOME/.local/bin/haul\" \"$HOME/.cargo/bin/haul\" \"$HOME/bin/haul\"",
-    " /usr/local/bin/haul /opt/homebrew/bin/haul; ",
-    "do [ -f \"$p\" ] && [ -x \"$p\" ] && exec \"$p\" serve; done; ",
-    "echo haul-connect: no haul found on this host >&2; exit 127'",
-);
+macro_rules! search {
+    ($words:literal) => {
+        concat!(
+            "sh -c '",
+            "p=\"$HOME/",
+            deploy_dir!(),
+            "/haul\"; [ -f \"$p\" ] && [ -x \"$p\" ] && exec \"$p\" ",
+            $words,
+            "; command -v haul >/dev/null 2>&1 && exec haul ",
+            $words,
+            "; for p in \"$HOME/.local/bin/haul\" \"$HOME/.cargo/bin/haul\" \"$HOME/bin/haul\"",
+            " /usr/local/bin/haul /opt/homebrew/bin/haul; ",
+            "do [ -f \"$p\" ] && [ -x \"$p\" ] && exec \"$p\" ",
+            $words,
+            "; done; ",
+            "echo haul-connect: no haul found on this host >&2; exit 127'",
+        )
+    };
+}
 
 /// The command line for deploying. In one login the shell does this:
 ///
@@ -81,16 +89,38 @@ pub(crate) const DEPLOY: &str = concat!(
     "exec \"$f\" serve'",
 );
 
-/// The command that starts the agent: the haul at `path`, which
-/// [`check_path`] has passed, or the first that is found.
-pub(crate) fn remote_command(path: Option<&str>) -> Cow<'static, str> {
+/// The command of haul that is run there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subcommand {
+    /// The agent.
+    Serve,
+    /// A command about the server there, whose words it reads.
+    Server,
+}
+
+impl Subcommand {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Server => "server words",
+        }
+    }
+}
+
+/// The command that runs haul: the one at `path`, which [`check_path`] has passed, or the
+/// first that is found.
+pub(crate) fn remote_command(path: Option<&str>, command: Subcommand) -> Cow<'static, str> {
     let Some(path) = path else {
-        return Cow::Borrowed(SEARCH);
+        return Cow::Borrowed(match command {
+            Subcommand::Serve => search!("serve"),
+            Subcommand::Server => search!("server words"),
+        });
     };
+    let words = command.words();
     Cow::Owned(match path.strip_prefix("~/") {
         // Quoted, the tilde would stay a tilde.
-        Some(below_home) => format!("~/{} serve", quoted(below_home)),
-        None => format!("{} serve", quoted(path)),
+        Some(below_home) => format!("~/{} {words}", quoted(below_home)),
+        None => format!("{} {words}", quoted(path)),
     })
 }
 
@@ -158,7 +188,7 @@ mod tests {
             let haul = home.path().join(place);
             install(&haul);
             for shell in shells() {
-                let output = login(shell, home.path(), &remote_command(None));
+                let output = login(shell, home.path(), &remote_command(None, Subcommand::Serve));
                 assert_eq!(
                     String::from_utf8_lossy(&output.stdout),
                     format!("{}|serve\n", haul.display()),
@@ -178,7 +208,7 @@ mod tests {
         for first in [&on_path, &deployed] {
             install(first);
             let output = Command::new("sh")
-                .args(["-c", &remote_command(None)])
+                .args(["-c", &remote_command(None, Subcommand::Serve)])
                 .env("HOME", home.path())
                 .env("PATH", format!("{}:/usr/bin:/bin", on_path.parent().unwrap().display()))
                 .output()
@@ -251,7 +281,7 @@ mod tests {
         fs::create_dir_all(home.path().join(".local/bin")).unwrap();
         fs::write(home.path().join(".local/bin/haul"), "").unwrap();
         for shell in shells() {
-            let output = login(shell, home.path(), &remote_command(None));
+            let output = login(shell, home.path(), &remote_command(None, Subcommand::Serve));
             assert_eq!(output.status.code(), Some(127), "{shell}");
             assert_eq!(output.stderr.trim_ascii_end(), MISSING_MARKER, "{shell}");
             assert!(output.stdout.is_empty(), "{shell}");
@@ -268,7 +298,8 @@ mod tests {
             for path in [absolute.clone(), format!("~/there/{name}")] {
                 check_path(&path).unwrap();
                 for shell in shells() {
-                    let output = login(shell, home.path(), &remote_command(Some(&path)));
+                    let output =
+                        login(shell, home.path(), &remote_command(Some(&path), Subcommand::Serve));
                     assert_eq!(
                         String::from_utf8_lossy(&output.stdout),
                         format!("{absolute}|serve\n"),
@@ -281,12 +312,12 @@ mod tests {
 
     #[test]
     fn what_the_login_shell_sees_is_plain_enough_for_any() {
-        for line in [SEARCH, DEPLOY] {
+        for line in [search!("serve"), search!("server words"), DEPLOY] {
             let inner = line.strip_prefix("sh -c '").unwrap().strip_suffix('\'').unwrap();
             assert!(!inner.contains(['\'', '!', '\\', '\n']));
         }
-        assert!(SEARCH.contains(std::str::from_utf8(MISSING_MARKER).unwrap()));
-        assert!(SEARCH.contains(&format!("{DEPLOY_DIR}/{DEPLOYED_NAME}\"")));
+        assert!(search!("serve").contains(std::str::from_utf8(MISSING_MARKER).unwrap()));
+        assert!(search!("serve").contains(&format!("{DEPLOY_DIR}/{DEPLOYED_NAME}\"")));
         assert!(DEPLOY.contains(DEPLOY_MARKER));
         assert!(DEPLOY.contains(&format!("{DEPLOY_DIR}/{STAGED_PREFIX}$digits")));
     }

@@ -6,6 +6,7 @@ use crate::tls::{Broken, client_config, only};
 use crate::{ConnectError, Connection, Identity, Patience, PublicKey};
 use haul_model::os_text;
 use rustls::pki_types::ServerName;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -23,7 +24,8 @@ const HOST_LEN_MAX: usize = 255;
 
 /// Where a server listens: a name or an address, and a port. Its text is `HOST:PORT`, with an
 /// IPv6 address in brackets.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ServerAddress {
     host: String,
     port: u16,
@@ -70,6 +72,20 @@ impl FromStr for ServerAddress {
         }
         let port = port.parse().map_err(|_| wanted)?;
         Self::new(inner.unwrap_or(host), port).ok_or(wanted)
+    }
+}
+
+impl TryFrom<String> for ServerAddress {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ServerAddress> for String {
+    fn from(address: ServerAddress) -> Self {
+        address.to_string()
     }
 }
 

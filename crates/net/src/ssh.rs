@@ -9,7 +9,7 @@ use crate::error::shown;
 use crate::kept::{self, Keeper, Streams};
 use crate::pipe::{enlarge_pipe, way_in};
 use crate::process::{Process, status_of};
-use crate::remote_command::{DEPLOY, remote_command};
+use crate::remote_command::{DEPLOY, Subcommand, remote_command};
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, SshTarget};
 use std::fs::File;
@@ -110,6 +110,19 @@ pub fn connect_deploy(
     start(target, Remote::Deploy, Traffic::Words, diagnostics)
 }
 
+/// Like [`connect_briefly`], with `haul server words` at the other end. It reads a line: a JSON
+/// array with the words of a command of `haul server`. Then it carries that out.
+///
+/// # Errors
+/// See [`connect`].
+pub fn connect_server_command(
+    target: &SshTarget,
+    diagnostics: Diagnostics,
+) -> Result<Connection, ConnectError> {
+    let runs = haul_command(target, Subcommand::Server);
+    start(target, runs, Traffic::Words, diagnostics)
+}
+
 /// Like [`connect`], with the server's SFTP subsystem at the other end in place
 /// of haul.
 ///
@@ -182,8 +195,12 @@ enum Traffic {
 }
 
 fn haul_of(target: &SshTarget) -> Remote {
+    haul_command(target, Subcommand::Serve)
+}
+
+fn haul_command(target: &SshTarget, command: Subcommand) -> Remote {
     let path = target.remote_haul().map(|path| shown(path.as_bytes()));
-    Remote::Haul { path, address: target.address() }
+    Remote::Haul { path, address: target.address(), command }
 }
 
 fn start(
@@ -373,7 +390,7 @@ fn trailing_arguments(
     }
     arguments.push(target.host().to_owned());
     arguments.push(match runs {
-        Remote::Haul { .. } => remote_command(target.remote_haul()).into_owned(),
+        Remote::Haul { command, .. } => remote_command(target.remote_haul(), *command).into_owned(),
         Remote::Deploy => DEPLOY.to_owned(),
         Remote::Subsystem(name) => (*name).to_owned(),
     });
@@ -384,7 +401,8 @@ fn trailing_arguments(
 mod tests {
     use super::*;
 
-    const HAUL: Remote = Remote::Haul { path: None, address: String::new() };
+    const HAUL: Remote =
+        Remote::Haul { path: None, address: String::new(), command: Subcommand::Serve };
 
     fn arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> {
         arguments_for(target, &HAUL, &settings(ciphers))

@@ -33,6 +33,8 @@ pub(super) struct Handshake {
     tls: ServerConnection,
     pub(super) from: SocketAddr,
     pub(super) since: Instant,
+    /// The caller has sent a greeting of TLS that was answered.
+    pub(super) has_greeted: bool,
     /// Bytes that have come.
     received: usize,
     /// It has failed, and the caller was told. Until the caller has left, what it sends is
@@ -53,7 +55,8 @@ impl Handshake {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-        Ok(Self { socket, tls, from, since: Instant::now(), received: 0, has_failed: false })
+        let (since, has_greeted, has_failed) = (Instant::now(), false, false);
+        Ok(Self { socket, tls, from, since, has_greeted, received: 0, has_failed })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -96,10 +99,13 @@ impl Handshake {
             if let Err(error) = self.take(&bytes[..len]) {
                 tracing::debug!(%error, from = %self.from, "a caller is not let in");
                 self.has_failed = true;
+                self.has_greeted = false;
                 // What is not sent at once is not sent.
                 self.send()?;
                 self.socket.shutdown(Shutdown::Write)?;
-            } else if !self.tls.is_handshaking() {
+            } else if self.tls.is_handshaking() {
+                self.has_greeted |= self.tls.wants_write();
+            } else {
                 self.send()?;
                 let keys = self.tls.peer_certificates();
                 let key = keys.and_then(|keys| PublicKey::of_structure(keys.first()?));
