@@ -12,6 +12,7 @@ mod late;
 mod options;
 mod places;
 mod remote;
+mod server;
 mod stats;
 mod sync;
 mod to_all;
@@ -23,6 +24,7 @@ pub(crate) use doctor::Doctor;
 pub(crate) use keep::{Keep, KeepAction};
 pub(crate) use places::{CompletedShell, Generate, Places};
 pub(crate) use remote::Passage;
+pub(crate) use server::{Server, ServerAction, Terms};
 pub(crate) use stats::Stats;
 pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
 pub(crate) use sync::{Sync, When, rate};
@@ -87,6 +89,8 @@ pub(crate) enum Command {
     Places(Places),
     /// Serve a client at the other end of standard input and output.
     Serve(Serve),
+    /// Run a server, and see to one.
+    Server(Server),
 }
 
 /// `haul copy`.
@@ -207,6 +211,16 @@ pub(crate) fn from_env() -> Result<Command, CommandError> {
     read(&std::env::args_os().collect::<Vec<_>>())
 }
 
+/// The command of `haul server` that has these words.
+///
+/// # Errors
+/// When they can't be taken.
+pub(crate) fn server_command(words: &[String]) -> Result<Command, CommandError> {
+    let words = ["haul", "server"].into_iter().chain(words.iter().map(String::as_str));
+    let parsed = Words::try_parse_from(words);
+    parsed.map_err(|_| CommandError::usage("unknown words"))?.into_command(Config::load)
+}
+
 /// `code` as the command has it whose words are those of the command line.
 pub(crate) fn code_of_words(code: ExitCode) -> ExitCode {
     code_of(&std::env::args_os().collect::<Vec<_>>(), code)
@@ -299,6 +313,7 @@ impl Words {
             CommandWords::Generate(Late(words)) => Command::Generate(Generate { dir: words.dir }),
             CommandWords::Places(Late(words)) => Command::Places(words.into_places(&load()?)),
             CommandWords::Help(Late(words)) => read(&words.asked())?,
+            CommandWords::Server(words) => Command::Server(words.into_server(load)?),
             CommandWords::Serve(Late(words)) => {
                 Command::Serve(Serve { root: words.root, read_only: words.read_only })
             }

@@ -14,6 +14,7 @@ mod ls;
 mod places;
 mod relocate;
 mod serve;
+mod server;
 mod stat;
 mod sync;
 
@@ -49,6 +50,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Generate(generate) => generate::run(&generate),
         Command::Places(places) => places::run(&places),
         Command::Serve(serve) => serve::run(&serve),
+        Command::Server(server) => server::run(&server),
     }
 }
 

@@ -6,6 +6,7 @@ mod file;
 mod keep;
 mod rate;
 
+pub(crate) use self::file::read as read_file;
 pub(crate) use self::keep::{KEEP_DEFAULT, KeepFor};
 pub(crate) use self::rate::Rate;
 

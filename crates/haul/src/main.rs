@@ -29,6 +29,7 @@
 //! - `peer.rs`: connects; `retry.rs`: again, when a connection was lost. `hosts.rs`: runs
 //!   jobs (`hosts/between.rs`: between two hosts), and turns to a host's SFTP server when
 //!   there is no haul (`ConnectError::lacks_haul`), as `peer.rs` does for single requests.
+//! - `server.rs` and `server/`: `haul server`, and the servers that this user is enrolled at.
 //! - `state.rs`: the user's directories, and that for the journals of uploads.
 //!   `haul_store::Journals` makes it, and refuses one that is not the user's alone.
 //! - `log.rs`: the developer's log, which `HAUL_LOG=debug` turns on.
@@ -53,6 +54,7 @@ mod progress;
 mod quantity;
 mod report;
 mod retry;
+mod server;
 mod state;
 mod stdout;
 mod until;

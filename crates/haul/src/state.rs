@@ -22,6 +22,17 @@ pub(crate) fn kept() -> Option<PathBuf> {
     }
 }
 
+/// The directory in which haul keeps its key, and the servers that it is enrolled at:
+/// `$XDG_STATE_HOME/haul`, or `~/.local/state/haul`.
+pub(crate) fn dir() -> Option<PathBuf> {
+    Some(base("XDG_STATE_HOME", ".local/state")?.join("haul"))
+}
+
+/// The directory of the configuration: `$XDG_CONFIG_HOME/haul`, or `~/.config/haul`.
+pub(crate) fn config_dir() -> Option<PathBuf> {
+    Some(base("XDG_CONFIG_HOME", ".config")?.join("haul"))
+}
+
 /// The directory that `variable` names, or else `below_home` in the home directory;
 /// `None` if neither is an absolute path.
 pub(crate) fn base(variable: &str, below_home: &str) -> Option<PathBuf> {

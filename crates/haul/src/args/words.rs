@@ -11,6 +11,7 @@ use super::kept::KeptWords;
 use super::late::Late;
 use super::places::PlacesWords;
 use super::remote::{ParallelWords, RemoteWords, RequestWords, RetryWords, TransferWords};
+use super::server::ServerWords;
 use super::sync::SyncWords;
 use crate::config::{Given, Settings, typed};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
@@ -67,6 +68,10 @@ pub(super) enum CommandWords {
     /// Measure the connection to a host and suggest settings
     #[command(override_usage = doctor::USAGE, after_help = doctor::EXAMPLES)]
     Doctor(Late<DoctorWords>),
+    /// Run a server that serves enrolled clients, without ssh
+    #[command(subcommand, override_usage = "haul server <COMMAND> [OPTIONS] ...")]
+    #[command(disable_help_subcommand = true)]
+    Server(ServerWords),
     /// Print shell completions
     #[command(override_usage = "haul completions SHELL", after_help = COMPLETIONS_HELP)]
     Completions(Late<CompletionsWords>),

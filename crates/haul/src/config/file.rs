@@ -28,7 +28,7 @@ const UNQUOTED: &str = "string values must be quoted";
 ///
 /// # Errors
 /// If the file can't be read, if others may have written it, or if it is no text.
-pub(super) fn read(path: &Path) -> Result<Option<String>, CommandError> {
+pub(crate) fn read(path: &Path) -> Result<Option<String>, CommandError> {
     let shown = shown(path);
     let unreadable = |error: io::Error| {
         CommandError::new(ErrorKind::Usage, format!("{shown}: can't read it: {error}"))

@@ -234,6 +234,12 @@ const WRITING: &[Text] = &[
     Text::new("remove", "Remove haul from the host"),
     Text::new("root", "Restrict the client to DIR"),
     Text::new("read-only", "Refuse all changes"),
+    Text::new("name", "Name the client NAME"),
+    Text::new("run-as", "Run the client's jobs as USER; needed on a server of root"),
+    Text::new("listen", "Listen on ADDRESS, not on those of server.toml"),
+    Text::new("address", "Have the guest call ADDRESS"),
+    Text::new("host", "Store the server as HOST, not as its first address"),
+    Text::new("user", "Install a service of this user, not of the system"),
 ];
 
 const DELETION: &[Text] = &[
@@ -248,6 +254,7 @@ const DELETION: &[Text] = &[
     Text::new("force", "Remove non-empty directories that block other entries").of(SYNC),
     Text::new("no-moves", "Send large renamed files instead of renaming them in DEST"),
     Text::new("remove-source-files", "Remove source files, not directories, that have arrived"),
+    Text::new("yes", "Install and start what is needed without a question").of(&["enroll"]),
     Text::new("yes", "Skip the question before most of DEST is removed"),
 ];
 

@@ -17,6 +17,20 @@ fn built() -> Command {
     all
 }
 
+/// All commands, with those of `haul server` in its place.
+fn flat(all: &Command) -> impl Iterator<Item = &Command> {
+    all.get_subcommands().flat_map(|command| match command.has_subcommands() {
+        true => command.get_subcommands().collect(),
+        false => vec![command],
+    })
+}
+
+/// The words of a command behind `haul`.
+fn words_of(command: &Command) -> &str {
+    let name = command.get_bin_name().unwrap_or_default();
+    name.strip_prefix("haul ").unwrap_or(command.get_name())
+}
+
 fn short(command: &str) -> Option<String> {
     short_help(&["haul", command, "-h"].map(OsString::from))
 }
@@ -39,7 +53,8 @@ fn each_option_has_a_line_of_its_own() {
         }
     };
     look("haul", &top, &[]);
-    for command in all.get_subcommands_mut() {
+    let commands: Vec<Command> = flat(&all).cloned().collect();
+    for mut command in commands {
         let (name, args) = (command.get_name().to_owned(), command.get_arguments().cloned());
         let (args, help) = (args.collect::<Vec<_>>(), command.render_help().to_string());
         look(&name, &help, &args);
@@ -55,10 +70,10 @@ fn each_option_has_a_line_of_its_own() {
 fn hidden_options_are_meant_to_be() {
     let all = built();
     let mut hidden = String::new();
-    for command in all.get_subcommands().filter(|command| !command.is_hide_set()) {
+    for command in flat(&all).filter(|command| !command.is_hide_set()) {
         let of = command.get_arguments().filter(|arg| arg.is_hide_set());
         let names: Vec<_> = of.filter_map(|arg| arg.get_long()).collect();
-        hidden += &format!("{}: {}\n", command.get_name(), names.join(" "));
+        hidden += &format!("{}: {}\n", words_of(command), names.join(" "));
     }
     insta::assert_snapshot!(hidden);
 }
@@ -66,7 +81,7 @@ fn hidden_options_are_meant_to_be() {
 #[test]
 fn every_text_is_of_an_option() {
     let all = built();
-    let commands = || all.get_subcommands();
+    let commands = || flat(&all);
     let texts: BTreeSet<_> = commands()
         .flat_map(clap::Command::get_arguments)
         .filter_map(|arg| Some(arg.get_help()?.to_string()))
@@ -119,7 +134,7 @@ fn spelt(arg: &Arg) -> String {
 fn page() -> String {
     let all = built();
     let is_shown = |command: &&Command| !command.is_hide_set() || command.get_name() == "serve";
-    let commands: Vec<&Command> = all.get_subcommands().filter(is_shown).collect();
+    let commands: Vec<&Command> = flat(&all).filter(is_shown).collect();
     let mut page = "# Options\n\n\
         This page is generated from the program's own tables. `haul COMMAND --help` shows the \
         options of a command, and `haul COMMAND -h` the common ones of copy, move, check and \
@@ -131,7 +146,7 @@ fn page() -> String {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         let alias = command.get_visible_aliases().next();
         let alias = alias.map(|alias| format!(", `haul {alias}`")).unwrap_or_default();
-        page.push_str(&format!("| `haul {}`{alias} | {about} |\n", command.get_name()));
+        page.push_str(&format!("| `haul {}`{alias} | {about} |\n", words_of(command)));
     }
     for (heading, texts) in SECTIONS {
         let mut rows = String::new();
@@ -147,7 +162,7 @@ fn page() -> String {
             let takers: Vec<_> = commands
                 .iter()
                 .filter_map(|command| {
-                    Some((command.get_name(), command.get_arguments().find(is_it)?))
+                    Some((words_of(command), command.get_arguments().find(is_it)?))
                 })
                 .collect();
             let Some((first, arg)) = takers.first() else { continue };

@@ -1,0 +1,55 @@
+//! `haul server install`: the files of a service.
+
+use super::{failed, print};
+use crate::error::{CommandError, ErrorKind};
+use crate::server::{Place, Settings, unit_files};
+use haul_engine::is_root;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The directory that exists where systemd runs the system.
+const SYSTEMD: &str = "/run/systemd/system";
+
+/// The directory of units of the system.
+const SYSTEM_UNITS: &str = "/etc/systemd/system";
+
+pub(super) fn run(user: bool) -> Result<(), CommandError> {
+    let program = std::env::current_exe().map_err(failed)?;
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = home.ok_or_else(|| CommandError::usage("HOME is not an absolute path"))?;
+    if !Path::new(SYSTEMD).exists() {
+        return print(&format!(
+            "this machine does not run systemd: have it run, as this user, when it starts:\n\
+             HOME={} {} server run\n",
+            home.display(),
+            program.display()
+        ));
+    }
+    if !user && !is_root() {
+        return Err(CommandError::usage("a service of the system is installed by root")
+            .with_hint("add --user for a service of this user"));
+    }
+    let settings = Settings::load(&Place::find()?, &[])?;
+    let listen: Vec<String> = settings.addresses()?.iter().map(SocketAddr::to_string).collect();
+    let dir = match user {
+        true => crate::state::base("XDG_CONFIG_HOME", ".config")
+            .ok_or_else(|| CommandError::usage("HOME is not an absolute path"))?
+            .join("systemd/user"),
+        false => PathBuf::from(SYSTEM_UNITS),
+    };
+    fs::create_dir_all(&dir).map_err(failed)?;
+    for unit in unit_files(&program, &home, &listen, user) {
+        let path = dir.join(unit.name);
+        let written = fs::write(&path, unit.text);
+        written.map_err(|error| {
+            CommandError::new(ErrorKind::Io, format!("{}: {error}", path.display()))
+        })?;
+        print(&format!("wrote {}\n", path.display()))?;
+    }
+    let systemctl = if user { "systemctl --user" } else { "systemctl" };
+    let linger = if user { "; 'loginctl enable-linger' keeps it after logout" } else { "" };
+    print(&format!(
+        "start it: {systemctl} daemon-reload && {systemctl} enable --now haul.socket haul.service{linger}\n"
+    ))
+}

@@ -1,0 +1,38 @@
+//! `haul server`: the agent with keys that are kept. One process accepts clients, and serves
+//! each in a child, which becomes the client's user and confines itself to the client's root.
+//!
+//! # Rooms
+//!
+//! - `place.rs`: the files of a server. `store.rs`: TOML files that are replaced in one step.
+//! - `settings.rs`: `server.toml`. `records.rs`: clients and invitations. `keys.rs`: the
+//!   server's own keys.
+//! - `run.rs`: the main process; `jobs.rs`: its children; `child.rs`: the work of one.
+//! - `guest.rs`: the conversation of an invited client, both sides of it.
+//! - `control.rs`: requests to a running server, over a socket of its user. `audit.rs`: the
+//!   log. `system.rs`: systemd. `listening.rs`: addresses and sockets.
+//! - `known.rs`: the client's side: the servers that this user is enrolled at.
+
+mod audit;
+mod child;
+mod control;
+mod guest;
+mod jobs;
+mod keys;
+pub(crate) mod known;
+mod listening;
+mod place;
+mod records;
+mod run;
+mod settings;
+mod store;
+mod system;
+
+pub(crate) use self::control::{Request, Status, ask};
+pub(crate) use self::guest::join;
+pub(crate) use self::keys::Keys;
+pub(crate) use self::listening::{PORT, is_reachable};
+pub(crate) use self::place::Place;
+pub(crate) use self::records::{Client, Invited, Records, Right, now_text};
+pub(crate) use self::run::run;
+pub(crate) use self::settings::Settings;
+pub(crate) use self::system::unit_files;

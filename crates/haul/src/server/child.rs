@@ -1,0 +1,175 @@
+//! The work of one child: it gives up what it does not need, and serves one client.
+
+use super::Place;
+use super::audit::JobReport;
+use super::guest;
+use super::records::{Client, Invited};
+use crate::interrupt;
+use haul_engine::{Bounds, JobError, Serving, Summary, become_user, end_with_parent, is_root};
+use haul_model::{Side, Task, escape_bytes};
+use haul_net::{Caller, Killer, PublicKey};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::SIGTERM;
+use signal_hook::low_level::pipe;
+use std::io::{self, PipeWriter, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Mutex;
+use std::thread;
+
+/// The longest line that a child reports, in bytes. It is written in one piece.
+pub(super) const REPORT_LEN_MAX: usize = 2048;
+
+/// The status of a child whose client has left in the middle.
+pub(super) const LOST: u8 = 3;
+
+/// What a child reports to the main process, a line of JSON each.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Report {
+    /// From now on SIGTERM has it end in order.
+    Ready,
+    /// It can't serve the client.
+    Refused(String),
+    Job(JobReport),
+    /// A guest was enrolled under this name.
+    Enrolled(String),
+}
+
+/// The way to the main process.
+pub(super) struct Reports(Mutex<PipeWriter>);
+
+impl Reports {
+    pub(super) fn new(to: PipeWriter) -> Self {
+        Self(Mutex::new(to))
+    }
+
+    fn tell(&self, report: &Report) {
+        let Ok(mut line) = serde_json::to_vec(report) else { return };
+        line.push(b'\n');
+        if line.len() <= REPORT_LEN_MAX {
+            // Without a main process nobody writes a log.
+            let _ = self.0.lock().map(|mut to| to.write_all(&line));
+        }
+    }
+}
+
+/// The circumstances of a child, as the main process knows them.
+pub(super) struct Around<'a> {
+    pub(super) place: &'a Place,
+    pub(super) bounds: Bounds,
+    /// The process that has started it.
+    pub(super) parent: u32,
+    /// The server's newest key, unless the client knows it.
+    pub(super) new_key: Option<PublicKey>,
+    pub(super) reports: Reports,
+}
+
+/// Why a client can't be served.
+pub(super) fn refusal(client: &Client) -> Option<&'static str> {
+    let lacks_user = is_root() && client.user.is_none();
+    lacks_user.then_some("the server runs as root, and the client has no user")
+}
+
+/// Serves `client`. **No other thread runs yet.**
+pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 {
+    match confine(around, client).and_then(|()| {
+        let peer = client.name.clone();
+        let connection = caller.into_connection(peer, around.new_key)?;
+        end_on_request(connection.closer.killer())?;
+        Ok(connection)
+    }) {
+        Err(error) => {
+            around.reports.tell(&Report::Refused(error.to_string()));
+            1
+        }
+        Ok(connection) => {
+            around.reports.tell(&Report::Ready);
+            let on_end = |task: &Task, side, result: &Result<Summary, JobError>| {
+                around.reports.tell(&Report::Job(job_report(task, side, result)));
+            };
+            let serving = Serving {
+                rights: client.right.into(),
+                on_failure: &interrupt::leave_in_time,
+                address: Err("the server opens no further ports"),
+                program: None,
+                calls: false,
+                on_end: &on_end,
+            };
+            match haul_engine::serve_with(serving, connection) {
+                Ok(()) => 0,
+                Err(JobError::Connection(_)) => LOST,
+                Err(_) => 1,
+            }
+        }
+    }
+}
+
+/// Gives up all but what the client may do.
+fn confine(around: &Around<'_>, client: &Client) -> io::Result<()> {
+    let told = |what: &str, error: io::Error| {
+        io::Error::new(error.kind(), format!("can't {what}: {error}"))
+    };
+    if let Some(user) = &client.user {
+        become_user(user).map_err(|error| told(&format!("become the user {user}"), error))?;
+    }
+    end_with_parent(around.parent)?;
+    let root = escape_bytes(client.root.as_os_str().as_bytes());
+    let stay = haul_engine::stay_below(&client.root, client.right.into());
+    stay.map_err(|error| told(&format!("restrict access to {root}"), error))?;
+    around.bounds.keep().map_err(|error| told("limit the process", error))
+}
+
+/// Hangs up on SIGTERM. The job then ends as with any lost connection: its partial files can be
+/// resumed.
+fn end_on_request(killer: Killer) -> io::Result<()> {
+    let (mut asked, ask) = io::pipe()?;
+    pipe::register(SIGTERM, ask)?;
+    let wait = move || {
+        if asked.read_exact(&mut [0]).is_ok() {
+            killer.kill();
+        }
+    };
+    thread::Builder::new().name("ending".to_owned()).spawn(wait).map(drop)
+}
+
+fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> JobReport {
+    let task = match task {
+        Task::Copy(policy) if policy.moving.is_some() => "move",
+        Task::Copy(_) => "copy",
+        Task::Check { .. } => "check",
+        Task::Remove { .. } => "remove",
+        Task::Sync(..) => "sync",
+    };
+    let role = if side == Side::Source { "send" } else { "receive" };
+    let summary = result.as_ref().ok().copied().unwrap_or_default();
+    let Summary { copied, dirs_made, skipped, updated, linked, deleted, failed, .. } = summary;
+    let outcome = match result {
+        Ok(_) if failed > 0 => "some failed".to_owned(),
+        Ok(_) => "done".to_owned(),
+        Err(error) => error.to_string().chars().take(300).collect(),
+    };
+    JobReport {
+        task: task.to_owned(),
+        role: role.to_owned(),
+        entries: copied + dirs_made + skipped + updated + linked + deleted + failed,
+        bytes: summary.bytes,
+        failed,
+        outcome,
+    }
+}
+
+/// Talks to a guest, whose invitation this is.
+pub(super) fn receive(around: &Around<'_>, caller: Caller, invited: &Invited) -> u8 {
+    let begun = around.bounds.keep().and_then(|()| end_with_parent(around.parent));
+    let enrolled = begun.and_then(|()| guest::receive(around.place, caller, invited));
+    match enrolled {
+        Ok(name) => {
+            around.reports.tell(&Report::Enrolled(name));
+            0
+        }
+        Err(error) => {
+            around.reports.tell(&Report::Refused(error.to_string()));
+            1
+        }
+    }
+}

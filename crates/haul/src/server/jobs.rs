@@ -1,0 +1,233 @@
+//! The children of a server: who they serve, what they report, and how they are ended.
+
+use super::audit::{Audit, Event, Who};
+use super::child::{LOST, REPORT_LEN_MAX, Report};
+use super::control::JobStatus;
+use super::records::Client;
+use haul_engine::Child;
+use haul_model::escape_text;
+use haul_net::PublicKey;
+use std::io::{PipeReader, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a child may take to end after its report has ended, which it does as it exits.
+const EXIT_MAX: Duration = Duration::from_millis(100);
+
+/// The longest text of a child that is repeated, in characters.
+const TEXT_CHARS_MAX: usize = 400;
+
+/// A child.
+pub(super) struct Job {
+    child: Child,
+    who: Who,
+    /// The client as it was when the job began; `None` for a guest.
+    client: Option<Client>,
+    /// The key that has opened the connection.
+    pub(super) key: PublicKey,
+    since: Instant,
+    reports: PipeReader,
+    /// The beginning of a line.
+    unread: Vec<u8>,
+    is_ready: bool,
+    /// It is killed then.
+    ends_at: Option<Instant>,
+    outcome: &'static str,
+}
+
+impl Job {
+    pub(super) fn new(
+        child: Child,
+        who: Who,
+        client: Option<Client>,
+        key: PublicKey,
+        reports: PipeReader,
+    ) -> Self {
+        Self {
+            child,
+            who,
+            client,
+            key,
+            since: Instant::now(),
+            reports,
+            unread: Vec::new(),
+            is_ready: false,
+            ends_at: None,
+            outcome: "done",
+        }
+    }
+
+    /// Has it killed within `patience` at the latest.
+    pub(super) fn end_within(&mut self, patience: Duration, outcome: &'static str) {
+        let at = Instant::now() + patience;
+        if self.ends_at.is_none_or(|before| at < before) {
+            self.ends_at = Some(at);
+        }
+        self.outcome = outcome;
+        // Before it is ready, a signal could reach the main process in its place.
+        if self.is_ready {
+            let _ = self.child.terminate();
+        }
+    }
+
+    /// The same without a request before.
+    pub(super) fn limit(&mut self, patience: Duration) {
+        self.ends_at = Some(Instant::now() + patience);
+    }
+
+    /// True if the client's record is gone, or has other rights.
+    pub(super) fn is_outdated(&self, clients: &[Client]) -> bool {
+        let Some(client) = &self.client else { return false };
+        !clients.iter().any(|known| known.is_served_like(client))
+    }
+}
+
+/// All children.
+#[derive(Default)]
+pub(super) struct Jobs(Vec<Job>);
+
+impl Jobs {
+    pub(super) fn add(&mut self, job: Job) {
+        self.0.push(job);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Job> {
+        self.0.iter_mut()
+    }
+
+    /// The number of those that `key` has begun.
+    pub(super) fn count(&self, key: &PublicKey) -> usize {
+        self.0.iter().filter(|job| job.key == *key).count()
+    }
+
+    /// What is waited for: one descriptor each.
+    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|job| job.reports.as_fd())
+    }
+
+    /// The time until the next one is to be killed.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let next = self.0.iter().filter_map(|job| job.ends_at).min();
+        next.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    pub(super) fn status(&self) -> Vec<JobStatus> {
+        let status = |job: &Job| JobStatus {
+            client: job.who.client.clone(),
+            from: job.who.from,
+            pid: job.child.id(),
+            seconds: job.since.elapsed().as_secs(),
+        };
+        self.0.iter().map(status).collect()
+    }
+
+    /// Hears those whose descriptors are `ready`, and kills those whose time is over.
+    pub(super) fn proceed(&mut self, ready: &[bool], audit: &mut Audit) {
+        let now = Instant::now();
+        let mut ready = ready.iter();
+        self.0.retain_mut(|job| {
+            if job.ends_at.is_some_and(|at| at <= now) {
+                let _ = job.child.kill();
+            }
+            let is_ready = ready.next().is_some_and(|ready| *ready);
+            !is_ready || job.hear(audit)
+        });
+    }
+
+    /// Kills all of them.
+    pub(super) fn kill(&mut self, audit: &mut Audit) {
+        for mut job in self.0.drain(..) {
+            job.outcome = "killed";
+            job.reap(audit);
+        }
+    }
+
+    /// Closes this process's copies of their descriptors.
+    pub(super) fn abandon(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Job {
+    /// Reads what it reports; false once it has ended.
+    fn hear(&mut self, audit: &mut Audit) -> bool {
+        let mut bytes = [0; 4096];
+        match self.reports.read(&mut bytes) {
+            Ok(len @ 1..) => self.unread.extend_from_slice(&bytes[..len]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return true,
+            Ok(0) | Err(_) => {
+                self.reap(audit);
+                return false;
+            }
+        }
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.unread.drain(..=end).collect();
+            match serde_json::from_slice(&line) {
+                Ok(report) => self.take(report, audit),
+                Err(_) => self.outcome = "invalid report",
+            }
+        }
+        if self.unread.len() > REPORT_LEN_MAX {
+            self.unread.clear();
+            let _ = self.child.kill();
+        }
+        true
+    }
+
+    fn take(&mut self, report: Report, audit: &mut Audit) {
+        let shown =
+            |text: &str| -> String { escape_text(text).chars().take(TEXT_CHARS_MAX).collect() };
+        match report {
+            Report::Ready => {
+                self.is_ready = true;
+                if self.ends_at.is_some() {
+                    let _ = self.child.terminate();
+                }
+            }
+            Report::Refused(reason) => {
+                self.outcome = "refused";
+                audit.tell(&self.who, Event::Refused { reason: &shown(&reason) });
+            }
+            Report::Job(mut job) => {
+                for text in [&mut job.task, &mut job.role, &mut job.outcome] {
+                    *text = shown(text);
+                }
+                audit.tell(&self.who, Event::Job(&job));
+            }
+            Report::Enrolled(name) => {
+                audit.tell(&self.who, Event::Enrolled { name: &shown(&name) });
+            }
+        }
+    }
+
+    /// Waits for its end, which is at hand.
+    fn reap(&mut self, audit: &mut Audit) {
+        let begin = Instant::now();
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if begin.elapsed() < EXIT_MAX => thread::sleep(Duration::from_millis(1)),
+                // It has closed its end and goes on, or can't be asked.
+                Ok(None) | Err(_) => {
+                    let _ = self.child.kill();
+                    thread::sleep(Duration::from_millis(1));
+                    break self.child.try_wait().ok().flatten().flatten();
+                }
+            }
+        };
+        let outcome = match (self.outcome, status) {
+            ("done", Some(0)) => "done",
+            ("done", Some(LOST)) => "lost",
+            ("done", Some(_)) => "failed",
+            ("done", None) => "crashed",
+            (told, _) => told,
+        };
+        let seconds = self.since.elapsed().as_secs();
+        audit.tell(&self.who, Event::Disconnected { seconds, outcome });
+    }
+}

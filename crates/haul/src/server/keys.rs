@@ -1,0 +1,93 @@
+//! The server's own keys: files `1`, `2` and so on in a private directory. The highest number
+//! is the newest key. Older ones stay until every client knows the newest.
+
+use super::Place;
+use super::place::failed;
+use crate::error::CommandError;
+use haul_net::{Identity, PublicKey};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The keys, the newest first.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys(Vec<(u32, Identity)>);
+
+/// The most keys that are kept.
+const KEYS_MAX: usize = 16;
+
+impl Keys {
+    /// Those of `place`; the first one is created if there is none.
+    ///
+    /// # Errors
+    /// Those of the file system, and if others know a key.
+    pub(crate) fn load(place: &Place) -> Result<Self, CommandError> {
+        let dir = place.keys();
+        let mut numbers = numbers(&dir).map_err(|error| failed(&dir, &error))?;
+        if numbers.is_empty() {
+            numbers.push(1);
+        }
+        numbers.truncate(KEYS_MAX);
+        let load = |number: u32| {
+            let path = dir.join(number.to_string());
+            let identity = Identity::load_or_create(&path);
+            identity.map(|it| (number, it)).map_err(|error| failed(&path, &error))
+        };
+        numbers.into_iter().map(load).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Adds a new key.
+    ///
+    /// # Errors
+    /// Those of the file system; if there are too many already.
+    pub(crate) fn rotate(place: &Place) -> Result<Self, CommandError> {
+        let keys = Self::load(place)?;
+        if keys.0.len() >= KEYS_MAX {
+            let message = "some clients do not know the last 16 keys yet";
+            return Err(CommandError::usage(message)
+                .with_hint("revoke clients that are not used: 'haul server clients' lists them"));
+        }
+        let path = place.keys().join((keys.0[0].0 + 1).to_string());
+        Identity::load_or_create(&path).map_err(|error| failed(&path, &error))?;
+        Self::load(place)
+    }
+
+    /// Removes all but the newest key.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn forget_old(&mut self, place: &Place) -> io::Result<()> {
+        for (number, _) in self.0.drain(1..) {
+            fs::remove_file(place.keys().join(number.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// The public half of the newest.
+    pub(crate) fn newest(&self) -> PublicKey {
+        self.0[0].1.key()
+    }
+
+    /// True if there are older ones.
+    pub(crate) fn has_old(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    /// All of them, the newest first.
+    pub(super) fn identities(&self) -> Vec<Identity> {
+        self.0.iter().map(|(_, identity)| identity.clone()).collect()
+    }
+}
+
+/// The numbers of the files in `dir`, the highest first.
+fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let names = names.collect::<io::Result<Vec<String>>>()?;
+    let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(numbers)
+}

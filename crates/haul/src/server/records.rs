@@ -1,0 +1,247 @@
+//! `clients.toml`: the clients of a server, and its invitations that nobody has used yet.
+
+use super::{Place, store};
+use crate::error::{CommandError, ErrorKind};
+use haul_engine::Rights;
+use haul_model::escape_text;
+use haul_net::PublicKey;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long another process may have the records.
+const LOCK_MAX: Duration = Duration::from_secs(5);
+
+/// How often they are asked for.
+const LOCK_POLL: Duration = Duration::from_millis(10);
+
+/// The most clients, and the most invitations.
+const RECORDS_MAX: usize = 10_000;
+
+/// The right of a client below its root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Right {
+    /// Changes nothing.
+    Read,
+    /// Reads and changes.
+    Write,
+}
+
+impl Right {
+    /// The right for one that is `read_only`, or not.
+    pub(crate) fn of(read_only: bool) -> Self {
+        if read_only { Self::Read } else { Self::Write }
+    }
+
+    /// The word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+impl From<Right> for Rights {
+    fn from(right: Right) -> Self {
+        match right {
+            Right::Read => Self::Read,
+            Right::Write => Self::Write,
+        }
+    }
+}
+
+/// A client that is enrolled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Client {
+    pub(crate) name: String,
+    pub(crate) key: PublicKey,
+    /// The directory that it may reach.
+    pub(crate) root: PathBuf,
+    pub(crate) right: Right,
+    /// The system's user that its jobs run as, on a server of root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+    /// When it was enrolled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) added: Option<String>,
+    /// The server's newest key that it is known to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_key: Option<PublicKey>,
+}
+
+impl Client {
+    /// True if `other` is the same client with the same rights.
+    pub(super) fn is_served_like(&self, other: &Self) -> bool {
+        let Self { name, key, root, right, user, .. } = self;
+        (name, key, root, right, user)
+            == (&other.name, &other.key, &other.root, &other.right, &other.user)
+    }
+}
+
+/// An invitation that nobody has used yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Invited {
+    /// The key that is made from its secret.
+    pub(crate) key: PublicKey,
+    /// The name of the client, if the guest does not choose it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    pub(crate) root: PathBuf,
+    pub(crate) right: Right,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+    /// Seconds since 1970.
+    pub(crate) expires: u64,
+}
+
+impl Invited {
+    /// When it expires.
+    pub(super) fn expiry(&self) -> SystemTime {
+        UNIX_EPOCH.checked_add(Duration::from_secs(self.expires)).unwrap_or(UNIX_EPOCH)
+    }
+}
+
+/// All clients and invitations.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Records {
+    #[serde(default, rename = "client")]
+    pub(crate) clients: Vec<Client>,
+    #[serde(default, rename = "invitation")]
+    pub(crate) invitations: Vec<Invited>,
+}
+
+impl Records {
+    /// Those of `place`.
+    ///
+    /// # Errors
+    /// When the file can't be read, or is not right.
+    pub(crate) fn load(place: &Place) -> Result<Self, CommandError> {
+        store::load(&place.clients())
+    }
+
+    /// Changes the records of `place`; no other process changes them meanwhile. If `change`
+    /// fails, they stay.
+    ///
+    /// # Errors
+    /// That of `change`, and those of the file system.
+    pub(crate) fn change<T>(
+        place: &Place,
+        change: impl FnOnce(&mut Self) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
+        place.make()?;
+        let begin = Instant::now();
+        let _lock = loop {
+            match place.try_lock("clients.lock")? {
+                Some(lock) => break lock,
+                None if begin.elapsed() > LOCK_MAX => {
+                    let message = "another process is changing the clients";
+                    return Err(CommandError::new(ErrorKind::Io, message));
+                }
+                None => thread::sleep(LOCK_POLL),
+            }
+        };
+        let mut records = Self::load(place)?;
+        let before = records.clone();
+        let now = SystemTime::now();
+        records.invitations.retain(|invited| invited.expiry() > now);
+        let result = change(&mut records)?;
+        if records != before {
+            store::save(&place.clients(), &records)?;
+        }
+        Ok(result)
+    }
+
+    /// Adds a client. One with the same key is replaced.
+    ///
+    /// # Errors
+    /// If the name is taken by another key.
+    pub(crate) fn add(&mut self, client: Client) -> Result<(), CommandError> {
+        self.clients.retain(|known| known.key != client.key);
+        if self.clients.iter().any(|known| known.name == client.name) {
+            let message = format!("a client is named '{}' already", escape_text(&client.name));
+            return Err(CommandError::usage(message)
+                .with_hint("choose another name, or revoke that client first"));
+        }
+        if self.clients.len() >= RECORDS_MAX {
+            return Err(CommandError::usage("there are too many clients"));
+        }
+        self.clients.push(client);
+        Ok(())
+    }
+
+    /// Adds an invitation.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub(crate) fn invite(&mut self, invited: Invited) -> Result<(), CommandError> {
+        if self.invitations.len() >= RECORDS_MAX {
+            return Err(CommandError::usage("there are too many invitations"));
+        }
+        self.invitations.push(invited);
+        Ok(())
+    }
+
+    /// The keys that are let in, each with its expiry.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (PublicKey, Option<SystemTime>)> {
+        let clients = self.clients.iter().map(|client| (client.key, None));
+        clients.chain(self.invitations.iter().map(|it| (it.key, Some(it.expiry()))))
+    }
+}
+
+/// The time now, to the second, as records and logs have it.
+pub(crate) fn now_text() -> String {
+    let now = jiff::Timestamp::now();
+    jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_net::Identity;
+
+    fn client(name: &str) -> Client {
+        Client {
+            name: name.to_owned(),
+            key: Identity::new().expect("a key").key(),
+            root: "/srv/\"a\\b".into(),
+            right: Right::Read,
+            user: Some("ann".to_owned()),
+            added: Some(now_text()),
+            server_key: None,
+        }
+    }
+
+    #[test]
+    fn records_read_the_same_once_they_are_written() {
+        let invited = Invited {
+            key: client("x").key,
+            name: None,
+            root: "/srv".into(),
+            right: Right::Write,
+            user: None,
+            expires: 7,
+        };
+        let records = Records { clients: vec![client("ann")], invitations: vec![invited] };
+        let text = toml::to_string(&records).expect("a text");
+        assert_eq!(toml::from_str::<Records>(&text).expect("records"), records);
+        assert_eq!(toml::from_str::<Records>("").expect("records"), Records::default());
+    }
+
+    #[test]
+    fn a_name_is_of_one_key_and_a_key_has_one_record() {
+        let mut records = Records::default();
+        let ann = client("ann");
+        records.add(ann.clone()).expect("added");
+        records.add(client("ann")).expect_err("the name is taken");
+        records.add(Client { right: Right::Write, ..ann.clone() }).expect("replaced");
+        records.add(Client { name: "laptop".to_owned(), ..ann }).expect("replaced");
+        assert_eq!(records.clients.len(), 1);
+        assert_eq!(records.clients[0].name, "laptop");
+    }
+}

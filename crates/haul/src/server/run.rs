@@ -1,0 +1,397 @@
+//! The main process of a server: one thread, which accepts, starts children, and hears of them.
+//! It touches no file of a client.
+
+use super::audit::{Audit, Event, Who};
+use super::child::{self, Around, Reports};
+use super::control::{Control, Request, Status, answer};
+use super::jobs::{Job, Jobs};
+use super::keys::Keys;
+use super::records::{Client, Invited, Records};
+use super::settings::Settings;
+use super::{Place, is_reachable, listening, system};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use haul_engine::fork;
+use haul_net::{Caller, Gate};
+use signal_hook::SigId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::{pipe, unregister};
+use std::fs;
+use std::io::{self, PipeReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// How long jobs may take to reach a checkpoint when the server stops.
+const STOPPING_MAX: Duration = Duration::from_secs(10);
+
+/// How long the jobs of a client may take that is revoked.
+const REVOKED_MAX: Duration = Duration::from_millis(500);
+
+/// How long a guest may take.
+const GUEST_MAX: Duration = Duration::from_secs(10);
+
+/// Children at once, of all clients.
+const JOBS_MAX: usize = 1024;
+
+/// Runs the server until it is stopped. `listen` are the addresses of the command line.
+///
+/// # Errors
+/// When it can't begin.
+pub(crate) fn run(listen: &[String]) -> Result<ExitCode, CommandError> {
+    let place = Place::find()?;
+    place.make()?;
+    let Some(_lock) = place.try_lock("server.lock")? else {
+        return Err(CommandError::new(ErrorKind::Io, "a server of this user runs already")
+            .with_hint("'haul server status' shows it, 'haul server stop' ends it"));
+    };
+    let mut server = Server::new(place, listen)?;
+    server.announce();
+    system::notify("READY=1");
+    let ended = server.serve();
+    server.control.remove();
+    ended.map_err(|error| CommandError::new(ErrorKind::Io, error))?;
+    Ok(ExitCode::Success)
+}
+
+/// The signals that the main process hears.
+struct Signals {
+    stop: PipeReader,
+    reload: PipeReader,
+    registered: Vec<SigId>,
+}
+
+impl Signals {
+    fn register() -> io::Result<Self> {
+        let ((stop, stops), (reload, reloads)) = (io::pipe()?, io::pipe()?);
+        let mut registered = vec![pipe::register(SIGHUP, reloads)?];
+        for signal in [SIGTERM, SIGINT] {
+            registered.push(pipe::register(signal, stops.try_clone()?)?);
+        }
+        Ok(Self { stop, reload, registered })
+    }
+
+    /// Hears none of them any more, in a child.
+    fn abandon(&mut self) {
+        self.registered.drain(..).for_each(|id| {
+            unregister(id);
+        });
+    }
+}
+
+/// The main process.
+struct Server {
+    place: Place,
+    /// The addresses of the command line.
+    listen: Vec<String>,
+    settings: Settings,
+    records: Records,
+    /// The state of the file of the records as it was read.
+    read: FileState,
+    keys: Keys,
+    gate: Gate,
+    control: Control,
+    signals: Signals,
+    audit: Audit,
+    jobs: Jobs,
+    /// Set once it stops.
+    stops_at: Option<Instant>,
+}
+
+/// What tells one content of a file from another without reading it.
+type FileState = Option<(u64, u64, i64, i64)>;
+
+fn state_of(place: &Place) -> FileState {
+    let found = fs::metadata(place.clients()).ok()?;
+    Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+}
+
+impl Server {
+    fn new(place: Place, listen: &[String]) -> Result<Self, CommandError> {
+        let settings = Settings::load(&place, listen)?;
+        let read = state_of(&place);
+        let records = Records::load(&place)?;
+        let keys = Keys::load(&place)?;
+        let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
+        let sockets = listening::sockets(&settings.addresses()?)?;
+        let mut gate =
+            Gate::new(sockets, &keys.identities(), settings.gate_limits()).map_err(failed)?;
+        gate.know(records.keys());
+        let audit = Audit::open(settings.audit_log.as_deref().unwrap_or(&place.audit_log()))?;
+        let control = Control::bind(&place)?;
+        let signals = Signals::register().map_err(failed)?;
+        let jobs = Jobs::default();
+        let (listen, stops_at) = (listen.to_vec(), None);
+        Ok(Self {
+            place,
+            listen,
+            settings,
+            records,
+            read,
+            keys,
+            gate,
+            control,
+            signals,
+            audit,
+            jobs,
+            stops_at,
+        })
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.gate.addresses().unwrap_or_default()
+    }
+
+    /// Says on standard error where it listens.
+    fn announce(&self) {
+        let addresses = self.addresses();
+        let shown: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        let only = if is_reachable(&addresses) { "" } else { " (this machine only)" };
+        let (clients, key) = (self.records.clients.len(), self.keys.newest().fingerprint());
+        say(&format!("listening on {}{only}; {clients} clients; key {key}", shown.join(", ")));
+    }
+
+    /// The loop, until it has stopped.
+    fn serve(&mut self) -> io::Result<()> {
+        loop {
+            if let Some(stops_at) = self.stops_at
+                && (self.jobs.is_empty() || stops_at <= Instant::now())
+            {
+                self.jobs.kill(&mut self.audit);
+                return Ok(());
+            }
+            let stops = self.stops_at.map(|at| at.saturating_duration_since(Instant::now()));
+            let patience = [stops, self.jobs.patience()].into_iter().flatten().min();
+            let mut others: Vec<BorrowedFd<'_>> =
+                vec![self.control.fd(), self.signals.stop.as_fd(), self.signals.reload.as_fd()];
+            others.extend(self.jobs.fds());
+            let turn = self.gate.turn(&others, patience)?;
+            drop(others);
+            let (own, jobs) = turn.ready.split_at(3);
+            self.jobs.proceed(jobs, &mut self.audit);
+            // Another process has changed the records, or one of the children.
+            if state_of(&self.place) != self.read
+                && let Err(error) = self.read_records()
+            {
+                say(&error.to_string());
+            }
+            for caller in turn.callers {
+                self.take(caller);
+            }
+            if own[0]
+                && let Some((request, stream)) = self.control.next()
+            {
+                let error = self.carry_out(request).err().map(|error| error.to_string());
+                answer(stream, &Status { error, ..self.status() });
+            }
+            if own[1] {
+                let _ = self.signals.stop.read(&mut [0; 16]);
+                self.stop();
+            }
+            if own[2] {
+                let _ = self.signals.reload.read(&mut [0; 16]);
+                self.reload().unwrap_or_else(|error| say(&error.to_string()));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, request: Request) -> Result<(), CommandError> {
+        match request {
+            Request::Status => Ok(()),
+            Request::Reload => self.reload(),
+            Request::Stop => {
+                self.stop();
+                Ok(())
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            listen: self.addresses(),
+            key: self.keys.newest(),
+            clients: self.records.clients.len(),
+            jobs: self.jobs.status(),
+            error: None,
+        }
+    }
+
+    /// Reads the records again, and ends the jobs of clients whose record has changed.
+    fn read_records(&mut self) -> Result<(), CommandError> {
+        self.read = state_of(&self.place);
+        self.records = Records::load(&self.place)?;
+        self.gate.know(self.records.keys());
+        for job in self.jobs.iter_mut().filter(|job| job.is_outdated(&self.records.clients)) {
+            job.end_within(REVOKED_MAX, "revoked");
+        }
+        Ok(())
+    }
+
+    /// Reads everything again. Jobs go on. If something is wrong, all stays as it was.
+    fn reload(&mut self) -> Result<(), CommandError> {
+        system::notify("RELOADING=1");
+        let reloaded = self.reload_settings().and_then(|()| self.read_records());
+        system::notify("READY=1");
+        reloaded
+    }
+
+    fn reload_settings(&mut self) -> Result<(), CommandError> {
+        let settings = Settings::load(&self.place, &self.listen)?;
+        let keys = Keys::load(&self.place)?;
+        let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
+        let audit = Audit::open(settings.audit_log.as_deref().unwrap_or(&self.place.audit_log()))?;
+        let moves = settings.addresses()? != self.settings.addresses()?;
+        if moves {
+            let sockets = listening::rebind(&settings.addresses()?, &self.gate)?;
+            self.gate.listen(sockets).map_err(failed)?;
+        }
+        self.gate.set_limits(settings.gate_limits());
+        self.gate.set_own(&keys.identities()).map_err(failed)?;
+        (self.settings, self.keys, self.audit) = (settings, keys, audit);
+        if moves {
+            self.announce();
+        }
+        Ok(())
+    }
+
+    /// Accepts nobody any more, and asks all jobs to end.
+    fn stop(&mut self) {
+        if self.stops_at.is_some() {
+            return;
+        }
+        system::notify("STOPPING=1");
+        self.gate.close();
+        self.stops_at = Some(Instant::now() + STOPPING_MAX);
+        for job in self.jobs.iter_mut() {
+            job.end_within(STOPPING_MAX, "stopped");
+        }
+    }
+
+    /// Starts a child for a caller, whose key is known.
+    fn take(&mut self, caller: Caller) {
+        let key = caller.key();
+        let client = self.records.clients.iter().find(|client| client.key == key).cloned();
+        let invited = self.records.invitations.iter().find(|it| it.key == key).cloned();
+        match (client, invited) {
+            (Some(client), _) => {
+                self.note_key(&caller, &client);
+                self.serve_client(caller, client);
+            }
+            (None, Some(invited)) => self.serve_guest(caller, invited),
+            // It was revoked a moment ago.
+            (None, None) => {}
+        }
+    }
+
+    fn serve_client(&mut self, caller: Caller, client: Client) {
+        let who = Who::new(&client, caller.from());
+        let is_full = self.jobs.count(&client.key) >= self.settings.jobs_per_client
+            || self.jobs.status().len() >= JOBS_MAX;
+        let refusal = is_full.then_some("too many jobs at once");
+        if let Some(reason) = refusal.or_else(|| child::refusal(&client)) {
+            self.audit.tell(&who, Event::Refused { reason });
+            return;
+        }
+        let served = client.clone();
+        let key = client.key;
+        self.start(caller, who, Some(client), key, |around, caller| {
+            child::serve(around, caller, &served)
+        });
+    }
+
+    fn serve_guest(&mut self, caller: Caller, invited: Invited) {
+        let guest = Client {
+            name: "(invited)".to_owned(),
+            key: invited.key,
+            root: invited.root.clone(),
+            right: invited.right,
+            user: invited.user.clone(),
+            added: None,
+            server_key: None,
+        };
+        let who = Who::new(&guest, caller.from());
+        // One conversation at a time has an invitation.
+        if self.jobs.count(&invited.key) > 0 || self.jobs.status().len() >= JOBS_MAX {
+            return;
+        }
+        let key = invited.key;
+        self.start(caller, who, None, key, |around, caller| {
+            child::receive(around, caller, &invited)
+        });
+    }
+
+    fn start(
+        &mut self,
+        caller: Caller,
+        who: Who,
+        client: Option<Client>,
+        key: haul_net::PublicKey,
+        work: impl FnOnce(&Around<'_>, Caller) -> u8,
+    ) {
+        let begun = io::pipe().and_then(|(reports, to)| {
+            let newest = self.keys.newest();
+            let new_key = (!caller.knows(&newest)).then_some(newest);
+            let (place, bounds, parent) =
+                (self.place.clone(), self.settings.bounds(), std::process::id());
+            let mut caller = Some(caller);
+            let child = fork(|| {
+                self.abandon();
+                let reports = Reports::new(to);
+                let around = Around { place: &place, bounds, parent, new_key, reports };
+                caller.take().map_or(1, |caller| work(&around, caller))
+            })?;
+            Ok((child, reports))
+        });
+        match begun {
+            Ok((child, reports)) => {
+                self.audit.tell(&who, Event::Connected { pid: child.id() });
+                let is_guest = client.is_none();
+                let mut job = Job::new(child, who, client, key, reports);
+                if is_guest {
+                    job.limit(GUEST_MAX);
+                }
+                self.jobs.add(job);
+            }
+            Err(error) => {
+                self.audit.tell(&who, Event::Refused { reason: &error.to_string() });
+            }
+        }
+    }
+
+    /// Closes what belongs to the main process, in a child.
+    fn abandon(&mut self) {
+        self.gate.abandon();
+        self.signals.abandon();
+        self.jobs.abandon();
+    }
+
+    /// Notes that a client knows the newest key. When all of them do, older ones are removed.
+    fn note_key(&mut self, caller: &Caller, client: &Client) {
+        let newest = self.keys.newest();
+        if !self.keys.has_old() || !caller.knows(&newest) || client.server_key == Some(newest) {
+            return;
+        }
+        let noted = Records::change(&self.place, |records| {
+            let known = records.clients.iter_mut().find(|known| known.key == client.key);
+            known.into_iter().for_each(|known| known.server_key = Some(newest));
+            Ok(records.clients.iter().all(|known| known.server_key == Some(newest)))
+        });
+        let forgotten = match noted {
+            Ok(true) => self.keys.forget_old(&self.place).map_err(|error| error.to_string()),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        let own = self.gate.set_own(&self.keys.identities()).map_err(|error| error.to_string());
+        if let Err(error) = forgotten.and(own) {
+            say(&error);
+        }
+    }
+}
+
+/// Prints a message of the server on standard error.
+fn say(message: &str) {
+    // There is no other place to say it.
+    let _ = writeln!(io::stderr(), "haul server: {message}");
+}

@@ -1,0 +1,122 @@
+//! systemd: what is reported to it, and the files of a service.
+
+use std::env;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+/// The variable with the address that listens.
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Tells systemd the state, if it has asked for that.
+pub(super) fn notify(state: &str) {
+    let Some(address) = env::var_os(SOCKET) else { return };
+    let Ok(socket) = UnixDatagram::unbound() else { return };
+    let state = match state {
+        "RELOADING=1" => {
+            // systemd compares it with its own clock.
+            let up = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+            let seconds = up.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+            let micros = seconds.unwrap_or_default() * 1e6;
+            format!("{state}\nMONOTONIC_USEC={micros:.0}")
+        }
+        state => state.to_owned(),
+    };
+    // Nobody may listen any more.
+    #[cfg(target_os = "linux")]
+    if let Some(name) = address.to_str().and_then(|address| address.strip_prefix('@')) {
+        use std::os::linux::net::SocketAddrExt;
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(name);
+        let _ = address.and_then(|address| socket.send_to_addr(state.as_bytes(), &address));
+        return;
+    }
+    let _ = socket.send_to(state.as_bytes(), PathBuf::from(address));
+}
+
+/// A file of a service.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
+}
+
+/// The unit and the socket of a server: that of `home`'s user, or of the whole system.
+/// `program` is this program, and `listen` are the addresses of the socket.
+pub(crate) fn unit_files(program: &Path, home: &Path, listen: &[String], user: bool) -> [Unit; 2] {
+    let program = program.display();
+    let (wanted_by, hardening) = match user {
+        true => ("default.target", ""),
+        // A server of root becomes the users of its clients; it needs no other right.
+        false => (
+            "multi-user.target",
+            "ProtectKernelTunables=yes\n\
+             ProtectKernelModules=yes\n\
+             ProtectControlGroups=yes\n\
+             ProtectClock=yes\n\
+             ProtectHostname=yes\n\
+             PrivateDevices=yes\n\
+             CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH \
+             CAP_FOWNER CAP_CHOWN CAP_KILL CAP_NET_BIND_SERVICE\n",
+        ),
+    };
+    let service = format!(
+        "[Unit]\n\
+         Description=haul server\n\
+         Documentation=man:haul-server(1)\n\
+         After=network.target\n\
+         Requires=haul.socket\n\
+         \n\
+         [Service]\n\
+         Type=notify\n\
+         NotifyAccess=main\n\
+         Environment=HOME={home}\n\
+         ExecStart={program} server run\n\
+         ExecReload=/bin/kill -HUP $MAINPID\n\
+         KillMode=mixed\n\
+         TimeoutStopSec=15\n\
+         Restart=on-failure\n\
+         UMask=0022\n\
+         NoNewPrivileges=yes\n\
+         LockPersonality=yes\n\
+         MemoryDenyWriteExecute=yes\n\
+         RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX\n\
+         RestrictNamespaces=yes\n\
+         RestrictRealtime=yes\n\
+         SystemCallArchitectures=native\n\
+         {hardening}\
+         \n\
+         [Install]\n\
+         WantedBy={wanted_by}\n",
+        home = home.display(),
+    );
+    let listen: String = listen.iter().map(|address| format!("ListenStream={address}\n")).collect();
+    let socket = format!(
+        "[Unit]\n\
+         Description=Port of haul server\n\
+         \n\
+         [Socket]\n\
+         {listen}\
+         BindIPv6Only=ipv6-only\n\
+         Backlog=1024\n\
+         \n\
+         [Install]\n\
+         WantedBy=sockets.target\n"
+    );
+    [Unit { name: "haul.service", text: service }, Unit { name: "haul.socket", text: socket }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_start_this_program_and_listen_where_the_settings_say() {
+        let listen = ["127.0.0.1:28790".to_owned(), "[::1]:28790".to_owned()];
+        let files = |user| {
+            let [service, socket] =
+                unit_files(Path::new("/opt/haul"), Path::new("/home/ann"), &listen, user);
+            format!("# {}\n{}\n# {}\n{}", service.name, service.text, socket.name, socket.text)
+        };
+        insta::assert_snapshot!("user", files(true));
+        insta::assert_snapshot!("system", files(false));
+    }
+}

@@ -1,0 +1,1 @@
+//! Enrolment through a real ssh server.

@@ -1,0 +1,222 @@
+//! `haul server`, with real processes: who is let in, what a client may do, and what ends it.
+
+mod abuse;
+mod clients;
+mod enroll;
+mod jail;
+mod running;
+
+use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress, Summary};
+use haul_model::{Compression, Policy, Task};
+use haul_net::{
+    ConnectError, Connection, Identity, Patience, PublicKey, ServerAddress, connect_server,
+};
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server, with a directory for everything.
+struct Server {
+    dir: TempDir,
+    running: Option<Child>,
+}
+
+/// A client of it, and the address and key of the server.
+struct Client {
+    identity: Identity,
+    address: ServerAddress,
+    server: PublicKey,
+}
+
+/// True if this process has all rights.
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+impl Server {
+    /// A directory without a running server.
+    fn prepare() -> Self {
+        let dir = TempDir::new().expect("a directory");
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("changed");
+        for name in ["home", "root"] {
+            fs::create_dir(dir.path().join(name)).expect("a directory");
+        }
+        Self { dir, running: None }
+    }
+
+    fn start() -> Self {
+        let mut server = Self::prepare();
+        server.run();
+        server
+    }
+
+    fn run(&mut self) {
+        let mut command = self.command(&["run", "--listen", "127.0.0.1:0"]);
+        let log = fs::File::create(self.dir.path().join("log")).expect("a file");
+        self.running = Some(command.stderr(log).spawn().expect("it starts"));
+        until("it runs", || self.haul(&["status"]).status.success());
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The root of clients.
+    fn root(&self) -> PathBuf {
+        self.path("root")
+    }
+
+    fn state(&self, name: &str) -> PathBuf {
+        self.path("home/.local/state/haul/server").join(name)
+    }
+
+    fn command_of(&self, home: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(HAUL);
+        command.arg("server").args(words).env("HOME", self.path(home)).stdin(Stdio::null());
+        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "SSH_CONNECTION"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        self.command_of("home", words)
+    }
+
+    fn haul(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("it runs")
+    }
+
+    /// The output of a command that succeeds.
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.haul(words);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// The state, as `haul server status --json` tells it.
+    fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.ok(&["status", "--json"])).expect("JSON")
+    }
+
+    fn pid(&self) -> i32 {
+        self.running.as_ref().expect("it runs").id().cast_signed()
+    }
+
+    /// A client that nobody has enrolled.
+    fn stranger(&self) -> Client {
+        let status = self.status();
+        let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+        Client {
+            identity: Identity::new().expect("a key"),
+            address: text(&status["listen"][0]).parse().expect("an address"),
+            server: text(&status["key"]).parse().expect("a key"),
+        }
+    }
+
+    /// An enrolled client with that name, whose root is [`Self::root`].
+    fn client(&self, name: &str, options: &[&str]) -> Client {
+        let client = self.stranger();
+        let (key, root) =
+            (client.identity.key().to_string(), format!("--root={}", self.root().display()));
+        let name = format!("--name={name}");
+        let mut words = vec!["admit", &key, &root, &name];
+        words.extend(options);
+        if is_root() && !options.iter().any(|word| word.starts_with("--run-as")) {
+            words.push("--run-as=root");
+        }
+        self.ok(&words);
+        client
+    }
+
+    /// The lines of the audit log with that event.
+    fn audit(&self, event: &str) -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(self.state("audit.jsonl")).expect("a log");
+        let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        lines.filter(|line: &serde_json::Value| line["event"] == event).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            let _ = running.kill();
+            let _ = running.wait();
+        }
+    }
+}
+
+impl Client {
+    fn connect(&self) -> Result<Connection, ConnectError> {
+        let addresses = [self.address.clone()];
+        let patience = Patience::default();
+        connect_server("box", &addresses, self.server, &self.identity, patience, |_| ())
+    }
+
+    fn upload(&self, sources: &[&Path], dest: &str) -> Result<Summary, JobError> {
+        let sources = sources.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
+        let job = Job { sources, dest: dest.into(), into_dir: true, recursive: true, ..copy() };
+        self.run(&job, Placement::Upload, &Quiet::default())
+    }
+
+    fn download(&self, source: &str, dest: &Path) -> Result<Summary, JobError> {
+        let dest = dest.as_os_str().as_bytes().to_vec();
+        let sources = vec![source.as_bytes().to_vec()];
+        let job = Job { sources, dest, into_dir: true, recursive: true, ..copy() };
+        self.run(&job, Placement::Download, &Quiet::default())
+    }
+
+    fn run(
+        &self,
+        job: &Job,
+        place: impl FnOnce(Connection) -> Placement,
+        monitor: &Quiet,
+    ) -> Result<Summary, JobError> {
+        haul_engine::run(job, place(self.connect()?), monitor)
+    }
+}
+
+/// A copy by the usual rules.
+fn copy() -> Job {
+    Job { task: Task::Copy(Policy::default()), ..Job::default() }
+}
+
+/// Tells nobody.
+#[derive(Default)]
+struct Quiet {
+    progress: Progress,
+    is_cancelled: AtomicBool,
+}
+
+impl Monitor for Quiet {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn event(&self, _: Event<'_>) {}
+
+    fn cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "not {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

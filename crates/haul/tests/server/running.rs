@@ -1,0 +1,170 @@
+//! Copies through a server, its log, and how it starts and stops.
+
+use super::*;
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn files_are_copied_in_both_directions_and_logged() {
+    let server = Server::start();
+    let client = server.client("ann", &[]);
+    let source = server.path("photos");
+    fs::create_dir_all(source.join("2024")).expect("a directory");
+    fs::write(source.join("2024/a.jpg"), vec![7; 3 << 20]).expect("written");
+    fs::write(source.join("b.jpg"), "b").expect("written");
+    let summary = client.upload(&[&source], "/in/").expect("copied");
+    assert_eq!((summary.copied, summary.failed), (2, 0));
+    assert_eq!(fs::read(server.root().join("in/photos/2024/a.jpg")).expect("read").len(), 3 << 20);
+    let back = server.path("back");
+    fs::create_dir(&back).expect("a directory");
+    client.download("in/photos", &back).expect("copied");
+    assert_eq!(fs::read(back.join("photos/b.jpg")).expect("read"), b"b");
+    let again = client.upload(&[&source], "/in/").expect("copied");
+    assert_eq!((again.copied, again.skipped), (0, 2));
+    until("all have left", || server.audit("disconnected").len() == 3);
+    let jobs = server.audit("job");
+    let told = |job: &serde_json::Value| {
+        let text = |key: &str| job[key].as_str().expect("a text").to_owned();
+        let number = |key: &str| job[key].as_u64().expect("a number");
+        let words = ["client", "task", "role", "right", "outcome"].map(text);
+        (words.join(" "), number("entries"), number("bytes"))
+    };
+    let bytes = (3 << 20) + 1;
+    assert_eq!(told(&jobs[0]), ("ann copy receive write done".to_owned(), 4, bytes));
+    assert_eq!(told(&jobs[1]).0, "ann copy send write done");
+    assert_eq!(told(&jobs[2]), ("ann copy receive write done".to_owned(), 2, 0));
+    let outcomes = server.audit("disconnected");
+    assert!(outcomes.iter().all(|line| line["outcome"] == "done"), "{outcomes:?}");
+    assert!(jobs[0]["from"].as_str().expect("a text").starts_with("127.0.0.1:"));
+}
+
+#[test]
+fn a_job_of_a_server_of_root_is_of_the_clients_user() {
+    if !is_root() {
+        return;
+    }
+    let server = Server::start();
+    let client = server.client("bob", &["--run-as=nobody"]);
+    let source = server.path("file");
+    fs::write(&source, "x").expect("written");
+    let refused = client.upload(&[&source], "/");
+    assert!(refused.is_ok_and(|summary| (summary.copied, summary.failed) == (0, 1)));
+    let nobody = Some(65534);
+    std::os::unix::fs::chown(server.root(), nobody, nobody).expect("changed");
+    client.upload(&[&source], "/").expect("copied");
+    let found = fs::metadata(server.root().join("file")).expect("a file");
+    assert_eq!((found.uid(), found.gid()), (65534, 65534));
+    // It can't read what only root may.
+    fs::write(server.root().join("secret"), "x").expect("written");
+    fs::set_permissions(server.root().join("secret"), Permissions::from_mode(0o600)).expect("set");
+    let summary = client.download("/secret", server.dir.path()).expect("a report");
+    assert_eq!((summary.copied, summary.failed), (0, 1));
+    let key = server.stranger().identity.key().to_string();
+    let root = format!("--root={}", server.root().display());
+    let refused = server.haul(&["admit", &key, &root, "--name=x"]);
+    assert_eq!(refused.status.code(), Some(2), "a client of root's server has no user");
+}
+
+#[test]
+fn a_client_without_a_user_is_not_served_by_root() {
+    if !is_root() {
+        return;
+    }
+    let server = Server::start();
+    let client = server.client("ann", &[]);
+    let path = server.state("clients.toml");
+    let text = fs::read_to_string(&path).expect("records").replace("user = \"root\"\n", "");
+    fs::write(&path, text).expect("written");
+    server.ok(&["reload"]);
+    client.download("/", server.dir.path()).expect_err("it has no user");
+    until("it is logged", || server.audit("refused").len() == 1);
+}
+
+#[test]
+fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_go_on() {
+    let mut server = Server::start();
+    let client = server.client("ann", &[]);
+    let source = server.path("large");
+    fs::write(&source, vec![3; 64 << 20]).expect("written");
+    let job = Job {
+        sources: vec![source.as_os_str().as_bytes().to_vec()],
+        dest: b"/large".to_vec(),
+        rate: std::num::NonZeroU64::new(16 << 20),
+        compression: Compression::None,
+        ..copy()
+    };
+    thread::scope(|scope| {
+        let copying = scope.spawn(|| client.run(&job, Placement::Upload, &Quiet::default()));
+        until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+        thread::sleep(Duration::from_millis(1500));
+        let begin = Instant::now();
+        server.ok(&["stop"]);
+        assert!(begin.elapsed() < Duration::from_secs(12), "{:?}", begin.elapsed());
+        let error = copying.join().expect("no panic").expect_err("it was stopped");
+        assert!(matches!(error, JobError::Connection(ref lost) if lost.retriable()), "{error}");
+    });
+    assert!(!server.haul(&["status"]).status.success());
+    let status = server.running.take().expect("it ran").wait().expect("waited");
+    assert!(status.success());
+    server.run();
+    let client = Client { address: server.stranger().address, ..client };
+    let job = Job { rate: None, ..job };
+    let summary = client.run(&job, Placement::Upload, &Quiet::default()).expect("copied");
+    assert!(summary.bytes_resumed > 0, "{summary:?}");
+    assert_eq!(fs::metadata(server.root().join("large")).expect("a file").len(), 64 << 20);
+}
+
+#[test]
+fn a_server_that_is_killed_takes_its_jobs_along_and_another_one_goes_on() {
+    let mut server = Server::start();
+    let client = server.client("ann", &[]);
+    let connection = client.connect().expect("connected");
+    until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+    let pid = server.status()["jobs"][0]["pid"].as_u64().expect("a number");
+    let mut running = server.running.take().expect("it runs");
+    running.kill().expect("killed");
+    running.wait().expect("waited");
+    let child = PathBuf::from(format!("/proc/{pid}/exe"));
+    until("the child has ended", || fs::read_link(&child).is_err());
+    drop(connection);
+    server.run();
+    let client = Client { address: server.stranger().address, ..client };
+    fs::write(server.root().join("x"), "x").expect("written");
+    client.download("/x", server.dir.path()).expect("copied");
+}
+
+#[test]
+fn a_reload_keeps_jobs_and_takes_the_settings() {
+    let server = Server::start();
+    let client = server.client("ann", &[]);
+    let _connection = client.connect().expect("connected");
+    until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+    let config = server.path("home/.config/haul");
+    fs::create_dir_all(&config).expect("a directory");
+    fs::write(config.join("server.toml"), "jobs-per-client = 1\n").expect("written");
+    server.ok(&["reload"]);
+    assert_eq!(server.status()["jobs"][0]["client"], "ann");
+    client.download("/", server.dir.path()).expect_err("it has a job already");
+    until("it is logged", || server.audit("refused").len() == 1);
+    assert_eq!(server.audit("refused")[0]["reason"], "too many jobs at once");
+    // What is wrong changes nothing, and is not repeated.
+    fs::write(config.join("server.toml"), "jobs-per-client = \"secret\"\n").expect("written");
+    let refused = server.haul(&["reload"]);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("server.toml:1") && !error.contains("secret"), "{error}");
+    assert_eq!(server.status()["jobs"][0]["client"], "ann");
+}
+
+#[test]
+fn a_second_server_of_a_user_does_not_start_and_one_can_start_in_the_background() {
+    let mut server = Server::start();
+    let refused = server.haul(&["run", "--listen", "127.0.0.1:0"]);
+    assert!(!refused.status.success());
+    server.ok(&["stop"]);
+    server.running.take().expect("it ran").wait().expect("waited");
+    assert!(server.ok(&["start", "--listen", "127.0.0.1:0"]).contains("this machine only"));
+    assert!(server.ok(&["start"]).contains("runs already"));
+    let pid = server.status()["pid"].as_u64().expect("a number");
+    server.ok(&["stop"]);
+    until("it has ended", || fs::read_link(format!("/proc/{pid}/exe")).is_err());
+}
