@@ -75,6 +75,9 @@ pub fn stay_below(root: &Path, rights: Rights) -> std::io::Result<()> {
 /// connection earlier; this is for one whose machine is gone.
 const BETWEEN_VISITS: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Takes the task of a job, the side of it that was here, and its result.
+pub type OnEnd<'s> = dyn Fn(&Task, Side, &Result<Summary, JobError>) + 's;
+
 /// How a client is served.
 #[derive(Clone, Copy)]
 pub struct Serving<'s> {
@@ -90,8 +93,8 @@ pub struct Serving<'s> {
     pub program: Option<&'s Path>,
     /// It may have this machine call another, which receives what it sends.
     pub calls: bool,
-    /// Called at the end of a job, with its task, the side of it that was here, and its result.
-    pub on_end: &'s dyn Fn(&Task, Side, &Result<Summary, JobError>),
+    /// Called at the end of a job.
+    pub on_end: &'s OnEnd<'s>,
 }
 
 impl Default for Serving<'_> {
@@ -260,7 +263,7 @@ fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
 /// The circumstances of a job, beside its words.
 struct Around<'s> {
     on_failure: &'s dyn Fn(),
-    on_end: &'s dyn Fn(&Task, Side, &Result<Summary, JobError>),
+    on_end: &'s OnEnd<'s>,
     /// Set if the client wishes for direct connections.
     door: Option<Door>,
     /// Set if further logins may join.

@@ -174,7 +174,7 @@ mod vigil;
 mod walk;
 mod workers;
 
-pub use agent::{Serving, serve, serve_with, stay_below};
+pub use agent::{OnEnd, Serving, serve, serve_with, stay_below};
 pub use census::{Census, Kinds};
 pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
 pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};

@@ -108,7 +108,7 @@ impl Connection {
         patience: Patience,
     ) -> Self {
         let mut closer = Closer::default();
-        (closer.served, closer.patience) = (Some(served), patience);
+        (closer.served, closer.patience) = (Some(Box::new(served)), patience);
         Self { reader, writer, closer }
     }
 
@@ -243,9 +243,9 @@ impl fmt::Debug for Writer {
 /// ssh stays behind. That takes at most about half a second.
 #[derive(Default)]
 pub struct Closer {
-    ssh: Option<Ssh>,
+    ssh: Option<Box<Ssh>>,
     /// The other end, if it is reached by TLS.
-    served: Option<Served>,
+    served: Option<Box<Served>>,
     /// Lets go of the streams, unless they lead to ssh.
     cut: Option<Arc<Cut>>,
     patience: Patience,
@@ -304,7 +304,7 @@ impl Closer {
         kept: Option<Box<Kept>>,
     ) -> Self {
         let mut closer = Self::default();
-        (closer.ssh, closer.cut, closer.patience, closer.kept) = (Some(ssh), cut, patience, kept);
+        (closer.ssh, closer.cut, closer.patience, closer.kept) = (Some(Box::new(ssh)), cut, patience, kept);
         closer
     }
 
@@ -411,7 +411,7 @@ impl Closer {
         match (&self.ssh, &self.cut) {
             (Some(ssh), _) => ssh.process.end(),
             (None, Some(cut)) => cut.let_go(),
-            (None, None) => self.served.iter().for_each(Served::hang_up),
+            (None, None) => self.served.iter().for_each(|served| served.hang_up()),
         }
     }
 
@@ -461,7 +461,7 @@ impl Closer {
     pub fn explain(self) -> ConnectError {
         let host = self.peer().to_owned();
         let was_refused = |served: &Served| served.was_refused.load(Ordering::Relaxed);
-        if self.served.as_ref().is_some_and(was_refused) {
+        if self.served.as_deref().is_some_and(was_refused) {
             return ConnectError::NotEnrolled { host };
         }
         let mute = self.ssh.as_ref().and_then(|ssh| match &ssh.peer.runs {
@@ -483,7 +483,7 @@ impl Drop for Closer {
         if let Some(ssh) = self.ssh.take() {
             ssh.process.end();
         }
-        self.served.iter().for_each(Served::hang_up);
+        self.served.iter().for_each(|served| served.hang_up());
     }
 }
 
