@@ -169,8 +169,12 @@ fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
     }
     let mut listen = listen.to_vec();
     if let Some(ip) = reached().filter(|_| reaches && listen.is_empty()) {
-        listen = Settings::load(&place, &[])?.listen;
-        listen.push(ip.to_string());
+        let settings = Settings::load(&place, &[])?;
+        let listens = |at: &SocketAddr| at.ip().is_unspecified() || at.ip() == ip;
+        if !settings.addresses()?.iter().any(listens) {
+            listen = settings.listen;
+            listen.push(ip.to_string());
+        }
     }
     // It says here what is wrong with it.
     Settings::load(&place, &listen)?;

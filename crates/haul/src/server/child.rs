@@ -22,7 +22,7 @@ pub(super) const REPORT_LEN_MAX: usize = 2048;
 /// The status of a child whose client has left in the middle.
 pub(super) const LOST: u8 = 3;
 
-/// What a child reports to the main process, a line of JSON each.
+/// A report of a child to the main process, as a line of JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {

@@ -105,7 +105,7 @@ impl Jobs {
         self.0.iter().filter(|job| job.key == *key).count()
     }
 
-    /// What is waited for: one descriptor each.
+    /// The descriptors by which they report, one each.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|job| job.reports.as_fd())
     }

@@ -98,7 +98,7 @@ struct Server {
     stops_at: Option<Instant>,
 }
 
-/// What tells one content of a file from another without reading it.
+/// The facts by which another content of a file shows without reading it.
 type FileState = Option<(u64, u64, i64, i64)>;
 
 fn state_of(place: &Place) -> FileState {

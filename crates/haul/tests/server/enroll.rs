@@ -1,1 +1,84 @@
-//! Enrolment through a real ssh server.
+//! Enrolment, and commands about the server of a host, through a real ssh server.
+
+use super::*;
+use haul_testkit::Sshd;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+
+/// A host with haul, and with a free port for a server.
+fn host(server: &Server) -> Sshd {
+    let bin = server.path("bin");
+    fs::create_dir(&bin).expect("a directory");
+    symlink(HAUL, bin.join("haul")).expect("a link");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let config = server.path("home/.config/haul");
+    fs::create_dir_all(&config).expect("a directory");
+    fs::write(config.join("server.toml"), format!("port = {port}\n")).expect("written");
+    let sshd = Sshd::builder().cheap_logins();
+    let sshd = sshd.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    let sshd = sshd.env("HOME", server.path("home").display().to_string());
+    sshd.start().expect("sshd starts")
+}
+
+#[test]
+fn a_host_is_enrolled_at_and_asked_through_ssh() {
+    let server = Server::prepare();
+    let sshd = host(&server);
+    let rsh = sshd.rsh();
+    let client = |words: &[&str]| {
+        let mut all = words.to_vec();
+        all.splice(1..1, ["-e", &*rsh]);
+        all.push("haul-test");
+        server.command_of("client", &all).output().expect("it runs")
+    };
+    let ok = |words: &[&str]| {
+        let output = client(words);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let root = format!("--root={}", server.root().display());
+    let mut enroll = vec!["enroll", &root, "--name=ann", "--read-only"];
+    if is_root() {
+        enroll.push("--run-as=root");
+    }
+    // Nobody can be asked, and nothing is started.
+    let refused = client(&enroll);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("Start it") && error.contains("--yes"), "{error}");
+    assert!(!server.haul(&["status"]).status.success());
+    enroll.push("--yes");
+    let said = ok(&enroll);
+    assert!(said.contains("enrolled at haul-test as ann, with read-only access"), "{said}");
+    assert!(said.contains("haul-test:PATH goes to the server now"), "{said}");
+    // It is the server's own command that answers.
+    assert_eq!(ok(&["clients"]), server.ok(&["clients"]));
+    assert!(ok(&["status"]).contains("1 clients"));
+    ok(&["rotate"]);
+    ok(&["reload"]);
+    // Again: the same key gets another right.
+    let again: Vec<&str> = enroll.iter().copied().filter(|word| *word != "--read-only").collect();
+    ok(&again);
+    assert!(server.ok(&["clients"]).starts_with("ann  write "));
+    let said = ok(&["revoke", "ann"]);
+    assert_eq!(said, "revoked ann\n");
+    assert_eq!(client(&["revoke", "ann"]).status.code(), Some(2));
+    ok(&["stop"]);
+    assert_eq!(ok(&["config"]), server.ok(&["config"]));
+    assert!(!client(&["status"]).status.success());
+}
+
+#[test]
+fn words_for_another_machine_run_no_other_command() {
+    let server = Server::prepare();
+    for words in [r#"["words"]"#, r#"["run"]"#, r#"["enroll","nas"]"#, r#"["stop","nas"]"#, "{}"] {
+        let mut command = server.command(&["words"]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("run");
+        let mut input = child.stdin.take().expect("piped");
+        std::io::Write::write_all(&mut input, format!("{words}\n").as_bytes()).expect("written");
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(2), "{words}");
+    }
+}

@@ -1,4 +1,4 @@
-//! What a client of a server can't reach, and what one that reads can't change.
+//! The places that a client of a server can't reach, and those that one who reads can't change.
 
 use super::*;
 use haul_model::{Backup, Moving, Remove};
