@@ -96,6 +96,11 @@ pub enum LinkEvent<'a> {
     },
     /// After that, the host has greeted again.
     Regained,
+    /// The host is reached by its server.
+    Server {
+        /// The host, safe to show.
+        host: &'a str,
+    },
     /// Contents take connections past ssh from now on.
     Direct {
         /// The host, safe to show.

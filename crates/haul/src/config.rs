@@ -190,7 +190,7 @@ impl Settings {
                 self.compress = Some(Given { value: parsed(raw, wanted)?, origin });
             }
             ("via", raw) => {
-                let value = parsed(raw, "\"auto\", \"ssh\" or \"tcp\"")?;
+                let value = parsed(raw, "\"auto\", \"ssh\", \"tcp\" or \"server\"")?;
                 self.via = Some(Given { value, origin });
             }
             ("port-range", raw) => {

@@ -10,16 +10,16 @@ use crate::command::deploy;
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::location::Machine;
-use crate::peer::{self, Peers, Reach, Reaches, WayThere, WithoutHaul};
+use crate::peer::{self, ByServer, Peers, Reach, Reaches, UseServer, WayThere, WithoutHaul};
 use crate::progress::Screen;
 use crate::retry::{Attempts, Retry};
 use crate::state;
 use haul_engine::{
-    Event, Greeted, Job, JobError, Leg, Monitor, Placement, RequestError, Requests, Route,
-    SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
+    Event, Greeted, Job, JobError, Leg, Line, LinkEvent, Monitor, Placement, RequestError,
+    Requests, Route, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
 };
-use haul_model::{Fault, FaultKind, Logins};
-use haul_net::{ConnectError, SshTarget};
+use haul_model::{Fault, FaultKind, Logins, Via};
+use haul_net::{ConnectError, Connection, SshTarget};
 use std::num::NonZeroU8;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -250,21 +250,37 @@ impl Hosts {
         };
         let is_upload = !matches!(route, Route::Download(_));
         let has_greeted = &|| self.greeted().contains(target);
-        let mut standing = standing.or_else(|| peer::kept(target, &self.screen));
+        let Reach { retries, parallel, mut server, .. } = self.reaches.of(target);
         if standing.is_some() {
             self.has_greeted(target);
         }
-        let Reach { retries, parallel, .. } = self.reaches.of(target);
+        let mut standing = standing;
         let logins = logins_of(parallel);
         let job = &Job { logins, ..job.clone() };
         let host = target.display();
         let retry =
             Retry { job, is_upload, reads_here: is_upload, retries, monitor, host, has_greeted };
         let ran = retry.run(|job, is_first, monitor| {
-            let line = match standing.take() {
-                Some(greeted) => greeted.into(),
-                None if is_first => peer::connect(target, job.task, &self.screen)?.into(),
-                None => peer::connect_again(target, job.task.keeps_destination())?.into(),
+            let by_server = match standing {
+                Some(_) => None,
+                None => self.by_server(target, &mut server, monitor)?,
+            };
+            // A server opens no further ports, and has no logins.
+            let alone = Job { via: Via::Ssh, logins: Logins::UpTo(0), ..job.clone() };
+            let job = if by_server.is_some() { &alone } else { job };
+            let greeted = standing.take();
+            let greeted = greeted.or_else(|| match is_first && by_server.is_none() {
+                true => peer::kept(target, &self.screen),
+                false => None,
+            });
+            let line: Line = match (by_server, greeted) {
+                (Some(connection), _) => connection.into(),
+                (None, Some(greeted)) => {
+                    self.has_greeted(target);
+                    greeted.into()
+                }
+                (None, None) if is_first => peer::connect(target, job.task, &self.screen)?.into(),
+                (None, None) => peer::connect_again(target, job.task.keeps_destination())?.into(),
             };
             let placement = match (is_upload, self.sharer()) {
                 (true, Some(sharer)) => Placement::UploadShared(line, sharer),
@@ -277,6 +293,31 @@ impl Hosts {
             self.has_greeted(target);
         }
         ran
+    }
+
+    /// A connection to the server of `target`, if that is used and answers. If it does not, it is
+    /// not asked again.
+    fn by_server(
+        &self,
+        target: &SshTarget,
+        server: &mut UseServer,
+        monitor: &dyn Monitor,
+    ) -> Result<Option<Connection>, JobError> {
+        let host = target.display();
+        let is_below_home = self.reaches.are_below_home(target);
+        match peer::by_server(target, *server, is_below_home)? {
+            ByServer::Connected(connection) => {
+                monitor.event(Event::Link(LinkEvent::Server { host: &host }));
+                Ok(Some(connection))
+            }
+            ByServer::No => Ok(None),
+            ByServer::GoOnBySsh(error) => {
+                *server = UseServer::Never;
+                let message = peer::goes_on_by_ssh(&error);
+                monitor.event(Event::Warning { path: host.as_bytes(), message: &message });
+                Ok(None)
+            }
+        }
     }
 
     /// Runs `job` through the SFTP server of a host where haul is `missing`.

@@ -38,6 +38,7 @@ pub(crate) enum Line<'a> {
     Progress(ProgressLine),
     Warning(Warning<'a>),
     Error(ErrorLine<'a>),
+    Server(ServerUsed<'a>),
     ConnectionLost(ConnectionLost<'a>),
     ConnectionRegained {},
     Summary(SummaryLine),
@@ -110,7 +111,13 @@ pub(crate) struct Warning<'a> {
     pub(crate) message: &'a str,
 }
 
-/// The connection was lost, and will be made again.
+/// A host is reached by its server.
+#[derive(Debug, Serialize)]
+pub(crate) struct ServerUsed<'a> {
+    pub(crate) host: &'a str,
+}
+
+/// A connection was lost, and will be made again.
 #[derive(Debug, Serialize)]
 pub(crate) struct ConnectionLost<'a> {
     pub(crate) host: &'a str,

@@ -5,7 +5,8 @@ use crate::error::CommandError;
 use crate::location::Machine;
 use crate::progress::Screen;
 use crate::report::{Report, remote_line};
-use haul_engine::{Greeted, Job, JobError, Requests, Standing};
+use crate::server::known;
+use haul_engine::{Greeted, Job, JobError, LinkEvent, Requests, Standing};
 use haul_model::{Compression, Task, Via};
 use haul_net::{ConnectError, Connection, Diagnostics, Patience, SshTarget};
 use std::num::NonZeroU8;
@@ -45,12 +46,24 @@ pub(crate) struct Reach {
     pub(crate) has_timeout: bool,
     /// A host without haul gets one first.
     pub(crate) deploy: bool,
+    pub(crate) server: UseServer,
+}
+
+/// Whether the server of a host is used that the user is enrolled at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UseServer {
+    Never,
+    /// If it answers. Else ssh is used.
+    IfThere,
+    Always,
 }
 
 /// How each host of a command is reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reaches {
     hosts: Vec<(SshTarget, Reach)>,
+    /// Hosts of which a path from the root is named.
+    from_root: Vec<SshTarget>,
     /// Files of this machine that words which name a host may have meant.
     here_instead: Vec<(SshTarget, String)>,
     /// The words of the command say how to compress, and not the configuration alone.
@@ -65,6 +78,16 @@ impl Reaches {
     /// Adds a host.
     pub(crate) fn add(&mut self, target: &SshTarget, reach: Reach) {
         self.hosts.push((target.clone(), reach));
+    }
+
+    /// A path from the root of `target` is named.
+    pub(crate) fn add_from_root(&mut self, target: &SshTarget) {
+        self.from_root.push(target.clone());
+    }
+
+    /// True if all paths of `target` are relative to the home directory.
+    pub(crate) fn are_below_home(&self, target: &SshTarget) -> bool {
+        !self.from_root.contains(target)
     }
 
     /// The words that name `target` may have meant a file of this machine.
@@ -117,6 +140,7 @@ impl Reaches {
                 retries: 0,
                 has_timeout: false,
                 deploy: false,
+                server: UseServer::Never,
             },
             |(_, reach)| *reach,
         )
@@ -167,6 +191,56 @@ fn requests_kept(target: &SshTarget, screen: &Screen) -> Option<Requests> {
         tracing::debug!(%error, "the kept connection does not answer");
     }
     greeted.ok()
+}
+
+/// The way to the server of a host.
+pub(crate) enum ByServer {
+    /// The user is enrolled at none, or asks for ssh.
+    No,
+    Connected(Connection),
+    /// It does not answer, and ssh leads to the same place.
+    GoOnBySsh(ConnectError),
+}
+
+/// Connects to the server of `target`, if the user is enrolled at one. `is_below_home` says
+/// whether all paths of the host are relative: only then do they mean the same through ssh, and
+/// only for a client whose root is the home directory.
+///
+/// # Errors
+/// When the server has another key, or does not answer and ssh is no substitute.
+pub(crate) fn by_server(
+    target: &SshTarget,
+    server: UseServer,
+    is_below_home: bool,
+) -> Result<ByServer, JobError> {
+    if server == UseServer::Never {
+        return Ok(ByServer::No);
+    }
+    let failed = |error: CommandError| JobError::Usage(error.to_string());
+    let Some(known) = known::find(target.host()).map_err(failed)? else {
+        return match server {
+            UseServer::Always => {
+                let host = target.display();
+                Err(JobError::Usage(format!("{host}: no server of this host is known")))
+            }
+            UseServer::IfThere | UseServer::Never => Ok(ByServer::No),
+        };
+    };
+    let identity = known::identity().map_err(failed)?;
+    match known.connect(&identity, target.patience()) {
+        Ok(connection) => Ok(ByServer::Connected(connection)),
+        Err(error @ ConnectError::NoServer { .. })
+            if server == UseServer::IfThere && known.home && is_below_home =>
+        {
+            Ok(ByServer::GoOnBySsh(error))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The words of a warning that a server does not answer.
+pub(crate) fn goes_on_by_ssh(error: &ConnectError) -> String {
+    format!("{error}: using ssh")
 }
 
 /// Connects again after the connection was lost. What ssh has to say is in the error, if it
@@ -312,6 +386,18 @@ impl<'r> Peers<'r> {
         is_again: bool,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Requests, bool), CommandError> {
+        let (reach, asks_far) = (self.reaches.of(target), self.reaches.are_below_home(target));
+        match by_server(target, reach.server, asks_far)? {
+            ByServer::No => {}
+            ByServer::Connected(connection) => {
+                let requests = Requests::remote_unless(connection, cancelled)?;
+                self.report.link(LinkEvent::Server { host: &target.display() });
+                return Ok((requests, false));
+            }
+            ByServer::GoOnBySsh(error) => {
+                self.report.warning(target.display().as_bytes(), &goes_on_by_ssh(&error));
+            }
+        }
         if !is_again && let Some(requests) = requests_kept(target, &self.screen) {
             return Ok((requests, false));
         }

@@ -13,11 +13,13 @@ pub enum Via {
     Ssh,
     /// Those past ssh alone.
     Tcp,
+    /// The one to the server that the user is enrolled at.
+    Server,
 }
 
 /// Words that name no such way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not auto, ssh or tcp")]
+#[error("not auto, ssh, tcp or server")]
 pub struct ViaError;
 
 impl fmt::Display for Via {
@@ -26,6 +28,7 @@ impl fmt::Display for Via {
             Self::Auto => "auto",
             Self::Ssh => "ssh",
             Self::Tcp => "tcp",
+            Self::Server => "server",
         })
     }
 }
@@ -38,6 +41,7 @@ impl FromStr for Via {
             "auto" => Ok(Self::Auto),
             "ssh" => Ok(Self::Ssh),
             "tcp" => Ok(Self::Tcp),
+            "server" => Ok(Self::Server),
             _ => Err(ViaError),
         }
     }

@@ -304,7 +304,8 @@ impl Closer {
         kept: Option<Box<Kept>>,
     ) -> Self {
         let mut closer = Self::default();
-        (closer.ssh, closer.cut, closer.patience, closer.kept) = (Some(Box::new(ssh)), cut, patience, kept);
+        (closer.ssh, closer.cut, closer.patience, closer.kept) =
+            (Some(Box::new(ssh)), cut, patience, kept);
         closer
     }
 

@@ -63,10 +63,10 @@ pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener};
 pub use error::{ConnectError, NO_LOGIN};
-pub use kept::{Held, Keep, hold, list, stop};
 pub use gate::{Caller, Gate, GateLimits, Turn};
 pub use identity::{Identity, NotAKey, PublicKey, fresh_seed};
 pub use invitation::{BadInvitation, Enrolment, Invitation, is_client_name};
+pub use kept::{Held, Keep, hold, list, stop};
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
@@ -74,8 +74,7 @@ pub use sealing::DirectCipher;
 pub use server::{ServerAddress, connect_server};
 pub use ssh::{
     Further, connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
-    connect_server_command,
-    connect_sftp,
+    connect_server_command, connect_sftp,
 };
 pub use stderr::Diagnostics;
 pub use target::SshTarget;

@@ -6,7 +6,7 @@ use crate::config::{
 };
 use crate::error::CommandError;
 use crate::location::{Location, Machine};
-use crate::peer::{Reach, Reaches, WithoutHaul};
+use crate::peer::{Reach, Reaches, UseServer, WithoutHaul};
 use crate::state;
 use clap::Args;
 use haul_model::{Compression, Ports, Via};
@@ -61,7 +61,7 @@ pub(super) struct TransferWords {
     parallel: ParallelWords,
     #[arg(long, value_name = "HOW")]
     compress: Option<Compression>,
-    #[arg(long, value_name = "auto|ssh|tcp")]
+    #[arg(long, value_name = "auto|ssh|tcp|server")]
     via: Option<Via>,
     #[arg(long, value_name = "FIRST-LAST")]
     port_range: Option<Ports>,
@@ -237,8 +237,10 @@ impl Way<'_> {
         }
         let target = set_up(target, &settings)?;
         let asks_sftp = settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
-        location.machine =
-            if by_sftp || asks_sftp { Machine::Sftp(target) } else { Machine::There(target) };
+        location.machine = match by_sftp || asks_sftp {
+            true => Machine::Sftp(target.clone()),
+            false => Machine::There(target.clone()),
+        };
         // Who names haul's path on the host, or asks for haul, means no other.
         let without_haul = match names_haul(&settings) {
             Some(_) => WithoutHaul::Fail,
@@ -247,7 +249,21 @@ impl Way<'_> {
         let parallel = settings.parallel.as_ref().map(|given| given.value);
         let (retries, has_timeout) = (settings.retries(), settings.timeout.is_some());
         let deploy = self.deploy;
-        Ok((location, Some(Reach { without_haul, parallel, retries, has_timeout, deploy })))
+        let server = self.server(&settings, &target);
+        let reach = Reach { without_haul, parallel, retries, has_timeout, deploy, server };
+        Ok((location, Some(reach)))
+    }
+
+    /// Whether the server of a host is used. Words that are of ssh ask for ssh.
+    fn server(&self, settings: &Settings, target: &SshTarget) -> UseServer {
+        let Settings { rsh, remote_haul, transport, .. } = &self.words;
+        let names_ssh = rsh.is_some() || remote_haul.is_some() || transport.is_some();
+        match settings.via.as_ref().map(|given| given.value) {
+            Some(Via::Server) => UseServer::Always,
+            Some(Via::Ssh | Via::Tcp) => UseServer::Never,
+            _ if names_ssh || self.deploy || target.port().is_some() => UseServer::Never,
+            None | Some(Via::Auto) => UseServer::IfThere,
+        }
     }
 
     /// The locations that the words mean.
@@ -264,6 +280,9 @@ impl Way<'_> {
                 (&location.machine, reach)
             {
                 reaches.add(target, reach);
+                if location.path.starts_with(b"/") {
+                    reaches.add_from_root(target);
+                }
                 if let Some(file) = location.here_instead() {
                     reaches.add_here_instead(target, file);
                 }
@@ -380,7 +399,7 @@ impl TransferWords {
         usage: &str,
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let settings = self.parallel.add_to(&self.remote);
+        let settings = Settings { via: self.via.map(typed), ..self.parallel.add_to(&self.remote) };
         let way = Way { words: settings, deploy: self.deploy, config };
         let (sources, dest, reaches) = way.sources_and_dest(words, usage)?;
         let by_sftp = |location: &&Location| matches!(location.machine, Machine::Sftp(_));

@@ -377,7 +377,7 @@ fn join(
     let identity = known::identity()?;
     server::join(invitation, &identity, &name)?;
     let (addresses, key) = (invitation.addresses.clone(), invitation.server);
-    known::remember(Known { host: host.clone(), addresses, key })?;
+    known::remember(Known { host: host.clone(), addresses, key, home: false })?;
     known::greet(&host, &identity)?;
     print(&format!("enrolled at {host}: {host}:PATH goes to its server\n"))
 }

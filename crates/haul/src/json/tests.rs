@@ -199,6 +199,7 @@ fn samples() -> Vec<Line<'static>> {
             hash: hash.to_owned(),
         }),
         Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
+        Line::Server(ServerUsed { host: "nas" }),
         Line::Kept(KeptLine {
             host: "nas",
             used: false,

@@ -3,7 +3,7 @@
 use super::{Output, Report, Statement};
 use crate::error::{CommandError, ExitCode};
 use crate::hint;
-use crate::json::{ConnectionLost, ErrorLine, Line, Path, Warning};
+use crate::json::{ConnectionLost, ErrorLine, Line, Path, ServerUsed, Warning};
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome, Skip};
 use haul_model::{Fault, Kind, Task};
@@ -61,6 +61,7 @@ impl Report for Json {
                 Line::ConnectionLost(ConnectionLost { host, message: reason, attempt, seconds })
             }
             LinkEvent::Regained => Line::ConnectionRegained {},
+            LinkEvent::Server { host } => Line::Server(ServerUsed { host }),
             // For people alone.
             LinkEvent::Direct { .. }
             | LinkEvent::NotDirect { .. }

@@ -92,6 +92,7 @@ impl Report for Text {
                 format!("haul: {reason}; reconnecting in {seconds} s (attempt {attempt})")
             }
             LinkEvent::Regained => "haul: reconnected".to_owned(),
+            LinkEvent::Server { host } => format!("haul: connected to the server of {host}"),
             LinkEvent::Direct { host, connections } => {
                 let (one, many) = ("direct connection", "direct connections");
                 let connections = quantity::counted(connections.into(), one, many);

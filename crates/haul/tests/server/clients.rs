@@ -30,7 +30,7 @@ fn a_revoked_client_loses_its_running_jobs_within_a_second() {
         compression: Compression::None,
         ..copy()
     };
-    let copy = |client: &Client, name| client.run(&job(name), Placement::Upload, &Quiet::default());
+    let copy = |client: &Client, name| client.run(&job(name), Placement::upload, &Quiet::default());
     thread::scope(|scope| {
         let (anns, bobs) = (scope.spawn(|| copy(&ann, "/a")), scope.spawn(|| copy(&bob, "/b")));
         until("both run", || server.status()["jobs"].as_array().is_some_and(|all| all.len() == 2));

@@ -69,7 +69,7 @@ fn a_client_does_not_leave_its_root() {
         Job { bases: vec![above.into_bytes()], ..job },
     ];
     for job in jobs {
-        let _ = client.run(&job, Placement::Upload, &Quiet::default());
+        let _ = client.run(&job, Placement::upload, &Quiet::default());
         assert_eq!(listed(&outside), before);
     }
 }
@@ -90,6 +90,6 @@ fn a_client_that_reads_changes_nothing() {
     let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
     let dest = got.as_os_str().as_bytes().to_vec();
     let removal = Job { task, sources: vec![b"/dir".to_vec()], dest, into_dir: true, ..copy() };
-    client.run(&removal, Placement::Download, &Quiet::default()).expect_err("it may not remove");
+    client.run(&removal, Placement::download, &Quiet::default()).expect_err("it may not remove");
     assert_eq!(listed(&server.root()), before);
 }

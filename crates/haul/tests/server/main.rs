@@ -5,6 +5,7 @@ mod clients;
 mod enroll;
 mod jail;
 mod running;
+mod ways;
 
 use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress, Summary};
 use haul_model::{Compression, Policy, Task};
@@ -168,14 +169,14 @@ impl Client {
     fn upload(&self, sources: &[&Path], dest: &str) -> Result<Summary, JobError> {
         let sources = sources.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
         let job = Job { sources, dest: dest.into(), into_dir: true, recursive: true, ..copy() };
-        self.run(&job, Placement::Upload, &Quiet::default())
+        self.run(&job, Placement::upload, &Quiet::default())
     }
 
     fn download(&self, source: &str, dest: &Path) -> Result<Summary, JobError> {
         let dest = dest.as_os_str().as_bytes().to_vec();
         let sources = vec![source.as_bytes().to_vec()];
         let job = Job { sources, dest, into_dir: true, recursive: true, ..copy() };
-        self.run(&job, Placement::Download, &Quiet::default())
+        self.run(&job, Placement::download, &Quiet::default())
     }
 
     fn run(

@@ -93,7 +93,7 @@ fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_go_on() {
         ..copy()
     };
     thread::scope(|scope| {
-        let copying = scope.spawn(|| client.run(&job, Placement::Upload, &Quiet::default()));
+        let copying = scope.spawn(|| client.run(&job, Placement::upload, &Quiet::default()));
         until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
         thread::sleep(Duration::from_millis(1500));
         let begin = Instant::now();
@@ -108,7 +108,7 @@ fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_go_on() {
     server.run();
     let client = Client { address: server.stranger().address, ..client };
     let job = Job { rate: None, ..job };
-    let summary = client.run(&job, Placement::Upload, &Quiet::default()).expect("copied");
+    let summary = client.run(&job, Placement::upload, &Quiet::default()).expect("copied");
     assert!(summary.bytes_resumed > 0, "{summary:?}");
     assert_eq!(fs::metadata(server.root().join("large")).expect("a file").len(), 64 << 20);
 }

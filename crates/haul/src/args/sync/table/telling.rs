@@ -106,9 +106,9 @@ pub(super) const WORDS: &[Word] = &[
         wish.transport = Some(transport.ok_or("not haul or sftp")?);
         Ok(())
     }),
-    value!("via", None, &[], "auto|ssh|tcp", |wish, value| {
+    value!("via", None, &[], "auto|ssh|tcp|server", |wish, value| {
         let via = value.to_str().and_then(|word| word.parse().ok());
-        wish.via = Some(via.ok_or("not auto, ssh or tcp")?);
+        wish.via = Some(via.ok_or("not auto, ssh, tcp or server")?);
         Ok(())
     }),
     flag!("fast", None, |wish, on| wish.fast = on),

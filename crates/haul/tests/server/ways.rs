@@ -1,0 +1,149 @@
+//! Commands of a client go to the server of a host that it is enrolled at, and to no other place
+//! that its paths don't mean.
+
+use super::*;
+
+/// The name under which the client knows the server. No such host can be reached by ssh.
+const HOST: &str = "box.invalid";
+
+/// A server, and a user of another home directory who has accepted an invitation.
+fn joined(options: &[&str]) -> Server {
+    let server = Server::start();
+    fs::create_dir(server.path("user")).expect("a directory");
+    let root = format!("--root={}", server.root().display());
+    let mut words = vec!["invite", &root, "--name=user"];
+    words.extend(options);
+    if is_root() {
+        words.push("--run-as=root");
+    }
+    let invitation = server.ok(&words);
+    let invitation = invitation.lines().last().expect("a line");
+    let join = ["join", invitation, "--host", HOST];
+    let output = server.command_of("user", &join).output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    server
+}
+
+/// Runs haul as that user.
+fn run(server: &Server, words: &[&str]) -> Output {
+    let mut command = Command::new(HAUL);
+    command.args(words).env("HOME", server.path("user")).current_dir(server.path("user"));
+    for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+        command.env_remove(variable);
+    }
+    command.env("HAUL_RETRIES", "0").stdin(Stdio::null()).output().expect("it runs")
+}
+
+#[track_caller]
+fn ok(server: &Server, words: &[&str]) -> String {
+    let output = run(server, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[track_caller]
+fn refused(server: &Server, words: &[&str], code: i32) -> String {
+    let output = run(server, words);
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {output:?}");
+    String::from_utf8(output.stderr).expect("UTF-8")
+}
+
+#[test]
+fn commands_go_to_the_server() {
+    let server = joined(&[]);
+    let user = server.path("user");
+    fs::create_dir_all(user.join("tree/below")).expect("made");
+    fs::write(user.join("tree/below/a"), "content").expect("written");
+    fs::write(user.join("tree/b"), vec![7; 3 << 20]).expect("written");
+    let there = |path: &str| format!("{HOST}:{path}");
+    let copied = ok(&server, &["copy", "-r", "--json", "tree", &there("copy")]);
+    assert!(copied.contains("{\"type\":\"server\",\"host\":\"box.invalid\"}"), "{copied}");
+    let root = server.root();
+    assert_eq!(fs::read(root.join("copy/b")).expect("there"), vec![7; 3 << 20]);
+    let again = ok(&server, &["copy", "-r", "--via", "server", "tree/.", &there("copy")]);
+    assert!(again.starts_with("copied nothing"), "{again}");
+    assert_eq!(ok(&server, &["ls", &there("copy")]), "b\nbelow/\n");
+    assert!(ok(&server, &["hash", &there("/copy/b")]).contains("copy/b"));
+    assert!(ok(&server, &["stat", &there("copy/b")]).contains("3.0 MiB"));
+    ok(&server, &["copy", "-r", &there("copy"), "back"]);
+    assert_eq!(fs::read_to_string(user.join("back/below/a")).expect("there"), "content");
+    ok(&server, &["check", "-r", "tree/.", &there("copy")]);
+    fs::write(user.join("tree/b"), "changed").expect("written");
+    refused(&server, &["check", "-r", "tree/.", &there("copy")], 1);
+    fs::remove_file(user.join("tree/below/a")).expect("removed");
+    ok(&server, &["sync", "-a", "--delete", "tree/", &there("copy")]);
+    assert!(!root.join("copy/below/a").exists());
+    assert_eq!(fs::read_to_string(root.join("copy/b")).expect("there"), "changed");
+    ok(&server, &["move", "tree", &there("moved")]);
+    assert!(!user.join("tree").exists());
+    assert_eq!(fs::read_to_string(root.join("moved/b")).expect("there"), "changed");
+    let jobs = server.audit("job");
+    assert!(jobs.iter().any(|job| job["task"] == "sync" && job["outcome"] == "done"), "{jobs:?}");
+}
+
+#[test]
+fn words_of_ssh_ask_for_ssh_and_via_server_asks_for_a_server() {
+    let server = joined(&[]);
+    fs::write(server.path("user/a"), "content").expect("written");
+    let there = format!("{HOST}:a");
+    // The host is known by its server alone.
+    for words in [&["--via", "ssh"][..], &["--rsh", "ssh"], &["--remote-haul", "/bin/haul"]] {
+        let said = refused(&server, &[&["copy", "a", &there], words].concat(), 3);
+        assert!(said.contains("can't reach") || said.contains("ssh"), "{said}");
+        assert!(!server.root().join("a").exists(), "{words:?}");
+    }
+    let said = refused(&server, &["copy", "--via", "server", "a", "other.invalid:a"], 2);
+    assert!(said.contains("other.invalid: no server of this host is known"), "{said}");
+    let said = refused(&server, &["copy", "--via", "server", "a", "sftp://box.invalid/a"], 2);
+    assert!(said.contains("SFTP can't use a haul server"), "{said}");
+}
+
+#[test]
+fn a_server_that_is_gone_is_replaced_by_ssh_only_where_paths_mean_the_same() {
+    let mut server = joined(&[]);
+    fs::write(server.path("user/a"), "content").expect("written");
+    let there = format!("{HOST}:a");
+    let mut running = server.running.take().expect("it runs");
+    running.kill().expect("killed");
+    running.wait().expect("reaped");
+    let said = refused(&server, &["copy", "a", &there], 3);
+    assert!(said.contains("can't reach the server at box.invalid"), "{said}");
+    assert!(!said.contains("using ssh"), "{said}");
+    // A client whose directory is the home directory goes on by ssh, which does not lead there.
+    let known = server.path("user/.local/state/haul/servers.toml");
+    let text = fs::read_to_string(&known).expect("read");
+    fs::write(&known, text.replace("home = false", "home = true")).expect("written");
+    let said = refused(&server, &["copy", "a", &there], 3);
+    assert!(said.contains("Connection refused: using ssh"), "{said}");
+    for words in [&["copy", "a", "box.invalid:/a"][..], &["copy", "--via", "server", "a", &there]] {
+        let said = refused(&server, words, 3);
+        assert!(said.contains("can't reach the server"), "{said}");
+        assert!(!said.contains("using ssh"), "{said}");
+    }
+    let said = refused(&server, &["ls", &there], 3);
+    assert!(said.contains("using ssh"), "{said}");
+}
+
+#[test]
+fn a_client_that_is_revoked_or_meets_another_key_is_told_so() {
+    let server = joined(&["--read-only"]);
+    fs::write(server.path("user/a"), "content").expect("written");
+    fs::write(server.root().join("there"), "content").expect("written");
+    let there = format!("{HOST}:there");
+    assert_eq!(ok(&server, &["ls", &there]), "there\n");
+    let said = refused(&server, &["copy", "a", &format!("{HOST}:a")], 2);
+    assert!(said.contains("read-only"), "{said}");
+    let known = server.path("user/.local/state/haul/servers.toml");
+    let right = fs::read_to_string(&known).expect("read");
+    let key = server.status()["key"].as_str().expect("a key").to_owned();
+    let other = Identity::new().expect("a key").key();
+    fs::write(&known, right.replace(&key, &other.to_string())).expect("written");
+    let said = refused(&server, &["ls", &there], 3);
+    assert!(said.contains(&other.fingerprint()), "it names the stored key: {said}");
+    assert!(!said.contains("using ssh"), "{said}");
+    fs::write(&known, right).expect("written");
+    server.ok(&["revoke", "user"]);
+    let said = refused(&server, &["ls", &there], 3);
+    assert!(said.contains("does not accept this client's key"), "{said}");
+    assert!(!said.contains("using ssh"), "{said}");
+}
