@@ -14,6 +14,7 @@ use crate::{Connection, Identity, Patience, PublicKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustls::ServerConfig;
+use socket2::{Domain, Socket, Type};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
@@ -263,6 +264,23 @@ impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").field("listeners", &self.listeners).finish_non_exhaustive()
     }
+}
+
+/// A socket for callers on `address`. One for IPv6 takes no callers of IPv4, so that each may
+/// have a socket on the same port.
+///
+/// # Errors
+/// When the address or the port can't be had.
+pub fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // Connections that have just ended keep no server from starting again.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Has listeners not block, and hold many callers.

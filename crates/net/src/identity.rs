@@ -31,6 +31,9 @@ const PRIVATE_PREFIX: [u8; 16] =
 /// The bytes of a key's SHA-256 that its fingerprint has: 96 bits.
 const FINGERPRINT_LEN: usize = 12;
 
+/// The beginning of a public key as text. No text of a key looks like an option.
+const PUBLIC_MARK: &str = "ed25519:";
+
 /// The first word of a file that holds a key.
 const FILE_MARK: &str = "haul-key-1.";
 
@@ -43,8 +46,8 @@ const OTHERS: u32 = 0o077;
 /// The permission bits that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The public key of a client or a server (Ed25519). Its text is URL-safe base64 without
-/// padding, 43 characters.
+/// The public key of a client or a server. Its text is `ed25519:` and URL-safe base64 without
+/// padding, 51 characters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey([u8; KEY_LEN]);
@@ -87,7 +90,7 @@ impl PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&BASE64URL_NOPAD.encode(&self.0))
+        write!(f, "{PUBLIC_MARK}{}", BASE64URL_NOPAD.encode(&self.0))
     }
 }
 
@@ -106,7 +109,8 @@ impl FromStr for PublicKey {
     type Err = NotAKey;
 
     fn from_str(text: &str) -> Result<Self, NotAKey> {
-        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| NotAKey)?;
+        let encoded = text.strip_prefix(PUBLIC_MARK).ok_or(NotAKey)?;
+        let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).map_err(|_| NotAKey)?;
         bytes.try_into().map(Self).map_err(|_| NotAKey)
     }
 }
@@ -284,11 +288,11 @@ mod tests {
     #[test]
     fn a_key_reads_the_same_once_it_is_written() {
         let key = Identity::new().expect("a key").key();
-        assert_eq!(key.to_string().len(), 43);
+        assert_eq!(key.to_string().len(), 51);
         assert_eq!(key.to_string().parse(), Ok(key));
         assert_eq!(PublicKey::of_structure(&key.structure()), Some(key));
-        let short = &key.to_string()[1..];
-        for text in ["", "x", short, &format!("{key}="), &format!("{key}A")] {
+        let (cut, bare) = (&key.to_string()[..50], &key.to_string()[8..]);
+        for text in ["", "x", cut, bare, &format!("{key}="), &format!("{key}A")] {
             assert_eq!(text.parse::<PublicKey>(), Err(NotAKey), "{text}");
         }
         assert_eq!(key.fingerprint().len(), 16);

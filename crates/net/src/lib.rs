@@ -63,7 +63,7 @@ pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener};
 pub use error::{ConnectError, NO_LOGIN};
-pub use gate::{Caller, Gate, GateLimits, Turn};
+pub use gate::{Caller, Gate, GateLimits, Turn, listen_on};
 pub use identity::{Identity, NotAKey, PublicKey, fresh_seed};
 pub use invitation::{BadInvitation, Enrolment, Invitation, is_client_name};
 pub use kept::{Held, Keep, hold, list, stop};

@@ -263,6 +263,20 @@ fn one_source_has_a_bounded_part_of_the_handshakes() {
 }
 
 #[test]
+fn both_families_are_listened_to_on_one_port() {
+    let any: IpAddr = Ipv4Addr::UNSPECIFIED.into();
+    let four = listen_on(SocketAddr::new(any, 0)).expect("a port");
+    let port = four.local_addr().expect("an address").port();
+    match listen_on(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)) {
+        Ok(six) => assert!(six.local_addr().expect("an address").is_ipv6()),
+        // A machine without IPv6.
+        Err(error) => assert_ne!(error.kind(), io::ErrorKind::AddrInUse, "{error}"),
+    }
+    let error = listen_on(SocketAddr::new(any, port)).expect_err("it is taken");
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+}
+
+#[test]
 fn a_subscriber_is_known_by_half_of_an_ipv6_address() {
     let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
     assert_eq!(source(ip("2001:db8::1:2:3:4")), source(ip("2001:db8::5:6:7:8")));
