@@ -90,7 +90,12 @@ fn man_pages(dir: &Path) -> Result<usize, Failed> {
     fs::create_dir_all(dir).map_err(|error| (dir.to_owned(), error))?;
     let mut haul = words();
     haul.build();
-    let commands = haul.get_subcommands().filter(|command| !command.is_hide_set());
+    let whole = |command: &clap::Command| !command.is_hide_set();
+    let commands = haul.get_subcommands().filter(|command| whole(command));
+    // A command of commands has a page for each of them, too.
+    let commands = commands.flat_map(|command| {
+        std::iter::once(command).chain(command.get_subcommands().filter(|below| whole(below)))
+    });
     let mut pages = 0;
     for command in std::iter::once(&haul).chain(commands) {
         let man = Man::new(command.clone()).manual("haul");

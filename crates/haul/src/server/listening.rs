@@ -2,7 +2,7 @@
 
 use crate::error::{CommandError, ErrorKind};
 use haul_engine::listeners_from_parent;
-use haul_net::Gate;
+use haul_net::{Gate, listen_on};
 use std::env;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -44,16 +44,13 @@ fn from_system() -> Vec<TcpListener> {
     }
 }
 
-/// Sockets on `addresses`. A machine without IPv6 has no `::1`, which is no error.
+/// Sockets on `addresses`. On a machine without IPv6, general addresses of it are passed over.
 pub(super) fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, CommandError> {
     let mut bound = Vec::new();
     for address in addresses {
-        match TcpListener::bind(address) {
+        match listen_on(*address) {
             Ok(listener) => bound.push(listener),
-            Err(error)
-                if error.kind() == io::ErrorKind::AddrNotAvailable
-                    && address.ip().is_loopback()
-                    && addresses.len() > 1 => {}
+            Err(error) if lacks_ipv6(address, &error) && addresses.len() > 1 => {}
             Err(error) => {
                 let message = format!("can't listen on {address}: {error}");
                 return Err(CommandError::new(ErrorKind::Io, message)
@@ -65,6 +62,14 @@ pub(super) fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, Command
         true => Err(CommandError::usage("there is no address to listen on")),
         false => Ok(bound),
     }
+}
+
+/// True if that is why there is no socket: the machine has no IPv6, or no address of it.
+fn lacks_ipv6(address: &SocketAddr, error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    let ip = address.ip();
+    let is_general = ip.is_ipv6() && (ip.is_loopback() || ip.is_unspecified());
+    is_general && matches!(error.kind(), E::AddrNotAvailable | E::Unsupported)
 }
 
 /// Sockets on `addresses`: those that `gate` has, and new ones.

@@ -42,7 +42,7 @@ pub(crate) struct Unit {
 /// The unit and the socket of a server: that of `home`'s user, or of the whole system.
 /// `program` is this program, and `listen` are the addresses of the socket.
 pub(crate) fn unit_files(program: &Path, home: &Path, listen: &[String], user: bool) -> [Unit; 2] {
-    let program = program.display();
+    let (program, home) = (quoted(program), quoted(home));
     let (wanted_by, hardening) = match user {
         true => ("default.target", ""),
         // A server of root becomes the users of its clients; it needs no other right.
@@ -68,8 +68,8 @@ pub(crate) fn unit_files(program: &Path, home: &Path, listen: &[String], user: b
          [Service]\n\
          Type=notify\n\
          NotifyAccess=main\n\
-         Environment=HOME={home}\n\
-         ExecStart={program} server run\n\
+         Environment=\"HOME={home}\"\n\
+         ExecStart=\"{program}\" server run\n\
          ExecReload=/bin/kill -HUP $MAINPID\n\
          KillMode=mixed\n\
          TimeoutStopSec=15\n\
@@ -85,8 +85,7 @@ pub(crate) fn unit_files(program: &Path, home: &Path, listen: &[String], user: b
          {hardening}\
          \n\
          [Install]\n\
-         WantedBy={wanted_by}\n",
-        home = home.display(),
+         WantedBy={wanted_by}\n"
     );
     let listen: String = listen.iter().map(|address| format!("ListenStream={address}\n")).collect();
     let socket = format!(
@@ -104,9 +103,20 @@ pub(crate) fn unit_files(program: &Path, home: &Path, listen: &[String], user: b
     [Unit { name: "haul.service", text: service }, Unit { name: "haul.socket", text: socket }]
 }
 
+/// `path` between the quotes of a unit.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_one_word_of_a_unit() {
+        assert_eq!(quoted(Path::new("/a b/50%/\"x\"")), "/a b/50%%/\\\"x\\\"");
+    }
 
     #[test]
     fn units_start_this_program_and_listen_where_the_settings_say() {

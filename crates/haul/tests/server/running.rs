@@ -2,6 +2,7 @@
 
 use super::*;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 
 #[test]
 fn files_are_copied_in_both_directions_and_logged() {
@@ -153,6 +154,28 @@ fn a_reload_keeps_jobs_and_takes_the_settings() {
     assert_eq!(refused.status.code(), Some(2), "{error}");
     assert!(error.contains("server.toml:1") && !error.contains("secret"), "{error}");
     assert_eq!(server.status()["jobs"][0]["client"], "ann");
+}
+
+#[test]
+fn a_service_manager_hears_when_the_server_is_ready() {
+    let server = Server::prepare();
+    let socket = UnixDatagram::bind(server.path("notify")).expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut command = server.command(&["run", "--listen", "127.0.0.1:0"]);
+    let child = command.env("NOTIFY_SOCKET", server.path("notify")).stderr(Stdio::null()).spawn();
+    let mut child = child.expect("it starts");
+    let heard = || {
+        let mut state = [0; 64];
+        let len = socket.recv(&mut state).expect("a state");
+        String::from_utf8_lossy(&state[..len]).into_owned()
+    };
+    assert_eq!(heard(), "READY=1");
+    server.ok(&["reload"]);
+    assert!(heard().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(heard(), "READY=1");
+    server.ok(&["stop"]);
+    assert_eq!(heard(), "STOPPING=1");
+    assert!(child.wait().expect("waited").success());
 }
 
 #[test]
