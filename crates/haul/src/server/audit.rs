@@ -13,8 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// An open log.
-pub(super) struct Audit(File);
+/// An open log; in a child, none.
+pub(super) struct Audit(Option<File>);
 
 /// A client, as each line names it.
 #[derive(Debug, Clone, Serialize)]
@@ -91,15 +91,21 @@ impl Audit {
             }
             Ok(file)
         };
-        open().map(Self).map_err(|error| failed(path, &error))
+        open().map(|file| Self(Some(file))).map_err(|error| failed(path, &error))
+    }
+
+    /// Closes this process's copy of the file.
+    pub(super) fn abandon(&mut self) {
+        self.0 = None;
     }
 
     /// Adds a line. A log that can't be written is reported on standard error: jobs go on.
     pub(super) fn tell(&mut self, who: &Who, event: Event<'_>) {
+        let Some(file) = &mut self.0 else { return };
         let line = Line { time: now_text(), event, who };
         let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
-            self.0.write_all(&line)
+            file.write_all(&line)
         });
         if let Err(error) = written {
             let _ = writeln!(io::stderr(), "haul server: can't write the audit log: {error}");

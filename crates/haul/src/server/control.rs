@@ -5,7 +5,7 @@ use super::Place;
 use super::place::failed;
 use crate::error::{CommandError, ErrorKind};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -69,15 +69,21 @@ pub(crate) struct JobStatus {
 pub(super) struct Control {
     listener: UnixListener,
     path: PathBuf,
+    /// Held as long as the server runs.
+    _lock: File,
 }
 
 impl Control {
-    /// Listens. Whoever calls this holds the lock of the server: a socket that is there
-    /// belongs to nobody.
+    /// Listens.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// If another server of this user runs, and those of the file system.
     pub(super) fn bind(place: &Place) -> Result<Self, CommandError> {
+        let Some(lock) = place.try_lock("server.lock")? else {
+            return Err(CommandError::new(ErrorKind::Io, "a server of this user runs already")
+                .with_hint("'haul server status' shows it, 'haul server stop' ends it"));
+        };
+        // With the lock, a socket that is there belongs to nobody.
         let path = place.control();
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -89,7 +95,8 @@ impl Control {
             listener.set_nonblocking(true)?;
             Ok(listener)
         });
-        bound.map(|listener| Self { listener, path: path.clone() }).map_err(|e| failed(&path, &e))
+        let listener = bound.map_err(|error| failed(&path, &error))?;
+        Ok(Self { listener, path, _lock: lock })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

@@ -96,6 +96,10 @@ impl Jobs {
         self.0.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Job> {
         self.0.iter_mut()
     }

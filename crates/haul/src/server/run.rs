@@ -15,6 +15,7 @@ use haul_net::{Caller, Gate};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, PipeReader, Read, Write};
 use std::net::SocketAddr;
@@ -41,15 +42,13 @@ const JOBS_MAX: usize = 1024;
 pub(crate) fn run(listen: &[String]) -> Result<ExitCode, CommandError> {
     let place = Place::find()?;
     place.make()?;
-    let Some(_lock) = place.try_lock("server.lock")? else {
-        return Err(CommandError::new(ErrorKind::Io, "a server of this user runs already")
-            .with_hint("'haul server status' shows it, 'haul server stop' ends it"));
-    };
-    let mut server = Server::new(place, listen)?;
+    // First: whoever holds it may touch the other files.
+    let control = Control::bind(&place)?;
+    let mut server = Server::new(place, control, listen)?;
     server.announce();
     system::notify("READY=1");
     let ended = server.serve();
-    server.control.remove();
+    server.control.iter().for_each(Control::remove);
     ended.map_err(|error| CommandError::new(ErrorKind::Io, error))?;
     Ok(ExitCode::Success)
 }
@@ -90,10 +89,13 @@ struct Server {
     read: FileState,
     keys: Keys,
     gate: Gate,
-    control: Control,
+    /// `None` in a child.
+    control: Option<Control>,
     signals: Signals,
     audit: Audit,
     jobs: Jobs,
+    /// Callers for which no child was started yet.
+    callers: VecDeque<Caller>,
     /// Set once it stops.
     stops_at: Option<Instant>,
 }
@@ -107,7 +109,7 @@ fn state_of(place: &Place) -> FileState {
 }
 
 impl Server {
-    fn new(place: Place, listen: &[String]) -> Result<Self, CommandError> {
+    fn new(place: Place, control: Control, listen: &[String]) -> Result<Self, CommandError> {
         let settings = Settings::load(&place, listen)?;
         let read = state_of(&place);
         let records = Records::load(&place)?;
@@ -118,10 +120,9 @@ impl Server {
             Gate::new(sockets, &keys.identities(), settings.gate_limits()).map_err(failed)?;
         gate.know(records.keys());
         let audit = Audit::open(settings.audit_log.as_deref().unwrap_or(&place.audit_log()))?;
-        let control = Control::bind(&place)?;
         let signals = Signals::register().map_err(failed)?;
         let jobs = Jobs::default();
-        let (listen, stops_at) = (listen.to_vec(), None);
+        let (listen, control) = (listen.to_vec(), Some(control));
         Ok(Self {
             place,
             listen,
@@ -134,7 +135,8 @@ impl Server {
             signals,
             audit,
             jobs,
-            stops_at,
+            callers: VecDeque::new(),
+            stops_at: None,
         })
     }
 
@@ -163,11 +165,13 @@ impl Server {
             let stops = self.stops_at.map(|at| at.saturating_duration_since(Instant::now()));
             let patience = [stops, self.jobs.patience()].into_iter().flatten().min();
             let mut others: Vec<BorrowedFd<'_>> =
-                vec![self.control.fd(), self.signals.stop.as_fd(), self.signals.reload.as_fd()];
+                vec![self.signals.stop.as_fd(), self.signals.reload.as_fd()];
             others.extend(self.jobs.fds());
+            others.extend(self.control.iter().map(Control::fd));
             let turn = self.gate.turn(&others, patience)?;
             drop(others);
-            let (own, jobs) = turn.ready.split_at(3);
+            let (signals, ready) = turn.ready.split_at(2);
+            let (jobs, asked) = ready.split_at(self.jobs.len());
             self.jobs.proceed(jobs, &mut self.audit);
             // Another process has changed the records, or one of the children.
             if state_of(&self.place) != self.read
@@ -175,20 +179,21 @@ impl Server {
             {
                 say(&error.to_string());
             }
-            for caller in turn.callers {
+            self.callers.extend(turn.callers);
+            while let Some(caller) = self.callers.pop_front() {
                 self.take(caller);
             }
-            if own[0]
-                && let Some((request, stream)) = self.control.next()
+            if asked.first() == Some(&true)
+                && let Some((request, stream)) = self.control.as_ref().and_then(Control::next)
             {
                 let error = self.carry_out(request).err().map(|error| error.to_string());
                 answer(stream, &Status { error, ..self.status() });
             }
-            if own[1] {
+            if signals[0] {
                 let _ = self.signals.stop.read(&mut [0; 16]);
                 self.stop();
             }
-            if own[2] {
+            if signals[1] {
                 let _ = self.signals.reload.read(&mut [0; 16]);
                 self.reload().unwrap_or_else(|error| say(&error.to_string()));
             }
@@ -288,7 +293,7 @@ impl Server {
     fn serve_client(&mut self, caller: Caller, client: Client) {
         let who = Who::new(&client, caller.from());
         let is_full = self.jobs.count(&client.key) >= self.settings.jobs_per_client
-            || self.jobs.status().len() >= JOBS_MAX;
+            || self.jobs.len() >= JOBS_MAX;
         let refusal = is_full.then_some("too many jobs at once");
         if let Some(reason) = refusal.or_else(|| child::refusal(&client)) {
             self.audit.tell(&who, Event::Refused { reason });
@@ -313,7 +318,7 @@ impl Server {
         };
         let who = Who::new(&guest, caller.from());
         // One conversation at a time has an invitation.
-        if self.jobs.count(&invited.key) > 0 || self.jobs.status().len() >= JOBS_MAX {
+        if self.jobs.count(&invited.key) > 0 || self.jobs.len() >= JOBS_MAX {
             return;
         }
         let key = invited.key;
@@ -360,11 +365,14 @@ impl Server {
         }
     }
 
-    /// Closes what belongs to the main process, in a child.
+    /// Closes what belongs to the main process, or to other clients, in a child.
     fn abandon(&mut self) {
         self.gate.abandon();
         self.signals.abandon();
         self.jobs.abandon();
+        self.audit.abandon();
+        self.callers.clear();
+        self.control = None;
     }
 
     /// Notes that a client knows the newest key. When all of them do, older ones are removed.

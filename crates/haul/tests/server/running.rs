@@ -133,6 +133,33 @@ fn a_server_that_is_killed_takes_its_jobs_along_and_another_one_goes_on() {
     client.download("/x", server.dir.path()).expect("copied");
 }
 
+/// The descriptors of a process, as what they lead to.
+fn descriptors(pid: u64) -> Vec<String> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
+    let paths = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    paths.map(|path| path.display().to_string()).collect()
+}
+
+#[test]
+fn a_child_has_no_socket_of_others_and_no_log() {
+    let server = Server::start();
+    let clients = ["ann", "bob", "eve"].map(|name| server.client(name, &[]));
+    let connections = thread::scope(|scope| {
+        let connect = |client: &Client| client.connect().expect("connected");
+        let threads = clients.each_ref().map(|client| scope.spawn(move || connect(client)));
+        threads.map(|thread| thread.join().expect("no panic"))
+    });
+    let jobs = || server.status()["jobs"].as_array().expect("jobs").clone();
+    until("all are served", || jobs().len() == 3);
+    for job in jobs() {
+        let has = descriptors(job["pid"].as_u64().expect("a number"));
+        let sockets = has.iter().filter(|path| path.starts_with("socket:")).count();
+        assert_eq!(sockets, 1, "{has:?}");
+        assert!(!has.iter().any(|path| path.contains("haul/server")), "{has:?}");
+    }
+    drop(connections);
+}
+
 #[test]
 fn a_reload_keeps_jobs_and_takes_the_settings() {
     let server = Server::start();
@@ -176,6 +203,30 @@ fn a_service_manager_hears_when_the_server_is_ready() {
     server.ok(&["stop"]);
     assert_eq!(heard(), "STOPPING=1");
     assert!(child.wait().expect("waited").success());
+}
+
+#[test]
+fn a_service_manager_may_hand_over_the_socket() {
+    let activate = "/usr/bin/systemd-socket-activate";
+    if !Path::new(activate).exists() {
+        return;
+    }
+    let mut server = Server::prepare();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = free.local_addr().expect("an address");
+    drop(free);
+    let mut command = Command::new(activate);
+    let home = format!("HOME={}", server.path("home").display());
+    command.args(["-l", &address.to_string(), "-E", &home, HAUL, "server", "run"]);
+    let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    server.running = Some(child);
+    // The first caller has the server started.
+    until("it listens", || std::net::TcpStream::connect(address).is_ok());
+    until("it runs", || server.haul(&["status"]).status.success());
+    assert_eq!(server.status()["listen"][0], address.to_string());
+    let client = server.client("ann", &[]);
+    fs::write(server.root().join("x"), "x").expect("written");
+    client.download("/x", server.dir.path()).expect("copied");
 }
 
 #[test]
