@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::pipe;
 use std::io::{self, PipeWriter, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 use std::thread;
@@ -73,16 +74,16 @@ pub(super) fn refusal(client: &Client) -> Option<&'static str> {
 /// Serves `client`. **No other thread runs yet.**
 pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 {
     match confine(around, client).and_then(|()| {
-        let peer = client.name.clone();
-        let connection = caller.into_connection(peer, around.new_key)?;
+        let socket = TcpStream::from(caller.socket().try_clone_to_owned()?);
+        let connection = caller.into_connection(client.name.clone(), around.new_key)?;
         end_on_request(connection.closer.killer())?;
-        Ok(connection)
+        Ok((connection, socket))
     }) {
         Err(error) => {
             around.reports.tell(&Report::Refused(error.to_string()));
             1
         }
-        Ok(connection) => {
+        Ok((connection, socket)) => {
             around.reports.tell(&Report::Ready);
             let on_end = |task: &Task, side, result: &Result<Summary, JobError>| {
                 around.reports.tell(&Report::Job(job_report(task, side, result)));
@@ -95,7 +96,9 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
                 calls: false,
                 on_end: &on_end,
             };
-            match haul_engine::serve_with(serving, connection) {
+            let served = haul_engine::serve_with(serving, connection);
+            read_rest(socket);
+            match served {
                 Ok(()) => 0,
                 Err(JobError::Connection(_)) => LOST,
                 Err(_) => 1,
@@ -117,6 +120,14 @@ fn confine(around: &Around<'_>, client: &Client) -> io::Result<()> {
     let stay = haul_engine::stay_below(&client.root, client.right.into());
     stay.map_err(|error| told(&format!("restrict access to {root}"), error))?;
     around.bounds.keep().map_err(|error| told("limit the process", error))
+}
+
+/// Reads what has come and nobody wants: a socket that is closed with something unread takes
+/// back what it has not sent yet.
+fn read_rest(mut socket: TcpStream) {
+    let mut bytes = [0; 4096];
+    let ended = socket.set_nonblocking(true);
+    while ended.is_ok() && matches!(socket.read(&mut bytes), Ok(1..)) {}
 }
 
 /// Hangs up on SIGTERM. The job then ends as with any lost connection: its partial files can be

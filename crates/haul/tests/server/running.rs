@@ -1,6 +1,7 @@
 //! Copies through a server, its log, and how it starts and stops.
 
 use super::*;
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 
@@ -153,9 +154,17 @@ fn a_child_has_no_socket_of_others_and_no_log() {
     until("all are served", || jobs().len() == 3);
     for job in jobs() {
         let has = descriptors(job["pid"].as_u64().expect("a number"));
-        let sockets = has.iter().filter(|path| path.starts_with("socket:")).count();
-        assert_eq!(sockets, 1, "{has:?}");
+        let sockets: BTreeSet<_> = has.iter().filter(|it| it.starts_with("socket:")).collect();
+        assert_eq!(sockets.len(), 1, "{has:?}");
         assert!(!has.iter().any(|path| path.contains("haul/server")), "{has:?}");
+        let limits = fs::read_to_string(format!("/proc/{}/limits", job["pid"])).expect("a process");
+        let limit = |name: &str| {
+            let line = limits.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+            let mut words = line.split_ascii_whitespace();
+            [words.next(), words.next()].map(|word| word.and_then(|word| word.parse::<u64>().ok()))
+        };
+        assert_eq!(limit("Max open files"), [Some(1024); 2]);
+        assert_eq!(limit("Max address space"), [Some(4096 << 20); 2]);
     }
     drop(connections);
 }
