@@ -45,7 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("delta", &[]),
     ("sys", &["model"]),
     ("model", &[]),
-    ("net", &["model"]),
+    ("net", &["sys", "model"]),
     ("sftp", &["net", "sys", "model"]),
     ("testkit", &[]),
     ("xtask", &["testkit", "model"]),

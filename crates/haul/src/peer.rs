@@ -49,7 +49,7 @@ pub(crate) struct Reach {
     pub(crate) server: UseServer,
 }
 
-/// Whether the server of a host is used that the user is enrolled at.
+/// The use of the server of a host, if the user is enrolled at one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UseServer {
     Never,

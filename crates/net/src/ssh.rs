@@ -203,14 +203,14 @@ fn haul_command(target: &SshTarget, command: Subcommand) -> Remote {
     Remote::Haul { path, address: target.address(), command }
 }
 
-fn start(
+/// All arguments of the program that connects.
+fn arguments(
     target: &SshTarget,
-    runs: Remote,
+    runs: &Remote,
     traffic: Traffic,
-    diagnostics: Diagnostics,
-) -> Result<Connection, ConnectError> {
+) -> Result<Vec<String>, ConnectError> {
     let shell = target.shell();
-    let mut arguments = leading_arguments(target, &runs)?;
+    let mut arguments = leading_arguments(target, runs)?;
     // The first word about something counts.
     let first = match traffic {
         Traffic::Beside if shell.is_ssh() => &BESIDE_OPTIONS[..],
@@ -228,7 +228,18 @@ fn start(
         }
         (false, _) => cipher::Settings::default(),
     };
-    arguments.extend(trailing_arguments(target, &runs, &settings));
+    arguments.extend(trailing_arguments(target, runs, &settings));
+    Ok(arguments)
+}
+
+fn start(
+    target: &SshTarget,
+    runs: Remote,
+    traffic: Traffic,
+    diagnostics: Diagnostics,
+) -> Result<Connection, ConnectError> {
+    let shell = target.shell();
+    let arguments = arguments(target, &runs, traffic)?;
     tracing::debug!(program = %shell.program, ?arguments, "starting the remote shell");
 
     let start_error = |cause| ConnectError::Start {

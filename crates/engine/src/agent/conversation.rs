@@ -35,7 +35,7 @@ pub(super) struct Client {
     caps: Caps,
 }
 
-/// What a client may ask for before its job, and has.
+/// The requests that a client may make before its job.
 pub(super) struct Asking {
     /// The requests that it may make.
     pub(super) rights: Rights,

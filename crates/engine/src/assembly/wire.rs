@@ -45,7 +45,7 @@ pub(crate) struct Wire {
 #[derive(Clone, Default)]
 pub(crate) struct AtRest(Arc<(Mutex<Returned>, Condvar)>);
 
-/// What the threads of a wire have returned.
+/// The streams that the threads of a wire have returned.
 #[derive(Default)]
 struct Returned {
     /// The reader has ended.

@@ -15,7 +15,7 @@ pub(crate) struct Keep {
     pub(crate) detail: Detail,
 }
 
-/// What is done with kept connections.
+/// An action on kept connections.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeepAction {
     List,

@@ -254,7 +254,7 @@ impl Way<'_> {
         Ok((location, Some(reach)))
     }
 
-    /// Whether the server of a host is used. Words that are of ssh ask for ssh.
+    /// The use of a host's server. Words about ssh ask for ssh.
     fn server(&self, settings: &Settings, target: &SshTarget) -> UseServer {
         let Settings { rsh, remote_haul, transport, .. } = &self.words;
         let names_ssh = rsh.is_some() || remote_haul.is_some() || transport.is_some();

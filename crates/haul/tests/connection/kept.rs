@@ -28,7 +28,7 @@ fn kept(scene: &Scene<'_>) -> Vec<serde_json::Value> {
     run.out().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Whether all connections to the host have ended.
+/// True once all connections to the host have ended.
 fn has_left(scene: &Scene<'_>) -> bool {
     holds_within(Duration::from_secs(10), || scene.sshd().sessions().is_empty())
 }
