@@ -99,6 +99,18 @@ fn words_of_ssh_ask_for_ssh_and_via_server_asks_for_a_server() {
 }
 
 #[test]
+fn a_job_between_hosts_goes_to_no_other_place_than_the_servers() {
+    let server = joined(&[]);
+    let there = |path: &str| format!("{HOST}:{path}");
+    for words in [["copy", &there("a"), &there("b")], ["copy", &there("a"), "other.invalid:b"]] {
+        let said = refused(&server, &words, 2);
+        assert!(said.contains("box.invalid: a job between hosts can't use its server"), "{said}");
+    }
+    let said = refused(&server, &["copy", "--via", "ssh", &there("a"), "other.invalid:b"], 3);
+    assert!(said.contains("can't reach"), "{said}");
+}
+
+#[test]
 fn a_server_that_is_gone_is_replaced_by_ssh_only_where_paths_mean_the_same() {
     let mut server = joined(&[]);
     fs::write(server.path("user/a"), "content").expect("written");
