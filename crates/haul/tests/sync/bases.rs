@@ -378,6 +378,6 @@ fn what_is_linked_to_a_base_counts_as_linked() {
         let route = scene.route();
         let run = scene.transfer("sync", &route, &["-av", "--link-dest=../prev"], &["src/"], "new");
         let out = run.run().expect_ok().out();
-        assert!(out.contains("\n1 copied, 5 linked, 1 directories made; 5 B in "), "{out}");
+        assert!(out.contains(" bytes; 1 copied, 5 linked, 1 directories made; 5 B in "), "{out}");
     });
 }

@@ -78,9 +78,10 @@ impl Figures {
         lines.map(|(label, figure)| format!("\n{label}: {figure}")).concat() + "\n"
     }
 
-    /// One line of what was done.
+    /// One line of what was done. It begins as rsync's last line does: scripts find it by that.
     fn line(&self) -> String {
-        let End { summary, time, relayed, .. } = self.end;
+        let End { summary, time, relayed, census, .. } = self.end;
+        let total = quantity::rsync_number(census.size, self.readable);
         let Summary { copied, linked, dirs_made, updated, deleted, bytes, .. } = summary;
         let parts = [
             (copied, "copied"),
@@ -106,7 +107,9 @@ impl Figures {
         };
         let unhashed = if self.unhashed && copied > 0 { UNHASHED } else { "" };
         let (time, here) = (quantity::duration(time), passed_here(relayed));
-        format!("{parts}; {bytes} in {time}{matched}{unhashed}{here}{would}\n")
+        format!(
+            "total size is {total} bytes; {parts}; {bytes} in {time}{matched}{unhashed}{here}{would}\n"
+        )
     }
 }
 
