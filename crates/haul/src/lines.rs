@@ -385,7 +385,10 @@ impl Itemized<'_> {
         if found.has(Changes::MISSING) || found.has(Changes::KIND) {
             return format!("{update}{kind}+++++++++");
         }
-        if found.without(UNTOLD).is_empty() {
+        // A name that becomes another of the file has that one's time.
+        let is_given_time =
+            is_file && !self.lines.keeps_times && matches!(self.fate, SyncFate::Linked(_, [_, ..]));
+        if found.without(UNTOLD).is_empty() && !is_given_time {
             return format!("{update}{kind}         ");
         }
         let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
@@ -548,6 +551,15 @@ mod tests {
         let (checksum, told) = (" ".repeat(32), line(&lines, &file, new, false));
         assert_eq!(told, format!("[%a %h  %P %u] 0 0 [{checksum}]\n"));
         let lines = format("%8l|%-4l|%2o").expect("a format");
+    #[test]
+    fn a_name_that_is_linked_without_times_has_another_time() {
+        let lines = Lines::new(1, 0, None).expect("a format").keeping_times(false, false);
+        let (file, fate) = (Kind::File { size: 5 }, SyncFate::Linked(Changes::default(), b"x"));
+        assert_eq!(line(&lines, &file, fate, false), "hf..T...... a/b\\#012 => x\n");
+        let before = SyncFate::Linked(Changes::default(), b"");
+        assert_eq!(line(&lines, &file, before, false), "hf          a/b\\#012\n");
+    }
+
         assert_eq!(line(&lines, &file, new, false), "       5|5   |recv\n");
         let told = line(&format("%p %t").expect("a format"), &file, new, false);
         let (id, time) = told.split_once(' ').expect("two parts");
