@@ -6,7 +6,7 @@ use crate::pace::Pace;
 use crate::told::Position;
 use crate::vigil::{Awaited, Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
-use haul_model::{Entry, Fault, Kind, Outcome, Summary};
+use haul_model::{ContentHash, Entry, Fault, Kind, Outcome, Summary};
 use haul_net::Killer;
 use haul_store::RESUME_LEN_MIN_FAR;
 use haul_tree::lock;
@@ -371,6 +371,18 @@ impl<'a> Reporter<'a> {
         let progress = self.monitor.progress();
         Progress::take_off(&progress.bytes_done, counted);
         Progress::take_off(&progress.tally.bytes_resumed, resumed);
+    }
+
+    /// True if the monitor shows hashes of files.
+    pub(crate) fn wants_hashes(&self) -> bool {
+        self.monitor.wants_hashes()
+    }
+
+    /// The content of the file of that number has this hash, if it is known.
+    pub(crate) fn hashed(&self, number: u64, hash: Option<ContentHash>) {
+        if let Some(hash) = hash.filter(|_| self.wants_hashes()) {
+            self.monitor.hashed(number, hash);
+        }
     }
 
     /// The fate of the entry of that number is known; `counted` bytes of it were counted as

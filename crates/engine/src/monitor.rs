@@ -3,7 +3,7 @@
 
 use crate::census::{Census, Counting};
 use crate::told::Told;
-use haul_model::{Changes, Entry, Fault, Kind, Naming, Outcome, Skip, Summary, Task};
+use haul_model::{Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Skip, Summary, Task};
 use haul_tree::lock;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
@@ -478,6 +478,15 @@ pub trait Monitor: Sync {
     fn shows(&self, _kind: &Kind, _outcome: &Outcome) -> bool {
         true
     }
+
+    /// True if [`Self::hashed`] is of use: local copies are hashed for that alone.
+    fn wants_hashes(&self) -> bool {
+        false
+    }
+
+    /// The content of the file of that number has this hash. Called before its fate is known,
+    /// where this side knows the hash.
+    fn hashed(&self, _number: u64, _hash: ContentHash) {}
 
     /// True if the job shall stop: asked often, and answered `true` for good
     /// once the user has interrupted.

@@ -12,7 +12,8 @@ use crate::quantity;
 use crate::report::{Report, Show, Statement};
 use haul_engine::Links;
 use haul_model::{
-    Attributes, Backup, Changes, Kind, Mirror, escape_octal, escape_text, unescape_high,
+    Attributes, Backup, Changes, ContentHash, Kind, Mirror, escape_octal, escape_text,
+    unescape_high,
 };
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -64,8 +65,8 @@ pub(crate) struct LogWish {
 /// Changes that are no reason to tell of an entry: it is what it was, in another place.
 const UNTOLD: Changes = Changes::LOCAL.with(Changes::LINKED);
 
-/// Columns of rsync's `%C` where it has no checksum.
-const CHECKSUM_COLUMNS: usize = 32;
+/// Columns of `%C`.
+const CHECKSUM_COLUMNS: usize = 64;
 
 /// The fate of an entry of a mirror.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +86,8 @@ pub(crate) struct Listed {
     pub(crate) attributes: Attributes,
     /// It is a device, and neither a FIFO nor a socket.
     pub(crate) is_device: bool,
+    /// The hash of its content, where that is shown and this side knows it.
+    pub(crate) hash: Option<ContentHash>,
 }
 
 /// A line of which bytes above those of ASCII are printed as they are.
@@ -326,6 +329,11 @@ impl Lines {
         self.parts.iter().any(|part| is_one(&part.field))
     }
 
+    /// True if lines have hashes of their entries.
+    pub(crate) fn wants_hashes(&self) -> bool {
+        self.parts.iter().any(|part| part.field == Field::Checksum)
+    }
+
     /// The columns of a list.
     pub(crate) fn columns(&self) -> Columns {
         self.columns
@@ -448,7 +456,10 @@ impl Itemized<'_> {
             Field::Process => std::process::id().to_string(),
             Field::Now => quantity::local_now(),
             Field::Bytes => "0".to_owned(),
-            Field::Checksum => " ".repeat(CHECKSUM_COLUMNS),
+            Field::Checksum => match self.listed.hash {
+                Some(hash) => hash.to_string(),
+                None => " ".repeat(CHECKSUM_COLUMNS),
+            },
             Field::Module => String::new(),
             Field::Mode => quantity::permissions(self.listed.attributes.mode),
             Field::Time => quantity::local_date(self.listed.attributes.mtime).replace(' ', "-"),
@@ -500,7 +511,7 @@ mod tests {
     fn line(lines: &Lines, kind: &Kind, fate: SyncFate<'_>, goes_out: bool) -> String {
         let time = Timestamp { secs: 86_400 * 365, nanos: 0 };
         let attributes = Attributes { user: Some(7), ..Attributes::new(0o4755, time) };
-        let listed = &Listed { attributes, is_device: true };
+        let listed = &Listed { attributes, is_device: true, hash: None };
         let told = Itemized { lines, path: b"a/b\n", kind, listed, fate, goes_out };
         String::from_utf8(told.text()).expect("text")
     }
@@ -541,17 +552,6 @@ mod tests {
     }
 
     #[test]
-    fn a_format_has_what_is_known() {
-        let format = |format: &str| Lines::new(0, 0, Some(OsStr::new(format)));
-        let lines = format("%o %l 100%% %f").expect("a format");
-        let file = Kind::File { size: 5 };
-        let new = SyncFate::Synced(Changes::MISSING.with(Changes::SENT));
-        assert_eq!(line(&lines, &file, new, false), "recv 5 100% a/b\\#012\n");
-        let lines = format("[%a %h %m %P %u] %b %c [%C]").expect("a format");
-        let (checksum, told) = (" ".repeat(32), line(&lines, &file, new, false));
-        assert_eq!(told, format!("[%a %h  %P %u] 0 0 [{checksum}]\n"));
-        let lines = format("%8l|%-4l|%2o").expect("a format");
-    #[test]
     fn a_name_that_is_linked_without_times_has_another_time() {
         let lines = Lines::new(1, 0, None).expect("a format").keeping_times(false, false);
         let (file, fate) = (Kind::File { size: 5 }, SyncFate::Linked(Changes::default(), b"x"));
@@ -560,7 +560,21 @@ mod tests {
         assert_eq!(line(&lines, &file, before, false), "hf          a/b\\#012\n");
     }
 
+    #[test]
+    fn a_format_has_what_is_known() {
+        let format = |format: &str| Lines::new(0, 0, Some(OsStr::new(format)));
+        let lines = format("%o %l 100%% %f").expect("a format");
+        let file = Kind::File { size: 5 };
+        let new = SyncFate::Synced(Changes::MISSING.with(Changes::SENT));
+        assert_eq!(line(&lines, &file, new, false), "recv 5 100% a/b\\#012\n");
+        let lines = format("[%a %h %m %P %u] %b %c [%C]").expect("a format");
+        let (checksum, told) = (" ".repeat(64), line(&lines, &file, new, false));
+        assert_eq!(told, format!("[%a %h  %P %u] 0 0 [{checksum}]\n"));
+        let lines = format("%8l|%-4l|%2o").expect("a format");
         assert_eq!(line(&lines, &file, new, false), "       5|5   |recv\n");
+        let wide = format!("%{}", "0".repeat(24));
+        let lines = format(&format!("{wide}%l")).expect("a format");
+        assert_eq!(line(&lines, &file, new, false), format!("{wide}5\n"));
         let told = line(&format("%p %t").expect("a format"), &file, new, false);
         let (id, time) = told.split_once(' ').expect("two parts");
         assert_eq!(id, std::process::id().to_string());
@@ -577,7 +591,7 @@ mod tests {
     fn bytes_above_those_of_ascii_can_be_printed_as_they_are() {
         let lines = Lines::new(1, 0, None).expect("a format");
         let attributes = Attributes::new(0o644, Timestamp { secs: 0, nanos: 0 });
-        let listed = &Listed { attributes, is_device: false };
+        let listed = &Listed { attributes, is_device: false, hash: None };
         let fate = SyncFate::Synced(Changes::MODE);
         let kind = &Kind::Symlink { target: (*b"\xfb\n").into() };
         let line = Itemized { lines: &lines, path: b"a\xfc", kind, listed, fate, goes_out: false };

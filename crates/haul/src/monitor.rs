@@ -15,8 +15,8 @@ use haul_engine::{
     Summary, Unfinished,
 };
 use haul_model::{
-    Attributes, Changes, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task, Timestamp,
-    escape_bytes, escape_octal,
+    Attributes, Changes, ContentHash, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task,
+    Timestamp, escape_bytes, escape_octal,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -303,6 +303,7 @@ impl<'r> JobMonitor<'r> {
         let none = || Listed {
             attributes: Attributes::new(0, Timestamp { secs: 0, nanos: 0 }),
             is_device: false,
+            hash: None,
         };
         let listed = number.and_then(|number| of.remove(&number)).unwrap_or_else(none);
         let attributes = Attributes {
@@ -316,6 +317,11 @@ impl<'r> JobMonitor<'r> {
     /// True if a line has attributes of its entry.
     fn wants_attributes(&self) -> bool {
         self.lines.wants_attributes() || self.log.as_ref().is_some_and(|log| log.wants_attributes())
+    }
+
+    /// True if a line has the hash of its entry.
+    fn shows_hashes(&self) -> bool {
+        self.lines.wants_hashes() || self.log.as_ref().is_some_and(|log| log.wants_hashes())
     }
 
     /// Tells of an entry of a mirror.
@@ -534,11 +540,11 @@ impl Monitor for JobMonitor<'_> {
             self.order().listed(number);
         }
         let is_device = matches!(entry.special, Some(Special::Block(_) | Special::Char(_)));
-        if is_device || self.wants_attributes() {
+        if is_device || self.wants_attributes() || self.shows_hashes() {
             let Attributes { mode, mtime, user, group, .. } = entry.attributes;
             let attributes = Attributes { user, group, ..Attributes::new(mode, mtime) };
             let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            listed.insert(number, Listed { attributes, is_device });
+            listed.insert(number, Listed { attributes, is_device, hash: None });
         }
     }
 
@@ -550,6 +556,17 @@ impl Monitor for JobMonitor<'_> {
             fate.is_some_and(|(log, fate)| log.tells(kind, fate))
         };
         self.tells(kind, outcome) || is_logged() || is_backed_up()
+    }
+
+    fn wants_hashes(&self) -> bool {
+        self.shows_hashes()
+    }
+
+    fn hashed(&self, number: u64, hash: ContentHash) {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(listed) = listed.get_mut(&number) {
+            listed.hash = Some(hash);
+        }
     }
 
     fn cancelled(&self) -> bool {

@@ -6,7 +6,9 @@
 
 use crate::error::CommandError;
 use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
-use haul_model::{Conflict, Entry, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating};
+use haul_model::{
+    Conflict, ContentHash, Entry, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating,
+};
 use haul_net::ConnectError;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -310,6 +312,14 @@ impl Monitor for Once<'_> {
 
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
         self.monitor.shows(kind, outcome)
+    }
+
+    fn wants_hashes(&self) -> bool {
+        self.monitor.wants_hashes()
+    }
+
+    fn hashed(&self, number: u64, hash: ContentHash) {
+        self.monitor.hashed(number, hash);
     }
 
     fn cancelled(&self) -> bool {

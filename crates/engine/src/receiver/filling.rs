@@ -165,12 +165,19 @@ pub(super) fn given_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
     fault
 }
 
+impl Receiver<'_> {
+    /// True if each content is hashed: it is to be verified, or the user sees the hash.
+    pub(super) fn looks_at_bytes(&self) -> bool {
+        self.policy.verify || self.reporter.wants_hashes()
+    }
+}
+
 impl Pending {
     /// True if nobody has to look at the bytes of `source`, and they are where the
     /// copy will be.
     pub(super) fn may_share(&self, receiver: &Receiver<'_>, source: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
-        !(receiver.policy.verify || self.reading.is_second || self.staging.is_some())
+        !(receiver.looks_at_bytes() || self.reading.is_second || self.staging.is_some())
             && source.handle().is_some()
             && node.handle().is_ok_and(|dir| dir.shares_content())
     }

@@ -289,6 +289,9 @@ impl Receiver<'_> {
             (Ok(source), own) => {
                 let is_same = own.is_ok_and(|own| own.hash == source.hash);
                 let is_left = is_same && pending.is_as_listed(&source);
+                if is_left {
+                    self.reporter.hashed(pending.index, source.hash);
+                }
                 if !is_left && self.appends() {
                     // It is as long as the source.
                     let ruled = Outcome::Skipped(Skip::Ruled);

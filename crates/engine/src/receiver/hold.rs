@@ -288,7 +288,10 @@ impl Receiver<'_> {
         whole: Result<Whole, Fault>,
     ) -> Option<Settled> {
         match whole {
-            Ok(whole) => self.place(pending, moved, whole),
+            Ok(whole) => {
+                self.reporter.hashed(pending.index, whole.hash);
+                self.place(pending, moved, whole)
+            }
             Err(fault) => Some((pending, moved, Outcome::Failed(fault))),
         }
     }

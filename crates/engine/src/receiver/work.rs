@@ -255,7 +255,7 @@ fn copy_file(
         }
     };
     let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;
-    let hashes = receiver.policy.verify || pending.reading.is_second;
+    let hashes = receiver.looks_at_bytes() || pending.reading.is_second;
     let copying = Copying { receiver, source: &*source, size: seal.size, hashes };
     let filled = match resumed {
         Some(resumed) => copying.go_on(pending, resumed, &mut count)?,

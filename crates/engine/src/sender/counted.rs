@@ -1,15 +1,27 @@
 //! Content that counts as sent.
 
-use super::Sender;
+use super::{Item, Sender};
 use crate::control::Step;
 use crate::link::wire::Counted;
-use haul_model::{Policy, Resume};
+use haul_model::{Fault, Policy, Resume};
+use haul_proto::FileSeal;
 use haul_tree::lock;
 
 impl Sender<'_> {
     /// Bytes of that file that count when they leave, if anybody looks at it.
     pub(crate) fn counts(&self, index: u64, len: u64) -> Option<Counted> {
         (self.reporter.is_some() && len > 0).then_some(Counted { index, len, tally: None })
+    }
+
+    /// The seal of a file has the hash of its content, unless only a part was sent.
+    pub(super) fn hashed(&self, item: &Item, result: &Result<FileSeal, Fault>) {
+        let is_part = !item.blocks.is_empty() && !item.blocks.is_all();
+        let is_whole = |seal: &FileSeal| !is_part || item.how.wants_whole_hash() || seal.grew;
+        if let (Some(reporter), Ok(seal)) = (self.reporter, result)
+            && is_whole(seal)
+        {
+            reporter.hashed(item.index, seal.hash);
+        }
     }
 
     /// Counts content of a file as sent: it is given to a connection. What only waits for

@@ -277,6 +277,9 @@ impl Reader<'_, '_> {
         let copied = || Ok(Some(hash.unwrap_or_else(|| ContentHash::of(content))));
         let grew = has_grown(&*source, strict, copied, self.control)?;
         self.sender.was_opened(item.index, seal.size);
+        if let Some(reporter) = self.sender.reporter {
+            reporter.hashed(item.index, hash);
+        }
         Ok(Some(PackItem::File {
             index: item.index,
             len: seal.size as u32,
@@ -313,6 +316,7 @@ impl Reader<'_, '_> {
         if self.control.stopped() {
             return None;
         }
+        self.sender.hashed(&item, &result);
         let (index, lanes) = (item.index, 0);
         let end = OutFrame::message(&Message::FileEnd(FileEnd { index, result, lanes }));
         let again = || Again::Files(vec![index]);
@@ -341,6 +345,7 @@ impl Reader<'_, '_> {
     /// Tells the end of a file in pieces, which went over this lane. `None` if the job ends.
     fn tell_end(&self, item: &Item, result: Result<FileSeal, Fault>) -> Option<()> {
         self.offers_again(item, &result);
+        self.sender.hashed(item, &result);
         let (index, lanes) = (item.index, 0);
         let end = OutFrame::message(&Message::FileEnd(FileEnd { index, result, lanes }));
         match self.send_or_lose(end, |it| it.on_loss(Again::Whole(index))) {

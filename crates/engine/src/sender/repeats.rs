@@ -309,6 +309,7 @@ impl Reader<'_, '_> {
         lanes: u8,
     ) -> Option<()> {
         self.offers_again(&file.item, &result);
+        self.sender.hashed(&file.item, &result);
         let first = self.lane.number;
         for lane in lanes_of(lanes).filter(|lane| *lane != first) {
             // All that goes over it of this file is queued.

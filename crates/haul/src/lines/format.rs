@@ -6,6 +6,9 @@ use haul_model::escape_bytes;
 /// The columns that a part may have at most. rsync cuts longer lines.
 const WIDTH_MAX: usize = 1024;
 
+/// The digits of a width, at most. As with rsync, an escape with more is text.
+const WIDTH_DIGITS_MAX: usize = 23;
+
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
@@ -37,7 +40,7 @@ pub(super) enum Field {
     Now,
     /// `%b` and `%c`, which are not counted for each file.
     Bytes,
-    /// `%C`, which is none of rsync's checksums.
+    /// `%C`, which is BLAKE3 in place of rsync's checksums.
     Checksum,
     /// `%B`.
     Mode,
@@ -83,6 +86,10 @@ pub(super) fn parts(word: &str, format: &[u8]) -> Result<Vec<Part>, CommandError
         let width = digits[..len]
             .iter()
             .fold(0, |width: usize, digit| WIDTH_MAX.min(width * 10 + usize::from(digit - b'0')));
+        if len > WIDTH_DIGITS_MAX {
+            text.push(b'%');
+            continue;
+        }
         let end = (usize::from(is_left) + len + 1).min(rest.len());
         let field = match digits.get(len) {
             Some(b'%') if end == 1 => Field::Text(b"%".to_vec()),

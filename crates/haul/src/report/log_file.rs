@@ -45,6 +45,11 @@ impl LogFile {
         self.wish.lines.wants_attributes()
     }
 
+    /// True if its lines have hashes of their entries.
+    pub(crate) fn wants_hashes(&self) -> bool {
+        self.wish.lines.wants_hashes()
+    }
+
     /// Tells of an entry.
     pub(crate) fn entry(
         &self,

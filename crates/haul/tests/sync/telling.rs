@@ -41,6 +41,29 @@ fn lines_come_in_the_order_of_the_listing() {
 }
 
 #[test]
+fn hashes_in_lines_are_those_of_the_contents() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/large", "large".repeat(1 << 20));
+        scene.file("src/small", "small");
+        let sync = |flags: &[&str], format| {
+            let flags = [&["-a", format], flags].concat();
+            scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run().expect_ok().out()
+        };
+        let hash = |name: &str| {
+            let run = scene.haul().arg("hash").arg(scene.path(format!("src/{name}"))).run();
+            run.expect_ok().out()[..64].to_owned()
+        };
+        let (large, small, none) = (hash("large"), hash("small"), " ".repeat(64));
+        let expected = format!("{none} ./\n{large} large\n{small} small\n");
+        assert_eq!(sync(&[], "--out-format=%C %n"), expected);
+        let lines = sync(&["-cii"], "--out-format=%i %C %n");
+        for line in [format!(" {large} large\n"), format!(" {small} small\n")] {
+            assert!(lines.contains(&line), "{lines}");
+        }
+    });
+}
+
+#[test]
 fn a_created_destination_is_reported_as_by_rsync() {
     let world = World::new();
     let scene = world.scene(Way::Local);
