@@ -112,9 +112,14 @@ impl Default for Serving<'_> {
 /// See [`serve`].
 pub fn serve_with(serving: Serving<'_>, connection: Connection) -> Result<(), JobError> {
     haul_sys::boot_id();
+    let dir = std::env::current_dir().ok();
     let mut next = Some(connection);
     while let Some(connection) = next {
         next = visit(serving, connection)?;
+        if let Some(dir) = dir.as_ref().filter(|_| next.is_some()) {
+            // Another directory may have its name by now, as for a new login.
+            let _ = std::env::set_current_dir(dir);
+        }
     }
     Ok(())
 }

@@ -308,7 +308,7 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
                     .map(|index| OutcomeItem { index, outcome: haul_engine::Outcome::Copied })
                     .collect(),
             ),
-            peer::want(0..40_000),
+            peer::want(0..30_000),
         ] {
             let job = Job {
                 sources: vec![source.as_os_str().as_bytes().to_vec()],

@@ -10,7 +10,7 @@ use crate::command::deploy;
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::location::Machine;
-use crate::peer::{self, ByServer, Peers, Reach, Reaches, UseServer, WayThere, WithoutHaul};
+use crate::peer::{self, Peers, Reach, Reaches, WayThere, WithoutHaul};
 use crate::progress::Screen;
 use crate::retry::{Attempts, Retry};
 use crate::state;
@@ -19,7 +19,7 @@ use haul_engine::{
     Requests, Route, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
 };
 use haul_model::{Fault, FaultKind, Logins, Via};
-use haul_net::{ConnectError, Connection, SshTarget};
+use haul_net::{ConnectError, SshTarget};
 use std::num::NonZeroU8;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -250,7 +250,7 @@ impl Hosts {
         };
         let is_upload = !matches!(route, Route::Download(_));
         let has_greeted = &|| self.greeted().contains(target);
-        let Reach { retries, parallel, mut server, .. } = self.reaches.of(target);
+        let Reach { retries, parallel, server, .. } = self.reaches.of(target);
         if standing.is_some() {
             self.has_greeted(target);
         }
@@ -263,8 +263,11 @@ impl Hosts {
         let ran = retry.run(|job, is_first, monitor| {
             let by_server = match standing {
                 Some(_) => None,
-                None => self.by_server(target, &mut server, monitor)?,
+                None => peer::by_server(target, server)?,
             };
+            if by_server.is_some() {
+                monitor.event(Event::Link(LinkEvent::Server { host: &target.display() }));
+            }
             // A server opens no further ports, and has no logins.
             let alone = Job { via: Via::Ssh, logins: Logins::UpTo(0), ..job.clone() };
             let job = if by_server.is_some() { &alone } else { job };
@@ -293,31 +296,6 @@ impl Hosts {
             self.has_greeted(target);
         }
         ran
-    }
-
-    /// A connection to the server of `target`, if that is used and answers. If it does not, it is
-    /// not asked again.
-    fn by_server(
-        &self,
-        target: &SshTarget,
-        server: &mut UseServer,
-        monitor: &dyn Monitor,
-    ) -> Result<Option<Connection>, JobError> {
-        let host = target.display();
-        let is_below_home = self.reaches.are_below_home(target);
-        match peer::by_server(target, *server, is_below_home)? {
-            ByServer::Connected(connection) => {
-                monitor.event(Event::Link(LinkEvent::Server { host: &host }));
-                Ok(Some(connection))
-            }
-            ByServer::No => Ok(None),
-            ByServer::GoOnBySsh(error) => {
-                *server = UseServer::Never;
-                let message = peer::goes_on_by_ssh(&error);
-                monitor.event(Event::Warning { path: host.as_bytes(), message: &message });
-                Ok(None)
-            }
-        }
     }
 
     /// Runs `job` through the SFTP server of a host where haul is `missing`.

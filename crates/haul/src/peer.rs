@@ -53,8 +53,8 @@ pub(crate) struct Reach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UseServer {
     Never,
-    /// If it answers. Else ssh is used.
-    IfThere,
+    /// If one is known.
+    IfKnown,
     Always,
 }
 
@@ -62,8 +62,6 @@ pub(crate) enum UseServer {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reaches {
     hosts: Vec<(SshTarget, Reach)>,
-    /// Hosts of which a path from the root is named.
-    from_root: Vec<SshTarget>,
     /// Files of this machine that words which name a host may have meant.
     here_instead: Vec<(SshTarget, String)>,
     /// The words of the command say how to compress, and not the configuration alone.
@@ -80,27 +78,16 @@ impl Reaches {
         self.hosts.push((target.clone(), reach));
     }
 
-    /// A path from the root of `target` is named.
-    pub(crate) fn add_from_root(&mut self, target: &SshTarget) {
-        self.from_root.push(target.clone());
-    }
-
-    /// True if all paths of `target` are relative to the home directory.
-    pub(crate) fn are_below_home(&self, target: &SshTarget) -> bool {
-        !self.from_root.contains(target)
-    }
-
     /// Reaches all hosts through ssh, as a job between hosts does.
     ///
     /// # Errors
-    /// When a server is asked for, or paths mean another place through ssh.
+    /// When a server is asked for, or known: paths may mean another place through ssh.
     pub(crate) fn use_no_server(&mut self) -> Result<(), CommandError> {
         for (target, reach) in &mut self.hosts {
             let means_another = match reach.server {
                 UseServer::Never => false,
                 UseServer::Always => true,
-                UseServer::IfThere => known::find(target.host())?
-                    .is_some_and(|known| !known.home || self.from_root.contains(target)),
+                UseServer::IfKnown => known::find(target.host())?.is_some(),
             };
             if means_another {
                 let host = target.display();
@@ -217,28 +204,17 @@ fn requests_kept(target: &SshTarget, screen: &Screen) -> Option<Requests> {
     greeted.ok()
 }
 
-/// The way to the server of a host.
-pub(crate) enum ByServer {
-    /// The user is enrolled at none, or asks for ssh.
-    No,
-    Connected(Connection),
-    /// It does not answer, and ssh leads to the same place.
-    GoOnBySsh(ConnectError),
-}
-
-/// Connects to the server of `target`, if the user is enrolled at one. `is_below_home` says
-/// whether all paths of the host are relative: only then do they mean the same through ssh, and
-/// only for a client whose root is the home directory.
+/// Connects to the server of `target`, if the user is enrolled at one and does not ask for ssh.
+/// Nothing else is tried where that fails: a path may mean another place through ssh.
 ///
 /// # Errors
-/// When the server has another key, or does not answer and ssh is no substitute.
+/// When the server does not answer, or has another key.
 pub(crate) fn by_server(
     target: &SshTarget,
     server: UseServer,
-    is_below_home: bool,
-) -> Result<ByServer, JobError> {
+) -> Result<Option<Connection>, JobError> {
     if server == UseServer::Never {
-        return Ok(ByServer::No);
+        return Ok(None);
     }
     let failed = |error: CommandError| JobError::Usage(error.to_string());
     let Some(known) = known::find(target.host()).map_err(failed)? else {
@@ -247,24 +223,11 @@ pub(crate) fn by_server(
                 let host = target.display();
                 Err(JobError::Usage(format!("{host}: no server of this host is known")))
             }
-            UseServer::IfThere | UseServer::Never => Ok(ByServer::No),
+            UseServer::IfKnown | UseServer::Never => Ok(None),
         };
     };
     let identity = known::identity().map_err(failed)?;
-    match known.connect(&identity, target.patience()) {
-        Ok(connection) => Ok(ByServer::Connected(connection)),
-        Err(error @ ConnectError::NoServer { .. })
-            if server == UseServer::IfThere && known.home && is_below_home =>
-        {
-            Ok(ByServer::GoOnBySsh(error))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The words of a warning that a server does not answer.
-pub(crate) fn goes_on_by_ssh(error: &ConnectError) -> String {
-    format!("{error}: using ssh")
+    Ok(Some(known.connect(&identity, target.patience())?))
 }
 
 /// Connects again after the connection was lost. What ssh has to say is in the error, if it
@@ -410,17 +373,10 @@ impl<'r> Peers<'r> {
         is_again: bool,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Requests, bool), CommandError> {
-        let (reach, asks_far) = (self.reaches.of(target), self.reaches.are_below_home(target));
-        match by_server(target, reach.server, asks_far)? {
-            ByServer::No => {}
-            ByServer::Connected(connection) => {
-                let requests = Requests::remote_unless(connection, cancelled)?;
-                self.report.link(LinkEvent::Server { host: &target.display() });
-                return Ok((requests, false));
-            }
-            ByServer::GoOnBySsh(error) => {
-                self.report.warning(target.display().as_bytes(), &goes_on_by_ssh(&error));
-            }
+        if let Some(connection) = by_server(target, self.reaches.of(target).server)? {
+            let requests = Requests::remote_unless(connection, cancelled)?;
+            self.report.link(LinkEvent::Server { host: &target.display() });
+            return Ok((requests, false));
         }
         if !is_again && let Some(requests) = requests_kept(target, &self.screen) {
             return Ok((requests, false));

@@ -82,7 +82,8 @@ impl Keeper {
         make_private(&keep.dir)?;
         let (ours, theirs) = UnixStream::pair()?;
         let (program, words) = keep.holder.split_first().ok_or(ErrorKind::InvalidInput)?;
-        // It is not waited for: it outlives this process.
+        haul_sys::leave_descriptors_to_none()?;
+        // It is not waited for: it outlives this process, and holds no directory.
         Command::new(program)
             .args(words)
             .arg(&keep.dir)
@@ -91,6 +92,7 @@ impl Keeper {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            .current_dir("/")
             .spawn()?;
         Ok(Self { holder: ours, lasts: keep.lasts })
     }

@@ -42,6 +42,7 @@
 //! - `child.rs`: a child process that continues with the memory of this one.
 //! - `made_up.rs`: files whose content the kernel makes up.
 //! - `handover.rs`: streams that one process hands over to another.
+//! - `descriptors.rs`: descriptors that another program has left to this one.
 //! - `passing.rs`: descriptors that one process passes to another.
 //! - `post.rs`: a place that one process at a time holds, and the next takes over.
 //! - `making.rs`: links, FIFOs, sockets and devices.
@@ -59,6 +60,7 @@ mod child;
 mod closing;
 mod confine;
 mod content;
+mod descriptors;
 mod dir;
 mod durability;
 mod early;
@@ -94,6 +96,7 @@ pub use child::{Child, exit_at_once, fork, is_single_threaded};
 pub use closing::tell_by_closing;
 pub use confine::{Access, confine};
 pub use content::{copy_range, lacks_blocks, next_data, splice_to_pipe};
+pub use descriptors::leave_descriptors_to_none;
 pub use dir::{Dir, DirEntry, path_link, path_stat};
 pub use durability::{
     DIRECT_ALIGN, Loss, drop_cached, is_cached, read_cached, read_directly, start_write_back,

@@ -26,7 +26,11 @@ pub(super) fn serve(
     if !haul_sys::is_single_threaded() {
         return serve(Client::of_line(line)?, false).map(|()| false);
     }
+    let parent = std::process::id();
     let child = haul_sys::fork(|| {
+        if let Err(error) = haul_sys::end_with_parent(parent) {
+            tracing::debug!(%error, "the job may outlive the agent");
+        }
         let served = Client::of_line(line).and_then(|client| serve(client, true));
         tracing::debug!(?served, "the connection ends with the job");
         match served {

@@ -261,11 +261,12 @@ impl Way<'_> {
     fn server(&self, settings: &Settings, target: &SshTarget) -> UseServer {
         let Settings { rsh, remote_haul, transport, .. } = &self.words;
         let names_ssh = rsh.is_some() || remote_haul.is_some() || transport.is_some();
+        let names_login = target.port().is_some() || target.user().is_some();
         match settings.via.as_ref().map(|given| given.value) {
             Some(Via::Server) => UseServer::Always,
             Some(Via::Ssh | Via::Tcp) => UseServer::Never,
-            _ if names_ssh || self.deploy || target.port().is_some() => UseServer::Never,
-            None | Some(Via::Auto) => UseServer::IfThere,
+            _ if names_ssh || names_login || self.deploy => UseServer::Never,
+            None | Some(Via::Auto) => UseServer::IfKnown,
         }
     }
 
@@ -283,9 +284,6 @@ impl Way<'_> {
                 (&location.machine, reach)
             {
                 reaches.add(target, reach);
-                if location.path.starts_with(b"/") {
-                    reaches.add_from_root(target);
-                }
                 if let Some(file) = location.here_instead() {
                     reaches.add_here_instead(target, file);
                 }

@@ -18,7 +18,16 @@ pub(super) fn run(keep: &Keep) -> ExitCode {
     let report = &*keep.detail.report(&Screen::default());
     match &keep.action {
         KeepAction::List => tell(report, haul_net::list, false),
-        KeepAction::Stop(host) => tell(report, |dir| haul_net::stop(dir, host.as_deref()), true),
+        KeepAction::Stop(host) => {
+            let stop = |dir: &Path| match haul_net::stop(dir, host.as_deref())? {
+                none if none.is_empty() && host.is_some() => Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "no connection to the host is kept",
+                )),
+                stopped => Ok(stopped),
+            };
+            tell(report, stop, true)
+        }
         KeepAction::Hold { dir, name, host } => hold(dir, name, host),
     }
 }
@@ -32,7 +41,7 @@ fn tell(
     let found = state::kept().map_or(Ok(Vec::new()), |dir| {
         find(&dir).map_err(|error| {
             let dir = haul_model::escape_text(&dir.to_string_lossy());
-            let error = format!("{dir}: can't read the directory of kept connections: {error}");
+            let error = format!("{dir}: {error}");
             CommandError::new(ErrorKind::Io, error)
         })
     });
@@ -65,9 +74,11 @@ impl Statement for Shown<'_> {
     fn text(&self) -> Vec<u8> {
         let Held { host, is_used, left, .. } = self.held;
         let state = match (self.is_stopped, is_used) {
-            (true, _) => "closed".to_owned(),
             (_, true) => "in use".to_owned(),
-            (_, false) => format!("kept for {}", quantity::remaining(Duration::from_secs(*left))),
+            (true, false) => "closed".to_owned(),
+            (false, false) => {
+                format!("kept for {}", quantity::remaining(Duration::from_secs(*left)))
+            }
         };
         format!("{host}: {state}\n").into_bytes()
     }
@@ -80,7 +91,7 @@ impl Statement for Shown<'_> {
             since: *since,
             left: *left,
             holder: *holder,
-            closed: self.is_stopped,
+            closed: self.is_stopped && !*is_used,
         };
         Line::Kept(line).to_bytes()
     }

@@ -184,6 +184,7 @@ fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
     let mut command = std::process::Command::new(std::env::current_exe().map_err(failed)?);
     command.args(["server", "run"]).args(listen.iter().map(|it| format!("--listen={it}")));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+    haul_engine::leave_descriptors_to_none().map_err(failed)?;
     let mut child = command.current_dir("/").spawn().map_err(failed)?;
     let begin = Instant::now();
     loop {
@@ -230,7 +231,15 @@ fn clients(json: bool) -> Result<(), CommandError> {
 }
 
 /// The root, right and user of a client that is enrolled on these terms.
-fn checked(terms: &Terms) -> Result<(PathBuf, Right, Option<String>), CommandError> {
+///
+/// # Errors
+/// For a root that is none, and for one with the keys of the server in it, unless the client is
+/// `trusted` with them: a user who has logged in, and may write.
+fn checked(
+    terms: &Terms,
+    place: &Place,
+    trusted: bool,
+) -> Result<(PathBuf, Right, Option<String>), CommandError> {
     let home = || std::env::var_os("HOME").map(PathBuf::from);
     let root = terms.root.clone().or_else(home).filter(|root| root.is_absolute());
     let root = root.ok_or_else(|| CommandError::usage("--root: not an absolute path"))?;
@@ -247,6 +256,14 @@ fn checked(terms: &Terms) -> Result<(PathBuf, Right, Option<String>), CommandErr
         return Err(CommandError::usage("a server of root needs a user for each client")
             .with_hint("name the user whose rights the client gets: --run-as USER"));
     }
+    let keys = place.keys();
+    let own = keys.parent().and_then(|dir| fs::canonicalize(dir).ok());
+    let has_keys = own.is_some_and(|dir| dir.starts_with(&found));
+    let is_same_user = !is_root() || terms.run_as.as_deref() == Some("root");
+    if has_keys && is_same_user && !trusted {
+        let message = format!("--root: {shown}: the keys of the server are in it");
+        return Err(CommandError::usage(message).with_hint("choose a directory without them"));
+    }
     Ok((found, Right::of(terms.read_only), terms.run_as.clone()))
 }
 
@@ -262,7 +279,7 @@ struct Admitted {
 fn admit(key: PublicKey, terms: &Terms, json: bool) -> Result<(), CommandError> {
     let place = Place::find()?;
     place.make()?;
-    let (root, right, user) = checked(terms)?;
+    let (root, right, user) = checked(terms, &place, !terms.read_only)?;
     let name = terms.name.clone();
     let name = name.ok_or_else(|| CommandError::usage("the client needs a name: --name NAME"))?;
     let server = Keys::load(&place)?.newest();
@@ -307,7 +324,7 @@ fn rotate() -> Result<(), CommandError> {
 fn invite(terms: &Terms, given: &[String]) -> Result<(), CommandError> {
     let place = Place::find()?;
     place.make()?;
-    let (root, right, user) = checked(terms)?;
+    let (root, right, user) = checked(terms, &place, false)?;
     let listen = match ask(&place, Request::Status)? {
         Some(status) => status.listen,
         None => return Err(no_server()),
@@ -377,7 +394,7 @@ fn join(
     let identity = known::identity()?;
     server::join(invitation, &identity, &name)?;
     let (addresses, key) = (invitation.addresses.clone(), invitation.server);
-    known::remember(Known { host: host.clone(), addresses, key, home: false })?;
+    known::remember(Known { host: host.clone(), addresses, key })?;
     known::greet(&host, &identity)?;
     print(&format!("enrolled at {host}: {host}:PATH goes to its server\n"))
 }

@@ -29,6 +29,10 @@ pub(super) fn receive(place: &Place, caller: Caller, invited: &Invited) -> io::R
         let Some(at) = open(records) else {
             return Err(CommandError::new(ErrorKind::Refused, "the invitation was used already"));
         };
+        if records.clients.iter().any(|client| client.key == said.key()) {
+            // A guest does not prove that the key is its own.
+            return Err(CommandError::usage("a client has this key already"));
+        }
         let Invited { name, root, right, user, .. } = records.invitations.remove(at);
         let name = name.unwrap_or_else(|| said.name().to_owned());
         records.add(Client {
@@ -84,8 +88,10 @@ pub(crate) fn join(
     let answered = writer.write_all(&said.encode()).and_then(|()| reader.read_exact(&mut answer));
     match (answered, answer[0]) {
         (Ok(()), ENROLLED) => Ok(()),
-        (Ok(()), NAME_TAKEN) => Err(CommandError::usage("the server has a client of that name")
-            .with_hint("choose another one with --name")),
+        (Ok(()), NAME_TAKEN) => {
+            Err(CommandError::usage("the server has a client of that name or key")
+                .with_hint("choose another name with --name, or have the client revoked first"))
+        }
         (Ok(()), _) => Err(expired()),
         (Err(_), _) => {
             drop((reader, writer));

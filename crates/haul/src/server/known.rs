@@ -26,9 +26,6 @@ pub(crate) struct Known {
     pub(crate) host: String,
     pub(crate) addresses: Vec<ServerAddress>,
     pub(crate) key: PublicKey,
-    /// The client reaches its home directory: a relative path means the same through ssh.
-    #[serde(default)]
-    pub(crate) home: bool,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

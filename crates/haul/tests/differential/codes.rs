@@ -13,6 +13,12 @@ pub(crate) fn is_cut_short(case: &Case, rsync: &Said, haul: &Said) -> bool {
     let is_lost = ["(code 2)", "(code 12)", "(code 13)"];
     case.has('H') && is_lost.iter().any(|code| rsync.errors.contains(code))
         || haul.errors.contains("can't use its filter rules")
+        || leads_to_itself(haul)
+}
+
+/// True if haul has kept what a link leads to that would replace it.
+fn leads_to_itself(haul: &Said) -> bool {
+    haul.errors.contains("the link points to the file or directory that it would replace")
 }
 
 /// True if rsync has looked for something where a directory would be, and something else is.
@@ -35,6 +41,9 @@ pub(crate) type Covers = fn(&Case, &Said, &Said) -> bool;
 
 /// Where exit codes differ on purpose, each with the words of docs/reference/rsync-options.md.
 pub(crate) const IN_CODES: &[(&str, Covers)] = &[
+    ("A link that points to the file or directory that it would replace fails", |_, _, haul| {
+        leads_to_itself(haul)
+    }),
     ("entries below a name that is no directory in DEST are skipped", |case, rsync, _| {
         let fails = ["Not a directory (20)", "No such file or directory (2)", "Too many levels of"];
         case.has_word("--ignore-existing") && fails.iter().any(|why| rsync.errors.contains(why))

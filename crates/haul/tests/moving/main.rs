@@ -535,7 +535,8 @@ fn a_haul_of_another_version_at_the_host_is_told_before_anything_is_done() {
     let rsh = script(&scene.path("old"), &format!("printf '{greeting}'\nexec cat > /dev/null"));
     scene.reach_by(rsh);
     let run = from_host(&scene, &[], "tree", "to").expect_code(3);
-    let both = ["0.0.9", "version 2", "version 9"];
+    let ours = format!("version {}", haul_engine::PROTOCOL);
+    let both = ["0.0.9", "version 2", &*ours];
     assert!(both.iter().all(|said| run.err().contains(said)), "{run}");
     assert!(scene.exists("tree/f") && !scene.exists("to"));
 }

@@ -33,7 +33,7 @@ fn what_could_be_continued_stays_unless_all_is_asked_for() {
         assert!(out.contains(&format!("removed to/{STRAY} (")), "{run}");
         assert!(out.contains("kept to/.haul-") && out.contains(" are there"), "{run}");
         assert!(
-            out.contains("removed 1 temporary file, ") && out.contains("; kept 1 temporary file, "),
+            out.contains("removed 1 temporary file, ") && out.contains("; kept 1 partial file, "),
             "{run}"
         );
         assert_eq!(scene.list("to").len(), 2);

@@ -40,7 +40,7 @@ pub(super) fn stamps(words: &[String]) -> Vec<Vec<u8>> {
             let text = fs::read(&file).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
             let words = text.lines().filter_map(included).flatten();
-            let paths = words.map(|word| resolve(word, &base, &home));
+            let paths = words.map(|word| resolve(&word, &base, &home));
             let found: Vec<_> = paths.flat_map(|path| expand(&path)).collect();
             files.extend(found.into_iter().map(|file| (file, base.clone())));
         }
@@ -50,17 +50,25 @@ pub(super) fn stamps(words: &[String]) -> Vec<Vec<u8>> {
 
 /// The files that the words of ssh name as its configuration.
 fn named(words: &[String]) -> impl Iterator<Item = &Path> {
-    let of_two = words.windows(2).filter(|pair| pair[0] == "-F").map(|pair| &*pair[1]);
-    let of_one = words.iter().filter_map(|word| word.strip_prefix("-F"));
-    of_two.chain(of_one.filter(|path| !path.is_empty())).map(Path::new)
+    // It may stand behind letters that take no value, as in `-4F`.
+    let value = |word: &'_ String| {
+        let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+        Some(letters.find('F')? + 2)
+    };
+    words.iter().enumerate().filter_map(move |(at, word)| {
+        let path = &word[value(word)?..];
+        let path = if path.is_empty() { words.get(at + 1)? } else { path };
+        Some(Path::new(path))
+    })
 }
 
 /// The words of a line that includes files.
-fn included(line: &str) -> Option<impl Iterator<Item = &str>> {
+fn included(line: &str) -> Option<Vec<String>> {
     let line = line.trim_start();
     let (key, rest) = line.split_once(|c: char| c.is_whitespace() || c == '=')?;
-    let words = rest.split(|c: char| c.is_whitespace() || c == '"' || c == '=');
-    key.eq_ignore_ascii_case("include").then(|| words.filter(|word| !word.is_empty()))
+    let rest = rest.trim_start().trim_start_matches('=');
+    let words = || shell_words::split(rest).unwrap_or_default();
+    key.eq_ignore_ascii_case("include").then(words)
 }
 
 /// The path that `word` stands for in a file whose relative paths begin in `base`.
@@ -97,13 +105,14 @@ mod tests {
 
     #[test]
     fn files_that_are_included_are_found() {
-        let words =
-            |line: &'static str| -> Vec<&str> { included(line).into_iter().flatten().collect() };
+        let words = |line: &str| included(line).unwrap_or_default();
         assert_eq!(words("Include a b"), ["a", "b"]);
+        assert_eq!(words("Include \"a b\" c"), ["a b", "c"]);
+        assert_eq!(words("Include = a"), ["a"]);
         assert_eq!(words("  include=\"a\""), ["a"]);
         assert!(words("Host include").is_empty());
-        let words = ["-v", "-F", "one", "-Ftwo"].map(str::to_owned);
-        assert!(named(&words).eq([Path::new("one"), Path::new("two")]));
+        let words = ["-v", "-F", "one", "-Ftwo", "-4F", "three"].map(str::to_owned);
+        assert!(named(&words).eq(["one", "two", "three"].map(Path::new)));
         let base = Path::new("/base");
         assert_eq!(resolve("a", base, Path::new("/home")), Path::new("/base/a"));
         assert_eq!(resolve("~/a", base, Path::new("/home")), Path::new("/home/a"));

@@ -95,7 +95,8 @@ pub fn list(dir: &Path) -> io::Result<Vec<Held>> {
     Ok(all)
 }
 
-/// Ends the kept connections to `host`, or to all hosts, that no command has; returns them.
+/// Ends the kept connections to `host`, or to all hosts, that no command has. Returns them, and
+/// those that a command has, which stay. A host without a user stands for all of its users.
 ///
 /// # Errors
 /// See [`list`].
@@ -104,8 +105,11 @@ pub fn stop(dir: &Path, host: Option<&str>) -> io::Result<Vec<Held>> {
         let mut answer = String::new();
         ask(&path, LIST).ok()?.take(ANSWER_LEN_MAX).read_to_string(&mut answer).ok()?;
         let held = Held::parse(&answer)?;
-        if host.is_some_and(|host| host != held.host) {
+        if host.is_some_and(|host| !held.is_to(host)) {
             return None;
+        }
+        if held.is_used {
+            return Some(held);
         }
         // The end of the stream is the answer.
         let mut end = ask(&path, STOP).ok()?;
@@ -129,6 +133,16 @@ impl Held {
     fn text(&self) -> String {
         let Self { host, is_used, since, left, holder } = self;
         format!("{}\t{since}\t{left}\t{holder}\t{host}", u8::from(*is_used))
+    }
+
+    /// True if `host` stands for its host.
+    fn is_to(&self, host: &str) -> bool {
+        let without_user = match self.host.split_once('@') {
+            Some((before, after)) if before.starts_with("ssh://") => format!("ssh://{after}"),
+            Some((_, after)) => after.to_owned(),
+            None => self.host.clone(),
+        };
+        host == self.host || host == without_user
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -342,4 +356,27 @@ fn slept() -> Duration {
 #[cfg(not(target_os = "linux"))]
 fn slept() -> Duration {
     Duration::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_listed_as_it_is_and_found_by_its_host() {
+        let held = |host: &str| Held {
+            host: host.to_owned(),
+            is_used: true,
+            since: 1,
+            left: 2,
+            holder: 3,
+        };
+        let one = held("ann@nas");
+        assert_eq!(Held::parse(&one.text()), Some(one.clone()));
+        assert!(one.is_to("nas") && one.is_to("ann@nas"));
+        assert!(!one.is_to("bob@nas") && !one.is_to("other") && !held("nas").is_to("ann@nas"));
+        let one = held("ssh://ann@nas:7");
+        assert!(one.is_to("ssh://nas:7") && !one.is_to("nas"));
+        assert_eq!(Held::parse("1\t2\t3"), None);
+    }
 }

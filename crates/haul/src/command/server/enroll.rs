@@ -32,9 +32,7 @@ pub(super) fn run(target: &SshTarget, terms: &Terms, yes: bool) -> Result<(), Co
     let admitted: Admitted = answered(target, &words)?;
     let addresses = addresses(&status.listen, state.reached, target.host());
     let host = target.host().to_owned();
-    // Who logs in and the server are the same user.
-    let home = terms.root.is_none() && terms.run_as.is_none();
-    known::remember(Known { host: host.clone(), addresses, key: admitted.key, home })?;
+    known::remember(Known { host: host.clone(), addresses, key: admitted.key })?;
     let right = if terms.read_only { "read-only " } else { "" };
     let (root, key) = (escape_text(&admitted.root), admitted.key.fingerprint());
     print(&format!(

@@ -1,0 +1,45 @@
+//! Descriptors that another program has left to this one.
+
+use std::io;
+
+/// The first descriptor that is none of the standard streams.
+const FIRST: i32 = 3;
+
+/// Keeps the programs that this one starts from getting any descriptor but the standard streams:
+/// one that outlives this process would hold a caller's locks and pipes.
+///
+/// # Errors
+/// Those of reading the list of descriptors.
+pub fn leave_descriptors_to_none() -> io::Result<()> {
+    for entry in std::fs::read_dir("/dev/fd")? {
+        let number = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+        let Some(descriptor) = number.filter(|number| *number >= FIRST) else { continue };
+        // SAFETY: It reads no memory. That of a descriptor which is closed by now fails.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::process::Command;
+
+    #[test]
+    fn a_program_gets_no_descriptor_of_a_caller() {
+        let (left, _held) = io::pipe().expect("a pipe");
+        rustix::io::fcntl_setfd(&left, rustix::io::FdFlags::empty()).expect("left to others");
+        let path = format!("/dev/fd/{}", left.as_raw_fd());
+        let gets = || {
+            let status = Command::new("test").args(["-e", &path]).status().expect("started");
+            status.success()
+        };
+        assert!(gets());
+        leave_descriptors_to_none().expect("changed");
+        assert!(!gets());
+    }
+}
