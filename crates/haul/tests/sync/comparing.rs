@@ -84,7 +84,7 @@ fn many_that_differ_are_all_sent() {
         }
         let route = scene.route();
         let run = scene.transfer("sync", &route, &["-rpc", "--stats"], &["src/"], "dst").run();
-        assert!(run.expect_ok().out().contains("\n1,500 copied"));
+        assert!(run.expect_ok().out().contains("; 1,500 copied"));
         assert_eq!(scene.read("dst/1499"), "new 1499");
     });
 }
