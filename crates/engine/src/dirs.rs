@@ -405,7 +405,7 @@ fn machine_here() -> u64 {
     number(&haul_sys::boot_id())
 }
 
-/// The object `id` of this machine, as a peer is told of it.
+/// A hash that names the object `id` of this machine to a peer.
 pub(crate) fn object_here(id: FileId) -> Object {
     Object { machine: machine_here(), number: number_here(id) }
 }

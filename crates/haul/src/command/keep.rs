@@ -32,7 +32,7 @@ pub(super) fn run(keep: &Keep) -> ExitCode {
     }
 }
 
-/// Tells of the connections that `find` finds in the directory of their sockets.
+/// Reports the connections that `find` returns for the directory of their sockets.
 fn tell(
     report: &dyn Report,
     find: impl FnOnce(&Path) -> io::Result<Vec<Held>>,

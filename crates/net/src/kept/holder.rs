@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -85,12 +85,7 @@ fn ask(path: &Path, letter: u8) -> io::Result<UnixStream> {
 /// # Errors
 /// When the directory can't be read, or is not the user's alone.
 pub fn list(dir: &Path) -> io::Result<Vec<Held>> {
-    let answers = sockets(dir)?.into_iter().filter_map(|path| {
-        let mut answer = String::new();
-        ask(&path, LIST).ok()?.take(ANSWER_LEN_MAX).read_to_string(&mut answer).ok()?;
-        Held::parse(&answer)
-    });
-    let mut all: Vec<Held> = answers.collect();
+    let mut all: Vec<Held> = sockets(dir)?.iter().filter_map(|path| held_at(path)).collect();
     all.sort_by(|one, other| one.host.cmp(&other.host));
     Ok(all)
 }
@@ -102,9 +97,7 @@ pub fn list(dir: &Path) -> io::Result<Vec<Held>> {
 /// See [`list`].
 pub fn stop(dir: &Path, host: Option<&str>) -> io::Result<Vec<Held>> {
     let stopped = sockets(dir)?.into_iter().filter_map(|path| {
-        let mut answer = String::new();
-        ask(&path, LIST).ok()?.take(ANSWER_LEN_MAX).read_to_string(&mut answer).ok()?;
-        let held = Held::parse(&answer)?;
+        let held = held_at(&path)?;
         if host.is_some_and(|host| !held.is_to(host)) {
             return None;
         }
@@ -117,6 +110,13 @@ pub fn stop(dir: &Path, host: Option<&str>) -> io::Result<Vec<Held>> {
         Some(held)
     });
     Ok(stopped.collect())
+}
+
+/// The connection of the holder at `path`; `None` if none answers there.
+fn held_at(path: &Path) -> Option<Held> {
+    let mut answer = String::new();
+    ask(path, LIST).ok()?.take(ANSWER_LEN_MAX).read_to_string(&mut answer).ok()?;
+    Held::parse(&answer)
 }
 
 /// The sockets in `dir`; none if that is missing.
@@ -228,7 +228,7 @@ impl Holder {
     /// Waits until the command that has the streams returns them; `None` if it does not.
     fn wait_for_return(&self, user: UnixStream) -> io::Result<Option<State>> {
         loop {
-            let [returned, asked] = ready([as_fd(&user), as_fd(&self.listener)], None)?;
+            let [returned, asked] = ready([user.as_fd(), self.listener.as_fd()], None)?;
             if asked {
                 self.answer(|letter| match letter {
                     LIST => Some(self.told(true, Duration::ZERO).into_bytes()),
@@ -265,7 +265,7 @@ impl Holder {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let [spoken, asked] =
-                ready([as_fd(&streams.input), as_fd(&self.listener)], Some(left))?;
+                ready([streams.input.as_fd(), self.listener.as_fd()], Some(left))?;
             let has_slept = slept().saturating_sub(slept_before) > SLEPT_MAX;
             // Nothing is expected of the host now but the end.
             if spoken || has_slept || left.is_zero() {
@@ -289,7 +289,7 @@ impl Holder {
             }
             let Some(user) = user else { continue };
             let Streams { input, output, errors } = &streams;
-            let passed = [as_fd(input), as_fd(output), as_fd(errors)];
+            let passed = [input.as_fd(), output.as_fd(), errors.as_fd()];
             if pass(&user, &[GIVEN], &passed).is_ok() {
                 return Ok(Some(State::Used(user)));
             }
@@ -325,10 +325,6 @@ impl Holder {
         let (host, since, left) = (self.host.clone(), self.since, left.as_secs());
         Held { host, is_used, since, left, holder: std::process::id() }.text()
     }
-}
-
-fn as_fd(stream: &impl std::os::fd::AsFd) -> BorrowedFd<'_> {
-    stream.as_fd()
 }
 
 /// Waits until one of these can be read or has ended, at most `patience`; tells of each.
