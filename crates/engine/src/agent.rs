@@ -23,7 +23,7 @@ use crate::vigil::Vigil;
 use crate::{Job, JobError, Monitor, Rights, Summary};
 use haul_model::words;
 use haul_model::{Fault, Side, Task};
-use haul_net::{Closer, ConnectError, Connection, DirectListener, Identity, Killer};
+use haul_net::{Closer, ConnectError, Connection, DirectListener, Doorway, Killer};
 use haul_proto::{
     Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role,
 };
@@ -32,7 +32,6 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -86,9 +85,8 @@ pub struct Serving<'s> {
     /// Called by a job that ends early before its threads are waited for: one may be stuck
     /// in a file system that does not answer.
     pub on_failure: &'s dyn Fn(),
-    /// The address of this machine that it has reached, where it is listened to if it wants
-    /// direct connections; or why it is not.
-    pub address: Result<IpAddr, &'s str>,
+    /// The way by which direct connections come if the client wants some, or why there is none.
+    pub doorway: Result<&'s Doorway, &'s str>,
     /// The path of this program, if the client may know it.
     pub program: Option<&'s Path>,
     /// It may have this machine call another, which receives what it sends.
@@ -99,9 +97,9 @@ pub struct Serving<'s> {
 
 impl Default for Serving<'_> {
     fn default() -> Self {
-        let address = Err("the host does not know its own address");
+        let doorway = Err("the host does not know its own address");
         let (program, on_failure, on_end) = (None, &|| (), &|_: &_, _, _: &_| ());
-        Self { rights: Rights::Write, on_failure, address, program, calls: true, on_end }
+        Self { rights: Rights::Write, on_failure, doorway, program, calls: true, on_end }
     }
 }
 
@@ -127,7 +125,7 @@ pub fn serve_with(serving: Serving<'_>, connection: Connection) -> Result<(), Jo
 /// Serves one visit, from the client's greeting on. Returns the connection if the client keeps
 /// it.
 fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connection>, JobError> {
-    let Serving { rights, address, program, calls, .. } = serving;
+    let Serving { rights, doorway, program, calls, .. } = serving;
     // The closer goes last.
     let Connection { reader, writer: output, closer } = connection;
     let vigil = Vigil::new(closer.patience());
@@ -139,7 +137,7 @@ fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connecti
     };
     let line = Line { input, output, vigil, killer: closer.killer(), caps };
     let program = program.map(|path| path.as_os_str().as_bytes().to_vec());
-    let measuring = Measuring::new(rights, address.map_err(str::to_owned), program);
+    let measuring = Measuring::new(rights, doorway.cloned().map_err(str::to_owned), program);
     let asking = Asking { rights, measuring, calls: Calls::new(calls) };
     let Some(LastRequest { client, asked, call }) = conversation::begin(line, asking)? else {
         return Ok(None);
@@ -172,7 +170,7 @@ fn serve_job(
     call: Option<calls::Asked>,
     is_apart: bool,
 ) -> Result<(), JobError> {
-    let Serving { rights, on_failure, on_end, address, .. } = serving;
+    let Serving { rights, on_failure, on_end, doorway, .. } = serving;
     let JobRequest { task, filter, altered, rate, compression, token, direct, joins, role } = job;
     if let Err(error) = JobError::of_open_files() {
         client.tell(&Message::Abort(abort(&error)));
@@ -187,7 +185,7 @@ fn serve_job(
     // Behind this the one before has left, and whoever follows waits for its end.
     let _held = token.and_then(|token| Held::take(&token, client.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
-    let door = direct.map(|wish| Door::open(&wish, address));
+    let door = direct.map(|wish| Door::open(&wish, doorway));
     let around = Around { on_failure, on_end, door, handover, call, is_apart };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
@@ -282,24 +280,26 @@ struct Around<'s> {
 /// A port that is open for the client, or why there is none.
 struct Door {
     opened: Result<(DirectListener, DirectOffer), String>,
-    /// No content may go another way.
-    is_required: bool,
+    /// The contents that go another way.
+    by_wire: ByWire,
 }
 
 impl Door {
-    /// Opens one at this `address`.
-    fn open(wish: &DirectWish, address: Result<IpAddr, &str>) -> Self {
+    /// Opens one in this way.
+    fn open(wish: &DirectWish, doorway: Result<&Doorway, &str>) -> Self {
         let DirectWish { key, is_required, ports } = *wish;
-        let opened = address.map_err(str::to_owned).and_then(|address| {
-            let open = || {
-                let identity = Identity::new()?;
-                let listener = DirectListener::bind(address, ports, &identity, key)?;
-                let address = listener.address()?;
-                Ok((listener, DirectOffer { address, key: identity.public() }))
-            };
-            open().map_err(|error: std::io::Error| format!("the host can't open a port: {error}"))
+        let opened = doorway.map_err(str::to_owned).and_then(|doorway| {
+            let listener = doorway.open(ports, key);
+            let listener = listener.map_err(|e| format!("the host can't open a port: {e}"))?;
+            let offer = DirectOffer { address: listener.address(), key: listener.key() };
+            Ok((listener, offer))
         });
-        Self { opened, is_required }
+        let by_wire = match doorway {
+            _ if is_required => ByWire::Nothing,
+            Ok(Doorway::Server(_)) => ByWire::AsALane,
+            _ => ByWire::Any,
+        };
+        Self { opened, by_wire }
     }
 }
 
@@ -312,12 +312,10 @@ fn run<'a>(
 ) -> Result<(), JobError> {
     let Line { input, output, vigil, killer, caps } = line;
     let mut wire = Wire::of_agent(input, output, CLIENT, caps, vigil.max());
-    let direct = door.and_then(|Door { opened, is_required }| {
+    let direct = door.and_then(|Door { opened, by_wire }| {
         // The queue is empty yet.
         wire.outbox.tell(&Message::Direct(opened.as_ref().map(|(_, o)| *o).map_err(Clone::clone)));
-        if is_required {
-            wire.by_wire = ByWire::Nothing;
-        }
+        wire.by_wire = by_wire;
         opened.ok().map(|(listener, _)| listener)
     });
     let (lets_in, calls) = (direct.is_some() || handover.is_some(), call.is_some());

@@ -7,7 +7,7 @@ use crate::assembly::{
 use crate::control::{Control, Reporter};
 use crate::job::{Job, JobError};
 use crate::link::greeting::hello;
-use crate::link::wire::Outbox;
+use crate::link::wire::{ByWire, Outbox};
 use crate::receiver::{Asked, Destination};
 use crate::request::Greeted;
 use crate::vigil::Vigil;
@@ -210,7 +210,13 @@ impl Agent {
         };
         let connections = job.direct_connections();
         let calling = identity.map(|identity| Calling { identity, there, connections });
-        let wire = wire.with_lanes(calling, is_required, beside);
+        let by_wire = match calling {
+            Some(_) if is_required => ByWire::Nothing,
+            Some(_) if closer.is_direct() => ByWire::AsALane,
+            _ => ByWire::Any,
+        };
+        let mut wire = wire.with_lanes(calling, is_required, beside);
+        wire.by_wire = by_wire;
         let (name, outbox) = (closer.peer().to_owned(), Arc::clone(&wire.outbox));
         (Self { name, closer, vigil, outbox, receives }, wire)
     }

@@ -373,10 +373,17 @@ impl Closer {
 
     /// Where the host is, as its name says here; that is being looked up.
     pub fn whereabouts(&self) -> Whereabouts {
-        match self.further() {
-            Some(further) => Whereabouts::of(&further.0),
-            None => Whereabouts::at(Vec::new()),
+        let server = self.served.as_ref().and_then(|served| served.socket.peer_addr().ok());
+        match (self.further(), server) {
+            (Some(further), _) => Whereabouts::of(&further.0),
+            (None, Some(server)) => Whereabouts::of_server(server),
+            (None, None) => Whereabouts::at(Vec::new()),
         }
+    }
+
+    /// True if the connection itself is one over TLS, to a server or from the client of one.
+    pub fn is_direct(&self) -> bool {
+        self.served.is_some()
     }
 
     /// How the host is logged in to once more, if it was logged in to.

@@ -4,6 +4,7 @@
 //! no name and no clock involved, nothing is resumed, and nothing is sent in clear.
 
 use crate::connection::Writer;
+use crate::doorway::Forwarded;
 use crate::duplex::Established;
 use crate::tls::{broken, client_config, only, server_config};
 use crate::{Identity, Killer, PublicKey};
@@ -12,10 +13,11 @@ use rustix::io::{Errno, FdFlags};
 use rustix::net::{self, AddressFamily, SocketType};
 use rustls::pki_types::ServerName;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
-use rustls::{ClientConfig, Connection, ServerConfig};
+use rustls::{Connection, ServerConfig};
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,8 +42,17 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A port that is open for one client.
 pub struct DirectListener {
-    socket: TcpListener,
+    callers: Callers,
+    address: SocketAddr,
+    key: PublicKey,
     config: Arc<ServerConfig>,
+}
+
+/// Where callers come from.
+#[derive(Debug)]
+enum Callers {
+    Port(TcpListener),
+    Server(Forwarded),
 }
 
 impl DirectListener {
@@ -56,22 +67,47 @@ impl DirectListener {
         identity: &Identity,
         client: [u8; 32],
     ) -> io::Result<Self> {
-        let key = Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.certified()));
-        let config = server_config(key, only(PublicKey::new(client)))?;
         let socket = match ports {
             None => TcpListener::bind((ip, 0)),
             Some((first, last)) => bind_one(ip, first, last),
         }?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, config: Arc::new(config) })
+        let address = socket.local_addr()?;
+        Self::new(Callers::Port(socket), address, identity, client)
     }
 
-    /// Where it listens.
+    /// Takes callers that a server forwards.
     ///
     /// # Errors
-    /// Those of `getsockname`.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+    /// None that is known.
+    pub(crate) fn forwarded(
+        forwarded: &Forwarded,
+        identity: &Identity,
+        client: [u8; 32],
+    ) -> io::Result<Self> {
+        let callers = Callers::Server(forwarded.clone());
+        Self::new(callers, forwarded.address, identity, client)
+    }
+
+    fn new(
+        callers: Callers,
+        address: SocketAddr,
+        identity: &Identity,
+        client: [u8; 32],
+    ) -> io::Result<Self> {
+        let resolver = Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.certified()));
+        let config = Arc::new(server_config(resolver, only(PublicKey::new(client)))?);
+        Ok(Self { callers, address, key: identity.key(), config })
+    }
+
+    /// Where it is reached.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The key that callers must expect, and name in their greeting.
+    pub fn key(&self) -> [u8; 32] {
+        *self.key.as_bytes()
     }
 
     /// Waits for a caller, at most `patience`.
@@ -80,15 +116,25 @@ impl DirectListener {
     /// Those of `poll` and `accept`.
     pub fn accept_within(&self, patience: Duration) -> io::Result<Option<DirectCaller>> {
         let patience = Timespec::try_from(patience).unwrap_or_default();
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience)) {
+        let fd = match &self.callers {
+            Callers::Port(socket) => socket.as_fd(),
+            Callers::Server(forwarded) => forwarded.socket().as_fd(),
+        };
+        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&patience)) {
             Ok(0) | Err(Errno::INTR) => return Ok(None),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
-        match self.socket.accept() {
-            Ok((socket, from)) => {
+        let accepted = match &self.callers {
+            Callers::Port(socket) => {
+                socket.accept().map(|(socket, from)| (socket, from.ip(), Vec::new()))
+            }
+            Callers::Server(forwarded) => forwarded.take(),
+        };
+        match accepted {
+            Ok((socket, from, early)) => {
                 let (config, has_greeted) = (Arc::clone(&self.config), Arc::default());
-                Ok(Some(DirectCaller { socket, from: from.ip(), has_greeted, config }))
+                Ok(Some(DirectCaller { socket, from, early, has_greeted, config }))
             }
             // It has left, or there is something wrong with it.
             Err(error) if is_of_caller(&error) => Ok(None),
@@ -99,7 +145,7 @@ impl DirectListener {
 
 impl fmt::Debug for DirectListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DirectListener").field("socket", &self.socket).finish_non_exhaustive()
+        f.debug_struct("DirectListener").field("callers", &self.callers).finish_non_exhaustive()
     }
 }
 
@@ -131,6 +177,8 @@ pub(crate) fn is_of_caller(error: &io::Error) -> bool {
 pub struct DirectCaller {
     socket: TcpStream,
     from: IpAddr,
+    /// Bytes that were read from the socket before.
+    early: Vec<u8>,
     has_greeted: Arc<AtomicBool>,
     config: Arc<ServerConfig>,
 }
@@ -159,7 +207,15 @@ impl DirectCaller {
     /// # Errors
     /// When it is another, is not heard of for so long, or leaves.
     pub fn identify(self, goes_on: &dyn Fn() -> bool) -> io::Result<Direct> {
-        let tls = rustls::ServerConnection::new(self.config).map_err(io::Error::other)?;
+        let mut tls = rustls::ServerConnection::new(self.config).map_err(io::Error::other)?;
+        let mut early = &*self.early;
+        while !early.is_empty() {
+            if tls.read_tls(&mut early)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            tls.process_new_packets().map_err(broken)?;
+        }
+        self.has_greeted.store(tls.wants_write(), Ordering::Relaxed);
         Direct::begin(self.socket, tls.into(), goes_on, &self.has_greeted)
     }
 }
@@ -240,19 +296,10 @@ impl Direct {
         patience: Duration,
         goes_on: &dyn Fn() -> bool,
     ) -> io::Result<Self> {
-        let config = client_config(identity, only(PublicKey::new(host)))?;
-        let name = ServerName::IpAddress(address.ip().into());
-        Self::call(address, config, name, patience, goes_on)
-    }
-
-    /// The same with a whole configuration; `name` is the server's name of TLS.
-    pub(crate) fn call(
-        address: SocketAddr,
-        config: ClientConfig,
-        name: ServerName<'static>,
-        patience: Duration,
-        goes_on: &dyn Fn() -> bool,
-    ) -> io::Result<Self> {
+        let key = PublicKey::new(host);
+        let config = client_config(identity, only(key))?;
+        // The label of the expected key takes the place of a name: a server forwards by it.
+        let name = ServerName::try_from(key.label()).map_err(io::Error::other)?;
         let socket = reach(address, patience, goes_on)?;
         let tls = rustls::ClientConnection::new(Arc::new(config), name);
         Self::begin(socket, tls.map_err(io::Error::other)?.into(), goes_on, &AtomicBool::default())

@@ -21,7 +21,7 @@ fn call(
     let own = Identity::new().expect("a key");
     let client = client.unwrap_or(identity.public());
     let listener = DirectListener::bind(HERE, None, &own, client).expect("a port");
-    let address = listener.address().expect("an address");
+    let address = listener.address();
     let host = host.unwrap_or(own.public());
     thread::scope(|scope| {
         let there = scope.spawn(|| caller(&listener).identify(&|| true));
@@ -45,7 +45,7 @@ fn bytes_arrive_in_both_directions() {
     let own = Identity::new().expect("a key");
     let identity = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, identity.public()).expect("a port");
-    let address = listener.address().expect("an address");
+    let address = listener.address();
     let content: Vec<u8> = (0..3_000_000_u32).map(|n| ((n * 7) >> 3) as u8).collect();
     thread::scope(|scope| {
         let there = scope.spawn(|| {
@@ -79,7 +79,7 @@ fn no_other_key_is_taken_on_either_side() {
 fn who_says_nothing_or_something_else_is_not_let_in() {
     let own = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, own.public()).expect("a port");
-    let address = listener.address().expect("an address");
+    let address = listener.address();
     for said in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]] {
         let mut socket = TcpStream::connect(address).expect("connected");
         socket.write_all(said).expect("written");
@@ -111,7 +111,7 @@ fn a_port_is_one_of_those_that_were_named() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     drop(taken);
     let bound = bind((port, port)).expect("it is free");
-    assert_eq!(bound.address().expect("an address").port(), port);
+    assert_eq!(bound.address().port(), port);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn what_was_changed_on_the_way_is_not_taken() {
     let own = Identity::new().expect("a key");
     let identity = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, identity.public()).expect("a port");
-    let there = listener.address().expect("an address");
+    let there = listener.address();
     let between = TcpListener::bind((HERE, 0)).expect("a port");
     let address = between.local_addr().expect("an address");
     thread::scope(|scope| {
@@ -173,7 +173,7 @@ fn a_call_that_nobody_answers_ends_when_it_is_not_needed_any_more() {
 /// Somebody who has called, and the bytes that the caller has said, as one saw them who
 /// stands between the two.
 fn overheard(listener: &DirectListener, identity: &Identity, host: [u8; 32]) -> Vec<u8> {
-    let there = listener.address().expect("an address");
+    let there = listener.address();
     let between = TcpListener::bind((HERE, 0)).expect("a port");
     let address = between.local_addr().expect("an address");
     thread::scope(|scope| {
@@ -209,7 +209,7 @@ fn known_port() -> (DirectListener, SocketAddr, Vec<u8>) {
     let own = Identity::new().expect("a key");
     let identity = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, identity.public()).expect("a port");
-    let address = listener.address().expect("an address");
+    let address = listener.address();
     let said = overheard(&listener, &identity, own.public());
     (listener, address, said)
 }
@@ -257,9 +257,9 @@ fn who_says_it_byte_by_byte_is_not_waited_for() {
 fn who_has_no_key_at_all_is_not_let_in() {
     let own = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, own.public()).expect("a port");
-    let address = listener.address().expect("an address");
+    let address = listener.address();
     let verifier = crate::tls::verifier_of(own.key());
-    let config = ClientConfig::builder_with_provider(crate::tls::algorithms())
+    let config = rustls::ClientConfig::builder_with_provider(crate::tls::algorithms())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("a version")
         .dangerous()

@@ -10,7 +10,7 @@ use self::own_keys::OwnKeys;
 use crate::direct::{HANDSHAKE_MAX, is_of_caller};
 use crate::duplex::{Established, Opening};
 use crate::tls::server_config;
-use crate::{Connection, Identity, Patience, PublicKey};
+use crate::{Connection, Forwarder, Identity, Patience, PublicKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustls::ServerConfig;
@@ -20,7 +20,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Callers that are taken from a listener at once, before those that wait get their turn.
@@ -63,6 +63,8 @@ pub struct Gate {
     config: Arc<ServerConfig>,
     /// The oldest comes first.
     handshakes: VecDeque<Handshake>,
+    /// Jobs to which callers are forwarded.
+    jobs: Vec<Weak<Forwarder>>,
     /// No caller is accepted before.
     rests_until: Option<Instant>,
 }
@@ -81,8 +83,14 @@ impl Gate {
         prepare(&listeners)?;
         let known = Known::default();
         let config = config(own, &known)?;
-        let handshakes = VecDeque::new();
-        Ok(Self { listeners, limits, known, config, handshakes, rests_until: None })
+        let (handshakes, jobs) = (VecDeque::new(), Vec::new());
+        Ok(Self { listeners, limits, known, config, handshakes, jobs, rests_until: None })
+    }
+
+    /// Forwards callers that name the key of a job to that job, until `job` is dropped.
+    pub fn forward_to(&mut self, job: &Arc<Forwarder>) {
+        self.jobs.retain(|job| job.strong_count() > 0);
+        self.jobs.push(Arc::downgrade(job));
     }
 
     /// Lets in who has one of these keys, from now on, each until its time.
@@ -192,16 +200,20 @@ impl Gate {
     fn proceed(&mut self, moved: &[bool]) -> Vec<Caller> {
         let mut callers = Vec::new();
         let is_late = |it: &Handshake| it.since.elapsed() >= self.limits.handshake_max;
+        let jobs = &self.jobs;
+        let job_of =
+            |label: &str| jobs.iter().filter_map(Weak::upgrade).find(|job| job.is_for(label));
         let mut left = VecDeque::with_capacity(self.handshakes.len());
         for (mut handshake, moved) in self.handshakes.drain(..).zip(moved) {
-            match if *moved { handshake.proceed() } else { Progress::Waits } {
+            match if *moved { handshake.proceed(&job_of) } else { Progress::Waits } {
                 Progress::Waits if is_late(&handshake) => {}
                 Progress::Waits => left.push_back(handshake),
                 Progress::Done(key) => {
-                    let (from, established) = handshake.established();
-                    callers.push(Caller { key, from, established });
+                    let caller = handshake.established();
+                    let caller = caller.map(|(from, tls)| Caller { key, from, established: tls });
+                    callers.extend(caller);
                 }
-                Progress::Failed => {}
+                Progress::Forwarded | Progress::Failed => {}
             }
         }
         self.handshakes = left;

@@ -27,7 +27,8 @@
 //! - `identity.rs`: keys. `tls.rs`: what all connections over TLS have in common;
 //!   `tls/pinned.rs`: the other side's key is known before.
 //! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time; `sealing.rs`: how fast it
-//!   can be encrypted. `duplex.rs`: TLS in both directions at once.
+//!   can be encrypted. `duplex.rs`: TLS in both directions at once. `doorway.rs`: the port on
+//!   which direct connections come, which may be that of a server.
 //! - `gate.rs`: the port of a server, and the handshakes of all who call it. `server.rs`: how a
 //!   client reaches a server. `invitation.rs`: the line that invites one.
 //! - `whereabouts.rs`: which addresses a host may name as its own.
@@ -41,6 +42,7 @@ mod connection;
 mod cut;
 mod diagnosis;
 mod direct;
+mod doorway;
 mod duplex;
 mod error;
 mod gate;
@@ -62,6 +64,7 @@ mod whereabouts;
 pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener};
+pub use doorway::{Doorway, Forwarded, Forwarder};
 pub use error::{ConnectError, NO_LOGIN};
 pub use gate::{Caller, Gate, GateLimits, Turn, listen_on};
 pub use identity::{Identity, NotAKey, PublicKey, fresh_seed};
@@ -78,4 +81,4 @@ pub use ssh::{
 };
 pub use stderr::Diagnostics;
 pub use target::SshTarget;
-pub use whereabouts::{Whereabouts, check_call, check_call_between, check_plain};
+pub use whereabouts::{Whereabouts, check_call_between, check_plain};

@@ -2,10 +2,9 @@
 
 use crate::direct::{Direct, HANDSHAKE_MAX};
 use crate::duplex::{OnNewKey, Opening};
-use crate::tls::{Broken, client_config, only};
+use crate::tls::Broken;
 use crate::{ConnectError, Connection, Identity, Patience, PublicKey};
 use haul_model::os_text;
-use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -157,13 +156,9 @@ fn call(
     identity: &Identity,
     patience: Duration,
 ) -> io::Result<Direct> {
-    let mut config = client_config(identity, only(server))?;
-    // The label of the expected key stands in the place of a name.
-    config.enable_sni = true;
-    let name = ServerName::try_from(server.label()).map_err(io::Error::other)?;
     let begin = Instant::now();
     let goes_on = || begin.elapsed() < patience + HANDSHAKE_MAX;
-    Direct::call(address, config, name, patience, &goes_on)
+    Direct::connect(address, identity, *server.as_bytes(), patience, &goes_on)
 }
 
 #[cfg(test)]

@@ -63,7 +63,6 @@ pub(crate) fn client_config(identity: &Identity, accepts: Accepts) -> io::Result
         .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(key);
     config.resumption = rustls::client::Resumption::disabled();
-    config.enable_sni = false;
     Ok(config)
 }
 

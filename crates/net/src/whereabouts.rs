@@ -21,6 +21,8 @@ pub struct Whereabouts {
     shared: Arc<Shared>,
     /// It is reached by ssh, and not by another program, which may lead anywhere.
     is_ssh: bool,
+    /// It is a server, reached at this address.
+    server: Option<SocketAddr>,
 }
 
 #[derive(Default)]
@@ -46,14 +48,19 @@ impl Whereabouts {
         if thread::Builder::new().name("looking up".to_owned()).spawn(look).is_err() {
             shared.find(Vec::new());
         }
-        Self { shared, is_ssh }
+        Self { shared, is_ssh, server: None }
+    }
+
+    /// A server that was reached at `address`.
+    pub(crate) fn of_server(address: SocketAddr) -> Self {
+        Self { server: Some(address), ..Self::at(vec![address.ip()]) }
     }
 
     /// A host at these addresses, or at an unknown place, that is not reached by ssh.
     pub fn at(addresses: Vec<IpAddr>) -> Self {
         let shared = Arc::new(Shared::default());
         shared.find(addresses);
-        Self { shared, is_ssh: false }
+        Self { shared, is_ssh: false, server: None }
     }
 
     /// Its addresses; none if its name leads nowhere, or that takes long.
@@ -63,6 +70,28 @@ impl Whereabouts {
         let waited = self.shared.is_found.wait_timeout_while(found, LOOKUP_MAX, unknown);
         let (found, _) = waited.unwrap_or_else(PoisonError::into_inner);
         found.clone().unwrap_or_default()
+    }
+
+    /// The address to call from here, where the host names `address` as its own. That must be a
+    /// host's, and not lead to this machine if the host is another. A server is called where it
+    /// was reached: it may not know that address.
+    ///
+    /// # Errors
+    /// Why there is none, safe to show.
+    pub fn to_call(&self, address: SocketAddr) -> Result<SocketAddr, String> {
+        if let Some(reached) = self.server {
+            return Ok(reached);
+        }
+        check_plain(address)?;
+        if !address.ip().to_canonical().is_loopback() {
+            return Ok(address);
+        }
+        let addresses = self.addresses();
+        let may_be_here = match addresses.is_empty() {
+            true => !self.is_ssh,
+            false => all_loopback(&addresses),
+        };
+        may_be_here.then_some(address).ok_or_else(|| leads_back(address))
     }
 }
 
@@ -78,24 +107,6 @@ fn look_up(target: &SshTarget) -> Vec<IpAddr> {
     let found = (name.as_str(), 0).to_socket_addrs();
     let found = found.into_iter().flatten().map(|address| address.ip().to_canonical());
     found.take(ADDRESSES_MAX).collect()
-}
-
-/// Refuses to call `address` from here, which the host at `there` names as its own: it is no
-/// host's, or leads to this machine though the host is another.
-///
-/// # Errors
-/// The reason, safe to show.
-pub fn check_call(address: SocketAddr, there: &Whereabouts) -> Result<(), String> {
-    check_plain(address)?;
-    if !address.ip().to_canonical().is_loopback() {
-        return Ok(());
-    }
-    let addresses = there.addresses();
-    let may_be_here = match addresses.is_empty() {
-        true => !there.is_ssh,
-        false => all_loopback(&addresses),
-    };
-    may_be_here.then_some(()).ok_or_else(|| leads_back(address))
 }
 
 /// Refuses to have the host `from` call `address`, which the host `to` names as its own, but
@@ -177,7 +188,7 @@ mod tests {
             "192.0.2.7:0",
         ] {
             let there = host(&["192.0.2.7", "224.0.0.1", "0.0.0.0", "::"]);
-            assert!(check_call(at(address), &there).is_err(), "{address}");
+            assert!(there.to_call(at(address)).is_err(), "{address}");
             assert!(check_call_between(at(address), &there, &there).is_err(), "{address}");
         }
     }
@@ -185,16 +196,16 @@ mod tests {
     #[test]
     fn a_host_is_called_where_it_says_unless_that_is_here() {
         let elsewhere = by_ssh(&["192.0.2.7"]);
-        assert_eq!(check_call(at("192.0.2.7:7"), &elsewhere), Ok(()));
+        assert_eq!(elsewhere.to_call(at("192.0.2.7:7")), Ok(at("192.0.2.7:7")));
         // Names may stand for other addresses than a host knows of itself.
-        assert_eq!(check_call(at("198.51.100.1:7"), &elsewhere), Ok(()));
+        assert_eq!(elsewhere.to_call(at("198.51.100.1:7")), Ok(at("198.51.100.1:7")));
         for own in ["127.0.0.1:22", "127.9.9.9:22", "[::1]:22", "[::ffff:127.0.0.1]:22"] {
-            assert!(check_call(at(own), &elsewhere).is_err(), "{own}");
-            assert!(check_call(at(own), &by_ssh(&[])).is_err(), "{own}");
-            assert!(check_call(at(own), &by_ssh(&["127.0.0.1", "192.0.2.7"])).is_err(), "{own}");
-            assert_eq!(check_call(at(own), &by_ssh(&["127.0.0.1"])), Ok(()));
+            assert!(elsewhere.to_call(at(own)).is_err(), "{own}");
+            assert!(by_ssh(&[]).to_call(at(own)).is_err(), "{own}");
+            assert!(by_ssh(&["127.0.0.1", "192.0.2.7"]).to_call(at(own)).is_err(), "{own}");
+            assert_eq!(by_ssh(&["127.0.0.1"]).to_call(at(own)), Ok(at(own)));
             // Nobody knows where another program leads.
-            assert_eq!(check_call(at(own), &host(&[])), Ok(()));
+            assert_eq!(host(&[]).to_call(at(own)), Ok(at(own)));
         }
     }
 
@@ -212,6 +223,14 @@ mod tests {
         assert_eq!(check_call_between(at("127.0.0.1:7"), &here, &here), Ok(()));
         assert!(check_call_between(at("127.0.0.1:7"), &from, &here).is_err());
         assert!(check_call_between(at("127.0.0.1:7"), &by_ssh(&[]), &here).is_err());
+    }
+
+    #[test]
+    fn a_server_is_called_where_it_was_reached() {
+        let there = Whereabouts::of_server(at("127.0.0.1:7"));
+        for own in ["192.0.2.7:9", "127.0.0.1:9", "0.0.0.0:0"] {
+            assert_eq!(there.to_call(at(own)), Ok(at("127.0.0.1:7")), "{own}");
+        }
     }
 
     #[test]

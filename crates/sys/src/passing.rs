@@ -8,7 +8,7 @@ use rustix::net::{
 use rustix::process::geteuid;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// Descriptors in one message, at most.
@@ -18,26 +18,26 @@ const PASSED_MAX: usize = 3;
 ///
 /// # Errors
 /// Those of `sendmsg`.
-pub fn pass(stream: &UnixStream, words: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn pass(socket: impl AsFd, words: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(ErrorKind::OutOfMemory.into());
     }
-    let sent = sendmsg(stream, &[IoSlice::new(words)], &mut control, SendFlags::NOSIGNAL)?;
+    let sent = sendmsg(socket, &[IoSlice::new(words)], &mut control, SendFlags::NOSIGNAL)?;
     // A socket takes so few bytes whole.
     if sent == words.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
 }
 
 /// Receives at most `words.len()` bytes and three descriptors; returns the number of bytes, 0 at
-/// the end of the stream. The descriptors are closed when a program is executed.
+/// the end of a stream. The descriptors are closed when a program is executed.
 ///
 /// # Errors
 /// Those of `recvmsg`.
-pub fn receive_passed(stream: &UnixStream, words: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub fn receive_passed(socket: impl AsFd, words: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(stream, &mut [IoSliceMut::new(words)], &mut control, flags())?;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(words)], &mut control, flags())?;
     let descriptors: Vec<OwnedFd> = control
         .drain()
         .filter_map(|message| match message {

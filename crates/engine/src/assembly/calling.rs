@@ -7,7 +7,7 @@ use crate::LinkEvent;
 use crate::control::CANCEL_POLL;
 use crate::link::wire::{FAR_LANE_LEN, LONG_ROUND_TRIP};
 use haul_model::{escape_controls, os_text};
-use haul_net::{ConnectError, Identity, Whereabouts, check_call, check_plain};
+use haul_net::{ConnectError, Identity, Whereabouts, check_plain};
 use haul_proto::{DirectOffer, Join, LANES_MAX, Message, encode};
 use std::io;
 use std::num::NonZeroU8;
@@ -79,6 +79,13 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let far = round_trip().filter(|time| *time >= LONG_ROUND_TRIP);
         self.hear_of_more(far.unwrap_or_default());
         let before = self.transferred();
+        let offer = offer.and_then(|offer| {
+            let address = match &direct.calling.there {
+                Some(there) => there.to_call(offer.address)?,
+                None => check_plain(offer.address).map(|()| offer.address)?,
+            };
+            Ok(DirectOffer { address, ..offer })
+        });
         let called = offer.map_err(io::Error::other);
         let called = called.and_then(|offer| Ok((offer, self.call_lanes(direct, &offer, far)?)));
         let host = &*self.peer;
@@ -144,12 +151,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         offer: &DirectOffer,
         far: Option<Duration>,
     ) -> io::Result<Called> {
-        let Calling { there, connections, .. } = &direct.calling;
-        match there {
-            Some(there) => check_call(offer.address, there),
-            None => check_plain(offer.address),
-        }
-        .map_err(io::Error::other)?;
+        let connections = direct.calling.connections;
         let (first, took) = match far {
             Some(round_trip) => (1, round_trip),
             None => (2, self.call_lane(1, direct, offer)?),

@@ -174,9 +174,6 @@ impl Wire {
         is_required: bool,
         beside: Option<Beside>,
     ) -> Self {
-        if is_required && calling.is_some() {
-            self.by_wire = ByWire::Nothing;
-        }
         let direct = calling.map(|calling| self.calls(calling, is_required));
         let opens = direct.is_some() || beside.is_some();
         self.joining = opens.then(|| Joining::Opens { direct, beside }.into());

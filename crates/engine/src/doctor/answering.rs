@@ -7,29 +7,29 @@ use crate::Rights;
 use crate::link::wire::{OutFrame, Outbox, ReadEnd};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, Side};
+use haul_net::Doorway;
 use haul_proto::{Flow, Measure, Measured, Message};
 use std::io::{self, Read};
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// Answers measurements of one client.
 pub(crate) struct Measuring {
     rights: Rights,
-    /// The address of this machine that the client has reached, or why it is not known.
-    address: Result<IpAddr, String>,
+    /// The way by which direct connections come, or why there is none.
+    doorway: Result<Doorway, String>,
     /// The path of this program, if the client may know it.
     program: Option<Vec<u8>>,
     door: Option<Door>,
 }
 
 impl Measuring {
-    /// For a client with these rights, who has reached this machine at `address`.
+    /// For a client with these rights, whose direct connections come by `doorway`.
     pub(crate) fn new(
         rights: Rights,
-        address: Result<IpAddr, String>,
+        doorway: Result<Doorway, String>,
         program: Option<Vec<u8>>,
     ) -> Self {
-        Self { rights, address, program, door: None }
+        Self { rights, doorway, program, door: None }
     }
 
     /// Does what is `asked`. A flow comes from `input`, all others go to `output`.
@@ -50,7 +50,8 @@ impl Measuring {
             Measure::Door(wish) => {
                 // Its port may be the one that is wished for.
                 self.door = None;
-                let opened = self.address.clone().and_then(|address| Door::open(&wish, address));
+                let doorway = self.doorway.as_ref().map_err(Clone::clone);
+                let opened = doorway.and_then(|doorway| Door::open(&wish, doorway));
                 Measured::Door(opened.map(|(door, offer)| {
                     self.door = Some(door);
                     offer

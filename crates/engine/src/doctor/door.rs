@@ -5,11 +5,10 @@ use super::flow::{drain, pour};
 use crate::callers::let_in;
 use crate::link::greeting::read_message;
 use crate::link::wire::ReadEnd;
-use haul_net::{Direct, DirectListener, Identity, Killer};
+use haul_net::{Direct, Doorway, Killer};
 use haul_proto::{DirectOffer, DirectWish, Flow, Measure, Measured, Message, encode};
 use haul_tree::lock;
 use std::io::{self, Write};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -34,15 +33,14 @@ impl Joined {
 }
 
 impl Door {
-    /// Opens one at this `address`, for the client who `wishes` it.
+    /// Opens one in that way, for the client that has this `wish`.
     ///
     /// # Errors
     /// In words, when no port can be had.
-    pub(super) fn open(wish: &DirectWish, address: IpAddr) -> Result<(Self, DirectOffer), String> {
+    pub(super) fn open(wish: &DirectWish, way: &Doorway) -> Result<(Self, DirectOffer), String> {
         let open = || {
-            let identity = Identity::new()?;
-            let listener = DirectListener::bind(address, wish.ports, &identity, wish.key)?;
-            let offer = DirectOffer { address: listener.address()?, key: identity.public() };
+            let listener = way.open(wish.ports, wish.key)?;
+            let offer = DirectOffer { address: listener.address(), key: listener.key() };
             let joined = Arc::<Joined>::default();
             let held = Arc::clone(&joined);
             let serve = move || {

@@ -16,10 +16,10 @@ use crate::link::wire::{OutFrame, ReadEnd, refused};
 use crate::request::Peer;
 use crate::{JobError, RequestError, Requests};
 use haul_model::{Fault, Ports, escape_controls};
-use haul_net::{Identity, check_call};
+use haul_net::Identity;
 use haul_proto::{
-    Amount, Caps, DISK_BYTES_MAX, DirectWish, FLOW_BYTES_MAX, Flow, Machine, Measure, Measured,
-    Message, ProcessorRates,
+    Amount, Caps, DISK_BYTES_MAX, DirectOffer, DirectWish, FLOW_BYTES_MAX, Flow, Machine, Measure,
+    Measured, Message, ProcessorRates,
 };
 use std::io;
 use std::time::{Duration, Instant};
@@ -303,9 +303,10 @@ fn directly(
         }
         _ => return Err(other_answer(peer)),
     };
-    if let Err(reason) = check_call(offer.address, &peer.whereabouts()) {
-        return Ok(Err(NotDirect::Implausible(reason)));
-    }
+    let offer = match peer.whereabouts().to_call(offer.address) {
+        Ok(address) => DirectOffer { address, ..offer },
+        Err(reason) => return Ok(Err(NotDirect::Implausible(reason))),
+    };
     let measured = Called::call(&offer, &identity).and_then(|mut called| {
         let mut found = Vec::new();
         for lanes in LANES {

@@ -248,8 +248,9 @@ fn serve_script(address: Option<IpAddr>, place: Place, script: Script) -> Attack
     let agent = within(move || {
         let input = there.try_clone().expect("a second handle");
         let last = there.try_clone().expect("a third handle");
+        let doorway = address.map(haul_net::Doorway::Port);
         let mut serving = Serving::default();
-        serving.address = address.map_or(serving.address, Ok);
+        serving.doorway = doorway.as_ref().map_or(serving.doorway, Ok);
         let connection = haul_net::Connection::of_streams(input, there).expect("sockets");
         let result = haul_engine::serve_with(serving, connection);
         // Its process would end here, and the connection with it.

@@ -3,7 +3,7 @@
 use crate::ending::connection;
 use haul_engine::{JobError, Placement, Serving, SftpRoute};
 use haul_model::Via;
-use haul_net::{Connection, Writer};
+use haul_net::{Connection, Doorway, Writer};
 use haul_testkit::sshd::system_sftp_server;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown};
@@ -117,9 +117,9 @@ fn serve(
     output: impl Write + AsFd + Send + 'static,
 ) -> Agent {
     thread::spawn(move || {
-        let address = Ok(Ipv4Addr::LOCALHOST.into());
+        let doorway = Doorway::Port(Ipv4Addr::LOCALHOST.into());
         let connection = Connection::of_streams(input, output).expect("pipes or sockets");
-        haul_engine::serve_with(Serving { address, ..Serving::default() }, connection)
+        haul_engine::serve_with(Serving { doorway: Ok(&doorway), ..Serving::default() }, connection)
     })
 }
 

@@ -7,7 +7,7 @@ use crate::interrupt;
 use crate::report;
 use haul_engine::{JobError, Rights, Serving};
 use haul_model::escape_bytes;
-use haul_net::{CLIENT_LOST_STATUS, Connection};
+use haul_net::{CLIENT_LOST_STATUS, Connection, Doorway};
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
@@ -47,10 +47,10 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
     haul_net::enlarge_pipe(&input);
     haul_net::enlarge_pipe(&output);
-    let address = match words.root {
+    let doorway = match words.root {
         // Such a login is for files alone.
         Some(_) => Err("a login restricted to a directory opens no ports"),
-        None => reached_address(),
+        None => reached_address().map(Doorway::Port),
     };
     // What is outside of its directory is nobody's business.
     let program = std::env::current_exe().ok().filter(|_| words.root.is_none());
@@ -60,7 +60,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
         on_failure: &interrupt::leave_in_time,
         // Such a login is for files alone.
         calls: words.root.is_none(),
-        address: address.as_ref().map(|address| *address).map_err(|reason| *reason),
+        doorway: doorway.as_ref().map_err(|reason| *reason),
         ..Serving::default()
     };
     let connection = Connection::of_streams(input, output).map_err(failed)?;

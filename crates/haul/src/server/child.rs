@@ -7,7 +7,7 @@ use super::records::{Client, Invited};
 use crate::interrupt;
 use haul_engine::{Bounds, JobError, Serving, Summary, become_user, end_with_parent, is_root};
 use haul_model::{Side, Task, escape_bytes};
-use haul_net::{Caller, Killer, PublicKey};
+use haul_net::{Caller, Doorway, Forwarded, Killer, PublicKey};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::pipe;
@@ -63,6 +63,8 @@ pub(super) struct Around<'a> {
     /// The server's newest key, unless the client knows it.
     pub(super) new_key: Option<PublicKey>,
     pub(super) reports: Reports,
+    /// Further connections of its client.
+    pub(super) forwarded: Forwarded,
 }
 
 /// Why a client can't be served.
@@ -84,6 +86,7 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
             1
         }
         Ok((connection, socket)) => {
+            let doorway = Doorway::Server(around.forwarded.clone());
             around.reports.tell(&Report::Ready);
             let on_end = |task: &Task, side, result: &Result<Summary, JobError>| {
                 around.reports.tell(&Report::Job(job_report(task, side, result)));
@@ -91,7 +94,7 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
             let serving = Serving {
                 rights: client.right.into(),
                 on_failure: &interrupt::leave_in_time,
-                address: Err("the server opens no further ports"),
+                doorway: Ok(&doorway),
                 program: None,
                 calls: false,
                 on_end: &on_end,

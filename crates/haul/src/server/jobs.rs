@@ -6,9 +6,10 @@ use super::control::JobStatus;
 use super::records::Client;
 use haul_engine::Child;
 use haul_model::escape_text;
-use haul_net::PublicKey;
+use haul_net::{Forwarder, PublicKey};
 use std::io::{PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(super) struct Job {
     pub(super) key: PublicKey,
     since: Instant,
     reports: PipeReader,
+    /// Held while callers are forwarded to it.
+    _forwarder: Arc<Forwarder>,
     /// The beginning of a line.
     unread: Vec<u8>,
     is_ready: bool,
@@ -42,7 +45,7 @@ impl Job {
         who: Who,
         client: Option<Client>,
         key: PublicKey,
-        reports: PipeReader,
+        (reports, forwarder): (PipeReader, Arc<Forwarder>),
     ) -> Self {
         Self {
             child,
@@ -51,6 +54,7 @@ impl Job {
             key,
             since: Instant::now(),
             reports,
+            _forwarder: forwarder,
             unread: Vec::new(),
             is_ready: false,
             ends_at: None,

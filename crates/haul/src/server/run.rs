@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::{Place, is_reachable, listening, system};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use haul_engine::fork;
-use haul_net::{Caller, Gate};
+use haul_net::{Caller, Forwarder, Gate};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
@@ -21,6 +21,7 @@ use std::io::{self, PipeReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long jobs may take to reach a checkpoint when the server stops.
@@ -340,20 +341,23 @@ impl Server {
             let new_key = (!caller.knows(&newest)).then_some(newest);
             let (place, bounds, parent) =
                 (self.place.clone(), self.settings.bounds(), std::process::id());
+            let (forwarder, forwarded) = Forwarder::new(caller.reached()?)?;
             let mut caller = Some(caller);
             let child = fork(|| {
                 self.abandon();
                 let reports = Reports::new(to);
-                let around = Around { place: &place, bounds, parent, new_key, reports };
+                let around = Around { place: &place, bounds, parent, new_key, reports, forwarded };
                 caller.take().map_or(1, |caller| work(&around, caller))
             })?;
-            Ok((child, reports))
+            Ok((child, reports, forwarder))
         });
         match begun {
-            Ok((child, reports)) => {
+            Ok((child, reports, forwarder)) => {
                 self.audit.tell(&who, Event::Connected { pid: child.id() });
                 let is_guest = client.is_none();
-                let mut job = Job::new(child, who, client, key, reports);
+                let forwarder = Arc::new(forwarder);
+                self.gate.forward_to(&forwarder);
+                let mut job = Job::new(child, who, client, key, (reports, forwarder));
                 if is_guest {
                     job.limit(GUEST_MAX);
                 }

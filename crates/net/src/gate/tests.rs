@@ -18,6 +18,9 @@ struct Running {
 
 const TURN: Duration = Duration::from_millis(5);
 
+/// How long an answer may take that comes at once.
+const TRY_MAX: Duration = Duration::from_secs(5);
+
 fn listener() -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port")
 }
@@ -245,6 +248,43 @@ fn a_caller_who_says_nothing_is_dropped_in_time() {
     let begin = Instant::now();
     assert_eq!(socket.read(&mut [0]).expect("closed"), 0);
     assert!(begin.elapsed() >= Duration::from_millis(150), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn callers_that_name_the_key_of_a_job_are_forwarded_to_it() {
+    let (own, client) = (identity(), identity());
+    let server = Running::start(&[own], &[], GateLimits::default());
+    let address = server.socket().peer_addr().expect("an address");
+    let (forwarder, forwarded) = crate::Forwarder::new(address).expect("sockets");
+    let forwarder = Arc::new(forwarder);
+    server.gate.lock().expect("a gate").forward_to(&forwarder);
+    let doorway = crate::Doorway::Server(forwarded);
+    let listener = doorway.open(None, client.public()).expect("a listener");
+    assert_eq!(listener.address(), address);
+    let key = listener.key();
+    let call = |identity: Identity| {
+        thread::spawn(move || {
+            let call = crate::Direct::connect(address, &identity, key, TRY_MAX, &|| true);
+            let mut direct = call?;
+            direct.write_all(b"ping")?;
+            io::Result::Ok(())
+        })
+    };
+    let accept = || listener.accept_within(TRY_MAX).expect("accepted").expect("a caller");
+    let calls = call(client);
+    let mut direct = accept().identify(&|| true).expect("the client");
+    let mut heard = [0; 4];
+    direct.read_exact(&mut heard).expect("read");
+    assert_eq!(&heard, b"ping");
+    calls.join().expect("no panic").expect("forwarded");
+    // Whoever has read the name on the way has no key.
+    let calls = call(identity());
+    assert!(accept().identify(&|| true).is_err());
+    assert_eq!(server.gate.lock().expect("a gate").waiting(), 0);
+    drop(calls.join());
+    // The job ends, and the server answers by itself, with its own key.
+    drop((listener, forwarder, doorway));
+    assert!(call(identity()).join().expect("no panic").is_err());
 }
 
 #[test]

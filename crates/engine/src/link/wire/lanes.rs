@@ -135,6 +135,8 @@ pub(crate) enum ByWire {
     /// All as long as none has joined, and some where that pays.
     #[default]
     Any,
+    /// All: it is a connection like the lanes.
+    AsALane,
     /// The first of them, and all if none joins: it leads through a third machine.
     First,
     /// None.
@@ -174,7 +176,8 @@ impl Lanes {
         let main = Lane::new(0, main);
         let (joined, has_joined) = (Mutex::default(), Condvar::new());
         let (known, settling) = (Mutex::default(), Mutex::default());
-        let (is_long, has_alike) = (AtomicBool::new(false), AtomicBool::new(false));
+        let has_alike = AtomicBool::new(by_wire == ByWire::AsALane);
+        let is_long = AtomicBool::new(false);
         let (is_awaited, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
         Self {
             main,
@@ -230,7 +233,7 @@ impl Lanes {
     /// True if the wire of the job takes so many bytes while no lane has joined.
     fn wire_takes(&self, len: u64) -> bool {
         match self.by_wire {
-            ByWire::Any => true,
+            ByWire::Any | ByWire::AsALane => true,
             ByWire::First if self.has_waited.load(Ordering::Relaxed) => true,
             ByWire::First => self.main.outbox.flow().all().saturating_add(len) <= RELAYED_FIRST,
             ByWire::Nothing => false,
@@ -269,7 +272,8 @@ impl Lanes {
         if !is_long && !has_alike {
             return lanes.min_by_key(|lane| lane.due_of_pack()).cloned();
         }
-        let main = (self.by_wire == ByWire::Any).then_some(&self.main);
+        let is_taken = matches!(self.by_wire, ByWire::Any | ByWire::AsALane);
+        let main = is_taken.then_some(&self.main);
         if load.is_block {
             // The first bytes of a new connection fill buffers and do not tell its pace, and a
             // block that one lane has can't go by another. So a lane gets a block when its last
