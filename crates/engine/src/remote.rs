@@ -18,6 +18,7 @@ use haul_proto::{
     DirectWish, FrameType, JobRequest, Message, NamedSources, Role, SOURCES_MAX, encode,
 };
 use haul_tree::Tree;
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,8 +173,15 @@ impl Agent {
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let Job { task, rate, compression, token, .. } = *job;
         let receives = matches!(role, Role::Receiver { .. });
+        // A connection to a server is one of those that are asked for.
+        let is_direct = line.closer().is_direct();
+        let (connections, is_enough) = match job.logins {
+            Logins::UpTo(others) if is_direct => (NonZeroU8::new(others), others == 0),
+            _ => (job.direct_connections(), false),
+        };
         // Without a key there is ssh.
-        let identity = job.goes_directly().then(|| Identity::new().ok()).flatten();
+        let goes_directly = job.goes_directly() && !is_enough;
+        let identity = goes_directly.then(|| Identity::new().ok()).flatten();
         let is_required = job.via == Via::Tcp;
         // It is looked up by a thread that is not confined.
         let there = identity.as_ref().map(|_| line.closer().whereabouts());
@@ -208,11 +216,10 @@ impl Agent {
                 (wire, vigil, closer)
             }
         };
-        let connections = job.direct_connections();
         let calling = identity.map(|identity| Calling { identity, there, connections });
         let by_wire = match calling {
             Some(_) if is_required => ByWire::Nothing,
-            Some(_) if closer.is_direct() => ByWire::AsALane,
+            Some(_) if is_direct => ByWire::AsALane,
             _ => ByWire::Any,
         };
         let mut wire = wire.with_lanes(calling, is_required, beside);

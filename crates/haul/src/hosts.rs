@@ -18,7 +18,7 @@ use haul_engine::{
     Event, Greeted, Job, JobError, Leg, Line, LinkEvent, Monitor, Placement, RequestError,
     Requests, Route, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
 };
-use haul_model::{Fault, FaultKind, Logins, Via};
+use haul_model::{Fault, FaultKind, Logins};
 use haul_net::{ConnectError, SshTarget};
 use std::num::NonZeroU8;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -268,9 +268,6 @@ impl Hosts {
             if by_server.is_some() {
                 monitor.event(Event::Link(LinkEvent::Server { host: &target.display() }));
             }
-            // A server opens no further ports, and has no logins.
-            let alone = Job { via: Via::Ssh, logins: Logins::UpTo(0), ..job.clone() };
-            let job = if by_server.is_some() { &alone } else { job };
             let greeted = standing.take();
             let greeted = greeted.or_else(|| match is_first && by_server.is_none() {
                 true => peer::kept(target, &self.screen),

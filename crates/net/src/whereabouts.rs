@@ -63,6 +63,11 @@ impl Whereabouts {
         Self { shared, is_ssh: false, server: None }
     }
 
+    /// True if it is a server: the connection to it is like the direct ones.
+    pub fn is_server(&self) -> bool {
+        self.server.is_some()
+    }
+
     /// Its addresses; none if its name leads nowhere, or that takes long.
     fn addresses(&self) -> Vec<IpAddr> {
         let found = self.shared.found.lock().unwrap_or_else(PoisonError::into_inner);

@@ -99,7 +99,10 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                 let has_sent = || direct.is_of_agent() || self.transferred() > before;
                 self.until_ended(|| self.wait_unless(has_sent()));
                 if has_sent() {
-                    self.tell(LinkEvent::Direct { host, connections: called.stand });
+                    let is_server =
+                        direct.calling.there.as_ref().is_some_and(Whereabouts::is_server);
+                    let connections = called.stand + u8::from(is_server);
+                    self.tell(LinkEvent::Direct { host, connections });
                     self.call_more(direct, &offer, called);
                 }
             }

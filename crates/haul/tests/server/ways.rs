@@ -82,6 +82,28 @@ fn commands_go_to_the_server() {
 }
 
 #[test]
+fn large_files_take_several_connections_to_the_server() {
+    let server = joined(&[]);
+    haul_testkit::tree::random_file(server.path("user/a"), 64 << 20, 7).expect("made");
+    let content = fs::read(server.path("user/a")).expect("read");
+    let there = format!("{HOST}:a");
+    for (from, to, parallel, said) in [
+        ("a", &*there, "--parallel=3", Some("over 3 direct connections")),
+        (&*there, "b", "--parallel=2", Some("over 2 direct connections")),
+        (&*there, "c", "--parallel=1", None),
+    ] {
+        let output = run(&server, &["copy", "-v", parallel, from, to]);
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(told.contains("direct"), said.is_some(), "{told}");
+        assert!(told.contains(said.unwrap_or_default()), "{told}");
+    }
+    for copy in [server.root().join("a"), server.path("user/b"), server.path("user/c")] {
+        assert!(fs::read(copy).expect("there") == content);
+    }
+}
+
+#[test]
 fn words_of_ssh_ask_for_ssh_and_via_server_asks_for_a_server() {
     let server = joined(&[]);
     fs::write(server.path("user/a"), "content").expect("written");
