@@ -101,6 +101,13 @@ pub enum LinkEvent<'a> {
         /// The host, safe to show.
         host: &'a str,
     },
+    /// The server of the host does not answer, and ssh takes its place.
+    ServerAway {
+        /// The host, safe to show.
+        host: &'a str,
+        /// Why it does not, safe to show.
+        reason: &'a str,
+    },
     /// Contents take connections past ssh from now on.
     Direct {
         /// The host, safe to show.

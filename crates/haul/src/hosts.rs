@@ -263,11 +263,11 @@ impl Hosts {
         let ran = retry.run(|job, is_first, monitor| {
             let by_server = match standing {
                 Some(_) => None,
-                None => peer::by_server(target, server)?,
+                None => {
+                    let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
+                    peer::by_server(target, server, &self.screen, &tell)?
+                }
             };
-            if by_server.is_some() {
-                monitor.event(Event::Link(LinkEvent::Server { host: &target.display() }));
-            }
             let greeted = standing.take();
             let greeted = greeted.or_else(|| match is_first && by_server.is_none() {
                 true => peer::kept(target, &self.screen),

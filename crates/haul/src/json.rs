@@ -39,6 +39,7 @@ pub(crate) enum Line<'a> {
     Warning(Warning<'a>),
     Error(ErrorLine<'a>),
     Server(ServerUsed<'a>),
+    ServerAway(ServerAway<'a>),
     ConnectionLost(ConnectionLost<'a>),
     ConnectionRegained {},
     Summary(SummaryLine),
@@ -115,6 +116,13 @@ pub(crate) struct Warning<'a> {
 #[derive(Debug, Serialize)]
 pub(crate) struct ServerUsed<'a> {
     pub(crate) host: &'a str,
+}
+
+/// The server of a host does not answer: the host is reached by ssh.
+#[derive(Debug, Serialize)]
+pub(crate) struct ServerAway<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) message: &'a str,
 }
 
 /// A connection was lost, and will be made again.

@@ -205,13 +205,17 @@ fn requests_kept(target: &SshTarget, screen: &Screen) -> Option<Requests> {
 }
 
 /// Connects to the server of `target`, if the user is enrolled at one and does not ask for ssh.
-/// Nothing else is tried where that fails: a path may mean another place through ssh.
+/// If it does not answer, and the user has enrolled through ssh, ssh starts an agent there
+/// that serves this client as the server would, unless the user insists on the server. `tell`
+/// is told the way that was taken.
 ///
 /// # Errors
-/// When the server does not answer, or has another key.
+/// When there is no way to the server, or it has another key.
 pub(crate) fn by_server(
     target: &SshTarget,
     server: UseServer,
+    screen: &Screen,
+    tell: &dyn Fn(LinkEvent<'_>),
 ) -> Result<Option<Connection>, JobError> {
     if server == UseServer::Never {
         return Ok(None);
@@ -227,7 +231,15 @@ pub(crate) fn by_server(
         };
     };
     let identity = known::identity().map_err(failed)?;
-    Ok(Some(known.connect(&identity, target.patience())?))
+    let host = &*target.display();
+    let connected = match (known.connect(&identity, target.patience()), &known.login) {
+        (Err(away @ ConnectError::NoServer { .. }), Some(login)) if server != UseServer::Always => {
+            tell(LinkEvent::ServerAway { host, reason: &away.to_string() });
+            login.connect(target, identity.key(), diagnostics(screen))
+        }
+        (connected, _) => connected.inspect(|_| tell(LinkEvent::Server { host })),
+    };
+    Ok(Some(connected?))
 }
 
 /// Connects again after the connection was lost. What ssh has to say is in the error, if it
@@ -373,10 +385,10 @@ impl<'r> Peers<'r> {
         is_again: bool,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Requests, bool), CommandError> {
-        if let Some(connection) = by_server(target, self.reaches.of(target).server)? {
-            let requests = Requests::remote_unless(connection, cancelled)?;
-            self.report.link(LinkEvent::Server { host: &target.display() });
-            return Ok((requests, false));
+        let tell = |event: LinkEvent<'_>| self.report.link(event);
+        let server = self.reaches.of(target).server;
+        if let Some(connection) = by_server(target, server, &self.screen, &tell)? {
+            return Ok((Requests::remote_unless(connection, cancelled)?, false));
         }
         if !is_again && let Some(requests) = requests_kept(target, &self.screen) {
             return Ok((requests, false));

@@ -10,6 +10,7 @@
 //! - `guest.rs`: the conversation of an invited client, both sides of it.
 //! - `control.rs`: requests to a running server, over a socket of its user. `audit.rs`: the
 //!   log. `system.rs`: systemd. `listening.rs`: addresses and sockets.
+//! - `through_ssh.rs`: a client that comes through ssh when the server does not answer.
 //! - `known.rs`: the client's side: the servers that this user is enrolled at.
 
 mod audit;
@@ -26,6 +27,7 @@ mod run;
 mod settings;
 mod store;
 mod system;
+mod through_ssh;
 
 pub(crate) use self::control::{Request, Status, ask};
 pub(crate) use self::guest::join;
@@ -36,3 +38,4 @@ pub(crate) use self::records::{Client, Invited, Records, Right, now_text};
 pub(crate) use self::run::run;
 pub(crate) use self::settings::Settings;
 pub(crate) use self::system::unit_files;
+pub(crate) use self::through_ssh::serve as serve_through_ssh;

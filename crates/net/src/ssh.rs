@@ -111,7 +111,8 @@ pub fn connect_deploy(
 }
 
 /// Like [`connect_briefly`], with `haul server words` at the other end. It reads a line: a JSON
-/// array with the words of a command of `haul server`. Then it carries that out.
+/// array with the words of a command of `haul server`. Then it carries that out. The
+/// connection is not kept.
 ///
 /// # Errors
 /// See [`connect`].
@@ -262,7 +263,9 @@ fn start(
     let process = Arc::new(Process::new(child));
     let stdin = stdin.expect("standard input was asked to be a pipe");
     let stderr = stderr.expect("standard error was asked to be a pipe");
-    let further = matches!(runs, Remote::Haul { .. }).then(|| Further(Arc::new(target.clone())));
+    // What another command has begun, a further login can't join, and no later visit continues.
+    let is_agent = matches!(runs, Remote::Haul { command: Subcommand::Serve, .. });
+    let further = is_agent.then(|| Further(Arc::new(target.clone())));
     let kept = match (&further, traffic) {
         (Some(further), Traffic::Content | Traffic::Words) => {
             kept(further, &stdout, &stdin, &stderr)

@@ -80,6 +80,16 @@ impl SshTarget {
         self
     }
 
+    /// Logs in as `user` at `port`, where these are given.
+    ///
+    /// # Errors
+    /// See [`Self::new`].
+    pub fn with_login(self, user: Option<&str>, port: Option<u16>) -> Result<Self, ConnectError> {
+        let Self { user: named, .. } = Self::new(user, &self.host)?;
+        let ciphers = cipher::Known::default();
+        Ok(Self { user: named.or(self.user), port: port.or(self.port), ciphers, ..self })
+    }
+
     /// Runs `command` in place of `ssh`: a program and its first arguments,
     /// split as a shell would (quotes count, nothing is expanded).
     ///

@@ -18,7 +18,7 @@ const VERBS: &str = "\
     destroy detach detect diff disable discard discover display divide do document don't download \
     draw drop edit embed emit empty enable encode encrypt end enforce ensure escape estimate \
     evaluate examine exclude exercise exit expand expect explain export expose extend extract fail \
-    fake fall feed fetch fill filter find finish fix flatten flush fold follow forbid force forget \
+    fake fall feed fetch fill filter find finish fix flatten flush fold follow forbid force forget forward \
     format free fuzz gate generate get give group grow guard hand handle hash hide hint hoist hold \
     honour identify ignore implement import improve include increase index infer inline insert \
     inspect install interrupt introduce invert isolate join keep kill leave let limit link lint \

@@ -72,6 +72,10 @@ pub(crate) enum ServerAction {
         target: Box<SshTarget>,
         words: Vec<String>,
     },
+    /// Serve a client that comes through ssh.
+    Serve {
+        key: PublicKey,
+    },
     /// Do what the words from standard input say.
     Words,
 }
@@ -130,6 +134,9 @@ pub(super) enum ServerWords {
     /// Write the files of a systemd service
     #[command(override_usage = "haul server install [OPTIONS] [HOST]")]
     Install(Late<InstallWords>),
+    /// Serve a client on standard input and output
+    #[command(hide = true)]
+    Serve(ServeWords),
     /// Do what a line on standard input says
     #[command(hide = true)]
     Words,
@@ -225,6 +232,13 @@ pub(super) struct AdmitWords {
     terms: TermsWords,
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ServeWords {
+    /// Public key of the client
+    #[arg(value_name = "KEY")]
+    key: String,
 }
 
 #[derive(Debug, Args)]
@@ -364,6 +378,9 @@ impl ServerWords {
                 shows_json = json;
                 let key = key.parse().map_err(CommandError::usage)?;
                 A::Admit { key, terms: terms.terms()? }
+            }
+            Self::Serve(ServeWords { key }) => {
+                A::Serve { key: key.parse().map_err(CommandError::usage)? }
             }
             Self::Words => A::Words,
         };

@@ -17,9 +17,10 @@ use haul_engine::{is_root, node_name};
 use haul_model::{escape_bytes, escape_text};
 use haul_net::{Invitation, PublicKey, ServerAddress, is_client_name};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -39,7 +40,7 @@ const STOP_MAX: Duration = Duration::from_secs(15);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The longest line of words, in bytes.
-const WORDS_LEN_MAX: u64 = 64 << 10;
+const WORDS_LEN_MAX: usize = 64 << 10;
 
 /// Does what was asked.
 pub(super) fn run(server: &Server) -> ExitCode {
@@ -64,6 +65,7 @@ fn carry_out(server: &Server) -> Result<ExitCode, CommandError> {
         ServerAction::Rotate => rotate()?,
         ServerAction::Install { user } => install::run(*user)?,
         ServerAction::There { target, words } => return there::run(target, words),
+        ServerAction::Serve { key } => return server::serve_through_ssh(*key),
         ServerAction::Words => return words(),
     }
     Ok(ExitCode::Success)
@@ -394,7 +396,7 @@ fn join(
     let identity = known::identity()?;
     server::join(invitation, &identity, &name)?;
     let (addresses, key) = (invitation.addresses.clone(), invitation.server);
-    known::remember(Known { host: host.clone(), addresses, key })?;
+    known::remember(Known { host: host.clone(), addresses, key, login: None })?;
     known::greet(&host, &identity)?;
     print(&format!("enrolled at {host}: {host}:PATH goes to its server\n"))
 }
@@ -402,9 +404,15 @@ fn join(
 /// Carries out the words of a line from standard input. They come through ssh, whose user may
 /// run any command; so this checks only that they are of a command of `haul server`.
 fn words() -> Result<ExitCode, CommandError> {
-    let mut line = Vec::new();
-    let mut input = io::stdin().lock().take(WORDS_LEN_MAX);
-    io::BufRead::read_until(&mut input, b'\n', &mut line).map_err(failed)?;
+    // Not a byte more is read: what follows the line belongs to the command.
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while line.len() < WORDS_LEN_MAX && input.read(&mut byte).map_err(failed)? == 1 {
+        if byte == *b"\n" {
+            break;
+        }
+        line.extend(byte);
+    }
     let words: Vec<String> =
         serde_json::from_slice(&line).map_err(|_| CommandError::usage("not a line of words"))?;
     match args::server_command(&words)? {

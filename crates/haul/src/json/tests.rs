@@ -200,6 +200,10 @@ fn samples() -> Vec<Line<'static>> {
         }),
         Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
         Line::Server(ServerUsed { host: "nas" }),
+        Line::ServerAway(ServerAway {
+            host: "nas",
+            message: "can't reach the server at nas: Connection refused",
+        }),
         Line::Kept(KeptLine {
             host: "nas",
             used: false,

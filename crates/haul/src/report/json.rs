@@ -3,7 +3,7 @@
 use super::{Output, Report, Statement};
 use crate::error::{CommandError, ExitCode};
 use crate::hint;
-use crate::json::{ConnectionLost, ErrorLine, Line, Path, ServerUsed, Warning};
+use crate::json::{ConnectionLost, ErrorLine, Line, Path, ServerAway, ServerUsed, Warning};
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome, Skip};
 use haul_model::{Fault, Kind, Task};
@@ -62,6 +62,9 @@ impl Report for Json {
             }
             LinkEvent::Regained => Line::ConnectionRegained {},
             LinkEvent::Server { host } => Line::Server(ServerUsed { host }),
+            LinkEvent::ServerAway { host, reason } => {
+                Line::ServerAway(ServerAway { host, message: reason })
+            }
             // For people alone.
             LinkEvent::Direct { .. }
             | LinkEvent::NotDirect { .. }

@@ -93,13 +93,16 @@ impl Report for Text {
             }
             LinkEvent::Regained => "haul: reconnected".to_owned(),
             LinkEvent::Server { host } => format!("haul: connected to the server of {host}"),
+            LinkEvent::ServerAway { host, reason } => {
+                format!("haul: {reason}; using ssh to {host}")
+            }
             LinkEvent::Direct { host, connections } => {
                 let (one, many) = ("direct connection", "direct connections");
                 let connections = quantity::counted(connections.into(), one, many);
                 format!("haul: contents go to {host} over {connections}")
             }
             LinkEvent::NotDirect { host, reason } => {
-                format!("haul: contents go to {host} through ssh: {reason}")
+                format!("haul: contents go to {host} without direct connections: {reason}")
             }
             LinkEvent::LoggedIn { host, connections } => {
                 let (one, many) = ("ssh connection", "ssh connections");

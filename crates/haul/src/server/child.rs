@@ -75,7 +75,7 @@ pub(super) fn refusal(client: &Client) -> Option<&'static str> {
 
 /// Serves `client`. **No other thread runs yet.**
 pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 {
-    match confine(around, client).and_then(|()| {
+    match confine(around.bounds, Some(around.parent), client).and_then(|()| {
         let socket = TcpStream::from(caller.socket().try_clone_to_owned()?);
         let connection = caller.into_connection(client.name.clone(), around.new_key)?;
         end_on_request(connection.closer.killer())?;
@@ -110,19 +110,21 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
     }
 }
 
-/// Gives up all but what the client may do.
-fn confine(around: &Around<'_>, client: &Client) -> io::Result<()> {
+/// Gives up all but what the client may do. This process ends with `parent`, if that is given.
+pub(super) fn confine(bounds: Bounds, parent: Option<u32>, client: &Client) -> io::Result<()> {
     let told = |what: &str, error: io::Error| {
         io::Error::new(error.kind(), format!("can't {what}: {error}"))
     };
     if let Some(user) = &client.user {
         become_user(user).map_err(|error| told(&format!("become the user {user}"), error))?;
     }
-    end_with_parent(around.parent)?;
+    if let Some(parent) = parent {
+        end_with_parent(parent)?;
+    }
     let root = escape_bytes(client.root.as_os_str().as_bytes());
     let stay = haul_engine::stay_below(&client.root, client.right.into());
     stay.map_err(|error| told(&format!("restrict access to {root}"), error))?;
-    around.bounds.keep().map_err(|error| told("limit the process", error))
+    bounds.keep().map_err(|error| told("limit the process", error))
 }
 
 /// Reads what has come and nobody wants: a socket that is closed with something unread takes
@@ -146,7 +148,7 @@ fn end_on_request(killer: Killer) -> io::Result<()> {
     thread::Builder::new().name("ending".to_owned()).spawn(wait).map(drop)
 }
 
-fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> JobReport {
+pub(super) fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> JobReport {
     let task = match task {
         Task::Copy(policy) if policy.moving.is_some() => "move",
         Task::Copy(_) => "copy",

@@ -5,10 +5,12 @@ use crate::error::{CommandError, ErrorKind};
 use crate::state;
 use haul_engine::try_lock;
 use haul_net::{
-    ConnectError, Connection, Identity, Patience, PublicKey, ServerAddress, connect_server,
+    ConnectError, Connection, Diagnostics, Identity, Patience, PublicKey, ServerAddress, SshTarget,
+    connect_server,
 };
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::thread;
@@ -26,6 +28,48 @@ pub(crate) struct Known {
     pub(crate) host: String,
     pub(crate) addresses: Vec<ServerAddress>,
     pub(crate) key: PublicKey,
+    /// Set if the user has enrolled through ssh: how the host is reached when the server does
+    /// not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) login: Option<Login>,
+}
+
+/// A login through ssh to the account that the server belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Login {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+}
+
+impl Login {
+    /// The one that `target` stands for.
+    pub(crate) fn of(target: &SshTarget) -> Self {
+        Self { user: target.user().map(str::to_owned), port: target.port() }
+    }
+
+    /// Connects by ssh to the haul there, which serves the client with the key `client` as the
+    /// server would. Where paths lead is decided there, by the record of the client.
+    ///
+    /// # Errors
+    /// Those of ssh.
+    pub(crate) fn connect(
+        &self,
+        target: &SshTarget,
+        client: PublicKey,
+        diagnostics: Diagnostics,
+    ) -> Result<Connection, ConnectError> {
+        let target = target.clone().with_login(self.user.as_deref(), self.port)?;
+        let mut connection = haul_net::connect_server_command(&target, diagnostics)?;
+        let words = format!("[\"serve\",\"{client}\"]\n");
+        // If ssh has ended, the greeting fails as well, and tells why.
+        if let Err(error) = connection.writer.write_all(words.as_bytes()) {
+            tracing::debug!(%error, "ssh takes no words");
+        }
+        Ok(connection)
+    }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -149,9 +149,16 @@ fn assert_through_here(scene: &Scene<'_>, reason: &str) {
     let contents = make_source(scene);
     let run = job(scene, &["copy", "-rv"], "src/.", "auto").run().expect_ok();
     assert_same(&scene.snapshot("src"), &scene.snapshot("auto"));
-    let line = run.err().lines().find(|line| line.contains("through ssh: ")).map(str::to_owned);
+    let line = run
+        .err()
+        .lines()
+        .find(|line| line.contains("without direct connections: "))
+        .map(str::to_owned);
     let line = line.unwrap_or_else(|| panic!("nothing is said: {run}"));
-    assert!(line.starts_with("haul: contents go to 127.0.0.2 through ssh: "), "{run}");
+    assert!(
+        line.starts_with("haul: contents go to 127.0.0.2 without direct connections: "),
+        "{run}"
+    );
     assert!(line.contains(reason) && line.ends_with("; they go through this machine"), "{run}");
     assert!(run.out().contains("through this machine"), "{run}");
     assert!(through_here(scene) > contents);

@@ -192,7 +192,8 @@ fn a_tree_goes_through_here_and_that_is_told_on_demand() {
     for (via, words) in [("auto", &["-rv"][..]), ("ssh", &["-r", "--fast"])] {
         let words = [&["copy", "--via", via], words].concat();
         let run = between(&scene, &words, "src/.", via).run().expect_ok();
-        let begin = "haul: contents go to to through ssh: the host has no ssh connection";
+        let begin =
+            "haul: contents go to to without direct connections: the host has no ssh connection";
         let is_told = run.err().lines().any(|said| said.starts_with(begin));
         assert_eq!(is_told, via == "auto", "{run}");
         assert_eq!(run.out().contains("through this machine"), via == "auto", "{run}");

@@ -194,7 +194,10 @@ fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
             let flags = [&["-rv", "--via", "auto"], flags].concat();
             let run = scene.copy(&flags, &["src"], "dst").run().expect_ok();
             assert_copied(scene, "dst");
-            assert!(run.err().contains("haul: contents go to haul-test through ssh: "), "{run}");
+            assert!(
+                run.err().contains("haul: contents go to haul-test without direct connections: "),
+                "{run}"
+            );
             assert!(run.err().contains(words), "{run}");
         });
     }

@@ -82,3 +82,63 @@ fn words_for_another_machine_run_no_other_command() {
         assert_eq!(output.status.code(), Some(2), "{words}");
     }
 }
+
+#[test]
+fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files() {
+    let server = Server::prepare();
+    let sshd = host(&server);
+    let config = server.path("client/.config/haul");
+    fs::create_dir_all(&config).expect("a directory");
+    fs::write(config.join("config.toml"), format!("rsh = '''{}'''\n", sshd.rsh())).expect("set");
+    let here = server.path("client");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(HAUL);
+        command.args(words).env("HOME", &here).current_dir(&here).env("HAUL_RETRIES", "0");
+        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+            command.env_remove(variable);
+        }
+        let output = command.stdin(Stdio::null()).output().expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let ok = |words: &[&str]| {
+        let (code, stdout, stderr) = run(words);
+        assert_eq!(code, Some(0), "{words:?}: {stdout}{stderr}");
+        stdout + &stderr
+    };
+    let root = format!("--root={}", server.root().display());
+    let mut enroll = vec!["server", "enroll", "haul-test", &root, "--name=ann", "--yes"];
+    if is_root() {
+        enroll.push("--run-as=root");
+    }
+    ok(&enroll);
+    let there = |path: &str| format!("haul-test:{path}");
+    fs::write(here.join("a"), "content").expect("written");
+    assert!(ok(&["copy", "-v", "a", &there("a")]).contains("connected to the server"));
+    server.ok(&["stop"]);
+    let said = ok(&["copy", "-v", "a", &there("/b")]);
+    assert!(said.contains("can't reach the server at haul-test") && said.contains("using ssh"));
+    assert_ne!(run(&["copy", "a", &there("../c")]).0, Some(0));
+    assert!(!server.path("c").exists());
+    ok(&["sync", "-a", "--delete-after", "a", &there("d/")]);
+    assert_eq!(ok(&["ls", &there("/")]), "a\nb\nd/\n");
+    for name in ["a", "b", "d/a"] {
+        assert_eq!(fs::read_to_string(server.root().join(name)).expect("there"), "content");
+    }
+    let json = ok(&["copy", "--json", &there("b"), "back"]);
+    assert!(json.contains("{\"type\":\"server_away\",\"host\":\"haul-test\""), "{json}");
+    let jobs = server.audit("job");
+    assert_eq!(jobs.iter().filter(|job| job["client"] == "ann").count(), 5, "{jobs:?}");
+    // Who insists on the server gets no other way, and a right is kept to.
+    assert_eq!(run(&["copy", "--via", "server", "a", &there("e")]).0, Some(3));
+    let records = fs::read_to_string(server.state("clients.toml")).expect("records");
+    let read_only = records.replace("right = \"write\"", "right = \"read\"");
+    fs::write(server.state("clients.toml"), read_only).expect("written");
+    assert_ne!(run(&["copy", "a", &there("e")]).0, Some(0));
+    ok(&["copy", &there("b"), "again"]);
+    // So is a revocation.
+    server.ok(&["revoke", "ann"]);
+    let (code, _, stderr) = run(&["copy", &there("b"), "never"]);
+    assert!(code == Some(3) && stderr.contains("not enrolled at the server"), "{code:?} {stderr}");
+    assert!(!server.root().join("e").exists() && !here.join("never").exists());
+}

@@ -7,7 +7,7 @@ use crate::command::deploy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::progress::Screen;
 use crate::server::is_reachable;
-use crate::server::known::{self, Known};
+use crate::server::known::{self, Known, Login};
 use haul_model::escape_text;
 use haul_net::{ConnectError, ServerAddress, SshTarget};
 use serde::de::DeserializeOwned;
@@ -32,7 +32,8 @@ pub(super) fn run(target: &SshTarget, terms: &Terms, yes: bool) -> Result<(), Co
     let admitted: Admitted = answered(target, &words)?;
     let addresses = addresses(&status.listen, state.reached, target.host());
     let host = target.host().to_owned();
-    known::remember(Known { host: host.clone(), addresses, key: admitted.key })?;
+    let login = Some(Login::of(target));
+    known::remember(Known { host: host.clone(), addresses, key: admitted.key, login })?;
     let right = if terms.read_only { "read-only " } else { "" };
     let (root, key) = (escape_text(&admitted.root), admitted.key.fingerprint());
     print(&format!(
