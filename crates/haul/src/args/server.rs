@@ -73,7 +73,7 @@ pub(crate) enum ServerAction {
         words: Vec<String>,
     },
     /// Serve a client that comes through ssh.
-    Serve {
+    Agent {
         key: PublicKey,
     },
     /// Do what the words from standard input say.
@@ -136,7 +136,7 @@ pub(super) enum ServerWords {
     Install(Late<InstallWords>),
     /// Serve a client on standard input and output
     #[command(hide = true)]
-    Serve(ServeWords),
+    Agent(AgentWords),
     /// Do what a line on standard input says
     #[command(hide = true)]
     Words,
@@ -235,7 +235,7 @@ pub(super) struct AdmitWords {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ServeWords {
+pub(super) struct AgentWords {
     /// Public key of the client
     #[arg(value_name = "KEY")]
     key: String,
@@ -379,8 +379,8 @@ impl ServerWords {
                 let key = key.parse().map_err(CommandError::usage)?;
                 A::Admit { key, terms: terms.terms()? }
             }
-            Self::Serve(ServeWords { key }) => {
-                A::Serve { key: key.parse().map_err(CommandError::usage)? }
+            Self::Agent(AgentWords { key }) => {
+                A::Agent { key: key.parse().map_err(CommandError::usage)? }
             }
             Self::Words => A::Words,
         };

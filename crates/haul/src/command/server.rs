@@ -65,7 +65,7 @@ fn carry_out(server: &Server) -> Result<ExitCode, CommandError> {
         ServerAction::Rotate => rotate()?,
         ServerAction::Install { user } => install::run(*user)?,
         ServerAction::There { target, words } => return there::run(target, words),
-        ServerAction::Serve { key } => return server::serve_through_ssh(*key),
+        ServerAction::Agent { key } => return server::serve_through_ssh(*key),
         ServerAction::Words => return words(),
     }
     Ok(ExitCode::Success)

@@ -63,7 +63,7 @@ impl Login {
     ) -> Result<Connection, ConnectError> {
         let target = target.clone().with_login(self.user.as_deref(), self.port)?;
         let mut connection = haul_net::connect_server_command(&target, diagnostics)?;
-        let words = format!("[\"serve\",\"{client}\"]\n");
+        let words = format!("[\"agent\",\"{client}\"]\n");
         // If ssh has ended, the greeting fails as well, and tells why.
         if let Err(error) = connection.writer.write_all(words.as_bytes()) {
             tracing::debug!(%error, "ssh takes no words");
