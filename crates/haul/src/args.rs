@@ -32,7 +32,6 @@ pub(crate) use sync::{Sync, When, rate};
 use self::familiar::{FamiliarWords, explain};
 use self::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE};
 use self::late::Late;
-use self::remote::by_ssh_between_hosts;
 use self::words::{
     CheckWords, CommandWords, ConfigWords, CopyWords, DetailWords, MoveWords, Words, switch,
 };
@@ -340,13 +339,12 @@ impl CopyWords {
         }
         let DetailWords { quiet, verbose, json } = self.detail;
         self.familiar.refuse_port(&self.paths)?;
-        let (sources, dest, mut reaches) =
+        let (sources, dest, reaches) =
             self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
         let (sources, dest, to_all) = match self.to_all {
             true => to_all::split(sources, dest)?,
             false => (sources, dest, Vec::new()),
         };
-        by_ssh_between_hosts(&sources, &dest, &mut reaches)?;
         let passage = self.remote.passage(&sources, &dest, config);
         let to_all = to_all.into_iter().map(|dest| {
             let passage = self.remote.passage(&sources, &dest, config);

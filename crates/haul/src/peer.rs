@@ -78,29 +78,6 @@ impl Reaches {
         self.hosts.push((target.clone(), reach));
     }
 
-    /// Reaches all hosts through ssh, as a job between hosts does.
-    ///
-    /// # Errors
-    /// When a server is asked for, or known: paths may mean another place through ssh.
-    pub(crate) fn use_no_server(&mut self) -> Result<(), CommandError> {
-        for (target, reach) in &mut self.hosts {
-            let means_another = match reach.server {
-                UseServer::Never => false,
-                UseServer::Always => true,
-                UseServer::IfKnown => known::find(target.host())?.is_some(),
-            };
-            if means_another {
-                let host = target.display();
-                let message = format!("{host}: a job between hosts can't use its server");
-                return Err(CommandError::usage(message).with_hint(
-                    "--via ssh uses ssh: relative paths then begin in the home directory",
-                ));
-            }
-            reach.server = UseServer::Never;
-        }
-        Ok(())
-    }
-
     /// The words that name `target` may have meant a file of this machine.
     pub(crate) fn add_here_instead(&mut self, target: &SshTarget, file: String) {
         self.here_instead.push((target.clone(), file));

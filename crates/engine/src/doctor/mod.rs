@@ -36,7 +36,7 @@ const PACE_ROUND_TRIPS: u32 = 10;
 /// With these it takes no longer.
 const FLOW_MILLIS_MAX: u32 = 2_000;
 
-/// Bytes with which a flow through ssh begins, and each further one: on a slow way they take
+/// Bytes with which a flow over the connection itself begins, and each further one: on a slow way they take
 /// long enough, and what would wait in ssh and its pipes is not sent.
 const STEPS: [u64; 4] = [64 << 10, 512 << 10, 4 << 20, FLOW_BYTES_MAX];
 
@@ -79,8 +79,8 @@ pub enum Step {
     RoundTrip,
     /// The processors.
     Processors,
-    /// The way through ssh.
-    Ssh,
+    /// The connection itself.
+    One,
     /// That many direct connections.
     Direct(u8),
     /// The disk.
@@ -105,8 +105,8 @@ pub struct Examined {
     pub version: String,
     /// The host; `None` if its haul can't measure.
     pub machine: Option<Machine>,
-    /// Rates through ssh.
-    pub ssh: Option<Rates>,
+    /// Rates of the connection itself.
+    pub one: Option<Rates>,
     /// Rates of direct connections, or why there are none.
     pub direct: Result<Vec<Lanes>, NotDirect>,
     /// The disk, if one was asked for: written and read.
@@ -197,7 +197,7 @@ fn examine_agent(
     if !peer.caps().has(Caps::MEASURES) {
         let reason = "the haul there does not support measurements".to_owned();
         let direct = Err(NotDirect::Closed(reason));
-        return Ok(Examined { version, machine: None, ssh: None, direct, disk: None });
+        return Ok(Examined { version, machine: None, one: None, direct, disk: None });
     }
     let machine = match ask(peer, Measure::Machine { millis: RATE_MILLIS })? {
         Measured::Machine(machine) => checked(*machine).map_err(|end| peer.broken(end))?,
@@ -206,9 +206,9 @@ fn examine_agent(
     let pace = u32::try_from(round_trip.as_millis()).unwrap_or(u32::MAX);
     let millis = FLOW_MILLIS.saturating_add(pace.saturating_mul(PACE_ROUND_TRIPS));
     let millis = millis.min(FLOW_MILLIS_MAX);
-    (wish.told)(Step::Ssh);
-    let up = ssh_rate(peer, true, millis)?;
-    let down = ssh_rate(peer, false, millis)?;
+    (wish.told)(Step::One);
+    let up = rate_of_one(peer, true, millis)?;
+    let down = rate_of_one(peer, false, millis)?;
     let direct = directly(peer, millis, wish)?;
     let disk = match wish.path {
         Some(path) => {
@@ -217,8 +217,8 @@ fn examine_agent(
         }
         None => None,
     };
-    let (machine, ssh) = (Some(machine), Some(Rates { up, down }));
-    Ok(Examined { version, machine, ssh, direct, disk })
+    let (machine, one) = (Some(machine), Some(Rates { up, down }));
+    Ok(Examined { version, machine, one, direct, disk })
 }
 
 /// Asks for a measurement that has one answer.
@@ -234,8 +234,8 @@ fn other_answer(peer: &mut Peer) -> JobError {
     peer.broken(refused("the peer answered a different request"))
 }
 
-/// The rate of one direction through ssh: of the first flow that takes long enough.
-fn ssh_rate(peer: &mut Peer, to_agent: bool, millis: u32) -> Result<u64, JobError> {
+/// The rate of one direction: of the first flow that takes long enough.
+fn rate_of_one(peer: &mut Peer, to_agent: bool, millis: u32) -> Result<u64, JobError> {
     let mut rate = 0;
     for bytes in STEPS {
         let begun = Instant::now();
@@ -249,7 +249,7 @@ fn ssh_rate(peer: &mut Peer, to_agent: bool, millis: u32) -> Result<u64, JobErro
     Ok(rate)
 }
 
-/// Sends filler through ssh; the agent tells how much came how fast.
+/// Sends filler; the agent tells how much came how fast.
 fn flow_to(peer: &mut Peer, flow: Flow) -> Result<Amount, JobError> {
     let begun = Instant::now();
     peer.say(OutFrame::message(&Message::Measure(Measure::Flow(flow))), FLOW_MAX);
@@ -266,7 +266,7 @@ fn flow_to(peer: &mut Peer, flow: Flow) -> Result<Amount, JobError> {
     }
 }
 
-/// Has filler sent through ssh.
+/// Has filler sent.
 fn flow_from(peer: &mut Peer, flow: Flow) -> Result<Amount, JobError> {
     peer.say(OutFrame::message(&Message::Measure(Measure::Flow(flow))), FLOW_MAX);
     let mut bounds = Bounds::of(flow);

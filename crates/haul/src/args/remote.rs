@@ -176,9 +176,7 @@ impl Typed {
         let (retry, parallel) = (RetryWords { retries }, parallel.map(typed));
         let words_of = Settings { parallel, ..retry.add_to(&remote) };
         let way = Way { words: words_of, deploy: false, config };
-        let (sources, dest, mut reaches) = way.sources_and_dest(words, usage)?;
-        by_ssh_between_hosts(&sources, &dest, &mut reaches)?;
-        Ok((sources, dest, reaches))
+        way.sources_and_dest(words, usage)
     }
 
     /// The same of one source, which is to be listed: its destination is this machine.
@@ -307,22 +305,6 @@ impl Way<'_> {
     }
 }
 
-/// The way of a job between hosts is through ssh.
-///
-/// # Errors
-/// See [`Reaches::use_no_server`].
-pub(super) fn by_ssh_between_hosts(
-    sources: &[Location],
-    dest: &Location,
-    reaches: &mut Reaches,
-) -> Result<(), CommandError> {
-    let is_on_host = |location: &Location| location.machine.host().is_some();
-    match is_on_host(dest) && sources.iter().any(is_on_host) {
-        true => reaches.use_no_server(),
-        false => Ok(()),
-    }
-}
-
 /// The option that asks for the haul of a host.
 fn names_haul(settings: &Settings) -> Option<&'static str> {
     match (&settings.remote_haul, &settings.transport) {
@@ -383,9 +365,7 @@ impl RemoteWords {
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
         let way = Way { words: retry.add_to(self), deploy: false, config };
-        let (sources, dest, mut reaches) = way.sources_and_dest(words, usage)?;
-        by_ssh_between_hosts(&sources, &dest, &mut reaches)?;
-        Ok((sources, dest, reaches))
+        way.sources_and_dest(words, usage)
     }
 }
 

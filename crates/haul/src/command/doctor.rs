@@ -7,12 +7,13 @@ use self::advice::{Advice, advice};
 use crate::args::Doctor;
 use crate::error::{CommandError, ExitCode};
 use crate::location::Machine;
-use crate::peer::{self, WithoutHaul, diagnostics};
+use crate::peer::{self, UseServer, WithoutHaul, diagnostics};
 use crate::progress::Screen;
 use crate::report::Report;
-use haul_engine::{Findings, JobError, Requests, Step, Wish, examine};
+use haul_engine::{Findings, JobError, LinkEvent, Requests, Step, Wish, examine};
 use haul_model::FaultKind;
 use haul_net::SshTarget;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Measures, and says what was found.
@@ -52,8 +53,10 @@ fn hint(kind: FaultKind) -> Option<&'static str> {
 struct Diagnosis<'d> {
     /// Its name, safe to show.
     host: String,
-    /// The time from the beginning of ssh to the greeting of the host.
+    /// The time until the greeting of the host.
     login: Duration,
+    /// It is reached by its server, and not by ssh.
+    by_server: bool,
     findings: Findings,
     /// The directory whose disk was measured.
     path: Option<&'d [u8]>,
@@ -87,10 +90,22 @@ fn diagnose<'d>(
     };
     let host = target.display();
     let begun = Instant::now();
-    let (mut requests, login) = match &doctor.machine {
-        Machine::Sftp(_) => (sftp(doctor, target, screen)?, begun.elapsed()),
-        _ => requests(doctor, target, screen)
-            .map_err(|error| doctor.reaches.explained(target, error))?,
+    let by_server = Cell::new(false);
+    let tell = |event: LinkEvent<'_>| {
+        by_server.set(matches!(event, LinkEvent::Server { .. }));
+        report.link(event);
+    };
+    let server = match &doctor.machine {
+        Machine::Sftp(_) => UseServer::Never,
+        _ => doctor.reaches.of(target).server,
+    };
+    let (mut requests, login) = match peer::by_server(target, server, screen, &tell)? {
+        Some(connection) => (Requests::remote(connection)?, begun.elapsed()),
+        None => match &doctor.machine {
+            Machine::Sftp(_) => (sftp(doctor, target, screen)?, begun.elapsed()),
+            _ => requests(doctor, target, screen)
+                .map_err(|error| doctor.reaches.explained(target, error))?,
+        },
     };
     let draws = report.is_text() && Screen::is_terminal();
     let told = |step: Step| {
@@ -100,8 +115,9 @@ fn diagnose<'d>(
     };
     let wish = Wish { path: doctor.path.as_deref(), ports: doctor.ports, told: &told };
     let findings = examine(&mut requests, &wish)?;
-    let advice = advice(&host, &findings);
-    Ok(Diagnosis { host, login, findings, path: doctor.path.as_deref(), advice })
+    let (by_server, path) = (by_server.get(), doctor.path.as_deref());
+    let advice = advice(&host, &findings, by_server);
+    Ok(Diagnosis { host, login, by_server, findings, path, advice })
 }
 
 /// The haul of the host or, where there is none, its SFTP server; and how long the login

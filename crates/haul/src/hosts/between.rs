@@ -1,5 +1,5 @@
-//! A job from one host to another: both are logged in to, one after the other, so that no
-//! two passwords are asked for at once, and their hauls do the rest.
+//! A job from one host to another: this side connects to one after the other, so that no two
+//! passwords are asked for at once, and their hauls do the rest.
 
 use super::{Hosts, logins_of};
 use crate::error::CommandError;
@@ -7,7 +7,8 @@ use crate::location::Machine;
 use crate::peer;
 use crate::retry::Retry;
 use haul_engine::{
-    Between, Greeted, Job, JobError, Monitor, Placement, Requests, Standing, Straight, Summary,
+    Between, Event, Greeted, Job, JobError, LinkEvent, Monitor, Placement, Requests, Standing,
+    Straight, Summary,
 };
 use haul_net::{ConnectError, SshTarget, Whereabouts};
 use std::cell::Cell;
@@ -102,9 +103,13 @@ impl<'h> Both<'h> {
         monitor: &dyn Monitor,
     ) -> Result<(Requests, Option<Whereabouts>), JobError> {
         self.reaching.set(target);
-        let connection = match is_first {
-            true => peer::connect(target, job.task, &self.hosts.screen)?,
-            false => peer::connect_again(target, job.task.keeps_destination())?,
+        let screen = &self.hosts.screen;
+        let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
+        let server = self.hosts.reaches.of(target).server;
+        let connection = match peer::by_server(target, server, screen, &tell)? {
+            Some(connection) => connection,
+            None if is_first => peer::connect(target, job.task, screen)?,
+            None => peer::connect_again(target, job.task.keeps_destination())?,
         };
         let at = job.goes_directly().then(|| connection.closer.whereabouts());
         let greeted = Requests::remote_unless(connection, &|| monitor.cancelled())?;

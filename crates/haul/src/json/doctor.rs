@@ -51,6 +51,7 @@ pub(crate) struct RateLine {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ViaWord {
     Ssh,
+    Server,
     Tcp,
 }
 

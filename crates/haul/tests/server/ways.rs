@@ -127,15 +127,33 @@ fn words_of_ssh_ask_for_ssh_and_via_server_asks_for_a_server() {
 }
 
 #[test]
-fn a_job_between_hosts_goes_to_no_other_place_than_the_servers() {
+fn doctor_measures_the_way_to_the_server() {
     let server = joined(&[]);
+    let said = ok(&server, &["doctor", HOST]);
+    assert!(said.contains("server        handshake "), "{said}");
+    assert!(said.contains("connections   yes") && said.contains("direct, 2 connections"), "{said}");
+    assert!(said.contains("contents go to the server") && !said.contains("ssh"), "{said}");
+    let json = ok(&server, &["doctor", "--json", HOST]);
+    assert!(json.contains("{\"via\":\"server\",\"connections\":1,"), "{json}");
+    assert!(json.contains("{\"via\":\"tcp\",\"connections\":4,"), "{json}");
+}
+
+#[test]
+fn a_job_between_hosts_goes_to_their_servers() {
+    let server = joined(&[]);
+    haul_testkit::tree::random_file(server.root().join("a"), 8 << 20, 7).expect("made");
     let there = |path: &str| format!("{HOST}:{path}");
-    for words in [["copy", &there("a"), &there("b")], ["copy", &there("a"), "other.invalid:b"]] {
-        let said = refused(&server, &words, 2);
-        assert!(said.contains("box.invalid: a job between hosts can't use its server"), "{said}");
+    ok(&server, &["copy", &there("a"), &there("b")]);
+    let content = fs::read(server.root().join("a")).expect("read");
+    assert!(fs::read(server.root().join("b")).expect("there") == content);
+    assert_eq!(server.audit("job").len(), 2);
+    // The first host answers, and the other one can't be reached.
+    for words in
+        [["copy", &there("a"), "other.invalid:b"], ["copy", "other.invalid:b", &there("c")]]
+    {
+        let said = refused(&server, &words, 3);
+        assert!(said.contains("can't reach other.invalid"), "{said}");
     }
-    let said = refused(&server, &["copy", "--via", "ssh", &there("a"), "other.invalid:b"], 3);
-    assert!(said.contains("can't reach"), "{said}");
 }
 
 #[test]

@@ -35,19 +35,22 @@ pub(super) fn direct_reason(there: &Examined) -> Option<&str> {
 }
 
 /// The advice about `host`; there is always some.
-pub(super) fn advice(host: &str, findings: &Findings) -> Vec<Advice> {
+pub(super) fn advice(host: &str, findings: &Findings, by_server: bool) -> Vec<Advice> {
     let Some(there) = &findings.there else {
         let text = format!(
             "install haul with 'haul deploy {host}', without root, if the host allows more than SFTP: without it, everything goes through SFTP, and nothing else can be measured"
         );
         return vec![Advice { word: "deploy", text }];
     };
-    let (Some(machine), Some(ssh)) = (&there.machine, there.ssh) else {
+    let (Some(machine), Some(ssh)) = (&there.machine, there.one) else {
         let text =
             format!("install this haul with 'haul deploy {host}', which replaces the older one");
         return vec![Advice { word: "deploy", text }];
     };
-    let (about_way, best) = about_way(there, machine, ssh);
+    let (about_way, best) = match by_server {
+        true => about_server(there, ssh),
+        false => about_way(there, machine, ssh),
+    };
     let sides = [("this machine", &findings.here), (host, machine)];
     let mut given = vec![about_way];
     given.extend(about_congestion(findings.round_trip, sides));
@@ -56,6 +59,22 @@ pub(super) fn advice(host: &str, findings: &Findings) -> Vec<Advice> {
     given.extend(about_disk(there, best));
     given.extend(about_logins(machine));
     given
+}
+
+/// The way of contents to a server, and its rates.
+fn about_server(there: &Examined, one: Rates) -> (Advice, Rates) {
+    let lanes = there.direct.iter().flatten().map(|lanes| lanes.rates);
+    let fastest = lanes.fold(one, fastest);
+    let text = match direct_reason(there) {
+        None => "leave --via as it is: contents go to the server".to_owned(),
+        Some(reason) => format!("contents go to the server over one connection: {reason}"),
+    };
+    (Advice { word: "server", text }, fastest)
+}
+
+/// The higher rate of each direction.
+fn fastest(one: Rates, other: Rates) -> Rates {
+    Rates { up: one.up.max(other.up), down: one.down.max(other.down) }
 }
 
 /// Which way contents should take, and its rates.
@@ -84,10 +103,7 @@ fn about_way(there: &Examined, machine: &Machine, ssh: Rates) -> (Advice, Rates)
         return (advice, ssh);
     }
     let lanes = there.direct.iter().flatten().map(|lanes| lanes.rates);
-    let fastest = lanes.fold(Rates { up: 0, down: 0 }, |most, rates| Rates {
-        up: most.up.max(rates.up),
-        down: most.down.max(rates.down),
-    });
+    let fastest = lanes.fold(Rates { up: 0, down: 0 }, fastest);
     let least = |rates: Rates| rates.up.min(rates.down) as f64;
     match least(ssh) > least(fastest) * CLEARLY {
         true => (said("via_ssh", "use --via ssh: it is faster here than direct connections"), ssh),
@@ -172,7 +188,7 @@ mod tests {
         let there = Examined {
             version: "0.1.0".into(),
             machine: Some(machine()),
-            ssh: Some(rates(100)),
+            one: Some(rates(100)),
             direct: Ok(direct),
             disk: None,
         };
@@ -186,7 +202,7 @@ mod tests {
         let mut there = findings.there.take().expect("it was examined");
         change(&mut findings, &mut there);
         findings.there = Some(there);
-        advice("nas", &findings).iter().map(|advice| advice.word).collect()
+        advice("nas", &findings, false).iter().map(|advice| advice.word).collect()
     }
 
     #[test]
@@ -206,7 +222,7 @@ mod tests {
         };
         assert_eq!(words(restricted), ["via_ssh"]);
         let fast_ssh = |_: &mut Findings, there: &mut Examined| {
-            there.ssh = Some(Rates { up: 900 * MIB, down: 900 * MIB });
+            there.one = Some(Rates { up: 900 * MIB, down: 900 * MIB });
         };
         assert_eq!(words(fast_ssh), ["via_ssh"]);
         let far = |findings: &mut Findings, _: &mut Examined| {
@@ -229,6 +245,6 @@ mod tests {
         assert_eq!(words(few), ["direct", "max_startups"]);
         assert_eq!(words(|_, there| there.machine = None), ["deploy"]);
         let none = Findings { there: None, ..findings() };
-        assert_eq!(advice("nas", &none)[0].word, "deploy");
+        assert_eq!(advice("nas", &none, false)[0].word, "deploy");
     }
 }

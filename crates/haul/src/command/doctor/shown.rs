@@ -22,7 +22,7 @@ pub(super) fn step(step: Step) -> String {
     match step {
         Step::RoundTrip => "the round trip".to_owned(),
         Step::Processors => "the processors".to_owned(),
-        Step::Ssh => "the throughput of ssh".to_owned(),
+        Step::One => "the throughput of one connection".to_owned(),
         Step::Direct(lanes) => connections(lanes),
         Step::Disk => "the disk".to_owned(),
     }
@@ -38,7 +38,7 @@ impl Statement for Diagnosis<'_> {
         let mut out = format!("{}\n", self.host);
         self.way(&mut out);
         if let Some(there) = self.there() {
-            rates(&mut out, there);
+            self.rates(&mut out, there);
             self.machines(&mut out, there.machine.as_ref());
             if let (Some(disk), Some(path)) = (&there.disk, self.path) {
                 out.push_str(&disk_text(disk, path));
@@ -67,7 +67,8 @@ impl Diagnosis<'_> {
         let row = |out: &mut String, name: &str, value: &str| {
             line(out, format_args!("  {name:<14}{value}"));
         };
-        row(out, "ssh", &format!("login {}", quantity::duration(self.login)));
+        let (name, what) = if self.by_server { ("server", "handshake") } else { ("ssh", "login") };
+        row(out, name, &format!("{what} {}", milliseconds(self.login)));
         let Some(there) = self.there() else {
             row(out, "haul there", "none; SFTP answers");
             row(out, "round trip", &milliseconds(self.findings.round_trip));
@@ -81,9 +82,23 @@ impl Diagnosis<'_> {
             None => "yes".to_owned(),
             Some(reason) => format!("no: {reason}"),
         };
+        if self.by_server {
+            return row(out, "connections", &direct);
+        }
         row(out, "direct port", &direct);
         let startups = there.machine.as_ref().and_then(|machine| machine.startups);
         row(out, "MaxStartups", &startups.map_or_else(|| "not readable".to_owned(), startups_text));
+    }
+
+    fn rates(&self, out: &mut String, there: &Examined) {
+        let Some(one) = there.one else { return };
+        heading(out, "to the host", "from it");
+        let rate = |rate: u64| quantity::rate(rate as f64);
+        let name = if self.by_server { "server" } else { "ssh" };
+        figures(out, name, &rate(one.up), &rate(one.down));
+        for lanes in there.direct.iter().flatten() {
+            figures(out, &connections(lanes.lanes), &rate(lanes.rates.up), &rate(lanes.rates.down));
+        }
     }
 
     /// Both processors and their systems.
@@ -111,8 +126,9 @@ impl Diagnosis<'_> {
         let there = self.there();
         let machine = there.and_then(|there| there.machine.as_ref());
         let mut rates = Vec::new();
-        if let Some(ssh) = there.and_then(|there| there.ssh) {
-            rates.push(RateLine { via: ViaWord::Ssh, connections: 1, up: ssh.up, down: ssh.down });
+        if let Some(one) = there.and_then(|there| there.one) {
+            let via = if self.by_server { ViaWord::Server } else { ViaWord::Ssh };
+            rates.push(RateLine { via, connections: 1, up: one.up, down: one.down });
         }
         let direct = there.and_then(|there| there.direct.as_ref().ok());
         rates.extend(direct.into_iter().flatten().map(|lanes| RateLine {
@@ -161,16 +177,6 @@ fn heading(out: &mut String, first: &str, second: &str) {
 fn figures(out: &mut String, name: &str, first: &str, second: &str) {
     let row = format!("  {name:<NAME_WIDTH$}{first:>FIGURE_WIDTH$}{second:>FIGURE_WIDTH$}");
     line(out, format_args!("{row}"));
-}
-
-fn rates(out: &mut String, there: &Examined) {
-    let Some(ssh) = there.ssh else { return };
-    heading(out, "to the host", "from it");
-    let rate = |rate: u64| quantity::rate(rate as f64);
-    figures(out, "ssh", &rate(ssh.up), &rate(ssh.down));
-    for lanes in there.direct.iter().flatten() {
-        figures(out, &connections(lanes.lanes), &rate(lanes.rates.up), &rate(lanes.rates.down));
-    }
 }
 
 fn disk_text(disk: &Result<(Amount, Amount), Fault>, path: &[u8]) -> String {
