@@ -355,6 +355,11 @@ impl Selection<'_> {
         self
     }
 
+    /// Why the rules of a file in the directory are not among these.
+    pub(crate) fn passed_over(&self) -> Option<Unruly> {
+        self.0.as_ref().and_then(|(_, scope, _)| Unruly::passed_over(scope))
+    }
+
     /// True if the entry `name` is left out.
     pub(crate) fn leaves_out(&mut self, name: &Name, is_dir: bool) -> bool {
         let Some((filter, scope, path)) = &mut self.0 else { return false };

@@ -44,6 +44,13 @@ impl Unruly {
         Self::new(name, FaultKind::of(error), why)
     }
 
+    /// The first of the files that were passed over in the directory of `scope`.
+    pub(crate) fn passed_over(scope: &Scope) -> Option<Self> {
+        let why = "it is behind a symbolic link of another user";
+        let name = scope.passed_over().first()?;
+        Some(Self::new(name, FaultKind::Io, why))
+    }
+
     fn in_line(name: &Name, number: usize, error: RuleError) -> Self {
         Self::new(name, FaultKind::Io, format!("rule {number}: {error}"))
     }
@@ -109,6 +116,9 @@ pub(crate) fn begin(
             scope = scope.below();
         }
         read_files(filter, is_looked_at, &mut scope, &*opened, Err(dir))?;
+        if let Some(unruly) = Unruly::passed_over(&scope) {
+            return Err(unruly);
+        }
     }
     Ok(scope)
 }
@@ -121,7 +131,8 @@ fn is_at_or_below(dir: &[u8], start: &[u8]) -> bool {
 }
 
 /// The rules for what is in `dir`, which is at `path` within the job and in one with the
-/// rules `above`.
+/// rules `above`. As with rsync, a file to which a link of another user leads is passed over;
+/// see [`Unruly::passed_over`].
 pub(crate) fn enter(
     filter: &Filter,
     above: &Scope,
@@ -159,8 +170,15 @@ fn read_file(
     dir: &dyn TreeDir,
     path: Result<&[u8], &[u8]>,
 ) -> Result<(), Unruly> {
-    let text = read(dir, &files.name).map_err(|error| Unruly::of(&files.name, &error))?;
-    let Some(text) = text else { return Ok(()) };
+    let text = match read(dir, &files.name) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(()),
+        Err(error) if FaultKind::of(&error) == FaultKind::ForeignLink => {
+            scope.pass_over(&files.name);
+            return Ok(());
+        }
+        Err(error) => return Err(Unruly::of(&files.name, &error)),
+    };
     let mut found = Found::default();
     found.take(dir, &files.name, &text, files.style, 0)?;
     let Found { rules, clears } = found;

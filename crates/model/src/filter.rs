@@ -261,7 +261,13 @@ impl Filter {
 
     /// True if the entry is left out by these rules and those of `scope`, if the
     /// directories above it are not.
+    ///
+    /// The Receiver leaves out all entries where a file with rules was passed over: these rules
+    /// may protect any of them.
     pub fn leaves_out(&self, subject: &Subject<'_>, scope: &Scope) -> bool {
+        if subject.asking == Asking::Receiver && scope.lacks_rules() {
+            return true;
+        }
         let mut files = 0..;
         let first = self.items.iter().find_map(|item| match item {
             Item::Rule(rule) => {

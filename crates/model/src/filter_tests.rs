@@ -230,6 +230,22 @@ fn there_are_not_more_rules_than_allowed() {
 }
 
 #[test]
+fn where_rules_are_unknown_all_is_protected() {
+    let rules = filter(&["+ shown", ": .rules", "- hidden"]);
+    let mut upper = Scope::default();
+    upper.pass_over(&Name::new(b".rules").unwrap());
+    let lower = upper.below();
+    assert_eq!((upper.passed_over().len(), lower.passed_over().len()), (1, 0));
+    for (scope, path) in [(&upper, "shown"), (&upper, "a"), (&lower, "d/shown"), (&lower, "d/a")] {
+        let is_out = |asking| {
+            let subject = Subject { path: path.as_bytes(), is_dir: false, asking, is_going: true };
+            rules.leaves_out(&subject, scope)
+        };
+        assert!(is_out(Asking::Receiver) && !is_out(Asking::Sender), "{path}");
+    }
+}
+
+#[test]
 fn a_kind_of_files_that_names_itself_is_asked_once() {
     let rules = filter(&[": .outer"]);
     let outer = rules.files().next().expect("one").clone();

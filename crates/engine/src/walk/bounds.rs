@@ -75,7 +75,8 @@ impl Walk<'_> {
     /// knows.
     fn dirs_alone(&self, layer: &Layer) -> Option<Vec<Name>> {
         let (node, follow) = (&layer.node, self.rules.follow);
-        let mut selection = node.select(self.rules.filter).ok()?;
+        let selected = node.select(self.rules.filter).ok();
+        let mut selection = selected.filter(|selection| selection.passed_over().is_none())?;
         let mut dirs = Vec::new();
         for entry in self.entries(node).ok()? {
             let is_known = entry.is_dir.filter(|is_dir| *is_dir || !follow);

@@ -124,14 +124,24 @@ struct Slot {
     is_spot: bool,
 }
 
+/// What was read of a directory.
+struct Read {
+    entries: Vec<Found>,
+    /// The directories in it.
+    names: Vec<Name>,
+    /// A file with rules was passed over.
+    fault: Option<Fault>,
+}
+
 impl Walk<'_> {
     /// Finds out what is in `merged`.
     pub(super) fn list(&self, merged: Merged) -> PlaceListing {
         let is_plain = merged.spot.is_none() && merged.layers.len() == 1;
         match merged.layers.first() {
             Some(layer) if is_plain && layer.depth == Depth::Open => match self.read_layer(layer) {
-                Ok((entries, names)) => {
-                    PlaceListing { entries, ..self.listed(merged, names, Vec::new()) }
+                Ok(Read { entries, names, fault }) => {
+                    let faults = fault.into_iter().collect();
+                    PlaceListing { entries, faults, ..self.listed(merged, names, Vec::new()) }
                 }
                 Err(fault) => PlaceListing {
                     faults: vec![fault],
@@ -149,7 +159,8 @@ impl Walk<'_> {
         let is_open = |layer: &&Layer| layer.depth == Depth::Open;
         for (at, layer) in merged.layers.iter().enumerate().filter(|(_, layer)| is_open(layer)) {
             match self.read_layer(layer) {
-                Ok((entries, names)) => {
+                Ok(Read { entries, names, fault }) => {
+                    faults.extend(fault);
                     for found in entries {
                         let slot = slots.entry(found.name.clone()).or_default();
                         slot.file.get_or_insert((layer.number, found));
@@ -249,13 +260,15 @@ impl Walk<'_> {
         Ok((Merged { layers, spot: spot.filter(has_below).cloned() }, faults))
     }
 
-    fn read_layer(&self, layer: &Layer) -> Result<(Vec<Found>, Vec<Name>), Fault> {
+    fn read_layer(&self, layer: &Layer) -> Result<Read, Fault> {
         let node = &layer.node;
         let unread = |error| Fault::from_io(Side::Source, "read the directory", &error);
         let entries = self.entries(node).map_err(unread)?;
         let rules = node.select(self.rules.filter);
         let mut selection = rules.map_err(|unruly| unruly.fault(Side::Source))?;
-        self.look_at(layer, entries, &mut selection).map_err(unread)
+        let fault = selection.passed_over().map(|unruly| unruly.fault(Side::Source));
+        let (entries, names) = self.look_at(layer, entries, &mut selection).map_err(unread)?;
+        Ok(Read { entries, names, fault })
     }
 
     /// True if something has its place there, or below, that is no directory.

@@ -266,6 +266,42 @@ fn a_link_to_a_file_with_rules_is_followed_unless_it_is_of_another_user() {
             own(scene.path("src/d/.rules"), (12345, 12345));
             let run = sync().expect_code(23);
             assert!(run.err().contains("can't use its filter rules: .rules: "), "{run}");
+            assert_eq!(scene.list("dst"), ["d", "d/a.o", "d/b"]);
+        }
+    });
+}
+
+#[test]
+fn nothing_is_removed_where_a_file_with_rules_is_passed_over() {
+    if !is_root() {
+        return;
+    }
+    each_way_by_pipe(|scene| {
+        for (tree, held) in [("src", &["d/x", "e/x"][..]), ("dst", &["d/sub/x", "d/x", "gone/x"])] {
+            scene.clear(&["src", "dst"]);
+            scene.file("rules", "P x\n");
+            for path in ["d/a", "d/sub/a", "e/a"] {
+                scene.file(format!("src/{path}"), path);
+            }
+            for path in ["d/x", "d/sub/x", "e/x", "gone/x"] {
+                scene.file(format!("dst/{path}"), path);
+            }
+            scene.mkdir(format!("{tree}/gone"));
+            for dir in ["d", "gone"] {
+                let link = format!("{tree}/{dir}/.rules");
+                scene.symlink("../../rules", &link);
+                own(scene.path(link), (12345, 12345));
+            }
+            let flags = ["-r", "--delete", "--filter=: .rules"];
+            let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+            let run = run.expect_code(23);
+            let found = scene.list("dst");
+            for path in held.iter().chain(&["d/a", "d/sub/a", "e/a"]) {
+                assert!(found.contains(&path.to_string()), "{path} in {tree}: {found:?}\n{run}");
+            }
+            // What has nothing to do with such a file goes, unless a source may lack something.
+            assert_eq!(found.contains(&"e/x".to_owned()), tree == "src", "{found:?}\n{run}");
+            assert!(run.err().contains("d: can't use its filter rules: .rules: "), "{run}");
         }
     });
 }

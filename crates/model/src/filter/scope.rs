@@ -1,6 +1,7 @@
 //! The rules that files in the trees have for one directory, on one side of a job.
 
 use super::{Action, Filter, Item, Rule, RuleFiles, Subject};
+use crate::Name;
 use std::sync::Arc;
 
 /// The rules from files that apply in one directory, and where the job is on this side.
@@ -13,6 +14,10 @@ pub struct Scope {
     lists: Vec<Option<Arc<Layer>>>,
     /// The kinds that files of these have named, each once.
     nested: Vec<Nested>,
+    /// The files of the directory itself that were passed over.
+    passed_over: Vec<Name>,
+    /// A file of this directory, or of one above it, was passed over.
+    lacks_rules: bool,
 }
 
 /// A kind of files that another file has named: it is looked for in the directory of that one
@@ -77,7 +82,25 @@ impl Scope {
             root: Arc::clone(&self.root),
             lists: self.lists.iter().map(of_all).collect(),
             nested: self.nested.iter().map(of_nested).collect(),
+            passed_over: Vec::new(),
+            lacks_rules: self.lacks_rules,
         }
+    }
+
+    /// Passes over the file `name` of the directory, whose rules stay unknown.
+    pub fn pass_over(&mut self, name: &Name) {
+        self.passed_over.push(name.clone());
+        self.lacks_rules = true;
+    }
+
+    /// The files of the directory itself that were passed over.
+    pub fn passed_over(&self) -> &[Name] {
+        &self.passed_over
+    }
+
+    /// True if unknown rules may protect what is in the directory.
+    pub(super) fn lacks_rules(&self) -> bool {
+        self.lacks_rules
     }
 
     /// The kind of files with this number among those that files have named.

@@ -4,7 +4,7 @@
 use crate::receiver::check::told_kind;
 use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::{Receiver, check, is_stage};
-use crate::rules;
+use crate::rules::{self, Unruly};
 use haul_model::{Asking, Fault, Name, Scope, Side, Subject};
 use haul_tree::{Meta, MetaKind, TreeDir, lock};
 use std::io;
@@ -28,15 +28,27 @@ impl Receiver<'_> {
     }
 
     /// The rules for what is in `dir`, with those of files in it.
+    ///
+    /// # Errors
+    /// Also where a file with rules is passed over: nothing in `dir` may be removed.
     pub(in crate::receiver) fn scope_of(
         &self,
         dir: &dyn TreeDir,
         above: &Scope,
         front: &[u8],
     ) -> io::Result<Scope> {
+        let scope = self.scope_as_far_as_read(dir, above, front)?;
+        Unruly::passed_over(&scope).map_or(Ok(scope), |unruly| Err(unusable(&unruly)))
+    }
+
+    fn scope_as_far_as_read(
+        &self,
+        dir: &dyn TreeDir,
+        above: &Scope,
+        front: &[u8],
+    ) -> io::Result<Scope> {
         match self.filter.needs_whole_paths() {
-            true => rules::enter(&self.filter, above, dir, front)
-                .map_err(|unruly| io::Error::other(unruly.fault(Side::Destination).message)),
+            true => rules::enter(&self.filter, above, dir, front).map_err(|error| unusable(&error)),
             false => Ok(Scope::default()),
         }
     }
@@ -48,6 +60,8 @@ impl Receiver<'_> {
 
     /// Keeps in mind what is in `dir`, if what only the destination has is removed.
     ///
+    /// Where a file with rules is passed over, nothing is removed, and that is told.
+    ///
     /// # Errors
     /// If its rules are not known: nothing can be done in it.
     pub(in crate::receiver) fn expect_extras(&self, dir: &RecvDir) -> Result<(), Fault> {
@@ -58,11 +72,17 @@ impl Receiver<'_> {
         }
         // As they are before anything is copied.
         let above = dir.parent.as_ref().map(|above| above.scope()).unwrap_or_default();
-        let scope = node.handle().and_then(|handle| self.scope_of(&*handle, &above, &dir.front()));
-        dir.begin_with(
-            scope
-                .map_err(|error| Fault::from_io(Side::Destination, "read the directory", &error))?,
-        );
+        let front = dir.front();
+        let scope = node
+            .handle()
+            .and_then(|handle| self.scope_as_far_as_read(&*handle, &above, &front))
+            .map_err(|error| Fault::from_io(Side::Destination, "read the directory", &error))?;
+        if let Some(unruly) = Unruly::passed_over(&scope)
+            && (self.removes_extras() || !finds)
+        {
+            self.fail_late(&dir.path_of(None), unruly.fault(Side::Destination));
+        }
+        dir.begin_with(scope);
         if !finds {
             return Ok(());
         }
@@ -83,4 +103,8 @@ impl Receiver<'_> {
         }
         Ok(())
     }
+}
+
+fn unusable(unruly: &Unruly) -> io::Error {
+    io::Error::other(unruly.fault(Side::Destination).message)
 }
