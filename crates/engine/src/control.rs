@@ -2,7 +2,7 @@
 //! and what is told about it.
 
 use crate::monitor::{Counter, LinkEvent};
-use crate::pace::Pace;
+use crate::pace::{Pace, Precedence};
 use crate::told::Position;
 use crate::vigil::{Awaited, Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
@@ -106,6 +106,12 @@ impl<'a> Control<'a> {
         if let Some(pace) = self.pace.get() {
             pace.wait(len, rank, || !self.stopped());
         }
+    }
+
+    /// Where the bytes in a second are bounded, waits until no file with a lower number moves
+    /// its content on this machine, or the job ends.
+    pub(crate) fn precedence(&self, number: u64) -> Option<Precedence<'_>> {
+        self.pace.get().map(|pace| pace.precedence(number, || !self.stopped()))
     }
 
     pub(crate) fn monitor(&self) -> &'a dyn Monitor {

@@ -4,8 +4,12 @@
 //! whose content was begun first: so it is whole before long, however many there are, and
 //! what is on record when the job breaks off grows from its beginning. The turns between go
 //! to the one that has waited longest, so nobody is left out.
+//!
+//! On one machine contents go one after the other, in the order of the listing: more at once
+//! would only mean more that is partial when the job breaks off.
 
 use haul_tree::lock;
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -33,6 +37,24 @@ pub(crate) struct Pace {
     turns: Mutex<Turns>,
     /// Somebody has had a turn, or has left.
     changed: Condvar,
+    /// The numbers of the files at work that go one after the other.
+    in_order: Mutex<BTreeSet<u64>>,
+    /// One of them is no longer at work.
+    one_ended: Condvar,
+}
+
+/// The right to move the content of a file while later ones wait, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Precedence<'p> {
+    pace: &'p Pace,
+    number: u64,
+}
+
+impl Drop for Precedence<'_> {
+    fn drop(&mut self) {
+        lock(&self.pace.in_order).remove(&self.number);
+        self.pace.one_ended.notify_all();
+    }
 }
 
 #[derive(Debug)]
@@ -74,7 +96,23 @@ impl Pace {
     /// One of `rate` bytes in a second.
     pub(crate) fn of(rate: NonZeroU64) -> Self {
         let turns = Turns { paid: Instant::now(), waiting: Vec::new(), next: 0, is_by_rank: true };
-        Self { rate, turns: Mutex::new(turns), changed: Condvar::new() }
+        let (in_order, one_ended) = (Mutex::default(), Condvar::new());
+        Self { rate, turns: Mutex::new(turns), changed: Condvar::new(), in_order, one_ended }
+    }
+
+    /// Waits until no file with a lower number is at work, while it `goes_on`.
+    pub(crate) fn precedence(&self, number: u64, goes_on: impl Fn() -> bool) -> Precedence<'_> {
+        let precedence = Precedence { pace: self, number };
+        let mut in_order = lock(&self.in_order);
+        in_order.insert(number);
+        while in_order.first() != Some(&number) && goes_on() {
+            in_order = match self.one_ended.wait_timeout(in_order, SLEEP_MAX) {
+                Ok((in_order, _)) => in_order,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        drop(in_order);
+        precedence
     }
 
     /// The most bytes that are to be moved at once.
@@ -216,6 +254,29 @@ mod tests {
         let all = *took.iter().max().expect("there are some");
         assert!(all >= Duration::from_millis(390) - CREDIT_MAX, "{took:?}");
         assert_eq!(took.iter().min(), Some(&took[0]), "{took:?}");
+    }
+
+    #[test]
+    fn a_later_file_waits_for_an_earlier_one_until_the_job_ends() {
+        let pace = pace(1000);
+        let first = pace.precedence(1, || true);
+        // The job has ended.
+        drop(pace.precedence(2, || false));
+        let has_ended = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let later = scope.spawn(|| {
+                let _later = pace.precedence(3, || true);
+                has_ended.load(std::sync::atomic::Ordering::SeqCst)
+            });
+            while lock(&pace.in_order).len() < 2 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            has_ended.store(true, std::sync::atomic::Ordering::SeqCst);
+            drop(first);
+            assert!(later.join().expect("no panic"), "it did not wait");
+        });
+        assert!(lock(&pace.in_order).is_empty());
     }
 
     #[test]

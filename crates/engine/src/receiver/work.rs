@@ -233,6 +233,7 @@ fn copy_file(
     scratch: &mut copy::Scratch,
     counted: &mut u64,
 ) -> Result<Whole, Fault> {
+    let precedence = receiver.control.precedence(pending.index);
     let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
@@ -264,6 +265,7 @@ fn copy_file(
         }
         None => copying.at_once(pending, scratch, &mut count)?,
     };
+    drop(precedence);
     let Filled { verified, filling } = filled;
     // Pages of the source may be on their way until the file is sealed.
     let was_sent = verified.stage().takes_pages();
