@@ -157,7 +157,7 @@ impl SftpLogins {
             }
             let message =
                 format!("one of {} connections failed: continuing without it: {error}", self.count);
-            monitor.event(Event::Warning { path: host.name(), message: &message });
+            monitor.event(Event::Warning { side: None, path: host.name(), message: &message });
         };
         self.failed.iter().for_each(tell);
         let mut joined = Vec::new();

@@ -3,7 +3,9 @@
 
 use crate::census::{Census, Counting};
 use crate::told::Told;
-use haul_model::{Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Skip, Summary, Task};
+use haul_model::{
+    Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Skip, Summary, Task,
+};
 use haul_tree::lock;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
@@ -71,6 +73,8 @@ pub enum Event<'a> {
     },
     /// Worth telling, though nothing failed.
     Warning {
+        /// The side that it is about; `None` if that is a host, or the way to it.
+        side: Option<Side>,
         /// The path that it is about, raw.
         path: &'a [u8],
         /// The words.

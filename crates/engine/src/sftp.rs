@@ -166,7 +166,7 @@ fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
             "{error}: uploading without journals: large files can't be resumed, and a killed upload leaves temporary files; make it a directory that only you can write to"
         );
         let path = path.as_os_str().as_encoded_bytes();
-        monitor.event(Event::Warning { path, message: &message });
+        monitor.event(Event::Warning { side: None, path, message: &message });
     };
     Journals::open(path).map_err(told).ok()
 }
@@ -190,7 +190,7 @@ fn begin_stages(
             "can't record the names of temporary files: {error}: continuing without; if this upload is killed, run 'haul clean' on the host; make the directory writable"
         );
         let path = state.as_os_str().as_encoded_bytes();
-        monitor.event(Event::Warning { path, message: &message });
+        monitor.event(Event::Warning { side: None, path, message: &message });
     }
 }
 
@@ -230,7 +230,7 @@ fn run_with(
     }
     if host.has_lost_times() && !needs_times(job) {
         let message = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again, unless it replaces only older files";
-        monitor.event(Event::Warning { path: &job.dest, message });
+        monitor.event(Event::Warning { side: Some(Side::Destination), path: &job.dest, message });
     }
     if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
         forget_origin(job, &origin, made);
@@ -383,7 +383,9 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
 /// the server does not have.
 fn tell_promises(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
     let client = host.client();
-    let tell = |message| monitor.event(Event::Warning { path: &job.dest, message });
+    let tell = |message| {
+        monitor.event(Event::Warning { side: Some(Side::Destination), path: &job.dest, message })
+    };
     if job.task.keeps_destination() {
         return;
     }

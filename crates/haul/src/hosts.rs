@@ -231,7 +231,7 @@ impl Hosts {
         let host = target.display();
         let line = deploy::deployed_line(target, put);
         let message = format!("no haul there: {}", line.trim_end());
-        monitor.event(Event::Warning { path: host.as_bytes(), message: &message });
+        monitor.event(Event::Warning { side: None, path: host.as_bytes(), message: &message });
         Ok(())
     }
 
@@ -326,7 +326,7 @@ impl Hosts {
             true => "only SFTP is allowed there: using SFTP".to_owned(),
             false => format!("no haul there: using SFTP; 'haul deploy {host}' makes it faster"),
         };
-        monitor.event(Event::Warning { path: host.as_bytes(), message: &message });
+        monitor.event(Event::Warning { side: None, path: host.as_bytes(), message: &message });
         self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
     }
 
@@ -372,6 +372,7 @@ impl Hosts {
         let journals = if changes_host { state::journals() } else { None };
         if changes_host && journals.is_none() {
             monitor.event(Event::Warning {
+                side: None,
                 path: b"XDG_STATE_HOME",
                 message: "neither it nor HOME is an absolute path: uploading without journals: large files can't be resumed, and a killed upload leaves temporary files; set one of them",
             });
@@ -384,6 +385,7 @@ impl Hosts {
         let without = self.reaches.without_defaults_of_haul(job);
         if job.rate != without.rate {
             monitor.event(Event::Warning {
+                side: None,
                 path: b"bwlimit",
                 message: "SFTP can't limit the rate: ignoring the setting",
             });

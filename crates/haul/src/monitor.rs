@@ -512,10 +512,14 @@ impl Monitor for JobMonitor<'_> {
                 }
                 self.lines.print(&listed, self.report);
             }
-            Event::Warning { path, message } if self.report.warns() => {
+            Event::Warning { side, path, message } if self.report.warns() => {
                 let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
                 let host = ends.host_of(path).map(|host| format!("{host}:")).unwrap_or_default();
-                self.report.warning(&[host.as_bytes(), path].concat(), message);
+                let path = [host.as_bytes(), path].concat();
+                match side {
+                    Some(Side::Destination) => self.report.warning_there(&path, message),
+                    _ => self.report.warning(&path, message),
+                }
             }
             Event::Link(news) => {
                 if matches!(news, LinkEvent::Lost { .. }) {

@@ -107,6 +107,11 @@ pub(crate) trait Report: Sync {
     /// Tells something that is no failure.
     fn warning(&self, path: &[u8], message: &str);
 
+    /// The same about the destination of a job.
+    fn warning_there(&self, path: &[u8], message: &str) {
+        self.warning(path, message);
+    }
+
     /// Tells of a connection that was lost, and of its return.
     fn link(&self, news: LinkEvent<'_>);
 

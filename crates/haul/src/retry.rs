@@ -295,7 +295,7 @@ impl Monitor for Once<'_> {
     }
 
     fn event(&self, event: Event<'_>) {
-        if let Event::Warning { path, message } = event
+        if let Event::Warning { path, message, .. } = event
             && !self.is_new(path, message)
         {
             return;

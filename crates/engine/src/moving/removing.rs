@@ -131,7 +131,7 @@ impl Monitor for Removing<'_> {
             | Event::Deleted { .. }
             | Event::Listed { .. }
             | Event::Made { .. } => {}
-            Event::Warning { path, message } => {
+            Event::Warning { path, message, .. } => {
                 self.monitor.tell(MoveEvent::Warning { path, message });
             }
         }

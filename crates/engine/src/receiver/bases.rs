@@ -40,7 +40,11 @@ pub(super) fn tell_missing(
             _ => "",
         };
         let message = format!("can't open it: {why}: skipping it{advice}");
-        monitor.event(Event::Warning { path: &path, message: &message });
+        monitor.event(Event::Warning {
+            side: Some(Side::Destination),
+            path: &path,
+            message: &message,
+        });
         sender.warning(Warning { path: words::shown(path), message });
     }
 }

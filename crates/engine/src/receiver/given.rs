@@ -9,7 +9,7 @@ use crate::monitor::{Event, Monitor};
 use crate::{Job, Munging};
 use haul_model::{
     AccountMap, AclWho, Altered, Asking, Attributes, Entry, Extended, Kept, Kind, MapTo,
-    SET_ID_MODE, Xattr, escape_text, links,
+    SET_ID_MODE, Side, Xattr, escape_text, links,
 };
 use haul_proto::{ACCOUNTS_MAX, Account};
 use haul_sys::{AccountKind, ROOT};
@@ -254,7 +254,7 @@ fn kind_of(is_group: bool) -> AccountKind {
 /// Tells once that not all that is `asked` for can be kept in `path`.
 pub(super) fn tell_lacks(monitor: &dyn Monitor, path: &[u8], asked: Kept, kept: Kept) {
     if let Some(message) = lacks::lacking(asked, kept) {
-        monitor.event(Event::Warning { path, message });
+        monitor.event(Event::Warning { side: Some(Side::Destination), path, message });
     }
 }
 

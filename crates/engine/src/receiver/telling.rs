@@ -3,7 +3,7 @@
 use super::{Pending, Receiver};
 use crate::Event;
 use haul_model::words;
-use haul_model::{FaultKind, Outcome};
+use haul_model::{FaultKind, Outcome, Side};
 use haul_proto::{OutcomeItem, Warning};
 
 impl Receiver<'_> {
@@ -37,7 +37,11 @@ impl Receiver<'_> {
 
     /// Tells the users of both sides of something that is no failure.
     pub(super) fn warn(&self, path: &[u8], message: &str) {
-        self.control.monitor().event(Event::Warning { path, message });
+        self.control.monitor().event(Event::Warning {
+            side: Some(Side::Destination),
+            path,
+            message,
+        });
         let path = words::shown(path.to_vec());
         self.sender.warning(Warning { path, message: message.to_owned() });
     }

@@ -324,7 +324,11 @@ impl<'a> Course<'a> {
 
     /// Something is worth telling.
     pub(super) fn warning(&self, Warning { path, message }: &Warning) {
-        self.control.monitor().event(Event::Warning { path, message });
+        self.control.monitor().event(Event::Warning {
+            side: Some(Side::Destination),
+            path,
+            message,
+        });
     }
 
     /// A directory has failed after all.

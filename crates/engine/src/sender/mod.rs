@@ -414,7 +414,11 @@ impl SenderPort for Sender<'_> {
     fn warning(&self, warning: Warning) {
         if self.reporter.is_some() {
             let Warning { path, message } = warning;
-            self.control.monitor().event(Event::Warning { path: &path, message: &message });
+            self.control.monitor().event(Event::Warning {
+                side: Some(Side::Destination),
+                path: &path,
+                message: &message,
+            });
         }
     }
 

@@ -155,7 +155,11 @@ impl<'s, 'a> Scan<'s, 'a> {
         if let Ok(handle) = node.handle()
             && let Some(message) = lacks::lacking(asked, handle.keeps())
         {
-            self.sender.control.monitor().event(Event::Warning { path, message });
+            self.sender.control.monitor().event(Event::Warning {
+                side: Some(Side::Source),
+                path,
+                message,
+            });
         }
     }
 

@@ -62,7 +62,7 @@ impl Monitor for Watch {
             | Event::Removed { .. }
             | Event::Made { .. }
             | Event::Link(_) => {}
-            Event::Warning { path, message } => {
+            Event::Warning { path, message, .. } => {
                 let warning = format!("{}: {message}", shown(path));
                 self.warnings.lock().expect("nobody panicked").push(warning);
             }

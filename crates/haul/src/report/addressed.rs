@@ -7,7 +7,7 @@ use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::json::{self, ErrorLine, Line, Path, Warning};
 use crate::progress::Counts;
 use haul_engine::{LinkEvent, Outcome};
-use haul_model::{Fault, Kind, Task};
+use haul_model::{Fault, Kind, Task, escape_bytes, escape_text};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -131,6 +131,15 @@ impl Report for Addressed<'_> {
         if self.told.is_new(path, message) {
             self.report.warning(path, message);
         }
+    }
+
+    fn warning_there(&self, path: &[u8], message: &str) {
+        let (path_shown, text) = (escape_bytes(path), escape_text(message));
+        if path_shown == self.dest || !self.report.is_text() {
+            return self.warning(path, message);
+        }
+        let line = format!("haul: warning: {}: {path_shown}: {text}", self.dest);
+        self.output().error_line(&line);
     }
 
     fn link(&self, news: LinkEvent<'_>) {

@@ -241,3 +241,22 @@ fn a_time_that_cant_be_held_is_told_and_is_a_difference_and_a_move_keeps_the_sou
         assert!(!scene.exists("tree"));
     }
 }
+
+#[test]
+fn a_warning_of_one_of_several_destinations_names_that() {
+    let world = World::new();
+    let mut scene = world.scene(Way::Upload);
+    scene.reach_by_pipe();
+    let Some(mount) = Mount::image(FileSystem::Ext4Until2038, 64 << 20) else { return };
+    scene.symlink(mount.path(), "to");
+    scene.file("tree/late", "of a later century");
+    sh(&scene, "touch -d 2200-01-01 tree/late; mkdir to/one to/two");
+    let dests = ["to/one", "to/two"].map(|dest| scene.there(scene.path(dest)));
+    let words = ["copy", "-r", "--to-all", "tree"];
+    let words = scene.haul().args(words).args(scene.remote()).args(&dests);
+    let run = words.run().expect_ok();
+    for dest in dests.map(|dest| dest.to_string_lossy().into_owned()) {
+        let warning = format!("warning: {dest}: tree/late: the destination can't store its mtime");
+        assert_eq!(run.err().matches(&warning).count(), 1, "{run}");
+    }
+}

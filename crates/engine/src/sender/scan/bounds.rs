@@ -6,7 +6,7 @@ use crate::Event;
 use crate::dirs::DirNode;
 use crate::rules::{self, Unruly};
 use crate::sender::Source;
-use haul_model::{Systems, words};
+use haul_model::{Side, Systems, words};
 
 impl Scan<'_, '_> {
     /// Takes up the rules of files above a source.
@@ -30,7 +30,11 @@ impl Scan<'_, '_> {
     pub(super) fn look_at_systems(&self, node: &DirNode, path: &[u8]) {
         if self.walking.systems != Systems::All && node.id().is_none() {
             let message = "mount points can't be found there: copying all file systems";
-            self.sender.control.monitor().event(Event::Warning { path, message });
+            self.sender.control.monitor().event(Event::Warning {
+                side: Some(Side::Source),
+                path,
+                message,
+            });
         }
     }
 }

@@ -28,7 +28,11 @@ impl Scan<'_, '_> {
         if haul_sys::is_root() && (!is_far || self.reporter.is_some()) {
             let message = lacks::owner_not_kept(owner);
             let monitor = self.sender.control.monitor();
-            monitor.event(Event::Warning { path: &path(), message: &message });
+            monitor.event(Event::Warning {
+                side: Some(Side::Source),
+                path: &path(),
+                message: &message,
+            });
             return None;
         }
         Some(owner).filter(|_| is_far)
