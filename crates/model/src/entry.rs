@@ -135,6 +135,8 @@ pub struct Entry {
     pub special: Option<Special>,
     /// It is a directory on the way to a source, and nothing is told of it but its name.
     pub is_way: bool,
+    /// It is a directory that was listed before, for an earlier source, with these attributes.
+    pub is_again: bool,
     /// The object itself, known only where it was listed.
     pub id: Option<FileId>,
     /// The object that a symbolic link leads to, known only where it was listed.
@@ -154,6 +156,7 @@ impl Entry {
             links: 0,
             special: None,
             is_way: false,
+            is_again: false,
             id: None,
             leads_to: None,
         }

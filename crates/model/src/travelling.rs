@@ -33,16 +33,17 @@ const XATTRS: u32 = 0x200;
 const ATIME: u32 = 0x400;
 /// [`Entry::is_way`], by the bit alone.
 const WAY: u32 = 0x800;
+/// [`Entry::is_again`], by the bit alone.
+const AGAIN: u32 = 0x1000;
 
 /// Fields that each entry has.
 const ALWAYS: u32 = MODE | MTIME;
 
 /// All that may be in a mask.
-const KNOWN: u32 =
-    ALWAYS | INODE | CTIME | HOLES | OWNER | LINKS | SPECIAL | ACLS | XATTRS | ATIME | WAY;
+const KNOWN: u32 = ALWAYS | INODE | CTIME | OWNER | LINKS | SPECIAL | ACLS | XATTRS | ATIME | BARE;
 
 /// Bits that have no field.
-const BARE: u32 = HOLES | WAY;
+const BARE: u32 = HOLES | WAY | AGAIN;
 
 /// Name, kind, mask, and a field for each bit of it but [`BARE`].
 const PARTS_MAX: usize = 13;
@@ -63,7 +64,8 @@ impl Serialize for Entry {
             | only_if(ACLS, acls != (None, None))
             | only_if(XATTRS, !xattrs.is_empty())
             | only_if(ATIME, atime.is_some())
-            | only_if(WAY, self.is_way);
+            | only_if(WAY, self.is_way)
+            | only_if(AGAIN, self.is_again);
         let fields = (mask & !BARE).count_ones() as usize;
         let mut output = output.serialize_tuple(3 + fields)?;
         output.serialize_element(&self.name)?;
@@ -131,6 +133,7 @@ impl<'de> Visitor<'de> for Parts {
         }
         entry.has_holes = has(HOLES);
         entry.is_way = has(WAY);
+        entry.is_again = has(AGAIN);
         if has(OWNER) {
             let (user, group) = next(&mut parts)?;
             (entry.attributes.user, entry.attributes.group) = (Some(user), Some(group));
@@ -184,6 +187,9 @@ fn rule_against(entry: &Entry, extended: &Extended) -> Option<&'static str> {
     }
     if entry.is_way && entry.kind != Kind::Dir {
         return Some("an entry on a path is not a directory");
+    }
+    if entry.is_again && entry.kind != Kind::Dir {
+        return Some("an entry that is listed again is not a directory");
     }
     if entry.special.is_some() && entry.kind != Kind::Special || default_acl.is_some() && is_file {
         return Some("an entry has fields that its kind can't have");

@@ -47,7 +47,8 @@ fn entry() -> impl Strategy<Value = Entry> {
             // The numbers also as 0, which is none.
             let is_way = kind_is_dir && has_holes;
             let inode = inode / 2 * (inode % 2);
-            Entry { inode, links, special, is_way, ctime, has_holes, ..entry }
+            let is_again = kind_is_dir && inode % 2 == 1;
+            Entry { inode, links, special, is_way, is_again, ctime, has_holes, ..entry }
         },
     )
 }

@@ -73,6 +73,10 @@ impl Receiver<'_> {
             {
                 Outcome::Skipped(Skip::Unchanged)
             }
+            // An earlier source has brought it, and it was counted with that.
+            (Outcome::WouldCopy | Outcome::Skipped(Skip::Unchanged), _) if entry.is_again => {
+                Outcome::Skipped(Skip::Unchanged)
+            }
             (Outcome::Skipped(_) | Outcome::Copied | Outcome::WouldCopy, _)
                 if self.only_removes() =>
             {

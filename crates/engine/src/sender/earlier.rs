@@ -127,9 +127,10 @@ impl<'s> Earlier<'s> {
         }
     }
 
-    /// The walk goes into a directory: `name` in the one that it is in, or the
-    /// source itself.
-    pub(super) fn enter(&mut self, name: Option<&Name>) {
+    /// The walk goes into a directory: `name` in the one that it is in, or the source itself.
+    /// Gives the first of the earlier ones in its place: that is the one whose attributes it
+    /// gets.
+    pub(super) fn enter(&mut self, name: Option<&Name>) -> Option<Arc<DirNode>> {
         let layers = match (self.open.last(), name) {
             (None, None) => self.root(),
             (None, Some(name)) => {
@@ -139,7 +140,9 @@ impl<'s> Earlier<'s> {
             (Some(layers), Some(name)) => self.below(layers, name),
             (Some(_), None) => unreachable!("only a source can be without a name"),
         };
+        let first = layers.dirs.first().map(|layer| Arc::clone(&layer.node));
         self.open.push(layers);
+        first
     }
 
     /// The walk leaves the directory that it is in.

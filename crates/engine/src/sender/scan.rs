@@ -363,23 +363,24 @@ impl<'s, 'a> Scan<'s, 'a> {
     ) -> Result<Level, Stopped> {
         let node = Arc::clone(listed.node.as_ref().expect("only the destination itself is none"));
         let (index, is_way) = (self.next_index, listed.is_way && !self.tells_ways());
-        let Meta { attributes, id, .. } = node.meta();
+        let first = self.earlier.as_mut().and_then(|earlier| earlier.enter(name.as_ref()));
+        let (is_again, first) = (first.is_some(), first.unwrap_or_else(|| Arc::clone(&node)));
+        let (id, attributes) = (&node.meta().id, &first.meta().attributes);
         // What is only on the way to a source may well hold the destination.
         let (inode, id) = match listed.is_way {
             true => (0, None),
             false => (self.sender.number_of(&node, node.meta()), *id),
         };
-        let owner = self.look_at_owner(node.meta(), || node.path_of(None));
+        let owner = self.look_at_owner(first.meta(), || first.path_of(None));
         let attributes = attributes.clone();
-        let (attributes, lacks) = match self.kept_of_dir(&node, attributes.clone()) {
+        let (attributes, lacks) = match self.kept_of_dir(&first, attributes.clone()) {
             _ if is_way => (Attributes::new(MODE_OF_WAYS, Timestamp { secs: 0, nanos: 0 }), None),
             Ok(kept) => (Self::with_owner(kept, owner), None),
             Err(fault) => (self.told(attributes, true).only(Kept::NONE), Some(fault)),
         };
-        let entry = Entry { inode, id, is_way, ..Entry::new(name, Kind::Dir, attributes) };
-        let name = entry.name.clone();
+        let entry = Entry::new(name, Kind::Dir, attributes);
+        let entry = Entry { inode, id, is_way, is_again, ..entry };
         self.entry(parent, &node, (None, false), entry)?;
-        self.earlier.iter_mut().for_each(|earlier| earlier.enter(name.as_ref()));
         if listed.is_closed && self.sender.task.finds_extras() {
             self.push(ListItem::Closed { dir: index })?;
         }

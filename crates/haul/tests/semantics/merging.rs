@@ -2,7 +2,9 @@
 //! by another.
 
 use crate::common::*;
+use haul_testkit::nasty;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 #[test]
 fn no_source_replaces_what_another_has_brought() {
@@ -106,4 +108,31 @@ fn a_directory_without_a_name_takes_no_sources_of_another_place_beside_it() {
     let run = scene.haul().arg("copy").arg("-r").args(sources).arg("to").run().expect_code(2);
     assert!(run.err().contains("would replace them\n  hint: copy them separately"), "{run}");
     assert_eq!(scene.list("to"), [""; 0]);
+}
+
+#[test]
+fn a_directory_of_several_sources_is_counted_once_and_is_like_the_first() {
+    everywhere_by_pipe(|scene| {
+        for file in ["a/d/1", "a/d/in/1", "b/d/2", "b/d/in/2", "b/e/2"] {
+            scene.file(file, file);
+        }
+        mode(scene.path("a/d"), 0o750);
+        nasty::set_mtime(scene.path("a/d"), 1_500_000_000, 0).expect("a time");
+        scene.mkdir("to");
+        let figures = |flags: &[&str]| {
+            let run = scene.copy(flags, &["a/.", "b/."], "to/").run().expect_ok();
+            let out = run.out();
+            let line = out.lines().find(|line| line.contains("\"summary\"")).expect("a summary");
+            let figure = |name: &str| {
+                let (_, rest) = line.split_once(&format!("\"{name}\":")).expect("a figure");
+                rest.split(',').next().expect("a number").to_owned()
+            };
+            ["copied", "dirs", "updated"].map(figure)
+        };
+        assert_eq!(figures(&["-r", "-n", "--json"]), ["5", "3", "0"]);
+        assert_eq!(figures(&["-r", "--json"]), ["5", "3", "0"]);
+        let there = fs::metadata(scene.path("to/d")).expect("there");
+        assert_eq!((there.mode() & 0o777, there.mtime()), (0o750, 1_500_000_000));
+        assert_eq!(figures(&["-r", "--json"]), ["0", "0", "0"]);
+    });
 }
