@@ -6,8 +6,9 @@ use crate::pace::{Pace, Precedence};
 use crate::told::Position;
 use crate::vigil::{Awaited, Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
-use haul_model::{ContentHash, Entry, Fault, Kind, Outcome, Summary};
+use haul_model::{ContentHash, Entry, Fault, Kind, Naming, Outcome, Summary, words};
 use haul_net::Killer;
+use haul_proto::Named;
 use haul_store::RESUME_LEN_MIN_FAR;
 use haul_tree::lock;
 use std::num::NonZeroU64;
@@ -116,6 +117,27 @@ impl<'a> Control<'a> {
 
     pub(crate) fn monitor(&self) -> &'a dyn Monitor {
         self.monitor
+    }
+
+    /// The Receiver on another machine has told to which place entries go; the user calls the
+    /// destination `dest`.
+    pub(crate) fn named(&self, named: Named, dest: &[u8]) {
+        let progress = self.monitor.progress();
+        // A job that is run again has told it.
+        if progress.named().is_none() {
+            self.tell_made(named, dest);
+        }
+        progress.set_naming(named.naming);
+    }
+
+    /// Reports the directories that were made for the destination `dest`, if any.
+    pub(crate) fn tell_made(&self, named: Named, dest: &[u8]) {
+        let Named { naming, dirs_made: dirs @ 1.. } = named else { return };
+        let path = match naming {
+            Naming::Given => words::split(dest).parent,
+            Naming::Own => dest,
+        };
+        self.monitor.event(Event::Made { path, dirs });
     }
 
     /// True if threads shall leave their loops.

@@ -37,14 +37,14 @@ pub enum Event<'a> {
         /// Its kind.
         kind: &'a Kind,
     },
-    /// The Receiver of this process has made the destination; in a dry run it would. Told before
-    /// the first outcome.
+    /// The Receiver has made the destination; in a dry run it would. Told before the first
+    /// outcome.
     Made {
         /// The path of the destination, raw; that of the directory above, if the source gets
         /// the destination's name.
         path: &'a [u8],
         /// How many directories were missing on the way to it, with itself.
-        dirs: usize,
+        dirs: u64,
     },
     /// In a job that lists its sources: one of their entries, in their order.
     Listed {

@@ -129,7 +129,7 @@ pub(crate) fn left_out(kind: &Kind) -> &'static str {
 }
 
 /// The line about a destination that was created with so many directories.
-pub(crate) fn made(path: &[u8], dirs: usize, mirror: Option<&Mirror>) -> String {
+pub(crate) fn made(path: &[u8], dirs: u64, mirror: Option<&Mirror>) -> String {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
     let path = escape_octal(&path[..end]);
     match (mirror.is_some_and(|mirror| mirror.makes_path), dirs) {

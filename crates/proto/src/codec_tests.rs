@@ -4,8 +4,9 @@ use super::*;
 use crate::{
     Abort, Amount, Arrived, BlockSeal, Call, Called, DirectOffer, DirectWish, Extra, FileEnd,
     FileSeal, Flow, Hashing, How, JobRequest, Join, LaneEnd, LaneOver, Late, ListItem, Listed,
-    Machine, Marked, Measure, Measured, NamedSources, Object, OutcomeItem, ProcessorRates, Prove,
-    Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature, Startups, Taken, Want, Warning,
+    Machine, Marked, Measure, Measured, Named, NamedSources, Object, OutcomeItem, ProcessorRates,
+    Prove, Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature, Startups, Taken, Want,
+    Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -46,8 +47,8 @@ fn entry() -> impl Strategy<Value = Entry> {
             let entry = Entry::new(name, kind, attributes);
             // The numbers also as 0, which is none.
             let is_way = kind_is_dir && has_holes;
-            let inode = inode / 2 * (inode % 2);
             let is_again = kind_is_dir && inode % 2 == 1;
+            let inode = inode / 2 * (inode % 2);
             Entry { inode, links, special, is_way, is_again, ctime, has_holes, ..entry }
         },
     )
@@ -352,7 +353,8 @@ fn message() -> impl Strategy<Value = Message> {
         (bytes(), ".{0,30}")
             .prop_map(|(path, message)| Message::Warning(Warning { path, message })),
         (bytes(), fault()).prop_map(|(path, fault)| Message::Late(Late { path, fault })),
-        prop_oneof![Just(Naming::Own), Just(Naming::Given)].prop_map(Message::Naming),
+        (prop_oneof![Just(Naming::Own), Just(Naming::Given)], any::<u64>())
+            .prop_map(|(naming, dirs_made)| Message::Naming(Named { naming, dirs_made })),
         (any::<[u64; 2]>(), any::<u32>(), any::<u8>(), any::<[u8; 32]>()).prop_map(
             |([index, old_size], block_len, strong_len, key)| Message::Signature(
                 Signature::Begin { index, old_size, block_len, strong_len, key }

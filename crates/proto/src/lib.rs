@@ -50,7 +50,7 @@ pub use measure::{
 };
 pub use message::{
     Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, Hashing, JobRequest, LIST_WINDOW, Late,
-    Listed, Marked, Message, NAMES_WAITING_MAX, NamedSources, OutcomeItem, PACK_FILE_MAX,
+    Listed, Marked, Message, NAMES_WAITING_MAX, Named, NamedSources, OutcomeItem, PACK_FILE_MAX,
     PACK_TARGET, PackItem, Prove, Proven, Removal, Reply, Request, Role, SOURCES_MAX, TOKEN_LEN,
     Warning,
 };

@@ -363,7 +363,7 @@ pub enum Message {
     /// Receiver to sender: an entry that has its outcome failed after all.
     Late(Late),
     /// Receiver to sender, before anything else: the names that entries get.
-    Naming(Naming),
+    Naming(Named),
     /// Receiver to sender, in a comparison: what only the destination has.
     Extras(Vec<Extra>),
     /// Sender to receiver, at the end of a move: what is gone.
@@ -401,6 +401,15 @@ pub enum Message {
     /// Either: so many bytes that mean nothing, at most [`crate::FILLER_LEN`]. None of them end
     /// a flow.
     Filler(u32),
+}
+
+/// The place to which entries go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// The names that entries get.
+    pub naming: Naming,
+    /// Directories that were made for the destination, itself and above it, or would be.
+    pub dirs_made: u64,
 }
 
 /// The hash of a block of a file that travels in pieces, after its last piece:

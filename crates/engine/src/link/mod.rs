@@ -13,9 +13,10 @@ pub(crate) use proof::{Proof, may_be_one, same};
 
 use crate::dirs::DirNode;
 use crate::prefetch::{Names, Prefetched};
-use haul_model::{Name, Naming, Summary};
+use haul_model::{Name, Summary};
 use haul_proto::{
-    Arrived, Extra, Late, ListItem, OutcomeItem, Prove, Proven, Signature, Taken, Want, Warning,
+    Arrived, Extra, Late, ListItem, Named, OutcomeItem, Prove, Proven, Signature, Taken, Want,
+    Warning,
 };
 use std::sync::Arc;
 
@@ -51,8 +52,8 @@ pub(crate) trait ReceiverPort: Send + Sync {
 
 /// The messages of a Receiver to its Sender.
 pub(crate) trait SenderPort: Send + Sync {
-    /// The names that entries get; in memory both roles have one monitor.
-    fn naming(&self, _naming: Naming) {}
+    /// The place to which entries go; in memory both roles have one monitor.
+    fn naming(&self, _named: Named) {}
 
     /// These contents shall be sent.
     fn want(&self, wants: Vec<Want>);

@@ -143,7 +143,7 @@ fn read_answers(
             Message::Extras(extras) => sender.extras(extras),
             Message::Warning(warning) => sender.warning(warning),
             Message::Late(late) => sender.late(late),
-            Message::Naming(naming) if is_first => sender.naming(naming),
+            Message::Naming(named) if is_first => sender.naming(named),
             Message::Proven(proven) if sender.asks_for_proof() => sender.proven(proven),
             Message::Done(summary) => {
                 sender.done(summary);

@@ -8,6 +8,7 @@ use haul_model::words;
 use haul_model::{
     Fault, FaultKind, FileId, Kept, Mirror, Name, Naming, Scope, Side, Task, escape_bytes,
 };
+use haul_proto::Named;
 use haul_sys::Dir;
 use haul_tree::{Tree, TreeDir};
 use std::collections::HashSet;
@@ -109,6 +110,14 @@ impl Destination {
             })?;
         }
         Ok(destination)
+    }
+
+    /// The place to which entries go, as the Sender hears of it. A directory that a job lacks
+    /// which only removes is made, and reported, by another one.
+    pub(super) fn named(&self, job: &Job) -> Named {
+        let naming = if self.rename.is_some() { Naming::Given } else { Naming::Own };
+        let only_removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
+        Named { naming, dirs_made: if only_removes { 0 } else { self.dirs_made as u64 } }
     }
 
     /// The directory `root` itself, which the user called `path`.

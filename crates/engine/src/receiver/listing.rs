@@ -6,8 +6,8 @@ use super::dirs::{DirState, RecvDir};
 use super::prefetching::Prefetching;
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
-use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip, links, words};
-use haul_proto::{ListItem, OutcomeItem, Rival, Want};
+use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip, links};
+use haul_proto::{ListItem, Named, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
 use haul_tree::{Owner, lock};
 use std::sync::Arc;
@@ -130,11 +130,11 @@ impl Receiver<'_> {
         if only_removes || std::mem::replace(&mut lock(&self.listing).has_told_made, true) {
             return;
         }
-        let path = match &self.rename {
-            Some(_) => words::split(&self.dest).parent,
-            None => &self.dest,
+        let named = Named {
+            naming: self.control.monitor().progress().naming(),
+            dirs_made: self.dirs_made as u64,
         };
-        self.control.monitor().event(Event::Made { path, dirs: self.dirs_made });
+        self.control.tell_made(named, &self.dest);
     }
 
     /// Takes the end of a directory: with that of the root all is listed.

@@ -68,8 +68,8 @@ use ending::Ending;
 use given::Numbers;
 use hashing::Hashing;
 use haul_model::{
-    BlockHash, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, Name, Naming, Policy, Side,
-    Summary, Task,
+    BlockHash, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, Name, Policy, Side, Summary,
+    Task,
 };
 use haul_proto::{LIST_WINDOW, ListItem};
 use haul_sys::Dir;
@@ -188,8 +188,8 @@ impl<'a> Receiver<'a> {
         asked: Option<Asked>,
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
-        let named = if destination.rename.is_some() { Naming::Given } else { Naming::Own };
-        control.monitor().progress().set_naming(named);
+        let named = destination.named(job);
+        control.monitor().progress().set_naming(named.naming);
         sender.naming(named);
         let costs_round_trips = destination.root.costs_round_trips();
         let (has, keeps) = (destination.root.keeps(), destination.keeps_in(&job.task));

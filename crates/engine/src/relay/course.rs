@@ -8,11 +8,9 @@ use crate::link::wire::{ReadEnd, refused};
 use crate::receiver::WINDOW_SLACK;
 use crate::{Event, Progress, Summary};
 use haul_model::words;
-use haul_model::{
-    BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Naming, Policy, Resume, Side, Task,
-};
+use haul_model::{BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Policy, Resume, Side, Task};
 use haul_proto::{
-    ARRIVED_MAX, Arrived, Extra, LIST_WINDOW, Late, ListItem, OutcomeItem, Want, Warning,
+    ARRIVED_MAX, Arrived, Extra, LIST_WINDOW, Late, ListItem, Named, OutcomeItem, Want, Warning,
 };
 use haul_store::RESUME_LEN_MIN_FAR;
 use haul_tree::lock;
@@ -24,6 +22,8 @@ pub(super) struct Course<'a> {
     control: &'a Control<'a>,
     reporter: Reporter<'a>,
     task: Task,
+    /// The destination as the user calls it.
+    dest: Vec<u8>,
     state: Mutex<State>,
 }
 
@@ -116,7 +116,8 @@ impl<'a> Course<'a> {
             is_done: false,
         };
         let reporter = Reporter::new(control.monitor());
-        Self { control, reporter, task: job.task, state: Mutex::new(state) }
+        let state = Mutex::new(state);
+        Self { control, reporter, task: job.task, dest: job.dest.clone(), state }
     }
 
     fn progress(&self) -> &Progress {
@@ -337,9 +338,9 @@ impl<'a> Course<'a> {
         self.reporter.late(&path, fault);
     }
 
-    /// The names that entries get.
-    pub(super) fn naming(&self, naming: Naming) {
-        self.progress().set_naming(naming);
+    /// The place to which entries go.
+    pub(super) fn naming(&self, named: Named) {
+        self.control.named(named, &self.dest);
     }
 
     /// All is done. Gives the figures.

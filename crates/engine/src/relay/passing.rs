@@ -105,7 +105,7 @@ impl<'p, 'a> Passing<'p, 'a> {
                 Message::Extras(extras) => self.course.extras(&extras)?,
                 Message::Warning(warning) => self.course.warning(&warning),
                 Message::Late(late) => self.course.late(late),
-                Message::Naming(naming) if is_first => self.course.naming(naming),
+                Message::Naming(named) if is_first => self.course.naming(named),
                 Message::Signature(_) => {}
                 Message::Taken(Taken { lane: 1..=LANES_MAX, .. }) if self.calls.are_made() => {}
                 Message::Direct(offer) => {

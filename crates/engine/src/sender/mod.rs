@@ -38,9 +38,9 @@ use crate::originals::Originals;
 use crate::{Event, Job, JobError};
 use again::Repeat;
 use haul_model::{
-    Changes, Fault, FileId, Filter, Kept, Kind, Moving, Naming, Outcome, Side, Summary, Task,
+    Changes, Fault, FileId, Filter, Kept, Kind, Moving, Outcome, Side, Summary, Task,
 };
-use haul_proto::{Extra, LIST_WINDOW, Late, OutcomeItem, Proven, Signature, Want, Warning};
+use haul_proto::{Extra, LIST_WINDOW, Late, Named, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
 use haul_tree::{Meta, MetaKind, lock};
 use linked::Linked;
@@ -57,6 +57,8 @@ pub(crate) struct Sender<'a> {
     reporter: Option<&'a Reporter<'a>>,
     receiver: Arc<dyn ReceiverPort + 'a>,
     follow: bool,
+    /// The destination as the user calls it.
+    dest: Vec<u8>,
     task: Task,
     filter: Filter,
     originals: Originals,
@@ -117,6 +119,7 @@ impl<'a> Sender<'a> {
             control,
             reporter,
             receiver,
+            dest: job.dest.clone(),
             follow: job.follow,
             task: job.task,
             filter: job.filter.clone(),
@@ -407,8 +410,8 @@ impl SenderPort for Sender<'_> {
         }
     }
 
-    fn naming(&self, naming: Naming) {
-        self.control.monitor().progress().set_naming(naming);
+    fn naming(&self, named: Named) {
+        self.control.named(named, &self.dest);
     }
 
     fn warning(&self, warning: Warning) {

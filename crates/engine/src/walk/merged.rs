@@ -124,7 +124,7 @@ struct Slot {
     is_spot: bool,
 }
 
-/// What was read of a directory.
+/// The listed part of a directory.
 struct Read {
     entries: Vec<Found>,
     /// The directories in it.

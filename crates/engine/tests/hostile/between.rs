@@ -2,7 +2,7 @@
 //! what was asked for alone, and the job ends.
 
 use crate::attack::{bytes, serve, within};
-use crate::peer::{Peer, block_seal, dir, dir_end, file, link, want};
+use crate::peer::{Peer, block_seal, dir, dir_end, file, link, named, want};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{
@@ -159,7 +159,7 @@ fn each_host_is_told_its_own_part() {
     };
     let to = |peer: &mut Peer| {
         peer.await_listing();
-        peer.tell(&Message::Naming(haul_model::Naming::Own));
+        peer.tell(&named(haul_model::Naming::Own));
         let outcome = OutcomeItem { index: 1, outcome: Outcome::Copied };
         peer.tell(&Message::Outcomes(vec![outcome]));
         peer.tell(&Message::Done(Summary { copied: 1, ..Summary::default() }));
@@ -260,7 +260,7 @@ fn hosts_are_told_of_each_other_and_meet() {
     };
     let to = |peer: &mut Peer| {
         peer.tell(&offer(TO_AT, 99));
-        peer.tell(&Message::Naming(haul_model::Naming::Own));
+        peer.tell(&named(haul_model::Naming::Own));
         peer.await_listing();
         peer.tell(&want([1]));
         peer.await_that("a lane is over", |peer| {

@@ -1,7 +1,7 @@
 //! Frames that are no frames, or none that may stand there.
 
 use crate::attack::{RECEIVERS, Victim, receive_from_client, send_to};
-use crate::peer::{block_seal, data, dir_end, file, job_for, pack, packed};
+use crate::peer::{block_seal, data, dir_end, file, job_for, named, pack, packed};
 use haul_engine::JobError;
 use haul_model::{Fault, FaultKind, Naming, Side, Task};
 use haul_proto::{
@@ -112,7 +112,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Done => Message::Done(haul_engine::Summary::default()),
         FrameType::Warning => Message::Warning(Warning { path: Vec::new(), message: "x".into() }),
         FrameType::Late => Message::Late(Late { path: Vec::new(), fault }),
-        FrameType::Naming => Message::Naming(Naming::Given),
+        FrameType::Naming => named(Naming::Given),
         FrameType::Signature => Message::Signature(Signature::Sums { index: 1, sums: Vec::new() }),
         FrameType::Reuse => Message::Reuse(Reuse { index: 1, at: 0, from: 0, len: 1 }),
         FrameType::Abort => Message::Abort(Abort::Cancelled),

@@ -3,7 +3,7 @@
 
 use crate::attack::{bytes, within};
 use crate::between::{run_watched, tell_copied};
-use crate::peer::{Peer, dir_end, file};
+use crate::peer::{Peer, dir_end, file, named};
 use crate::place::Place;
 use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress, Summary};
 use haul_model::{Fault, FaultKind, Kept, Kind, Moving, Outcome, Remove, Side, Skip, Task, Via};
@@ -92,7 +92,7 @@ fn an_agent_that_has_compared_all_may_leave_before_its_client_has_heard_so() {
         ..Job::default()
     };
     let result = against(HeldUp::by(is_entry), job, Placement::upload, |peer| {
-        peer.tell(&Message::Naming(haul_model::Naming::Own));
+        peer.tell(&named(haul_model::Naming::Own));
         peer.await_listing();
         let outcome = Outcome::Skipped(Skip::Unchanged);
         peer.tell(&Message::Outcomes(vec![OutcomeItem { index: 1, outcome }]));

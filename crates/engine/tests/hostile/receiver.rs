@@ -3,7 +3,7 @@
 //! that can't be.
 
 use crate::attack::{Attacked, receive_from_client};
-use crate::peer::{Peer, want};
+use crate::peer::{Peer, named, want};
 use crate::place::Place;
 use haul_engine::{Monitor, Outcome, Skip, Summary};
 use haul_model::{
@@ -372,7 +372,7 @@ fn what_has_changed_is_sent_once_more_and_no_third_time() {
 
 #[test]
 fn names_are_told_before_anything_else() {
-    let naming = || Message::Naming(Naming::Given);
+    let naming = || named(Naming::Given);
     for earlier in [naming(), Message::Want(Vec::new()), outcomes(ALL.map(skipped))] {
         let attacked = upload_to(move |peer| {
             peer.tell(&earlier);

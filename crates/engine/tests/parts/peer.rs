@@ -4,13 +4,13 @@
 use crate::ending::connection;
 use haul_model::{
     Altered, Attributes, BLOCK_LEN, BlockHash, BlockRanges, Compression, ContentHash, Entry, Fault,
-    Filter, Kind, Name, Outcome, Task, Timestamp,
+    Filter, Kind, Name, Naming, Outcome, Task, Timestamp,
 };
 use haul_net::Connection;
 use haul_proto::{
     BlockSeal, Caps, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello, How, JobRequest,
-    ListItem, Message, OutcomeItem, PackBuilder, PackItem, Prove, Proven, Role, Want, data_head,
-    decode, encode, frame_bytes,
+    ListItem, Message, Named, OutcomeItem, PackBuilder, PackItem, Prove, Proven, Role, Want,
+    data_head, decode, encode, frame_bytes,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -294,6 +294,11 @@ pub(crate) fn dir(dir: u64, text: &str) -> ListItem {
 /// A listed symbolic link.
 pub(crate) fn link(dir: u64, text: &str, target: &str) -> ListItem {
     entry(dir, text, Kind::Symlink { target: target.as_bytes().into() })
+}
+
+/// The first message of a Receiver whose destination was there.
+pub(crate) fn named(naming: Naming) -> Message {
+    Message::Naming(Named { naming, dirs_made: 0 })
 }
 
 /// The end of a listed directory.

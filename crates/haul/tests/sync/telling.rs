@@ -94,6 +94,20 @@ fn a_created_destination_is_reported_as_by_rsync() {
 }
 
 #[test]
+fn a_created_destination_is_reported_wherever_it_is() {
+    everywhere_by_pipe(|scene| {
+        scene.file("src/a", "new");
+        for flags in [&["-rvn"][..], &["-rvn", "--delete-before"], &["-rv"], &["-rv"]] {
+            let is_missing = !scene.exists("new");
+            let sync = scene.transfer("sync", &scene.route(), flags, &["src/"], "new");
+            let out = sync.run().expect_ok().out();
+            let line = format!("created directory {}\n", scene.path("new").display());
+            assert_eq!(out.matches(&line).count(), usize::from(is_missing), "{flags:?}: {out}");
+        }
+    });
+}
+
+#[test]
 fn what_is_told_is_what_rsync_tells() {
     let world = World::new();
     let scene = world.scene(Way::Local);

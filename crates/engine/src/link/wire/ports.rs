@@ -2,10 +2,10 @@
 
 use super::outgoing::Outbox;
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
-use haul_model::{Naming, Outcome, Summary};
+use haul_model::{Outcome, Summary};
 use haul_proto::{
-    Arrived, Extra, Late, ListItem, Message, OutcomeItem, Prove, Proven, Signature, Taken, Want,
-    Warning, encode,
+    Arrived, Extra, Late, ListItem, Message, Named, OutcomeItem, Prove, Proven, Signature, Taken,
+    Want, Warning, encode,
 };
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ pub(crate) struct RemoteSender {
 }
 
 impl SenderPort for RemoteSender {
-    fn naming(&self, naming: Naming) {
-        self.outbox.tell(&Message::Naming(naming));
+    fn naming(&self, named: Named) {
+        self.outbox.tell(&Message::Naming(named));
     }
 
     fn want(&self, wants: Vec<Want>) {
