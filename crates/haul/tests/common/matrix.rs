@@ -1,7 +1,7 @@
 //! Scenarios that are written once and run in every way, and what a way can't do
 //! as the others do, each with its reason.
 
-use super::{Scene, Way, each_of, each_of_and_over_lanes};
+use super::{By, Scene, Way, each_of, each_of_and_by};
 use haul_testkit::Compare;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -191,9 +191,23 @@ const EXCEPTIONS: &[Exception] = &[
 /// Test programs whose scenarios run from one host to another, too; `between` has more.
 const BETWEEN: [&str; 4] = ["bad_input", "check", "output", "semantics"];
 
-/// Test programs whose scenarios with haul at both ends run with contents over direct
-/// connections, too.
-const OVER_LANES: [&str; 2] = ["check", "semantics"];
+/// Test programs whose scenarios with haul at both ends run by other connections than ssh, too.
+const BY_OTHERS: [&str; 2] = ["check", "semantics"];
+
+/// Scenarios whose messages name paths, which at a server begin in the client's directory.
+const PATHS_SHOWN: [&str; 8] = [
+    "every_kind_of_difference_is_named",
+    "what_can_not_be_compared_is_an_error_and_no_extra",
+    "what_is_not_there_at_all",
+    "merging::no_source_replaces_what_another_has_brought",
+    "placing::a_directory_needs_leave_and_the_others_are_copied",
+    "placing::a_slash_after_a_file_is_no_new_name",
+    "placing::several_sources_need_a_directory",
+    "placing::the_content_of_a_dot_goes_straight_into_the_destination",
+];
+
+/// Scenarios with links to absolute paths, which a server resolves below the client's directory.
+const ABSOLUTE_LINKS: [&str; 1] = ["links::with_l_what_links_lead_to_is_copied"];
 
 const SECOND_NS: i128 = 1_000_000_000;
 
@@ -219,9 +233,13 @@ pub(super) fn everywhere(prepare: impl Fn(&mut Scene<'_>), test: impl Fn(&Scene<
         ways.retain(|way| *way != Way::Between);
     }
     ways.retain(|way| !exceptions().any(|exception| exception.ways.contains(way)));
-    let mut over_lanes = Way::REMOTE.to_vec();
-    over_lanes.retain(|way| ways.contains(way) && OVER_LANES.contains(&env!("CARGO_CRATE_NAME")));
-    each_of_and_over_lanes(&ways, &over_lanes, &prepare, &test);
+    let by_others = BY_OTHERS.contains(&env!("CARGO_CRATE_NAME"));
+    let remote = Way::REMOTE.into_iter().filter(|way| by_others && ways.contains(way));
+    let is_served = !PATHS_SHOWN.iter().chain(&ABSOLUTE_LINKS).any(|other| *other == name);
+    let by_others = [Some(By::Lanes), is_served.then_some(By::Server)];
+    let others: Vec<_> =
+        remote.flat_map(|way| by_others.into_iter().flatten().map(move |by| (way, by))).collect();
+    each_of_and_by(&ways, &others, &prepare, &test);
     for exception in exceptions() {
         eprintln!("not in {:?}: {}", exception.ways, exception.reason);
         for way in exception.ways.iter().filter(|_| exception.fails_soon) {

@@ -7,6 +7,7 @@
 
 pub(crate) mod logins;
 mod matrix;
+mod served;
 
 use haul_testkit::haul::Outcome;
 use haul_testkit::{Compare, Haul, Snapshot, Sshd, SshdBuilder, TempDir, nasty, snapshot};
@@ -51,11 +52,22 @@ impl Way {
     pub(crate) const REMOTE: [Way; 2] = [Way::Upload, Way::Download];
 }
 
-/// A temporary directory that all may enter, with an ssh server if one is
+/// The connection to the host, where haul is at both ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Ssh,
+    /// ssh, with contents over direct connections alone. Connections are kept.
+    Lanes,
+    /// A haul server.
+    Server,
+}
+
+/// A temporary directory that all may enter, with an ssh server and a haul server if they are
 /// asked for.
 pub(crate) struct World {
     dir: TempDir,
     sshd: OnceLock<Sshd>,
+    served: OnceLock<served::Served>,
     /// The program under test where all may start it.
     program: OnceLock<PathBuf>,
 }
@@ -64,7 +76,8 @@ impl World {
     pub(crate) fn new() -> World {
         let dir = TempDir::with_prefix("haul-test-").expect("a temporary directory");
         mode(dir.path(), 0o755);
-        World { dir, sshd: OnceLock::new(), program: OnceLock::new() }
+        let (sshd, served, program) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        World { dir, sshd, served, program }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -74,6 +87,10 @@ impl World {
     /// The server, started when it is first asked for.
     pub(crate) fn sshd(&self) -> &Sshd {
         self.sshd.get_or_init(|| quick_sshd().start().expect("sshd starts"))
+    }
+
+    fn served(&self) -> &served::Served {
+        self.served.get_or_init(|| served::Served::start("haul-test", self.path()))
     }
 
     /// The program under test, which all may start here: a copy that is made once, for it
@@ -95,8 +112,8 @@ impl World {
     pub(crate) fn scene_called(&self, name: &str, way: Way) -> Scene<'_> {
         let dir = self.path().join(name);
         fs::create_dir(&dir).expect("a directory");
-        let (rsh, nobody, over_lanes, files) = (None, false, false, Arc::default());
-        Scene { way, dir, world: self, rsh, program: HAUL.into(), nobody, over_lanes, files }
+        let (rsh, nobody, by, files) = (None, false, By::Ssh, Arc::default());
+        Scene { way, dir, world: self, rsh, program: HAUL.into(), nobody, by, files }
     }
 }
 
@@ -159,38 +176,40 @@ pub(crate) fn each_of(
     prepare: impl Fn(&mut Scene<'_>),
     test: impl Fn(&Scene<'_>) + Sync,
 ) {
-    each_of_and_over_lanes(ways, &[], prepare, test);
+    each_of_and_by(ways, &[], prepare, test);
 }
 
-/// The same, and in these ways once more over kept connections, with contents that go over
-/// direct connections alone.
-fn each_of_and_over_lanes(
+/// The same, and in these ways once more by these connections.
+fn each_of_and_by(
     ways: &[Way],
-    over_lanes: &[Way],
+    others: &[(Way, By)],
     prepare: impl Fn(&mut Scene<'_>),
     test: impl Fn(&Scene<'_>) + Sync,
 ) {
     let world = World::new();
-    let over_lanes = over_lanes.iter().map(|&way| {
-        let name = format!("{way:?}-lanes").to_lowercase();
-        Scene { over_lanes: true, ..world.scene_called(&name, way) }
+    let others = others.iter().map(|&(way, by)| {
+        let name = format!("{way:?}-{by:?}").to_lowercase();
+        Scene { by, ..world.scene_called(&name, way) }
     });
-    let scenes: Vec<Scene<'_>> =
-        ways.iter().map(|&way| world.scene(way)).chain(over_lanes).collect();
+    let scenes: Vec<Scene<'_>> = ways.iter().map(|&way| world.scene(way)).chain(others).collect();
     let test_name = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
         let mut running = Vec::new();
         for mut scene in scenes {
             prepare(&mut scene);
+            // The server is this user's.
+            if scene.nobody && scene.by == By::Server {
+                continue;
+            }
             let test = &test;
             let (way, thread) =
-                ((scene.way, scene.over_lanes), thread::Builder::new().name(test_name.clone()));
+                ((scene.way, scene.by), thread::Builder::new().name(test_name.clone()));
             let started = thread.spawn_scoped(scope, move || test(&scene));
             running.push((way, started.expect("a thread can be started")));
         }
-        for ((way, over_lanes), thread) in running {
+        for ((way, by), thread) in running {
             if let Err(panic) = thread.join() {
-                eprintln!("the way was: {way:?}, over lanes: {over_lanes}");
+                eprintln!("the way was: {way:?}, by: {by:?}");
                 std::panic::resume_unwind(panic);
             }
         }
@@ -216,8 +235,7 @@ pub(crate) struct Scene<'w> {
     rsh: Option<PathBuf>,
     program: PathBuf,
     nobody: bool,
-    /// Contents go over direct connections alone, and connections are kept.
-    over_lanes: bool,
+    by: By,
     /// How many files were made, in other scenes of it, too.
     files: Arc<AtomicU32>,
 }
@@ -273,7 +291,7 @@ impl Scene<'_> {
         // Called like ssh, with the host's name first.
         // The host is told its address, as sshd does it, where lanes need one.
         let address = "export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'\n";
-        let told = if self.over_lanes { address } else { "" };
+        let told = if self.by == By::Lanes { address } else { "" };
         self.reach_by(script(&self.path("pipe"), &format!("shift\n{told}eval \"exec $*\"")));
     }
 
@@ -376,9 +394,13 @@ impl Scene<'_> {
         };
         // What is tested is mostly the end of a connection, and not the next one.
         let mut haul = haul.cwd(&self.dir).env("HAUL_RETRIES", "0");
-        if self.over_lanes {
+        match self.by {
+            By::Ssh => {}
             // The next command of the scene finds the connection.
-            haul = haul.env("HAUL_KEEP", KEPT_FOR).env("XDG_RUNTIME_DIR", self.runtime());
+            By::Lanes => {
+                haul = haul.env("HAUL_KEEP", KEPT_FOR).env("XDG_RUNTIME_DIR", self.runtime());
+            }
+            By::Server => return haul.env("XDG_STATE_HOME", self.world.served().state()),
         }
         // A user's is the same each time, and so is that of who is nobody.
         if self.is_sftp() && !self.nobody {
@@ -417,6 +439,9 @@ impl Scene<'_> {
 
     /// The words that say how the host is reached.
     pub(crate) fn remote(&self) -> Vec<OsString> {
+        if self.by == By::Server {
+            return Vec::new();
+        }
         let rsh = match &self.rsh {
             Some(rsh) => rsh.clone().into_os_string(),
             None => self.sshd().rsh().into(),
@@ -429,8 +454,20 @@ impl Scene<'_> {
 
     /// `path` as a location on the host.
     pub(crate) fn there(&self, path: impl AsRef<OsStr>) -> OsString {
+        let path = path.as_ref();
         let mut location = OsString::from("haul-test:");
-        location.push(path);
+        // A server has a root of its own.
+        match Path::new(path).strip_prefix(self.world.path()) {
+            Ok(below) if self.by == By::Server => {
+                location.push("/");
+                location.push(below);
+                let ends_with = |end: &str| path.as_bytes().ends_with(end.as_bytes());
+                if let Some(end) = ["/.", "/"].into_iter().find(|end| ends_with(end)) {
+                    location.push(end);
+                }
+            }
+            _ => location.push(path),
+        }
         location
     }
 
@@ -468,7 +505,7 @@ impl Scene<'_> {
         let sources = sources.iter().map(|source| self.path(source).into_os_string());
         let mut haul = self.haul().arg(command).args(flags).args(remote);
         let moves_contents = matches!(command, "copy" | "move" | "sync");
-        if self.over_lanes && moves_contents && !flags.contains(&"--via") {
+        if self.by == By::Lanes && moves_contents && !flags.contains(&"--via") {
             haul = haul.args(["--via", "tcp"]);
         }
         let haul = haul.arg("--");
