@@ -15,6 +15,7 @@ mod merge;
 mod question;
 mod report;
 mod safety;
+mod server;
 mod tool;
 mod workload;
 

@@ -14,6 +14,7 @@ use haul_testkit::proc::{Usage, Watch};
 use haul_testkit::snapshot::{Compare, Snapshot, snapshot};
 use haul_testkit::tree::{self, Made};
 
+use super::server::Servers;
 use super::tool::{Job, Tool};
 use super::workload::{Before, DESTINATIONS, Data, Scale, Through, Word, Workload};
 use crate::Result;
@@ -48,6 +49,8 @@ pub(crate) struct Bench<'a> {
     scale: Scale,
     rounds: u32,
     sources: BTreeMap<&'static str, Source>,
+    /// Started when they are needed first.
+    servers: Option<Servers>,
 }
 
 struct Source {
@@ -68,12 +71,26 @@ impl<'a> Bench<'a> {
         fs::create_dir(&home)?;
         fs::create_dir(space.join("source"))?;
         let space = space.to_path_buf();
-        Ok(Bench { haul, sshd, space, home, scale, rounds, sources: BTreeMap::new() })
+        Ok(Bench {
+            haul,
+            sshd,
+            space,
+            home,
+            scale,
+            rounds,
+            sources: BTreeMap::new(),
+            servers: None,
+        })
     }
 
     /// Runs every tool of the workload in turn, round by round.
     pub(crate) fn measure(&mut self, workload: &Workload) -> Result<Measured> {
         self.make(workload.data)?;
+        if workload.through == Through::Server && self.servers.is_none() {
+            self.servers = Some(Servers::start(self.haul, &self.space)?);
+        }
+        let servers = self.servers.as_ref().filter(|_| workload.through == Through::Server);
+        let agents_of = servers.map_or(self.sshd.pid(), Servers::pid);
         let mut tools = vec![Tool::Haul];
         tools.extend(workload.against.iter().map(|(tool, _)| *tool));
         let mut measured = Measured {
@@ -106,7 +123,7 @@ impl<'a> Bench<'a> {
                 self.prepare(workload, tool)?;
                 let mut watch = Watch::new(LIMIT);
                 if warming_up {
-                    watch = watch.sampling(SAMPLE_EVERY).agents_below(self.sshd.pid());
+                    watch = watch.sampling(SAMPLE_EVERY).agents_below(agents_of);
                 }
                 let before = link_bytes();
                 let usage = self.copy(workload, tool, watch)?;
@@ -171,6 +188,7 @@ impl<'a> Bench<'a> {
             direction: workload.direction,
             word: workload.word,
             through: workload.through,
+            servers: self.servers.as_ref().filter(|_| workload.through == Through::Server),
         });
         let said = self.space.join("said");
         let log = File::create(&said)?;

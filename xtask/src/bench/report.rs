@@ -266,6 +266,7 @@ fn topic(workload: &Workload, in_lab: bool) -> &'static str {
         Through::Sftp(_) if in_lab => "Slow and long links, to hosts without haul",
         _ if in_lab => "Slow and long links",
         Through::Sftp(_) => "Hosts without haul",
+        Through::Server | Through::Kept => "Servers and kept connections",
         _ if workload.against.iter().all(|(tool, _)| tool.is_haul()) => "Options of haul",
         _ if workload.direction == Direction::Local => "One machine",
         _ => "Hosts with haul",
@@ -275,7 +276,7 @@ fn topic(workload: &Workload, in_lab: bool) -> &'static str {
 /// The other tool of a row, with the options that matter.
 fn rival_name(workload: &Workload, tool: Tool) -> String {
     let mut name = match workload.word {
-        _ if tool == Tool::Login => tool.title(false).to_owned(),
+        _ if matches!(tool, Tool::Login | Tool::Daemon) => tool.title(false).to_owned(),
         Word::Copy | Word::Fast | Word::ToAll => tool.title(workload.data.is_tree()).to_owned(),
         Word::Sync(options) => format!("{} {}", tool.name(), options.join(" ")),
     };

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use haul_testkit::Sshd;
 
+use super::server::Servers;
 use super::workload::{DESTINATIONS, Direction, Through, Word};
 
 /// The programs that are compared.
@@ -28,6 +29,8 @@ pub(crate) enum Tool {
     /// `cat` of one file, through one connection of ssh with [`AES`].
     Cat,
     Rsync,
+    /// rsync to its daemon.
+    Daemon,
     /// No copy: a login by ssh that stays for [`STAY`].
     Login,
 }
@@ -49,6 +52,8 @@ pub(crate) struct Job<'a> {
     pub(crate) direction: Direction,
     pub(crate) word: Word,
     pub(crate) through: Through,
+    /// Set where the way leads through them.
+    pub(crate) servers: Option<&'a Servers>,
 }
 
 impl Tool {
@@ -65,6 +70,7 @@ impl Tool {
             Tool::Tar => "tar",
             Tool::Cat => "cat",
             Tool::Rsync => "rsync",
+            Tool::Daemon => "daemon",
             Tool::Login => "login",
         }
     }
@@ -81,6 +87,7 @@ impl Tool {
             Tool::Hashing => "haul copy",
             Tool::OneByOne => "haul copy, 4 times",
             Tool::Rsync => "rsync -a",
+            Tool::Daemon => "rsync daemon",
             Tool::Login => "a login by ssh, and 50 ms",
             _ => self.name(),
         }
@@ -107,10 +114,13 @@ impl Tool {
                     Tool::Zstd => haul.args(["--compress", "zstd"]),
                     _ => &mut haul,
                 };
-                if job.direction != Direction::Local {
+                if let Some(servers) = job.servers {
+                    haul.env("XDG_STATE_HOME", servers.state());
+                } else if job.direction != Direction::Local {
                     haul.arg("--rsh").arg(job.sshd.rsh());
                     match job.through {
-                        Through::Haul => haul.arg("--remote-haul").arg(job.haul),
+                        Through::Kept => haul.args(["--keep=30s", "--remote-haul"]).arg(job.haul),
+                        Through::Haul | Through::Server => haul.arg("--remote-haul").arg(job.haul),
                         Through::HaulBySsh => {
                             haul.args(["--via", "ssh", "--remote-haul"]).arg(job.haul)
                         }
@@ -127,13 +137,15 @@ impl Tool {
                 scp.args(["-q", "-F"]).arg(job.sshd.ssh_config());
                 scp
             }
-            Tool::Rsync => {
+            Tool::Rsync | Tool::Daemon => {
                 let mut rsync = Command::new("rsync");
                 match job.word {
                     Word::Copy | Word::Fast | Word::ToAll => rsync.arg("-a"),
                     Word::Sync(options) => rsync.args(options),
                 };
-                rsync.arg("-e").arg(job.sshd.rsh());
+                if self == Tool::Rsync {
+                    rsync.arg("-e").arg(job.sshd.rsh());
+                }
                 rsync
             }
             Tool::Tar => return tar(job),
@@ -141,30 +153,41 @@ impl Tool {
             Tool::OneByOne => return one_by_one(job),
             Tool::Login => return job.sshd.command(format!("sleep {STAY}")),
         };
-        if job.is_tree && self != Tool::Rsync && job.word.is_copy() {
+        if job.is_tree && !matches!(self, Tool::Rsync | Tool::Daemon) && job.word.is_copy() {
             command.arg("-r");
         }
-        command.arg(job.from());
+        command.arg(job.from(self));
         match job.word {
-            Word::ToAll => command.args(DESTINATIONS.map(|name| job.to(&job.into.join(name)))),
-            _ => command.arg(job.to(job.into)),
+            Word::ToAll => {
+                command.args(DESTINATIONS.map(|name| job.to(self, &job.into.join(name))))
+            }
+            _ => command.arg(job.to(self, job.into)),
         };
         command
     }
 }
 
 impl Job<'_> {
-    fn from(&self) -> OsString {
+    fn from(&self, tool: Tool) -> OsString {
         match self.direction {
-            Direction::Download => self.sshd.location(self.source),
+            Direction::Download => self.there(tool, self.source),
             _ => self.source.into(),
         }
     }
 
+    /// `path` on the host.
+    fn there(&self, tool: Tool, path: &Path) -> OsString {
+        match (self.servers, tool) {
+            (Some(servers), Tool::Daemon) => servers.at_daemon(path),
+            (Some(servers), Tool::Haul) => servers.location(path),
+            _ => self.sshd.location(path),
+        }
+    }
+
     /// The place of the directory `into`.
-    fn to(&self, into: &Path) -> OsString {
+    fn to(&self, tool: Tool, into: &Path) -> OsString {
         let mut to = match self.direction {
-            Direction::Upload => self.sshd.location(into),
+            Direction::Upload => self.there(tool, into),
             _ => into.into(),
         };
         to.push("/");
@@ -177,8 +200,13 @@ fn one_by_one(job: &Job) -> Command {
     let mut command = Command::new("sh");
     let script = r#"haul=$1 rsh=$2 source=$3; shift 3
 for dest; do "$haul" copy -q --rsh "$rsh" --remote-haul "$haul" "$source" "$dest" || exit; done"#;
-    command.args(["-c", script, "sh"]).arg(job.haul).arg(job.sshd.rsh()).arg(job.from());
-    command.args(DESTINATIONS.map(|name| job.to(&job.into.join(name))));
+    command
+        .args(["-c", script, "sh"])
+        .arg(job.haul)
+        .arg(job.sshd.rsh())
+        .arg(job.from(Tool::OneByOne));
+    let to = |name| job.to(Tool::OneByOne, &job.into.join(name));
+    command.args(DESTINATIONS.map(to));
     command
 }
 

@@ -43,6 +43,10 @@ pub(crate) enum Through {
     HaulBySsh,
     /// Its SFTP server alone, over that many connections.
     Sftp(u8),
+    /// A haul server that stays up.
+    Server,
+    /// haul, over a connection that the last command has kept.
+    Kept,
 }
 
 /// The destination's state before each run.
@@ -127,8 +131,9 @@ impl Workload {
             return 256 << 20;
         }
         match self.through {
+            Through::Server => 128 << 20,
             Through::Haul if self.direction != Direction::Local => 128 << 20,
-            Through::Haul | Through::HaulBySsh => 64 << 20,
+            Through::Haul | Through::HaulBySsh | Through::Kept => 64 << 20,
             Through::Sftp(_) => 96 << 20,
         }
     }
@@ -447,6 +452,83 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         word: Word::Sync(&["-a", "--delete"]),
         through: Through::Haul,
         against: &[(Tool::Rsync, NO_BOUND), (Tool::Login, 1.0)],
+        once: &[],
+    },
+    Workload {
+        name: "server-up",
+        title: "1,008 mixed files, upload to a server",
+        data: Data::Mixed,
+        direction: Direction::Upload,
+        before: Before::Nothing,
+        word: Word::Copy,
+        through: Through::Server,
+        against: &[(Tool::Daemon, 0.50)],
+        once: &[],
+    },
+    Workload {
+        name: "server-again",
+        title: "1,008 mixed files, unchanged, upload to a server",
+        data: Data::Mixed,
+        direction: Direction::Upload,
+        before: Before::Same,
+        word: Word::Copy,
+        through: Through::Server,
+        against: &[(Tool::Daemon, 0.08)],
+        once: &[],
+    },
+    Workload {
+        name: "server-changed",
+        title: "haul sync: 1,008 mixed files, 100 changed, upload to a server",
+        data: Data::Mixed,
+        direction: Direction::Upload,
+        before: Before::Stale,
+        word: Word::Sync(&["-a", "--delete"]),
+        through: Through::Server,
+        against: &[(Tool::Daemon, 0.12)],
+        once: &[],
+    },
+    Workload {
+        name: "server-tree-again",
+        title: "100,000 files, unchanged, upload to a server",
+        data: Data::Tree,
+        direction: Direction::Upload,
+        before: Before::Same,
+        word: Word::Copy,
+        through: Through::Server,
+        against: &[(Tool::Daemon, 0.50)],
+        once: &[],
+    },
+    Workload {
+        name: "server-up-1g",
+        title: "one 1 GiB file, upload to a server",
+        data: Data::One,
+        direction: Direction::Upload,
+        before: Before::Nothing,
+        word: Word::Copy,
+        through: Through::Server,
+        against: &[(Tool::Scp, 0.35)],
+        once: &[],
+    },
+    Workload {
+        name: "server-down-1g",
+        title: "one 1 GiB file, download from a server",
+        data: Data::One,
+        direction: Direction::Download,
+        before: Before::Nothing,
+        word: Word::Copy,
+        through: Through::Server,
+        against: &[(Tool::Scp, 0.40)],
+        once: &[],
+    },
+    Workload {
+        name: "kept-again",
+        title: "1,008 mixed files, unchanged, upload over a kept connection",
+        data: Data::Mixed,
+        direction: Direction::Upload,
+        before: Before::Same,
+        word: Word::Copy,
+        through: Through::Kept,
+        against: &[(Tool::Rsync, 0.05)],
         once: &[],
     },
     Workload {
