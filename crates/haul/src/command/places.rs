@@ -1,12 +1,13 @@
 //! `haul __places`, which completions ask: the hosts that a word may begin, and the paths on
-//! a host. Nobody waits for a login, or is asked for a password: a host is asked over a
-//! connection that ssh shares, or not at all.
+//! a host. Nobody waits for a login, or is asked for a password: a host is asked by its server,
+//! or over a connection that ssh shares, or not at all.
 
 mod known;
 
 use crate::args::Places;
 use crate::error::ExitCode;
 use crate::report::end_of_command;
+use crate::server::known as servers;
 use crate::stdout::Stdout;
 use haul_engine::Requests;
 use haul_model::{Kind, Name, escape_bytes, words};
@@ -48,6 +49,7 @@ fn hosts(asked: &Places) -> Vec<Vec<u8>> {
     let (user, begun) = word.split_at(start);
     let mut names = known::hosts();
     names.extend(asked.hosts.iter().cloned());
+    names.extend(servers::hosts().unwrap_or_default());
     let colon: &[u8] = if asked.hosts_alone { b"" } else { b":" };
     let fits = names.iter().filter(|name| name.as_bytes().starts_with(begun));
     // What is no host to haul, or could mean something to a shell, is none.
@@ -65,15 +67,24 @@ fn paths(target: &SshTarget, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     let dir = if dir.is_empty() { b"." } else { words::without_tilde(dir) }.to_vec();
     let (begun, given) = (begun.to_vec(), given.to_vec());
     gathered(ANSWER_MAX, move |killers, found| {
+        // A path means another place through ssh.
+        let server = match target.user().is_some() || target.port().is_some() {
+            true => None,
+            false => servers::find(target.host()).unwrap_or_default(),
+        };
         let reach = |sftp| {
-            let connection = connect_over_shared(&target, sftp)?;
+            let connection = match &server {
+                Some(server) => server.connect(&servers::identity().ok()?, patience).ok()?,
+                None => connect_over_shared(&target, sftp)?,
+            };
             // Nobody waits any more if there is nobody to take it.
             killers.send(connection.closer.killer()).ok()?;
             Some(connection)
         };
         let by_sftp = || reach(true).and_then(|it| Requests::sftp(it).ok());
         let by_haul = reach(false).and_then(|it| Requests::remote(it).ok());
-        if let Some(mut requests) = by_haul.or_else(by_sftp) {
+        let answers = if server.is_some() { by_haul } else { by_haul.or_else(by_sftp) };
+        if let Some(mut requests) = answers {
             list(&mut requests, &dir, &begun, &given, found);
         }
     })

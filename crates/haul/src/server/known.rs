@@ -135,6 +135,16 @@ pub(crate) fn find(host: &str) -> Result<Option<Known>, CommandError> {
     Ok(servers.into_iter().find(|known| known.host.eq_ignore_ascii_case(host)))
 }
 
+/// The hosts of all servers that this user is enrolled at.
+///
+/// # Errors
+/// See [`find`].
+pub(crate) fn hosts() -> Result<Vec<String>, CommandError> {
+    let Ok(files) = Files::find() else { return Ok(Vec::new()) };
+    let Servers { servers } = store::load(&files.servers())?;
+    Ok(servers.into_iter().map(|known| known.host).collect())
+}
+
 /// Stores a server, in place of one with the same host.
 ///
 /// # Errors

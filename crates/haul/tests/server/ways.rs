@@ -127,6 +127,16 @@ fn words_of_ssh_ask_for_ssh_and_via_server_asks_for_a_server() {
 }
 
 #[test]
+fn completions_ask_the_server() {
+    let server = joined(&[]);
+    fs::create_dir_all(server.root().join("photos/2026")).expect("made");
+    let places = |word: &str| ok(&server, &["__places", word]);
+    assert_eq!(places("box.inv"), "box.invalid:\n");
+    assert_eq!(places("box.invalid:ph"), "box.invalid:photos/\n");
+    assert_eq!(places("box.invalid:/photos/"), "box.invalid:/photos/2026/\n");
+}
+
+#[test]
 fn doctor_measures_the_way_to_the_server() {
     let server = joined(&[]);
     let said = ok(&server, &["doctor", HOST]);
