@@ -30,6 +30,14 @@ impl Bounds {
     }
 }
 
+/// True if the system has a user `name`.
+///
+/// # Errors
+/// When its table of users can't be read.
+pub fn has_user(name: &str) -> io::Result<bool> {
+    Ok(nix::unistd::User::from_name(name)?.is_some())
+}
+
 /// Makes this process one of the user `name`, with that user's groups and no rights of root.
 /// **To be called before any other thread is started.** For a process of that user already,
 /// nothing changes.

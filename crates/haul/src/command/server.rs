@@ -13,7 +13,7 @@ use crate::server::{
     is_reachable, now_text,
 };
 use crate::stdout;
-use haul_engine::{is_root, node_name};
+use haul_engine::{has_user, is_root, node_name};
 use haul_model::{escape_bytes, escape_text};
 use haul_net::{Invitation, PublicKey, ServerAddress, is_client_name};
 use serde::{Deserialize, Serialize};
@@ -257,6 +257,12 @@ fn checked(
     if is_root() && terms.run_as.is_none() {
         return Err(CommandError::usage("a server of root needs a user for each client")
             .with_hint("name the user whose rights the client gets: --run-as USER"));
+    }
+    if let Some(user) = &terms.run_as
+        && !has_user(user).map_err(failed)?
+    {
+        let user = escape_text(user);
+        return Err(CommandError::usage(format!("--run-as: there is no user '{user}'")));
     }
     let keys = place.keys();
     let own = keys.parent().and_then(|dir| fs::canonicalize(dir).ok());

@@ -3,6 +3,15 @@
 use super::*;
 
 #[test]
+fn a_client_gets_no_user_that_does_not_exist() {
+    let server = Server::start();
+    let output = server.haul(&["invite", "--run-as=no-such-user", "--name=x"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("there is no user 'no-such-user'"), "{said}");
+}
+
+#[test]
 fn who_is_not_enrolled_or_was_revoked_learns_nothing() {
     let server = Server::start();
     let (stranger, revoked) = (server.stranger(), server.client("ann", &[]));
