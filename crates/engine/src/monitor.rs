@@ -104,6 +104,8 @@ pub enum LinkEvent<'a> {
     Server {
         /// The host, safe to show.
         host: &'a str,
+        /// By QUIC, and not by TCP.
+        is_quic: bool,
     },
     /// The server of the host does not answer, and ssh takes its place.
     ServerAway {

@@ -180,7 +180,8 @@ impl Agent {
             _ => (job.direct_connections(), false),
         };
         // Without a key there is ssh.
-        let goes_directly = job.goes_directly() && !is_enough;
+        // One connection by QUIC does what several by TCP do.
+        let goes_directly = job.goes_directly() && !is_enough && !line.closer().is_quic();
         let identity = goes_directly.then(|| Identity::new().ok()).flatten();
         let is_required = job.via == Via::Tcp;
         // It is looked up by a thread that is not confined.

@@ -154,7 +154,7 @@ fn obstacle(job: &Job, far: Far) -> Option<&'static str> {
         ),
         (job.rate.is_some(), "SFTP can't limit the rate"),
         (job.via == Via::Tcp, "SFTP can't use direct connections"),
-        (job.via == Via::Server, "SFTP can't use a haul server"),
+        (job.via.is_server(), "SFTP can't use a haul server"),
     ];
     obstacles.into_iter().find_map(|(is_met, message)| is_met.then_some(message))
 }

@@ -13,7 +13,7 @@ pub(crate) use self::rate::Rate;
 use crate::error::CommandError;
 use crate::state;
 use haul_model::{Compression, Ports, Via};
-use haul_net::{SILENCE_SECONDS, SshTarget};
+use haul_net::{Congestion, SILENCE_SECONDS, SshTarget};
 use serde::Serialize;
 use std::env;
 use std::ffi::OsString;
@@ -96,6 +96,7 @@ pub(crate) struct Settings {
     pub(crate) bwlimit: Option<Given<Rate>>,
     pub(crate) compress: Option<Given<Compression>>,
     pub(crate) via: Option<Given<Via>>,
+    pub(crate) congestion: Option<Given<Congestion>>,
     pub(crate) port_range: Option<Given<Ports>>,
     pub(crate) keep: Option<Given<KeepFor>>,
     pub(crate) verify: Option<Given<bool>>,
@@ -103,7 +104,7 @@ pub(crate) struct Settings {
 }
 
 /// The keys, each with `true` if it may be set for one host.
-const KEYS: [(&str, bool); 13] = [
+const KEYS: [(&str, bool); 14] = [
     ("rsh", true),
     ("remote-haul", true),
     ("transport", true),
@@ -113,6 +114,7 @@ const KEYS: [(&str, bool); 13] = [
     ("bwlimit", true),
     ("compress", true),
     ("via", true),
+    ("congestion", true),
     ("port-range", true),
     ("keep", true),
     ("verify", false),
@@ -190,8 +192,13 @@ impl Settings {
                 self.compress = Some(Given { value: parsed(raw, wanted)?, origin });
             }
             ("via", raw) => {
-                let value = parsed(raw, "\"auto\", \"ssh\", \"tcp\" or \"server\"")?;
-                self.via = Some(Given { value, origin });
+                let wanted =
+                    "\"auto\", \"ssh\", \"tcp\", \"server\", \"server-tcp\" or \"server-quic\"";
+                self.via = Some(Given { value: parsed(raw, wanted)?, origin });
+            }
+            ("congestion", raw) => {
+                let value = parsed(raw, "\"bbr\", \"cubic\" or \"newreno\"")?;
+                self.congestion = Some(Given { value, origin });
             }
             ("port-range", raw) => {
                 let value = parsed(raw, "ports, such as \"7000-7009\"")?;
@@ -219,6 +226,7 @@ impl Settings {
             bwlimit: self.bwlimit.or_else(|| below.bwlimit.clone()),
             compress: self.compress.or_else(|| below.compress.clone()),
             via: self.via.or_else(|| below.via.clone()),
+            congestion: self.congestion.or_else(|| below.congestion.clone()),
             port_range: self.port_range.or_else(|| below.port_range.clone()),
             keep: self.keep.or_else(|| below.keep.clone()),
             verify: self.verify.or_else(|| below.verify.clone()),
@@ -303,6 +311,7 @@ impl Settings {
             row(&self.bwlimit, None, shown),
             row(&self.compress, Some(Compression::Auto), shown),
             row(&self.via, Some(Via::Auto), shown),
+            row(&self.congestion, Some(Congestion::default()), shown),
             row(&self.port_range, None, shown),
             row(&self.keep, Some(KeepFor::default()), shown),
             row(&self.verify, Some(false), SettingValue::Switch),

@@ -250,7 +250,8 @@ impl Hosts {
         };
         let is_upload = !matches!(route, Route::Download(_));
         let has_greeted = &|| self.greeted().contains(target);
-        let Reach { retries, parallel, server, .. } = self.reaches.of(target);
+        let reach = self.reaches.of(target);
+        let Reach { retries, parallel, .. } = reach;
         if standing.is_some() {
             self.has_greeted(target);
         }
@@ -265,7 +266,7 @@ impl Hosts {
                 Some(_) => None,
                 None => {
                     let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-                    peer::by_server(target, server, &self.screen, &tell)?
+                    peer::by_server(target, &reach, &self.screen, &tell)?
                 }
             };
             let greeted = standing.take();

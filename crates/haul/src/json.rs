@@ -116,6 +116,8 @@ pub(crate) struct Warning<'a> {
 #[derive(Debug, Serialize)]
 pub(crate) struct ServerUsed<'a> {
     pub(crate) host: &'a str,
+    /// `quic` or `tcp`.
+    pub(crate) protocol: &'a str,
 }
 
 /// The server of a host does not answer: the host is reached by ssh.

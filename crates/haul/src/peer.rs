@@ -8,7 +8,9 @@ use crate::report::{Report, remote_line};
 use crate::server::known;
 use haul_engine::{Greeted, Job, JobError, LinkEvent, Requests, Standing};
 use haul_model::{Compression, Task, Via};
-use haul_net::{ConnectError, Connection, Diagnostics, Patience, SshTarget};
+use haul_net::{
+    Congestion, ConnectError, Connection, Diagnostics, Patience, Reaching, ServerVia, SshTarget,
+};
 use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,15 +49,18 @@ pub(crate) struct Reach {
     /// A host without haul gets one first.
     pub(crate) deploy: bool,
     pub(crate) server: UseServer,
+    /// The congestion control of what is sent to a server by QUIC.
+    pub(crate) congestion: Congestion,
 }
 
 /// The use of the server of a host, if the user is enrolled at one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UseServer {
     Never,
-    /// If one is known.
+    /// If one is known, by the protocol that serves best.
     IfKnown,
-    Always,
+    /// By that protocol, or by the one that serves best.
+    Always(Option<ServerVia>),
 }
 
 /// How each host of a command is reached.
@@ -129,6 +134,7 @@ impl Reaches {
                 has_timeout: false,
                 deploy: false,
                 server: UseServer::Never,
+                congestion: Congestion::default(),
             },
             |(_, reach)| *reach,
         )
@@ -190,17 +196,18 @@ fn requests_kept(target: &SshTarget, screen: &Screen) -> Option<Requests> {
 /// When there is no way to the server, or it has another key.
 pub(crate) fn by_server(
     target: &SshTarget,
-    server: UseServer,
+    reach: &Reach,
     screen: &Screen,
     tell: &dyn Fn(LinkEvent<'_>),
 ) -> Result<Option<Connection>, JobError> {
+    let Reach { server, congestion, .. } = *reach;
     if server == UseServer::Never {
         return Ok(None);
     }
     let failed = |error: CommandError| JobError::Usage(error.to_string());
     let Some(known) = known::find(target.host()).map_err(failed)? else {
         return match server {
-            UseServer::Always => {
+            UseServer::Always(_) => {
                 let host = target.display();
                 Err(JobError::Usage(format!("{host}: no server of this host is known")))
             }
@@ -208,13 +215,22 @@ pub(crate) fn by_server(
         };
     };
     let identity = known::identity().map_err(failed)?;
+    let via = match server {
+        UseServer::Always(Some(via)) => via,
+        _ => known.usual_via(),
+    };
+    let reaching = Reaching { patience: target.patience(), via, congestion };
+    let insists = matches!(server, UseServer::Always(_));
     let host = &*target.display();
-    let connected = match (known.connect(&identity, target.patience()), &known.login) {
-        (Err(away @ ConnectError::NoServer { .. }), Some(login)) if server != UseServer::Always => {
+    let connected = match (known.connect(&identity, reaching), &known.login) {
+        (Err(away @ ConnectError::NoServer { .. }), Some(login)) if !insists => {
             tell(LinkEvent::ServerAway { host, reason: &away.to_string() });
             login.connect(target, identity.key(), diagnostics(screen))
         }
-        (connected, _) => connected.inspect(|_| tell(LinkEvent::Server { host })),
+        (connected, _) => connected.inspect(|connection| {
+            let is_quic = connection.closer.is_quic();
+            tell(LinkEvent::Server { host, is_quic });
+        }),
     };
     Ok(Some(connected?))
 }
@@ -363,8 +379,8 @@ impl<'r> Peers<'r> {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Requests, bool), CommandError> {
         let tell = |event: LinkEvent<'_>| self.report.link(event);
-        let server = self.reaches.of(target).server;
-        if let Some(connection) = by_server(target, server, &self.screen, &tell)? {
+        if let Some(connection) = by_server(target, &self.reaches.of(target), &self.screen, &tell)?
+        {
             return Ok((Requests::remote_unless(connection, cancelled)?, false));
         }
         if !is_again && let Some(requests) = requests_kept(target, &self.screen) {

@@ -32,7 +32,7 @@ mod through_ssh;
 pub(crate) use self::control::{Request, Status, ask};
 pub(crate) use self::guest::join;
 pub(crate) use self::keys::Keys;
-pub(crate) use self::listening::{PORT, is_reachable};
+pub(crate) use self::listening::{PORT, is_reachable, shown as listens_on};
 pub(crate) use self::place::Place;
 pub(crate) use self::records::{Client, Invited, Records, Right, now_text};
 pub(crate) use self::run::run;

@@ -15,21 +15,40 @@ pub enum Via {
     Tcp,
     /// The one to the server that the user is enrolled at.
     Server,
+    /// The same, by TCP alone.
+    ServerTcp,
+    /// The same, by QUIC alone.
+    ServerQuic,
+}
+
+impl Via {
+    const ALL: [(Self, &'static str); 6] = [
+        (Self::Auto, "auto"),
+        (Self::Ssh, "ssh"),
+        (Self::Tcp, "tcp"),
+        (Self::Server, "server"),
+        (Self::ServerTcp, "server-tcp"),
+        (Self::ServerQuic, "server-quic"),
+    ];
+
+    /// Another word for [`Self::ServerQuic`]: nothing else uses QUIC.
+    const QUIC: &'static str = "quic";
+
+    /// True if it is the connection to a server.
+    pub fn is_server(self) -> bool {
+        matches!(self, Self::Server | Self::ServerTcp | Self::ServerQuic)
+    }
 }
 
 /// Words that name no such way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not auto, ssh, tcp or server")]
+#[error("not auto, ssh, tcp, server, server-tcp or server-quic")]
 pub struct ViaError;
 
 impl fmt::Display for Via {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Ssh => "ssh",
-            Self::Tcp => "tcp",
-            Self::Server => "server",
-        })
+        let name = Self::ALL.iter().find(|(via, _)| via == self).map_or("", |(_, name)| name);
+        f.write_str(name)
     }
 }
 
@@ -37,13 +56,11 @@ impl FromStr for Via {
     type Err = ViaError;
 
     fn from_str(word: &str) -> Result<Self, ViaError> {
-        match word {
-            "auto" => Ok(Self::Auto),
-            "ssh" => Ok(Self::Ssh),
-            "tcp" => Ok(Self::Tcp),
-            "server" => Ok(Self::Server),
-            _ => Err(ViaError),
+        if word == Self::QUIC {
+            return Ok(Self::ServerQuic);
         }
+        let found = Self::ALL.iter().find(|(_, name)| *name == word);
+        found.map(|(via, _)| *via).ok_or(ViaError)
     }
 }
 

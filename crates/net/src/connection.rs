@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Connection {
         Ok(Self { reader, writer, closer })
     }
 
-    /// A connection over TLS.
+    /// A connection to a server, or to the client of one.
     pub(crate) fn of_server(
         reader: Box<dyn Read + Send>,
         writer: Writer,
@@ -244,7 +244,7 @@ impl fmt::Debug for Writer {
 #[derive(Default)]
 pub struct Closer {
     ssh: Option<Box<Ssh>>,
-    /// The other end, if it is reached by TLS.
+    /// The other end, if it is a server or the client of one.
     served: Option<Box<Served>>,
     /// Lets go of the streams, unless they lead to ssh.
     cut: Option<Arc<Cut>>,
@@ -268,19 +268,58 @@ pub(crate) struct Kept {
     pub(crate) _errors: Option<StderrReader>,
 }
 
-/// The other end of a connection over TLS: a server, or the client of one.
-pub(crate) struct Served {
-    pub(crate) peer: String,
-    pub(crate) socket: Arc<TcpStream>,
-    /// It has refused this side before it sent anything.
-    pub(crate) was_refused: Arc<AtomicBool>,
+/// A way to the other end that can be cut from any thread.
+pub(crate) trait HangUp {
+    /// Ends both directions: a read meets the end, a write a broken pipe.
+    fn hang_up(&self);
+
+    /// The address at the other end, if further connections by TCP can be made to it.
+    fn peer(&self) -> Option<SocketAddr>;
+
+    /// The packets that this side has sent, where they are counted.
+    fn measured(&self) -> Option<Measured>;
 }
 
-impl Served {
+/// The packets of content that this side has sent to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// How many there were.
+    pub packets: u64,
+    /// Those of them that were lost.
+    pub lost: u64,
+    /// The shortest round trip.
+    pub round_trip: Duration,
+}
+
+impl HangUp for TcpStream {
     fn hang_up(&self) {
         // It can only fail because the other side has left.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = self.shutdown(Shutdown::Both);
     }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        self.peer_addr().ok()
+    }
+
+    fn measured(&self) -> Option<Measured> {
+        let counts = haul_sys::tcp_counts(self)?;
+        let (packets, lost) = (counts.sent, counts.sent_again);
+        Some(Measured { packets, lost, round_trip: counts.round_trip })
+    }
+}
+
+/// The other end of a connection to a server, or to the client of one.
+pub(crate) struct Served {
+    pub(crate) peer: String,
+    pub(crate) line: Arc<dyn HangUp + Send + Sync>,
+    /// It has refused this side before it sent anything.
+    pub(crate) was_refused: Arc<AtomicBool>,
+    /// It is reached by QUIC, and not by TCP.
+    pub(crate) is_quic: bool,
+    /// Dropped last; that takes until what was written has arrived.
+    pub(crate) rest: Option<Box<dyn Send + Sync>>,
+    /// Is told what was measured when the connection has ended.
+    pub(crate) on_end: Option<Box<dyn FnOnce(Measured) + Send + Sync>>,
 }
 
 /// The child behind a connection.
@@ -371,9 +410,22 @@ impl Closer {
         of_ssh.or(of_server).or(self.name.as_deref()).unwrap_or("the peer")
     }
 
+    /// True if the peer is a server, or the client of one, that is reached by QUIC.
+    pub fn is_quic(&self) -> bool {
+        self.served.as_ref().is_some_and(|served| served.is_quic)
+    }
+
+    /// Calls `tell` when the connection has ended, if it leads to a server, with what was measured
+    /// of it.
+    pub fn on_end(&mut self, tell: impl FnOnce(Measured) + Send + Sync + 'static) {
+        if let Some(served) = &mut self.served {
+            served.on_end = Some(Box::new(tell));
+        }
+    }
+
     /// Where the host is, as its name says here; that is being looked up.
     pub fn whereabouts(&self) -> Whereabouts {
-        let server = self.served.as_ref().and_then(|served| served.socket.peer_addr().ok());
+        let server = self.served.as_ref().and_then(|served| served.line.peer());
         match (self.further(), server) {
             (Some(further), _) => Whereabouts::of(&further.0),
             (None, Some(server)) => Whereabouts::of_server(server),
@@ -410,7 +462,7 @@ impl Closer {
         Killer {
             process: self.ssh.as_ref().map(|ssh| Arc::clone(&ssh.process)),
             cut: self.cut.clone(),
-            socket: self.served.as_ref().map(|served| Arc::clone(&served.socket)),
+            line: self.served.as_ref().map(|served| Arc::clone(&served.line)),
         }
     }
 
@@ -419,7 +471,7 @@ impl Closer {
         match (&self.ssh, &self.cut) {
             (Some(ssh), _) => ssh.process.end(),
             (None, Some(cut)) => cut.let_go(),
-            (None, None) => self.served.iter().for_each(|served| served.hang_up()),
+            (None, None) => self.served.iter().for_each(|served| served.line.hang_up()),
         }
     }
 
@@ -491,7 +543,14 @@ impl Drop for Closer {
         if let Some(ssh) = self.ssh.take() {
             ssh.process.end();
         }
-        self.served.iter().for_each(|served| served.hang_up());
+        if let Some(served) = self.served.take() {
+            let Served { line, rest, on_end, .. } = *served;
+            line.hang_up();
+            drop(rest);
+            if let (Some(tell), Some(measured)) = (on_end, line.measured()) {
+                tell(measured);
+            }
+        }
     }
 }
 
@@ -544,15 +603,15 @@ impl fmt::Debug for Onlooker {
 pub struct Killer {
     process: Option<Arc<Process>>,
     cut: Option<Arc<Cut>>,
-    socket: Option<Arc<TcpStream>>,
+    line: Option<Arc<dyn HangUp + Send + Sync>>,
 }
 
 impl Killer {
     /// One that hangs up on whoever is at the other end of `socket`: a read there meets
     /// the end of the file, a write a broken pipe.
     pub(crate) fn of_socket(socket: &TcpStream) -> io::Result<Self> {
-        let socket = Some(Arc::new(socket.try_clone()?));
-        Ok(Self { process: None, cut: None, socket })
+        let line: Arc<dyn HangUp + Send + Sync> = Arc::new(socket.try_clone()?);
+        Ok(Self { process: None, cut: None, line: Some(line) })
     }
 
     /// Asks ssh to end (SIGTERM, so that it can restore the terminal if it is
@@ -572,9 +631,8 @@ impl Killer {
             (None, Some(cut)) => cut.let_go(),
             (_, None) => {}
         }
-        if let Some(socket) = &self.socket {
-            // It can only fail because the other side has left.
-            let _ = socket.shutdown(Shutdown::Both);
+        if let Some(line) = &self.line {
+            line.hang_up();
         }
     }
 

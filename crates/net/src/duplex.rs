@@ -53,15 +53,7 @@ impl Established {
         let was_refused = Arc::new(AtomicBool::new(false));
         let mut writer =
             TlsWriter { tls: Arc::clone(&tls), socket: Arc::clone(&socket), sealed: Vec::new() };
-        let on_new_key = match opening {
-            Opening::Hears(on_new_key) => Some(on_new_key),
-            Opening::Says(key) => {
-                let mut said = vec![key.is_some().into()];
-                said.extend(key.iter().flat_map(PublicKey::as_bytes));
-                writer.write_all(&said)?;
-                None
-            }
-        };
+        let on_new_key = say_opening(opening, &mut writer)?;
         let mut came = early.into_boxed_slice();
         let filled = 0..came.len();
         if filled.is_empty() {
@@ -75,7 +67,8 @@ impl Established {
             on_new_key,
             was_refused: Arc::clone(&was_refused),
         };
-        let served = Served { peer, socket, was_refused };
+        let (is_quic, rest, on_end) = (false, None, None);
+        let served = Served { peer, line: socket, was_refused, is_quic, rest, on_end };
         let writer = Writer::new(writer, None);
         Ok(Connection::of_server(Box::new(reader), writer, served, patience))
     }
@@ -142,42 +135,66 @@ impl TlsReader {
             self.receive()?;
         }
     }
+}
 
-    fn read_opening(&mut self, on_new_key: OnNewKey) -> io::Result<()> {
-        let mut read_exact = |mut buf: &mut [u8]| {
-            while !buf.is_empty() {
-                match self.read_some(buf)? {
-                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    len => buf = &mut buf[len..],
-                }
+/// Says this side's part of the opening to `writer`; returns what is called once the other
+/// side's part has come.
+pub(crate) fn say_opening(
+    opening: Opening,
+    writer: &mut impl Write,
+) -> io::Result<Option<OnNewKey>> {
+    match opening {
+        Opening::Hears(on_new_key) => Ok(Some(on_new_key)),
+        Opening::Says(key) => {
+            let mut said = vec![key.is_some().into()];
+            said.extend(key.iter().flat_map(PublicKey::as_bytes));
+            writer.write_all(&said)?;
+            Ok(None)
+        }
+    }
+}
+
+/// Takes the opening off what `read` reads. Sets `was_refused` if the other side has refused
+/// this one in its place.
+pub(crate) fn hear_opening(
+    mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
+    on_new_key: OnNewKey,
+    was_refused: &AtomicBool,
+) -> io::Result<()> {
+    let mut read_exact = |mut buf: &mut [u8]| {
+        while !buf.is_empty() {
+            match read(buf)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                len => buf = &mut buf[len..],
             }
+        }
+        Ok(())
+    };
+    let mut kind = [0];
+    match read_exact(&mut kind) {
+        Err(error) if Broken::of(&error) == Some(Broken::Refused) => {
+            was_refused.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
+        read => read?,
+    }
+    match kind {
+        [0] => Ok(()),
+        [1] => {
+            let mut key = [0; 32];
+            read_exact(&mut key)?;
+            on_new_key(PublicKey::new(key));
             Ok(())
-        };
-        let mut kind = [0];
-        match read_exact(&mut kind) {
-            Err(error) if Broken::of(&error) == Some(Broken::Refused) => {
-                self.was_refused.store(true, Ordering::Relaxed);
-                return Err(error);
-            }
-            read => read?,
         }
-        match kind {
-            [0] => Ok(()),
-            [1] => {
-                let mut key = [0; 32];
-                read_exact(&mut key)?;
-                on_new_key(PublicKey::new(key));
-                Ok(())
-            }
-            _ => Err(io::Error::other(Broken::Invalid)),
-        }
+        _ => Err(io::Error::other(Broken::Invalid)),
     }
 }
 
 impl Read for TlsReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if let Some(on_new_key) = self.on_new_key.take() {
-            self.read_opening(on_new_key)?;
+            let was_refused = Arc::clone(&self.was_refused);
+            hear_opening(|buf| self.read_some(buf), on_new_key, &was_refused)?;
         }
         self.read_some(buf)
     }

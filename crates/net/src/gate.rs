@@ -1,6 +1,7 @@
-//! The port of a server. One thread does the handshakes of all callers in one loop, with
+//! The port of a server. One thread does the TLS handshakes of all callers in one loop, with
 //! bounds on their number, their time and their bytes. Only who has a key that is known comes
-//! out of it, as a [`Caller`]; all others meet the same failed handshake.
+//! out of it, as a [`Caller`]; all others meet the same failed handshake. Callers by QUIC come
+//! out of a process of its own ([`QuicChild`]), as the same.
 
 mod handshake;
 mod own_keys;
@@ -9,8 +10,9 @@ use self::handshake::{Handshake, Progress};
 use self::own_keys::OwnKeys;
 use crate::direct::{HANDSHAKE_MAX, is_of_caller};
 use crate::duplex::{Established, Opening};
+use crate::quic::{Handed, QuicCaller, QuicGate};
 use crate::tls::server_config;
-use crate::{Connection, Forwarder, Identity, Patience, PublicKey};
+use crate::{Congestion, Connection, Forwarder, Identity, Patience, PublicKey, QuicChild};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustls::ServerConfig;
@@ -18,7 +20,7 @@ use socket2::{Domain, Socket, Type};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -53,12 +55,14 @@ impl Default for GateLimits {
 }
 
 /// Keys of clients, and when each expires.
-type Known = Arc<Mutex<HashMap<PublicKey, Option<SystemTime>>>>;
+pub(crate) type Known = Arc<Mutex<HashMap<PublicKey, Option<SystemTime>>>>;
 
 /// Listens, and finds out who calls.
 pub struct Gate {
     listeners: Vec<TcpListener>,
+    quic: QuicGate,
     limits: GateLimits,
+    own: Vec<Identity>,
     known: Known,
     config: Arc<ServerConfig>,
     /// The oldest comes first.
@@ -82,9 +86,46 @@ impl Gate {
     ) -> io::Result<Self> {
         prepare(&listeners)?;
         let known = Known::default();
-        let config = config(own, &known)?;
-        let (handshakes, jobs) = (VecDeque::new(), Vec::new());
-        Ok(Self { listeners, limits, known, config, handshakes, jobs, rests_until: None })
+        let config = tls_config(own, &known)?;
+        let quic = QuicGate::new(Vec::new(), Congestion::default());
+        let (handshakes, jobs, own) = (VecDeque::new(), Vec::new(), own.to_vec());
+        let rests_until = None;
+        Ok(Self { listeners, quic, limits, own, known, config, handshakes, jobs, rests_until })
+    }
+
+    /// The same, with QUIC at `sockets`; see [`Self::begin_quic`].
+    #[must_use]
+    pub fn with_quic(self, sockets: Vec<UdpSocket>, congestion: Congestion) -> Self {
+        Self { quic: QuicGate::new(sockets, congestion), ..self }
+    }
+
+    /// The beginnings of a process for QUIC; `None` if there is no socket for it. When it runs,
+    /// [`Self::started_quic`] is to be called.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn begin_quic(&mut self) -> io::Result<Option<QuicChild>> {
+        self.quic.begin(&self.own, snapshot(&self.known), self.limits)
+    }
+
+    /// The process for QUIC runs.
+    pub fn started_quic(&mut self, process: haul_sys::Child) {
+        self.quic.started(process);
+    }
+
+    /// True unless a process for QUIC is needed and none runs.
+    pub fn serves_quic(&self) -> bool {
+        self.quic.is_served()
+    }
+
+    /// The process for QUIC, if one runs.
+    pub fn quic_process(&self) -> Option<u32> {
+        self.quic.process()
+    }
+
+    /// The process for QUIC ends once it has sent what is left of the jobs.
+    pub fn end_quic(&mut self) {
+        self.quic.end();
     }
 
     /// Forwards callers that name the key of a job to that job, until `job` is dropped.
@@ -96,6 +137,11 @@ impl Gate {
     /// Lets in who has one of these keys, from now on, each until its time.
     pub fn know(&mut self, keys: impl IntoIterator<Item = (PublicKey, Option<SystemTime>)>) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = keys.into_iter().collect();
+        self.update_quic();
+    }
+
+    fn update_quic(&mut self) {
+        self.quic.update(&self.own, snapshot(&self.known), self.limits);
     }
 
     /// Has these keys of its own from now on; see [`Self::new`].
@@ -103,23 +149,50 @@ impl Gate {
     /// # Errors
     /// When there is none.
     pub fn set_own(&mut self, own: &[Identity]) -> io::Result<()> {
-        self.config = config(own, &self.known)?;
+        self.config = tls_config(own, &self.known)?;
+        self.own = own.to_vec();
+        self.update_quic();
         Ok(())
     }
 
     /// Has these bounds from now on.
     pub fn set_limits(&mut self, limits: GateLimits) {
         self.limits = limits;
+        self.update_quic();
     }
 
-    /// Accepts callers at `listeners` from now on, and at no others.
+    /// Accepts callers at `listeners` and `sockets` from now on, and at no others.
     ///
     /// # Errors
     /// Those of `fcntl`.
-    pub fn listen(&mut self, listeners: Vec<TcpListener>) -> io::Result<()> {
+    pub fn listen(
+        &mut self,
+        listeners: Vec<TcpListener>,
+        sockets: Vec<UdpSocket>,
+        congestion: Congestion,
+    ) -> io::Result<()> {
         prepare(&listeners)?;
         self.listeners = listeners;
+        let known = snapshot(&self.known);
+        self.quic.listen(sockets, congestion, &self.own, known, self.limits);
         Ok(())
+    }
+
+    /// A second handle of the socket for QUIC at `address`, if there is one.
+    ///
+    /// # Errors
+    /// Those of `dup`.
+    pub fn quic_socket(&self, address: SocketAddr) -> io::Result<Option<UdpSocket>> {
+        let is_it = |it: &&UdpSocket| it.local_addr().is_ok_and(|found| found == address);
+        self.quic.sockets().iter().find(is_it).map(UdpSocket::try_clone).transpose()
+    }
+
+    /// The addresses of QUIC.
+    ///
+    /// # Errors
+    /// Those of `getsockname`.
+    pub fn quic_addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.quic.sockets().iter().map(UdpSocket::local_addr).collect()
     }
 
     /// A second handle of the listener at `address`, if there is one.
@@ -139,7 +212,7 @@ impl Gate {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// The number of callers that are not known yet.
+    /// The number of callers by TCP that are not known yet.
     pub fn waiting(&self) -> usize {
         self.handshakes.len()
     }
@@ -148,11 +221,14 @@ impl Gate {
     pub fn abandon(&mut self) {
         self.listeners.clear();
         self.handshakes.clear();
+        self.quic.abandon();
     }
 
     /// Accepts no more callers.
     pub fn close(&mut self) {
-        self.abandon();
+        self.listeners.clear();
+        self.handshakes.clear();
+        self.quic.close(&self.own, self.limits);
     }
 
     /// Waits until a caller or one of `others` needs attention, or the time is over, and goes on
@@ -175,6 +251,9 @@ impl Gate {
         let listening = if rest.is_none() { &self.listeners[..] } else { &[] };
         let mut fds: Vec<PollFd<'_>> =
             others.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let quic = self.quic.fd();
+        fds.extend(quic.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let quics = usize::from(quic.is_some());
         fds.extend(listening.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         fds.extend(self.handshakes.iter().map(|it| PollFd::from_borrowed_fd(it.fd(), it.awaits())));
         // Rounded up: half a millisecond must not become a busy wait.
@@ -186,10 +265,14 @@ impl Gate {
         }
         let mut is_ready = fds.iter().map(|fd| !fd.revents().is_empty());
         let ready = is_ready.by_ref().take(others.len()).collect();
+        let arrives = is_ready.by_ref().take(quics).any(|arrives| arrives);
         let calls = is_ready.by_ref().take(listening.len()).any(|called| called);
         let moved: Vec<bool> = is_ready.collect();
         drop(fds);
-        let callers = self.proceed(&moved);
+        let mut callers = self.proceed(&moved);
+        if arrives {
+            callers.extend(self.quic.next().map(Caller::of_quic));
+        }
         if calls {
             self.accept();
         }
@@ -210,8 +293,11 @@ impl Gate {
                 Progress::Waits => left.push_back(handshake),
                 Progress::Done(key) => {
                     let caller = handshake.established();
-                    let caller = caller.map(|(from, tls)| Caller { key, from, established: tls });
-                    callers.extend(caller);
+                    callers.extend(caller.map(|(from, tls)| Caller {
+                        key,
+                        from,
+                        line: Line::Tls(Box::new(tls)),
+                    }));
                 }
                 Progress::Forwarded | Progress::Failed => {}
             }
@@ -305,7 +391,7 @@ fn prepare(listeners: &[TcpListener]) -> io::Result<()> {
 }
 
 /// The part of an address that one subscriber has.
-fn source(ip: IpAddr) -> IpAddr {
+pub(crate) fn source(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {
             let mask = u128::MAX << (u128::BITS - SUBSCRIBER_BITS);
@@ -315,7 +401,14 @@ fn source(ip: IpAddr) -> IpAddr {
     }
 }
 
-fn config(own: &[Identity], known: &Known) -> io::Result<Arc<ServerConfig>> {
+/// The keys of clients as they are now.
+fn snapshot(known: &Known) -> Vec<(PublicKey, Option<SystemTime>)> {
+    let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    known.iter().map(|(key, expires)| (*key, *expires)).collect()
+}
+
+/// The rules of TLS for a server with the keys `own`, which knows the clients `known`.
+pub(crate) fn tls_config(own: &[Identity], known: &Known) -> io::Result<Arc<ServerConfig>> {
     let keys = Arc::new(OwnKeys::new(own).ok_or(io::ErrorKind::InvalidInput)?);
     let known = Arc::clone(known);
     // An unknown key, a revoked one and an expired one take the same course.
@@ -340,10 +433,21 @@ pub struct Turn {
 pub struct Caller {
     key: PublicKey,
     from: SocketAddr,
-    established: Established,
+    line: Line,
+}
+
+/// The way to a caller.
+enum Line {
+    Tls(Box<Established>),
+    Quic { handed: Handed, reached: SocketAddr, label: Option<String> },
 }
 
 impl Caller {
+    fn of_quic(caller: QuicCaller) -> Self {
+        let QuicCaller { key, from, reached, label, handed } = caller;
+        Self { key, from, line: Line::Quic { handed, reached, label } }
+    }
+
     /// The key.
     pub fn key(&self) -> PublicKey {
         self.key
@@ -351,8 +455,14 @@ impl Caller {
 
     /// True if it asked for `key` as the server's: it knows that one.
     pub fn knows(&self, key: &PublicKey) -> bool {
-        let rustls::Connection::Server(tls) = &self.established.tls else { return false };
-        tls.server_name() == Some(&key.label())
+        let label = match &self.line {
+            Line::Tls(established) => match &established.tls {
+                rustls::Connection::Server(tls) => tls.server_name(),
+                rustls::Connection::Client(_) => None,
+            },
+            Line::Quic { label, .. } => label.as_deref(),
+        };
+        label == Some(&key.label())
     }
 
     /// The address that it calls from.
@@ -365,12 +475,23 @@ impl Caller {
     /// # Errors
     /// Those of `getsockname`.
     pub fn reached(&self) -> io::Result<SocketAddr> {
-        self.established.socket.local_addr()
+        match &self.line {
+            Line::Tls(established) => established.socket.local_addr(),
+            Line::Quic { reached, .. } => Ok(*reached),
+        }
     }
 
-    /// The socket, to be watched.
+    /// True if it came by QUIC.
+    pub fn is_quic(&self) -> bool {
+        matches!(self.line, Line::Quic { .. })
+    }
+
+    /// The socket, to be watched. By QUIC, that of the pair.
     pub fn socket(&self) -> BorrowedFd<'_> {
-        self.established.socket.as_fd()
+        match &self.line {
+            Line::Tls(established) => established.socket.as_fd(),
+            Line::Quic { handed, .. } => handed.stream().as_fd(),
+        }
     }
 
     /// The connection with it, for one process: others close the caller by dropping it. `peer`
@@ -383,8 +504,11 @@ impl Caller {
         peer: String,
         new_key: Option<PublicKey>,
     ) -> io::Result<Connection> {
-        let opening = Opening::Says(new_key);
-        self.established.into_connection(peer, Patience::default(), opening)
+        let (opening, patience) = (Opening::Says(new_key), Patience::default());
+        match self.line {
+            Line::Tls(established) => established.into_connection(peer, patience, opening),
+            Line::Quic { handed, .. } => handed.into_connection(peer, patience, opening, None),
+        }
     }
 }
 

@@ -134,6 +134,7 @@ impl From<PublicKey> for String {
 pub struct Identity {
     key: Arc<CertifiedKey>,
     public: PublicKey,
+    seed: [u8; KEY_LEN],
 }
 
 impl Identity {
@@ -157,7 +158,7 @@ impl Identity {
         let private = PrivatePkcs8KeyDer::from([&PRIVATE_PREFIX[..], seed].concat());
         let private = provider::sign::any_eddsa_type(&private).map_err(io::Error::other)?;
         let key = Arc::new(CertifiedKey::new(vec![public.structure().into()], private));
-        Ok(Self { key, public })
+        Ok(Self { key, public, seed: *seed })
     }
 
     /// The one in the file `path`, which is created if it is missing: with mode 0600, in a
@@ -183,6 +184,11 @@ impl Identity {
     /// The same as a key.
     pub fn key(&self) -> PublicKey {
         self.public
+    }
+
+    /// The private half.
+    pub(crate) fn seed(&self) -> &[u8; KEY_LEN] {
+        &self.seed
     }
 
     /// For the handshake.

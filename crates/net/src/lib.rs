@@ -31,6 +31,7 @@
 //!   which direct connections come, which may be that of a server.
 //! - `gate.rs`: the port of a server, and the handshakes of all who call it. `server.rs`: how a
 //!   client reaches a server. `invitation.rs`: the line that invites one.
+//! - `quic.rs`: the same connections to a server by QUIC.
 //! - `whereabouts.rs`: which addresses a host may name as its own.
 //! - `stderr.rs`: listens to the child. `patience.rs`: how long a peer is waited for.
 //! - `diagnosis.rs`: turns how the child ended into an error (`error.rs`).
@@ -52,6 +53,7 @@ mod kept;
 mod patience;
 mod pipe;
 mod process;
+mod quic;
 mod remote_command;
 mod sealing;
 mod server;
@@ -61,7 +63,7 @@ mod target;
 mod tls;
 mod whereabouts;
 
-pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
+pub use connection::{Closer, Connection, Killer, Measured, Onlooker, Writer};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener};
 pub use doorway::{Doorway, Forwarded, Forwarder};
@@ -72,9 +74,10 @@ pub use invitation::{BadInvitation, Enrolment, Invitation, is_client_name};
 pub use kept::{Held, Keep, hold, list, stop};
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
+pub use quic::{Congestion, NotACongestion, QuicChild, bind_udp};
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use sealing::DirectCipher;
-pub use server::{ServerAddress, connect_server};
+pub use server::{Reaching, ServerAddress, ServerVia, connect_server};
 pub use ssh::{
     Further, connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
     connect_server_command, connect_sftp,

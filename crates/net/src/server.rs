@@ -2,8 +2,9 @@
 
 use crate::direct::{Direct, HANDSHAKE_MAX};
 use crate::duplex::{OnNewKey, Opening};
+use crate::quic;
 use crate::tls::Broken;
-use crate::{ConnectError, Connection, Identity, Patience, PublicKey};
+use crate::{Congestion, ConnectError, Connection, Identity, Patience, PublicKey};
 use haul_model::os_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -94,6 +95,55 @@ impl From<SocketAddr> for ServerAddress {
     }
 }
 
+/// The protocol below a connection to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Below {
+    Tcp,
+    Quic,
+}
+
+/// The protocols by which a server is tried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ServerVia {
+    /// TLS over TCP, and QUIC where nobody answers to that.
+    #[default]
+    TcpFirst,
+    /// QUIC, and TLS over TCP where nobody answers to that.
+    QuicFirst,
+    /// TLS over TCP alone.
+    Tcp,
+    /// QUIC alone.
+    Quic,
+}
+
+impl ServerVia {
+    fn order(self) -> &'static [Below] {
+        match self {
+            Self::TcpFirst => &[Below::Tcp, Below::Quic],
+            Self::QuicFirst => &[Below::Quic, Below::Tcp],
+            Self::Tcp => &[Below::Tcp],
+            Self::Quic => &[Below::Quic],
+        }
+    }
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reaching {
+    /// How long it is waited for, once it has answered.
+    pub patience: Patience,
+    /// The protocols that are tried.
+    pub via: ServerVia,
+    /// The congestion control of what this side sends by QUIC.
+    pub congestion: Congestion,
+}
+
+impl From<Patience> for Reaching {
+    fn from(patience: Patience) -> Self {
+        Self { patience, ..Self::default() }
+    }
+}
+
 /// Connects to the server with the key `server`, at the first of `addresses` where it answers.
 /// `host` is its name in messages. If the server has another key, which will replace this one,
 /// `on_new_key` is called with it as soon as something is read.
@@ -104,19 +154,69 @@ impl From<SocketAddr> for ServerAddress {
 /// # Errors
 /// - [`ConnectError::ServerKey`] if a server with another key answers. Nothing weaker may be
 ///   tried then.
-/// - [`ConnectError::NoServer`] if none answers.
+/// - [`ConnectError::NoServer`] if none answers; the reason is that of the first protocol.
 pub fn connect_server(
     host: &str,
     addresses: &[ServerAddress],
     server: PublicKey,
     identity: &Identity,
-    patience: Patience,
+    reaching: impl Into<Reaching>,
     on_new_key: impl FnOnce(PublicKey) + Send + 'static,
 ) -> Result<Connection, ConnectError> {
+    let reaching = reaching.into();
     let no_server = |error: &io::Error| ConnectError::NoServer {
         host: host.to_owned(),
         detail: os_text(error),
     };
+    let mut first_error = None;
+    for below in reaching.via.order() {
+        let call = |address, left| call_by(*below, address, server, identity, reaching, left);
+        match first_of(addresses, call) {
+            Ok(called) => {
+                let opening = Opening::Hears(Box::new(on_new_key) as OnNewKey);
+                let connection = called.into_connection(host.to_owned(), reaching, opening);
+                return connection.map_err(|error| no_server(&error));
+            }
+            Err(error) if Broken::of(&error) == Some(Broken::WrongKey) => {
+                let stored = server.fingerprint();
+                return Err(ConnectError::ServerKey { host: host.to_owned(), stored });
+            }
+            Err(error) => drop(first_error.get_or_insert(error)),
+        }
+    }
+    let error = first_error.unwrap_or_else(|| io::ErrorKind::InvalidInput.into());
+    Err(no_server(&error))
+}
+
+/// A connection whose handshake is done on this side.
+enum Called {
+    Tcp(Box<Direct>),
+    Quic(quic::Called),
+}
+
+impl Called {
+    fn into_connection(
+        self,
+        host: String,
+        reaching: Reaching,
+        opening: Opening,
+    ) -> io::Result<Connection> {
+        match self {
+            Self::Tcp(direct) => {
+                direct.established().into_connection(host, reaching.patience, opening)
+            }
+            Self::Quic(quic::Called { handed, rest }) => {
+                handed.into_connection(host, reaching.patience, opening, Some(rest))
+            }
+        }
+    }
+}
+
+/// Calls the first of `addresses` that answers. A server with another key is an answer.
+fn first_of(
+    addresses: &[ServerAddress],
+    call: impl Fn(SocketAddr, Duration) -> io::Result<Called>,
+) -> io::Result<Called> {
     let begin = Instant::now();
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no address is known");
     for address in addresses {
@@ -132,22 +232,29 @@ pub fn connect_server(
             if left.is_zero() {
                 break;
             }
-            match call(address, server, identity, left.min(TRY_MAX)) {
-                Ok(direct) => {
-                    let opening = Opening::Hears(Box::new(on_new_key) as OnNewKey);
-                    let connection =
-                        direct.established().into_connection(host.to_owned(), patience, opening);
-                    return connection.map_err(|error| no_server(&error));
-                }
-                Err(error) if Broken::of(&error) == Some(Broken::WrongKey) => {
-                    let stored = server.fingerprint();
-                    return Err(ConnectError::ServerKey { host: host.to_owned(), stored });
-                }
-                Err(error) => last_error = error,
+            match call(address, left.min(TRY_MAX)) {
+                Err(error) if Broken::of(&error) != Some(Broken::WrongKey) => last_error = error,
+                answered => return answered,
             }
         }
     }
-    Err(no_server(&last_error))
+    Err(last_error)
+}
+
+fn call_by(
+    below: Below,
+    address: SocketAddr,
+    server: PublicKey,
+    identity: &Identity,
+    reaching: Reaching,
+    patience: Duration,
+) -> io::Result<Called> {
+    let Reaching { patience: Patience { silence_max, .. }, congestion, .. } = reaching;
+    match below {
+        Below::Tcp => call(address, server, identity, patience).map(|it| Called::Tcp(Box::new(it))),
+        Below::Quic => quic::call(address, server, identity, patience, silence_max, congestion)
+            .map(Called::Quic),
+    }
 }
 
 fn call(

@@ -4,7 +4,7 @@
 //! Everything that differs between systems is behind one name here. rustix
 //! wraps the system calls; ten functions that it doesn't have, or not with their result, are
 //! called through libc (`activation.rs`, `child.rs`, `early.rs`, `schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
-//! `content/extents.rs`, `pattern.rs`, `onlooking.rs`). Those, one more request
+//! `content/extents.rs`, `pattern.rs`, `routes.rs`). Those, one more request
 //! (`sharing.rs`), the allocator that ends a process without memory in words (`memory.rs`),
 //! and the step to instructions that not each processor has (`vectors.rs`) are the only
 //! unsafe code of the workspace. Each file has a
@@ -49,7 +49,8 @@
 //! - `lock.rs`: locks of files. `login.rs`: limits that the system sets to connections.
 //! - `memory.rs`: the allocator, and thrift where address space is little.
 //! - `onlooking.rs`: connections, terminals and sessions of a process that this one has started.
-//! - `pattern.rs`: names that match a pattern.
+//! - `pattern.rs`: names that match a pattern. `routes.rs`: the ways of packets, and what was
+//!   counted on them.
 //! - `schedule.rs`: the turns of a thread. `vectors.rs`: instructions that not each processor
 //!   has.
 
@@ -84,13 +85,14 @@ mod passing;
 mod pattern;
 mod post;
 mod reserving;
+mod routes;
 mod schedule;
 mod sharing;
 mod unnamed;
 mod vectors;
 
 pub use accounts::{AccountKind, account_name, account_number, expect_accounts, is_of_group};
-pub use activation::listeners_from_parent;
+pub use activation::{Activated, sockets_from_parent};
 pub use attributes::{attribute, attribute_names, extended, keeps_attributes, set_attribute};
 pub use child::{Child, exit_at_once, fork, is_single_threaded};
 pub use closing::tell_by_closing;
@@ -128,6 +130,7 @@ pub use passing::{is_of_user, pass, receive_passed};
 pub use pattern::name_matches;
 pub use post::{Post, SECRET_LEN, Successor, secret};
 pub use reserving::{has_no_room, reserve};
+pub use routes::{TcpCounts, mtu_to, tcp_counts};
 pub use schedule::wait_for_turns;
 pub use sharing::{clone_file, clone_range, punch_hole};
 pub use vectors::{VectorWork, with_vectors};

@@ -41,22 +41,15 @@ mod system {
 
 #[cfg(target_os = "linux")]
 mod system {
+    use crate::routes::info::TcpInfo;
     use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
     use std::fs;
-    use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+    use std::os::fd::{AsFd, OwnedFd, RawFd};
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
     /// Processes that are looked at: the one, those that it has started, and theirs.
     const PROCESSES_MAX: usize = 8;
-
-    /// The fields of `tcp_info` of four bytes that are read, by their numbers: the smoothed
-    /// round trip and the shortest one, in microseconds (linux/tcp.h).
-    const RTT: usize = 17;
-    const MIN_RTT: usize = 37;
-
-    /// The first byte of `tcp_info` in a connection that stands.
-    const ESTABLISHED: u8 = 1;
 
     pub(super) fn round_trip_of(process: u32) -> Option<Duration> {
         let mut processes = vec![process];
@@ -106,29 +99,8 @@ mod system {
     }
 
     fn of_socket(socket: &OwnedFd) -> Option<Duration> {
-        let mut info = [0_u32; 64];
-        let mut len = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
-        // SAFETY: `info` and `len` live until the call returns, and `len` is the length of
-        // `info`, behind which the system writes nothing. Any bytes are numbers.
-        #[allow(unsafe_code)]
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                info.as_mut_ptr().cast(),
-                &raw mut len,
-            )
-        };
-        // Any other socket refuses that.
-        let is_standing = result == 0 && info[0].to_ne_bytes()[0] == ESTABLISHED;
-        let told = info.get(..len as usize / size_of::<u32>()).filter(|_| is_standing)?;
-        // An older system does not tell the shortest, and before the first answer it is all ones.
-        let known = |field: usize| {
-            told.get(field).copied().filter(|micros| !matches!(*micros, 0 | u32::MAX))
-        };
-        let micros = known(MIN_RTT).or_else(|| known(RTT))?;
-        Some(Duration::from_micros(micros.into()))
+        let info = TcpInfo::of(socket.as_fd()).filter(TcpInfo::is_standing)?;
+        info.round_trip()
     }
 
     pub(super) fn has_terminal(process: u32) -> bool {

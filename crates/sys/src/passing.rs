@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// Descriptors in one message, at most.
-const PASSED_MAX: usize = 3;
+const PASSED_MAX: usize = 16;
 
-/// Sends `words`, which are not empty, with `descriptors`, at most three.
+/// Sends `words`, which are not empty, with `descriptors`, at most 16.
 ///
 /// # Errors
 /// Those of `sendmsg`.
@@ -29,7 +29,7 @@ pub fn pass(socket: impl AsFd, words: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
     if sent == words.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
 }
 
-/// Receives at most `words.len()` bytes and three descriptors; returns the number of bytes, 0 at
+/// Receives at most `words.len()` bytes and 16 descriptors; returns the number of bytes, 0 at
 /// the end of a stream. The descriptors are closed when a program is executed.
 ///
 /// # Errors

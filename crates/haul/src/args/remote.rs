@@ -10,7 +10,7 @@ use crate::peer::{Reach, Reaches, UseServer, WithoutHaul};
 use crate::state;
 use clap::Args;
 use haul_model::{Compression, Ports, Via};
-use haul_net::{Keep, Patience, SshTarget};
+use haul_net::{Congestion, Keep, Patience, ServerVia, SshTarget};
 use std::ffi::OsString;
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU64};
@@ -61,8 +61,10 @@ pub(super) struct TransferWords {
     parallel: ParallelWords,
     #[arg(long, value_name = "HOW")]
     compress: Option<Compression>,
-    #[arg(long, value_name = "auto|ssh|tcp|server")]
+    #[arg(long, value_name = "WAY")]
     via: Option<Via>,
+    #[arg(long, value_name = "HOW")]
+    congestion: Option<Congestion>,
     #[arg(long, value_name = "FIRST-LAST")]
     port_range: Option<Ports>,
     #[arg(long, value_name = "RATE", value_parser = Rate::parse)]
@@ -160,6 +162,8 @@ pub(super) struct Typed {
     pub(super) retries: Option<u32>,
     pub(super) parallel: Option<NonZeroU8>,
     pub(super) keep: Option<KeepFor>,
+    pub(super) via: Option<Via>,
+    pub(super) congestion: Option<Congestion>,
 }
 
 impl Typed {
@@ -170,11 +174,12 @@ impl Typed {
         usage: &str,
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let Self { rsh, remote_haul, timeout, transport, retries, parallel, keep } = self;
+        let Self { rsh, remote_haul, timeout, transport, retries, parallel, keep, .. } = self;
+        let (via, congestion) = (self.via.map(typed), self.congestion.map(typed));
         let timeout = TimeoutWords { timeout };
         let remote = RemoteWords { remote_haul, rsh, transport, timeout, keep };
         let (retry, parallel) = (RetryWords { retries }, parallel.map(typed));
-        let words_of = Settings { parallel, ..retry.add_to(&remote) };
+        let words_of = Settings { parallel, via, congestion, ..retry.add_to(&remote) };
         let way = Way { words: words_of, deploy: false, config };
         way.sources_and_dest(words, usage)
     }
@@ -186,9 +191,11 @@ impl Typed {
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
         let Self { rsh, remote_haul, timeout, transport, retries, keep, .. } = self;
+        let (via, congestion) = (self.via.map(typed), self.congestion.map(typed));
         let timeout = TimeoutWords { timeout };
         let remote = RemoteWords { remote_haul, rsh, transport, timeout, keep };
-        let way = Way { words: RetryWords { retries }.add_to(&remote), deploy: false, config };
+        let words_of = Settings { via, congestion, ..RetryWords { retries }.add_to(&remote) };
+        let way = Way { words: words_of, deploy: false, config };
         let (sources, reaches) = way.locations(words)?;
         Ok((sources, Location::root(), reaches))
     }
@@ -251,7 +258,9 @@ impl Way<'_> {
         let (retries, has_timeout) = (settings.retries(), settings.timeout.is_some());
         let deploy = self.deploy;
         let server = self.server(&settings, &target);
-        let reach = Reach { without_haul, parallel, retries, has_timeout, deploy, server };
+        let congestion = settings.congestion.as_ref().map(|given| given.value).unwrap_or_default();
+        let reach =
+            Reach { without_haul, parallel, retries, has_timeout, deploy, server, congestion };
         Ok((location, Some(reach)))
     }
 
@@ -261,7 +270,9 @@ impl Way<'_> {
         let names_ssh = rsh.is_some() || remote_haul.is_some() || transport.is_some();
         let names_login = target.port().is_some() || target.user().is_some();
         match settings.via.as_ref().map(|given| given.value) {
-            Some(Via::Server) => UseServer::Always,
+            Some(Via::Server) => UseServer::Always(None),
+            Some(Via::ServerTcp) => UseServer::Always(Some(ServerVia::Tcp)),
+            Some(Via::ServerQuic) => UseServer::Always(Some(ServerVia::Quic)),
             Some(Via::Ssh | Via::Tcp) => UseServer::Never,
             _ if names_ssh || names_login || self.deploy => UseServer::Never,
             None | Some(Via::Auto) => UseServer::IfKnown,
@@ -398,7 +409,8 @@ impl TransferWords {
         usage: &str,
         config: &Config,
     ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let settings = Settings { via: self.via.map(typed), ..self.parallel.add_to(&self.remote) };
+        let (via, congestion) = (self.via.map(typed), self.congestion.map(typed));
+        let settings = Settings { via, congestion, ..self.parallel.add_to(&self.remote) };
         let way = Way { words: settings, deploy: self.deploy, config };
         let (sources, dest, reaches) = way.sources_and_dest(words, usage)?;
         let by_sftp = |location: &&Location| matches!(location.machine, Machine::Sftp(_));

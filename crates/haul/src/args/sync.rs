@@ -20,7 +20,7 @@ pub(super) use self::switches::has;
 use self::switches::{Given, Switches};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
-use super::remote::{Passage, Typed};
+use super::remote::Passage;
 use super::{Copy, Stats};
 use crate::config::{self, Config, KeepFor, Rate, Transport};
 use crate::error::CommandError;
@@ -33,6 +33,7 @@ use haul_model::{
     Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
     Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
 };
+use haul_net::Congestion;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU8;
@@ -170,6 +171,7 @@ struct Wish {
     compression: Option<Compression>,
     level: Option<u8>,
     via: Option<Via>,
+    congestion: Option<Congestion>,
     ports: Option<Ports>,
     fast: bool,
     /// Attributes of root are written down on this side, and on the other.
@@ -233,15 +235,7 @@ impl SyncWords {
                 Given::Off(word) => word.apply(&mut wish, false, OsStr::new(""))?,
             }
         }
-        let typed = Typed {
-            rsh: wish.rsh()?,
-            remote_haul: wish.remote_haul.clone(),
-            timeout: wish.timeout,
-            transport: wish.transport,
-            retries: wish.retries,
-            parallel: wish.parallel,
-            keep: wish.keep.clone(),
-        };
+        let typed = wish.typed()?;
         wish.lists |= self.paths.len() == 1;
         let is_alone = self.paths.len() == 1;
         let splits = old_args::is_wanted(wish.old_args, wish.secludes)?;

@@ -160,7 +160,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     };
     let relayed = match copy.via {
         Via::Ssh => 0,
-        Via::Auto | Via::Tcp | Via::Server => monitor.progress().relayed.load(Ordering::Relaxed),
+        _ => monitor.progress().relayed.load(Ordering::Relaxed),
     };
     let census = monitor.progress().census();
     report.conclude(code, &figures(summary, relayed, error.is_some(), code, census))

@@ -95,11 +95,11 @@ fn diagnose<'d>(
         by_server.set(matches!(event, LinkEvent::Server { .. }));
         report.link(event);
     };
-    let server = match &doctor.machine {
-        Machine::Sftp(_) => UseServer::Never,
-        _ => doctor.reaches.of(target).server,
-    };
-    let (mut requests, login) = match peer::by_server(target, server, screen, &tell)? {
+    let mut reach = doctor.reaches.of(target);
+    if matches!(doctor.machine, Machine::Sftp(_)) {
+        reach.server = UseServer::Never;
+    }
+    let (mut requests, login) = match peer::by_server(target, &reach, screen, &tell)? {
         Some(connection) => (Requests::remote(connection)?, begun.elapsed()),
         None => match &doctor.machine {
             Machine::Sftp(_) => (sftp(doctor, target, screen)?, begun.elapsed()),

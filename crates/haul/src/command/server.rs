@@ -10,7 +10,7 @@ use crate::report::end_of_command;
 use crate::server::known::{self, Known};
 use crate::server::{
     self, Client, Invited, Keys, PORT, Place, Records, Request, Right, Settings, Status, ask,
-    is_reachable, now_text,
+    is_reachable, listens_on, now_text,
 };
 use crate::stdout;
 use haul_engine::{has_user, is_root, node_name};
@@ -101,10 +101,8 @@ fn reached() -> Option<IpAddr> {
     std::env::var("SSH_CONNECTION").ok()?.split(' ').nth(2)?.parse().ok()
 }
 
-fn listens(addresses: &[SocketAddr]) -> String {
-    let all: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
-    let only = if is_reachable(addresses) { "" } else { " (this machine only)" };
-    format!("{}{only}", all.join(", "))
+fn listens(status: &Status) -> String {
+    listens_on(&status.listen, &status.quic)
 }
 
 fn status(json: bool) -> Result<ExitCode, CommandError> {
@@ -119,8 +117,9 @@ fn status(json: bool) -> Result<ExitCode, CommandError> {
         print("no server runs\n")?;
         return Ok(code);
     };
-    let Status { pid, version, listen, key, clients, jobs, .. } = status;
-    let (listen, key) = (listens(&listen), key.fingerprint());
+    let listen = listens(&status);
+    let Status { pid, version, key, clients, jobs, .. } = status;
+    let key = key.fingerprint();
     let mut text = format!(
         "haul {version}, process {pid}\nlistening on {listen}\nkey {key}, {clients} clients, {} jobs\n",
         jobs.len()
@@ -141,7 +140,7 @@ fn reload() -> Result<(), CommandError> {
     match ask(&Place::find()?, Request::Reload)? {
         None => Err(no_server()),
         Some(Status { error: Some(error), .. }) => Err(CommandError::usage(error)),
-        Some(status) => print(&format!("listening on {}\n", listens(&status.listen))),
+        Some(status) => print(&format!("listening on {}\n", listens(&status))),
     }
 }
 
@@ -191,7 +190,7 @@ fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
     let begin = Instant::now();
     loop {
         if let Some(status) = ask(&place, Request::Status)? {
-            let listen = listens(&status.listen);
+            let listen = listens(&status);
             return print(&format!("started process {}, listening on {listen}\n", status.pid));
         }
         let has_ended = child.try_wait().map_err(failed)?.is_some();

@@ -84,6 +84,7 @@ fn mistakes_name_the_file_the_line_and_the_key_but_no_value() {
         "bwlimit = \"fast\"",
         "compress = 3",
         "via = true",
+        "congestion = \"reno\"",
         "port-range = \"9-1\"",
         "timeout = -1",
         "timeout = 86401",

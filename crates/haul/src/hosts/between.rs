@@ -105,8 +105,8 @@ impl<'h> Both<'h> {
         self.reaching.set(target);
         let screen = &self.hosts.screen;
         let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-        let server = self.hosts.reaches.of(target).server;
-        let connection = match peer::by_server(target, server, screen, &tell)? {
+        let reach = self.hosts.reaches.of(target);
+        let connection = match peer::by_server(target, &reach, screen, &tell)? {
             Some(connection) => connection,
             None if is_first => peer::connect(target, job.task, screen)?,
             None => peer::connect_again(target, job.task.keeps_destination())?,

@@ -199,7 +199,7 @@ fn samples() -> Vec<Line<'static>> {
             hash: hash.to_owned(),
         }),
         Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
-        Line::Server(ServerUsed { host: "nas" }),
+        Line::Server(ServerUsed { host: "nas", protocol: "quic" }),
         Line::ServerAway(ServerAway {
             host: "nas",
             message: "can't reach the server at nas: Connection refused",

@@ -61,7 +61,10 @@ impl Report for Json {
                 Line::ConnectionLost(ConnectionLost { host, message: reason, attempt, seconds })
             }
             LinkEvent::Regained => Line::ConnectionRegained {},
-            LinkEvent::Server { host } => Line::Server(ServerUsed { host }),
+            LinkEvent::Server { host, is_quic } => {
+                let protocol = if is_quic { "quic" } else { "tcp" };
+                Line::Server(ServerUsed { host, protocol })
+            }
             LinkEvent::ServerAway { host, reason } => {
                 Line::ServerAway(ServerAway { host, message: reason })
             }

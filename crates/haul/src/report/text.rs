@@ -92,7 +92,10 @@ impl Report for Text {
                 format!("haul: {reason}; reconnecting in {seconds} s (attempt {attempt})")
             }
             LinkEvent::Regained => "haul: reconnected".to_owned(),
-            LinkEvent::Server { host } => format!("haul: connected to the server of {host}"),
+            LinkEvent::Server { host, is_quic } => {
+                let by = if is_quic { "QUIC" } else { "TCP" };
+                format!("haul: connected to the server of {host} by {by}")
+            }
             LinkEvent::ServerAway { host, reason } => {
                 format!("haul: {reason}; using ssh to {host}")
             }

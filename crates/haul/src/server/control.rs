@@ -47,7 +47,14 @@ impl Request {
 pub(crate) struct Status {
     pub(crate) pid: u32,
     pub(crate) version: String,
+    /// The addresses of TCP.
     pub(crate) listen: Vec<SocketAddr>,
+    /// Those of QUIC.
+    #[serde(default)]
+    pub(crate) quic: Vec<SocketAddr>,
+    /// The process that serves QUIC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) quic_process: Option<u32>,
     pub(crate) key: haul_net::PublicKey,
     pub(crate) clients: usize,
     pub(crate) jobs: Vec<JobStatus>,

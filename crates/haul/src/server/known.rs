@@ -5,14 +5,15 @@ use crate::error::{CommandError, ErrorKind};
 use crate::state;
 use haul_engine::try_lock;
 use haul_net::{
-    ConnectError, Connection, Diagnostics, Identity, Patience, PublicKey, ServerAddress, SshTarget,
-    connect_server,
+    ConnectError, Connection, Diagnostics, Identity, Measured, Patience, PublicKey, Reaching,
+    ServerAddress, ServerVia, SshTarget, connect_server,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -94,9 +95,17 @@ impl Files {
         self.dir.join("servers.toml")
     }
 
-    /// Changes the file; no other process changes it meanwhile.
-    fn change(&self, change: impl FnOnce(&mut Servers)) -> Result<(), CommandError> {
-        let failed = |error| super::place::failed(&self.servers(), &error);
+    fn ways(&self) -> PathBuf {
+        self.dir.join("ways.toml")
+    }
+
+    /// Changes a file; no other process changes one meanwhile.
+    fn change<T: Serialize + DeserializeOwned + Default>(
+        &self,
+        path: &Path,
+        change: impl FnOnce(&mut T),
+    ) -> Result<(), CommandError> {
+        let failed = |error| super::place::failed(path, &error);
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
         let mut open = OpenOptions::new();
         open.write(true).create(true).truncate(false).mode(0o600);
@@ -110,10 +119,59 @@ impl Files {
             }
             thread::sleep(LOCK_POLL);
         }
-        let mut servers: Servers = store::load(&self.servers())?;
-        change(&mut servers);
-        store::save(&self.servers(), &servers)
+        let mut value: T = store::load(path)?;
+        change(&mut value);
+        store::save(path, &value)
     }
+
+    fn change_servers(&self, change: impl FnOnce(&mut Servers)) -> Result<(), CommandError> {
+        self.change(&self.servers(), change)
+    }
+}
+
+/// The way to a server, as earlier commands have found it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct WayTo {
+    host: String,
+    /// Packets are lost on it.
+    lossy: bool,
+    /// No packet of QUIC was answered.
+    quic_failed: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ways {
+    #[serde(default, rename = "way")]
+    ways: Vec<WayTo>,
+}
+
+impl Ways {
+    fn of(&mut self, host: &str) -> &mut WayTo {
+        let found = self.ways.iter().position(|way| way.host.eq_ignore_ascii_case(host));
+        let at = found.unwrap_or_else(|| {
+            self.ways.push(WayTo { host: host.to_owned(), ..WayTo::default() });
+            self.ways.len() - 1
+        });
+        &mut self.ways[at]
+    }
+}
+
+/// Packets below which their losses say nothing about the way.
+const PACKETS_MIN: u64 = 2000;
+
+/// The share of lost packets from which on a way is lossy: one of so many.
+const LOSSY_ONE_IN: u64 = 200;
+
+/// The round trip from which on losses slow TCP down.
+const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
+
+/// Tells if the way is lossy; `None` if too little was sent, or too near.
+fn is_lossy(measured: &Measured) -> Option<bool> {
+    let Measured { packets, lost, round_trip } = *measured;
+    let tells = packets >= PACKETS_MIN && round_trip >= ROUND_TRIP_MIN;
+    tells.then_some(lost.saturating_mul(LOSSY_ONE_IN) >= packets)
 }
 
 /// This user's key, which is created if there is none.
@@ -150,7 +208,7 @@ pub(crate) fn hosts() -> Result<Vec<String>, CommandError> {
 /// # Errors
 /// Those of the file system.
 pub(crate) fn remember(known: Known) -> Result<(), CommandError> {
-    Files::find()?.change(|Servers { servers }| {
+    Files::find()?.change_servers(|Servers { servers }| {
         servers.retain(|other| !other.host.eq_ignore_ascii_case(&known.host));
         servers.push(known);
     })
@@ -158,9 +216,25 @@ pub(crate) fn remember(known: Known) -> Result<(), CommandError> {
 
 /// Stores `new` as the key of all servers that had the key `old`.
 fn replace_key(old: PublicKey, new: PublicKey) -> Result<(), CommandError> {
-    Files::find()?.change(|Servers { servers }| {
+    Files::find()?.change_servers(|Servers { servers }| {
         servers.iter_mut().filter(|known| known.key == old).for_each(|known| known.key = new);
     })
+}
+
+/// Notes something about the way to `host`, if it is new.
+fn note(host: &str, change: impl Fn(&mut WayTo)) {
+    let noted = Files::find().and_then(|files| {
+        let mut ways: Ways = store::load(&files.ways())?;
+        let before = ways.of(host).clone();
+        change(ways.of(host));
+        if *ways.of(host) == before {
+            return Ok(());
+        }
+        files.change(&files.ways(), |ways: &mut Ways| change(ways.of(host)))
+    });
+    if let Err(error) = noted {
+        tracing::warn!(%error, "what is known of the way is not stored");
+    }
 }
 
 /// Connects to the server of `host`, and greets it.
@@ -176,6 +250,23 @@ pub(crate) fn greet(host: &str, identity: &Identity) -> Result<(), CommandError>
 }
 
 impl Known {
+    /// The protocols by which it is tried, unless the user chooses one.
+    pub(crate) fn usual_via(&self) -> ServerVia {
+        match self.way() {
+            Ok(WayTo { lossy: true, quic_failed: false, .. }) => ServerVia::QuicFirst,
+            Ok(_) => ServerVia::TcpFirst,
+            Err(error) => {
+                tracing::warn!(%error, "what is known of the way is not read");
+                ServerVia::TcpFirst
+            }
+        }
+    }
+
+    fn way(&self) -> Result<WayTo, CommandError> {
+        let mut ways: Ways = store::load(&Files::find()?.ways())?;
+        Ok(ways.of(&self.host).clone())
+    }
+
     /// Connects. A new key that the server announces is stored, for the next time.
     ///
     /// Whether the server accepts this user's key shows when something is read.
@@ -185,7 +276,7 @@ impl Known {
     pub(crate) fn connect(
         &self,
         identity: &Identity,
-        patience: Patience,
+        reaching: impl Into<Reaching>,
     ) -> Result<Connection, ConnectError> {
         let old = self.key;
         let store = move |new: PublicKey| {
@@ -193,6 +284,47 @@ impl Known {
                 tracing::warn!(%error, "the new key of the server is not stored");
             }
         };
-        connect_server(&self.host, &self.addresses, self.key, identity, patience, store)
+        let reaching = reaching.into();
+        let mut connection =
+            connect_server(&self.host, &self.addresses, self.key, identity, reaching, store)?;
+        let is_quic = connection.closer.is_quic();
+        if is_quic || reaching.via == ServerVia::QuicFirst {
+            note(&self.host, |way| way.quic_failed = !is_quic);
+        }
+        let host = self.host.clone();
+        connection.closer.on_end(move |measured| {
+            if let Some(is_lossy) = is_lossy(&measured) {
+                note(&host, |way| way.lossy = is_lossy);
+            }
+        });
+        Ok(connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_is_lossy_when_enough_packets_are_lost_far_away() {
+        for (packets, lost, ms, told) in [
+            (2000, 10, 10, Some(true)),
+            (2000, 9, 10, Some(false)),
+            (1999, 1000, 10, None),
+            (100_000, 5000, 9, None),
+            (100_000, 0, 200, Some(false)),
+        ] {
+            let measured = Measured { packets, lost, round_trip: Duration::from_millis(ms) };
+            assert_eq!(is_lossy(&measured), told, "{measured:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_has_one_way_whatever_its_case() {
+        let mut ways = Ways::default();
+        ways.of("nas").lossy = true;
+        ways.of("NAS").quic_failed = true;
+        assert_eq!(ways.ways.len(), 1);
+        assert!(ways.of("Nas").lossy && !ways.of("box").lossy);
     }
 }

@@ -1,14 +1,18 @@
 //! The addresses of a server, and its sockets.
 
+use super::Settings;
 use crate::error::{CommandError, ErrorKind};
-use haul_engine::listeners_from_parent;
-use haul_net::{Gate, listen_on};
+use haul_engine::{Activated, sockets_from_parent};
+use haul_net::{Gate, bind_udp, listen_on};
 use std::env;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
 /// The port, unless another one is chosen.
 pub(crate) const PORT: u16 = 28790;
+
+/// Ports that are tried until one is free for both kinds of sockets.
+const PORT_TRIES_MAX: usize = 16;
 
 /// The variables of systemd's socket activation.
 const PID: &str = "LISTEN_PID";
@@ -30,38 +34,85 @@ pub(crate) fn is_reachable(addresses: &[SocketAddr]) -> bool {
     addresses.iter().any(|address| !address.ip().to_canonical().is_loopback())
 }
 
-/// The sockets that systemd has opened, or else those on `addresses`.
-pub(super) fn sockets(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, CommandError> {
-    let handed = from_system();
-    if handed.is_empty() { bind(addresses) } else { Ok(handed) }
+/// The addresses of TCP and of QUIC in words.
+pub(crate) fn shown(addresses: &[SocketAddr], quic: &[SocketAddr]) -> String {
+    let texts =
+        |all: &[SocketAddr]| all.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
+    let by = match quic {
+        [] => " by TCP".to_owned(),
+        quic if quic == addresses => " by TCP and QUIC".to_owned(),
+        quic => format!(" by TCP, {} by QUIC", texts(quic)),
+    };
+    let only = if is_reachable(addresses) { "" } else { " (this machine only)" };
+    format!("{}{by}{only}", texts(addresses))
 }
 
-fn from_system() -> Vec<TcpListener> {
+/// The sockets of a server.
+pub(super) struct Sockets {
+    pub(super) tcp: Vec<TcpListener>,
+    /// For QUIC.
+    pub(super) udp: Vec<UdpSocket>,
+}
+
+/// The sockets that systemd has opened, or else those that `settings` ask for.
+pub(super) fn sockets(settings: &Settings) -> Result<Sockets, CommandError> {
+    let Activated { tcp, udp } = from_system();
+    match tcp.is_empty() {
+        true => bind(&settings.addresses()?, settings.quic),
+        false if settings.quic => Ok(Sockets { tcp, udp }),
+        false => Ok(Sockets { tcp, udp: Vec::new() }),
+    }
+}
+
+fn from_system() -> Activated {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
     match (number(PID), number(COUNT)) {
-        (Some(pid), Some(count)) if pid == std::process::id() => listeners_from_parent(count),
-        _ => Vec::new(),
+        (Some(pid), Some(count)) if pid == std::process::id() => sockets_from_parent(count),
+        _ => Activated::default(),
     }
 }
 
 /// Sockets on `addresses`. On a machine without IPv6, general addresses of it are passed over.
-pub(super) fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, CommandError> {
-    let mut bound = Vec::new();
+fn bind(addresses: &[SocketAddr], quic: bool) -> Result<Sockets, CommandError> {
+    let mut bound = Sockets { tcp: Vec::new(), udp: Vec::new() };
     for address in addresses {
-        match listen_on(*address) {
-            Ok(listener) => bound.push(listener),
-            Err(error) if lacks_ipv6(address, &error) && addresses.len() > 1 => {}
-            Err(error) => {
-                let message = format!("can't listen on {address}: {error}");
-                return Err(CommandError::new(ErrorKind::Io, message)
-                    .with_hint("choose another address or port in server.toml, or with --listen"));
+        match bind_one(*address, quic) {
+            Ok((tcp, udp)) => {
+                bound.tcp.push(tcp);
+                bound.udp.extend(udp);
             }
+            Err(error) if lacks_ipv6(address, &error) && addresses.len() > 1 => {}
+            Err(error) => return Err(cannot_listen(*address, &error)),
         }
     }
-    match bound.is_empty() {
+    match bound.tcp.is_empty() {
         true => Err(CommandError::usage("there is no address to listen on")),
         false => Ok(bound),
     }
+}
+
+/// The sockets on one address. Where the port is for the system to choose, both get the same.
+fn bind_one(address: SocketAddr, quic: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
+    for _ in 0..PORT_TRIES_MAX {
+        let tcp = listen_on(address)?;
+        if !quic {
+            return Ok((tcp, None));
+        }
+        match bind_udp(tcp.local_addr()?) {
+            Ok(udp) => return Ok((tcp, Some(udp))),
+            Err(error) if address.port() != 0 || error.kind() != io::ErrorKind::AddrInUse => {
+                return Err(error);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(io::ErrorKind::AddrInUse.into())
+}
+
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> CommandError {
+    let message = format!("can't listen on {address}: {error}");
+    CommandError::new(ErrorKind::Io, message)
+        .with_hint("choose another address or port in server.toml, or with --listen")
 }
 
 /// True if that is why there is no socket: the machine has no IPv6, or no address of it.
@@ -72,23 +123,30 @@ fn lacks_ipv6(address: &SocketAddr, error: &io::Error) -> bool {
     is_general && matches!(error.kind(), E::AddrNotAvailable | E::Unsupported)
 }
 
-/// Sockets on `addresses`: those that `gate` has, and new ones.
-pub(super) fn rebind(
-    addresses: &[SocketAddr],
-    gate: &Gate,
-) -> Result<Vec<TcpListener>, CommandError> {
+/// The sockets that `settings` ask for: those that `gate` has, and new ones.
+pub(super) fn rebind(settings: &Settings, gate: &Gate) -> Result<Sockets, CommandError> {
     let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
-    let (mut kept, mut new) = (Vec::new(), Vec::new());
-    for address in addresses {
-        match gate.listener(*address).map_err(failed)? {
-            Some(listener) => kept.push(listener),
-            None => new.push(*address),
+    let (mut sockets, mut new) = (Sockets { tcp: Vec::new(), udp: Vec::new() }, Vec::new());
+    for address in settings.addresses()? {
+        let Some(listener) = gate.listener(address).map_err(failed)? else {
+            new.push(address);
+            continue;
+        };
+        sockets.tcp.push(listener);
+        if settings.quic {
+            let socket = match gate.quic_socket(address).map_err(failed)? {
+                Some(socket) => socket,
+                None => bind_udp(address).map_err(|error| cannot_listen(address, &error))?,
+            };
+            sockets.udp.push(socket);
         }
     }
     if !new.is_empty() {
-        kept.extend(bind(&new)?);
+        let Sockets { tcp, udp } = bind(&new, settings.quic)?;
+        sockets.tcp.extend(tcp);
+        sockets.udp.extend(udp);
     }
-    Ok(kept)
+    Ok(sockets)
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use super::child::{self, Around, Reports};
 use super::control::{Control, Request, Status, answer};
 use super::jobs::{Job, Jobs};
 use super::keys::Keys;
+use super::listening::{self, Sockets};
 use super::records::{Client, Invited, Records};
 use super::settings::Settings;
-use super::{Place, is_reachable, listening, system};
+use super::{Place, system};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use haul_engine::fork;
 use haul_net::{Caller, Forwarder, Gate};
@@ -33,6 +34,9 @@ const REVOKED_MAX: Duration = Duration::from_millis(500);
 /// How long a guest may take.
 const GUEST_MAX: Duration = Duration::from_secs(10);
 
+/// How long no process for QUIC is started after the last one was.
+const QUIC_PAUSE: Duration = Duration::from_secs(1);
+
 /// Children at once, of all clients.
 const JOBS_MAX: usize = 1024;
 
@@ -46,9 +50,12 @@ pub(crate) fn run(listen: &[String]) -> Result<ExitCode, CommandError> {
     // First: whoever holds it may touch the other files.
     let control = Control::bind(&place)?;
     let mut server = Server::new(place, control, listen)?;
+    // Before it is announced, so that nobody calls in vain.
+    server.start_quic();
     server.announce();
     system::notify("READY=1");
     let ended = server.serve();
+    server.gate.end_quic();
     server.control.iter().for_each(Control::remove);
     ended.map_err(|error| CommandError::new(ErrorKind::Io, error))?;
     Ok(ExitCode::Success)
@@ -97,6 +104,8 @@ struct Server {
     jobs: Jobs,
     /// Callers for which no child was started yet.
     callers: VecDeque<Caller>,
+    /// When the process for QUIC was started last.
+    quic_since: Option<Instant>,
     /// Set once it stops.
     stops_at: Option<Instant>,
 }
@@ -116,9 +125,9 @@ impl Server {
         let records = Records::load(&place)?;
         let keys = Keys::load(&place)?;
         let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
-        let sockets = listening::sockets(&settings.addresses()?)?;
-        let mut gate =
-            Gate::new(sockets, &keys.identities(), settings.gate_limits()).map_err(failed)?;
+        let Sockets { tcp, udp } = listening::sockets(&settings)?;
+        let gate = Gate::new(tcp, &keys.identities(), settings.gate_limits()).map_err(failed)?;
+        let mut gate = gate.with_quic(udp, settings.congestion);
         gate.know(records.keys());
         let audit = Audit::open(settings.audit_log.as_deref().unwrap_or(&place.audit_log()))?;
         let signals = Signals::register().map_err(failed)?;
@@ -137,6 +146,7 @@ impl Server {
             audit,
             jobs,
             callers: VecDeque::new(),
+            quic_since: None,
             stops_at: None,
         })
     }
@@ -145,13 +155,49 @@ impl Server {
         self.gate.addresses().unwrap_or_default()
     }
 
+    fn quic_addresses(&self) -> Vec<SocketAddr> {
+        self.gate.quic_addresses().unwrap_or_default()
+    }
+
     /// Says on standard error where it listens.
     fn announce(&self) {
         let addresses = self.addresses();
-        let shown: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-        let only = if is_reachable(&addresses) { "" } else { " (this machine only)" };
+        let listens = listening::shown(&addresses, &self.quic_addresses());
         let (clients, key) = (self.records.clients.len(), self.keys.newest().fingerprint());
-        say(&format!("listening on {}{only}; {clients} clients; key {key}", shown.join(", ")));
+        say(&format!("listening on {listens}; {clients} clients; key {key}"));
+    }
+
+    /// Starts the process for QUIC, unless one runs or none is needed.
+    fn start_quic(&mut self) {
+        let now = Instant::now();
+        if self.gate.serves_quic() || self.quic_pause().is_some() {
+            return;
+        }
+        if self.quic_since.is_some() {
+            say("the process for QUIC has ended; another one starts");
+        }
+        self.quic_since = Some(now);
+        let parent = std::process::id();
+        let started = self.gate.begin_quic().and_then(|process| {
+            let Some(process) = process else { return Ok(()) };
+            let mut process = Some(process);
+            let child = fork(|| {
+                self.abandon();
+                process.take().map_or(1, |process| process.run(parent))
+            })?;
+            self.gate.started_quic(child);
+            Ok(())
+        });
+        if let Err(error) = started {
+            say(&format!("can't start the process for QUIC: {error}"));
+        }
+    }
+
+    /// How long the next process for QUIC has to wait; `None` if it need not, or runs.
+    fn quic_pause(&self) -> Option<Duration> {
+        let since = self.quic_since.filter(|_| !self.gate.serves_quic())?;
+        let left = QUIC_PAUSE.saturating_sub(since.elapsed());
+        (!left.is_zero()).then_some(left)
     }
 
     /// The loop, until it has stopped.
@@ -164,7 +210,9 @@ impl Server {
                 return Ok(());
             }
             let stops = self.stops_at.map(|at| at.saturating_duration_since(Instant::now()));
-            let patience = [stops, self.jobs.patience()].into_iter().flatten().min();
+            self.start_quic();
+            let patience = [stops, self.jobs.patience(), self.quic_pause()];
+            let patience = patience.into_iter().flatten().min();
             let mut others: Vec<BorrowedFd<'_>> =
                 vec![self.signals.stop.as_fd(), self.signals.reload.as_fd()];
             others.extend(self.jobs.fds());
@@ -217,6 +265,8 @@ impl Server {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listen: self.addresses(),
+            quic: self.quic_addresses(),
+            quic_process: self.gate.quic_process(),
             key: self.keys.newest(),
             clients: self.records.clients.len(),
             jobs: self.jobs.status(),
@@ -248,10 +298,12 @@ impl Server {
         let keys = Keys::load(&self.place)?;
         let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
         let audit = Audit::open(settings.audit_log.as_deref().unwrap_or(&self.place.audit_log()))?;
-        let moves = settings.addresses()? != self.settings.addresses()?;
+        let moves = settings.addresses()? != self.settings.addresses()?
+            || settings.quic != self.settings.quic
+            || settings.congestion != self.settings.congestion;
         if moves {
-            let sockets = listening::rebind(&settings.addresses()?, &self.gate)?;
-            self.gate.listen(sockets).map_err(failed)?;
+            let Sockets { tcp, udp } = listening::rebind(&settings, &self.gate)?;
+            self.gate.listen(tcp, udp, settings.congestion).map_err(failed)?;
         }
         self.gate.set_limits(settings.gate_limits());
         self.gate.set_own(&keys.identities()).map_err(failed)?;
@@ -342,13 +394,16 @@ impl Server {
             let (place, bounds, parent) =
                 (self.place.clone(), self.settings.bounds(), std::process::id());
             let (forwarder, forwarded) = Forwarder::new(caller.reached()?)?;
-            let mut caller = Some(caller);
+            let (mut caller, mut forwarder) = (Some(caller), Some(forwarder));
             let child = fork(|| {
                 self.abandon();
+                // That end is the main process's.
+                forwarder = None;
                 let reports = Reports::new(to);
                 let around = Around { place: &place, bounds, parent, new_key, reports, forwarded };
                 caller.take().map_or(1, |caller| work(&around, caller))
             })?;
+            let forwarder = forwarder.ok_or(io::ErrorKind::InvalidInput)?;
             Ok((child, reports, forwarder))
         });
         match begun {

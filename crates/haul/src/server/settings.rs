@@ -4,7 +4,7 @@ use super::listening::{PORT, parse};
 use super::{Place, store};
 use crate::error::CommandError;
 use haul_engine::Bounds;
-use haul_net::GateLimits;
+use haul_net::{Congestion, GateLimits};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,6 +17,10 @@ pub(crate) struct Settings {
     pub(crate) listen: Vec<String>,
     /// The port of addresses without one.
     pub(crate) port: u16,
+    /// The same ports of UDP are listened on, for QUIC.
+    pub(crate) quic: bool,
+    /// The congestion control of what the server sends by QUIC.
+    pub(crate) congestion: Congestion,
     /// Jobs of one client at once.
     pub(crate) jobs_per_client: usize,
     /// Files that one job may have open.
@@ -38,6 +42,8 @@ impl Default for Settings {
         Self {
             listen: vec!["127.0.0.1".to_owned(), "::1".to_owned()],
             port: PORT,
+            quic: true,
+            congestion: Congestion::default(),
             jobs_per_client: 16,
             open_files_per_job: 1024,
             memory_per_job_mib: 4096,
@@ -126,7 +132,15 @@ mod tests {
         let addresses = settings.addresses().expect("addresses");
         let texts = [format!("0.0.0.0:{PORT}"), "[::]:443".to_owned()];
         assert_eq!(addresses, texts.map(|text| text.parse().expect("an address")));
-        for text in ["jobs = 2", "port = 70000", "listen = \"all\"", "port = \"x\""] {
+        let settings = of("quic = false\ncongestion = \"cubic\"\n").expect("settings");
+        assert_eq!((settings.quic, settings.congestion), (false, Congestion::Cubic));
+        for text in [
+            "jobs = 2",
+            "congestion = \"reno\"",
+            "port = 70000",
+            "listen = \"all\"",
+            "port = \"x\"",
+        ] {
             assert!(of(text).is_err(), "{text}");
         }
         assert!(of("listen = [\"nas\"]").expect("a text").addresses().is_err());

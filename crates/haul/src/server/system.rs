@@ -40,8 +40,15 @@ pub(crate) struct Unit {
 }
 
 /// The unit and the socket of a server: that of `home`'s user, or of the whole system.
-/// `program` is this program, and `listen` are the addresses of the socket.
-pub(crate) fn unit_files(program: &Path, home: &Path, listen: &[String], user: bool) -> [Unit; 2] {
+/// `program` is this program, and `listen` are the addresses of the socket, for QUIC too if
+/// `quic` is set.
+pub(crate) fn unit_files(
+    program: &Path,
+    home: &Path,
+    listen: &[String],
+    quic: bool,
+    user: bool,
+) -> [Unit; 2] {
     let (program, home) = (quoted(program), quoted(home));
     let (wanted_by, hardening) = match user {
         true => ("default.target", ""),
@@ -87,7 +94,11 @@ pub(crate) fn unit_files(program: &Path, home: &Path, listen: &[String], user: b
          [Install]\n\
          WantedBy={wanted_by}\n"
     );
-    let listen: String = listen.iter().map(|address| format!("ListenStream={address}\n")).collect();
+    let lines = |kind: &str| -> String {
+        listen.iter().map(|address| format!("{kind}={address}\n")).collect()
+    };
+    let datagrams = if quic { lines("ListenDatagram") } else { String::new() };
+    let listen = lines("ListenStream") + &datagrams;
     let socket = format!(
         "[Unit]\n\
          Description=Port of haul server\n\
@@ -123,7 +134,7 @@ mod tests {
         let listen = ["127.0.0.1:28790".to_owned(), "[::1]:28790".to_owned()];
         let files = |user| {
             let [service, socket] =
-                unit_files(Path::new("/opt/haul"), Path::new("/home/ann"), &listen, user);
+                unit_files(Path::new("/opt/haul"), Path::new("/home/ann"), &listen, true, user);
             format!("# {}\n{}\n# {}\n{}", service.name, service.text, socket.name, socket.text)
         };
         insta::assert_snapshot!("user", files(true));

@@ -13,50 +13,62 @@ fn a_client_gets_no_user_that_does_not_exist() {
 
 #[test]
 fn who_is_not_enrolled_or_was_revoked_learns_nothing() {
-    let server = Server::start();
-    let (stranger, revoked) = (server.stranger(), server.client("ann", &[]));
-    revoked.download("/", server.dir.path()).expect("copied");
-    server.ok(&["revoke", "ann"]);
-    let refusals = [&stranger, &revoked].map(|client| {
-        let error = client.download("/", server.dir.path()).expect_err("refused");
-        assert!(matches!(error, JobError::Connection(ConnectError::NotEnrolled { .. })), "{error}");
-        error.to_string()
-    });
-    assert_eq!(refusals[0], refusals[1]);
-    assert_eq!(server.haul(&["revoke", "ann"]).status.code(), Some(2));
+    for via in BOTH {
+        let server = Server::start();
+        let (stranger, revoked) = (server.stranger().by(via), server.client("ann", &[]).by(via));
+        revoked.download("/", server.dir.path()).expect("copied");
+        server.ok(&["revoke", "ann"]);
+        let refusals = [&stranger, &revoked].map(|client| {
+            let error = client.download("/", server.dir.path()).expect_err("refused");
+            assert!(
+                matches!(error, JobError::Connection(ConnectError::NotEnrolled { .. })),
+                "{error}"
+            );
+            error.to_string()
+        });
+        assert_eq!(refusals[0], refusals[1]);
+        assert_eq!(server.haul(&["revoke", "ann"]).status.code(), Some(2));
+    }
 }
 
 #[test]
 fn a_revoked_client_loses_its_running_jobs_within_a_second() {
-    let server = Server::start();
-    let (ann, bob) = (server.client("ann", &[]), server.client("bob", &[]));
-    let source = server.path("large");
-    fs::write(&source, vec![3; 64 << 20]).expect("written");
-    let job = |name: &str| Job {
-        sources: vec![source.as_os_str().as_bytes().to_vec()],
-        dest: name.into(),
-        rate: std::num::NonZeroU64::new(16 << 20),
-        compression: Compression::None,
-        ..copy()
-    };
-    let copy = |client: &Client, name| client.run(&job(name), Placement::upload, &Quiet::default());
-    thread::scope(|scope| {
-        let (anns, bobs) = (scope.spawn(|| copy(&ann, "/a")), scope.spawn(|| copy(&bob, "/b")));
-        until("both run", || server.status()["jobs"].as_array().is_some_and(|all| all.len() == 2));
-        thread::sleep(Duration::from_millis(300));
-        let begin = Instant::now();
-        server.ok(&["revoke", "ann"]);
-        until("one runs", || server.status()["jobs"].as_array().is_some_and(|all| all.len() == 1));
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
-        anns.join().expect("no panic").expect_err("it was revoked");
-        bobs.join().expect("no panic").expect("copied");
-    });
-    assert!(!server.root().join("a").exists());
-    let ends = server.audit("disconnected");
-    assert!(
-        ends.iter().any(|end| end["client"] == "ann" && end["outcome"] == "revoked"),
-        "{ends:?}"
-    );
+    for via in BOTH {
+        let server = Server::start();
+        let (ann, bob) = (server.client("ann", &[]).by(via), server.client("bob", &[]).by(via));
+        let source = server.path("large");
+        fs::write(&source, vec![3; 64 << 20]).expect("written");
+        let job = |name: &str| Job {
+            sources: vec![source.as_os_str().as_bytes().to_vec()],
+            dest: name.into(),
+            rate: std::num::NonZeroU64::new(16 << 20),
+            compression: Compression::None,
+            ..copy()
+        };
+        let copy =
+            |client: &Client, name| client.run(&job(name), Placement::upload, &Quiet::default());
+        thread::scope(|scope| {
+            let (anns, bobs) = (scope.spawn(|| copy(&ann, "/a")), scope.spawn(|| copy(&bob, "/b")));
+            until("both run", || {
+                server.status()["jobs"].as_array().is_some_and(|all| all.len() == 2)
+            });
+            thread::sleep(Duration::from_millis(300));
+            let begin = Instant::now();
+            server.ok(&["revoke", "ann"]);
+            until("one runs", || {
+                server.status()["jobs"].as_array().is_some_and(|all| all.len() == 1)
+            });
+            assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+            anns.join().expect("no panic").expect_err("it was revoked");
+            bobs.join().expect("no panic").expect("copied");
+        });
+        assert!(!server.root().join("a").exists());
+        let ends = server.audit("disconnected");
+        assert!(
+            ends.iter().any(|end| end["client"] == "ann" && end["outcome"] == "revoked"),
+            "{ends:?}"
+        );
+    }
 }
 
 /// The words that invite a client.
@@ -109,49 +121,53 @@ fn the_secret_of_an_invitation_opens_nothing_else() {
 
 #[test]
 fn a_new_key_of_the_server_needs_no_new_enrolment() {
-    let server = Server::start();
-    let line = invite(&server, &["--name=ann"]);
-    let ran = |words: &[&str]| {
-        let output = server.command_of("ann", words).output().expect("it runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    };
-    ran(&["join", &line, "--host", "nas"]);
-    let bob = server.client("bob", &[]);
-    let old = server.status()["key"].clone();
-    server.ok(&["rotate"]);
-    let new = server.status()["key"].clone();
-    assert_ne!(old, new);
-    // The old key still works, and whoever uses it learns the new one.
-    let (told, tell) = std::sync::mpsc::channel();
-    let addresses = [bob.address.clone()];
-    let connected = connect_server(
-        "nas",
-        &addresses,
-        bob.server,
-        &bob.identity,
-        Patience::default(),
-        move |key| {
-            let _ = told.send(key);
-        },
-    );
-    haul_engine::Requests::remote(connected.expect("connected")).expect("greeted");
-    let learnt = tell.recv_timeout(PATIENCE).expect("a key");
-    assert_eq!(learnt.to_string(), new.as_str().expect("a text"));
-    let keys = || fs::read_dir(server.state("keys")).expect("keys").count();
-    assert_eq!(keys(), 2);
-    // When all have used the new one, the old one goes.
-    server.ok(&["revoke", "ann"]);
-    let bob = Client { server: learnt, ..bob };
-    bob.download("/", server.dir.path()).expect("copied");
-    until("the old key is gone", || keys() == 1);
-    bob.download("/", server.dir.path()).expect("copied");
+    for via in BOTH {
+        let server = Server::start();
+        let line = invite(&server, &["--name=ann"]);
+        let ran = |words: &[&str]| {
+            let output = server.command_of("ann", words).output().expect("it runs");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        ran(&["join", &line, "--host", "nas"]);
+        let bob = server.client("bob", &[]).by(via);
+        let old = server.status()["key"].clone();
+        server.ok(&["rotate"]);
+        let new = server.status()["key"].clone();
+        assert_ne!(old, new);
+        // The old key still works, and whoever uses it learns the new one.
+        let (told, tell) = std::sync::mpsc::channel();
+        let addresses = [bob.address.clone()];
+        let connected = connect_server(
+            "nas",
+            &addresses,
+            bob.server,
+            &bob.identity,
+            Patience::default(),
+            move |key| {
+                let _ = told.send(key);
+            },
+        );
+        haul_engine::Requests::remote(connected.expect("connected")).expect("greeted");
+        let learnt = tell.recv_timeout(PATIENCE).expect("a key");
+        assert_eq!(learnt.to_string(), new.as_str().expect("a text"));
+        let keys = || fs::read_dir(server.state("keys")).expect("keys").count();
+        assert_eq!(keys(), 2);
+        // When all have used the new one, the old one goes.
+        server.ok(&["revoke", "ann"]);
+        let bob = Client { server: learnt, ..bob };
+        bob.download("/", server.dir.path()).expect("copied");
+        until("the old key is gone", || keys() == 1);
+        bob.download("/", server.dir.path()).expect("copied");
+    }
 }
 
 #[test]
 fn a_server_with_another_key_is_not_talked_to() {
-    let server = Server::start();
-    let client = server.client("ann", &[]);
-    let client = Client { server: Identity::new().expect("a key").key(), ..client };
-    let error = client.download("/", server.dir.path()).expect_err("another server");
-    assert!(matches!(error, JobError::Connection(ConnectError::ServerKey { .. })), "{error}");
+    for via in BOTH {
+        let server = Server::start();
+        let client = server.client("ann", &[]).by(via);
+        let client = Client { server: Identity::new().expect("a key").key(), ..client };
+        let error = client.download("/", server.dir.path()).expect_err("another server");
+        assert!(matches!(error, JobError::Connection(ConnectError::ServerKey { .. })), "{error}");
+    }
 }

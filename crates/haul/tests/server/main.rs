@@ -4,13 +4,15 @@ mod abuse;
 mod clients;
 mod enroll;
 mod jail;
+mod quic;
 mod running;
 mod ways;
 
 use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress, Summary};
 use haul_model::{Compression, Policy, Task};
 use haul_net::{
-    ConnectError, Connection, Identity, Patience, PublicKey, ServerAddress, connect_server,
+    ConnectError, Connection, Identity, Patience, PublicKey, Reaching, ServerAddress, ServerVia,
+    connect_server,
 };
 use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -38,7 +40,11 @@ struct Client {
     identity: Identity,
     address: ServerAddress,
     server: PublicKey,
+    via: ServerVia,
 }
+
+/// The protocols that a test runs over.
+const BOTH: [ServerVia; 2] = [ServerVia::Tcp, ServerVia::Quic];
 
 /// True if this process has all rights.
 fn is_root() -> bool {
@@ -63,7 +69,11 @@ impl Server {
     }
 
     fn run(&mut self) {
-        let mut command = self.command(&["run", "--listen", "127.0.0.1:0"]);
+        self.run_on("127.0.0.1:0");
+    }
+
+    fn run_on(&mut self, address: &str) {
+        let mut command = self.command(&["run", "--listen", address]);
         let log = fs::File::create(self.dir.path().join("log")).expect("a file");
         self.running = Some(command.stderr(log).spawn().expect("it starts"));
         until("it runs", || self.haul(&["status"]).status.success());
@@ -124,6 +134,7 @@ impl Server {
             identity: Identity::new().expect("a key"),
             address: text(&status["listen"][0]).parse().expect("an address"),
             server: text(&status["key"]).parse().expect("a key"),
+            via: ServerVia::Tcp,
         }
     }
 
@@ -162,8 +173,13 @@ impl Drop for Server {
 impl Client {
     fn connect(&self) -> Result<Connection, ConnectError> {
         let addresses = [self.address.clone()];
-        let patience = Patience::default();
-        connect_server("box", &addresses, self.server, &self.identity, patience, |_| ())
+        let reaching = Reaching { via: self.via, ..Reaching::default() };
+        connect_server("box", &addresses, self.server, &self.identity, reaching, |_| ())
+    }
+
+    /// The same client by that protocol.
+    fn by(self, via: ServerVia) -> Self {
+        Self { via, ..self }
     }
 
     fn upload(&self, sources: &[&Path], dest: &str) -> Result<Summary, JobError> {

@@ -7,36 +7,41 @@ use std::os::unix::net::UnixDatagram;
 
 #[test]
 fn files_are_copied_in_both_directions_and_logged() {
-    let server = Server::start();
-    let client = server.client("ann", &[]);
-    let source = server.path("photos");
-    fs::create_dir_all(source.join("2024")).expect("a directory");
-    fs::write(source.join("2024/a.jpg"), vec![7; 3 << 20]).expect("written");
-    fs::write(source.join("b.jpg"), "b").expect("written");
-    let summary = client.upload(&[&source], "/in/").expect("copied");
-    assert_eq!((summary.copied, summary.failed), (2, 0));
-    assert_eq!(fs::read(server.root().join("in/photos/2024/a.jpg")).expect("read").len(), 3 << 20);
-    let back = server.path("back");
-    fs::create_dir(&back).expect("a directory");
-    client.download("in/photos", &back).expect("copied");
-    assert_eq!(fs::read(back.join("photos/b.jpg")).expect("read"), b"b");
-    let again = client.upload(&[&source], "/in/").expect("copied");
-    assert_eq!((again.copied, again.skipped), (0, 2));
-    until("all have left", || server.audit("disconnected").len() == 3);
-    let jobs = server.audit("job");
-    let told = |job: &serde_json::Value| {
-        let text = |key: &str| job[key].as_str().expect("a text").to_owned();
-        let number = |key: &str| job[key].as_u64().expect("a number");
-        let words = ["client", "task", "role", "right", "outcome"].map(text);
-        (words.join(" "), number("entries"), number("bytes"))
-    };
-    let bytes = (3 << 20) + 1;
-    assert_eq!(told(&jobs[0]), ("ann copy receive write done".to_owned(), 4, bytes));
-    assert_eq!(told(&jobs[1]).0, "ann copy send write done");
-    assert_eq!(told(&jobs[2]), ("ann copy receive write done".to_owned(), 2, 0));
-    let outcomes = server.audit("disconnected");
-    assert!(outcomes.iter().all(|line| line["outcome"] == "done"), "{outcomes:?}");
-    assert!(jobs[0]["from"].as_str().expect("a text").starts_with("127.0.0.1:"));
+    for via in BOTH {
+        let server = Server::start();
+        let client = server.client("ann", &[]).by(via);
+        let source = server.path("photos");
+        fs::create_dir_all(source.join("2024")).expect("a directory");
+        fs::write(source.join("2024/a.jpg"), vec![7; 3 << 20]).expect("written");
+        fs::write(source.join("b.jpg"), "b").expect("written");
+        let summary = client.upload(&[&source], "/in/").expect("copied");
+        assert_eq!((summary.copied, summary.failed), (2, 0));
+        assert_eq!(
+            fs::read(server.root().join("in/photos/2024/a.jpg")).expect("read").len(),
+            3 << 20
+        );
+        let back = server.path("back");
+        fs::create_dir(&back).expect("a directory");
+        client.download("in/photos", &back).expect("copied");
+        assert_eq!(fs::read(back.join("photos/b.jpg")).expect("read"), b"b");
+        let again = client.upload(&[&source], "/in/").expect("copied");
+        assert_eq!((again.copied, again.skipped), (0, 2));
+        until("all have left", || server.audit("disconnected").len() == 3);
+        let jobs = server.audit("job");
+        let told = |job: &serde_json::Value| {
+            let text = |key: &str| job[key].as_str().expect("a text").to_owned();
+            let number = |key: &str| job[key].as_u64().expect("a number");
+            let words = ["client", "task", "role", "right", "outcome"].map(text);
+            (words.join(" "), number("entries"), number("bytes"))
+        };
+        let bytes = (3 << 20) + 1;
+        assert_eq!(told(&jobs[0]), ("ann copy receive write done".to_owned(), 4, bytes));
+        assert_eq!(told(&jobs[1]).0, "ann copy send write done");
+        assert_eq!(told(&jobs[2]), ("ann copy receive write done".to_owned(), 2, 0));
+        let outcomes = server.audit("disconnected");
+        assert!(outcomes.iter().all(|line| line["outcome"] == "done"), "{outcomes:?}");
+        assert!(jobs[0]["from"].as_str().expect("a text").starts_with("127.0.0.1:"));
+    }
 }
 
 #[test]
@@ -83,55 +88,64 @@ fn a_client_without_a_user_is_not_served_by_root() {
 
 #[test]
 fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_go_on() {
-    let mut server = Server::start();
-    let client = server.client("ann", &[]);
-    let source = server.path("large");
-    fs::write(&source, vec![3; 64 << 20]).expect("written");
-    let job = Job {
-        sources: vec![source.as_os_str().as_bytes().to_vec()],
-        dest: b"/large".to_vec(),
-        rate: std::num::NonZeroU64::new(16 << 20),
-        compression: Compression::None,
-        ..copy()
-    };
-    thread::scope(|scope| {
-        let copying = scope.spawn(|| client.run(&job, Placement::upload, &Quiet::default()));
-        until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
-        thread::sleep(Duration::from_millis(1500));
-        let begin = Instant::now();
-        server.ok(&["stop"]);
-        assert!(begin.elapsed() < Duration::from_secs(12), "{:?}", begin.elapsed());
-        let error = copying.join().expect("no panic").expect_err("it was stopped");
-        assert!(matches!(error, JobError::Connection(ref lost) if lost.retriable()), "{error}");
-    });
-    assert!(!server.haul(&["status"]).status.success());
-    let status = server.running.take().expect("it ran").wait().expect("waited");
-    assert!(status.success());
-    server.run();
-    let client = Client { address: server.stranger().address, ..client };
-    let job = Job { rate: None, ..job };
-    let summary = client.run(&job, Placement::upload, &Quiet::default()).expect("copied");
-    assert!(summary.bytes_resumed > 0, "{summary:?}");
-    assert_eq!(fs::metadata(server.root().join("large")).expect("a file").len(), 64 << 20);
+    for via in BOTH {
+        let mut server = Server::start();
+        let client = server.client("ann", &[]).by(via);
+        let source = server.path("large");
+        fs::write(&source, vec![3; 64 << 20]).expect("written");
+        let job = Job {
+            sources: vec![source.as_os_str().as_bytes().to_vec()],
+            dest: b"/large".to_vec(),
+            rate: std::num::NonZeroU64::new(16 << 20),
+            compression: Compression::None,
+            ..copy()
+        };
+        thread::scope(|scope| {
+            let copying = scope.spawn(|| client.run(&job, Placement::upload, &Quiet::default()));
+            until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+            thread::sleep(Duration::from_millis(1500));
+            let begin = Instant::now();
+            server.ok(&["stop"]);
+            assert!(begin.elapsed() < Duration::from_secs(12), "{:?}", begin.elapsed());
+            let error = copying.join().expect("no panic").expect_err("it was stopped");
+            assert!(matches!(error, JobError::Connection(ref lost) if lost.retriable()), "{error}");
+        });
+        assert!(!server.haul(&["status"]).status.success());
+        let status = server.running.take().expect("it ran").wait().expect("waited");
+        assert!(status.success());
+        server.run();
+        let client = Client { address: server.stranger().address, ..client };
+        let job = Job { rate: None, ..job };
+        let summary = client.run(&job, Placement::upload, &Quiet::default()).expect("copied");
+        assert!(summary.bytes_resumed > 0, "{summary:?}");
+        assert_eq!(fs::metadata(server.root().join("large")).expect("a file").len(), 64 << 20);
+    }
 }
 
 #[test]
 fn a_server_that_is_killed_takes_its_jobs_along_and_another_one_goes_on() {
-    let mut server = Server::start();
-    let client = server.client("ann", &[]);
-    let connection = client.connect().expect("connected");
-    until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
-    let pid = server.status()["jobs"][0]["pid"].as_u64().expect("a number");
-    let mut running = server.running.take().expect("it runs");
-    running.kill().expect("killed");
-    running.wait().expect("waited");
-    let child = PathBuf::from(format!("/proc/{pid}/exe"));
-    until("the child has ended", || fs::read_link(&child).is_err());
-    drop(connection);
-    server.run();
-    let client = Client { address: server.stranger().address, ..client };
-    fs::write(server.root().join("x"), "x").expect("written");
-    client.download("/x", server.dir.path()).expect("copied");
+    for via in BOTH {
+        let mut server = Server::start();
+        let client = server.client("ann", &[]).by(via);
+        let connection = client.connect().expect("connected");
+        until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+        let pid = server.status()["jobs"][0]["pid"].as_u64().expect("a number");
+        let mut running = server.running.take().expect("it runs");
+        running.kill().expect("killed");
+        running.wait().expect("waited");
+        let child = PathBuf::from(format!("/proc/{pid}/exe"));
+        until("the child has ended", || fs::read_link(&child).is_err());
+        drop(connection);
+        server.run();
+        let client = Client { address: server.stranger().address, ..client };
+        fs::write(server.root().join("x"), "x").expect("written");
+        client.download("/x", server.dir.path()).expect("copied");
+    }
+}
+
+/// The sockets of a child: that of further connections, and its own. By QUIC that is a pair.
+fn sockets_of(via: ServerVia) -> usize {
+    if via == ServerVia::Quic { 3 } else { 2 }
 }
 
 /// The descriptors of a process, as what they lead to.
@@ -143,53 +157,59 @@ fn descriptors(pid: u64) -> Vec<String> {
 
 #[test]
 fn a_child_has_no_socket_of_others_and_no_log() {
-    let server = Server::start();
-    let clients = ["ann", "bob", "eve"].map(|name| server.client(name, &[]));
-    let connections = thread::scope(|scope| {
-        let connect = |client: &Client| client.connect().expect("connected");
-        let threads = clients.each_ref().map(|client| scope.spawn(move || connect(client)));
-        threads.map(|thread| thread.join().expect("no panic"))
-    });
-    let jobs = || server.status()["jobs"].as_array().expect("jobs").clone();
-    until("all are served", || jobs().len() == 3);
-    for job in jobs() {
-        let has = descriptors(job["pid"].as_u64().expect("a number"));
-        let sockets: BTreeSet<_> = has.iter().filter(|it| it.starts_with("socket:")).collect();
-        assert_eq!(sockets.len(), 1, "{has:?}");
-        assert!(!has.iter().any(|path| path.contains("haul/server")), "{has:?}");
-        let limits = fs::read_to_string(format!("/proc/{}/limits", job["pid"])).expect("a process");
-        let limit = |name: &str| {
-            let line = limits.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-            let mut words = line.split_ascii_whitespace();
-            [words.next(), words.next()].map(|word| word.and_then(|word| word.parse::<u64>().ok()))
-        };
-        assert_eq!(limit("Max open files"), [Some(1024); 2]);
-        assert_eq!(limit("Max address space"), [Some(4096 << 20); 2]);
+    for via in BOTH {
+        let server = Server::start();
+        let clients = ["ann", "bob", "eve"].map(|name| server.client(name, &[]).by(via));
+        let connections = thread::scope(|scope| {
+            let connect = |client: &Client| client.connect().expect("connected");
+            let threads = clients.each_ref().map(|client| scope.spawn(move || connect(client)));
+            threads.map(|thread| thread.join().expect("no panic"))
+        });
+        let jobs = || server.status()["jobs"].as_array().expect("jobs").clone();
+        until("all are served", || jobs().len() == 3);
+        for job in jobs() {
+            let has = descriptors(job["pid"].as_u64().expect("a number"));
+            let sockets: BTreeSet<_> = has.iter().filter(|it| it.starts_with("socket:")).collect();
+            assert_eq!(sockets.len(), sockets_of(via), "{has:?}");
+            assert!(!has.iter().any(|path| path.contains("haul/server")), "{has:?}");
+            let limits =
+                fs::read_to_string(format!("/proc/{}/limits", job["pid"])).expect("a process");
+            let limit = |name: &str| {
+                let line = limits.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+                let mut words = line.split_ascii_whitespace();
+                [words.next(), words.next()]
+                    .map(|word| word.and_then(|word| word.parse::<u64>().ok()))
+            };
+            assert_eq!(limit("Max open files"), [Some(1024); 2]);
+            assert_eq!(limit("Max address space"), [Some(4096 << 20); 2]);
+        }
+        drop(connections);
     }
-    drop(connections);
 }
 
 #[test]
 fn a_reload_keeps_jobs_and_takes_the_settings() {
-    let server = Server::start();
-    let client = server.client("ann", &[]);
-    let _connection = client.connect().expect("connected");
-    until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
-    let config = server.path("home/.config/haul");
-    fs::create_dir_all(&config).expect("a directory");
-    fs::write(config.join("server.toml"), "jobs-per-client = 1\n").expect("written");
-    server.ok(&["reload"]);
-    assert_eq!(server.status()["jobs"][0]["client"], "ann");
-    client.download("/", server.dir.path()).expect_err("it has a job already");
-    until("it is logged", || server.audit("refused").len() == 1);
-    assert_eq!(server.audit("refused")[0]["reason"], "too many jobs at once");
-    // What is wrong changes nothing, and is not repeated.
-    fs::write(config.join("server.toml"), "jobs-per-client = \"secret\"\n").expect("written");
-    let refused = server.haul(&["reload"]);
-    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(2), "{error}");
-    assert!(error.contains("server.toml:1") && !error.contains("secret"), "{error}");
-    assert_eq!(server.status()["jobs"][0]["client"], "ann");
+    for via in BOTH {
+        let server = Server::start();
+        let client = server.client("ann", &[]).by(via);
+        let _connection = client.connect().expect("connected");
+        until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+        let config = server.path("home/.config/haul");
+        fs::create_dir_all(&config).expect("a directory");
+        fs::write(config.join("server.toml"), "jobs-per-client = 1\n").expect("written");
+        server.ok(&["reload"]);
+        assert_eq!(server.status()["jobs"][0]["client"], "ann");
+        client.download("/", server.dir.path()).expect_err("it has a job already");
+        until("it is logged", || server.audit("refused").len() == 1);
+        assert_eq!(server.audit("refused")[0]["reason"], "too many jobs at once");
+        // What is wrong changes nothing, and is not repeated.
+        fs::write(config.join("server.toml"), "jobs-per-client = \"secret\"\n").expect("written");
+        let refused = server.haul(&["reload"]);
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{error}");
+        assert!(error.contains("server.toml:1") && !error.contains("secret"), "{error}");
+        assert_eq!(server.status()["jobs"][0]["client"], "ann");
+    }
 }
 
 #[test]

@@ -4,10 +4,10 @@
 use super::*;
 
 /// The name under which the client knows the server. No such host can be reached by ssh.
-const HOST: &str = "box.invalid";
+pub(crate) const HOST: &str = "box.invalid";
 
 /// A server, and a user of another home directory who has accepted an invitation.
-fn joined(options: &[&str]) -> Server {
+pub(crate) fn joined(options: &[&str]) -> Server {
     let server = Server::start();
     fs::create_dir(server.path("user")).expect("a directory");
     let root = format!("--root={}", server.root().display());
@@ -25,13 +25,19 @@ fn joined(options: &[&str]) -> Server {
 }
 
 /// Runs haul as that user.
-fn run(server: &Server, words: &[&str]) -> Output {
+pub(crate) fn run(server: &Server, words: &[&str]) -> Output {
+    command(server, words).env("HAUL_RETRIES", "0").output().expect("it runs")
+}
+
+/// haul as that user runs it.
+pub(crate) fn command(server: &Server, words: &[&str]) -> Command {
     let mut command = Command::new(HAUL);
     command.args(words).env("HOME", server.path("user")).current_dir(server.path("user"));
     for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
         command.env_remove(variable);
     }
-    command.env("HAUL_RETRIES", "0").stdin(Stdio::null()).output().expect("it runs")
+    command.stdin(Stdio::null());
+    command
 }
 
 #[track_caller]
@@ -50,17 +56,28 @@ fn refused(server: &Server, words: &[&str], code: i32) -> String {
 
 #[test]
 fn commands_go_to_the_server() {
+    for (via, protocol) in [("server-tcp", "tcp"), ("quic", "quic")] {
+        check_commands(via, protocol);
+    }
+}
+
+fn check_commands(via: &str, protocol: &str) {
     let server = joined(&[]);
+    let config = server.path("user/.config/haul");
+    fs::create_dir_all(&config).expect("made");
+    fs::write(config.join("config.toml"), format!("via = \"{via}\"\n")).expect("written");
     let user = server.path("user");
     fs::create_dir_all(user.join("tree/below")).expect("made");
     fs::write(user.join("tree/below/a"), "content").expect("written");
     fs::write(user.join("tree/b"), vec![7; 3 << 20]).expect("written");
     let there = |path: &str| format!("{HOST}:{path}");
     let copied = ok(&server, &["copy", "-r", "--json", "tree", &there("copy")]);
-    assert!(copied.contains("{\"type\":\"server\",\"host\":\"box.invalid\"}"), "{copied}");
+    let told =
+        format!("{{\"type\":\"server\",\"host\":\"box.invalid\",\"protocol\":\"{protocol}\"}}");
+    assert!(copied.contains(&told), "{copied}");
     let root = server.root();
     assert_eq!(fs::read(root.join("copy/b")).expect("there"), vec![7; 3 << 20]);
-    let again = ok(&server, &["copy", "-r", "--via", "server", "tree/.", &there("copy")]);
+    let again = ok(&server, &["copy", "-r", "--via", via, "tree/.", &there("copy")]);
     assert!(again.starts_with("copied nothing"), "{again}");
     assert_eq!(ok(&server, &["ls", &there("copy")]), "b\nbelow/\n");
     assert!(ok(&server, &["hash", &there("/copy/b")]).contains("copy/b"));

@@ -2,7 +2,7 @@
 //! hear, and what many of them cost.
 
 use super::*;
-use crate::{ConnectError, ServerAddress, connect_server};
+use crate::{ConnectError, Reaching, ServerAddress, ServerVia, bind_udp, connect_server};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,11 @@ struct Running {
     address: ServerAddress,
     ends: Arc<AtomicBool>,
     gate: Arc<Mutex<Gate>>,
+    via: ServerVia,
 }
+
+/// The protocols that a test runs over.
+const BOTH: [ServerVia; 2] = [ServerVia::Tcp, ServerVia::Quic];
 
 const TURN: Duration = Duration::from_millis(5);
 
@@ -35,10 +39,30 @@ fn echo(caller: Caller, new_key: Option<PublicKey>) {
     });
 }
 
+/// A gate whose process for QUIC is a thread.
+fn gate(own: &[Identity], clients: &[PublicKey], limits: GateLimits) -> Gate {
+    let listener = listener();
+    let socket = bind_udp(listener.local_addr().expect("an address")).expect("a socket");
+    let gate = Gate::new(vec![listener], own, limits).expect("a gate");
+    let mut gate = gate.with_quic(vec![socket], Congestion::default());
+    gate.know(clients.iter().map(|key| (*key, None)));
+    let quic = gate.begin_quic().expect("descriptors").expect("a socket");
+    thread::spawn(move || quic.serve().expect("served"));
+    gate
+}
+
 impl Running {
     fn start(own: &[Identity], clients: &[PublicKey], limits: GateLimits) -> Self {
-        let mut gate = Gate::new(vec![listener()], own, limits).expect("a gate");
-        gate.know(clients.iter().map(|key| (*key, None)));
+        Self::start_by(ServerVia::Tcp, own, clients, limits)
+    }
+
+    fn start_by(
+        via: ServerVia,
+        own: &[Identity],
+        clients: &[PublicKey],
+        limits: GateLimits,
+    ) -> Self {
+        let gate = gate(own, clients, limits);
         let address = gate.addresses().expect("an address")[0].into();
         let (gate, ends) = (Arc::new(Mutex::new(gate)), Arc::new(AtomicBool::new(false)));
         let (shared, ended) = (Arc::clone(&gate), Arc::clone(&ends));
@@ -51,7 +75,7 @@ impl Running {
                 thread::sleep(Duration::from_micros(100));
             }
         });
-        Self { own: own[0].clone(), address, ends, gate }
+        Self { own: own[0].clone(), address, ends, gate, via }
     }
 
     fn connect(&self, client: &Identity) -> Result<Connection, ConnectError> {
@@ -65,7 +89,8 @@ impl Running {
         on_new_key: impl FnOnce(PublicKey) + Send + 'static,
     ) -> Result<Connection, ConnectError> {
         let addresses = [self.address.clone()];
-        connect_server("box", &addresses, key, client, Patience::default(), on_new_key)
+        let reaching = Reaching { via: self.via, ..Reaching::default() };
+        connect_server("box", &addresses, key, client, reaching, on_new_key)
     }
 
     fn socket(&self) -> TcpStream {
@@ -95,12 +120,15 @@ fn talk(connection: Connection, content: &[u8]) -> io::Result<Vec<u8>> {
 
 #[test]
 fn bytes_go_in_both_directions_at_once() {
-    let client = identity();
-    let server = Running::start(&[identity()], &[client.key()], GateLimits::default());
-    let content: Vec<u8> = (0..9_000_000_u32).map(|n| ((n * 7) >> 3) as u8).collect();
-    let connection = server.connect(&client).expect("connected");
-    assert_eq!(connection.closer.peer(), "box");
-    assert!(talk(connection, &content).expect("an orderly end") == content);
+    let _alone = crate::quic::tests::MUCH_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    for via in BOTH {
+        let client = identity();
+        let server = Running::start_by(via, &[identity()], &[client.key()], GateLimits::default());
+        let content: Vec<u8> = (0..9_000_000_u32).map(|n| ((n * 7) >> 3) as u8).collect();
+        let connection = server.connect(&client).expect("connected");
+        assert_eq!(connection.closer.peer(), "box");
+        assert!(talk(connection, &content).expect("an orderly end") == content);
+    }
 }
 
 /// The error and the explanation that a client without a right gets.
@@ -113,84 +141,99 @@ fn refusal(server: &Running, client: &Identity) -> (String, String) {
 
 #[test]
 fn unknown_revoked_and_expired_keys_meet_the_same_refusal() {
-    let [unknown, revoked, expired, known] = [(); 4].map(|()| identity());
-    let server = Running::start(&[identity()], &[revoked.key()], GateLimits::default());
-    talk(server.connect(&revoked).expect("connected"), b"hello").expect("let in");
-    let past = SystemTime::now() - Duration::from_secs(1);
-    let future = SystemTime::now() + Duration::from_secs(600);
-    let keys = [(expired.key(), Some(past)), (known.key(), Some(future))];
-    server.gate.lock().expect("a gate").know(keys);
-    let refusals = [&unknown, &revoked, &expired].map(|client| refusal(&server, client));
-    assert_eq!(refusals[0].1, "the server at box does not accept this client's key");
-    assert!(refusals.iter().all(|refusal| *refusal == refusals[0]), "{refusals:?}");
-    talk(server.connect(&known).expect("connected"), b"hello").expect("let in");
+    for via in BOTH {
+        let [unknown, revoked, expired, known] = [(); 4].map(|()| identity());
+        let server = Running::start_by(via, &[identity()], &[revoked.key()], GateLimits::default());
+        talk(server.connect(&revoked).expect("connected"), b"hello").expect("let in");
+        let past = SystemTime::now() - Duration::from_secs(1);
+        let future = SystemTime::now() + Duration::from_secs(600);
+        let keys = [(expired.key(), Some(past)), (known.key(), Some(future))];
+        server.gate.lock().expect("a gate").know(keys);
+        let refusals = [&unknown, &revoked, &expired].map(|client| refusal(&server, client));
+        assert_eq!(refusals[0].1, "the server at box does not accept this client's key");
+        assert!(refusals.iter().all(|refusal| *refusal == refusals[0]), "{refusals:?}");
+        talk(server.connect(&known).expect("connected"), b"hello").expect("let in");
+    }
 }
 
 #[test]
 fn a_server_with_another_key_is_not_talked_to() {
-    let client = identity();
-    let server = Running::start(&[identity()], &[client.key()], GateLimits::default());
-    let stored = identity().key();
-    let error = server.connect_to(stored, &client, |_| ()).expect_err("it is another");
-    assert!(!error.retriable());
-    assert!(matches!(error, ConnectError::ServerKey { stored: told, .. }
-        if told == stored.fingerprint()));
+    for via in BOTH {
+        let client = identity();
+        let server = Running::start_by(via, &[identity()], &[client.key()], GateLimits::default());
+        let stored = identity().key();
+        let error = server.connect_to(stored, &client, |_| ()).expect_err("it is another");
+        assert!(!error.retriable());
+        assert!(matches!(error, ConnectError::ServerKey { stored: told, .. }
+            if told == stored.fingerprint()));
+    }
 }
 
 #[test]
 fn a_port_where_nobody_listens_is_told_from_a_server_that_refuses() {
-    let address = ServerAddress::from(listener().local_addr().expect("an address"));
-    let (server, patience) = (identity().key(), Patience::default());
-    let connected = connect_server("box", &[address], server, &identity(), patience, |_| ());
-    let error = connected.expect_err("nobody listens");
-    assert!(matches!(error, ConnectError::NoServer { .. }), "{error}");
-    assert!(error.retriable());
+    for via in BOTH {
+        let address = ServerAddress::from(listener().local_addr().expect("an address"));
+        let (server, reaching) = (identity().key(), Reaching { via, ..Reaching::default() });
+        let connected = connect_server("box", &[address], server, &identity(), reaching, |_| ());
+        let error = connected.expect_err("nobody listens");
+        assert!(matches!(error, ConnectError::NoServer { .. }), "{error}");
+        assert!(error.retriable());
+    }
 }
 
 #[test]
 fn a_client_of_an_old_key_learns_the_new_one() {
-    let (client, new, old) = (identity(), identity(), identity());
-    let server =
-        Running::start(&[new.clone(), old.clone()], &[client.key()], GateLimits::default());
-    for key in [&old, &new] {
-        let (tell, told) = std::sync::mpsc::channel();
-        let connected = server.connect_to(key.key(), &client, move |key| {
-            let _ = tell.send(key);
-        });
-        let heard = talk(connected.expect("connected"), b"hello").expect("let in");
-        assert_eq!(heard, b"hello");
-        assert_eq!(told.recv(), Ok(new.key()));
+    for via in BOTH {
+        let (client, new, old) = (identity(), identity(), identity());
+        let server = Running::start_by(
+            via,
+            &[new.clone(), old.clone()],
+            &[client.key()],
+            GateLimits::default(),
+        );
+        for key in [&old, &new] {
+            let (tell, told) = std::sync::mpsc::channel();
+            let connected = server.connect_to(key.key(), &client, move |key| {
+                let _ = tell.send(key);
+            });
+            let heard = talk(connected.expect("connected"), b"hello").expect("let in");
+            assert_eq!(heard, b"hello");
+            assert_eq!(told.recv(), Ok(new.key()));
+        }
     }
 }
 
 #[test]
 fn a_stream_that_is_cut_off_does_not_look_like_one_that_has_ended() {
-    let client = identity();
-    let own = identity();
-    let mut gate = Gate::new(vec![listener()], std::slice::from_ref(&own), GateLimits::default())
-        .expect("a gate");
-    gate.know([(client.key(), None)]);
-    let address = gate.addresses().expect("an address")[0].into();
-    let own = own.key();
-    let connected = thread::spawn(move || {
-        connect_server("box", &[address], own, &client, Patience::default(), |_| ())
-    });
-    let caller = loop {
-        let mut turn = gate.turn(&[], Some(TURN)).expect("a turn");
-        if let Some(caller) = turn.callers.pop() {
-            break caller;
-        }
-    };
-    let mut connection = connected.join().expect("no panic").expect("connected");
-    let there = caller.into_connection("guest".to_owned(), None).expect("connected");
-    let mut writer = there.writer;
-    writer.write_all(b"half").expect("written");
-    // The socket is closed before the writer can end the stream.
-    there.closer.killer().kill();
-    drop(writer);
-    let mut heard = Vec::new();
-    let error = connection.reader.read_to_end(&mut heard).expect_err("it was cut off");
-    assert_eq!((error.kind(), &heard[..]), (io::ErrorKind::UnexpectedEof, &b"half"[..]));
+    for via in BOTH {
+        let client = identity();
+        let own = identity();
+        let mut gate = gate(std::slice::from_ref(&own), &[client.key()], GateLimits::default());
+        let address = gate.addresses().expect("an address")[0].into();
+        let own = own.key();
+        let connected = thread::spawn(move || {
+            let reaching = Reaching { via, ..Reaching::default() };
+            connect_server("box", &[address], own, &client, reaching, |_| ())
+        });
+        let caller = loop {
+            let mut turn = gate.turn(&[], Some(TURN)).expect("a turn");
+            if let Some(caller) = turn.callers.pop() {
+                break caller;
+            }
+        };
+        let mut connection = connected.join().expect("no panic").expect("connected");
+        let there = caller.into_connection("guest".to_owned(), None).expect("connected");
+        let mut writer = there.writer;
+        writer.write_all(b"half").expect("written");
+        let mut half = [0; 4];
+        connection.reader.read_exact(&mut half).expect("read");
+        // The socket is closed before the writer can end the stream.
+        there.closer.killer().kill();
+        drop(writer);
+        let mut heard = Vec::new();
+        let error = connection.reader.read_to_end(&mut heard).expect_err("it was cut off");
+        assert_eq!((error.kind(), &heard[..]), (io::ErrorKind::UnexpectedEof, &b""[..]));
+    }
 }
 
 /// The memory of this process, in bytes.
@@ -204,6 +247,7 @@ fn memory() -> usize {
 #[test]
 #[cfg(target_os = "linux")]
 fn many_callers_without_keys_cost_little_and_do_not_keep_others_out() {
+    let _alone = crate::quic::tests::MUCH_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let client = identity();
     let server = Running::start(&[identity()], &[client.key()], GateLimits::default());
     let before = memory();

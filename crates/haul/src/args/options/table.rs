@@ -270,8 +270,9 @@ const CONNECTION: &[Text] = &[
         .more("TIME has a unit: s, m or h. The next command to the same host then needs no login."),
     Text::new("parallel", "Use up to N connections for file contents [default: auto]")
         .more("They are direct connections, or logins. Through SFTP the default is 1."),
-    Text::new("via", "Use ssh alone, direct TLS for contents (tcp), or a haul server")
-        .more("auto uses the server that you are enrolled at. Without one it logs in with ssh, and sends contents over direct connections as soon as they are open."),
+    Text::new("via", "Choose the way: auto, ssh, tcp, server, server-tcp or server-quic")
+        .more("ssh uses ssh alone, tcp adds direct TLS connections for contents, and server is a haul server. auto uses the server that you are enrolled at. Without one it logs in with ssh, and sends contents over direct connections as soon as they are open."),
+    Text::new("congestion", "Control congestion in QUIC by bbr (the default), cubic or newreno"),
     Text::new("port-range", "Open only these ports on the host, such as 7000-7009")
         .more("They are for direct connections."),
     Text::new("bwlimit", "Limit content to RATE KiB per second (5m: MiB; 0: no limit)")

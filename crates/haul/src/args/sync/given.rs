@@ -4,6 +4,7 @@
 use super::switches::Given;
 use super::table::Word;
 use super::{SyncWords, Wish};
+use crate::args::remote::Typed;
 use crate::config::{Settings, typed};
 use crate::error::CommandError;
 use haul_engine::Links;
@@ -83,6 +84,21 @@ impl SyncWords {
 }
 
 impl Wish {
+    /// The words about how hosts are reached.
+    pub(super) fn typed(&self) -> Result<Typed, CommandError> {
+        Ok(Typed {
+            rsh: self.rsh()?,
+            remote_haul: self.remote_haul.clone(),
+            timeout: self.timeout,
+            transport: self.transport,
+            retries: self.retries,
+            parallel: self.parallel,
+            keep: self.keep.clone(),
+            via: self.via,
+            congestion: self.congestion,
+        })
+    }
+
     /// The words about the way that contents take.
     pub(super) fn passage(&self) -> Settings {
         Settings {

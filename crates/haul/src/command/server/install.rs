@@ -39,7 +39,7 @@ pub(super) fn run(user: bool) -> Result<(), CommandError> {
         false => PathBuf::from(SYSTEM_UNITS),
     };
     fs::create_dir_all(&dir).map_err(failed)?;
-    for unit in unit_files(&program, &home, &listen, user) {
+    for unit in unit_files(&program, &home, &listen, settings.quic, user) {
         let path = dir.join(unit.name);
         let written = fs::write(&path, unit.text);
         written.map_err(|error| {

@@ -106,9 +106,14 @@ pub(super) const WORDS: &[Word] = &[
         wish.transport = Some(transport.ok_or("not haul or sftp")?);
         Ok(())
     }),
-    value!("via", None, &[], "auto|ssh|tcp|server", |wish, value| {
+    value!("via", None, &[], "WAY", |wish, value| {
         let via = value.to_str().and_then(|word| word.parse().ok());
-        wish.via = Some(via.ok_or("not auto, ssh, tcp or server")?);
+        wish.via = Some(via.ok_or("not auto, ssh, tcp, server, server-tcp or server-quic")?);
+        Ok(())
+    }),
+    value!("congestion", None, &[], "HOW", |wish, value| {
+        let congestion = value.to_str().and_then(|word| word.parse().ok());
+        wish.congestion = Some(congestion.ok_or("not bbr, cubic or newreno")?);
         Ok(())
     }),
     flag!("fast", None, |wish, on| wish.fast = on),

@@ -1,0 +1,222 @@
+//! QUIC alone: its process, and clients whose packets take other ways.
+
+use super::ways::{HOST, command, joined};
+use super::*;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+/// The number of the process that serves QUIC.
+fn quic_process(server: &Server) -> Option<u64> {
+    server.status()["quic_process"].as_u64()
+}
+
+#[test]
+fn the_process_for_quic_has_no_rights_and_no_files() {
+    let server = Server::start();
+    let pid = quic_process(&server).expect("a process");
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    if is_root() {
+        let user = status.lines().find(|line| line.starts_with("Uid:")).expect("a line");
+        assert!(!user.split('\t').skip(1).any(|id| id == "0"), "{user}");
+    }
+    assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
+    let has: Vec<String> = entries
+        .filter_map(|entry| entry.ok())
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.len() > 1 || name > "2"))
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .map(|path| path.display().to_string())
+        .collect();
+    // The way to the main process, and the port.
+    let sockets = has.iter().filter(|path| path.starts_with("socket:")).count();
+    let files = has.iter().filter(|path| path.starts_with('/') && *path != "/dev/null").count();
+    assert_eq!((sockets, files), (2, 0), "{has:?}");
+}
+
+#[test]
+fn a_process_for_quic_that_crashes_is_replaced_and_harms_no_other_job() {
+    let server = Server::start();
+    let client = server.client("ann", &[]);
+    let source = server.path("large");
+    fs::write(&source, vec![3; 32 << 20]).expect("written");
+    let slow = Job {
+        sources: vec![source.as_os_str().as_bytes().to_vec()],
+        dest: b"/large".to_vec(),
+        rate: std::num::NonZeroU64::new(16 << 20),
+        compression: Compression::None,
+        ..copy()
+    };
+    let before = quic_process(&server).expect("a process");
+    thread::scope(|scope| {
+        let by_tcp = scope.spawn(|| client.run(&slow, Placement::upload, &Quiet::default()));
+        until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+        let pid = rustix::process::Pid::from_raw(i32::try_from(before).expect("a number"));
+        rustix::process::kill_process(pid.expect("a process"), rustix::process::Signal::KILL)
+            .expect("killed");
+        until("another one runs", || quic_process(&server).is_some_and(|pid| pid != before));
+        by_tcp.join().expect("no panic").expect("copied");
+    });
+    let client = client.by(ServerVia::Quic);
+    client.download("/large", server.dir.path()).expect("copied");
+    let log = fs::read_to_string(server.path("log")).expect("messages");
+    assert!(log.contains("the process for QUIC has ended; another one starts"), "{log}");
+}
+
+#[test]
+fn a_server_without_quic_says_so_and_a_reload_adds_it() {
+    let mut server = Server::prepare();
+    let config = server.path("home/.config/haul");
+    fs::create_dir_all(&config).expect("a directory");
+    fs::write(config.join("server.toml"), "quic = false\n").expect("written");
+    server.run();
+    assert!(server.ok(&["status"]).contains(" by TCP (this machine only)"));
+    let client = server.client("ann", &[]).by(ServerVia::Quic);
+    let error = client.download("/", server.dir.path()).expect_err("nobody listens");
+    assert!(matches!(error, JobError::Connection(ConnectError::NoServer { .. })), "{error}");
+    // The port that it has by TCP is taken for QUIC as well.
+    let address = client.address.to_string();
+    server.ok(&["stop"]);
+    server.running.take().expect("it ran").wait().expect("waited");
+    server.run_on(&address);
+    fs::write(config.join("server.toml"), "congestion = \"cubic\"\n").expect("written");
+    server.ok(&["reload"]);
+    assert!(server.ok(&["status"]).contains(" by TCP and QUIC (this machine only)"));
+    client.download("/", server.dir.path()).expect("copied");
+}
+
+#[test]
+fn a_client_goes_on_with_a_server_that_was_killed_and_started_again() {
+    let mut server = joined(&[]);
+    let address = server.status()["listen"][0].as_str().expect("an address").to_owned();
+    fs::write(server.path("user/large"), vec![3; 48 << 20]).expect("written");
+    let there = format!("{HOST}:large");
+    let words =
+        ["copy", "--via", "quic", "--bwlimit", "16m", "--compress", "none", "large", &there];
+    let mut copying = command(&server, &words);
+    let mut copying = copying.stderr(Stdio::piped()).spawn().expect("it starts");
+    until("a job runs", || server.status()["jobs"][0]["client"] == "user");
+    thread::sleep(Duration::from_millis(1000));
+    let mut running = server.running.take().expect("it runs");
+    running.kill().expect("killed");
+    running.wait().expect("waited");
+    server.run_on(&address);
+    let begin = Instant::now();
+    let status = copying.wait().expect("waited");
+    assert!(status.success());
+    // The server resets connections that it does not know: nobody waits for a silent one.
+    assert!(begin.elapsed() < Duration::from_secs(12), "{:?}", begin.elapsed());
+    assert_eq!(fs::metadata(server.root().join("large")).expect("a file").len(), 48 << 20);
+}
+
+/// The way of packets between a client and a server.
+struct Relay {
+    address: SocketAddr,
+    /// 0: packets take the first way, 1: the second one, 2: none.
+    way: Arc<AtomicU8>,
+}
+
+impl Relay {
+    /// One that ends with the test.
+    fn to(server: SocketAddr) -> Self {
+        let socket = |address: &str| {
+            let socket = UdpSocket::bind(address).expect("a socket");
+            socket.set_nonblocking(true).expect("set");
+            socket
+        };
+        let front = socket("127.0.0.1:0");
+        // Another address, as that of a client in another network.
+        let backs = [socket("127.0.0.1:0"), socket("127.0.0.2:0")];
+        let way = Arc::new(AtomicU8::new(0));
+        let relay = Self { address: front.local_addr().expect("an address"), way: way.clone() };
+        thread::spawn(move || {
+            let (mut bytes, mut client) = (vec![0; 65536], None);
+            loop {
+                let way = usize::from(way.load(Ordering::Relaxed));
+                let mut any = false;
+                while let Ok((len, from)) = front.recv_from(&mut bytes) {
+                    (any, client) = (true, Some(from));
+                    if let Some(back) = backs.get(way) {
+                        let _ = back.send_to(&bytes[..len], server);
+                    }
+                }
+                for (nth, back) in backs.iter().enumerate() {
+                    while let Ok(len) = back.recv(&mut bytes) {
+                        any = true;
+                        if let Some(client) = client.filter(|_| nth == way) {
+                            let _ = front.send_to(&bytes[..len], client);
+                        }
+                    }
+                }
+                if !any {
+                    thread::sleep(Duration::from_micros(200));
+                }
+            }
+        });
+        relay
+    }
+}
+
+/// A server, and a client that reaches it by QUIC through the relay.
+fn relayed() -> (Server, Client, Relay) {
+    let server = Server::start();
+    let client = server.client("ann", &[]).by(ServerVia::Quic);
+    let relay = Relay::to(client.address.to_string().parse().expect("an address"));
+    let client = Client { address: relay.address.into(), ..client };
+    (server, client, relay)
+}
+
+/// An upload of some seconds.
+fn upload_of(source: &Path) -> Job {
+    fs::write(source, vec![3; 24 << 20]).expect("written");
+    Job {
+        sources: vec![source.as_os_str().as_bytes().to_vec()],
+        dest: b"/large".to_vec(),
+        rate: std::num::NonZeroU64::new(8 << 20),
+        compression: Compression::None,
+        ..copy()
+    }
+}
+
+#[test]
+fn a_job_goes_on_when_the_clients_address_changes() {
+    let (server, client, relay) = relayed();
+    let job = upload_of(&server.path("large"));
+    thread::scope(|scope| {
+        let copying = scope.spawn(|| client.run(&job, Placement::upload, &Quiet::default()));
+        until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+        thread::sleep(Duration::from_millis(800));
+        assert!(!copying.is_finished());
+        relay.way.store(1, Ordering::Relaxed);
+        let summary = copying.join().expect("no panic").expect("copied");
+        assert_eq!(summary.copied, 1);
+    });
+    assert_eq!(fs::metadata(server.root().join("large")).expect("a file").len(), 24 << 20);
+    until("it has left", || server.audit("disconnected").len() == 1);
+    assert_eq!(server.audit("connected").len(), 1, "it has not connected again");
+}
+
+#[test]
+fn a_peer_that_is_silent_is_noticed_on_both_sides() {
+    let (server, client, relay) = relayed();
+    let job = upload_of(&server.path("large"));
+    thread::scope(|scope| {
+        let copying = scope.spawn(|| {
+            let patience = Patience::of_seconds(2);
+            let reaching = Reaching { via: client.via, patience, ..Reaching::default() };
+            let addresses = [client.address.clone()];
+            let (key, identity) = (client.server, &client.identity);
+            let connection = connect_server("box", &addresses, key, identity, reaching, |_| ())?;
+            haul_engine::run(&job, Placement::upload(connection), &Quiet::default())
+        });
+        until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+        thread::sleep(Duration::from_millis(500));
+        relay.way.store(2, Ordering::Relaxed);
+        let begin = Instant::now();
+        let error = copying.join().expect("no panic").expect_err("it is lost");
+        assert!(matches!(error, JobError::Connection(ref lost) if lost.retriable()), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+        until("the server has noticed it", || !server.audit("disconnected").is_empty());
+    });
+    assert_eq!(server.audit("disconnected")[0]["outcome"], "lost");
+}

@@ -1,0 +1,33 @@
+//! QUIC (RFC 9000) between a client and a server, with the keys and the rules of their TLS
+//! connections. One bidirectional stream of a QUIC connection carries the bytes of a job.
+//!
+//! The state machine does no I/O. One thread of a client's process, and one process of a server,
+//! move datagrams between it and the UDP sockets, and bytes between its stream and a pair of Unix
+//! sockets. The job has the other ends of the pair, and an ordinary [`crate::Connection`].
+//!
+//! - `config.rs`: windows, timeouts and congestion control.
+//! - `udp.rs`: a UDP socket. `driver.rs`: the loop over sockets and connections.
+//! - `link.rs`: moves bytes between a stream and the pair. `ends.rs`: the job's ends.
+//! - `client.rs`: the client's thread.
+//! - `host.rs`: the server's process. `messages.rs`: messages between it and the main process.
+//! - `gate.rs`: the main process's side.
+
+mod client;
+mod config;
+mod driver;
+mod ends;
+mod gate;
+mod host;
+mod link;
+mod messages;
+mod udp;
+
+pub(crate) use self::client::{Called, call};
+pub use self::config::{Congestion, NotACongestion};
+pub(crate) use self::ends::Handed;
+pub use self::gate::QuicChild;
+pub(crate) use self::gate::{QuicCaller, QuicGate};
+pub use self::udp::bind_udp;
+
+#[cfg(test)]
+pub(crate) mod tests;

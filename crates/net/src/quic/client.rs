@@ -1,0 +1,135 @@
+//! A client's connection: a thread moves its packets until all that was written has arrived.
+
+use super::config::{self, Congestion, Pace};
+use super::driver::{Driver, Happened, is_wrong_key, was_refused};
+use super::ends::{Ends, Handed};
+use super::udp::{Udp, bind_udp};
+use crate::tls::{Broken, client_config, only};
+use crate::{Identity, Measured, PublicKey};
+use quinn_proto::{ClientConfig, ConnectionError};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// A connection whose handshake is done on this side.
+pub(crate) struct Called {
+    pub(crate) handed: Handed,
+    /// Waits, when it is dropped, until what was written has arrived.
+    pub(crate) rest: Box<dyn Send + Sync>,
+}
+
+/// The thread of a connection. It ends when the connection does.
+struct Thread(Option<JoinHandle<()>>);
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // It panics never; the job would see a connection that was cut off.
+        let _ = self.0.take().map(JoinHandle::join);
+    }
+}
+
+/// Connects to the server with the key `server` at `address`, and waits at most `patience`. A
+/// server that is silent for `silence_max` later is gone.
+///
+/// # Errors
+/// When no server answers, or one with another key ([`Broken::WrongKey`]).
+pub(crate) fn call(
+    address: SocketAddr,
+    server: PublicKey,
+    identity: &Identity,
+    patience: Duration,
+    silence_max: Option<Duration>,
+    congestion: Congestion,
+) -> io::Result<Called> {
+    let mut tls = client_config(identity, only(server))?;
+    // The label of the expected key stands in the place of a name.
+    tls.enable_sni = true;
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let udp = Udp::new(bind_udp(SocketAddr::new(any, 0))?)?;
+    let packet_len_max = udp.packet_len_to(address);
+    let config = config::client(tls, Pace { congestion, silence_max, packet_len_max })?;
+    let (job, ours) = Ends::pairs()?;
+    let (tell, told) = sync_channel(1);
+    let begun = Call { address, name: server.label(), deadline: Instant::now() + patience, tell };
+    let run = move || begun.run(udp, config, ours);
+    let thread = thread::Builder::new().name("quic".to_owned()).spawn(run)?;
+    let thread = Thread(Some(thread));
+    let ended = || io::Error::other("the thread of the connection has ended");
+    told.recv().map_err(|_| ended())??;
+    Ok(Called { handed: Handed::new(job), rest: Box::new(thread) })
+}
+
+/// A call that is being made.
+struct Call {
+    address: SocketAddr,
+    /// The label of the server's key.
+    name: String,
+    deadline: Instant,
+    /// Is told once if there is a connection.
+    tell: SyncSender<io::Result<()>>,
+}
+
+impl Call {
+    fn run(self, udp: Udp, config: ClientConfig, ends: Ends) {
+        let tell = self.tell.clone();
+        if let Err(error) = self.connect(udp, config, ends) {
+            // Once it stands, the pair tells how it ends.
+            let _ = tell.try_send(Err(error));
+        }
+    }
+
+    /// Connects, and moves packets until the connection has ended.
+    fn connect(self, udp: Udp, config: ClientConfig, ends: Ends) -> io::Result<()> {
+        let mut driver = Driver::new(config::endpoint(None)?, None);
+        let socket = driver.add_own(udp)?;
+        let id = driver.connect(socket, config, self.address, &self.name)?;
+        let measured = Arc::clone(&ends.measured);
+        let mut ends = Some(ends);
+        while ends.is_some() {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            driver.turn(&[], Some(left))?;
+            for happened in driver.happened() {
+                match (happened, ends.take()) {
+                    (Happened::Connected(id), Some(ends)) => driver.link(id, ends)?,
+                    (Happened::Failed(reason), _) => return Err(failed(&reason)),
+                    (Happened::Connected(_), None) => {}
+                }
+            }
+            if driver.has_missed(socket) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+        }
+        let _ = self.tell.send(Ok(()));
+        while driver.linked() > 0 {
+            driver.turn(&[], None)?;
+        }
+        *measured.lock().unwrap_or_else(PoisonError::into_inner) = driver.quic(id).map(|quic| {
+            let path = quic.stats().path;
+            let (packets, lost) = (path.sent_packets, path.lost_packets);
+            Measured { packets, lost, round_trip: path.min_rtt }
+        });
+        Ok(())
+    }
+}
+
+/// The error of a handshake that failed.
+fn failed(reason: &ConnectionError) -> io::Error {
+    match reason {
+        reason if is_wrong_key(reason) => io::Error::other(Broken::WrongKey),
+        reason if was_refused(reason) => io::Error::other(Broken::Refused),
+        ConnectionError::TimedOut => io::ErrorKind::TimedOut.into(),
+        ConnectionError::ConnectionClosed(_) | ConnectionError::ApplicationClosed(_) => {
+            io::ErrorKind::ConnectionRefused.into()
+        }
+        _ => io::Error::other(Broken::Invalid),
+    }
+}

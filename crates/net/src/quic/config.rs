@@ -1,0 +1,225 @@
+//! The settings of a QUIC connection.
+
+use crate::identity::Identity;
+use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
+use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn_proto::{
+    ClientConfig, EndpointConfig, HashedConnectionIdGenerator, MtuDiscoveryConfig, ServerConfig,
+    TransportConfig, VarInt,
+};
+use ring::{hkdf, hmac};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The protocol that both sides name in their handshake (ALPN).
+const PROTOCOL: &[u8] = b"haul";
+
+/// Bytes that may be on their way to this side: twice what 1 Gbit/s has in 100 ms.
+const RECEIVE_WINDOW: u32 = 24 << 20;
+
+/// Bytes that this side keeps until they are acknowledged, at least and at most.
+pub(super) const SEND_WINDOW_MIN: u64 = 512 << 10;
+/// See [`SEND_WINDOW_MIN`].
+pub(super) const SEND_WINDOW_MAX: u64 = 32 << 20;
+
+/// The round trip that is assumed before one is measured: the first packet is sent again after
+/// three times as long.
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
+
+/// The longest time between two packets of a connection without content.
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
+
+/// The bytes of IP and UDP in front of a packet.
+const HEADERS_V4: u16 = 28;
+/// See [`HEADERS_V4`].
+const HEADERS_V6: u16 = 48;
+
+/// The largest packet that each way carries (RFC 9000, section 14).
+pub(super) const PACKET_LEN_MIN: u16 = 1200;
+
+/// The largest packet of UDP over IPv4.
+pub(super) const PACKET_LEN_MAX: u16 = u16::MAX - HEADERS_V4;
+
+/// The largest packet that is looked for where the system does not tell the MTU of the way.
+const PACKET_LEN_DEFAULT: u16 = 1452;
+
+/// The way in which the rate of a QUIC connection follows its network.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// By the measured bandwidth and round trip. A lost packet does not slow it down.
+    #[default]
+    Bbr,
+    /// RFC 9438.
+    Cubic,
+    /// RFC 9002, section 7.
+    NewReno,
+}
+
+impl Congestion {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Bbr, "bbr"), (Self::Cubic, "cubic"), (Self::NewReno, "newreno")];
+
+    fn factory(self) -> Arc<dyn ControllerFactory + Send + Sync> {
+        match self {
+            Self::Bbr => Arc::new(BbrConfig::default()),
+            Self::Cubic => Arc::new(CubicConfig::default()),
+            Self::NewReno => Arc::new(NewRenoConfig::default()),
+        }
+    }
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(it, _)| it == self).map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+/// A text that names no [`Congestion`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not bbr, cubic or newreno")]
+pub struct NotACongestion;
+
+impl FromStr for Congestion {
+    type Err = NotACongestion;
+
+    fn from_str(text: &str) -> Result<Self, NotACongestion> {
+        let found = Self::ALL.iter().find(|(_, name)| *name == text);
+        found.map(|(it, _)| *it).ok_or(NotACongestion)
+    }
+}
+
+/// The settings that the two sides of a connection need not share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pace {
+    pub(super) congestion: Congestion,
+    /// The time after which a silent peer is given up.
+    pub(super) silence_max: Option<Duration>,
+    /// The largest packet that may fit the way to the peer.
+    pub(super) packet_len_max: u16,
+}
+
+/// The largest packet on a way of that MTU.
+pub(super) fn packet_len_of(mtu: Option<u32>, is_ipv6: bool) -> u16 {
+    let headers = if is_ipv6 { HEADERS_V6 } else { HEADERS_V4 };
+    let fits = |mtu: u32| u16::try_from(mtu).unwrap_or(u16::MAX).saturating_sub(headers);
+    mtu.map_or(PACKET_LEN_DEFAULT, fits).clamp(PACKET_LEN_MIN, PACKET_LEN_MAX)
+}
+
+impl Pace {
+    pub(super) fn transport(&self) -> Arc<TransportConfig> {
+        let mut mtu = MtuDiscoveryConfig::default();
+        mtu.upper_bound(self.packet_len_max);
+        let idle = self.silence_max.and_then(|max| max.try_into().ok());
+        let keep_alive = self.silence_max.map_or(KEEP_ALIVE_MAX, |max| max / 3);
+        let mut config = TransportConfig::default();
+        config
+            .max_concurrent_bidi_streams(1u32.into())
+            .max_concurrent_uni_streams(0u32.into())
+            .datagram_receive_buffer_size(None)
+            .receive_window(RECEIVE_WINDOW.into())
+            .stream_receive_window(RECEIVE_WINDOW.into())
+            .send_window(SEND_WINDOW_MIN)
+            .initial_rtt(FIRST_ROUND_TRIP)
+            .max_idle_timeout(idle)
+            .keep_alive_interval(Some(keep_alive.min(KEEP_ALIVE_MAX)))
+            .mtu_discovery_config(Some(mtu))
+            .allow_spin(false)
+            .congestion_controller_factory(self.congestion.factory());
+        Arc::new(config)
+    }
+}
+
+/// For a client, with the rules of its TLS connections.
+pub(super) fn client(mut tls: rustls::ClientConfig, pace: Pace) -> io::Result<ClientConfig> {
+    tls.alpn_protocols = vec![PROTOCOL.to_vec()];
+    let crypto = QuicClientConfig::try_from(tls).map_err(io::Error::other)?;
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    config.transport_config(pace.transport());
+    Ok(config)
+}
+
+/// For a server, with the rules of its TLS connections. `own` is its newest key.
+pub(super) fn server(
+    tls: &rustls::ServerConfig,
+    own: &Identity,
+    pace: Pace,
+) -> io::Result<ServerConfig> {
+    let mut tls = tls.clone();
+    tls.alpn_protocols = vec![PROTOCOL.to_vec()];
+    // RFC 9001, section 4.6.1: no early data.
+    tls.max_early_data_size = 0;
+    let crypto = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
+    let tokens = hkdf::Salt::new(hkdf::HKDF_SHA256, b"haul quic token").extract(own.seed());
+    let mut config = ServerConfig::new(Arc::new(crypto), Arc::new(tokens));
+    config.validation_token.sent(0);
+    config.transport_config(pace.transport());
+    config.migration(true);
+    Ok(config)
+}
+
+/// Of the sockets of a server, whose newest key is `own`, or of a client. A server that was
+/// started again resets the connections of the one before: the keys of resets and of connection
+/// ids depend on its own.
+pub(super) fn endpoint(own: Option<&Identity>) -> io::Result<EndpointConfig> {
+    let mut config = match own {
+        None => EndpointConfig::default(),
+        Some(own) => {
+            let reset = derived(own, b"haul quic reset")?;
+            let [a, b, c, d, e, f, g, h, ..] = derived(own, b"haul quic id")?;
+            let ids = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+            let mut config =
+                EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &reset)));
+            config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
+            config
+        }
+    };
+    config.max_udp_payload_size(PACKET_LEN_MAX).map_err(io::Error::other)?;
+    Ok(config)
+}
+
+/// A key for one purpose.
+fn derived(own: &Identity, purpose: &[u8]) -> io::Result<[u8; 32]> {
+    let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, purpose).extract(own.seed());
+    let mut key = [0; 32];
+    let filled = secret.expand(&[b"key"], hkdf::HKDF_SHA256).and_then(|it| it.fill(&mut key));
+    filled.map_err(|_| io::Error::other("can't derive a key"))?;
+    Ok(key)
+}
+
+/// The codes with which a connection is closed.
+pub(super) const ENDED: VarInt = VarInt::from_u32(0);
+/// See [`ENDED`].
+pub(super) const HUNG_UP: VarInt = VarInt::from_u32(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mtu_of_a_way_bounds_its_packets() {
+        for (mtu, is_ipv6, len) in [
+            (Some(1500), false, 1472),
+            (Some(1500), true, 1452),
+            (Some(9000), false, 8972),
+            (Some(65_536), false, PACKET_LEN_MAX),
+            (Some(576), false, 1200),
+            (None, true, 1452),
+        ] {
+            assert_eq!(packet_len_of(mtu, is_ipv6), len, "{mtu:?}");
+        }
+    }
+
+    #[test]
+    fn a_congestion_control_reads_the_same_once_it_is_written() {
+        for (it, name) in Congestion::ALL {
+            assert_eq!((it.to_string().as_str(), name.parse()), (name, Ok(it)));
+        }
+        assert_eq!("reno".parse::<Congestion>(), Err(NotACongestion));
+    }
+}

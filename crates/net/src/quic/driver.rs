@@ -1,0 +1,630 @@
+//! The loop over UDP sockets, QUIC connections and the pairs behind them. One thread runs it.
+
+use super::config::{HUNG_UP, Pace};
+use super::ends::{Ends, Fate};
+use super::link::Link;
+use super::udp::{Came, Inbox, Udp};
+use crate::GateLimits;
+use crate::gate::source;
+use bytes::{Bytes, BytesMut};
+use quinn_proto::{
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint,
+    EndpointConfig, EndpointEvent, Event, Incoming, ServerConfig, StreamEvent, Transmit,
+    TransportErrorCode,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Batches of packets that are taken from a socket before others get their turn.
+const BATCHES_MAX: usize = 4;
+
+/// Transmissions of one connection before others get their turn.
+const TRANSMISSIONS_MAX: usize = 32;
+
+/// The bytes that a caller gets for each that it sends, before its address is known to be its
+/// own.
+const ANSWER_MAX: u64 = 3;
+
+/// The part of the handshakes at once from which on a caller has to show that it receives what
+/// is sent to its address.
+const RETRY_PART: usize = 4;
+
+/// The alert of a side that does not accept the other one's key (RFC 8446, section 6).
+const ACCESS_DENIED: u8 = 49;
+
+/// The rules for callers.
+pub(super) struct Rules {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) pace: Pace,
+    pub(super) limits: GateLimits,
+}
+
+/// A connection of a driver. No number is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ConnId(u64);
+
+/// Something that has happened to a connection without a pair.
+pub(super) enum Happened {
+    /// Its handshake is done.
+    Connected(ConnId),
+    /// It failed.
+    Failed(ConnectionError),
+}
+
+/// The state of a connection besides that of QUIC.
+enum State {
+    Shaking {
+        since: Instant,
+        /// It has failed. Until the other side can have heard that, its packets are answered.
+        has_failed: bool,
+    },
+    /// The handshake is done, and the pair is still missing.
+    Connected,
+    Linked(Link),
+    /// It was closed, and the last packet may have to be sent again.
+    Closing,
+}
+
+struct Conn {
+    quic: Connection,
+    /// Its number at the endpoint; `None` once that has forgotten it.
+    handle: Option<ConnectionHandle>,
+    /// The number of its socket.
+    socket: usize,
+    state: State,
+    /// There is something to do for it.
+    is_due: bool,
+}
+
+/// Sockets and connections.
+pub(super) struct Driver {
+    endpoint: Endpoint,
+    /// The sockets, by numbers that are not used again.
+    sockets: BTreeMap<usize, Socket>,
+    next_socket: usize,
+    conns: BTreeMap<ConnId, Conn>,
+    by_handle: HashMap<ConnectionHandle, ConnId>,
+    next_conn: u64,
+    rules: Option<Rules>,
+    happened: Vec<Happened>,
+    inbox: Inbox,
+    outbox: Vec<u8>,
+}
+
+struct Socket {
+    udp: Udp,
+    serves: Serves,
+}
+
+/// The use of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Serves {
+    /// New callers are accepted there.
+    Callers,
+    /// A client has it.
+    Itself,
+    /// Connections that stand already.
+    Rest,
+}
+
+impl Driver {
+    /// Without sockets and connections. Only with `rules` there are callers.
+    pub(super) fn new(config: EndpointConfig, rules: Option<Rules>) -> Self {
+        let server = rules.as_ref().map(|rules| Arc::clone(&rules.config));
+        // The sockets bound the length of packets where these may be cut on their way.
+        let endpoint = Endpoint::new(Arc::new(config), server, true, None);
+        Self {
+            endpoint,
+            sockets: BTreeMap::new(),
+            next_socket: 0,
+            conns: BTreeMap::new(),
+            by_handle: HashMap::new(),
+            next_conn: 0,
+            rules,
+            happened: Vec::new(),
+            inbox: Inbox::new(),
+            outbox: Vec::new(),
+        }
+    }
+
+    /// Has these rules for callers from now on; without any, no caller is accepted.
+    pub(super) fn set_rules(&mut self, rules: Option<Rules>) {
+        let server = rules.as_ref().map(|rules| Arc::clone(&rules.config));
+        self.endpoint.set_server_config(server);
+        self.rules = rules;
+    }
+
+    /// Listens on these sockets, and on those of them that it has already. The others stay as
+    /// long as a connection uses them.
+    ///
+    /// # Errors
+    /// Those of `setsockopt`.
+    pub(super) fn listen(&mut self, sockets: Vec<UdpSocket>) -> io::Result<()> {
+        self.sockets.values_mut().for_each(|socket| socket.serves = Serves::Rest);
+        for socket in sockets {
+            let address = socket.local_addr()?;
+            match self.sockets.values_mut().find(|known| known.udp.local() == address) {
+                Some(known) => known.serves = Serves::Callers,
+                None => {
+                    self.add(Udp::new(socket)?, Serves::Callers);
+                }
+            }
+        }
+        self.close_unused_sockets();
+        Ok(())
+    }
+
+    fn add(&mut self, udp: Udp, serves: Serves) -> usize {
+        let number = self.next_socket;
+        self.sockets.insert(number, Socket { udp, serves });
+        self.next_socket += 1;
+        number
+    }
+
+    /// A client's socket.
+    ///
+    /// # Errors
+    /// Those of `setsockopt`.
+    pub(super) fn add_own(&mut self, udp: Udp) -> io::Result<usize> {
+        udp.watch_ways()?;
+        Ok(self.add(udp, Serves::Itself))
+    }
+
+    fn close_unused_sockets(&mut self) {
+        let conns = &self.conns;
+        self.sockets.retain(|number, socket| {
+            socket.serves != Serves::Rest || conns.values().any(|conn| conn.socket == *number)
+        });
+    }
+
+    /// Begins a connection to `to` from the socket with that number.
+    ///
+    /// # Errors
+    /// When the address is none that can be connected to.
+    pub(super) fn connect(
+        &mut self,
+        socket: usize,
+        config: ClientConfig,
+        to: SocketAddr,
+        name: &str,
+    ) -> io::Result<ConnId> {
+        let now = Instant::now();
+        let connected = self.endpoint.connect(now, config, to, name);
+        let (handle, quic) = connected.map_err(io::Error::other)?;
+        let id = self.insert(handle, quic, socket, now);
+        self.drive(id, now);
+        Ok(id)
+    }
+
+    fn insert(
+        &mut self,
+        handle: ConnectionHandle,
+        quic: Connection,
+        socket: usize,
+        now: Instant,
+    ) -> ConnId {
+        let id = ConnId(self.next_conn);
+        self.next_conn += 1;
+        let state = State::Shaking { since: now, has_failed: false };
+        self.by_handle.insert(handle, id);
+        let conn = Conn { quic, handle: Some(handle), socket, state, is_due: true };
+        self.conns.insert(id, conn);
+        id
+    }
+
+    /// The connection `id`, if it stands.
+    pub(super) fn quic(&self, id: ConnId) -> Option<&Connection> {
+        self.conns.get(&id).map(|conn| &conn.quic)
+    }
+
+    /// The address of this side that it uses.
+    pub(super) fn local(&self, id: ConnId) -> Option<SocketAddr> {
+        let conn = self.conns.get(&id)?;
+        let bound = self.sockets.get(&conn.socket)?.udp.local();
+        // A socket may listen on all addresses of the machine.
+        Some(SocketAddr::new(conn.quic.local_ip().unwrap_or(bound.ip()), bound.port()))
+    }
+
+    /// Moves the bytes of a connection between it and `ends` from now on.
+    ///
+    /// # Errors
+    /// When it stands no more.
+    pub(super) fn link(&mut self, id: ConnId, ends: Ends) -> io::Result<()> {
+        let conn = self.conns.get_mut(&id).ok_or(io::ErrorKind::NotConnected)?;
+        conn.state = State::Linked(Link::new(ends, &mut conn.quic)?);
+        conn.is_due = true;
+        Ok(())
+    }
+
+    /// Closes a connection that gets no pair.
+    pub(super) fn close(&mut self, id: ConnId) {
+        let now = Instant::now();
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.quic.close(now, HUNG_UP, Bytes::new());
+            conn.state = State::Closing;
+            conn.is_due = true;
+        }
+    }
+
+    /// The number of callers that are not known.
+    pub(super) fn shaking(&self) -> usize {
+        self.conns.values().filter(|conn| conn.is_shaking()).count()
+    }
+
+    /// The number of connections whose bytes are moved.
+    pub(super) fn linked(&self) -> usize {
+        self.conns.values().filter(|conn| matches!(conn.state, State::Linked(_))).count()
+    }
+
+    /// True if the system has reported that a packet of that socket did not arrive.
+    pub(super) fn has_missed(&self, socket: usize) -> bool {
+        self.sockets.get(&socket).is_some_and(|socket| socket.udp.has_missed())
+    }
+
+    /// The events since the last call.
+    pub(super) fn happened(&mut self) -> Vec<Happened> {
+        std::mem::take(&mut self.happened)
+    }
+
+    /// Waits until something needs attention, or the time is over, and does it; returns which of
+    /// the `others` are readable.
+    ///
+    /// # Errors
+    /// Those of `poll`.
+    pub(super) fn turn(
+        &mut self,
+        others: &[BorrowedFd<'_>],
+        patience: Option<Duration>,
+    ) -> io::Result<Vec<bool>> {
+        let now = Instant::now();
+        let is_due = self.conns.values().any(|conn| conn.is_due);
+        let next = self.conns.values_mut().filter_map(|conn| conn.deadline(self.rules.as_ref()));
+        let next = next.min().map(|at| at.saturating_duration_since(now));
+        let timeout = if is_due { Some(Duration::ZERO) } else { next };
+        let timeout = [timeout, patience].into_iter().flatten().min();
+        let timeout = timeout.map(|left| Timespec::try_from(left).unwrap_or_default());
+        let mut fds: Vec<PollFd<'_>> =
+            others.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        for socket in self.sockets.values() {
+            let out = if socket.udp.is_full() { PollFlags::OUT } else { PollFlags::empty() };
+            fds.push(PollFd::from_borrowed_fd(socket.udp.fd(), PollFlags::IN | out));
+        }
+        let mut linked = Vec::new();
+        for (number, conn) in &self.conns {
+            if let State::Linked(link) = &conn.state
+                && let Some(flags) = link.awaits()
+            {
+                linked.push(*number);
+                fds.push(PollFd::from_borrowed_fd(link.fd(), flags));
+            }
+        }
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut events = fds.iter().map(PollFd::revents);
+        let ready = events.by_ref().take(others.len()).map(|events| !events.is_empty()).collect();
+        let of_sockets: Vec<PollFlags> = events.by_ref().take(self.sockets.len()).collect();
+        let of_links: Vec<PollFlags> = events.collect();
+        drop(fds);
+        for (number, events) in linked.into_iter().zip(of_links) {
+            let Some(conn) = self.conns.get_mut(&number).filter(|_| !events.is_empty()) else {
+                continue;
+            };
+            if let State::Linked(link) = &mut conn.state
+                && events.contains(PollFlags::HUP)
+            {
+                link.job_left();
+            }
+            conn.is_due = true;
+        }
+        let numbers: Vec<usize> = self.sockets.keys().copied().collect();
+        for (number, events) in numbers.into_iter().zip(of_sockets) {
+            self.attend(number, events);
+        }
+        self.drive_due();
+        Ok(ready)
+    }
+
+    /// Sends what a socket did not take before, and takes what has come to it.
+    fn attend(&mut self, number: usize, events: PollFlags) {
+        let Some(socket) = self.sockets.get_mut(&number) else { return };
+        if socket.udp.is_full() && events.contains(PollFlags::OUT) {
+            socket.udp.send_rest();
+            let sent = !socket.udp.is_full();
+            let users = self.conns.values_mut().filter(|conn| conn.socket == number);
+            users.for_each(|conn| conn.is_due |= sent);
+        }
+        if events.contains(PollFlags::ERR) {
+            socket.udp.read_reports();
+        }
+        if !events.intersects(PollFlags::IN | PollFlags::ERR) {
+            return;
+        }
+        for _ in 0..BATCHES_MAX {
+            let mut inbox = std::mem::take(&mut self.inbox);
+            let now = Instant::now();
+            let mut came = Vec::new();
+            let any = self.sockets.get(&number).is_some_and(|socket| {
+                inbox.receive(&socket.udp, |batch: Came<'_>| {
+                    came.push((batch.from, batch.to, batch.ecn, batch.len, batch.bytes.into()));
+                })
+            });
+            self.inbox = inbox;
+            for (from, to, ecn, len, bytes) in came {
+                let mut bytes: BytesMut = bytes;
+                while !bytes.is_empty() {
+                    let packet = bytes.split_to(len.clamp(1, bytes.len()));
+                    self.take(number, now, (from, to, ecn), packet);
+                }
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    /// Takes one packet.
+    fn take(
+        &mut self,
+        socket: usize,
+        now: Instant,
+        (from, to, ecn): (SocketAddr, Option<IpAddr>, Option<quinn_proto::EcnCodepoint>),
+        packet: BytesMut,
+    ) {
+        self.outbox.clear();
+        match self.endpoint.handle(now, from, to, ecn, packet, &mut self.outbox) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let id = self.by_handle.get(&handle);
+                if let Some(conn) = id.and_then(|id| self.conns.get_mut(id)) {
+                    conn.quic.handle_event(event);
+                    conn.is_due = true;
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.admit(socket, now, incoming),
+            Some(DatagramEvent::Response(transmit)) => self.respond(socket, transmit),
+            None => {}
+        }
+    }
+
+    /// Begins the handshake of a caller, unless it has to show its address first.
+    fn admit(&mut self, socket: usize, now: Instant, incoming: Incoming) {
+        let listens =
+            self.sockets.get(&socket).is_some_and(|socket| socket.serves == Serves::Callers);
+        let Some(rules) = self.rules.as_ref().filter(|_| listens) else {
+            self.endpoint.ignore(incoming);
+            return;
+        };
+        let (limits, mut pace, mut config) =
+            (rules.limits, rules.pace, ServerConfig::clone(&rules.config));
+        self.outbox.clear();
+        // Those who have shown their address are not asked again.
+        let must_retry = self.shaking() >= limits.handshakes_max / RETRY_PART;
+        if must_retry && incoming.may_retry() {
+            if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.outbox) {
+                self.respond(socket, transmit);
+            }
+            return;
+        }
+        self.make_way(source(incoming.remote_address().ip()), limits);
+        let from = incoming.remote_address();
+        if let Some(socket) = self.sockets.get(&socket) {
+            pace.packet_len_max = socket.udp.packet_len_to(from);
+        }
+        config.transport_config(pace.transport());
+        self.outbox.clear();
+        match self.endpoint.accept(incoming, now, &mut self.outbox, Some(Arc::new(config))) {
+            Ok((handle, quic)) => {
+                self.insert(handle, quic, socket, now);
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.respond(socket, transmit);
+                }
+            }
+        }
+    }
+
+    /// Sends what was written to the outbox.
+    fn respond(&mut self, socket: usize, transmit: Transmit) {
+        if let Some(socket) = self.sockets.get_mut(&socket)
+            && !socket.udp.is_full()
+        {
+            socket.udp.send(transmit, &self.outbox);
+        }
+    }
+
+    /// Forgets handshakes until there is room for another one from `new`. Those that have failed
+    /// go first, then the oldest.
+    fn make_way(&mut self, new: IpAddr, limits: GateLimits) {
+        let of_new = |conn: &Conn| source(conn.quic.remote_address().ip()) == new;
+        let shaking = self.conns.values().filter(|conn| conn.is_shaking());
+        if shaking.filter(|conn| of_new(conn)).count() >= limits.per_source_max {
+            self.forget_oldest(of_new);
+        }
+        if self.shaking() >= limits.handshakes_max {
+            self.forget_oldest(|_| true);
+        }
+    }
+
+    fn forget_oldest(&mut self, are_meant: impl Fn(&Conn) -> bool) {
+        let shaking = self.conns.iter().filter(|(_, conn)| are_meant(conn));
+        let oldest = shaking
+            .filter_map(|(number, conn)| match conn.state {
+                State::Shaking { since, has_failed } => Some((!has_failed, since, *number)),
+                _ => None,
+            })
+            .min();
+        if let Some((.., number)) = oldest {
+            self.forget(number);
+        }
+    }
+
+    /// Frees what a connection has here, whatever its peer knows.
+    fn forget(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.remove(&id) else { return };
+        if let Some(handle) = conn.handle {
+            self.by_handle.remove(&handle);
+            self.endpoint.handle_event(handle, EndpointEvent::drained());
+        }
+        self.close_unused_sockets();
+    }
+
+    fn drive_due(&mut self) {
+        let now = Instant::now();
+        let mut due = Vec::new();
+        for (number, conn) in &mut self.conns {
+            if conn.quic.poll_timeout().is_some_and(|at| at <= now) {
+                conn.quic.handle_timeout(now);
+                conn.is_due = true;
+            }
+            if conn.is_due {
+                due.push(*number);
+            }
+        }
+        let late = self.rules.as_ref().map(|rules| rules.limits.handshake_max);
+        let is_late = |conn: &Conn| match (&conn.state, late) {
+            (State::Shaking { since, .. }, Some(max)) => now - *since >= max,
+            _ => false,
+        };
+        let late = self.conns.iter().filter(|(_, conn)| is_late(conn));
+        let late: Vec<ConnId> = late.map(|(id, _)| *id).collect();
+        due.into_iter().for_each(|id| self.drive(id, now));
+        late.into_iter().for_each(|id| self.forget(id));
+    }
+
+    /// Does all that a connection has to do and can do now.
+    fn drive(&mut self, id: ConnId, now: Instant) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.is_due = false;
+        while let Some(event) = conn.quic.poll() {
+            match (event, &mut conn.state) {
+                (Event::Connected, State::Shaking { .. }) => {
+                    conn.state = State::Connected;
+                    self.happened.push(Happened::Connected(id));
+                }
+                (Event::ConnectionLost { reason }, State::Linked(link)) => {
+                    tracing::debug!(%reason, "a connection has ended");
+                    link.lost(fate_of(&reason));
+                }
+                (Event::ConnectionLost { reason }, State::Shaking { has_failed, .. }) => {
+                    tracing::debug!(%reason, "a handshake has failed");
+                    self.happened.push(Happened::Failed(reason));
+                    *has_failed = true;
+                }
+                (Event::ConnectionLost { reason }, State::Connected) => {
+                    self.happened.push(Happened::Failed(reason));
+                    conn.state = State::Closing;
+                }
+                (Event::Stream(StreamEvent::Finished { .. }), State::Linked(link)) => {
+                    link.acknowledged();
+                }
+                _ => {}
+            }
+        }
+        if let State::Linked(link) = &mut conn.state {
+            link.pump(&mut conn.quic, now);
+            if link.is_over() {
+                conn.state = State::Closing;
+            }
+        }
+        if let Some(socket) = self.sockets.get_mut(&conn.socket) {
+            conn.is_due |= transmit(conn, &mut socket.udp, &mut self.outbox, now);
+        }
+        while let Some(handle) = conn.handle {
+            let Some(event) = conn.quic.poll_endpoint_events() else { break };
+            if event.is_drained() {
+                conn.handle = None;
+                self.by_handle.remove(&handle);
+            }
+            if let Some(event) = self.endpoint.handle_event(handle, event) {
+                conn.quic.handle_event(event);
+                conn.is_due = true;
+            }
+        }
+        let is_unused = !matches!(conn.state, State::Linked(_));
+        // A job may still read what has come.
+        if is_unused && conn.handle.is_none() {
+            self.forget(id);
+        }
+    }
+}
+
+/// Sends what `conn` has to send; true if there may be more than one turn sends.
+fn transmit(conn: &mut Conn, udp: &mut Udp, outbox: &mut Vec<u8>, now: Instant) -> bool {
+    for _ in 0..TRANSMISSIONS_MAX {
+        if udp.is_full() {
+            return false;
+        }
+        outbox.clear();
+        let batch = udp.batch(conn.quic.current_mtu());
+        let Some(transmit) = conn.quic.poll_transmit(now, batch, outbox) else { return false };
+        if conn.may_answer() {
+            udp.send(transmit, outbox);
+        }
+    }
+    true
+}
+
+impl Conn {
+    fn is_shaking(&self) -> bool {
+        matches!(self.state, State::Shaking { .. })
+    }
+
+    /// True unless a caller, whose address may be that of somebody else, gets more than three
+    /// times what it has sent (RFC 9000, section 8.1). The state machine lets the last packet go
+    /// beyond that.
+    fn may_answer(&self) -> bool {
+        if !self.is_shaking() || self.quic.side().is_client() {
+            return true;
+        }
+        let udp = self.quic.stats();
+        // The first packet is not counted. A shorter one begins no connection.
+        let received = udp.udp_rx.bytes + u64::from(super::config::PACKET_LEN_MIN);
+        udp.udp_tx.bytes <= ANSWER_MAX * received
+    }
+
+    /// The time at which something is to be done for it.
+    fn deadline(&mut self, rules: Option<&Rules>) -> Option<Instant> {
+        let late = match (&self.state, rules) {
+            (State::Shaking { since, .. }, Some(rules)) => {
+                Some(*since + rules.limits.handshake_max)
+            }
+            _ => None,
+        };
+        [late, self.quic.poll_timeout()].into_iter().flatten().min()
+    }
+}
+
+/// How the bytes of a connection end that ended for that reason.
+fn fate_of(reason: &ConnectionError) -> Fate {
+    match reason {
+        ConnectionError::ApplicationClosed(close) if close.error_code == super::config::ENDED => {
+            Fate::Ended
+        }
+        ConnectionError::ConnectionClosed(close) if is_alert(close.error_code) => Fate::Refused,
+        _ => Fate::CutOff,
+    }
+}
+
+/// True if that is an alert of TLS.
+fn is_alert(code: TransportErrorCode) -> bool {
+    (0x100..0x200).contains(&u64::from(code))
+}
+
+/// True if this side does not accept the other one's key.
+pub(super) fn is_wrong_key(reason: &ConnectionError) -> bool {
+    let denied = TransportErrorCode::crypto(ACCESS_DENIED);
+    matches!(reason, ConnectionError::TransportError(error) if error.code == denied)
+}
+
+/// True if the other side ended the handshake with an alert.
+pub(super) fn was_refused(reason: &ConnectionError) -> bool {
+    matches!(reason, ConnectionError::ConnectionClosed(close) if is_alert(close.error_code))
+}

@@ -1,0 +1,204 @@
+//! The two ends between a job and the thread or process that does the I/O of QUIC: a pair of
+//! stream sockets with the bytes, and a second pair for how they end.
+//!
+//! The end of a stream socket does not say if anything is missing, and a process that was killed
+//! leaves the same end behind as one that was done. So each side sends one byte over the second
+//! pair before it ends its stream. The first byte counts.
+
+use crate::Patience;
+use crate::connection::{Connection, HangUp, Measured, Served, Writer};
+use crate::duplex::{OnNewKey, Opening, hear_opening, say_opening};
+use crate::tls::Broken;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How a direction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// All was sent.
+    Ended,
+    /// It was cut off.
+    CutOff,
+    /// The peer does not accept this side's key.
+    Refused,
+}
+
+impl Fate {
+    const ALL: [(Self, u8); 3] = [(Self::Ended, b'e'), (Self::CutOff, b'c'), (Self::Refused, b'r')];
+
+    /// Tells the other end.
+    pub(super) fn tell(self, to: &UnixStream) {
+        let byte = Self::ALL.iter().find(|(it, _)| *it == self).map_or(b'c', |(_, byte)| *byte);
+        // Nobody may listen any more.
+        let _ = send(to, &[byte], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+
+    /// The word of the other end, at the end of its stream. One without a word was cut off.
+    pub(super) fn hear(from: &UnixStream) -> Self {
+        let mut byte = [0];
+        match recv(from, &mut byte, RecvFlags::DONTWAIT) {
+            Ok((_, 1)) => {
+                let known = Self::ALL.iter().find(|(_, known)| *known == byte[0]);
+                known.map_or(Self::CutOff, |(it, _)| *it)
+            }
+            _ => Self::CutOff,
+        }
+    }
+}
+
+/// One side of the two pairs.
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub(super) stream: UnixStream,
+    pub(super) fate: UnixStream,
+    /// The measured packets, at the end. The two sides share them in one process.
+    pub(super) measured: Arc<Mutex<Option<Measured>>>,
+}
+
+impl Ends {
+    /// Both sides.
+    ///
+    /// # Errors
+    /// Those of `socketpair`.
+    pub(super) fn pairs() -> io::Result<(Self, Self)> {
+        let ((stream, other_stream), (fate, other_fate)) =
+            (UnixStream::pair()?, UnixStream::pair()?);
+        let one = Self::of(stream, fate);
+        let measured = Arc::clone(&one.measured);
+        Ok((one, Self { stream: other_stream, fate: other_fate, measured }))
+    }
+
+    /// One side that came from another process.
+    pub(super) fn of(stream: UnixStream, fate: UnixStream) -> Self {
+        Self { stream, fate, measured: Arc::default() }
+    }
+}
+
+/// A connection whose handshake is done, as a job gets it.
+pub(crate) struct Handed {
+    ends: Arc<Ends>,
+}
+
+impl Handed {
+    pub(super) fn new(ends: Ends) -> Self {
+        Self { ends: Arc::new(ends) }
+    }
+
+    /// The stream, to be watched.
+    pub(crate) fn stream(&self) -> &UnixStream {
+        &self.ends.stream
+    }
+
+    /// The connection, with a peer that is called `peer` in messages. `rest` is dropped last.
+    ///
+    /// # Errors
+    /// Those of sending the opening.
+    pub(crate) fn into_connection(
+        self,
+        peer: String,
+        patience: Patience,
+        opening: Opening,
+        rest: Option<Box<dyn Send + Sync>>,
+    ) -> io::Result<Connection> {
+        let Self { ends } = self;
+        let was_refused = Arc::new(AtomicBool::new(false));
+        let mut writer = EndWriter(Arc::clone(&ends));
+        let on_new_key = say_opening(opening, &mut writer)?;
+        let (ended, refused) = (false, Arc::clone(&was_refused));
+        let reader = EndReader { ends: Arc::clone(&ends), on_new_key, ended, was_refused: refused };
+        let (is_quic, on_end) = (true, None);
+        let served = Served { peer, line: ends, was_refused, is_quic, rest, on_end };
+        let writer = Writer::new(writer, None);
+        Ok(Connection::of_server(Box::new(reader), writer, served, patience))
+    }
+}
+
+impl HangUp for Ends {
+    fn hang_up(&self) {
+        // In order, if the writer has ended the stream before.
+        Fate::CutOff.tell(&self.fate);
+        // It can only fail because the other side has left.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    fn measured(&self) -> Option<Measured> {
+        *self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct EndReader {
+    ends: Arc<Ends>,
+    /// Set until the opening has come.
+    on_new_key: Option<OnNewKey>,
+    /// The stream has ended in order.
+    ended: bool,
+    /// The other side refused this one before it sent anything.
+    was_refused: Arc<AtomicBool>,
+}
+
+impl EndReader {
+    fn read_some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.ended || buf.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            match (&self.ends.stream).read(buf) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The other end was closed with something unread.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+                Ok(0) => break,
+                read => return read,
+            }
+        }
+        match Fate::hear(&self.ends.fate) {
+            Fate::Ended => {
+                self.ended = true;
+                Ok(0)
+            }
+            Fate::Refused => Err(io::Error::other(Broken::Refused)),
+            Fate::CutOff => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl Read for EndReader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Some(on_new_key) = self.on_new_key.take() {
+            let was_refused = Arc::clone(&self.was_refused);
+            hear_opening(|buf| self.read_some(buf), on_new_key, &was_refused)?;
+        }
+        self.read_some(buf)
+    }
+}
+
+struct EndWriter(Arc<Ends>);
+
+impl Write for EndWriter {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&self.0.stream).write(buf)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&self.0.stream).write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for EndWriter {
+    /// Ends the stream in order, so that the other side knows that nothing is missing.
+    fn drop(&mut self) {
+        Fate::Ended.tell(&self.0.fate);
+        let _ = self.0.stream.shutdown(Shutdown::Write);
+    }
+}

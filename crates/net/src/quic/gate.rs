@@ -1,0 +1,185 @@
+//! The main process's side of QUIC: it has the sockets, starts the process that serves them, and
+//! gets the callers from it.
+
+use super::config::Congestion;
+use super::ends::Handed;
+use super::host::QuicChild as Child;
+use super::messages::{Arrival, Setup};
+use crate::{GateLimits, Identity, PublicKey};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+pub use super::host::QuicChild;
+
+/// How long the process may take to send or take a message. One that does not is ended.
+const MESSAGE_MAX: Duration = Duration::from_secs(2);
+
+/// How long the process may take to end when it is no longer needed.
+const EXIT_MAX: Duration = Duration::from_secs(3);
+
+/// How often it is looked at meanwhile.
+const EXIT_POLL: Duration = Duration::from_millis(5);
+
+/// A caller that came by QUIC.
+pub(crate) struct QuicCaller {
+    pub(crate) key: PublicKey,
+    pub(crate) from: SocketAddr,
+    pub(crate) reached: SocketAddr,
+    /// The label of the server's key that it has asked for.
+    pub(crate) label: Option<String>,
+    pub(crate) handed: Handed,
+}
+
+/// The keys of clients, and when each expires.
+pub(crate) type KnownKeys = Vec<(PublicKey, Option<SystemTime>)>;
+
+/// The sockets and the process.
+pub(crate) struct QuicGate {
+    sockets: Vec<UdpSocket>,
+    congestion: Congestion,
+    is_open: bool,
+    /// The way to the process; `None` while none runs.
+    control: Option<UnixStream>,
+    process: Option<haul_sys::Child>,
+}
+
+impl QuicGate {
+    /// Serves nobody before a process runs; see [`Self::begin`].
+    pub(crate) fn new(sockets: Vec<UdpSocket>, congestion: Congestion) -> Self {
+        Self { sockets, congestion, is_open: true, control: None, process: None }
+    }
+
+    /// The beginnings of a process; [`Self::started`] is to be called when it runs. Without
+    /// sockets none is needed.
+    ///
+    /// # Errors
+    /// Those of `socketpair` and `dup`.
+    pub(crate) fn begin(
+        &mut self,
+        own: &[Identity],
+        known: KnownKeys,
+        limits: GateLimits,
+    ) -> io::Result<Option<Child>> {
+        if self.sockets.is_empty() || !self.is_open {
+            return Ok(None);
+        }
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_read_timeout(Some(MESSAGE_MAX))?;
+        ours.set_write_timeout(Some(MESSAGE_MAX))?;
+        let sockets = self.sockets.iter().map(UdpSocket::try_clone).collect::<io::Result<_>>()?;
+        let setup = Setup::new(own, known, limits, self.congestion, true);
+        self.control = Some(ours);
+        Ok(Some(Child { control: theirs, sockets, setup }))
+    }
+
+    /// That process runs.
+    pub(crate) fn started(&mut self, process: haul_sys::Child) {
+        self.process = Some(process);
+    }
+
+    /// Sends the process what it has to know from now on. One that does not take it is ended,
+    /// and that is noticed at the next turn.
+    pub(crate) fn update(&mut self, own: &[Identity], known: KnownKeys, limits: GateLimits) {
+        let setup = Setup::new(own, known, limits, self.congestion, self.is_open);
+        self.send(setup, false);
+    }
+
+    fn send(&mut self, setup: Setup, with_sockets: bool) {
+        let Some(control) = &self.control else { return };
+        if let Err(error) = setup.send(control, with_sockets.then_some(&self.sockets)) {
+            tracing::warn!(%error, "the process for QUIC does not take its settings");
+            self.kill();
+        }
+    }
+
+    /// Listens on these sockets from now on.
+    pub(crate) fn listen(
+        &mut self,
+        sockets: Vec<UdpSocket>,
+        congestion: Congestion,
+        own: &[Identity],
+        known: KnownKeys,
+        limits: GateLimits,
+    ) {
+        (self.sockets, self.congestion) = (sockets, congestion);
+        self.send(Setup::new(own, known, limits, congestion, self.is_open), true);
+    }
+
+    /// True if a process runs, or none is needed.
+    pub(crate) fn is_served(&self) -> bool {
+        self.control.is_some() || self.sockets.is_empty() || !self.is_open
+    }
+
+    /// The process, if one runs.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.process.as_ref().map(haul_sys::Child::id)
+    }
+
+    pub(crate) fn sockets(&self) -> &[UdpSocket] {
+        &self.sockets
+    }
+
+    /// The descriptor by which callers come.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.control.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The next caller; `None` if the process has ended. To be called when there is something to
+    /// read.
+    pub(crate) fn next(&mut self) -> Option<QuicCaller> {
+        match self.control.as_ref().map(Arrival::receive)? {
+            Ok(Some((Arrival { key, from, reached, label }, ends))) => {
+                let handed = Handed::new(ends);
+                Some(QuicCaller { key, from, reached, label, handed })
+            }
+            ended => {
+                if let Err(error) = ended {
+                    tracing::warn!(%error, "the process for QUIC sent something invalid");
+                }
+                self.kill();
+                None
+            }
+        }
+    }
+
+    /// Ends the process at once.
+    fn kill(&mut self) {
+        self.control = None;
+        if let Some(process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Accepts no more callers. Those that came go on.
+    pub(crate) fn close(&mut self, own: &[Identity], limits: GateLimits) {
+        self.is_open = false;
+        self.update(own, KnownKeys::new(), limits);
+        self.sockets.clear();
+    }
+
+    /// Closes this process's copies of all descriptors, in a child.
+    pub(crate) fn abandon(&mut self) {
+        (self.control, self.process) = (None, None);
+        self.sockets.clear();
+    }
+
+    /// Has the process end once it has sent what is left of the jobs.
+    pub(crate) fn end(&mut self) {
+        self.control = None;
+        let Some(process) = self.process.take() else { return };
+        let begun = Instant::now();
+        while matches!(process.try_wait(), Ok(None)) {
+            if begun.elapsed() > EXIT_MAX {
+                let _ = process.kill();
+                let _ = process.wait();
+                return;
+            }
+            thread::sleep(EXIT_POLL);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The process of a server that speaks QUIC. It has the UDP sockets and the server's keys, and
+//! opens no file. It gives each caller with a known key to the main process, with one end of a
+//! pair, and moves the bytes behind the other end as long as it runs.
+
+use super::config::{self, Pace};
+use super::driver::{ConnId, Driver, Happened, Rules};
+use super::ends::Ends;
+use super::messages::{Arrival, Setup};
+use crate::gate::{Known, tls_config};
+use crate::{Patience, PublicKey};
+use haul_sys::{Access, Bounds, become_user, confine, end_with_parent, is_root};
+use quinn_proto::crypto::rustls::HandshakeData;
+use rustls::pki_types::CertificateDer;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// How long the main process may take to send or take a message. It is the one that waits for
+/// the other otherwise.
+const RECEIVE_MAX: Duration = Duration::from_secs(5);
+const SEND_MAX: Duration = Duration::from_millis(20);
+
+/// How long the last bytes of the jobs may take when the server stops.
+const LEAVING_MAX: Duration = Duration::from_secs(2);
+
+/// The user that has no rights on most systems.
+const NOBODY: &str = "nobody";
+
+/// Bounds of the process. A connection has two descriptors.
+const BOUNDS: Bounds = Bounds { open_files_max: 8192, memory_max: 64 << 30 };
+
+/// The process, before it runs.
+pub struct QuicChild {
+    pub(super) control: UnixStream,
+    pub(super) sockets: Vec<UdpSocket>,
+    pub(super) setup: Setup,
+}
+
+impl QuicChild {
+    /// Does the work of the process, whose parent is `parent`; returns its status. **To be called
+    /// in a process of its own, which has no other thread.**
+    pub fn run(self, parent: u32) -> u8 {
+        let served = give_up_rights(parent).and_then(|()| self.serve());
+        match served {
+            Ok(()) => 0,
+            Err(error) => {
+                tracing::warn!(%error, "the process for QUIC has failed");
+                1
+            }
+        }
+    }
+
+    /// Serves until the main process has closed its end.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn serve(self) -> io::Result<()> {
+        let Self { control, sockets, setup } = self;
+        control.set_read_timeout(Some(RECEIVE_MAX))?;
+        control.set_write_timeout(Some(SEND_MAX))?;
+        let newest = setup.own()?;
+        let driver = Driver::new(config::endpoint(newest.first())?, None);
+        let mut host = Host { control, known: Known::default(), driver };
+        host.set_up(&setup)?;
+        host.driver.listen(sockets)?;
+        host.run()
+    }
+}
+
+/// Gives up what the process does not need: the rights of root, and all files.
+fn give_up_rights(parent: u32) -> io::Result<()> {
+    if is_root() {
+        match become_user(NOBODY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                tracing::debug!("there is no user 'nobody'");
+            }
+            become_nobody => become_nobody?,
+        }
+    }
+    end_with_parent(parent)?;
+    confine(Access::Below(&[]));
+    BOUNDS.keep()
+}
+
+struct Host {
+    control: UnixStream,
+    known: Known,
+    driver: Driver,
+}
+
+impl Host {
+    fn set_up(&mut self, setup: &Setup) -> io::Result<()> {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = setup.known().collect();
+        if !setup.is_open {
+            self.driver.set_rules(None);
+            return Ok(());
+        }
+        let own = setup.own()?;
+        let newest = own.first().ok_or(io::ErrorKind::InvalidData)?;
+        let pace = Pace {
+            congestion: setup.congestion,
+            silence_max: Patience::default().silence_max,
+            // Each connection has that of its way.
+            packet_len_max: config::PACKET_LEN_MAX,
+        };
+        let config = config::server(&*tls_config(&own, &self.known)?, newest, pace)?;
+        let rules = Rules { config: config.into(), pace, limits: setup.limits() };
+        self.driver.set_rules(Some(rules));
+        Ok(())
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            let asked = self.driver.turn(&[self.control.as_fd()], None)?;
+            if asked.first() == Some(&true) {
+                match Setup::receive(&self.control)? {
+                    Some((setup, sockets)) => {
+                        self.set_up(&setup)?;
+                        sockets.map_or(Ok(()), |sockets| self.driver.listen(sockets))?;
+                    }
+                    None => return self.leave(),
+                }
+            }
+            for happened in self.driver.happened() {
+                let Happened::Connected(id) = happened else { continue };
+                if let Err(error) = self.hand_over(id) {
+                    tracing::warn!(%error, "a caller can't be handed over");
+                    self.driver.close(id);
+                }
+            }
+        }
+    }
+
+    /// Gives a caller to the main process.
+    fn hand_over(&mut self, id: ConnId) -> io::Result<()> {
+        let missing = || io::Error::from(io::ErrorKind::NotConnected);
+        let quic = self.driver.quic(id).ok_or_else(missing)?;
+        let session = quic.crypto_session();
+        let keys =
+            session.peer_identity().and_then(|it| it.downcast::<Vec<CertificateDer<'_>>>().ok());
+        let key = keys.and_then(|keys| PublicKey::of_structure(keys.first()?));
+        let data = session.handshake_data().and_then(|it| it.downcast::<HandshakeData>().ok());
+        let from: SocketAddr = quic.remote_address();
+        let arrival = Arrival {
+            key: key.ok_or_else(missing)?,
+            from,
+            reached: self.driver.local(id).ok_or_else(missing)?,
+            label: data.and_then(|data| data.server_name),
+        };
+        let (job, ours) = Ends::pairs()?;
+        arrival.send(&self.control, &job)?;
+        self.driver.link(id, ours)
+    }
+
+    /// Sends what is left of the jobs, which have ended.
+    fn leave(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + LEAVING_MAX;
+        self.driver.set_rules(None);
+        while self.driver.linked() > 0 && Instant::now() < deadline {
+            self.driver.turn(&[], Some(deadline.saturating_duration_since(Instant::now())))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! Messages between the main process of a server and its process for QUIC, over a pair of stream
+//! sockets: a length of 4 bytes, and so many bytes. Descriptors come with the length.
+
+use super::config::Congestion;
+use super::ends::Ends;
+use crate::{GateLimits, Identity, PublicKey};
+use haul_sys::{pass, receive_passed};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The longest message, in bytes: that with the keys of all clients.
+const LEN_MAX: usize = 16 << 20;
+
+/// The most sockets that QUIC is served on.
+pub(super) const SOCKETS_MAX: usize = 16;
+
+/// Bytes that are sent in one piece. A message about a caller is shorter.
+const PIECE_LEN: usize = 1024;
+
+/// The longest name that a caller may have asked for, in bytes. A label of a key has 24.
+const LABEL_LEN_MAX: usize = 255;
+
+/// All that the process for QUIC has to know, in place of what it knew before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Setup {
+    /// The seeds of the server's keys, the newest first.
+    own: Vec<[u8; 32]>,
+    /// Keys of clients, and when each expires, in seconds since 1970.
+    known: Vec<([u8; 32], Option<u64>)>,
+    handshakes_max: u64,
+    per_source_max: u64,
+    handshake_max: Duration,
+    pub(super) congestion: Congestion,
+    /// Callers are accepted.
+    pub(super) is_open: bool,
+    /// The sockets that come with it replace those before.
+    has_sockets: bool,
+}
+
+impl Setup {
+    pub(super) fn new(
+        own: &[Identity],
+        known: impl IntoIterator<Item = (PublicKey, Option<SystemTime>)>,
+        limits: GateLimits,
+        congestion: Congestion,
+        is_open: bool,
+    ) -> Self {
+        let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let known = known.into_iter().map(|(key, expires)| (*key.as_bytes(), expires.map(seconds)));
+        Self {
+            own: own.iter().map(|own| *own.seed()).collect(),
+            known: known.collect(),
+            handshakes_max: limits.handshakes_max as u64,
+            per_source_max: limits.per_source_max as u64,
+            handshake_max: limits.handshake_max,
+            congestion,
+            is_open,
+            has_sockets: false,
+        }
+    }
+
+    /// The server's keys, the newest first.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub(super) fn own(&self) -> io::Result<Vec<Identity>> {
+        self.own.iter().map(Identity::of_seed).collect()
+    }
+
+    /// Keys of clients, and when each expires.
+    pub(super) fn known(&self) -> impl Iterator<Item = (PublicKey, Option<SystemTime>)> {
+        let time = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        self.known.iter().map(move |(key, expires)| {
+            // A time that no clock reaches has come already.
+            let expires = expires.map(|seconds| time(seconds).unwrap_or(UNIX_EPOCH));
+            (PublicKey::new(*key), expires)
+        })
+    }
+
+    pub(super) fn limits(&self) -> GateLimits {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        GateLimits {
+            handshakes_max: number(self.handshakes_max),
+            per_source_max: number(self.per_source_max),
+            handshake_max: self.handshake_max,
+        }
+    }
+
+    /// Sends it, with other sockets if there are `sockets`.
+    ///
+    /// # Errors
+    /// Those of sending, and if it has too many keys or sockets.
+    pub(super) fn send(mut self, to: &UnixStream, sockets: Option<&[UdpSocket]>) -> io::Result<()> {
+        self.has_sockets = sockets.is_some();
+        let sockets: Vec<BorrowedFd<'_>> =
+            sockets.unwrap_or_default().iter().map(AsFd::as_fd).collect();
+        if sockets.len() > SOCKETS_MAX {
+            return Err(io::Error::other("too many addresses for QUIC"));
+        }
+        send(to, &self, &sockets)
+    }
+
+    /// Receives one, and the sockets if there are others; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of receiving; [`io::ErrorKind::InvalidData`] if it is none.
+    pub(super) fn receive(from: &UnixStream) -> io::Result<Option<(Self, Option<Vec<UdpSocket>>)>> {
+        let Some((setup, sockets)) = receive::<Self>(from)? else { return Ok(None) };
+        let sockets = sockets.into_iter().map(UdpSocket::from).collect();
+        let sockets = setup.has_sockets.then_some(sockets);
+        Ok(Some((setup, sockets)))
+    }
+}
+
+/// A caller whose handshake is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Arrival {
+    pub(super) key: PublicKey,
+    pub(super) from: SocketAddr,
+    pub(super) reached: SocketAddr,
+    /// The label of the server's key that it has asked for.
+    pub(super) label: Option<String>,
+}
+
+impl Arrival {
+    /// Sends it, with the ends for a job.
+    ///
+    /// # Errors
+    /// Those of sending.
+    pub(super) fn send(mut self, to: &UnixStream, ends: &Ends) -> io::Result<()> {
+        self.label = self.label.filter(|label| label.len() <= LABEL_LEN_MAX);
+        send(to, &self, &[ends.stream.as_fd(), ends.fate.as_fd()])
+    }
+
+    /// Receives one; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of receiving; [`io::ErrorKind::InvalidData`] if it is none.
+    pub(super) fn receive(from: &UnixStream) -> io::Result<Option<(Self, Ends)>> {
+        let Some((arrival, ends)) = receive::<Self>(from)? else { return Ok(None) };
+        let ends = <[OwnedFd; 2]>::try_from(ends).map_err(|_| io::ErrorKind::InvalidData)?;
+        let [stream, fate] = ends.map(UnixStream::from);
+        let is_label = |label: &String| label.len() <= LABEL_LEN_MAX;
+        if !arrival.label.as_ref().is_none_or(is_label) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Some((arrival, Ends::of(stream, fate))))
+    }
+}
+
+fn send(
+    mut to: &UnixStream,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let len = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= LEN_MAX);
+    let len = len.ok_or_else(|| io::Error::other("too many clients for QUIC"))?;
+    // In one piece, if it is short: the other side may take nothing more.
+    let whole = [&len.to_le_bytes(), &bytes[..]].concat();
+    let (first, rest) = whole.split_at(whole.len().min(PIECE_LEN));
+    pass(to, first, descriptors)?;
+    to.write_all(rest)
+}
+
+fn receive<T: DeserializeOwned>(mut from: &UnixStream) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    let mut len = [0; 4];
+    let (received, descriptors) = receive_passed(from, &mut len)?;
+    match received {
+        0 => return Ok(None),
+        4 => {}
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    }
+    let len = u32::from_le_bytes(len) as usize;
+    if len > LEN_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; len];
+    from.read_exact(&mut bytes)?;
+    match postcard::take_from_bytes(&bytes) {
+        Ok((message, [])) => Ok(Some((message, descriptors))),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn arrival() -> Arrival {
+        let key = Identity::new().expect("a key").key();
+        let from = (Ipv4Addr::LOCALHOST, 7).into();
+        Arrival { key, from, reached: from, label: Some(key.label()) }
+    }
+
+    #[test]
+    fn a_caller_arrives_as_it_was_sent() {
+        let (here, there) = UnixStream::pair().expect("a pair");
+        let (job, ours) = Ends::pairs().expect("pairs");
+        let sent = arrival();
+        sent.clone().send(&here, &job).expect("sent");
+        drop((here, job));
+        let (received, job) = Arrival::receive(&there).expect("received").expect("one");
+        assert_eq!(received, sent);
+        (&ours.stream).write_all(b"x").expect("written");
+        assert_eq!((&job.stream).read(&mut [0; 2]).expect("read"), 1);
+        assert!(Arrival::receive(&there).expect("the end").is_none());
+    }
+
+    #[test]
+    fn a_setup_arrives_as_it_was_sent() {
+        let (here, there) = UnixStream::pair().expect("a pair");
+        let own = [Identity::new().expect("a key")];
+        let known = [(own[0].key(), None), (own[0].key(), Some(UNIX_EPOCH))];
+        let setup = Setup::new(&own, known, GateLimits::default(), Congestion::Cubic, true);
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        let address = socket.local_addr().expect("an address");
+        for sockets in [None, Some(std::slice::from_ref(&socket))] {
+            setup.clone().send(&here, sockets).expect("sent");
+            let (received, passed) = Setup::receive(&there).expect("received").expect("one");
+            assert_eq!(received.own().expect("keys")[0].key(), own[0].key());
+            assert!(received.known().eq(known));
+            assert_eq!(received.limits(), GateLimits::default());
+            assert_eq!(passed.is_some(), sockets.is_some());
+            let passed = passed.unwrap_or_default();
+            assert!(passed.iter().all(|it| it.local_addr().expect("an address") == address));
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let arrival = postcard::to_stdvec(&arrival()).expect("encoded");
+        let (job, _ours) = Ends::pairs().expect("pairs");
+        let two = [job.stream.as_fd(), job.fate.as_fd()];
+        let long = [&arrival[..], b"x"].concat();
+        let huge = (LEN_MAX as u32 + 1).to_le_bytes();
+        for (len, bytes, descriptors) in [
+            ((arrival.len() as u32).to_le_bytes(), &arrival[..], &two[..1]),
+            ((arrival.len() as u32).to_le_bytes(), &arrival, &[]),
+            ((long.len() as u32).to_le_bytes(), &long, &two),
+            ((arrival.len() as u32 - 1).to_le_bytes(), &arrival, &two),
+            ((arrival.len() as u32 + 9).to_le_bytes(), &arrival, &two),
+            (huge, &arrival, &two),
+            ([0; 4], &[], &two),
+        ] {
+            let (mut here, there) = UnixStream::pair().expect("a pair");
+            pass(&here, &len, descriptors).expect("sent");
+            here.write_all(bytes).expect("sent");
+            drop(here);
+            assert!(Arrival::receive(&there).is_err(), "{len:?}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The ways of packets from this machine, and what the system has counted on them.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// The MTU of the way to `peer` as the system knows it: that of the first link at least. `None`
+/// where it does not tell. No packet is sent.
+#[cfg(target_os = "linux")]
+pub fn mtu_to(peer: SocketAddr) -> Option<u32> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+    let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let probe = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+    connect(&probe, &peer).ok()?;
+    match peer.is_ipv4() {
+        true => sockopt::ip_mtu(&probe).ok(),
+        false => sockopt::ipv6_mtu(&probe).ok(),
+    }
+}
+
+/// `None`: this system does not tell.
+#[cfg(not(target_os = "linux"))]
+pub fn mtu_to(_: SocketAddr) -> Option<u32> {
+    None
+}
+
+/// The packets of a TCP connection, as the system has counted them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpCounts {
+    /// Packets with content that were sent, those that were sent again included.
+    pub sent: u64,
+    /// Packets that were sent again.
+    pub sent_again: u64,
+    /// The shortest round trip.
+    pub round_trip: Duration,
+}
+
+/// The packets of the connection `socket`; `None` where the system does not tell, and if that is
+/// no TCP connection.
+#[cfg(target_os = "linux")]
+pub fn tcp_counts(socket: impl AsFd) -> Option<TcpCounts> {
+    let info = info::TcpInfo::of(socket.as_fd())?;
+    Some(TcpCounts {
+        sent: info.word(info::DATA_SEGS_OUT)?.into(),
+        sent_again: info.word(info::TOTAL_RETRANS)?.into(),
+        round_trip: info.round_trip()?,
+    })
+}
+
+/// `None`: this system does not tell.
+#[cfg(not(target_os = "linux"))]
+pub fn tcp_counts(_: impl AsFd) -> Option<TcpCounts> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) mod info {
+    use std::os::fd::{AsRawFd, BorrowedFd};
+    use std::time::Duration;
+
+    /// The fields of `tcp_info` of four bytes that are read, by their numbers (linux/tcp.h): the
+    /// smoothed round trip and the shortest one, in microseconds, and numbers of packets.
+    const RTT: usize = 17;
+    const MIN_RTT: usize = 37;
+    pub(super) const TOTAL_RETRANS: usize = 25;
+    pub(super) const DATA_SEGS_OUT: usize = 39;
+
+    /// The first byte of `tcp_info` in a connection that stands.
+    const ESTABLISHED: u8 = 1;
+
+    /// The fields that the system has told.
+    pub(crate) struct TcpInfo([u32; 64], usize);
+
+    impl TcpInfo {
+        /// `None` if `socket` is no TCP socket.
+        pub(crate) fn of(socket: BorrowedFd<'_>) -> Option<Self> {
+            let mut info = [0_u32; 64];
+            let mut len = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
+            // SAFETY: `info` and `len` live until the call returns, and `len` is the length of
+            // `info`, behind which the system writes nothing. Any bytes are numbers.
+            #[allow(unsafe_code)]
+            let result = unsafe {
+                libc::getsockopt(
+                    socket.as_raw_fd(),
+                    libc::IPPROTO_TCP,
+                    libc::TCP_INFO,
+                    info.as_mut_ptr().cast(),
+                    &raw mut len,
+                )
+            };
+            // Any other socket refuses that.
+            (result == 0).then_some(Self(info, len as usize / size_of::<u32>()))
+        }
+
+        /// True if the connection stands.
+        pub(crate) fn is_standing(&self) -> bool {
+            self.0[0].to_ne_bytes()[0] == ESTABLISHED
+        }
+
+        /// A field; an older system does not tell all of them.
+        pub(super) fn word(&self, field: usize) -> Option<u32> {
+            self.0.get(..self.1)?.get(field).copied()
+        }
+
+        /// The shortest round trip, or the usual one.
+        pub(crate) fn round_trip(&self) -> Option<Duration> {
+            // Before the first answer the shortest is all ones.
+            let known =
+                |field: usize| self.word(field).filter(|micros| !matches!(*micros, 0 | u32::MAX));
+            let micros = known(MIN_RTT).or_else(|| known(RTT))?;
+            Some(Duration::from_micros(micros.into()))
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    #[test]
+    fn the_packets_of_a_connection_are_counted() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let mut here = TcpStream::connect(listener.local_addr().expect("bound")).expect("called");
+        let (mut there, _) = listener.accept().expect("accepted");
+        here.write_all(b"hello").expect("written");
+        there.read_exact(&mut [0; 5]).expect("read");
+        let counts = tcp_counts(&here).expect("a TCP connection");
+        assert_eq!((counts.sent, counts.sent_again), (1, 0));
+        assert!(mtu_to((Ipv4Addr::LOCALHOST, 9).into()).is_some_and(|mtu| mtu >= 576));
+        let (pipe, _) = std::io::pipe().expect("a pipe");
+        assert_eq!(tcp_counts(&pipe), None);
+    }
+}
