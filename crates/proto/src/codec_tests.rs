@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Abort, Amount, Arrived, BlockSeal, Call, Called, DirectOffer, DirectWish, Extra, FileEnd,
-    FileSeal, Flow, Hashing, How, JobRequest, Join, LaneEnd, LaneOver, Late, ListItem, Listed,
+    FileSeal, Flow, Hashing, How, JobRequest, Join, LaneOver, Late, ListItem, Listed,
     Machine, Marked, Measure, Measured, Named, NamedSources, Object, OutcomeItem, ProcessorRates,
     Prove, Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature, Startups, Taken, Want,
     Warning,
@@ -252,14 +252,13 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::FileEnd(FileEnd {
                     index,
                     result: Ok(FileSeal { size, mtime, hash, grew: index % 2 == 0 }),
-                    lanes: (size % 256) as u8,
+                    by_blocks: size % 2 == 0,
                 })
             }
         ),
-        (any::<u64>(), fault(), any::<u8>()).prop_map(|(index, fault, lanes)| {
-            Message::FileEnd(FileEnd { index, result: Err(fault), lanes })
+        (any::<u64>(), fault(), any::<bool>()).prop_map(|(index, fault, by_blocks)| {
+            Message::FileEnd(FileEnd { index, result: Err(fault), by_blocks })
         }),
-        any::<(u64, u8)>().prop_map(|(index, lane)| Message::LaneEnd(LaneEnd { index, lane })),
         any::<(u8, u64, bool)>().prop_map(|(lane, frames, is_over)| {
             Message::Taken(Taken { lane, frames, is_over })
         }),
@@ -287,9 +286,11 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Direct(if is_there { Ok(offer) } else { Err("no".to_owned()) })
             }
         ),
-        (any::<u64>(), any::<u64>(), hashed(any::<[u8; 32]>())).prop_map(|(index, block, hash)| {
-            Message::BlockSeal(BlockSeal { index, block, hash: hash.map(Into::into) })
-        }),
+        (any::<(u64, u64, u32)>(), hashed(any::<[u8; 32]>())).prop_map(
+            |((index, block, len), hash)| {
+                Message::BlockSeal(BlockSeal { index, block, len, hash: hash.map(Into::into) })
+            }
+        ),
         any::<[u64; 2]>().prop_map(|[copied, bytes]| Message::Done(Summary {
             copied,
             bytes,
@@ -621,7 +622,7 @@ fn a_time_beyond_its_second_does_not_decode() {
                 hash: Some(ContentHash::of(b"")),
                 grew: false,
             }),
-            lanes: 0,
+            by_blocks: false,
         }))
     };
     assert!(decode(FrameType::FileEnd, &end(999_999_999)[HEADER_LEN..]).is_ok());

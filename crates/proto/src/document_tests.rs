@@ -18,7 +18,7 @@ use std::time::Duration;
 const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
 
 /// Bounds of other crates that are constants for themselves, and the files that have them.
-const ELSEWHERE: [(&str, &str); 15] = [
+const ELSEWHERE: [(&str, &str); 14] = [
     ("WINDOW_SLACK", "engine/src/receiver/mod.rs"),
     ("INCOMING_MAX", "engine/src/receiver/reading.rs"),
     ("OPEN_MAX", "store/src/pieces.rs"),
@@ -26,7 +26,6 @@ const ELSEWHERE: [(&str, &str); 15] = [
     ("LANES_AHEAD_MAX", "engine/src/receiver/incoming.rs"),
     ("stripes::AHEAD_MAX", "engine/src/sender/stripes.rs"),
     ("PARTS_MAX", "engine/src/link/wire/ledger.rs"),
-    ("TOLD_EVERY", "engine/src/receiver/arrivals.rs"),
     ("ASIDE_MAX", "engine/src/sender/remover.rs"),
     ("CHANGES_MAX", "model/src/altered/modes.rs"),
     ("BLOCK_LEN_MIN", "delta/src/shape.rs"),

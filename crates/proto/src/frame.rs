@@ -83,8 +83,6 @@ pub enum FrameType {
     Reuse = 0x21,
     /// Agent tells how it is reached directly.
     Direct = 0x22,
-    /// Sender has sent all of a file that goes over this lane.
-    LaneEnd = 0x23,
     /// Receiver tells how much of a lane has arrived.
     Taken = 0x24,
     /// Sender can send nothing more over a lane.
@@ -107,7 +105,7 @@ pub enum FrameType {
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 36] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -135,7 +133,6 @@ impl FrameType {
         Self::Wrapped,
         Self::Join,
         Self::Direct,
-        Self::LaneEnd,
         Self::Taken,
         Self::LaneOver,
         Self::Measure,
@@ -163,7 +160,7 @@ impl FrameType {
             Self::Alive | Self::Rest => 0,
             Self::Join => 32,
             Self::Arrived => 48,
-            Self::LaneEnd | Self::Taken | Self::LaneOver | Self::Call => 16,
+            Self::Taken | Self::LaneOver | Self::Call => 16,
             Self::Filler => FILLER_LEN as u32,
             _ => CONTROL_MAX,
         }

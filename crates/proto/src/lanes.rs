@@ -85,15 +85,6 @@ pub struct Join {
     pub secret: Option<JoinSecret>,
 }
 
-/// All that goes over a lane of a file was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaneEnd {
-    /// Its number in the listing.
-    pub index: u64,
-    /// The lane: this one, or one that was lost, of which this one has brought the rest.
-    pub lane: u8,
-}
-
 /// How much of a lane has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {

@@ -41,7 +41,7 @@ pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
 pub use lanes::{
     ARRIVED_MAX, Arrived, Call, Called, DirectKey, DirectOffer, DirectWish, JOIN_SECRET_LEN, Join,
-    JoinSecret, LANES_MAX, LaneEnd, LaneOver, Taken,
+    JoinSecret, LANES_MAX, LaneOver, Taken,
 };
 pub use listing::{ITEM_COST_MIN, ListItem, Rival};
 pub use measure::{

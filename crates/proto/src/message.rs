@@ -1,8 +1,8 @@
 //! The messages, and the bounds that both sides keep.
 
 use crate::{
-    Arrived, Call, Called, DirectOffer, DirectWish, Join, JoinSecret, LaneEnd, LaneOver, ListItem,
-    Measure, Measured, Reuse, Signature, Taken, Want,
+    Arrived, Call, Called, DirectOffer, DirectWish, Join, JoinSecret, LaneOver, ListItem, Measure,
+    Measured, Reuse, Signature, Taken, Want,
 };
 use haul_model::{
     Altered, Backup, Bases, BlockHash, Compression, ContentHash, Entry, Fault, Filter, Kind, Name,
@@ -380,8 +380,6 @@ pub enum Message {
     /// Client to agent, first of all on a further connection. Agent to client, on one that is
     /// a login: it has joined.
     Join(Join),
-    /// Sender to receiver: all that goes over this lane of a file was sent.
-    LaneEnd(LaneEnd),
     /// Receiver to sender: how much of a lane has arrived.
     Taken(Taken),
     /// Sender to receiver: a lane is lost.
@@ -418,9 +416,12 @@ pub struct Named {
 pub struct BlockSeal {
     /// The file's number in the listing.
     pub index: u64,
-    /// Which block, from 0. All blocks that were wanted are sealed, in any order, but
-    /// for a short last one.
+    /// Which block, from 0. All blocks that were wanted are sealed, in any order. A short last
+    /// one is where [`FileEnd::by_blocks`] is set.
     pub block: u64,
+    /// Its length in bytes, holes included; 0 if it could not be read: the end of the file says
+    /// why.
+    pub len: u32,
     /// Its hash, if one was wanted.
     pub hash: Option<BlockHash>,
 }
@@ -432,9 +433,9 @@ pub struct FileEnd {
     pub index: u64,
     /// The size, time and hash of what was sent, or why it is no good.
     pub result: Result<FileSeal, Fault>,
-    /// The lanes that parts of it went over, a bit for each from the lowest on; 0 if it was
-    /// this one alone. The file ends when the last of them has told so.
-    pub lanes: u8,
+    /// Blocks of it went over any lanes, and those of a whole file may still be on their way:
+    /// it ends when all are there.
+    pub by_blocks: bool,
 }
 
 /// Size, time and hash of a file, for which its sender vouches.

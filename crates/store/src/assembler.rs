@@ -213,6 +213,11 @@ impl<S: Staged> Assembler<S> {
         self.shared.order().blocks()
     }
 
+    /// The length of the recorded blocks, in bytes.
+    pub fn recorded_len(&self) -> u64 {
+        self.shared.order().len
+    }
+
     /// True if block `index` is there, whole.
     pub fn has(&self, index: u64) -> bool {
         let order = self.shared.order();

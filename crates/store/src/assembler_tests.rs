@@ -208,7 +208,7 @@ fn what_was_lost_with_a_lane_comes_again_over_another() {
     let hash = |index: u64| Some(BlockHash::of(index, part(&content, index as usize)));
     let half = BLOCK_LEN as usize / 2;
     pieces.take_by(by(1, false), &into, part(&content, 0), 0).expect("taken");
-    pieces.seal_by(by(1, false), &into, 0, hash(0)).expect("sealed");
+    pieces.seal_by(by(1, false), &into, (0, BLOCK_LEN), hash(0)).expect("sealed");
     pieces.take_by(by(1, false), &into, &part(&content, 1)[..half], BLOCK_LEN).expect("taken");
     // Nothing comes twice as long as no lane is lost.
     let again = pieces.take_by(by(2, false), &into, part(&content, 0), 0);
@@ -219,13 +219,14 @@ fn what_was_lost_with_a_lane_comes_again_over_another() {
     let dropped = half as u64;
     assert_eq!(took, Took { holes: 0, known: BLOCK_LEN, dropped });
     for index in 0..2 {
-        let took = pieces.seal_by(by(2, true), &into, index, hash(index)).expect("sealed");
+        let took =
+            pieces.seal_by(by(2, true), &into, (index, BLOCK_LEN), hash(index)).expect("sealed");
         assert_eq!(took, Took::default());
     }
     let rest: Vec<u8> = (2..=BLOCKS).flat_map(|index| part(&content, index).to_vec()).collect();
     pieces.take_by(by(2, true), &into, &rest, 2 * BLOCK_LEN).expect("taken");
     for index in 2..BLOCKS as u64 {
-        pieces.seal_by(by(2, true), &into, index, hash(index)).expect("sealed");
+        pieces.seal_by(by(2, true), &into, (index, BLOCK_LEN), hash(index)).expect("sealed");
     }
     pieces.end(&into, content.len() as u64).expect("ended");
     let written = into.finish(content.len() as u64).map_err(|(_, error)| error).expect("whole");

@@ -119,7 +119,7 @@ impl Pieces {
         Ok(took)
     }
 
-    /// As [`Self::seal`], of what comes by this `route`.
+    /// As [`Self::seal`], of a block of `len` bytes that comes by this `route`.
     ///
     /// # Errors
     /// Those of [`Self::seal`].
@@ -127,13 +127,13 @@ impl Pieces {
         &mut self,
         route: Route,
         into: &Assembler<S>,
-        index: u64,
+        (index, len): (u64, u64),
         hash: Option<BlockHash>,
     ) -> Result<Took, NotAssembled> {
         let mut took = Took::default();
         if !self.is_known(route, into, index, &mut took) {
             self.block(into, index, route.lane)?;
-            took.holes = self.end_at(into, index, BLOCK_LEN, hash)?;
+            took.holes = self.end_at(into, index, len, hash)?;
         }
         Ok(took)
     }
@@ -184,7 +184,7 @@ impl Pieces {
         index: u64,
         hash: Option<BlockHash>,
     ) -> Result<u64, NotAssembled> {
-        Ok(self.seal_by(Route::default(), into, index, hash)?.holes)
+        Ok(self.seal_by(Route::default(), into, (index, BLOCK_LEN), hash)?.holes)
     }
 
     /// Ends the blocks that are whole, and for which nobody vouches one by one.

@@ -18,7 +18,7 @@ mod writer;
 pub(crate) use frame::{Body, Counted, OutFrame, Tally};
 pub use lanes::RELAYED_FIRST;
 pub(crate) use lanes::{ByWire, FAR_LANE_LEN, LONG_ROUND_TRIP, Lane, Lanes, Load};
-pub(crate) use ledger::{Implausible, OnLoss};
+pub(crate) use ledger::{Implausible, OnFate};
 pub(crate) use listed::{Listed, Lists, lists};
 pub(crate) use outgoing::{Frames, Outbox};
 pub(crate) use ports::{RemoteReceiver, RemoteSender};

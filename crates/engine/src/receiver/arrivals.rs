@@ -9,11 +9,8 @@ use haul_proto::{Arrived, LANES_MAX, Taken};
 use haul_store::Route;
 use haul_tree::lock;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-/// Frames of a lane after which the Sender is told that they have come.
-const TOLD_EVERY: u64 = 64;
 
 /// Contents on their way in.
 pub(crate) struct Arrivals {
@@ -30,6 +27,8 @@ pub(crate) struct Arrivals {
     has_lanes: AtomicBool,
     /// One was lost: contents may come once more.
     has_lost: AtomicBool,
+    /// The highest number of a file that was begun.
+    begun_max: AtomicU64,
 }
 
 /// A lane.
@@ -49,7 +48,8 @@ impl Arrivals {
     pub(crate) fn new(pool: Pool, expects_lanes: bool, tells: bool) -> Self {
         let (incoming, lanes) = (Mutex::default(), Mutex::default());
         let (has_lanes, has_lost) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { pool, incoming, expects_lanes, tells, lanes, has_lanes, has_lost }
+        let begun_max = AtomicU64::new(0);
+        Self { pool, incoming, expects_lanes, tells, lanes, has_lanes, has_lost, begun_max }
     }
 
     /// A lane joins, which `killer` ends; `false` if it can't any more.
@@ -101,11 +101,14 @@ impl Arrivals {
         }
     }
 
-    /// So many frames were taken from a lane.
-    pub(super) fn taken(&self, receiver: &Receiver<'_>, lane: u8, frames: u64) {
-        if lane != 0 && frames.is_multiple_of(TOLD_EVERY) {
-            receiver.sender.taken(Taken { lane, frames, is_over: false });
-        }
+    /// A file begins to come in pieces.
+    pub(super) fn begin(&self, index: u64) {
+        self.begun_max.fetch_max(index, Ordering::Relaxed);
+    }
+
+    /// True if a slow lane may bring something of that file, though it has ended.
+    pub(super) fn may_be_late(&self, index: u64) -> bool {
+        self.expects_lanes && index <= self.begun_max.load(Ordering::Relaxed)
     }
 
     /// Nothing more comes by a lane, from which so many frames were taken: has the Sender send

@@ -169,7 +169,7 @@ impl Receiver<'_> {
                 .and_then(|dir| dir.open_file(&file.name, file.follow))
                 .map_err(|error| Fault::from_io(Side::Source, "open", &error))
                 .and_then(|source| seal_of(&*source, scratch, self.control, &mut |_| {}));
-            self.take_seal(FileEnd { index: file.index, result, lanes: 0 });
+            self.take_seal(FileEnd { index: file.index, result, by_blocks: false });
         }
     }
 

@@ -43,16 +43,8 @@ pub(crate) struct Incoming {
     recorded: AtomicU64,
     /// Its stage was begun: nobody who has the file has it for long.
     is_begun: AtomicBool,
-    over: Mutex<Over>,
-}
-
-/// The lanes that a file has come over.
-#[derive(Default)]
-struct Over {
-    /// Those that have told all that they have of it, as a set of bits.
-    told: u8,
-    /// Its end, which has come.
-    end: Option<FileEnd>,
+    /// Its fate is sealed.
+    has_ended: AtomicBool,
 }
 
 struct State {
@@ -77,13 +69,17 @@ struct State {
     has_holes: bool,
     /// The problem with a block that arrived: nothing more is taken.
     suspect: Option<Fault>,
+    /// Its end, which has come: see [`Self::take_end`].
+    end: Option<FileEnd>,
 }
 
 impl Incoming {
-    pub(crate) fn new(pending: Pending) -> Self {
-        let (resumed, old_size) = (pending.resumed, pending.old_size);
+    /// One on its way; nothing is taken of it if it is no more `pending`.
+    pub(crate) fn new(pending: Option<Pending>) -> Self {
+        let (resumed, has_ended) = (pending.as_ref().map_or(0, |it| it.resumed), pending.is_none());
+        let old_size = pending.as_ref().and_then(|it| it.old_size);
         let state = State {
-            pending: Some(pending),
+            pending,
             into: None,
             pieces: Pieces::default(),
             to_discard: None,
@@ -94,10 +90,17 @@ impl Incoming {
             shared: 0..0,
             has_holes: false,
             suspect: None,
+            end: None,
         };
-        let (queue, over) = (Mutex::default(), Mutex::default());
-        let (recorded, is_begun) = (resumed.into(), AtomicBool::new(false));
-        Self { queue, state: Mutex::new(state), old_size, recorded, is_begun, over }
+        let recorded = if has_ended { u64::MAX } else { resumed }.into();
+        let (queue, state, is_begun) =
+            (Mutex::default(), Mutex::new(state), AtomicBool::new(false));
+        Self { queue, state, old_size, recorded, is_begun, has_ended: has_ended.into() }
+    }
+
+    /// True if its fate is sealed: what still comes is passed over.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// True if the old version has such a part, as it was when its sums were told.
@@ -109,18 +112,6 @@ impl Incoming {
         is_piece
             && is_within(at, i64::MAX as u64)
             && self.old_size.is_some_and(|size| is_within(from, size))
-    }
-
-    /// A lane has told all that it has of the file, and one of them its end. Gives the end
-    /// when the last lane has.
-    pub(crate) fn end_over(&self, lane: u8, end: Option<FileEnd>) -> Option<FileEnd> {
-        let mut over = lock(&self.over);
-        over.told |= 1 << lane;
-        if end.is_some() {
-            over.end = end;
-        }
-        let told = over.told;
-        over.end.take_if(|end| end.lanes & !told == 0)
     }
 
     /// True if the block at `offset` can be begun where others come over other lanes: one
@@ -148,13 +139,22 @@ impl Incoming {
             let mut state = lock(&self.state);
             state.take_up(receiver);
             let Some(piece) = lock(&self.queue).next() else { return };
-            state.take_piece(receiver, piece);
+            match piece {
+                Piece::End(end) => state.end = Some(end),
+                piece => state.take_piece(receiver, piece),
+            }
+            if let Some(end) = state.take_end() {
+                // Before the Sender is asked for it once more.
+                self.has_ended.store(true, Ordering::Relaxed);
+                state.end(receiver, end);
+            }
             self.note(&state);
         }
     }
 
     fn note(&self, state: &State) {
         self.is_begun.fetch_or(state.into.is_some(), Ordering::Relaxed);
+        self.has_ended.fetch_or(state.pending.is_none(), Ordering::Relaxed);
         if state.is_over() {
             // What still comes is passed over, and nothing is waited for.
             self.recorded.store(u64::MAX, Ordering::Relaxed);
@@ -171,6 +171,8 @@ impl State {
         match piece {
             // Its fate is sealed: what still comes is passed over.
             _ if self.pending.is_none() => {}
+            // See the caller.
+            Piece::End(_) => {}
             Piece::Data(bytes, view, route) => {
                 let mut at = view.offset;
                 for part in bytes[view.content].chunks(STEP_LEN) {
@@ -180,7 +182,6 @@ impl State {
             }
             Piece::Reuse(reuse, route) => self.take_old(receiver, &reuse, route),
             Piece::Seal(seal, route) => self.check_block(receiver, &seal, route),
-            Piece::End(end) => self.end(receiver, end),
         }
     }
 
@@ -296,7 +297,8 @@ impl State {
         }
         // Of a hole each whole block is told by itself: nobody can claim one that would
         // take hours.
-        let BlockSeal { block, hash, .. } = *seal;
+        let BlockSeal { block, len, hash, .. } = *seal;
+        let block = (block, len.into());
         match self.assemble(receiver, |pieces, into| pieces.seal_by(route, into, block, hash)) {
             Ok(_) => {}
             // The Sender may know why, and say so at the end.
@@ -310,12 +312,27 @@ impl State {
         receiver.reporter.came_by(step);
         if let Some(pending) = &self.pending {
             let Pending { dir, index, entry, .. } = pending;
-            let recorded = self.into.as_ref().map_or(0, |into| into.recorded() * BLOCK_LEN);
+            let recorded = self.into.as_ref().map_or(0, |into| into.recorded_len());
             receiver.has_come_to(dir, *index, entry, recorded);
         }
     }
 
+    /// The end that has come, if it is time for it. Blocks may come over any lane, before it
+    /// and behind it. But a Sender that is to be asked once more tells the end when it knows
+    /// that nothing is on its way.
+    fn take_end(&mut self) -> Option<FileEnd> {
+        let has_all = |size| self.into.as_ref().is_some_and(|it| it.recorded_len() >= size);
+        let is_due = self.end.as_ref().is_some_and(|end| match &end.result {
+            Ok(seal) => !end.by_blocks || seal.grew || self.is_over() || has_all(seal.size),
+            Err(_) => true,
+        });
+        self.end.take_if(|_| is_due)
+    }
+
     fn end(&mut self, receiver: &Receiver<'_>, end: FileEnd) {
+        if self.pending.is_none() {
+            return;
+        }
         // Then, and only then, the Sender expects to be asked once more.
         let has_changed = match &end.result {
             Ok(seal) => seal.grew,

@@ -12,8 +12,8 @@ use crate::link::wire::{
 use crossbeam_channel::Sender as Giver;
 use haul_model::BLOCK_LEN;
 use haul_proto::{
-    Arrived, BlockSeal, DataView, FileEnd, FrameType, Header, LANES_MAX, LaneEnd, LaneOver,
-    ListItem, Message, Reuse, Unwrapper, decode, decode_data_start, decode_pack,
+    Arrived, BlockSeal, DataView, FrameType, Header, LaneOver, ListItem, Message, Reuse, Taken,
+    Unwrapper, decode, decode_data_start, decode_pack,
 };
 use haul_store::Route;
 use haul_tree::lock;
@@ -123,11 +123,13 @@ fn read_contents(mut input: impl Read, reading: &mut Reading<'_, '_>) -> Result<
     let (mut unwrapper, mut wrapped) = (Unwrapper::default(), Vec::new());
     loop {
         let header = read_header(&mut input)?;
-        let taken = match header.kind {
+        let mut kind = header.kind;
+        let taken = match kind {
             FrameType::Wrapped => {
                 wrapped.resize(header.payload_len as usize, 0);
                 input.read_exact(&mut wrapped)?;
                 let (header, mut payload) = unwrapper.unwrap(&wrapped).map_err(refused)?;
+                kind = header.kind;
                 reading.take(header, &mut payload)?
             }
             _ => reading.take(header, &mut input)?,
@@ -136,7 +138,11 @@ fn read_contents(mut input: impl Read, reading: &mut Reading<'_, '_>) -> Result<
             return Ok(end);
         }
         reading.taken += 1;
-        reading.arrivals.taken(reading.receiver, reading.lane, reading.taken);
+        let ends = matches!(kind, FrameType::Pack | FrameType::BlockSeal | FrameType::FileEnd);
+        if ends && reading.lane != 0 {
+            let taken = Taken { lane: reading.lane, frames: reading.taken, is_over: false };
+            reading.receiver.sender.taken(taken);
+        }
     }
 }
 
@@ -219,11 +225,17 @@ impl Reading<'_, '_> {
     fn take_message(&mut self, message: Message, kind: FrameType) -> Result<Ended, ReadEnd> {
         let receiver = self.receiver;
         match message {
+            Message::BlockSeal(seal) if u64::from(seal.len) > BLOCK_LEN => {
+                return Err(refused("the peer sent a block of an invalid length"));
+            }
             Message::BlockSeal(seal) => {
                 let file = self.open_incoming(seal.index)?;
-                self.arrived(seal.index, 0, 1);
+                self.arrived(seal.index, 0, u8::from(u64::from(seal.len) == BLOCK_LEN));
                 self.wait_for_room(&file, seal.block.saturating_mul(BLOCK_LEN));
-                check_block(receiver, file, seal, self.arrivals.route(self.lane));
+                // Of one that could not be read no more comes.
+                if seal.len > 0 {
+                    check_block(receiver, file, seal, self.arrivals.route(self.lane));
+                }
             }
             Message::Reuse(reuse) => {
                 let file = self.open_incoming(reuse.index)?;
@@ -237,15 +249,11 @@ impl Reading<'_, '_> {
             }
             Message::FileEnd(end) => {
                 let file = self.open_incoming(end.index)?;
-                self.end_file(end.index, file, self.lane, Some(end));
-            }
-            Message::LaneEnd(LaneEnd { lane, .. }) if lane > LANES_MAX => {
-                return Err(refused("the peer named an unknown lane"));
-            }
-            Message::LaneEnd(LaneEnd { index, lane }) => {
-                // It may have been the end of a file that is a hole, or can't be read.
-                let file = self.open_incoming(index)?;
-                self.end_file(index, file, lane, None);
+                if !end.by_blocks {
+                    lock(&self.arrivals.incoming).remove(&end.index);
+                }
+                receiver.end_signed(end.index);
+                hand_on(receiver, file, Piece::End(end));
             }
             message => match &self.main {
                 Some(_) if self.arrivals.expects_lanes && kind == FrameType::LaneOver => {
@@ -260,27 +268,29 @@ impl Reading<'_, '_> {
         Ok(Ended::Continue(()))
     }
 
-    /// All has come that goes over this lane of a file, and perhaps the `end` of it.
-    fn end_file(&self, index: u64, file: Arc<Incoming>, lane: u8, end: Option<FileEnd>) {
-        if let Some(end) = file.end_over(lane, end) {
-            lock(&self.arrivals.incoming).remove(&index);
-            self.receiver.end_signed(index);
-            hand_on(self.receiver, file, Piece::End(end));
-        }
-    }
-
+    /// The file to which that belongs which comes next. One that has ended may be begun once
+    /// more, and over lanes what is left of it still comes.
     fn open_incoming(&self, index: u64) -> Result<Arc<Incoming>, ReadEnd> {
         let mut incoming = lock(&self.arrivals.incoming);
-        if let Some(file) = incoming.get(&index) {
+        let known = incoming.get(&index);
+        if let Some(file) = known.filter(|file| !file.has_ended()) {
             return Ok(Arc::clone(file));
+        }
+        let Some(pending) = self.receiver.claim(index) else {
+            return match known {
+                Some(file) => Ok(Arc::clone(file)),
+                None if self.arrivals.may_be_late(index) => Ok(Incoming::new(None).into()),
+                None => Err(refused("the peer sent a file that was not requested")),
+            };
+        };
+        if self.arrivals.expects_lanes && incoming.len() >= INCOMING_MAX {
+            incoming.retain(|_, file| !file.has_ended());
         }
         if incoming.len() >= INCOMING_MAX {
             return Err(refused("the peer sent too many files at once"));
         }
-        let pending = self.receiver.claim(index);
-        let pending =
-            pending.ok_or_else(|| refused("the peer sent a file that was not requested"))?;
-        let file = Arc::new(Incoming::new(pending));
+        self.arrivals.begin(index);
+        let file = Arc::new(Incoming::new(Some(pending)));
         incoming.insert(index, Arc::clone(&file));
         Ok(file)
     }
@@ -338,10 +348,11 @@ fn take_directly(
 }
 
 fn check_block(receiver: &Receiver<'_>, file: Arc<Incoming>, seal: BlockSeal, route: Route) {
-    if file.checks_block(receiver, &seal, route) {
-        return;
+    match file.checks_block(receiver, &seal, route) {
+        Some(true) => receiver.give(Work::Arrived(file)),
+        Some(false) => {}
+        None => hand_on(receiver, file, Piece::Seal(seal, route)),
     }
-    hand_on(receiver, file, Piece::Seal(seal, route));
 }
 
 fn take_reuse(

@@ -9,8 +9,9 @@ use crate::link::wire::{
     Body, OutFrame, Outbox, ReadEnd, aborted, read_header, read_payload, refused, unexpected,
 };
 use crate::pool::Pool;
+use haul_model::BLOCK_LEN;
 use haul_proto::{
-    FileEnd, FrameType, Header, LANES_MAX, LaneEnd, LaneOver, Message, PackItem, Taken, Unwrapper,
+    FileEnd, FrameType, Header, LANES_MAX, LaneOver, Message, PackItem, Taken, Unwrapper,
     WRAP_HEAD_LEN, decode, decode_data_start, decode_pack,
 };
 use std::io::Read;
@@ -61,14 +62,15 @@ impl<'p, 'a> Passing<'p, 'a> {
                 | FrameType::Reuse
                 | FrameType::FileEnd
                 | FrameType::Abort => {}
-                FrameType::LaneEnd | FrameType::LaneOver | FrameType::Called
-                    if self.calls.are_made() => {}
+                FrameType::LaneOver | FrameType::Called if self.calls.are_made() => {}
                 kind => return Err(unexpected(kind)),
             }
             let payload = read_payload(&mut input, header)?;
             match decode(header.kind, &payload).map_err(refused)? {
                 Message::List(items) => self.course.listed(items)?,
-                Message::BlockSeal(seal) => self.course.sealed(seal.index),
+                Message::BlockSeal(seal) if u64::from(seal.len) == BLOCK_LEN => {
+                    self.course.sealed(seal.index);
+                }
                 Message::FileEnd(FileEnd { index, result: Ok(seal), .. }) => {
                     self.course.sized(index, seal.size);
                 }
@@ -76,9 +78,7 @@ impl<'p, 'a> Passing<'p, 'a> {
                     self.calls.called(called)?;
                     continue;
                 }
-                Message::LaneEnd(LaneEnd { lane, .. }) | Message::LaneOver(LaneOver { lane })
-                    if lane > LANES_MAX =>
-                {
+                Message::LaneOver(LaneOver { lane }) if lane > LANES_MAX => {
                     return Err(refused("the peer named an unknown lane"));
                 }
                 Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),

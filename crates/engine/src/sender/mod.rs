@@ -180,6 +180,11 @@ impl<'a> Sender<'a> {
         in_flight.items.insert(item.index, Box::new(item));
     }
 
+    /// True if nothing more is to be listed.
+    fn has_listed_all(&self) -> bool {
+        lock(&self.in_flight).listed_all
+    }
+
     /// Everything was listed, but for the end of the listing itself.
     fn listed_all(&self) {
         lock(&self.in_flight).listed_all = true;

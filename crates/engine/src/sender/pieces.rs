@@ -28,7 +28,7 @@ pub(super) struct Outgoing<'p, 'r, 'a> {
     pub(super) source: Arc<dyn SourceFile>,
     /// All that was sent, and, where the hash of the whole is wanted, the rest.
     pub(super) passed: Passed,
-    /// The next block to vouch for.
+    /// The next block to vouch for; none where that is for the caller.
     next_block: u64,
     /// Content goes from the file into the pipe.
     splices: bool,
@@ -86,7 +86,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         let splices = self.outbox().splices()
             && !is_unhashed
             && source.handle().is_some_and(haul_sys::remembers_reads);
-        let (passed, next_block, search) = (Passed::behind(first, is_unhashed), 0, None);
+        let (passed, next_block, search) = (Passed::behind(first, is_unhashed), u64::MAX, None);
         let (reader, counted, tally) = (self, item.recounted(), None);
         Outgoing { reader, item, source, passed, next_block, splices, part, search, counted, tally }
     }
@@ -103,11 +103,16 @@ impl<'r, 'a> Reader<'r, 'a> {
         pieces.counted = turn.tally.get();
         pieces.tally = Some(turn.tally.clone());
         let range = BlockRange { start: block, end: Some(block + 1) };
-        let sent = match pieces.send_range(range, size) {
-            Some(Ok(())) => self.end_block(file, turn.part()).map(Ok),
-            sent => sent,
-        };
-        sent.map(|sent| sent.map(|()| pieces.passed.last()))
+        let mut sent = pieces.send_range(range, size)?;
+        if turn.is_repeated && sent.is_ok() {
+            sent = is_longer(&*file.source).map(drop);
+        }
+        let sent = sent.map(|()| pieces.passed.last());
+        let (index, hash) = (file.item.index, sent.as_ref().ok().copied().flatten());
+        let len = if sent.is_ok() { file.block_len(block) as u32 } else { 0 };
+        let seal = BlockSeal { index, block, len, hash };
+        self.outbox().send(OutFrame::message(&Message::BlockSeal(seal)))?;
+        Some(sent)
     }
 
     /// The end of a source, with the `hash` of what was sent, if one is wanted. If
@@ -134,6 +139,7 @@ impl Outgoing<'_, '_, '_> {
         let seal = self.source.seal();
         let item = self.item;
         for range in item.blocks.iter() {
+            self.next_block = range.start;
             if let Err(fault) = self.send_range(range, seal.size)? {
                 return Some(Err(fault));
             }
@@ -162,7 +168,6 @@ impl Outgoing<'_, '_, '_> {
             // Of what is not sent nothing is known, and the tail needs nothing.
             self.passed.skip_to(range.start);
         }
-        self.next_block = range.start;
         while self.passed.len() < end {
             let data = match self.source.next_data(self.passed.len()) {
                 Ok(Some(data)) => data.start.min(end)..data.end.min(end),
@@ -298,7 +303,8 @@ impl Outgoing<'_, '_, '_> {
     /// Vouches for the block that is whole by now, if there is one.
     pub(super) fn seal_block(&mut self) -> Option<()> {
         if let Some(hash) = self.passed.block(self.next_block) {
-            let seal = BlockSeal { index: self.item.index, block: self.next_block, hash };
+            let (block, len) = (self.next_block, BLOCK_LEN as u32);
+            let seal = BlockSeal { index: self.item.index, block, len, hash };
             self.reader.outbox().send(OutFrame::message(&Message::BlockSeal(seal)))?;
             self.next_block += 1;
         }

@@ -2,7 +2,7 @@
 //! way, and hand it to the writer of the connection. Small files go together
 //! in packs, large ones in pieces (`pieces.rs`).
 
-use super::repeats::{Again, Stripes};
+use super::repeats::{Lease, Stripes};
 use super::stripes::Striped;
 use super::{Item, Sender};
 use crate::control::Control;
@@ -17,9 +17,13 @@ use haul_tree::{SourceFile, changed, check_size};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Room for a pack's contents: the last file may begin just below the mark.
 const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
+
+/// The time after which a worker with nothing to do looks again if one lane holds up all.
+const LOOK_BACK: Duration = Duration::from_millis(50);
 
 /// The workers that read for a wire, and all that they share.
 pub(crate) struct Readers<'a> {
@@ -61,12 +65,14 @@ impl<'a> Readers<'a> {
             Some(stripes) => crossbeam_channel::select! {
                 recv(self.queue) -> item => item.map(Some),
                 recv(stripes.calls) -> _ => Ok(None),
+                default(LOOK_BACK) => {
+                    if self.sender.has_listed_all() {
+                        stripes.take_back(&self.lanes);
+                    }
+                    Ok(None)
+                }
             },
         }
-    }
-
-    fn striped(&self) -> Option<Arc<Striped>> {
-        self.stripes.as_ref().and_then(|stripes| stripes.open())
     }
 }
 
@@ -82,15 +88,8 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
     let mut scratch = Vec::new();
     loop {
         reader.let_go();
-        if let Some(again) = readers.stripes.as_ref().and_then(|stripes| stripes.again()) {
-            scratch.resize(scratch.len().max(STEP_LEN), 0);
-            if reader.repeat(again, &mut scratch[..STEP_LEN]).is_none() {
-                return;
-            }
-            continue;
-        }
-        if let Some(striped) = readers.striped() {
-            if reader.help(&striped, &mut scratch).is_none() {
+        if let Some(task) = readers.stripes.as_ref().and_then(|stripes| stripes.next()) {
+            if reader.attend_to(task, &mut scratch).is_none() {
                 return;
             }
             continue;
@@ -200,10 +199,7 @@ impl Reader<'_, '_> {
             bytes.truncate(len);
             let effort = self.effort(None);
             let frame = self.frame(effort, pack.head(), Body::Bytes(bytes)).counting(counts);
-            let files = packed_files.clone();
-            if self.send_or_lose(frame, |it| it.on_loss(Again::Files(files))).is_none() {
-                self.lost(Again::Files(packed_files))?;
-            }
+            self.hand_over(frame, Lease::Files(packed_files))?;
         }
         grown.into_iter().try_for_each(|item| self.large(item, scratch))
     }
@@ -317,13 +313,9 @@ impl Reader<'_, '_> {
             return None;
         }
         self.sender.hashed(&item, &result);
-        let (index, lanes) = (item.index, 0);
-        let end = OutFrame::message(&Message::FileEnd(FileEnd { index, result, lanes }));
-        let again = || Again::Files(vec![index]);
-        match self.send_or_lose(end, |it| it.on_loss(again())) {
-            Some(()) => Some(()),
-            None => self.lost(again()),
-        }
+        let end = FileEnd { index: item.index, result, by_blocks: false };
+        let end = OutFrame::message(&Message::FileEnd(end));
+        self.hand_over(end, Lease::Files(vec![item.index]))
     }
 
     /// Sends a file in pieces. `None` if the job ends.
@@ -338,7 +330,7 @@ impl Reader<'_, '_> {
         }
         match self.send_pieces(&item, source, &mut scratch[..STEP_LEN]) {
             Some(result) => self.tell_end(&item, result),
-            None => self.lost(Again::Whole(item.index)),
+            None => self.lost(Lease::Whole(item.index)),
         }
     }
 
@@ -346,12 +338,9 @@ impl Reader<'_, '_> {
     fn tell_end(&self, item: &Item, result: Result<FileSeal, Fault>) -> Option<()> {
         self.offers_again(item, &result);
         self.sender.hashed(item, &result);
-        let (index, lanes) = (item.index, 0);
-        let end = OutFrame::message(&Message::FileEnd(FileEnd { index, result, lanes }));
-        match self.send_or_lose(end, |it| it.on_loss(Again::Whole(index))) {
-            Some(()) => Some(()),
-            None => self.lost(Again::Whole(index)),
-        }
+        let end = FileEnd { index: item.index, result, by_blocks: false };
+        let end = OutFrame::message(&Message::FileEnd(end));
+        self.hand_over(end, Lease::Whole(item.index))
     }
 
     /// Lets the Receiver ask once more for a file whose end is told so, if it may have to.
@@ -379,29 +368,27 @@ impl Reader<'_, '_> {
         Some(striped)
     }
 
-    /// Sends blocks of a file as long as there are any. `None` if the job ends.
-    fn help(&mut self, file: &Arc<Striped>, scratch: &mut Vec<u8>) -> Option<()> {
+    /// Sends blocks of a file as long as there are any, and does what is due at its end. `None`
+    /// if the job ends.
+    pub(super) fn help(&mut self, file: &Arc<Striped>, scratch: &mut Vec<u8>) -> Option<()> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
-        if !file.enter() {
-            return Some(());
-        }
-        loop {
+        while file.has_blocks() {
             self.take_lane(BLOCK_LEN, true)?;
             let Some(turn) = file.next(self.lane.number, self.control) else { break };
-            match self.send_block(file, &turn, &mut scratch[..STEP_LEN]) {
-                Some(sent) => file.sent(turn.block, sent),
-                None => self.lost_block(file, turn.part())?,
+            let sent = self.send_block(file, &turn, &mut scratch[..STEP_LEN]);
+            let lease = Lease::Block(Arc::clone(file), turn.clone());
+            match sent {
+                Some(sent) => {
+                    file.queued(turn.block, sent);
+                    self.hand_over(OutFrame::mark(), lease)?;
+                }
+                None => self.lost(lease)?,
             }
         }
         if self.control.stopped() {
             return None;
         }
-        let Some((lanes, hash)) = file.leave() else { return Some(()) };
-        let sealed = hash.and_then(|hash| self.seal_at_end(&*file.source, hash));
-        if self.control.stopped() {
-            return None;
-        }
-        self.end_stripes(file, sealed, lanes)
+        self.end_stripes(file)
     }
 }
 

@@ -11,9 +11,9 @@ use crate::link::wire::{
 use crate::monitor::{Event, Monitor, Progress, Silent};
 use crate::pool::Pool;
 use crate::sender::again::Repeat;
-use crate::sender::run_reader;
+use crate::sender::{Readers, run_reader};
 use crate::{Job, JobError};
-use haul_model::{BLOCK_LEN, BlockRanges, Kind, Name};
+use haul_model::{BLOCK_LEN, BlockHash, BlockRanges, Kind, Name};
 use haul_net::{Connection, Killer, Writer};
 use haul_proto::{FrameType, How, ListItem, Taken, decode_data_start};
 use haul_testkit::tree;
@@ -286,4 +286,143 @@ fn files_may_be_longer_together_than_can_be_counted() {
     sender.queue_up(vec![huge.clone(); 3]);
     sender.queue_up(vec![huge]);
     assert_eq!(sender.wanted_len(), u64::MAX);
+}
+
+/// A file of so many blocks, the last of which is short, as stripes.
+fn striped(dir: &std::path::Path, blocks: u64) -> Striped {
+    let file = std::fs::File::create(dir.join("file")).expect("a file");
+    file.set_len((blocks - 1) * BLOCK_LEN + 1).expect("a hole");
+    let item = wanted(dir, "file");
+    let (node, name) = (item.dir.as_ref().expect("a directory"), item.name.as_ref());
+    let handle = node.handle().expect("open");
+    let source = handle.open_file(name.expect("a name"), false).expect("a source");
+    Striped::new(&item, &source.into()).expect("it is large enough")
+}
+
+/// What happens to a lane of the model.
+#[derive(Debug, Clone, Copy)]
+enum Happens {
+    /// A worker takes a block, and queues it.
+    Block,
+    /// A worker takes a block, and can't read it.
+    Fault,
+    /// Its first content arrives.
+    Arrival,
+    /// It dies, while a worker has a block for it if that is set; another takes its place.
+    Death(bool),
+}
+
+/// A sender of one file, the lanes that it has, and what has arrived.
+struct Model {
+    file: Striped,
+    control: Control<'static>,
+    lanes: Vec<VecDeque<(Turn, bool)>>,
+    arrived: Vec<u64>,
+    faults: usize,
+    told: Vec<bool>,
+}
+
+impl Model {
+    fn queue(&mut self, lane: usize, is_fault: bool) -> Option<Turn> {
+        let turn = self.file.next(lane as u8, &self.control)?;
+        let hash = BlockHash::from([turn.block as u8; 32]);
+        let hash = if is_fault { Err(given_up()) } else { Ok(Some(hash)) };
+        self.file.queued(turn.block, hash);
+        self.lanes[lane].push_back((turn.clone(), !is_fault));
+        self.faults += usize::from(is_fault);
+        Some(turn)
+    }
+
+    fn happens(&mut self, lane: usize, what: Happens) {
+        match what {
+            // The queue of a lane is short.
+            Happens::Block if self.lanes[lane].len() < 3 => drop(self.queue(lane, false)),
+            Happens::Fault if self.lanes[lane].len() < 3 => drop(self.queue(lane, true)),
+            Happens::Block | Happens::Fault => {}
+            Happens::Arrival => {
+                if let Some((turn, is_whole)) = self.lanes[lane].pop_front() {
+                    if is_whole {
+                        self.arrived.push(turn.block);
+                    }
+                    self.file.settle(turn, true);
+                }
+            }
+            Happens::Death(has_unsent) => {
+                let unsent = has_unsent.then(|| self.file.next(lane as u8, &self.control));
+                let lost = std::mem::take(&mut self.lanes[lane]);
+                let lost = lost.into_iter().map(|(turn, _)| turn).chain(unsent.flatten());
+                lost.for_each(|turn| {
+                    self.file.settle(turn, false);
+                });
+            }
+        }
+        while let Some(step) = self.file.step() {
+            match step {
+                Step::Find(_) => self.file.ends_with(Ok(seal(&self.file))),
+                Step::Tell(end) => {
+                    let is_still = self.lanes.iter().all(VecDeque::is_empty);
+                    assert!(end.is_ok() || is_still, "the receiver may ask again");
+                    self.told.push(end.is_ok());
+                    self.file.told();
+                }
+            }
+        }
+    }
+}
+
+fn seal(file: &Striped) -> haul_proto::FileSeal {
+    let seal = file.source.seal();
+    haul_proto::FileSeal { size: seal.size, mtime: seal.mtime, hash: None, grew: false }
+}
+
+/// Lanes of the model.
+const LANES: usize = 3;
+
+fn happenings() -> impl proptest::strategy::Strategy<Value = Vec<(usize, Happens)>> {
+    use proptest::prelude::*;
+    let happens = prop_oneof![
+        8 => Just(Happens::Block),
+        1 => Just(Happens::Fault),
+        6 => Just(Happens::Arrival),
+        3 => any::<bool>().prop_map(Happens::Death),
+    ];
+    prop::collection::vec((0..LANES, happens), 0..60)
+}
+
+proptest::proptest! {
+    #[test]
+    fn every_block_arrives_once_whatever_becomes_of_the_lanes(
+        blocks in 3_u64..12,
+        happenings in happenings(),
+        faults in proptest::prelude::any::<bool>(),
+    ) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let silent: &'static Silent = Box::leak(Box::default());
+        let (file, lanes) = (striped(dir.path(), blocks), vec![VecDeque::new(); LANES]);
+        let control = Control::new(silent);
+        let (arrived, told) = (Vec::new(), Vec::new());
+        let mut model = Model { file, control, lanes, arrived, faults: 0, told };
+        let is_allowed = |what: &Happens| faults || !matches!(what, Happens::Fault);
+        for (lane, what) in happenings.into_iter().filter(|(_, what)| is_allowed(what)) {
+            model.happens(lane, what);
+        }
+        // Then all goes well.
+        while !model.file.is_over() {
+            let before = (model.arrived.len(), model.lanes.iter().map(VecDeque::len).sum::<usize>());
+            (0..LANES).for_each(|lane| model.happens(lane, Happens::Arrival));
+            model.happens(0, Happens::Block);
+            let after = (model.arrived.len(), model.lanes.iter().map(VecDeque::len).sum::<usize>());
+            assert!(before != after || model.file.is_over(), "nothing happens any more");
+        }
+        assert!(!model.file.needs_hands());
+        model.arrived.sort_unstable();
+        let once = model.arrived.windows(2).all(|pair| pair[0] != pair[1]);
+        assert!(once, "{:?}", model.arrived);
+        if model.faults == 0 {
+            assert_eq!(model.arrived, (0..blocks).collect::<Vec<_>>());
+            assert_eq!(model.told, [true]);
+        } else {
+            assert!(matches!(model.told[..], [false] | [true, false]), "{:?}", model.told);
+        }
+    }
 }

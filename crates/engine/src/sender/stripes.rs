@@ -1,10 +1,8 @@
-//! Large files whose blocks several workers send, each over its lane: they take them from
-//! one place, and the last to leave tells the end. What is lost with a lane comes back here
-//! (`repeats.rs` sends it).
+//! Large files whose blocks several workers send, each over its lane: every block is leased to
+//! one of them until it has arrived. What is lost with a lane comes back here.
 
 use super::Item;
 use super::pieces::Sent;
-use super::repeats::{Lost, StripePart};
 use crate::control::{CANCEL_POLL, Control};
 use crate::link::wire::Tally;
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
@@ -26,44 +24,27 @@ pub(super) struct Striped {
     pub(super) item: Item,
     pub(super) source: Arc<dyn SourceFile>,
     state: Mutex<State>,
-    has_sent: Condvar,
-}
-
-/// How far a file is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Blocks are being sent.
-    Open,
-    /// All were, and the end is being told.
-    Ending,
-    /// The end was told.
-    Ended,
+    changed: Condvar,
 }
 
 struct State {
-    phase: Phase,
-    /// Blocks that nobody has taken, as ranges of them with their ends, the last first.
+    /// Blocks that nobody has had, as ranges of them with their ends, the last first.
     left: Vec<(u64, u64)>,
-    /// Those that were lost on their way.
+    /// Those that came back.
     again: BTreeMap<u64, Tally>,
+    /// Those that are leased, each with the lane that may lose it to another: once.
+    leased: BTreeMap<u64, Option<u8>>,
     /// The wanted blocks that are not merged yet, in their order, the last first.
     unmerged: Vec<(u64, u64)>,
     /// Those of them that were sent, with their hashes where these are wanted.
     hashes: BTreeMap<u64, Option<BlockHash>>,
     merged: BlockTree,
-    /// Workers that are at it.
-    workers: usize,
-    /// The lanes that they took, as a set of bits.
-    lanes: u8,
-    fault: Option<Fault>,
-    /// The end, as it was told, with the lanes that it speaks of.
-    end: Option<(Result<FileSeal, Fault>, u8)>,
-    /// The parts that were lost when all blocks had been sent.
-    lost: Lost,
-    /// Lost lanes of which it is not known yet what was lost with them.
-    unsettled: usize,
-    /// A worker sends what was lost.
-    is_repeated: bool,
+    /// The end of the file, as far as it is known.
+    end: Option<Result<FileSeal, Fault>>,
+    /// That end was told.
+    is_told: bool,
+    /// A worker finds the end out, or tells it.
+    is_ending: bool,
 }
 
 /// A block that a worker is to send.
@@ -72,13 +53,18 @@ pub(super) struct Turn {
     pub(super) block: u64,
     /// The bytes of it that progress has counted: something if it was lost on its way.
     pub(super) tally: Tally,
+    /// It was lost.
+    pub(super) is_repeated: bool,
 }
 
-impl Turn {
-    /// The part of the file that it is.
-    pub(super) fn part(&self) -> StripePart {
-        StripePart::Block(self.block, self.tally.clone())
-    }
+/// A step to the end of a file, for the worker that asks. No other one gets a step before it is
+/// done.
+#[derive(Debug, PartialEq)]
+pub(super) enum Step {
+    /// All was sent, and has this hash, if one is wanted: the end is to be found out.
+    Find(Option<ContentHash>),
+    /// This end is to be told.
+    Tell(Result<FileSeal, Fault>),
 }
 
 impl Striped {
@@ -93,23 +79,24 @@ impl Striped {
         (blocks >= BLOCKS_MIN).then(|| Self {
             item: item.clone(),
             source: Arc::clone(source),
-            has_sent: Condvar::new(),
+            changed: Condvar::new(),
             state: Mutex::new(State {
-                phase: Phase::Open,
                 unmerged: left.clone(),
                 left,
                 again: BTreeMap::new(),
+                leased: BTreeMap::new(),
                 hashes: BTreeMap::new(),
                 merged: BlockTree::behind(0),
-                workers: 0,
-                lanes: 0,
-                fault: None,
                 end: None,
-                lost: Lost::default(),
-                unsettled: 0,
-                is_repeated: false,
+                is_told: false,
+                is_ending: false,
             }),
         })
+    }
+
+    /// The length of a block, in bytes.
+    pub(super) fn block_len(&self, block: u64) -> u64 {
+        BLOCK_LEN.min(self.source.seal().size - block * BLOCK_LEN)
     }
 
     /// True if there is something to send.
@@ -117,31 +104,33 @@ impl Striped {
         lock(&self.state).has_blocks()
     }
 
-    /// A worker comes; `false` if there is nothing left to do.
-    pub(super) fn enter(&self) -> bool {
-        let mut state = lock(&self.state);
-        let is_needed = state.has_blocks();
-        state.workers += usize::from(is_needed);
-        is_needed
+    /// True if a worker has something to do.
+    pub(super) fn needs_hands(&self) -> bool {
+        let state = lock(&self.state);
+        state.has_blocks() || state.is_due()
     }
 
-    /// The next block, which is to be sent over this lane.
+    /// True if all has arrived, and the end was told.
+    pub(super) fn is_over(&self) -> bool {
+        let state = lock(&self.state);
+        state.is_told && state.is_still()
+    }
+
+    /// Leases the next block to this lane.
     pub(super) fn next(&self, lane: u8, control: &Control<'_>) -> Option<Turn> {
         let mut state = lock(&self.state);
         while state.is_far_ahead() {
             if control.stopped() {
                 return None;
             }
-            state = match self.has_sent.wait_timeout(state, CANCEL_POLL) {
+            state = match self.changed.wait_timeout(state, CANCEL_POLL) {
                 Ok((state, _)) => state,
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
-        if state.fault.is_some() {
-            return None;
-        }
-        let turn = match state.again.pop_first() {
-            Some((block, tally)) => Turn { block, tally },
+        let again = state.again.pop_first();
+        let turn = match again {
+            Some((block, tally)) => Turn { block, tally, is_repeated: true },
             None => {
                 let (start, end) = state.left.last_mut()?;
                 let block = *start;
@@ -149,126 +138,108 @@ impl Striped {
                 if start == end {
                     state.left.pop();
                 }
-                Turn { block, tally: Tally::default() }
+                Turn { block, tally: Tally::default(), is_repeated: false }
             }
         };
-        state.lanes |= 1 << lane;
+        state.leased.insert(turn.block, (!turn.is_repeated).then_some(lane));
         Some(turn)
     }
 
-    /// A block was sent, or could not be.
-    pub(super) fn sent(&self, block: u64, hash: Result<Option<BlockHash>, Fault>) {
+    /// A block was queued in full, or could not be.
+    pub(super) fn queued(&self, block: u64, hash: Result<Option<BlockHash>, Fault>) {
         let mut state = lock(&self.state);
         match hash {
             Ok(hash) => state.merge(block, hash),
-            Err(fault) => {
-                state.fault.get_or_insert(fault);
-            }
+            Err(fault) => state.fail(fault),
         }
         drop(state);
-        self.has_sent.notify_all();
+        self.changed.notify_all();
     }
 
-    /// A worker leaves. The last one gets the lanes that were taken, and the hash of what
-    /// was sent, if one is wanted, if that is all: **it tells the end**.
-    pub(super) fn leave(&self) -> Option<(u8, Result<Option<ContentHash>, Fault>)> {
+    /// A lease ends: the block has arrived, or was lost. True if a worker has something to do
+    /// by that.
+    pub(super) fn settle(&self, turn: Turn, has_arrived: bool) -> bool {
         let mut state = lock(&self.state);
-        state.workers -= 1;
-        let is_all = state.unmerged.is_empty() && state.again.is_empty();
-        if state.workers > 0 || (state.fault.is_none() && !is_all) {
+        state.leased.remove(&turn.block);
+        if !has_arrived && !matches!(state.end, Some(Err(_))) {
+            state.again.insert(turn.block, turn.tally);
+        }
+        let needs_hands = state.has_blocks() || state.is_due();
+        drop(state);
+        self.changed.notify_all();
+        needs_hands
+    }
+
+    /// Lanes that have a block which may be taken from them.
+    pub(super) fn may_lose(&self) -> Vec<u8> {
+        lock(&self.state).leased.values().flatten().copied().collect()
+    }
+
+    /// The next step to the end, if it is time for it.
+    pub(super) fn step(&self) -> Option<Step> {
+        let mut state = lock(&self.state);
+        if !state.is_due() {
             return None;
         }
-        let result = match state.fault.take() {
-            Some(fault) => Err(fault),
-            None if self.item.how.wants_no_hash() => Ok(None),
-            None => {
-                let whole = state.merged.finish().filter(|_| self.item.blocks.is_all());
-                Ok(Some(whole.unwrap_or_else(|| state.merged.finish_tail())))
-            }
+        state.is_ending = true;
+        state.is_told = state.end.is_some();
+        let hash = |state: &State| {
+            let whole = state.merged.finish().filter(|_| self.item.blocks.is_all());
+            whole.unwrap_or_else(|| state.merged.finish_tail())
         };
-        // Nobody else tells the end.
-        state.phase = Phase::Ending;
-        state.left.clear();
-        state.again.clear();
-        state.unmerged.clear();
-        Some((state.lanes, result))
+        Some(match state.end.clone() {
+            Some(end) => Step::Tell(end),
+            None => Step::Find((!self.item.how.wants_no_hash()).then(|| hash(&state))),
+        })
     }
-}
 
-/// The parts that are lost.
-impl Striped {
-    /// A part has not arrived.
-    pub(super) fn lose(&self, part: StripePart) {
+    /// The end was found out.
+    pub(super) fn ends_with(&self, end: Result<FileSeal, Fault>) {
         let mut state = lock(&self.state);
-        match part {
-            StripePart::Block(block, tally) if state.phase == Phase::Open => {
-                if state.fault.is_none() {
-                    state.again.insert(block, tally);
-                }
-            }
-            StripePart::Block(block, tally) => {
-                state.lost.blocks.insert(block, tally);
-            }
-            StripePart::LaneEnd(lane) => state.lost.lanes |= 1 << lane,
-            StripePart::End(lanes) => {
-                state.lost.has_end = true;
-                state.lost.lanes |= lanes;
+        state.is_ending = false;
+        match end {
+            Err(fault) => state.fail(fault),
+            end => {
+                state.end.get_or_insert(end);
             }
         }
-        drop(state);
-        self.has_sent.notify_all();
     }
 
-    /// These parts were not sent, since their lane was lost. What else was lost with it is
-    /// not known before [`Self::settled`].
-    pub(super) fn lose_unsettled(&self, lost: Lost) {
-        let mut state = lock(&self.state);
-        state.unsettled += 1;
-        state.lost.add(lost);
-    }
-
-    /// All is known that was lost with one of these lanes.
-    pub(super) fn settled(&self) {
-        lock(&self.state).unsettled -= 1;
-    }
-
-    /// The end of it that is being told.
-    pub(super) fn ends_with(&self, result: &Result<FileSeal, Fault>, lanes: u8) {
-        lock(&self.state).end = Some((result.clone(), lanes));
-    }
-
-    /// The end was told. True if something was lost meanwhile.
-    pub(super) fn end(&self) -> bool {
-        let mut state = lock(&self.state);
-        state.phase = Phase::Ended;
-        !state.lost.is_empty()
-    }
-
-    /// The parts that were lost since the end was told, with that end, for the worker that asks: no
-    /// other one gets more of it before [`Self::repeated`].
-    pub(super) fn take_lost(&self) -> Option<(Lost, Result<FileSeal, Fault>, u8)> {
-        let mut state = lock(&self.state);
-        let is_known = state.phase == Phase::Ended && state.unsettled == 0;
-        if !is_known || state.is_repeated || state.lost.is_empty() {
-            return None;
-        }
-        let (result, lanes) = state.end.clone()?;
-        state.is_repeated = true;
-        Some((std::mem::take(&mut state.lost), result, lanes))
-    }
-
-    /// That was sent. True if something was lost meanwhile.
-    pub(super) fn repeated(&self) -> bool {
-        let mut state = lock(&self.state);
-        state.is_repeated = false;
-        !state.lost.is_empty()
+    /// The end was told.
+    pub(super) fn told(&self) {
+        lock(&self.state).is_ending = false;
     }
 }
 
 impl State {
     fn has_blocks(&self) -> bool {
-        let has = !self.left.is_empty() || !self.again.is_empty();
-        self.phase == Phase::Open && self.fault.is_none() && has
+        !self.left.is_empty() || !self.again.is_empty()
+    }
+
+    /// True if nothing of it is on its way, or has to be sent once more.
+    fn is_still(&self) -> bool {
+        self.leased.is_empty() && self.again.is_empty()
+    }
+
+    /// True if it is time for a step to the end. An end by which the receiver may ask for the
+    /// file once more waits until nothing of it is on its way, so that nothing of both mixes.
+    fn is_due(&self) -> bool {
+        !self.is_ending
+            && match &self.end {
+                None => self.unmerged.is_empty(),
+                Some(Ok(seal)) => !self.is_told && (!seal.grew || self.is_still()),
+                Some(Err(_)) => !self.is_told && self.is_still(),
+            }
+    }
+
+    /// It can't be sent, whatever was told. The first reason counts.
+    fn fail(&mut self, fault: Fault) {
+        if !matches!(self.end, Some(Err(_))) {
+            self.end = Some(Err(fault));
+            self.is_told = false;
+            self.left.clear();
+            self.again.clear();
+        }
     }
 
     /// True if the next block has to wait for others that are being sent.
@@ -276,7 +247,7 @@ impl State {
         let (Some((next, _)), Some((first, _))) = (self.left.last(), self.unmerged.last()) else {
             return false;
         };
-        self.fault.is_none() && self.again.is_empty() && next - first >= AHEAD_MAX
+        self.again.is_empty() && next - first >= AHEAD_MAX
     }
 
     /// Merges the hashes that are there, in the order of the blocks. One that was lost is

@@ -19,7 +19,7 @@ fn changed(side: Side) -> Fault {
 
 /// The end of a file that has changed.
 fn changed_end(side: Side) -> Message {
-    Message::FileEnd(FileEnd { index: FILE, result: Err(changed(side)), lanes: 0 })
+    Message::FileEnd(FileEnd { index: FILE, result: Err(changed(side)), by_blocks: false })
 }
 
 /// Hears until the file was asked for so often.
@@ -144,7 +144,11 @@ fn another_fault_is_no_reason_to_ask_again() {
     for victim in RECEIVERS {
         let attacked = send(victim, 4 << 20, Policy::default(), |peer| {
             let fault = Fault::new(Side::Source, FaultKind::Io, "can't read");
-            peer.tell(&Message::FileEnd(FileEnd { index: FILE, result: Err(fault), lanes: 0 }));
+            peer.tell(&Message::FileEnd(FileEnd {
+                index: FILE,
+                result: Err(fault),
+                by_blocks: false,
+            }));
             peer.await_outcome(FILE);
         });
         assert_eq!(attacked.fault(FILE).kind, FaultKind::Io);

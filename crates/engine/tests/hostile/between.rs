@@ -11,8 +11,8 @@ use haul_engine::{
 use haul_model::{Kind, Outcome, Task, Via};
 use haul_net::{ConnectError, Patience, Whereabouts};
 use haul_proto::{
-    Arrived, Call, Called, Caps, DirectOffer, FrameType, Hello, LaneEnd, LaneOver, ListItem,
-    Message, NamedSources, OutcomeItem, Role, Taken,
+    Arrived, Call, Called, Caps, DirectOffer, FrameType, Hello, LaneOver, ListItem, Message,
+    NamedSources, OutcomeItem, Role, Taken,
 };
 use std::net::{IpAddr, TcpListener};
 
@@ -254,7 +254,6 @@ fn hosts_are_told_of_each_other_and_meet() {
         peer.tell(&Message::Called(Called::Connected(2)));
         peer.list(vec![file(0, "x", 9), dir_end(0)]);
         peer.await_wants([1]);
-        peer.tell(&Message::LaneEnd(LaneEnd { index: 1, lane: 2 }));
         peer.tell(&Message::LaneOver(LaneOver { lane: 1 }));
         peer.await_outcome(1);
     };
@@ -275,7 +274,7 @@ fn hosts_are_told_of_each_other_and_meet() {
     assert_eq!(heard_offers(&from), [&offer(TO_AT, 99)]);
     assert!(from.messages.contains(&Message::Call(Call { is_required: false, connections: 1 })));
     assert!(from.messages.iter().any(|message| matches!(message, Message::Taken(_))));
-    assert!(to.messages.contains(&Message::LaneEnd(LaneEnd { index: 1, lane: 2 })));
+    assert!(to.messages.contains(&Message::LaneOver(LaneOver { lane: 1 })));
     let wished = to.messages.iter().find_map(|message| match message {
         Message::Job(job) => job.direct.as_ref(),
         _ => None,
@@ -328,7 +327,7 @@ fn words_about_calls_have_their_turn() {
     let lists: Script = |peer| peer.list(vec![file(0, "x", 9)]);
     let nothing: Script = |_| ();
     let offers: Script = |peer| peer.tell(&offer(TO_AT, 99));
-    let attacks: [(Script, Script, &str); 13] = [
+    let attacks: [(Script, Script, &str); 12] = [
         (|peer| peer.tell(&offer(TO_AT, 99)), nothing, "a Direct frame where none"),
         (|peer| peer.tell(&Message::Called(Called::Connected(1))), nothing, "a Called frame"),
         (
@@ -358,11 +357,6 @@ fn words_about_calls_have_their_turn() {
             "a Called frame where none",
         ),
         (|peer| peer.tell(&Message::LaneOver(LaneOver { lane: 8 })), nothing, "an unknown lane"),
-        (
-            |peer| peer.tell(&Message::LaneEnd(LaneEnd { index: 1, lane: 99 })),
-            nothing,
-            "an unknown lane",
-        ),
         (lists, |peer| (0..2).for_each(|_| peer.tell(&offer(TO_AT, 99))), "a Direct frame where"),
         (lists, |peer| peer.tell(&Message::Called(Called::Connected(1))), "a Called frame where"),
         (
@@ -390,13 +384,8 @@ fn words_about_calls_have_their_turn() {
         let (result, _) = run_via(Via::Auto, Caps::CALLS, from, to);
         assert_refused(&result, words);
     }
-    let unwished: [(Script, Script, &str); 4] = [
+    let unwished: [(Script, Script, &str); 3] = [
         (|peer| peer.tell(&Message::LaneOver(LaneOver { lane: 1 })), nothing, "a LaneOver frame"),
-        (
-            |peer| peer.tell(&Message::LaneEnd(LaneEnd { index: 1, lane: 1 })),
-            nothing,
-            "a LaneEnd frame where none",
-        ),
         (
             lists,
             |peer| peer.tell(&Message::Taken(Taken { lane: 1, frames: 0, is_over: false })),

@@ -69,7 +69,7 @@ fn hashed(index: u64, content: &[u8]) -> Message {
     Message::FileEnd(FileEnd {
         index,
         result: Ok(FileSeal { size, mtime: TIME, hash: Some(hash), grew: false }),
-        lanes: 0,
+        by_blocks: false,
     })
 }
 
@@ -83,7 +83,7 @@ fn only_hashes_are_compared_and_nothing_is_written() {
             Message::FileEnd(FileEnd {
                 index: 1,
                 result: Err(Fault::new(Side::Destination, FaultKind::NoSpace, "full")),
-                lanes: 0,
+                by_blocks: false,
             }),
             |outcome| matches!(outcome, Outcome::Failed(fault) if fault.side == Side::Source),
         ),

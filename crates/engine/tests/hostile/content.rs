@@ -148,7 +148,12 @@ fn content_without_its_hash_is_published_by_no_job_that_wants_hashes() {
                     peer.list(vec![file(0, "a", BLOCK_LEN + 1), file(0, "b", 4), dir_end(0)]);
                     peer.await_wants([1, 2]);
                     frames.iter().for_each(|frame| peer.raw(frame));
-                    peer.tell(&Message::BlockSeal(BlockSeal { index: 1, block: 0, hash: seal }));
+                    peer.tell(&Message::BlockSeal(BlockSeal {
+                        index: 1,
+                        block: 0,
+                        len: BLOCK_LEN as u32,
+                        hash: seal,
+                    }));
                     peer.raw(&last);
                     peer.tell(&end);
                     peer.raw(&pack([item], b"text"));
@@ -400,7 +405,11 @@ fn a_fault_of_the_sender_is_the_files_and_ends_nothing() {
                 peer.list(vec![fault, file(0, "b", 4), file(0, "c", 4 << 20), dir_end(0)]);
                 peer.await_wants([2, 3]);
                 peer.raw(&pack([PackItem::Fault { index: 2, fault: full() }], b""));
-                peer.tell(&Message::FileEnd(FileEnd { index: 3, result: Err(full()), lanes: 0 }));
+                peer.tell(&Message::FileEnd(FileEnd {
+                    index: 3,
+                    result: Err(full()),
+                    by_blocks: false,
+                }));
             },
         );
         assert_eq!(attacked.assert_done().failed, 3);

@@ -14,14 +14,13 @@ fn say(victim: Victim, bytes: Vec<u8>) -> crate::attack::Attacked {
 }
 
 /// The messages that a sender may send during a job.
-const OF_SENDER: [FrameType; 8] = [
+const OF_SENDER: [FrameType; 7] = [
     FrameType::List,
     FrameType::Pack,
     FrameType::Data,
     FrameType::BlockSeal,
     FrameType::Reuse,
     FrameType::FileEnd,
-    FrameType::LaneEnd,
     FrameType::Abort,
 ];
 
@@ -82,8 +81,8 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        FileEnd, Hello, Join, LaneEnd, LaneOver, Late, Measure, Measured, Prove, Proven, Removal,
-        Reply, Request, Reuse, Role, Signature, Taken, Warning, frame_bytes,
+        FileEnd, Hello, Join, LaneOver, Late, Measure, Measured, Prove, Proven, Removal, Reply,
+        Request, Reuse, Role, Signature, Taken, Warning, frame_bytes,
     };
     let role =
         Role::Sender { sources: vec![b"/".to_vec()], base: None, recursive: true, follow: true };
@@ -107,7 +106,9 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::List => Message::List(vec![dir_end(0)]),
         FrameType::Want => Message::Want(Vec::new()),
         FrameType::BlockSeal => block_seal(1, 0, b"x"),
-        FrameType::FileEnd => Message::FileEnd(FileEnd { index: 1, result: Err(fault), lanes: 0 }),
+        FrameType::FileEnd => {
+            Message::FileEnd(FileEnd { index: 1, result: Err(fault), by_blocks: false })
+        }
         FrameType::Outcomes => Message::Outcomes(Vec::new()),
         FrameType::Done => Message::Done(haul_engine::Summary::default()),
         FrameType::Warning => Message::Warning(Warning { path: Vec::new(), message: "x".into() }),
@@ -120,7 +121,6 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Join => Message::Join(Join { lane: 1, secret: None }),
         FrameType::Taken => Message::Taken(Taken { lane: 1, frames: 0, is_over: true }),
         FrameType::LaneOver => Message::LaneOver(LaneOver { lane: 1 }),
-        FrameType::LaneEnd => Message::LaneEnd(LaneEnd { index: 1, lane: 0 }),
         FrameType::Call => Message::Call(Call { is_required: true, connections: 1 }),
         FrameType::Called => Message::Called(Called::Connected(1)),
         FrameType::Arrived => {

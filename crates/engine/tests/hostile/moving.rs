@@ -393,7 +393,7 @@ fn proof_of(aside: &'static str, change: fn(&Path)) -> Result<(), Fault> {
         peer.await_wants([2]);
         let seal =
             FileSeal { size: len, mtime: TIME, hash: Some(ContentHash::of(CONTENT)), grew: false };
-        peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), lanes: 0 }));
+        peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), by_blocks: false }));
         peer.await_that("it is done", is_done);
         change(&path);
         peer.tell(&Message::Prove(vec![Prove { index: 2, aside: Some(name(aside)) }]));
@@ -467,7 +467,7 @@ fn what_is_set_aside_does_not_wait_for_what_takes_hours_to_hash() {
         peer.await_wants([2]);
         let seal =
             FileSeal { size: 1, mtime: TIME, hash: Some(ContentHash::of(&[0])), grew: false };
-        peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), lanes: 0 }));
+        peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), by_blocks: false }));
         peer.await_outcome(2);
         peer.list(LARGE.map(|name| file(1, name, LEN)).to_vec());
         peer.await_wants(3..13);
@@ -557,7 +557,7 @@ fn a_hash_that_is_not_that_of_the_destination_is_told_as_a_difference() {
         peer.await_wants([2]);
         let hash = ContentHash::of(b"Content");
         let seal = FileSeal { size: len, mtime: TIME, hash: Some(hash), grew: false };
-        peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), lanes: 0 }));
+        peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), by_blocks: false }));
         peer.await_that("it is done", is_done);
         peer.tell(&Message::Removed(vec![Removal::End]));
     });

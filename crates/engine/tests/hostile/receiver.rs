@@ -139,7 +139,7 @@ fn send_blocks(blocks: BlockRanges, how: How) -> (BTreeMap<u64, Vec<u8>>, FileSe
     attacked.assert_lost();
     let mut seals = Vec::new();
     let end = attacked.peer.messages.into_iter().find_map(|message| match message {
-        Message::FileEnd(FileEnd { index: LARGE, result, lanes: 0 }) => Some(result),
+        Message::FileEnd(FileEnd { index: LARGE, result, by_blocks: false }) => Some(result),
         Message::BlockSeal(seal) => {
             seals.push(seal.block);
             None
@@ -338,7 +338,9 @@ fn upload_changed_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacke
 /// The ends of the large file so far.
 fn ends(peer: &Peer) -> Vec<Result<FileSeal, Fault>> {
     let ends = peer.messages.iter().filter_map(|message| match message {
-        Message::FileEnd(FileEnd { index: LARGE, result, lanes: 0 }) => Some(result.clone()),
+        Message::FileEnd(FileEnd { index: LARGE, result, by_blocks: false }) => {
+            Some(result.clone())
+        }
         _ => None,
     });
     ends.collect()

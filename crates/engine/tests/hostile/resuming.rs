@@ -61,7 +61,7 @@ fn seal_hole(peer: &mut Peer, index: u64, first: u64) {
 
 fn end_with(size: u64, hash: haul_model::ContentHash) -> Message {
     let seal = FileSeal { size, mtime: crate::peer::TIME, hash: Some(hash), grew: false };
-    Message::FileEnd(FileEnd { index: 1, result: Ok(seal), lanes: 0 })
+    Message::FileEnd(FileEnd { index: 1, result: Ok(seal), by_blocks: false })
 }
 
 fn listed(peer: &mut Peer) {
@@ -379,7 +379,7 @@ fn many_files_that_can_be_continued_are_not_all_held_open() {
                     hash: Some(hasher.finish_tail()),
                     grew: false,
                 };
-                peer.tell(&Message::FileEnd(FileEnd { index, result: Ok(seal), lanes: 0 }));
+                peer.tell(&Message::FileEnd(FileEnd { index, result: Ok(seal), by_blocks: false }));
             }
         });
         assert_eq!(attacked.assert_done().copied, FILES);

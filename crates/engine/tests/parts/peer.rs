@@ -331,7 +331,7 @@ pub(crate) fn data(index: u64, offset: u64, content: &[u8]) -> Vec<u8> {
 /// The end of a file in pieces, of this size and content.
 pub(crate) fn file_end(index: u64, size: u64, content: &[u8]) -> Message {
     let seal = FileSeal { size, mtime: TIME, hash: Some(ContentHash::of(content)), grew: false };
-    Message::FileEnd(FileEnd { index, result: Ok(seal), lanes: 0 })
+    Message::FileEnd(FileEnd { index, result: Ok(seal), by_blocks: false })
 }
 
 /// The seal of a block of a file; for content that can be no block, some hash.
@@ -341,7 +341,7 @@ pub(crate) fn block_seal(index: u64, block: u64, content: &[u8]) -> Message {
     } else {
         BlockHash::from(*ContentHash::of(content).as_bytes())
     };
-    Message::BlockSeal(BlockSeal { index, block, hash: Some(hash) })
+    Message::BlockSeal(BlockSeal { index, block, len: BLOCK_LEN as u32, hash: Some(hash) })
 }
 
 /// A wish for the hashes of these, in a comparison.

@@ -2,7 +2,7 @@
 
 use haul_tree::lock;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of which the pace tells the time.
 const UNIT: u64 = 1 << 20;
@@ -26,12 +26,17 @@ struct State {
     content: u64,
     /// The time that [`UNIT`] takes; none as long as nothing has left.
     pace: Option<Duration>,
+    /// When something has left last, or came to an empty queue.
+    moved: Option<Instant>,
 }
 
 impl Flow {
     /// `len` bytes are queued; before they were compressed they were `content`.
     pub(super) fn queued(&self, len: usize, content: usize) {
         let mut state = lock(&self.0);
+        if state.queued == 0 {
+            state.moved = Some(Instant::now());
+        }
         state.queued += len as u64;
         state.all += len as u64;
         state.content += content as u64;
@@ -57,6 +62,7 @@ impl Flow {
     pub(super) fn left(&self, len: usize, took: Duration) {
         let mut state = lock(&self.0);
         state.queued = state.queued.saturating_sub(len as u64);
+        state.moved = Some(Instant::now());
         if len > 0 {
             let now = took.mul_f64(UNIT as f64 / len as f64);
             let pace = state.pace.unwrap_or(now);
@@ -68,6 +74,20 @@ impl Flow {
     /// The time that 1 MiB takes, as it has gone so far.
     pub(super) fn pace(&self) -> Option<Duration> {
         lock(&self.0).pace
+    }
+
+    /// True if what is queued needs so long, as it has gone so far, or nothing has left for so
+    /// long.
+    pub(super) fn needs(&self, time: Duration, still_min: Duration) -> bool {
+        let State { queued, pace, moved, .. } = *lock(&self.0);
+        let needs = pace.map(|pace| pace.mul_f64(queued as f64 / UNIT as f64));
+        let still = moved.map(|moved| moved.elapsed());
+        needs.is_some_and(|needs| needs > time) || still.is_some_and(|it| it > time.max(still_min))
+    }
+
+    /// True if all that was queued has left.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0).queued == 0
     }
 
     /// Bytes that leave in that time, as it has gone so far.
@@ -125,6 +145,18 @@ mod tests {
         flow.queued(1, 2);
         let sums = (flow.all(), flow.content(), flow.written());
         assert_eq!(sums, (UNIT * 3 / 2 + 1, UNIT * 2 + 2, UNIT * 3 / 2));
+    }
+
+    #[test]
+    fn a_lane_that_stands_still_needs_long() {
+        let flow = Flow::default();
+        assert!(!flow.needs(MS(0), MS(0)), "it has nothing");
+        flow.queued(UNIT as usize, UNIT as usize);
+        assert!(!flow.needs(MS(0), MS(60_000)), "nobody knows");
+        std::thread::sleep(MS(20));
+        assert!(flow.needs(MS(0), MS(10)) && !flow.needs(MS(60_000), MS(10)));
+        flow.left(UNIT as usize / 2, MS(20));
+        assert_eq!([19, 21].map(|time| flow.needs(MS(time), MS(60_000))), [true, false]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A frame on its way out, and the content that it has.
 
-use super::ledger::OnLoss;
+use super::ledger::OnFate;
 use crate::pool::Buf;
 use haul_proto::{Message, encode};
 use haul_tree::{SharedBlock, SourceFile};
@@ -17,8 +17,8 @@ pub(crate) struct OutFrame {
     pub(super) body: Option<Body>,
     /// True if it may wait for others.
     pub(super) patient: bool,
-    /// With it a part ends that is sent once more if it is lost with its lane.
-    pub(super) on_loss: Option<OnLoss>,
+    /// With it a leased content ends.
+    pub(super) on_fate: Option<OnFate>,
     /// The contents that it has, in its order, as far as they count as sent when they leave.
     pub(super) counts: Vec<Counted>,
     /// Contents of a lower rank were begun earlier.
@@ -28,23 +28,27 @@ pub(crate) struct OutFrame {
 impl OutFrame {
     /// A frame that holds a message.
     pub(crate) fn message(message: &Message) -> Self {
-        let patient = matches!(message, Message::Outcomes(_));
+        let patient = match message {
+            Message::Outcomes(_) => true,
+            Message::Taken(taken) => !taken.is_over,
+            _ => false,
+        };
         Self { patient, ..Self::whole(encode(message)) }
     }
 
     /// A frame that is encoded already.
     pub(crate) fn whole(head: Vec<u8>) -> Self {
-        Self { head, body: None, patient: false, on_loss: None, counts: Vec::new(), rank: 0 }
+        Self { head, body: None, patient: false, on_fate: None, counts: Vec::new(), rank: 0 }
     }
 
-    /// No frame: the end of a part whose frames are queued.
-    pub(crate) fn end_of_part(on_loss: OnLoss) -> Self {
-        Self::whole(Vec::new()).or_lost(on_loss)
+    /// No frame: the mark behind the frames of a content.
+    pub(crate) fn mark() -> Self {
+        Self::whole(Vec::new())
     }
 
-    /// The same frame, which ends a part.
-    pub(crate) fn or_lost(self, on_loss: OnLoss) -> Self {
-        Self { on_loss: Some(on_loss), ..self }
+    /// The same frame, with which a leased content ends.
+    pub(crate) fn with_fate(self, on_fate: OnFate) -> Self {
+        Self { on_fate: Some(on_fate), ..self }
     }
 
     /// A frame with a content, behind its header and description.

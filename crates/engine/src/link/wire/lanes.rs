@@ -4,7 +4,7 @@
 //! logins, a block waits until a lane is free. If one that has joined is lost,
 //! the receiver says what it has of it, and the rest is sent over the others.
 
-use super::ledger::{Implausible, OnLoss};
+use super::ledger::{Implausible, OnFate};
 use super::outgoing::{Frames, Outbox};
 use super::squeeze::Effort;
 use crate::control::{CANCEL_POLL, Control};
@@ -78,6 +78,18 @@ impl Lane {
         waited < time && others.map(blocks).sum::<u64>() >= left.div_ceil(BLOCK_LEN)
     }
 
+    /// Contents that have left by it, or wait, and are not known to have arrived.
+    fn on_their_way(&self) -> usize {
+        self.outbox.ledger.as_ref().map_or(0, |ledger| ledger.on_their_way())
+    }
+
+    /// True if all that it had has arrived, nobody is about to give it more, and its pace is known.
+    fn has_nothing_to_do(&self) -> bool {
+        let is_held = Arc::strong_count(&self.outbox.held) > 1;
+        let flow = self.outbox.flow();
+        !is_held && flow.is_empty() && self.on_their_way() == 0 && flow.pace().is_some()
+    }
+
     /// The time until so many bytes more have left by it, as it has gone so far.
     fn due(&self, len: u64) -> Duration {
         self.outbox.flow().due(len)
@@ -107,6 +119,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// A block that takes a lane no longer than this doesn't wait for another: it would be gone when
 /// it has looked a few times.
 const QUICK_TIME: Duration = Duration::from_millis(20);
+
+/// The time that a lane may stand still at least, when it has the last blocks of a job: a
+/// connection that has lost what it sent takes as long to find out.
+const STILL_MIN: Duration = Duration::from_secs(1);
 
 /// No more than so many bytes are in pipes, ssh and sockets: what a lane has taken beyond that
 /// has gone over the link.
@@ -166,8 +182,6 @@ pub(crate) struct Lanes {
     has_joined: Condvar,
     /// All that have ever joined, by their numbers.
     known: Mutex<BTreeMap<u8, (Arc<Outbox>, Killer)>>,
-    /// Held while the losses of a lane are told: they are seen all or none.
-    settling: Mutex<()>,
 }
 
 impl Lanes {
@@ -175,7 +189,6 @@ impl Lanes {
     pub(crate) fn new(main: Arc<Outbox>, by_wire: ByWire) -> Self {
         let main = Lane::new(0, main);
         let (joined, has_joined) = (Mutex::default(), Condvar::new());
-        let (known, settling) = (Mutex::default(), Mutex::default());
         let has_alike = AtomicBool::new(by_wire == ByWire::AsALane);
         let is_long = AtomicBool::new(false);
         let (is_awaited, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -188,8 +201,7 @@ impl Lanes {
             has_alike,
             joined,
             has_joined,
-            known,
-            settling,
+            known: Mutex::default(),
         }
     }
 
@@ -363,16 +375,6 @@ impl Lanes {
         joined.len()
     }
 
-    /// The queue of the lane of that number, unless that was lost.
-    pub(crate) fn outbox(&self, number: u8) -> Option<Arc<Outbox>> {
-        if number == 0 {
-            return Some(Arc::clone(&self.main.outbox));
-        }
-        let joined = lock(&self.joined);
-        let lane = joined.iter().find(|lane| lane.number == number)?;
-        Some(Arc::clone(&lane.outbox))
-    }
-
     /// The receiver tells how much it has of a lane.
     ///
     /// # Errors
@@ -382,35 +384,21 @@ impl Lanes {
         if !(1..=LANES_MAX).contains(&lane) {
             return Err(Implausible("it named an unknown lane"));
         }
-        let known = lock(&self.known).get(&lane).cloned();
         // One that it was called by may never have joined here.
-        let Some((outbox, killer)) = known else { return Ok(()) };
-        if let Some(ledger) = &outbox.ledger {
+        let ledger = lock(&self.known).get(&lane).and_then(|(outbox, _)| outbox.ledger.clone());
+        if let Some(ledger) = ledger {
             ledger.taken(frames, is_over)?;
         }
         if is_over {
-            outbox.close();
-            self.leave(lane);
-            outbox.cut();
-            killer.kill();
-            killer.kill();
+            self.end(lane);
         }
         Ok(())
-    }
-
-    /// No content takes that lane any more.
-    fn leave(&self, number: u8) {
-        lock(&self.joined).retain(|lane| lane.number != number);
     }
 
     /// The writer of a lane has ended: has all sent again of which the receiver does not say
     /// that it has come. Gives how many lanes are left; `None` if the job ends before.
     pub(crate) fn lose(&self, number: u8, frames: Frames, control: &Control<'_>) -> Option<usize> {
-        let (outbox, killer) = lock(&self.known).get(&number).cloned()?;
-        outbox.close();
-        self.leave(number);
-        killer.kill();
-        killer.kill();
+        let outbox = self.end(number)?;
         frames.lose();
         if control.stopped() {
             return None;
@@ -423,28 +411,52 @@ impl Lanes {
                 return None;
             }
         }
-        self.at_once(|| ledger.settle());
+        ledger.settle();
         Some(lock(&self.joined).len())
     }
 
-    /// Does this while no losses are being told.
-    pub(crate) fn at_once<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _settling = lock(&self.settling);
-        work()
-    }
-
-    /// Content that was to leave by that lane is lost with it, and `on_loss` is called when all else
-    /// that is lost is known.
-    pub(crate) fn unsent(&self, number: u8, on_loss: OnLoss) {
+    /// Content that was to leave by that lane is lost with it: `on_fate` is called when it is
+    /// known what else is.
+    pub(crate) fn unsent(&self, number: u8, on_fate: OnFate) {
         let known = lock(&self.known).get(&number).map(|(outbox, _)| Arc::clone(outbox));
         let ledger = known.as_ref().and_then(|outbox| outbox.ledger.as_ref());
         let late = match ledger {
-            Some(ledger) => ledger.unsent(on_loss),
-            None => Some(on_loss),
+            Some(ledger) => ledger.unsent(on_fate),
+            None => Some(on_fate),
         };
-        if let Some(on_loss) = late {
-            on_loss();
+        if let Some(on_fate) = late {
+            on_fate(false);
         }
+    }
+
+    /// Blocks that the lane of that number has are all that is left: ends the lane if another
+    /// one with nothing to do would bring them in less than half of the time that they need, and
+    /// had time for that while this one stood still.
+    pub(crate) fn cut_if_slow(&self, number: u8) {
+        let is_slow = {
+            let joined = lock(&self.joined);
+            let Some(lane) = joined.iter().find(|lane| lane.number == number) else { return };
+            let blocks = lane.on_their_way().max(1) as u64;
+            let free = joined.iter().filter(|lane| lane.has_nothing_to_do());
+            let sooner = free.map(|free| free.due(blocks * BLOCK_LEN)).min();
+            sooner.is_some_and(|time| lane.outbox.flow().needs(time * 2, STILL_MIN))
+        };
+        if is_slow {
+            tracing::debug!(lane = number, "a slow lane is ended");
+            self.end(number);
+        }
+    }
+
+    /// Ends a lane: no content takes it any more, and what is on its way is lost.
+    fn end(&self, number: u8) -> Option<Arc<Outbox>> {
+        let known = lock(&self.known).get(&number).cloned();
+        known.iter().for_each(|(outbox, _)| outbox.close());
+        lock(&self.joined).retain(|lane| lane.number != number);
+        let (outbox, killer) = known?;
+        outbox.cut();
+        killer.kill();
+        killer.kill();
+        Some(outbox)
     }
 }
 

@@ -117,6 +117,37 @@ fn a_slow_lane_takes_no_block_for_which_the_job_would_wait() {
 }
 
 #[test]
+fn a_lane_that_holds_up_the_end_is_ended_if_another_would_bring_it_far_sooner() {
+    const MIB: usize = 1 << 20;
+    let ms = Duration::from_millis;
+    // The paces of both, what the slow one has left, and if others have nothing to do.
+    for (paces, left, is_free, is_ended) in [
+        ([400, 10], 3 * MIB, true, true),
+        ([400, 10], 3 * MIB, false, false),
+        // In half of its 80 ms the other sends no block.
+        ([20, 20], 4 * MIB, true, false),
+        ([20, 9], 4 * MIB, true, true),
+        ([400, 10], 0, true, false),
+    ] {
+        let (lanes, _frames) = lanes(ByWire::Nothing);
+        let _lanes_frames = join_far(&lanes, 2);
+        let joined = lock(&lanes.joined).clone();
+        for (lane, pace) in joined.iter().zip(paces) {
+            lane.outbox.flow().queued(MIB, MIB);
+            lane.outbox.flow().left(MIB, ms(pace));
+        }
+        joined[0].outbox.flow().queued(left, left);
+        let _held = (!is_free).then(|| joined[1].clone().held());
+        lanes.cut_if_slow(1);
+        let numbers: Vec<_> = lock(&lanes.joined).iter().map(|lane| lane.number).collect();
+        assert_eq!(numbers, if is_ended { vec![2] } else { vec![1, 2] }, "{paces:?} {left}");
+        // The last one stays, whatever it does.
+        lanes.cut_if_slow(*numbers.last().expect("one is left"));
+        assert_eq!(lock(&lanes.joined).len(), numbers.len());
+    }
+}
+
+#[test]
 fn a_login_that_is_quick_has_shown_so_and_takes_a_block_behind_others() {
     let (lanes, _frames) = lanes(ByWire::Any);
     let (outbox, _login_frames) = lanes.beside();
@@ -147,7 +178,7 @@ fn a_block_that_waits_for_a_lane_goes_on_with_the_wire_alone_and_ends_with_the_j
     let next = || lanes.of(0, BLOCK, &control).map(|lane| lane.number);
     std::thread::scope(|scope| {
         let next = scope.spawn(next);
-        lanes.leave(1);
+        lanes.end(1);
         assert_eq!(next.join().expect("no panic"), Some(0));
     });
     let _again = join_far(&lanes, 1);
@@ -198,7 +229,7 @@ fn the_first_content_goes_by_the_wire_and_more_waits_for_a_lane() {
         assert_eq!(next.join().expect("no panic"), Some(3));
     });
     // When that is lost nobody waits for another.
-    lanes.leave(3);
+    lanes.end(3);
     assert_eq!(next_lane(&lanes, u64::MAX, &control), Some(0));
 }
 

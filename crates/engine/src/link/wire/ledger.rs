@@ -1,5 +1,4 @@
-//! The account of what was sent over a lane and is not known to have arrived: what is lost
-//! with the lane is sent once more.
+//! The account of what was sent over a lane and is not known to have arrived.
 
 use haul_tree::lock;
 use std::collections::VecDeque;
@@ -10,8 +9,8 @@ use std::time::Duration;
 /// leaves far fewer.
 const PARTS_MAX: usize = 64 << 10;
 
-/// Called when it turns out that something has not arrived.
-pub(crate) type OnLoss = Box<dyn FnOnce() + Send>;
+/// Called when it turns out that something has arrived, or that it has not.
+pub(crate) type OnFate = Box<dyn FnOnce(bool) + Send>;
 
 /// In place of the frames by which a part has left, for one that never does.
 const NEVER: u64 = u64::MAX;
@@ -28,7 +27,7 @@ struct State {
     /// Frames that were handed to the connection.
     written: u64,
     /// The parts on their way, each with the number of frames by which it has left.
-    parts: VecDeque<(u64, OnLoss)>,
+    parts: VecDeque<(u64, OnFate)>,
     /// Frames that were taken, when it was told that no more are.
     taken: Option<u64>,
     /// All losses were told.
@@ -48,23 +47,23 @@ impl Ledger {
     ///
     /// # Errors
     /// When far more is on its way than can be.
-    pub(super) fn part(&self, on_loss: OnLoss) -> Result<(), Implausible> {
+    pub(super) fn part(&self, on_fate: OnFate) -> Result<(), Implausible> {
         let mut state = lock(&self.state);
         if state.parts.len() >= PARTS_MAX {
             return Err(Implausible("it did not acknowledge the data of a lane"));
         }
         let written = state.written;
-        state.parts.push_back((written, on_loss));
+        state.parts.push_back((written, on_fate));
         Ok(())
     }
 
     /// The same for a part that never leaves; given back if all losses were told already.
-    pub(crate) fn unsent(&self, on_loss: OnLoss) -> Option<OnLoss> {
+    pub(crate) fn unsent(&self, on_fate: OnFate) -> Option<OnFate> {
         let mut state = lock(&self.state);
         if state.is_settled {
-            return Some(on_loss);
+            return Some(on_fate);
         }
-        state.parts.push_back((NEVER, on_loss));
+        state.parts.push_back((NEVER, on_fate));
         None
     }
 
@@ -77,14 +76,22 @@ impl Ledger {
         if frames > state.written {
             return Err(Implausible("it acknowledged more data than a lane carried"));
         }
+        let mut arrived = VecDeque::new();
         if state.taken.is_none() {
-            while state.parts.front().is_some_and(|(end, _)| *end <= frames) {
-                state.parts.pop_front();
-            }
+            let on_their_way = state.parts.partition_point(|(end, _)| *end <= frames);
+            let rest = state.parts.split_off(on_their_way);
+            arrived = std::mem::replace(&mut state.parts, rest);
             state.taken = is_over.then_some(frames);
         }
+        drop(state);
         self.changed.notify_all();
+        arrived.into_iter().for_each(|(_, on_fate)| on_fate(true));
         Ok(())
+    }
+
+    /// Contents that have left, or are queued, and are not known to have arrived.
+    pub(super) fn on_their_way(&self) -> usize {
+        lock(&self.state).parts.len()
     }
 
     /// Waits a moment for the receiver to say what it has taken; true if it has.
@@ -110,7 +117,7 @@ impl Ledger {
             if parts.is_empty() {
                 return;
             }
-            parts.into_iter().for_each(|(_, on_loss)| on_loss());
+            parts.into_iter().for_each(|(_, on_fate)| on_fate(false));
         }
     }
 }
@@ -120,36 +127,37 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn part(lost: &Arc<Mutex<Vec<u32>>>, number: u32) -> OnLoss {
-        let lost = Arc::clone(lost);
-        Box::new(move || lock(&lost).push(number))
+    fn part(fates: &Arc<Mutex<Vec<(u32, bool)>>>, number: u32) -> OnFate {
+        let fates = Arc::clone(fates);
+        Box::new(move |has_arrived| lock(&fates).push((number, has_arrived)))
     }
 
     #[test]
     fn what_was_not_taken_is_lost_and_nothing_else() {
-        let (ledger, lost) = (Ledger::default(), Arc::default());
+        let (ledger, fates) = (Ledger::default(), Arc::default());
         for number in 0..5 {
             ledger.write();
             ledger.write();
-            assert!(ledger.part(part(&lost, number)).is_ok());
+            assert!(ledger.part(part(&fates, number)).is_ok());
         }
         assert!(ledger.taken(11, false).is_err(), "more than was sent");
         assert!(ledger.taken(3, false).is_ok());
         assert!(!ledger.is_over_within(Duration::ZERO));
         assert!(ledger.taken(5, true).is_ok());
         assert!(ledger.is_over_within(Duration::ZERO));
-        assert!(ledger.unsent(part(&lost, 9)).is_none());
+        assert!(ledger.unsent(part(&fates, 9)).is_none());
         ledger.settle();
-        assert_eq!(*lock(&lost), [2, 3, 4, 9]);
-        let late = ledger.unsent(part(&lost, 10)).expect("it is too late for that");
-        late();
-        assert_eq!(lock(&lost).last(), Some(&10));
+        let lost = [2, 3, 4, 9].map(|number| (number, false));
+        assert_eq!(*lock(&fates), [&[(0, true), (1, true)], &lost[..]].concat());
+        let late = ledger.unsent(part(&fates, 10)).expect("it is too late for that");
+        late(false);
+        assert_eq!(lock(&fates).last(), Some(&(10, false)));
     }
 
     #[test]
     fn a_receiver_that_says_nothing_is_found_out() {
         let ledger = Ledger::default();
-        let on_its_way = (0..=PARTS_MAX).filter(|_| ledger.part(Box::new(|| ())).is_ok());
+        let on_its_way = (0..=PARTS_MAX).filter(|_| ledger.part(Box::new(|_| ())).is_ok());
         assert_eq!(on_its_way.count(), PARTS_MAX);
     }
 }

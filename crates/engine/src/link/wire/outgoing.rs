@@ -33,22 +33,22 @@ impl Frames {
     /// outbox is closed**; returns when nobody queues anything any more.
     pub(crate) fn lose(self) {
         for frame in self.waiting {
-            if let (Some(ledger), Some(on_loss)) = (&self.ledger, frame.on_loss) {
+            if let (Some(ledger), Some(on_fate)) = (&self.ledger, frame.on_fate) {
                 // Nothing is settled before this has returned.
-                ledger.unsent(on_loss);
+                ledger.unsent(on_fate);
             }
         }
     }
 
     /// Notes that `frame` is about to leave; tells if it is one at all.
     pub(super) fn note(&self, frame: &mut OutFrame) -> io::Result<bool> {
-        let Some(ledger) = &self.ledger else { return Ok(true) };
         let is_frame = !frame.head.is_empty();
+        let Some(ledger) = &self.ledger else { return Ok(is_frame) };
         if is_frame {
             ledger.write();
         }
-        if let Some(on_loss) = frame.on_loss.take() {
-            ledger.part(on_loss).map_err(|Implausible(rule)| io::Error::other(rule))?;
+        if let Some(on_fate) = frame.on_fate.take() {
+            ledger.part(on_fate).map_err(|Implausible(rule)| io::Error::other(rule))?;
         }
         Ok(is_frame)
     }

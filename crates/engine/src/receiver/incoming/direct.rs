@@ -1,7 +1,7 @@
 //! The blocks of a file that come over one connection, in the hands of the thread that reads
 //! it, while others have those of theirs.
 
-use super::{Incoming, State};
+use super::{Incoming, Piece, State};
 use crate::control::Step;
 use crate::copy::{Blocks, not_assembled};
 use crate::receiver::Receiver;
@@ -49,18 +49,22 @@ impl Incoming {
         Some(Direct { file: self, receiver, route, into, pieces })
     }
 
-    /// Takes what the Sender says of a block, if that need not wait; false if it has to.
+    /// Takes what the Sender says of a block, if that need not wait; `None` if it has to.
+    /// `true` if a worker must be called.
     #[must_use]
     pub(crate) fn checks_block(
         &self,
         receiver: &Receiver<'_>,
         seal: &BlockSeal,
         route: Route,
-    ) -> bool {
-        let Some(mut state) = self.at_once(receiver, route) else { return false };
+    ) -> Option<bool> {
+        let mut state = self.at_once(receiver, route)?;
         state.check_block(receiver, seal, route);
+        let end = state.take_end();
         self.note(&state);
-        true
+        drop(state);
+        // To publish it may take long: a worker does.
+        Some(end.is_some_and(|end| self.push(Piece::End(end))))
     }
 
     /// The file with all that came over this connection, if what comes next need not wait.
