@@ -49,7 +49,7 @@
 //!   large files, in pieces; `passed.rs`: how far one is; `stripes.rs`: by several workers;
 //!   `wants.rs`: the rules for what is asked for; `differences.rs`: files of which the
 //!   Receiver has an older version; `counted.rs`: what counts as sent; `again.rs`: files that
-//!   are sent once more; `repeats.rs`: what was lost with a lane.
+//!   are sent once more; `repeats.rs`: leases of contents, and what was lost with a lane.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
 //! - `emptied.rs`: directories that became empty.

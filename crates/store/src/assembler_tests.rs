@@ -185,6 +185,16 @@ fn a_block_has_one_author_at_a_time_and_is_there_once() {
     assert!(matches!(into.begin(1), Err(NotAssembled::OutOfOrder)), "it is recorded");
 }
 
+/// Ends a whole block; gives the length of the hole at its end.
+fn seal_whole<S: Staged>(
+    pieces: &mut Pieces,
+    into: &Assembler<S>,
+    index: u64,
+    hash: Option<BlockHash>,
+) -> Result<u64, NotAssembled> {
+    pieces.seal_by(Route::default(), into, (index, BLOCK_LEN), hash).map(|took| took.holes)
+}
+
 #[test]
 fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
     let (memory, content) = (Memory::default(), content(1, 0));
@@ -192,10 +202,10 @@ fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
     let sent = BlockHash::of(0, part(&content, 0));
     let mut pieces = Pieces::default();
     pieces.take(&into, part(&content, 2), 0).expect("taken");
-    assert!(matches!(pieces.seal(&into, 0, Some(sent)), Err(NotAssembled::Differs)));
+    assert!(matches!(seal_whole(&mut pieces, &into, 0, Some(sent)), Err(NotAssembled::Differs)));
     assert!(memory.records.lock().expect("sound").is_empty());
     pieces.take(&into, part(&content, 0), 0).expect("taken again");
-    pieces.seal(&into, 0, Some(sent)).expect("the one that was sent");
+    seal_whole(&mut pieces, &into, 0, Some(sent)).expect("the one that was sent");
     assert_eq!(*memory.records.lock().expect("sound"), [sent]);
 }
 
@@ -255,7 +265,7 @@ fn who_takes_out_the_blocks_of_a_lane_goes_on_with_them_alone() {
     pieces.put_back(taken_out);
     for index in [1, 0] {
         let hash = BlockHash::of(index, part(&content, index as usize));
-        pieces.seal(&into, index, Some(hash)).expect("sealed");
+        seal_whole(&mut pieces, &into, index, Some(hash)).expect("sealed");
     }
     assert_eq!(into.recorded(), 2);
 }
@@ -276,7 +286,7 @@ fn pieces_of_several_blocks_may_mix_within_bounds() {
     for index in [4, 3, 1, 0, 2] {
         let hash = BlockHash::of(index, part(&content, index as usize));
         let hole = if index == 3 { BLOCK_LEN } else { 0 };
-        assert_eq!(pieces.seal(&into, index, Some(hash)).expect("sealed"), hole);
+        assert_eq!(seal_whole(&mut pieces, &into, index, Some(hash)).expect("sealed"), hole);
     }
     pieces.take(&into, part(&content, BLOCKS), BLOCKS as u64 * BLOCK_LEN).expect("taken");
     assert_eq!(pieces.end(&into, content.len() as u64).expect("ended"), 0);
@@ -296,7 +306,7 @@ fn a_content_of_which_no_hash_is_wanted_yields_none_and_leaves_no_record() {
                 pieces.take(into, part(&content, index), offset).expect("taken");
             }
             let hole = if index == 3 { BLOCK_LEN } else { 0 };
-            assert_eq!(pieces.seal(into, index as u64, None).expect("sealed"), hole);
+            assert_eq!(seal_whole(pieces, into, index as u64, None).expect("sealed"), hole);
         }
         pieces.take(into, part(&content, BLOCKS), BLOCKS as u64 * BLOCK_LEN).expect("taken");
         assert_eq!(pieces.end(into, size).expect("ended"), 0);
@@ -315,10 +325,10 @@ fn a_content_of_which_no_hash_is_wanted_yields_none_and_leaves_no_record() {
     let (into, mut pieces) = unhashed();
     pieces.take(&into, part(&content, 0), 0).expect("taken");
     let hash = Some(BlockHash::of(0, part(&content, 0)));
-    assert!(matches!(pieces.seal(&into, 0, hash), Err(NotAssembled::Differs)));
+    assert!(matches!(seal_whole(&mut pieces, &into, 0, hash), Err(NotAssembled::Differs)));
     let (into, mut pieces) = unhashed();
     pieces.take(&into, part(&content, 1), BLOCK_LEN).expect("taken");
-    pieces.seal(&into, 1, None).expect("sealed");
+    seal_whole(&mut pieces, &into, 1, None).expect("sealed");
     assert!(matches!(into.finish_unhashed(2 * BLOCK_LEN), Err((_, NotAssembled::Incomplete))));
 }
 

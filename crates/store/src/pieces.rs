@@ -119,10 +119,11 @@ impl Pieces {
         Ok(took)
     }
 
-    /// As [`Self::seal`], of a block of `len` bytes that comes by this `route`.
+    /// Ends block `index`, which is `len` bytes long and came by this `route`. Its hash is to be
+    /// this one, if that is known. What it lacks is a hole.
     ///
     /// # Errors
-    /// Those of [`Self::seal`].
+    /// Those of [`Self::take`] and [`Assembler::end`].
     pub fn seal_by<S: Staged>(
         &mut self,
         route: Route,
@@ -171,20 +172,6 @@ impl Pieces {
         offset: u64,
     ) -> Result<u64, NotAssembled> {
         Ok(self.take_by(Route::default(), into, bytes, offset)?.holes)
-    }
-
-    /// Ends block `index`, whose hash is to be this one, if that is known. What it lacks is a hole, whose
-    /// length is returned.
-    ///
-    /// # Errors
-    /// Those of [`Self::take`] and [`Assembler::end`].
-    pub fn seal<S: Staged>(
-        &mut self,
-        into: &Assembler<S>,
-        index: u64,
-        hash: Option<BlockHash>,
-    ) -> Result<u64, NotAssembled> {
-        Ok(self.seal_by(Route::default(), into, (index, BLOCK_LEN), hash)?.holes)
     }
 
     /// Ends the blocks that are whole, and for which nobody vouches one by one.

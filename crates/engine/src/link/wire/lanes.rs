@@ -431,8 +431,12 @@ impl Lanes {
 
     /// Blocks that the lane of that number has are all that is left: ends the lane if another
     /// one with nothing to do would bring them in less than half of the time that they need, and
-    /// had time for that while this one stood still.
+    /// had time for that while this one stood still. Where the way is short that is for want of
+    /// a disk, and no other is faster.
     pub(crate) fn cut_if_slow(&self, number: u8) {
+        if !self.is_long.load(Ordering::Relaxed) && !self.has_alike.load(Ordering::Relaxed) {
+            return;
+        }
         let is_slow = {
             let joined = lock(&self.joined);
             let Some(lane) = joined.iter().find(|lane| lane.number == number) else { return };
