@@ -3,10 +3,9 @@
 use super::*;
 use crate::{
     Abort, Amount, Arrived, BlockSeal, Call, Called, DirectOffer, DirectWish, Extra, FileEnd,
-    FileSeal, Flow, Hashing, How, JobRequest, Join, LaneOver, Late, ListItem, Listed,
-    Machine, Marked, Measure, Measured, Named, NamedSources, Object, OutcomeItem, ProcessorRates,
-    Prove, Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature, Startups, Taken, Want,
-    Warning,
+    FileSeal, Flow, Hashing, How, JobRequest, Join, LaneOver, Late, ListItem, Listed, Machine,
+    Marked, Measure, Measured, Named, NamedSources, Object, OutcomeItem, ProcessorRates, Prove,
+    Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature, Startups, Taken, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
