@@ -77,17 +77,15 @@ impl Stripes {
 
     /// A lease ends.
     fn settle(&self, lease: Lease, has_arrived: bool) {
-        match lease {
-            Lease::Block(file, turn) => {
-                if file.settle(turn, has_arrived) {
-                    self.call();
-                }
+        let needs_hands = match lease {
+            Lease::Block(file, turn) => file.settle(turn, has_arrived),
+            lost => {
+                lock(&self.lost).extend((!has_arrived).then_some(lost));
+                !has_arrived
             }
-            lost if !has_arrived => {
-                lock(&self.lost).push_back(lost);
-                self.call();
-            }
-            _ => {}
+        };
+        if needs_hands {
+            self.call();
         }
     }
 
