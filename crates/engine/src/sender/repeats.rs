@@ -59,7 +59,7 @@ impl Stripes {
         let _ = self.call.send(());
     }
 
-    /// What is to be done next.
+    /// The next thing to do, if there is one.
     pub(super) fn next(&self) -> Option<Task> {
         if let Some(lost) = lock(&self.lost).pop_front() {
             return Some(Task::Repeat(lost));

@@ -299,7 +299,7 @@ fn striped(dir: &std::path::Path, blocks: u64) -> Striped {
     Striped::new(&item, &source.into()).expect("it is large enough")
 }
 
-/// What happens to a lane of the model.
+/// An event of a lane of the model.
 #[derive(Debug, Clone, Copy)]
 enum Happens {
     /// A worker takes a block, and queues it.
