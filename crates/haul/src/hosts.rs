@@ -266,7 +266,7 @@ impl Hosts {
                 Some(_) => None,
                 None => {
                     let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-                    peer::by_server(target, &reach, &self.screen, &tell)?
+                    peer::by_server(target, &reach, (&self.screen, !is_first), &tell)?
                 }
             };
             let greeted = standing.take();

@@ -189,7 +189,8 @@ fn requests_kept(target: &SshTarget, screen: &Screen) -> Option<Requests> {
 
 /// Connects to the server of `target`, if the user is enrolled at one and does not ask for ssh.
 /// If it does not answer, and the user has enrolled through ssh, ssh starts an agent there
-/// that serves this client as the server would, unless the user insists on the server. `tell`
+/// that serves this client as the server would, unless the user insists on the server. A login
+/// `is_again` if an earlier connection was lost. `tell`
 /// is told the way that was taken.
 ///
 /// # Errors
@@ -197,7 +198,7 @@ fn requests_kept(target: &SshTarget, screen: &Screen) -> Option<Requests> {
 pub(crate) fn by_server(
     target: &SshTarget,
     reach: &Reach,
-    screen: &Screen,
+    (screen, is_again): (&Screen, bool),
     tell: &dyn Fn(LinkEvent<'_>),
 ) -> Result<Option<Connection>, JobError> {
     let Reach { server, congestion, .. } = *reach;
@@ -225,7 +226,11 @@ pub(crate) fn by_server(
     let connected = match (known.connect(&identity, reaching), &known.login) {
         (Err(away @ ConnectError::NoServer { .. }), Some(login)) if !insists => {
             tell(LinkEvent::ServerAway { host, reason: &away.to_string() });
-            login.connect(target, identity.key(), diagnostics(screen))
+            let (target, diagnostics) = match is_again {
+                true => again(target),
+                false => (target.clone(), diagnostics(screen)),
+            };
+            login.connect(&target, identity.key(), diagnostics)
         }
         (connected, _) => connected.inspect(|connection| {
             let is_quic = connection.closer.is_quic();
@@ -242,14 +247,19 @@ pub(crate) fn connect_again(
     target: &SshTarget,
     is_brief: bool,
 ) -> Result<Connection, ConnectError> {
-    let silence_max = target.patience().silence_max;
-    let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
-    let target = target.clone().with_patience(Patience { silence_max, login_max });
-    let silent: Diagnostics = Arc::new(|_: &[u8]| {});
+    let (target, silent) = again(target);
     match is_brief {
         true => haul_net::connect_briefly(&target, silent),
         false => haul_net::connect(&target, silent),
     }
+}
+
+/// `target` as it is connected to again, and the place of ssh's words.
+fn again(target: &SshTarget) -> (SshTarget, Diagnostics) {
+    let silence_max = target.patience().silence_max;
+    let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
+    let target = target.clone().with_patience(Patience { silence_max, login_max });
+    (target, Arc::new(|_: &[u8]| {}))
 }
 
 /// Connects to the SFTP server of `target`.
@@ -379,8 +389,8 @@ impl<'r> Peers<'r> {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Requests, bool), CommandError> {
         let tell = |event: LinkEvent<'_>| self.report.link(event);
-        if let Some(connection) = by_server(target, &self.reaches.of(target), &self.screen, &tell)?
-        {
+        let (reach, screen) = (self.reaches.of(target), (&self.screen, is_again));
+        if let Some(connection) = by_server(target, &reach, screen, &tell)? {
             return Ok((Requests::remote_unless(connection, cancelled)?, false));
         }
         if !is_again && let Some(requests) = requests_kept(target, &self.screen) {

@@ -112,6 +112,14 @@ impl Connection {
         Self { reader, writer, closer }
     }
 
+    /// The same, in place of a server that does not answer. Without it there is no way to what the
+    /// server serves: whatever is wrong, [`Closer::explain`] tells [`ConnectError::NoServer`].
+    #[must_use]
+    pub fn standing_in(mut self) -> Self {
+        self.closer.stands_in = true;
+        self
+    }
+
     /// The same with a peer that is waited for as long as `patience` says.
     #[must_use]
     pub fn with_patience(mut self, patience: Patience) -> Self {
@@ -256,6 +264,8 @@ pub struct Closer {
     kept: Option<Box<Kept>>,
     /// The peer's name, where no ssh of this process leads to it.
     name: Option<String>,
+    /// ssh takes the place of a server that does not answer.
+    stands_in: bool,
 }
 
 /// A connection that is kept when it is at rest.
@@ -531,9 +541,19 @@ impl Closer {
             }
             _ => None,
         });
-        match self.finish() {
+        let stands_in = self.stands_in;
+        let error = match self.finish() {
             Err(error) => error,
-            Ok(()) => mute.unwrap_or(ConnectError::Lost { host, detail: CLOSED.into() }),
+            Ok(()) => {
+                mute.unwrap_or(ConnectError::Lost { host: host.clone(), detail: CLOSED.into() })
+            }
+        };
+        match error {
+            ConnectError::Lost { .. } | ConnectError::Stopped { .. } => error,
+            error if stands_in => {
+                ConnectError::NoServer { host, detail: format!("nor through ssh: {error}") }
+            }
+            error => error,
         }
     }
 }

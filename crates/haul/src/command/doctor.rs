@@ -10,6 +10,7 @@ use crate::location::Machine;
 use crate::peer::{self, UseServer, WithoutHaul, diagnostics};
 use crate::progress::Screen;
 use crate::report::Report;
+use crate::server::known;
 use haul_engine::{Findings, JobError, LinkEvent, Requests, Step, Wish, examine};
 use haul_model::FaultKind;
 use haul_net::SshTarget;
@@ -98,8 +99,11 @@ fn diagnose<'d>(
     let mut reach = doctor.reaches.of(target);
     if matches!(doctor.machine, Machine::Sftp(_)) {
         reach.server = UseServer::Never;
+    } else if reach.server == UseServer::IfKnown && known::find(target.host())?.is_some() {
+        // Advice about ssh would be wrong: paths mean other places there.
+        reach.server = UseServer::Always(None);
     }
-    let (mut requests, login) = match peer::by_server(target, &reach, screen, &tell)? {
+    let (mut requests, login) = match peer::by_server(target, &reach, (screen, false), &tell)? {
         Some(connection) => (Requests::remote(connection)?, begun.elapsed()),
         None => match &doctor.machine {
             Machine::Sftp(_) => (sftp(doctor, target, screen)?, begun.elapsed()),

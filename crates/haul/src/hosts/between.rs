@@ -106,7 +106,7 @@ impl<'h> Both<'h> {
         let screen = &self.hosts.screen;
         let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
         let reach = self.hosts.reaches.of(target);
-        let connection = match peer::by_server(target, &reach, screen, &tell)? {
+        let connection = match peer::by_server(target, &reach, (screen, !is_first), &tell)? {
             Some(connection) => connection,
             None if is_first => peer::connect(target, job.task, screen)?,
             None => peer::connect_again(target, job.task.keeps_destination())?,

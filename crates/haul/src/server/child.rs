@@ -75,7 +75,7 @@ pub(super) fn refusal(client: &Client) -> Option<&'static str> {
 
 /// Serves `client`. **No other thread runs yet.**
 pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 {
-    match confine(around.bounds, Some(around.parent), client).and_then(|()| {
+    match confine(around.bounds, around.parent, client).and_then(|()| {
         let socket = TcpStream::from(caller.socket().try_clone_to_owned()?);
         let connection = caller.into_connection(client.name.clone(), around.new_key)?;
         end_on_request(connection.closer.killer())?;
@@ -110,17 +110,15 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
     }
 }
 
-/// Gives up all but what the client may do. This process ends with `parent`, if that is given.
-pub(super) fn confine(bounds: Bounds, parent: Option<u32>, client: &Client) -> io::Result<()> {
+/// Gives up all but what the client may do. This process ends with `parent`.
+pub(super) fn confine(bounds: Bounds, parent: u32, client: &Client) -> io::Result<()> {
     let told = |what: &str, error: io::Error| {
         io::Error::new(error.kind(), format!("can't {what}: {error}"))
     };
     if let Some(user) = &client.user {
         become_user(user).map_err(|error| told(&format!("become the user {user}"), error))?;
     }
-    if let Some(parent) = parent {
-        end_with_parent(parent)?;
-    }
+    end_with_parent(parent)?;
     let root = escape_bytes(client.root.as_os_str().as_bytes());
     let stay = haul_engine::stay_below(&client.root, client.right.into());
     stay.map_err(|error| told(&format!("restrict access to {root}"), error))?;

@@ -63,7 +63,8 @@ impl Login {
         diagnostics: Diagnostics,
     ) -> Result<Connection, ConnectError> {
         let target = target.clone().with_login(self.user.as_deref(), self.port)?;
-        let mut connection = haul_net::connect_server_command(&target, diagnostics)?;
+        let connection = haul_net::connect_server_command(&target, diagnostics)?;
+        let mut connection = connection.standing_in();
         let words = format!("[\"agent\",\"{client}\"]\n");
         // If ssh has ended, the greeting fails as well, and tells why.
         if let Err(error) = connection.writer.write_all(words.as_bytes()) {

@@ -91,13 +91,17 @@ fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files
     fs::create_dir_all(&config).expect("a directory");
     fs::write(config.join("config.toml"), format!("rsh = '''{}'''\n", sshd.rsh())).expect("set");
     let here = server.path("client");
-    let run = |words: &[&str]| {
+    let command = |words: &[&str]| {
         let mut command = Command::new(HAUL);
         command.args(words).env("HOME", &here).current_dir(&here).env("HAUL_RETRIES", "0");
         for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
             command.env_remove(variable);
         }
-        let output = command.stdin(Stdio::null()).output().expect("it runs");
+        command.stdin(Stdio::null());
+        command
+    };
+    let run = |words: &[&str]| {
+        let output = command(words).output().expect("it runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
@@ -136,8 +140,27 @@ fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files
     fs::write(server.state("clients.toml"), read_only).expect("written");
     assert_ne!(run(&["copy", "a", &there("e")]).0, Some(0));
     ok(&["copy", &there("b"), "again"]);
-    // So is a revocation.
+    // Without a haul there, nothing else takes its place: SFTP knows no root.
+    fs::write(&server.state("clients.toml"), &records).expect("written");
+    let outside = server.path("outside");
+    fs::create_dir(&outside).expect("made");
+    let haul = server.path("bin/haul");
+    fs::remove_file(&haul).expect("removed");
+    let (code, _, stderr) = run(&["sync", "-a", "a", &there(&outside.display().to_string())]);
+    assert!(code == Some(12) && stderr.contains("haul was not found"), "{code:?} {stderr}");
+    assert!(!outside.join("a").exists());
+    symlink(HAUL, &haul).expect("a link");
+    // A revocation ends a job within a second.
+    haul_testkit::tree::random_file(here.join("large"), 64 << 20, 7).expect("made");
+    let mut copying = command(&["copy", "--bwlimit", "4m", "large", &there("large")]);
+    let mut copying = copying.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("run");
+    until("it copies", || server.audit("connected").len() > 8);
+    thread::sleep(Duration::from_secs(1));
     server.ok(&["revoke", "ann"]);
+    let revoked = Instant::now();
+    until("it has ended", || copying.try_wait().expect("asked").is_some());
+    assert!(revoked.elapsed() < Duration::from_secs(5), "{:?}", revoked.elapsed());
+    assert!(!server.root().join("large").exists());
     let (code, _, stderr) = run(&["copy", &there("b"), "never"]);
     assert!(code == Some(3) && stderr.contains("not enrolled at the server"), "{code:?} {stderr}");
     assert!(!server.root().join("e").exists() && !here.join("never").exists());
