@@ -121,6 +121,7 @@ mod tests {
             assert_eq!(read(wrong), Err(PortsError), "{wrong}");
         }
         assert_eq!("tcp".parse(), Ok(Via::Tcp));
-        assert_eq!("quic".parse::<Via>(), Err(ViaError));
+        assert_eq!(["server-quic", "quic"].map(str::parse), [Ok(Via::ServerQuic); 2]);
+        assert_eq!("udp".parse::<Via>(), Err(ViaError));
     }
 }

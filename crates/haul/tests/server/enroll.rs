@@ -141,7 +141,7 @@ fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files
     assert_ne!(run(&["copy", "a", &there("e")]).0, Some(0));
     ok(&["copy", &there("b"), "again"]);
     // Without a haul there, nothing else takes its place: SFTP knows no root.
-    fs::write(&server.state("clients.toml"), &records).expect("written");
+    fs::write(server.state("clients.toml"), &records).expect("written");
     let outside = server.path("outside");
     fs::create_dir(&outside).expect("made");
     let haul = server.path("bin/haul");

@@ -76,13 +76,13 @@ impl Flow {
         lock(&self.0).pace
     }
 
-    /// True if what is queued needs so long, as it has gone so far, or nothing has left for so
+    /// True if what is queued needs longer, as it has gone so far, or nothing has left for so
     /// long.
-    pub(super) fn needs(&self, time: Duration, still_min: Duration) -> bool {
+    pub(super) fn needs(&self, time: Duration) -> bool {
         let State { queued, pace, moved, .. } = *lock(&self.0);
         let needs = pace.map(|pace| pace.mul_f64(queued as f64 / UNIT as f64));
         let still = moved.map(|moved| moved.elapsed());
-        needs.is_some_and(|needs| needs > time) || still.is_some_and(|it| it > time.max(still_min))
+        [needs, still].into_iter().flatten().any(|needs| needs > time)
     }
 
     /// True if all that was queued has left.
@@ -150,13 +150,13 @@ mod tests {
     #[test]
     fn a_lane_that_stands_still_needs_long() {
         let flow = Flow::default();
-        assert!(!flow.needs(MS(0), MS(0)), "it has nothing");
+        assert!(!flow.needs(MS(0)), "it has nothing");
         flow.queued(UNIT as usize, UNIT as usize);
-        assert!(!flow.needs(MS(0), MS(60_000)), "nobody knows");
+        assert!(!flow.needs(MS(60_000)), "nobody knows");
         std::thread::sleep(MS(20));
-        assert!(flow.needs(MS(0), MS(10)) && !flow.needs(MS(60_000), MS(10)));
+        assert!(flow.needs(MS(10)) && !flow.needs(MS(60_000)));
         flow.left(UNIT as usize / 2, MS(20));
-        assert_eq!([19, 21].map(|time| flow.needs(MS(time), MS(60_000))), [true, false]);
+        assert!(flow.needs(MS(19)) && !flow.needs(MS(60_000)));
     }
 
     #[test]

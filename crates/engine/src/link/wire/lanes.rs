@@ -120,9 +120,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// it has looked a few times.
 const QUICK_TIME: Duration = Duration::from_millis(20);
 
-/// The time that a lane may stand still at least, when it has the last blocks of a job: a
-/// connection that has lost what it sent takes as long to find out.
-const STILL_MIN: Duration = Duration::from_secs(1);
+/// The time that a lane may need at least, or stand still, when it has the last blocks of a job:
+/// a connection that has lost what it sent takes as long to find out, and to repeat blocks costs
+/// something, too.
+const NEEDED_MIN: Duration = Duration::from_secs(1);
 
 /// No more than so many bytes are in pipes, ssh and sockets: what a lane has taken beyond that
 /// has gone over the link.
@@ -443,7 +444,7 @@ impl Lanes {
             let blocks = lane.on_their_way().max(1) as u64;
             let free = joined.iter().filter(|lane| lane.has_nothing_to_do());
             let sooner = free.map(|free| free.due(blocks * BLOCK_LEN)).min();
-            sooner.is_some_and(|time| lane.outbox.flow().needs(time * 2, STILL_MIN))
+            sooner.is_some_and(|time| lane.outbox.flow().needs(NEEDED_MIN.max(time * 2)))
         };
         if is_slow {
             tracing::debug!(lane = number, "a slow lane is ended");

@@ -124,9 +124,11 @@ fn a_lane_that_holds_up_the_end_is_ended_if_another_would_bring_it_far_sooner() 
     for (paces, left, is_free, is_ended) in [
         ([400, 10], 3 * MIB, true, true),
         ([400, 10], 3 * MIB, false, false),
-        // In half of its 80 ms the other sends no block.
-        ([20, 20], 4 * MIB, true, false),
-        ([20, 9], 4 * MIB, true, true),
+        // In half of its 1.6 s the other sends no block.
+        ([400, 400], 4 * MIB, true, false),
+        ([400, 180], 4 * MIB, true, true),
+        // It is over soon.
+        ([200, 10], 4 * MIB, true, false),
         ([400, 10], 0, true, false),
     ] {
         let (lanes, _frames) = lanes(ByWire::Nothing);
