@@ -203,10 +203,11 @@ fn haul_logs_in_as_often_as_the_way_is_long_and_once_where_it_is_short_or_asked_
     for _ in 0..ATTEMPTS_MAX {
         let Some(sent) = send(FAR, &[]) else { return };
         let login = sent.login.expect("it is in the log");
-        if login <= LOGIN_MAX {
-            assert!(sent.most == 8 && is_told(&sent), "{}", sent.words);
+        if sent.most == 8 && is_told(&sent) {
             return;
         }
+        // On a busy machine a login may take too long to be worth others.
+        assert!(login > LOGIN_MAX, "{}", sent.words);
         words = sent.words;
     }
     panic!("each login took too long to be worth others: {words}");
