@@ -19,7 +19,7 @@
 //!   of closed sets. `lines.rs`: the lines of rsync. `progress.rs`: the line on the terminal;
 //!   `progress/meter.rs`: its words; `progress/asked.rs`: the same for a signal,
 //!   `progress/paced.rs`: once a second without a terminal. `quantity.rs`: figures for
-//!   people. `stdout.rs`: standard output.
+//!   people. `stdout.rs`: standard output. `sshd.rs`: the login that has started an agent.
 //! - `location.rs`: the forms of a place. `hint.rs`: what a person can do about an error.
 //! - `error.rs`: errors of commands, and the exit codes.
 //! - `config.rs`: settings from the file (`config/file.rs`), the environment and the
@@ -55,6 +55,7 @@ mod quantity;
 mod report;
 mod retry;
 mod server;
+mod sshd;
 mod state;
 mod stdout;
 mod until;

@@ -15,6 +15,9 @@ const LEAVING_MAX: Duration = Duration::from_millis(100);
 /// How often it is counted again.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
+/// How often a process is asked for its status where the system reports no end.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+
 /// A child process that [`fork`] has started. It keeps running when this is dropped.
 #[derive(Debug)]
 pub struct Child(Pid);
@@ -102,6 +105,24 @@ impl Child {
         Ok(ended.map(|(_, status)| exit_status(status)))
     }
 
+    /// As [`Self::try_wait`], but waits for the end, at most `patience`.
+    ///
+    /// # Errors
+    /// Those of `waitpid`.
+    pub fn wait_within(&self, patience: Duration) -> io::Result<Option<Option<u8>>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let ended = self.try_wait()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if ended.is_some() || left.is_zero() {
+                return Ok(ended);
+            }
+            if !await_end(self.0, left) {
+                thread::sleep(left.min(ASK_AGAIN));
+            }
+        }
+    }
+
     /// Asks the process to end (SIGTERM).
     ///
     /// # Errors
@@ -119,6 +140,23 @@ impl Child {
     }
 }
 
+/// Waits until the process `pid` has ended, at most `patience`; false if the system can't.
+#[cfg(target_os = "linux")]
+fn await_end(pid: Pid, patience: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{PidfdFlags, pidfd_open};
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let patience = Timespec::try_from(patience).ok();
+    // An interrupted call is repeated by the caller.
+    let waited = poll(&mut [PollFd::new(&process, PollFlags::IN)], patience.as_ref());
+    matches!(waited, Ok(_) | Err(rustix::io::Errno::INTR))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn await_end(_: Pid, _: Duration) -> bool {
+    false
+}
+
 fn exit_status(status: rustix::process::WaitStatus) -> Option<u8> {
     status.exit_status().and_then(|status| u8::try_from(status).ok())
 }
@@ -126,6 +164,24 @@ fn exit_status(status: rustix::process::WaitStatus) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_end_of_a_process_is_noticed_at_once_and_awaited_no_longer_than_asked() {
+        let start = |seconds: &str| {
+            let program = std::process::Command::new("sleep").arg(seconds).spawn();
+            let id = i32::try_from(program.expect("it starts").id()).expect("a process id");
+            Child(Pid::from_raw(id).expect("a process id"))
+        };
+        let begin = Instant::now();
+        let ended = start("0").wait_within(Duration::from_secs(20)).expect("asked");
+        assert_eq!(ended, Some(Some(0)));
+        let running = start("60");
+        assert_eq!(running.wait_within(Duration::from_millis(10)).expect("asked"), None);
+        running.kill().expect("killed");
+        assert_eq!(running.wait_within(Duration::from_secs(20)).expect("asked"), Some(None));
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    }
 
     #[test]
     #[cfg(target_os = "linux")]

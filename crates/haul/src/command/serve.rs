@@ -5,13 +5,12 @@ use crate::args::Serve;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt;
 use crate::report;
+use crate::sshd;
 use haul_engine::{JobError, Rights, Serving};
 use haul_model::escape_bytes;
 use haul_net::{CLIENT_LOST_STATUS, Connection, Doorway};
-use std::fs::File;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 const _: () = assert!(ExitCode::Connection.number() == CLIENT_LOST_STATUS);
@@ -42,11 +41,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
         })?;
     }
     interrupt::outlive_hangup().map_err(failed)?;
-    // The descriptors themselves: Rust's own standard streams are buffered.
-    let input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
-    let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
-    haul_net::enlarge_pipe(&input);
-    haul_net::enlarge_pipe(&output);
+    let (input, output) = sshd::streams().map_err(failed)?;
     let doorway = match words.root {
         // Such a login is for files alone.
         Some(_) => Err("a login restricted to a directory opens no ports"),
@@ -81,11 +76,9 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// The address of this machine that the client's ssh has reached, as sshd tells it: the
-/// third of four words.
+/// The address of this machine that the client's ssh has reached.
 fn reached_address() -> Result<IpAddr, &'static str> {
-    let words = std::env::var("SSH_CONNECTION")
-        .map_err(|_| "the host has no ssh connection, or sshd does not report its address")?;
-    let address = words.split(' ').nth(2).and_then(|address| address.parse().ok());
-    address.ok_or("the host was reached by an address without listening ports")
+    let login = sshd::login()
+        .ok_or("the host has no ssh connection, or sshd does not report its address")?;
+    login.reached.ok_or("the host was reached by an address without listening ports")
 }

@@ -12,7 +12,7 @@ use crate::server::{
     self, Client, Invited, Keys, PORT, Place, Records, Request, Right, Settings, Status, ask,
     is_reachable, listens_on, now_text,
 };
-use crate::stdout;
+use crate::{sshd, stdout};
 use haul_engine::{has_user, is_root, node_name};
 use haul_model::{escape_bytes, escape_text};
 use haul_net::{Invitation, PublicKey, ServerAddress, is_client_name};
@@ -98,7 +98,7 @@ struct State {
 
 /// The address of this machine that the client's ssh has reached, as sshd tells it.
 fn reached() -> Option<IpAddr> {
-    std::env::var("SSH_CONNECTION").ok()?.split(' ').nth(2)?.parse().ok()
+    sshd::login()?.reached
 }
 
 fn listens(status: &Status) -> String {

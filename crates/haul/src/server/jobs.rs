@@ -10,11 +10,13 @@ use haul_net::{Forwarder, PublicKey};
 use std::io::{PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a child may take to end after its report has ended, which it does as it exits.
 const EXIT_MAX: Duration = Duration::from_millis(100);
+
+/// The same for one that was killed.
+const KILLED_MAX: Duration = Duration::from_millis(1);
 
 /// The longest text of a child that is repeated, in characters.
 const TEXT_CHARS_MAX: usize = 400;
@@ -215,17 +217,12 @@ impl Job {
 
     /// Waits for its end, which is at hand.
     fn reap(&mut self, audit: &mut Audit) {
-        let begin = Instant::now();
-        let status = loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => break status,
-                Ok(None) if begin.elapsed() < EXIT_MAX => thread::sleep(Duration::from_millis(1)),
-                // It has closed its end and goes on, or can't be asked.
-                Ok(None) | Err(_) => {
-                    let _ = self.child.kill();
-                    thread::sleep(Duration::from_millis(1));
-                    break self.child.try_wait().ok().flatten().flatten();
-                }
+        let status = match self.child.wait_within(EXIT_MAX) {
+            Ok(Some(status)) => status,
+            // It has closed its end and goes on, or can't be asked.
+            Ok(None) | Err(_) => {
+                let _ = self.child.kill();
+                self.child.wait_within(KILLED_MAX).ok().flatten().flatten()
             }
         };
         let outcome = match (self.outcome, status) {

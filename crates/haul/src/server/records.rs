@@ -6,6 +6,8 @@ use haul_engine::Rights;
 use haul_model::escape_text;
 use haul_net::PublicKey;
 use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -106,6 +108,9 @@ impl Invited {
     }
 }
 
+/// The facts by which another content of the records shows without reading them.
+pub(super) type RecordsState = Option<(u64, u64, i64, i64)>;
+
 /// All clients and invitations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,6 +122,12 @@ pub(crate) struct Records {
 }
 
 impl Records {
+    /// The state of their file.
+    pub(super) fn state(place: &Place) -> RecordsState {
+        let found = fs::metadata(place.clients()).ok()?;
+        Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+    }
+
     /// Those of `place`.
     ///
     /// # Errors

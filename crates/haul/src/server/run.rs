@@ -7,7 +7,7 @@ use super::control::{Control, Request, Status, answer};
 use super::jobs::{Job, Jobs};
 use super::keys::Keys;
 use super::listening::{self, Sockets};
-use super::records::{Client, Invited, Records};
+use super::records::{Client, Invited, Records, RecordsState};
 use super::settings::Settings;
 use super::{Place, system};
 use crate::error::{CommandError, ErrorKind, ExitCode};
@@ -17,11 +17,9 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
 use std::collections::VecDeque;
-use std::fs;
 use std::io::{self, PipeReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -94,7 +92,7 @@ struct Server {
     settings: Settings,
     records: Records,
     /// The state of the file of the records as it was read.
-    read: FileState,
+    read: RecordsState,
     keys: Keys,
     gate: Gate,
     /// `None` in a child.
@@ -110,18 +108,10 @@ struct Server {
     stops_at: Option<Instant>,
 }
 
-/// The facts by which another content of a file shows without reading it.
-type FileState = Option<(u64, u64, i64, i64)>;
-
-fn state_of(place: &Place) -> FileState {
-    let found = fs::metadata(place.clients()).ok()?;
-    Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
-}
-
 impl Server {
     fn new(place: Place, control: Control, listen: &[String]) -> Result<Self, CommandError> {
         let settings = Settings::load(&place, listen)?;
-        let read = state_of(&place);
+        let read = Records::state(&place);
         let records = Records::load(&place)?;
         let keys = Keys::load(&place)?;
         let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
@@ -223,7 +213,7 @@ impl Server {
             let (jobs, asked) = ready.split_at(self.jobs.len());
             self.jobs.proceed(jobs, &mut self.audit);
             // Another process has changed the records, or one of the children.
-            if state_of(&self.place) != self.read
+            if Records::state(&self.place) != self.read
                 && let Err(error) = self.read_records()
             {
                 say(&error.to_string());
@@ -276,7 +266,7 @@ impl Server {
 
     /// Reads the records again, and ends the jobs of clients whose record has changed.
     fn read_records(&mut self) -> Result<(), CommandError> {
-        self.read = state_of(&self.place);
+        self.read = Records::state(&self.place);
         self.records = Records::load(&self.place)?;
         self.gate.know(self.records.keys());
         for job in self.jobs.iter_mut().filter(|job| job.is_outdated(&self.records.clients)) {

@@ -7,20 +7,16 @@ use super::{Client, Place, Records, Settings};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt;
 use crate::report::end_of_command;
+use crate::sshd;
 use haul_engine::{JobError, Serving, Summary, fork};
 use haul_model::{Side, Task};
 use haul_net::{Connection, PublicKey};
-use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often is looked if the process that serves a client has ended, and how often at the
-/// record of the client.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How often the record of a client is checked while the client is served.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
 
 /// Serves the client that has this key, over standard input and output, as long as its record
@@ -30,6 +26,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(200);
 /// When the client is not enrolled, or there can be no process for it.
 pub(crate) fn serve(key: PublicKey) -> Result<ExitCode, CommandError> {
     let place = Place::find()?;
+    let mut read = Records::state(&place);
     let client = Records::load(&place)?.clients.into_iter().find(|client| client.key == key);
     let client = client.ok_or_else(|| refused("this client is not enrolled at the server"))?;
     if let Some(reason) = refusal(&client) {
@@ -44,23 +41,22 @@ pub(crate) fn serve(key: PublicKey) -> Result<ExitCode, CommandError> {
         Err(error) => end_of_command(&error).number(),
     });
     let child = child.map_err(failed)?;
-    let mut checked = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
+        if let Some(status) = child.wait_within(CHECK_EVERY).map_err(failed)? {
             return Ok(match status {
                 Some(0) => ExitCode::Success,
                 Some(status) if status == ExitCode::Connection.number() => ExitCode::Connection,
                 _ => ExitCode::SomeFailed,
             });
         }
-        if checked.elapsed() >= CHECK_EVERY {
-            checked = Instant::now();
+        let state = Records::state(&place);
+        if state != read {
+            read = state;
             let is_it = |known: &Client| known.is_served_like(&client);
             if !Records::load(&place).is_ok_and(|records| records.clients.iter().any(is_it)) {
                 child.kill().map_err(failed)?;
             }
         }
-        thread::sleep(LOOK_AGAIN);
     }
 }
 
@@ -68,13 +64,12 @@ pub(crate) fn serve(key: PublicKey) -> Result<ExitCode, CommandError> {
 fn serve_here(place: &Place, client: &Client, parent: u32) -> Result<ExitCode, CommandError> {
     let settings = Settings::load(place, &[])?;
     let mut audit = Audit::open(settings.audit_log.as_deref().unwrap_or(&place.audit_log()))?;
-    let who = Who::new(client, client_address());
+    // Another program than sshd may have started this one.
+    let from = sshd::login().and_then(|login| login.client);
+    let who = Who::new(client, from.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()));
     let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
     confine(settings.bounds(), parent, client).map_err(failed)?;
-    let input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
-    let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?);
-    haul_net::enlarge_pipe(&input);
-    haul_net::enlarge_pipe(&output);
+    let (input, output) = sshd::streams().map_err(failed)?;
     let begun = Instant::now();
     audit.tell(&who, Event::Connected { pid: std::process::id() });
     let audit = Mutex::new(audit);
@@ -106,13 +101,4 @@ fn serve_here(place: &Place, client: &Client, parent: u32) -> Result<ExitCode, C
 
 fn refused(reason: &str) -> CommandError {
     CommandError::new(ErrorKind::Refused, reason.to_owned())
-}
-
-/// The address of the client, as sshd tells it.
-fn client_address() -> SocketAddr {
-    let words = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    let mut words = words.split(' ');
-    let ip = words.next().and_then(|ip| ip.parse::<IpAddr>().ok());
-    let port = words.next().and_then(|port| port.parse().ok());
-    SocketAddr::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), port.unwrap_or(0))
 }

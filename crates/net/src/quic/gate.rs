@@ -10,8 +10,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 pub use super::host::QuicChild;
 
@@ -20,9 +19,6 @@ const MESSAGE_MAX: Duration = Duration::from_secs(2);
 
 /// How long the process may take to end when it is no longer needed.
 const EXIT_MAX: Duration = Duration::from_secs(3);
-
-/// How often it is looked at meanwhile.
-const EXIT_POLL: Duration = Duration::from_millis(5);
 
 /// A caller that came by QUIC.
 pub(crate) struct QuicCaller {
@@ -172,14 +168,9 @@ impl QuicGate {
     pub(crate) fn end(&mut self) {
         self.control = None;
         let Some(process) = self.process.take() else { return };
-        let begun = Instant::now();
-        while matches!(process.try_wait(), Ok(None)) {
-            if begun.elapsed() > EXIT_MAX {
-                let _ = process.kill();
-                let _ = process.wait();
-                return;
-            }
-            thread::sleep(EXIT_POLL);
+        if matches!(process.wait_within(EXIT_MAX), Ok(None)) {
+            let _ = process.kill();
+            let _ = process.wait();
         }
     }
 }
