@@ -29,6 +29,7 @@ pub mod odd;
 pub mod power;
 pub mod proc;
 pub mod rclone;
+pub mod served;
 pub mod sftp;
 pub mod snapshot;
 pub mod sshd;

@@ -7,9 +7,9 @@
 
 pub(crate) mod logins;
 mod matrix;
-mod served;
 
 use haul_testkit::haul::Outcome;
+use haul_testkit::served::Served;
 use haul_testkit::{Compare, Haul, Snapshot, Sshd, SshdBuilder, TempDir, nasty, snapshot};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -67,7 +67,7 @@ pub(crate) enum By {
 pub(crate) struct World {
     dir: TempDir,
     sshd: OnceLock<Sshd>,
-    served: OnceLock<served::Served>,
+    served: OnceLock<Served>,
     /// The program under test where all may start it.
     program: OnceLock<PathBuf>,
 }
@@ -89,8 +89,9 @@ impl World {
         self.sshd.get_or_init(|| quick_sshd().start().expect("sshd starts"))
     }
 
-    fn served(&self) -> &served::Served {
-        self.served.get_or_init(|| served::Served::start("haul-test", self.path()))
+    fn served(&self) -> &Served {
+        let start = || Served::start(HAUL.as_ref(), "haul-test", self.path());
+        self.served.get_or_init(|| start().expect("the server starts"))
     }
 
     /// The program under test, which all may start here: a copy that is made once, for it

@@ -92,12 +92,8 @@ fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files
     fs::write(config.join("config.toml"), format!("rsh = '''{}'''\n", sshd.rsh())).expect("set");
     let here = server.path("client");
     let command = |words: &[&str]| {
-        let mut command = Command::new(HAUL);
-        command.args(words).env("HOME", &here).current_dir(&here).env("HAUL_RETRIES", "0");
-        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
-            command.env_remove(variable);
-        }
-        command.stdin(Stdio::null());
+        let mut command = server.program_of("client", words);
+        command.current_dir(&here).env("HAUL_RETRIES", "0");
         command
     };
     let run = |words: &[&str]| {

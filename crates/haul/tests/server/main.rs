@@ -93,9 +93,14 @@ impl Server {
     }
 
     fn command_of(&self, home: &str, words: &[&str]) -> Command {
+        self.program_of(home, &[&["server"], words].concat())
+    }
+
+    /// haul, as it is run by the user of another home directory.
+    fn program_of(&self, home: &str, words: &[&str]) -> Command {
         let mut command = Command::new(HAUL);
-        command.arg("server").args(words).env("HOME", self.path(home)).stdin(Stdio::null());
-        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "SSH_CONNECTION"] {
+        command.args(words).env("HOME", self.path(home)).stdin(Stdio::null());
+        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "SSH_CONNECTION"] {
             command.env_remove(variable);
         }
         command

@@ -31,12 +31,8 @@ pub(crate) fn run(server: &Server, words: &[&str]) -> Output {
 
 /// haul as that user runs it.
 pub(crate) fn command(server: &Server, words: &[&str]) -> Command {
-    let mut command = Command::new(HAUL);
-    command.args(words).env("HOME", server.path("user")).current_dir(server.path("user"));
-    for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
-        command.env_remove(variable);
-    }
-    command.stdin(Stdio::null());
+    let mut command = server.program_of("user", words);
+    command.current_dir(server.path("user"));
     command
 }
 

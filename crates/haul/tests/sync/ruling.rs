@@ -299,7 +299,7 @@ fn nothing_is_removed_where_a_file_with_rules_is_passed_over() {
             for path in held.iter().chain(&["d/a", "d/sub/a", "e/a"]) {
                 assert!(found.contains(&path.to_string()), "{path} in {tree}: {found:?}\n{run}");
             }
-            // What has nothing to do with such a file goes, unless a source may lack something.
+            // Beside such a directory extra files are removed, unless the source may lack some.
             assert_eq!(found.contains(&"e/x".to_owned()), tree == "src", "{found:?}\n{run}");
             assert!(run.err().contains("d: can't use its filter rules: .rules: "), "{run}");
         }
