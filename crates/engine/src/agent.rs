@@ -294,11 +294,8 @@ impl Door {
             let offer = DirectOffer { address: listener.address(), key: listener.key() };
             Ok((listener, offer))
         });
-        let by_wire = match doorway {
-            _ if is_required => ByWire::Nothing,
-            Ok(Doorway::Server(_)) => ByWire::AsALane,
-            _ => ByWire::Any,
-        };
+        let is_direct = matches!(doorway, Ok(Doorway::Server(_)));
+        let by_wire = ByWire::beside_direct(is_required, is_direct);
         Self { opened, by_wire }
     }
 }

@@ -218,13 +218,9 @@ impl Agent {
             }
         };
         let calling = identity.map(|identity| Calling { identity, there, connections });
-        let by_wire = match calling {
-            Some(_) if is_required => ByWire::Nothing,
-            Some(_) if is_direct => ByWire::AsALane,
-            _ => ByWire::Any,
-        };
+        let by_wire = calling.as_ref().map(|_| ByWire::beside_direct(is_required, is_direct));
         let mut wire = wire.with_lanes(calling, is_required, beside);
-        wire.by_wire = by_wire;
+        wire.by_wire = by_wire.unwrap_or_default();
         let (name, outbox) = (closer.peer().to_owned(), Arc::clone(&wire.outbox));
         (Self { name, closer, vigil, outbox, receives }, wire)
     }

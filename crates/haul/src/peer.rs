@@ -190,8 +190,8 @@ fn requests_kept(target: &SshTarget, screen: &Screen) -> Option<Requests> {
 /// Connects to the server of `target`, if the user is enrolled at one and does not ask for ssh.
 /// If it does not answer, and the user has enrolled through ssh, ssh starts an agent there
 /// that serves this client as the server would, unless the user insists on the server. A login
-/// `is_again` if an earlier connection was lost. `tell`
-/// is told the way that was taken.
+/// `is_again` if an earlier connection was lost. `tell` reports whether the server or ssh is
+/// used.
 ///
 /// # Errors
 /// When there is no way to the server, or it has another key.

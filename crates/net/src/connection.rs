@@ -293,9 +293,9 @@ pub(crate) trait HangUp {
 /// The packets of content that this side has sent to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
-    /// How many there were.
+    /// The number of packets.
     pub packets: u64,
-    /// Those of them that were lost.
+    /// The number of lost packets.
     pub lost: u64,
     /// The shortest round trip.
     pub round_trip: Duration,

@@ -119,7 +119,7 @@ impl Reader<'_, '_> {
                 let frame = frame.with_fate(stripes.on_fate(lease.clone()));
                 self.outbox().send(frame).map_or_else(|| self.lost(lease), Some)
             }
-            // What is told by the wire of the job is behind it.
+            // On the wire of the job all messages follow the content.
             stripes => {
                 self.outbox().send(frame)?;
                 stripes.iter().for_each(|stripes| stripes.settle(lease.clone(), true));
@@ -131,9 +131,8 @@ impl Reader<'_, '_> {
     /// A leased content could not be sent, or not all of it: it comes back if that is for the
     /// lane. `None` if the job ends.
     ///
-    /// It comes back when the receiver has said what it has of the lane. Not before: what has
-    /// left of this by the lane may still be on its way, and must not arrive between the parts
-    /// of that which is sent again.
+    /// It comes back when the receiver has reported what it has of the lane. Before that, parts
+    /// may still be on their way over the lane, and could arrive between the repeated ones.
     pub(super) fn lost(&self, lease: Lease) -> Option<()> {
         let has_lost_lane = self.lane.number != 0 && !self.control.stopped();
         let stripes = self.readers.stripes.as_ref().filter(|_| has_lost_lane)?;

@@ -312,7 +312,7 @@ enum Happens {
     Death(bool),
 }
 
-/// A sender of one file, the lanes that it has, and what has arrived.
+/// A sender of one file, its lanes, and the blocks that have arrived.
 struct Model {
     file: Striped,
     control: Control<'static>,

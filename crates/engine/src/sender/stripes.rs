@@ -43,7 +43,7 @@ struct State {
     end: Option<Result<FileSeal, Fault>>,
     /// That end was told.
     is_told: bool,
-    /// A worker finds the end out, or tells it.
+    /// A worker computes the end, or sends it.
     is_ending: bool,
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Status {
     pub(crate) version: String,
     /// The addresses of TCP.
     pub(crate) listen: Vec<SocketAddr>,
-    /// Those of QUIC.
+    /// The addresses of QUIC.
     #[serde(default)]
     pub(crate) quic: Vec<SocketAddr>,
     /// The process that serves QUIC.

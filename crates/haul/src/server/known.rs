@@ -55,7 +55,7 @@ impl Login {
     /// server would. Where paths lead is decided there, by the record of the client.
     ///
     /// # Errors
-    /// Those of ssh.
+    /// When ssh does not start, or the login has an invalid user.
     pub(crate) fn connect(
         &self,
         target: &SshTarget,

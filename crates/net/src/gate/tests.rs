@@ -120,7 +120,8 @@ fn talk(connection: Connection, content: &[u8]) -> io::Result<Vec<u8>> {
 
 #[test]
 fn bytes_go_in_both_directions_at_once() {
-    let _alone = crate::quic::tests::MUCH_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    use crate::quic::tests::MUCH_MEMORY;
+    let _alone = MUCH_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     for via in BOTH {
         let client = identity();
         let server = Running::start_by(via, &[identity()], &[client.key()], GateLimits::default());
@@ -236,18 +237,11 @@ fn a_stream_that_is_cut_off_does_not_look_like_one_that_has_ended() {
     }
 }
 
-/// The memory of this process, in bytes.
-#[cfg(target_os = "linux")]
-fn memory() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("a process");
-    let pages: usize = text.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("a number");
-    pages * 4096
-}
-
 #[test]
 #[cfg(target_os = "linux")]
 fn many_callers_without_keys_cost_little_and_do_not_keep_others_out() {
-    let _alone = crate::quic::tests::MUCH_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    use crate::quic::tests::{MUCH_MEMORY, memory};
+    let _alone = MUCH_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let client = identity();
     let server = Running::start(&[identity()], &[client.key()], GateLimits::default());
     let before = memory();

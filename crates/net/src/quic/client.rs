@@ -44,9 +44,7 @@ pub(crate) fn call(
     silence_max: Option<Duration>,
     congestion: Congestion,
 ) -> io::Result<Called> {
-    let mut tls = client_config(identity, only(server))?;
-    // The label of the expected key stands in the place of a name.
-    tls.enable_sni = true;
+    let tls = client_config(identity, only(server))?;
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

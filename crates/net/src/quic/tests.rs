@@ -180,7 +180,7 @@ fn handshakes_are_bounded_by_number_by_source_and_by_time() {
 
 /// The memory of this process, in bytes.
 #[cfg(target_os = "linux")]
-fn memory() -> usize {
+pub(crate) fn memory() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("a process");
     let pages: usize = text.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("a number");
     pages * 4096

@@ -160,6 +160,18 @@ pub(crate) enum ByWire {
     Nothing,
 }
 
+impl ByWire {
+    /// The contents that take the wire where there may be direct connections: none if these are
+    /// required. The wire is like them if it `is_direct` itself.
+    pub(crate) fn beside_direct(is_required: bool, is_direct: bool) -> Self {
+        match (is_required, is_direct) {
+            (true, _) => Self::Nothing,
+            (false, true) => Self::AsALane,
+            (false, false) => Self::Any,
+        }
+    }
+}
+
 /// Content from one host to another that passes through a third machine as a matter of
 /// course, in bytes: it is worth no connection of its own.
 pub const RELAYED_FIRST: u64 = 2 << 20;

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// leaves far fewer.
 const PARTS_MAX: usize = 64 << 10;
 
-/// Called when it turns out that something has arrived, or that it has not.
+/// Called once the receiver has reported whether a part has arrived.
 pub(crate) type OnFate = Box<dyn FnOnce(bool) + Send>;
 
 /// In place of the frames by which a part has left, for one that never does.

@@ -60,7 +60,7 @@ impl Receiver<'_> {
 
     /// Keeps in mind what is in `dir`, if what only the destination has is removed.
     ///
-    /// Where a file with rules is passed over, nothing is removed, and that is told.
+    /// If it passes over a rule file, it reports the fault, and nothing in `dir` is removed.
     ///
     /// # Errors
     /// If its rules are not known: nothing can be done in it.
