@@ -11,15 +11,20 @@
 //! for each other. A few bytes are no proof: **the whole must be verified by a
 //! hash of its own**, and sent without this where that differs.
 //!
+//! Besides, content is cut into chunks whose ends depend on the content around them alone
+//! ([`chunks`]): so equal parts of different files have the same chunks, wherever they are.
+//!
 //! # Rooms
 //!
 //! - `shape.rs`: how a file is cut, and how long its sums are.
 //! - `rolling.rs`: the sum that rolls. `strong.rs`: the one that proves a match.
 //! - `signature.rs`: the sums of a file.
+//! - `chunks.rs`: chunks that the content defines.
 //! - `table.rs`: finds the blocks that have a sum. `matcher.rs`: the search.
 
 #![forbid(unsafe_code)]
 
+mod chunks;
 mod matcher;
 mod rolling;
 mod shape;
@@ -27,6 +32,7 @@ mod signature;
 mod strong;
 mod table;
 
+pub use chunks::{CHUNK_LEN_MAX, CHUNK_LEN_MIN, Chunk, ChunkHash, chunks};
 pub use matcher::{Matcher, Step};
 pub use shape::Shape;
 pub use signature::{Key, Signature, TooLong};

@@ -14,6 +14,7 @@ use crate::assembly::{
     Assembly, AtRest, Calling, Joining, Leaving, Placed, Receiving, Sending, Way, Wire,
     leave_within, listen,
 };
+use crate::cache::ChunkCache;
 use crate::control::Control;
 use crate::doctor::Measuring;
 use crate::link::wire::{ByWire, Outbox};
@@ -58,16 +59,17 @@ pub fn serve(
 }
 
 /// Keeps this process, and so whoever it serves, below the directory `root`; with
-/// [`Rights::Read`] nothing there can be changed either. **To be called before any
+/// [`Rights::Read`] nothing there can be changed either. It may use `cache`. **To be called before any
 /// other thread is started.** Paths are taken as in a chroot.
 ///
 /// # Errors
 /// Where the kernel can't enforce it, and those of opening the directory.
-pub fn stay_below(root: &Path, rights: Rights) -> std::io::Result<()> {
+pub fn stay_below(root: &Path, rights: Rights, cache: Option<&ChunkCache>) -> std::io::Result<()> {
     // It is read where nothing can be opened afterwards.
     haul_sys::boot_id();
     haul_sys::umask();
-    haul_sys::enter_jail(root, rights == Rights::Write)
+    let besides: Vec<_> = cache.map(ChunkCache::dir).transpose()?.into_iter().collect();
+    haul_sys::enter_jail(root, rights == Rights::Write, &besides)
 }
 
 /// How long a client that keeps its connection may take until its next visit. It ends the
@@ -93,13 +95,16 @@ pub struct Serving<'s> {
     pub calls: bool,
     /// Called at the end of a job.
     pub on_end: &'s OnEnd<'s>,
+    /// Opens the chunk cache of this client, if there is one.
+    pub cache: &'s dyn Fn() -> Option<ChunkCache>,
 }
 
 impl Default for Serving<'_> {
     fn default() -> Self {
         let doorway = Err("the host does not know its own address");
         let (program, on_failure, on_end) = (None, &|| (), &|_: &_, _, _: &_| ());
-        Self { rights: Rights::Write, on_failure, doorway, program, calls: true, on_end }
+        let (rights, calls, cache) = (Rights::Write, true, &|| None);
+        Self { rights, on_failure, doorway, program, calls, on_end, cache }
     }
 }
 
@@ -170,8 +175,9 @@ fn serve_job(
     call: Option<calls::Asked>,
     is_apart: bool,
 ) -> Result<(), JobError> {
-    let Serving { rights, on_failure, on_end, doorway, .. } = serving;
-    let JobRequest { task, filter, altered, rate, compression, token, direct, joins, role } = job;
+    let Serving { rights, on_failure, on_end, doorway, cache, .. } = serving;
+    let JobRequest { task, filter, altered, rate, compression, token, direct, joins, chunks, role } =
+        job;
     if let Err(error) = JobError::of_open_files() {
         client.tell(&Message::Abort(abort(&error)));
         return client.into_line().and(Err(error));
@@ -186,7 +192,8 @@ fn serve_job(
     let _held = token.and_then(|token| Held::take(&token, client.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     let door = direct.map(|wish| Door::open(&wish, doorway));
-    let around = Around { on_failure, on_end, door, handover, call, is_apart };
+    let cache = if chunks { cache } else { &|| None };
+    let around = Around { on_failure, on_end, door, handover, call, is_apart, cache };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
             let dest = words::without_tilde(&dest).to_vec();
@@ -221,6 +228,8 @@ fn receive(
     let tree = job.local_tree(Side::Destination);
     let found = Destination::find(tree, job).and_then(|mut found| {
         found.expect_peer();
+        let takes_chunks = client.caps().has(Caps::DEDUP) && job.task.copies().is_some();
+        found.cache = takes_chunks.then(around.cache).flatten();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
         let dirs = found.handles().map_err(|error| JobError::Destination {
             path: haul_model::escape_bytes(&job.dest),
@@ -275,6 +284,8 @@ struct Around<'s> {
     call: Option<calls::Asked>,
     /// This process serves one job.
     is_apart: bool,
+    /// See [`Serving::cache`].
+    cache: &'s dyn Fn() -> Option<ChunkCache>,
 }
 
 /// A port that is open for the client, or why there is none.
@@ -304,7 +315,7 @@ impl Door {
 fn run<'a>(
     job: &'a Job,
     line: Line,
-    Around { on_failure, on_end, door, handover, call, is_apart }: Around<'a>,
+    Around { on_failure, on_end, door, handover, call, is_apart, .. }: Around<'a>,
     place: impl FnOnce(Wire) -> Placed<'a>,
 ) -> Result<(), JobError> {
     let Line { input, output, vigil, killer, caps } = line;

@@ -24,6 +24,7 @@ use self::side::{ReceiverSide, SenderSide};
 use self::wire::Input;
 use crate::control::{Control, Reporter};
 use crate::crew::Crew;
+use crate::job::Reach;
 use crate::link::memory::MemoryLink;
 use crate::link::wire::{ByWire, Outbox, RemoteReceiver, RemoteSender};
 use crate::link::{ReceiverPort, SenderPort};
@@ -33,7 +34,6 @@ use crate::workers::workers;
 use crate::{Job, JobError, Summary};
 use crossbeam_channel::{Receiver as Left, bounded};
 use haul_model::FileId;
-use haul_sys::Dir;
 use haul_tree::Tree;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ pub(crate) struct Receiving<'a> {
     pub(crate) tells_arrivals: bool,
     /// All threads but the writer are confined to what a Receiver in these directories may
     /// do: a peer can cause what happens in them.
-    pub(crate) confined_to: Option<Vec<Dir>>,
+    pub(crate) confined_to: Option<Reach>,
     /// Threads that work on files.
     pub(crate) workers: usize,
     /// Tasks that may wait for them. A bound is only for a tree without round trips,
@@ -277,6 +277,7 @@ impl<'a> Assembly<'a> {
             }
             if let Some(receiver) = &roles.1 {
                 receiver.close_tasks();
+                receiver.flush_chunks();
                 if let Err(error) = &result {
                     receiver.leave_waiting(error);
                 }

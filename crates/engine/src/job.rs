@@ -1,6 +1,7 @@
 //! A job in plain words: its sources, its destination, its task and rules, and where the
 //! two roles run.
 
+use crate::cache::CachePlace;
 use haul_model::{
     Altered, Backup, Compression, Fault, Filter, Kept, Logins, Mirror, Naming, Ports, Side, Task,
     Via, escape_bytes, os_text,
@@ -41,6 +42,9 @@ pub struct Job {
     /// The directory of this machine for records of the directories that jobs have made,
     /// where these can't remember that themselves: the one for the journals of uploads.
     pub state: Option<PathBuf>,
+    /// The chunk cache of this machine; without one, no chunks are offered or kept on either
+    /// side.
+    pub cache: Option<CachePlace>,
     /// The task of both roles.
     pub task: Task,
     /// The rules that leave out parts of the sources.
@@ -138,7 +142,7 @@ impl Job {
         haul_tree::local_tree(self.task.fakes(side), keeps_atimes, links)
     }
 
-    fn has_contents(&self) -> bool {
+    pub(crate) fn has_contents(&self) -> bool {
         self.task.copies().is_some_and(|policy| !policy.dry_run)
     }
 
@@ -157,17 +161,24 @@ impl Job {
         })
     }
 
-    /// Confines this thread, and those that it begins, to what a Receiver in `dirs` may
-    /// do, which are the destination and what it uses besides: peers cause what happens
-    /// there.
-    pub(crate) fn confine_receiver(&self, dirs: &[Dir]) {
+    /// Confines this thread, and those that it begins, to what a Receiver with this reach may
+    /// do: the destination and what it uses besides. Peers cause what happens there.
+    pub(crate) fn confine_receiver(&self, Reach { below, reads }: &Reach) {
         let confined = confine(match self.task.copies() {
-            Some(_) => Access::Below(dirs),
+            Some(_) => Access::Below { writes: below, reads },
             None => Access::ReadOnly,
         });
         // Not in the macro, which does nothing with its words unless they are logged.
         tracing::debug!(confined, "receiving");
     }
+}
+
+/// The directories of this machine that a Receiver reaches, once it is confined.
+pub(crate) struct Reach {
+    /// Those in which it works.
+    pub(crate) below: Vec<Dir>,
+    /// Those that it only reads.
+    pub(crate) reads: Vec<Dir>,
 }
 
 /// The way to a host's SFTP server.

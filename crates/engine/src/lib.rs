@@ -134,6 +134,7 @@ mod agent;
 mod aside;
 mod assembly;
 mod beneath;
+mod cache;
 mod callers;
 mod census;
 mod clean;
@@ -175,6 +176,7 @@ mod walk;
 mod workers;
 
 pub use agent::{OnEnd, Serving, serve, serve_with, stay_below};
+pub use cache::{CacheFigures, CachePlace, CheckedChunks, ChunkCache};
 pub use census::{Census, Kinds};
 pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
 pub use deploy::{Change, DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
@@ -187,7 +189,7 @@ pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{
     Activated, Bounds, Child, Links, Memory, append_to_named, become_user, effective_user,
-    end_with_parent, fork, has_user, is_in_foreground, is_root, is_stdout_closed,
+    end_with_parent, fork, give_to_user, has_user, is_in_foreground, is_root, is_stdout_closed,
     leave_descriptors_to_none, node_name, open_named, secret, sockets_from_parent,
     spare_address_space, try_lock,
 };

@@ -119,6 +119,7 @@ fn request(
         token,
         direct,
         joins,
+        chunks: job.cache.is_some(),
         role,
     }))
 }

@@ -4,6 +4,7 @@
 use crate::assembly::{
     Assembly, AtRest, Beside, Calling, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire,
 };
+use crate::cache::ChunkCache;
 use crate::control::{Control, Reporter};
 use crate::job::{Job, JobError};
 use crate::link::greeting::hello;
@@ -11,14 +12,15 @@ use crate::link::wire::{ByWire, Outbox};
 use crate::receiver::{Asked, Destination};
 use crate::request::Greeted;
 use crate::vigil::Vigil;
-use crate::{Monitor, Summary};
-use haul_model::{Backup, Logins, Side, Via};
+use crate::{Event, Monitor, Summary};
+use haul_model::{Backup, Logins, Side, Via, os_text};
 use haul_net::{Closer, ConnectError, Connection, Identity};
 use haul_proto::{
     DirectWish, FrameType, JobRequest, Message, NamedSources, Role, SOURCES_MAX, encode,
 };
 use haul_tree::Tree;
 use std::num::NonZeroU8;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,6 +102,7 @@ pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<S
     let tree = job.local_tree(Side::Destination);
     let mut destination = Destination::find(tree, job)?;
     destination.expect_peer();
+    destination.cache = open_cache(job, monitor);
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let (agent, wire) = Agent::tell(line, job, sender(job)?);
     let at_rest = wire.at_rest();
@@ -112,6 +115,17 @@ pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<S
     let assembly = Assembly { job, control: &control, way: &agent };
     let result = assembly.run(Placed::Receiver(receiving, Box::new(wire)));
     conclude(result, agent.closer, &at_rest)
+}
+
+/// Opens the chunk cache of this machine, if the job may use it. Without it all is sent.
+fn open_cache(job: &Job, monitor: &dyn Monitor) -> Option<ChunkCache> {
+    let place = job.cache.as_ref().filter(|_| job.has_contents())?;
+    let warn = |error| {
+        let message = format!("can't open the chunk cache: {}", os_text(&error));
+        let path = place.dir.as_os_str().as_bytes();
+        monitor.event(Event::Warning { side: None, path, message: &message });
+    };
+    place.open().map_err(warn).ok()
 }
 
 /// The role of an agent that sends.
@@ -198,8 +212,18 @@ impl Agent {
         };
         let beside = Beside::new(logins, line.closer());
         let joins = beside.as_ref().map(Beside::secret);
-        let request =
-            JobRequest { task, filter, altered, rate, compression, token, direct, joins, role };
+        let request = JobRequest {
+            task,
+            filter,
+            altered,
+            rate,
+            compression,
+            token,
+            direct,
+            joins,
+            chunks: job.cache.is_some(),
+            role,
+        };
         let request = encode(&Message::Job(request));
         let (wire, vigil, closer) = match line {
             Line::New(Connection { reader, writer, closer }) => {
@@ -337,8 +361,19 @@ mod tests {
         let (key, ports) = ([7; 32], Some((u16::MAX, u16::MAX)));
         let direct = Some(Box::new(DirectWish { key, is_required: true, ports }));
         let joins = token;
-        let request =
-            JobRequest { task, filter, altered, rate, compression, token, direct, joins, role };
+        let chunks = true;
+        let request = JobRequest {
+            task,
+            filter,
+            altered,
+            rate,
+            compression,
+            token,
+            direct,
+            joins,
+            chunks,
+            role,
+        };
         let frame = encode(&Message::Job(request));
         assert!(frame.len() - HEADER_LEN <= max, "{}", frame.len());
         let refused = check_len(&job, words + 1).expect_err("too much");

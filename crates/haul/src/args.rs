@@ -1,6 +1,7 @@
 //! The words of the command line, and the plain commands that they become, with what
 //! the configuration adds. Nothing below this file reads arguments.
 
+mod cache;
 mod deploy;
 mod doctor;
 mod familiar;
@@ -19,6 +20,7 @@ mod to_all;
 mod words;
 mod wrong;
 
+pub(crate) use cache::{CacheAction, CacheCommand};
 pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use doctor::Doctor;
 pub(crate) use keep::{Keep, KeepAction};
@@ -27,7 +29,7 @@ pub(crate) use remote::Passage;
 pub(crate) use server::{Server, ServerAction, Terms};
 pub(crate) use stats::Stats;
 pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
-pub(crate) use sync::{Sync, When, rate};
+pub(crate) use sync::{Sync, When, rate, size};
 
 use self::familiar::{FamiliarWords, explain};
 use self::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE};
@@ -45,12 +47,9 @@ use crate::stdout;
 use crate::until::Until;
 use clap::{CommandFactory, Parser};
 use haul_engine::{CleanRules, Links, Summary};
-use haul_model::{
-    Altered, Backup, Compression, Conflict, Filter, Moving, Policy, Ports, Resume, Style, Via,
-};
+use haul_model::{Altered, Backup, Conflict, Filter, Moving, Policy, Resume, Style};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process;
 
@@ -76,6 +75,7 @@ pub(crate) enum Command {
     /// Show the settings that apply.
     Config(ShowConfig),
     /// List or close kept connections, or hold one.
+    Cache(CacheCommand),
     Keep(Keep),
     /// Put haul onto a host, or take it away again.
     Deploy(Deploy),
@@ -118,18 +118,12 @@ pub(crate) struct Copy {
     pub(crate) backup: Option<Backup>,
     /// The directory in which files of a mirror are staged, if not where they will appear.
     pub(crate) staging: Option<Vec<u8>>,
-    /// Bytes of content that may be moved in a second.
-    pub(crate) rate: Option<NonZeroU64>,
     /// Of the one source of a mirror, the paths below it that take part, if not all.
     pub(crate) list: Option<Vec<Vec<u8>>>,
     /// Links that come from a host are made to lead nowhere; elsewhere that is undone.
     pub(crate) munges: bool,
-    /// The way in which what travels is compressed.
-    pub(crate) compression: Compression,
-    /// The connections that contents take to a haul.
-    pub(crate) via: Via,
-    /// The ports that it may open for them, if not any.
-    pub(crate) ports: Option<Ports>,
+    /// The way that contents take.
+    pub(crate) passage: Passage,
     /// Somebody at a terminal is asked before most of the destination is removed.
     pub(crate) asks: bool,
     /// The time at which the command ends, whatever is left to do.
@@ -306,6 +300,7 @@ impl Words {
                 },
                 detail: detail(false, 0, words.json),
             }),
+            CommandWords::Cache(Late(words)) => words.into_command(&load()?)?,
             CommandWords::Keep(Late(words)) => Command::Keep(words.into_keep()?),
             CommandWords::Deploy(Late(words)) => Command::Deploy(words.into_deploy(&load()?)?),
             CommandWords::Doctor(Late(words)) => Command::Doctor(words.into_doctor(&load()?)?),
@@ -377,12 +372,9 @@ impl CopyWords {
             bases: Vec::new(),
             backup: None,
             staging: None,
-            rate: passage.rate,
             list: None,
             munges: false,
-            compression: passage.compression,
-            via: passage.via,
-            ports: passage.ports,
+            passage,
             asks: false,
             until: None,
         })
@@ -421,12 +413,9 @@ impl MoveWords {
             bases: Vec::new(),
             backup: None,
             staging: None,
-            rate: passage.rate,
             list: None,
             munges: false,
-            compression: passage.compression,
-            via: passage.via,
-            ports: passage.ports,
+            passage,
             asks: false,
             until: None,
         })
@@ -486,12 +475,9 @@ impl CheckWords {
             bases: Vec::new(),
             backup: None,
             staging: None,
-            rate: None,
             list: None,
             munges: false,
-            compression: Compression::Auto,
-            via: Via::default(),
-            ports: None,
+            passage: Passage::default(),
             asks: false,
             until: None,
         };

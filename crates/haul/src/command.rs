@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+mod cache;
 mod check;
 mod clean;
 mod config;
@@ -43,6 +44,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Hash(hash) => hash::run(&hash),
         Command::Clean(clean) => clean::run(&clean),
         Command::Config(asked) => config::run(&asked),
+        Command::Cache(cache) => cache::run(&cache),
         Command::Keep(keep) => keep::run(&keep),
         Command::Deploy(deploy) => deploy::run(&deploy),
         Command::Doctor(doctor) => doctor::run(&doctor),

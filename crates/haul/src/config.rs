@@ -4,10 +4,12 @@
 
 mod file;
 mod keep;
+mod kept;
 mod rate;
 
 pub(crate) use self::file::read as read_file;
 pub(crate) use self::keep::{KEEP_DEFAULT, KeepFor};
+pub(crate) use self::kept::KeptMax;
 pub(crate) use self::rate::Rate;
 
 use crate::error::CommandError;
@@ -99,12 +101,13 @@ pub(crate) struct Settings {
     pub(crate) congestion: Option<Given<Congestion>>,
     pub(crate) port_range: Option<Given<Ports>>,
     pub(crate) keep: Option<Given<KeepFor>>,
+    pub(crate) cache: Option<Given<KeptMax>>,
     pub(crate) verify: Option<Given<bool>>,
     pub(crate) sync: Option<Given<bool>>,
 }
 
 /// The keys, each with `true` if it may be set for one host.
-const KEYS: [(&str, bool); 14] = [
+const KEYS: [(&str, bool); 15] = [
     ("rsh", true),
     ("remote-haul", true),
     ("transport", true),
@@ -117,6 +120,7 @@ const KEYS: [(&str, bool); 14] = [
     ("congestion", true),
     ("port-range", true),
     ("keep", true),
+    ("cache", false),
     ("verify", false),
     ("sync", false),
 ];
@@ -208,6 +212,10 @@ impl Settings {
                 let value = parsed(raw, "a time from 0 to 24h, such as \"10m\"")?;
                 self.keep = Some(Given { value, origin });
             }
+            ("cache", raw) => {
+                let value = parsed(raw, "a size, such as \"4GiB\", or 0")?;
+                self.cache = Some(Given { value, origin });
+            }
             ("verify", raw) => self.verify = Some(Given { value: switch(raw)?, origin }),
             (_, raw) => self.sync = Some(Given { value: switch(raw)?, origin }),
         }
@@ -229,6 +237,7 @@ impl Settings {
             congestion: self.congestion.or_else(|| below.congestion.clone()),
             port_range: self.port_range.or_else(|| below.port_range.clone()),
             keep: self.keep.or_else(|| below.keep.clone()),
+            cache: self.cache.or_else(|| below.cache.clone()),
             verify: self.verify.or_else(|| below.verify.clone()),
             sync: self.sync.or_else(|| below.sync.clone()),
         }
@@ -314,6 +323,7 @@ impl Settings {
             row(&self.congestion, Some(Congestion::default()), shown),
             row(&self.port_range, None, shown),
             row(&self.keep, Some(KeepFor::default()), shown),
+            row(&self.cache, Some(KeptMax::default()), shown),
             row(&self.verify, Some(false), SettingValue::Switch),
             row(&self.sync, Some(false), SettingValue::Switch),
         ];

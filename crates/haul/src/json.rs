@@ -56,6 +56,8 @@ pub(crate) enum Line<'a> {
     SyncSummary(SyncSummaryLine),
     Setting(SettingLine<'a>),
     Kept(KeptLine<'a>),
+    Cache(CacheLine<'a>),
+    CacheChecked(CheckedLine),
     Doctor(Box<DoctorLine<'a>>),
 }
 
@@ -161,6 +163,7 @@ pub(crate) struct SummaryLine {
     bytes: u64,
     moved: u64,
     resumed: u64,
+    matched: u64,
     skipped: u64,
     special: u64,
     failed: u64,
@@ -224,6 +227,31 @@ pub(crate) struct KeptLine<'a> {
     pub(crate) holder: u32,
     /// It was closed just now.
     pub(crate) closed: bool,
+}
+
+/// The figures of a chunk cache: `haul cache`.
+#[derive(Debug, Serialize)]
+pub(crate) struct CacheLine<'a> {
+    pub(crate) dir: Cow<'a, str>,
+    pub(crate) chunks: u64,
+    /// Their length.
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    /// Of the index on disk.
+    pub(crate) index_bytes: u64,
+    /// Of files that were replaced or removed.
+    pub(crate) kept_bytes: u64,
+    pub(crate) kept_max: u64,
+    /// Parts of files that were not sent, and their length.
+    pub(crate) saved_parts: u64,
+    pub(crate) saved_bytes: u64,
+}
+
+/// The findings of `haul cache verify`.
+#[derive(Debug, Serialize)]
+pub(crate) struct CheckedLine {
+    pub(crate) good: u64,
+    pub(crate) dropped: u64,
 }
 
 /// A file's hash: `haul hash`.
@@ -433,6 +461,7 @@ impl SummaryLine {
         let Summary { copied, linked, updated, dirs_made, bytes, .. } = *summary;
         let Summary { skipped, special, failed, grown, .. } = *summary;
         let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
+        let matched = summary.bytes_matched;
         let rate = moved as f64 / time.as_secs_f64();
         Self {
             copied,
@@ -442,6 +471,7 @@ impl SummaryLine {
             bytes,
             moved,
             resumed,
+            matched,
             skipped,
             special,
             failed,

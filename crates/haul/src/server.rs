@@ -6,6 +6,7 @@
 //! - `place.rs`: the files of a server. `store.rs`: TOML files that are replaced in one step.
 //! - `settings.rs`: `server.toml`. `records.rs`: clients and invitations. `keys.rs`: the
 //!   server's own keys.
+//! - `cache.rs`: the chunk caches of clients.
 //! - `run.rs`: the main process; `jobs.rs`: its children; `child.rs`: the work of one.
 //! - `guest.rs`: the conversation of an invited client, both sides of it.
 //! - `control.rs`: requests to a running server, over a socket of its user. `audit.rs`: the
@@ -14,6 +15,7 @@
 //! - `known.rs`: the client's side: the servers that this user is enrolled at.
 
 mod audit;
+pub(crate) mod cache;
 mod child;
 mod control;
 mod guest;

@@ -1,6 +1,9 @@
 //! Where haul keeps what one run leaves for the next on this machine, and the
 //! directories of the user that the environment names.
 
+use crate::args::Passage;
+use crate::config::{Config, Settings};
+use haul_engine::{CachePlace, ChunkCache};
 use std::env;
 use std::path::PathBuf;
 
@@ -31,6 +34,38 @@ pub(crate) fn dir() -> Option<PathBuf> {
 /// The directory of the configuration: `$XDG_CONFIG_HOME/haul`, or `~/.config/haul`.
 pub(crate) fn config_dir() -> Option<PathBuf> {
     Some(base("XDG_CONFIG_HOME", ".config")?.join("haul"))
+}
+
+/// The chunk cache of a job whose contents take that way; `None` if it may not use one, or the
+/// environment names no place for it.
+pub(crate) fn cache(passage: &Passage) -> Option<CachePlace> {
+    let dir = cache_dir().filter(|_| !passage.no_cache)?;
+    Some(CachePlace { dir, kept_max: kept_max() })
+}
+
+/// Opens the chunk cache for a job that another machine asks for. Without it all is sent.
+pub(crate) fn open_cache() -> Option<ChunkCache> {
+    let place = cache(&Passage::default())?;
+    let open =
+        |error| tracing::warn!(%error, dir = %place.dir.display(), "can't open the chunk cache");
+    place.open().map_err(open).ok()
+}
+
+/// The directory of the chunk cache: `$HAUL_CACHE_DIR`, `$XDG_CACHE_HOME/haul`, or
+/// `~/.cache/haul`.
+pub(crate) fn cache_dir() -> Option<PathBuf> {
+    let named = env::var_os("HAUL_CACHE_DIR").map(PathBuf::from);
+    match named.filter(|path| path.is_absolute()) {
+        Some(dir) => Some(dir),
+        None => Some(base("XDG_CACHE_HOME", ".cache")?.join("haul")),
+    }
+}
+
+/// Bytes of content that would be lost and is kept there, at most. A configuration with a mistake
+/// keeps nothing: other commands report it.
+pub(crate) fn kept_max() -> u64 {
+    let config = Config::load().unwrap_or_default();
+    config.with(Settings::default(), None).cache.map_or(0, |given| given.value.bytes)
 }
 
 /// The directory that `variable` names, or else `below_home` in the home directory;

@@ -105,7 +105,7 @@ fn a_mistake_ends_the_command_before_anything_is_done() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(home.refused(words), @r"
             haul: ~/.config/haul/config.toml:2: unknown key 'paralel'
-              hint: known keys are rsh, remote-haul, transport, timeout, parallel, retries, bwlimit, compress, via, congestion, port-range, keep, verify, sync, and sections [host.NAME]
+              hint: known keys are rsh, remote-haul, transport, timeout, parallel, retries, bwlimit, compress, via, congestion, port-range, keep, cache, verify, sync, and sections [host.NAME]
             ");
         }
     }

@@ -14,7 +14,7 @@ impl Caps {
     pub const LZ4: Self = Self(0x01);
     /// Frames may be compressed with Zstandard.
     pub const ZSTD: Self = Self(0x02);
-    /// Blocks that the receiver holds already need not be sent.
+    /// The sender may offer the chunks of large files; those that the receiver has are not sent.
     pub const DEDUP: Self = Self(0x04);
     /// The receiver may leave out its own hash of the content.
     pub const FAST: Self = Self(0x08);
@@ -41,6 +41,7 @@ impl Caps {
     pub const OURS: Self = Self(
         Self::LZ4.0
             | Self::ZSTD.0
+            | Self::DEDUP.0
             | Self::LANES.0
             | Self::MEASURES.0
             | Self::CALLS.0

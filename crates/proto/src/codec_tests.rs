@@ -3,9 +3,10 @@
 use super::*;
 use crate::{
     Abort, Amount, Arrived, BlockSeal, Call, Called, DirectOffer, DirectWish, Extra, FileEnd,
-    FileSeal, Flow, Hashing, How, JobRequest, Join, LaneOver, Late, ListItem, Listed, Machine,
-    Marked, Measure, Measured, Named, NamedSources, Object, OutcomeItem, ProcessorRates, Prove,
-    Proven, Removal, Reply, Request, Reuse, Rival, Role, Signature, Startups, Taken, Want, Warning,
+    FileSeal, Flow, Hashing, How, JobRequest, Join, Known, LaneOver, Late, ListItem, Listed,
+    Machine, Marked, Measure, Measured, Named, NamedSources, Object, Offer, OfferedChunk,
+    OutcomeItem, ProcessorRates, Prove, Proven, Removal, Reply, Request, Reuse, Rival, Role,
+    Signature, Startups, Taken, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -338,6 +339,7 @@ fn message() -> impl Strategy<Value = Message> {
                     token,
                     direct,
                     joins,
+                    chunks: rate.is_some(),
                     role,
                 })
             }
@@ -362,8 +364,15 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         (any::<u64>(), bytes())
             .prop_map(|(index, sums)| Message::Signature(Signature::Sums { index, sums })),
-        (any::<[u64; 3]>(), any::<u32>())
-            .prop_map(|([index, at, from], len)| Message::Reuse(Reuse { index, at, from, len })),
+        (any::<[u64; 2]>(), any::<Option<u64>>(), any::<u32>())
+            .prop_map(|([index, at], from, len)| Message::Reuse(Reuse { index, at, from, len })),
+        (any::<[u64; 2]>(), prop::collection::vec((any::<u32>(), any::<[u8; 32]>()), 0..20))
+            .prop_map(|([index, at], chunks)| {
+                let chunks = chunks.into_iter().map(|(len, hash)| OfferedChunk { len, hash });
+                Message::Offer(Offer { index, at, chunks: chunks.collect() })
+            }),
+        (any::<[u64; 2]>(), prop::collection::vec(any::<(u16, u16)>(), 0..20))
+            .prop_map(|([index, at], chunks)| Message::Known(Known { index, at, chunks })),
         (bytes(), fault())
             .prop_map(|(path, fault)| Message::Abort(Abort::Destination { path, fault })),
     ]

@@ -47,15 +47,51 @@ impl Signature {
     }
 }
 
-/// The sender tells that a part of a file is in the receiver's old one.
+/// Chunks in one [`Offer`], at most.
+pub const OFFERED_PER_FRAME_MAX: usize = 256;
+
+/// The sender tells the chunks of a wanted file before it sends them. The first offer of a file
+/// begins where its first wanted block does, and each one where the one before it ended, or where
+/// the next range of wanted blocks begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// The file's number in the listing.
+    pub index: u64,
+    /// Where in the file the first chunk begins, in bytes.
+    pub at: u64,
+    /// The chunks, which follow each other: at most [`OFFERED_PER_FRAME_MAX`].
+    pub chunks: Vec<OfferedChunk>,
+}
+
+/// A chunk of an [`Offer`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedChunk {
+    /// Its length, in bytes.
+    pub len: u32,
+    /// Its BLAKE3 hash.
+    pub hash: [u8; 32],
+}
+
+/// The receiver's answer to an [`Offer`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// The file's number in the listing.
+    pub index: u64,
+    /// Where the offer began, in bytes.
+    pub at: u64,
+    /// The chunks of the offer that the receiver has, as ranges of their numbers in the offer.
+    pub chunks: Vec<(u16, u16)>,
+}
+
+/// The sender tells that the receiver has a part of a file: in the old version, or as chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reuse {
     /// The file's number in the listing.
     pub index: u64,
     /// Where in the file the part begins, in bytes.
     pub at: u64,
-    /// Where it begins in the old one, in bytes.
-    pub from: u64,
+    /// Where it begins in the old version, in bytes; `None` if it is of known chunks.
+    pub from: Option<u64>,
     /// Its length in bytes: no more than a block of the content hash has.
     pub len: u32,
 }

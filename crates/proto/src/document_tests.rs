@@ -4,8 +4,8 @@
 use crate::{
     ACCOUNT_NAME_MAX, ACCOUNTS_MAX, ARRIVED_MAX, Caps, DATA_MAX, DISK_BYTES_MAX, FILLER_LEN,
     FLOW_BYTES_MAX, FRAME_MAX, FrameType, JOIN_SECRET_LEN, LANES_MAX, LIST_WINDOW, MAGIC,
-    MEASURE_MILLIS_MAX, NAMES_WAITING_MAX, PACK_FILE_MAX, SIGNED_MAX, SOURCES_MAX, SUMS_LEN_MAX,
-    SUMS_PER_FRAME_MAX, TOKEN_LEN, VERSION,
+    MEASURE_MILLIS_MAX, NAMES_WAITING_MAX, OFFERED_PER_FRAME_MAX, PACK_FILE_MAX, SIGNED_MAX,
+    SOURCES_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, TOKEN_LEN, VERSION,
 };
 use haul_model::{
     AccountMap, BLOCK_LEN, Bases, BlockRanges, EXTENDED_LEN_MAX, Filter, MAX_DEPTH, MAX_NAME_LEN,
@@ -111,7 +111,7 @@ fn the_frames_are_those_of_the_code() {
 
 #[test]
 fn the_bounds_are_those_of_the_code() {
-    let ours: [(&str, u64); 32] = [
+    let ours: [(&str, u64); 33] = [
         ("FRAME_MAX", FRAME_MAX.into()),
         ("PROGRAM_MAX", crate::handshake::PROGRAM_MAX as u64),
         ("LIST_WINDOW", LIST_WINDOW),
@@ -139,6 +139,7 @@ fn the_bounds_are_those_of_the_code() {
         ("SIGNED_MAX", SIGNED_MAX as u64),
         ("SUMS_LEN_MAX", SUMS_LEN_MAX as u64),
         ("SUMS_PER_FRAME_MAX", SUMS_PER_FRAME_MAX as u64),
+        ("OFFERED_PER_FRAME_MAX", OFFERED_PER_FRAME_MAX as u64),
         ("NAMES_WAITING_MAX", NAMES_WAITING_MAX as u64),
         ("FILLER_LEN", FILLER_LEN as u64),
         ("FLOW_BYTES_MAX", FLOW_BYTES_MAX),
@@ -161,6 +162,7 @@ fn the_capabilities_are_those_of_the_code() {
     let ours = [
         (Caps::LZ4, "LZ4"),
         (Caps::ZSTD, "ZSTD"),
+        (Caps::DEDUP, "DEDUP"),
         (Caps::LANES, "LANES"),
         (Caps::MEASURES, "MEASURES"),
         (Caps::CALLS, "CALLS"),
@@ -176,12 +178,7 @@ fn the_capabilities_are_those_of_the_code() {
         .map(|cells| cells.join(" "))
         .collect();
     assert_eq!(described, expected);
-    let reserved = [
-        (Caps::DEDUP, "DEDUP"),
-        (Caps::FAST, "FAST"),
-        (Caps::SYNC, "SYNC"),
-        (Caps::ATTRIBUTES, "ATTRIBUTES"),
-    ];
+    let reserved = [(Caps::FAST, "FAST"), (Caps::SYNC, "SYNC"), (Caps::ATTRIBUTES, "ATTRIBUTES")];
     for (cap, name) in reserved {
         let words = format!("`{name}` ({:#04x})", cap.bits());
         assert!(DOCUMENT.contains(&words), "{words} is missing");

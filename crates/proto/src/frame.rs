@@ -79,7 +79,7 @@ pub enum FrameType {
     Naming = 0x1f,
     /// Receiver tells the sums of a file that it has in another version.
     Signature = 0x20,
-    /// Sender tells that a part of a file is in the receiver's old one.
+    /// Sender tells that the receiver has a part of a file.
     Reuse = 0x21,
     /// Agent tells how it is reached directly.
     Direct = 0x22,
@@ -101,11 +101,15 @@ pub enum FrameType {
     Arrived = 0x2b,
     /// Either side has sent all of a visit: the client may begin another on this connection.
     Rest = 0x2c,
+    /// Sender tells the chunks of a file before it sends them.
+    Offer = 0x2d,
+    /// Receiver tells which of them it has.
+    Known = 0x2e,
 }
 
 impl FrameType {
     /// Every type.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::Hello,
         Self::Welcome,
         Self::Job,
@@ -142,6 +146,8 @@ impl FrameType {
         Self::Called,
         Self::Arrived,
         Self::Rest,
+        Self::Offer,
+        Self::Known,
     ];
 
     /// The type's byte.

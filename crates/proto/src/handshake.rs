@@ -10,7 +10,7 @@ use crate::Caps;
 pub const MAGIC: [u8; 4] = *b"haul";
 
 /// The version of the protocol that this build speaks.
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;
 
 /// The first version whose greeting tells how long silence is borne.
 const SILENCE_SINCE: u16 = 2;

@@ -36,7 +36,10 @@ pub use codec::{
     DATA_HEAD_MAX, DataView, DecodeError, PackBuilder, PackView, data_head, decode, decode_data,
     decode_data_start, decode_pack, encode, frame_bytes,
 };
-pub use delta::{Reuse, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature};
+pub use delta::{
+    Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk, Reuse, SIGNED_MAX, SUMS_LEN_MAX,
+    SUMS_PER_FRAME_MAX, Signature,
+};
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
 pub use lanes::{

@@ -1,8 +1,8 @@
 //! The messages, and the bounds that both sides keep.
 
 use crate::{
-    Arrived, Call, Called, DirectOffer, DirectWish, Join, JoinSecret, LaneOver, ListItem, Measure,
-    Measured, Reuse, Signature, Taken, Want,
+    Arrived, Call, Called, DirectOffer, DirectWish, Join, JoinSecret, Known, LaneOver, ListItem,
+    Measure, Measured, Offer, Reuse, Signature, Taken, Want,
 };
 use haul_model::{
     Altered, Backup, Bases, BlockHash, Compression, ContentHash, Entry, Fault, Filter, Kind, Name,
@@ -141,6 +141,8 @@ pub struct JobRequest {
     pub direct: Option<Box<DirectWish>>,
     /// Further logins that tell this secret may join the job.
     pub joins: Option<JoinSecret>,
+    /// Chunks may be offered, and what the job teaches of them kept.
+    pub chunks: bool,
     /// The agent's part in it.
     pub role: Role,
 }
@@ -347,7 +349,11 @@ pub enum Message {
     Want(Vec<Want>),
     /// Receiver to sender: what it has of a file in another version.
     Signature(Signature),
-    /// Sender to receiver: a part of a file is in the receiver's old one.
+    /// Sender to receiver: chunks of a file that is wanted.
+    Offer(Offer),
+    /// Receiver to sender: those of them that it has.
+    Known(Known),
+    /// Sender to receiver: the receiver has a part of a file.
     Reuse(Reuse),
     /// Sender to receiver: a block of a file was sent.
     BlockSeal(BlockSeal),

@@ -41,6 +41,8 @@ impl How {
     /// Of what the receiver has in its old file, whose sums it has told, it need only be
     /// told where that is.
     pub const DELTA: Self = Self(0x04);
+    /// The chunks shall be offered.
+    pub const CHUNKS: Self = Self(0x08);
     /// Blocks shall come in their order, and over one lane.
     pub const IN_ORDER: Self = Self(0x10);
     /// All blocks are wanted, and nothing is hashed: the transit is trusted.
@@ -76,6 +78,17 @@ impl How {
         if is_wanted { Self(self.0 | Self::UNHASHED.0) } else { self }
     }
 
+    /// This, and [`Self::CHUNKS`] if they are `wanted`.
+    #[must_use]
+    pub const fn chunks_if(self, wanted: bool) -> Self {
+        if wanted { Self(self.0 | Self::CHUNKS.0) } else { self }
+    }
+
+    /// True if the chunks are to be offered.
+    pub const fn wants_chunks(self) -> bool {
+        self.0 & Self::CHUNKS.0 != 0
+    }
+
     /// True if no hash is wanted.
     pub const fn wants_no_hash(self) -> bool {
         self.0 & Self::UNHASHED.0 != 0
@@ -93,7 +106,8 @@ impl How {
 }
 
 impl How {
-    const KNOWN: u8 = Self::WHOLE_HASH.0 | Self::DELTA.0 | Self::IN_ORDER.0 | Self::UNHASHED.0;
+    const KNOWN: u8 =
+        Self::WHOLE_HASH.0 | Self::DELTA.0 | Self::CHUNKS.0 | Self::IN_ORDER.0 | Self::UNHASHED.0;
 }
 
 impl TryFrom<u8> for How {

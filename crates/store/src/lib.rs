@@ -27,6 +27,7 @@
 //!   Checkpoints run beside the copying.
 //! - `journal.rs`: the journal's format and invariants: which blocks are there, and their
 //!   hashes. `pace.rs`: when a checkpoint is due.
+//! - `cache.rs`: the chunks of content that this machine has, and where.
 //! - `remote.rs`: the journal of a stage on a host without haul, kept here.
 //! - `series.rs`: the names of a job's small stages on such a host, and which jobs that
 //!   made some are dead.
@@ -36,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod assembler;
+mod cache;
 mod elsewhere;
 mod in_place;
 mod journal;
@@ -55,6 +57,10 @@ mod verified;
 mod zeros;
 
 pub use assembler::{Assembler, Block, NotAssembled};
+pub use cache::{
+    CACHE_DIR_MODE, Cache, CacheFigures, CheckedChunks, Place, Saved, destinations,
+    note_destination, short,
+};
 pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers, remove_mark};
 pub use lot::{Lot, Row, RowNumber};

@@ -13,7 +13,12 @@ pub enum Access<'a> {
     /// that can't be opened are left out. What is made there can't be written to.
     Rename(&'a [&'a Path]),
     /// Read and write below these directories, nothing elsewhere.
-    Below(&'a [Dir]),
+    Below {
+        /// These directories.
+        writes: &'a [Dir],
+        /// Others, below which it may read.
+        reads: &'a [Dir],
+    },
 }
 
 /// Confines the calling thread and every thread that it starts later. Returns
@@ -27,9 +32,9 @@ pub fn confine(access: Access<'_>) -> bool {
 
 /// Confines the calling thread, and all that it starts, to what is below `root`:
 /// nothing elsewhere can be opened, and without `writes` nothing changed below
-/// either. Returns whether the kernel enforces it.
-pub(crate) fn confine_below(root: &Dir, writes: bool) -> bool {
-    system::confine_below(root, writes)
+/// either; but all is allowed in `besides`. Returns whether the kernel enforces it.
+pub(crate) fn confine_below(root: &Dir, writes: bool, besides: &[Dir]) -> bool {
+    system::confine_below(root, writes, besides)
 }
 
 #[cfg(target_os = "linux")]
@@ -37,8 +42,8 @@ mod system {
     use super::Access;
     use crate::Dir;
     use landlock::{
-        ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-        RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
+        ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+        RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
     };
     use std::fs::File;
     use std::os::fd::AsFd;
@@ -73,14 +78,27 @@ mod system {
                     ruleset.add_rule(PathBeneath::new(dir, moves))
                 })?
             }
-            Access::Below(dirs) => dirs.iter().try_fold(ruleset, |ruleset, dir| {
-                ruleset.add_rule(PathBeneath::new(dir.as_fd(), AccessFs::from_all(RULES)))
-            })?,
+            Access::Below { writes, reads } => {
+                let ruleset = allow(ruleset, writes, AccessFs::from_all(RULES))?;
+                allow(ruleset, reads, AccessFs::ReadFile | AccessFs::ReadDir)?
+            }
         };
         Ok(ruleset.restrict_self()?.ruleset)
     }
 
-    pub(super) fn confine_below(root: &Dir, writes: bool) -> bool {
+    /// Allows this below `dirs`.
+    fn allow(
+        ruleset: RulesetCreated,
+        dirs: &[Dir],
+        access: impl Into<BitFlags<AccessFs>> + Copy,
+    ) -> Result<RulesetCreated, RulesetError> {
+        let allow = |ruleset: RulesetCreated, dir: &Dir| {
+            ruleset.add_rule(PathBeneath::new(dir.as_fd(), access))
+        };
+        dirs.iter().try_fold(ruleset, allow)
+    }
+
+    pub(super) fn confine_below(root: &Dir, writes: bool, besides: &[Dir]) -> bool {
         let try_confine = || {
             let access =
                 if writes { AccessFs::from_all(RULES) } else { AccessFs::from_read(RULES) };
@@ -90,7 +108,9 @@ mod system {
                 .create()?;
             // Nothing there is ever run.
             let rule = PathBeneath::new(root.as_fd(), access & !AccessFs::Execute);
-            Ok::<_, RulesetError>(ruleset.add_rule(rule)?.restrict_self()?.ruleset)
+            let all = AccessFs::from_all(RULES) & !AccessFs::Execute;
+            let ruleset = allow(ruleset.add_rule(rule)?, besides, all)?;
+            Ok::<_, RulesetError>(ruleset.restrict_self()?.ruleset)
         };
         try_confine().is_ok_and(|status| status != RulesetStatus::NotEnforced)
     }
@@ -115,7 +135,7 @@ mod system {
         false
     }
 
-    pub(super) fn confine_below(_: &crate::Dir, _: bool) -> bool {
+    pub(super) fn confine_below(_: &crate::Dir, _: bool, _: &[crate::Dir]) -> bool {
         false
     }
 }

@@ -38,6 +38,19 @@ pub fn has_user(name: &str) -> io::Result<bool> {
     Ok(nix::unistd::User::from_name(name)?.is_some())
 }
 
+/// Gives the directory `path` to the user `name`, if this process is root's.
+///
+/// # Errors
+/// If there is no such user, and those of `chown`.
+pub fn give_to_user(path: &std::path::Path, name: &str) -> io::Result<()> {
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no such user");
+    let user = nix::unistd::User::from_name(name)?.ok_or_else(missing)?;
+    match rustix::process::geteuid().is_root() {
+        true => std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())),
+        false => Ok(()),
+    }
+}
+
 /// Makes this process one of the user `name`, with that user's groups and no rights of root.
 /// **To be called before any other thread is started.** For a process of that user already,
 /// nothing changes.

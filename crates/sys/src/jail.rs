@@ -18,18 +18,19 @@ use std::sync::OnceLock;
 static ROOT: OnceLock<Dir> = OnceLock::new();
 
 /// Keeps this process below the directory `path`, where it may write if `writes`
-/// says so. **To be called before any other thread is started**: those that run
+/// says so. Through its open handles it may also work in the directories `besides`, which no path
+/// leads to. **To be called before any other thread is started**: those that run
 /// already are not confined.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] where the kernel has not both of what this
 /// needs; those of opening the directory.
-pub fn enter(path: &Path, writes: bool) -> io::Result<()> {
+pub fn enter(path: &Path, writes: bool, besides: &[Dir]) -> io::Result<()> {
     let root = Dir::open(path)?;
     rustix::process::fchdir(&root)?;
     system::open(&root, b".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC)
         .map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
-    if !crate::confine::confine_below(&root, writes) {
+    if !crate::confine::confine_below(&root, writes, besides) {
         let lacks = "the kernel has no Landlock, or it is off";
         return Err(io::Error::new(io::ErrorKind::Unsupported, lacks));
     }
@@ -65,6 +66,19 @@ pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     match root() {
         Some(_) => Ok(Path::new("/").join(path)),
         None => std::path::absolute(path),
+    }
+}
+
+/// The absolute path by which this process can open `dir`, where the system tells that.
+pub fn path_to(dir: &Dir) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    match root() {
+        Some(root) => {
+            let below = PathBuf::from(std::ffi::OsString::from_vec(system::path_below(root, dir)?));
+            let below = below.strip_prefix(".").unwrap_or(&below);
+            Some(Path::new("/").join(below))
+        }
+        None => dir.path(),
     }
 }
 

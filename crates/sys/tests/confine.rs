@@ -55,7 +55,7 @@ fn work_confined(place: &Place) -> bool {
     let inside = Dir::open(&place.inside).expect("the inside opens");
     // Held from before: what is confined is the thread, not the handle.
     let outside = Dir::open(&place.outside).expect("the outside opens");
-    if !confine(Access::Below(std::slice::from_ref(&inside))) {
+    if !confine(Access::Below { writes: std::slice::from_ref(&inside), reads: &[] }) {
         return false;
     }
     for refused in [

@@ -19,13 +19,13 @@ const PARAGRAPH_CHARS_MAX: usize = 600;
 const OUTSIDE: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
 
 /// Budgets of single documents.
-const PROTOCOL_WORDS_MAX: usize = 7_000;
+const PROTOCOL_WORDS_MAX: usize = 7_300;
 const DECISION_WORDS_MAX: usize = 700;
 const CHANGELOG_LINES_MAX: usize = 150;
 const README_BYTES_MAX: usize = 4_608;
 
 /// The budget of all that is in docs/, without the protocol and the decisions.
-const WORDS_MAX: usize = 20_600;
+const WORDS_MAX: usize = 21_100;
 
 /// A document, as the rules see it.
 #[derive(Default)]

@@ -5,6 +5,7 @@ use super::wire::Input;
 use super::{Assembly, Receiving, Sending};
 use crate::Job;
 use crate::crew::Crew;
+use crate::job::Reach;
 use crate::link::wire::{ByWire, Lanes, Outbox, lists, read_for_sender};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Pool;
@@ -17,7 +18,6 @@ use crate::workers::workers;
 use crossbeam_channel::{Receiver as Queue, Sender as Giver, bounded, unbounded};
 use haul_model::FileId;
 use haul_proto::{Message, Removal};
-use haul_sys::Dir;
 use haul_tree::Tree;
 use std::io;
 use std::sync::Arc;
@@ -127,6 +127,10 @@ impl<'a> SenderSide<'a> {
             });
         });
         self.begin_scan(crew, job, None);
+        if !self.role.checks() {
+            let (role, outbox) = (Arc::clone(&self.role), Arc::clone(&outbox));
+            crew.begin("offers", move || role.run_offers(&outbox));
+        }
         let Self { role, tree, has_user, heard, .. } = self;
         if role.removes() {
             let (role, outbox) = (Arc::clone(&role), Arc::clone(&outbox));
@@ -163,7 +167,7 @@ fn tell_client(outbox: &Outbox, removals: &[Removal]) {
 /// The Receiver.
 pub(super) struct ReceiverSide<'a> {
     pub(super) role: Arc<Receiver<'a>>,
-    pub(super) confined_to: Option<Vec<Dir>>,
+    pub(super) confined_to: Option<Reach>,
     tells_arrivals: bool,
     tree: &'a dyn Tree,
     /// The tree of a Sender in this process.

@@ -15,8 +15,8 @@ use crate::dirs::DirNode;
 use crate::prefetch::{Names, Prefetched};
 use haul_model::{Name, Summary};
 use haul_proto::{
-    Arrived, Extra, Late, ListItem, Named, OutcomeItem, Prove, Proven, Signature, Taken, Want,
-    Warning,
+    Arrived, Extra, Known, Late, ListItem, Named, Offer, OutcomeItem, Prove, Proven, Signature,
+    Taken, Want, Warning,
 };
 use std::sync::Arc;
 
@@ -45,6 +45,9 @@ pub(crate) trait ReceiverPort: Send + Sync {
     /// Takes the findings of [`Self::prefetch`] for the directory listed under this number.
     fn take_prefetched(&self, _index: u64, _prefetched: Prefetched) {}
 
+    /// Chunks of a file that is wanted; only over a wire.
+    fn offer(&self, _offer: Offer) {}
+
     /// The same over a wire: these were set aside, and can go when the destination still
     /// has them, which [`SenderPort::proven`] tells.
     fn prove(&self, _asked: Vec<Prove>) {}
@@ -60,6 +63,9 @@ pub(crate) trait SenderPort: Send + Sync {
 
     /// The sums of a file's old version; only over a wire.
     fn signature(&self, _signature: Signature) {}
+
+    /// The chunks of an offer that this side has; only over a wire.
+    fn known(&self, _known: Known) {}
 
     /// The fate of these.
     fn outcomes(&self, outcomes: Vec<OutcomeItem>);
@@ -100,6 +106,11 @@ pub(crate) trait SenderPort: Send + Sync {
 
     /// True if it is at the other end of a wire.
     fn is_far(&self) -> bool {
+        false
+    }
+
+    /// True if it may be asked for offers of chunks.
+    fn offers_chunks(&self) -> bool {
         false
     }
 }

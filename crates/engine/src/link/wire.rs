@@ -139,6 +139,7 @@ fn read_answers(
         match decode(header.kind, &payload).map_err(refused)? {
             Message::Want(wants) => sender.want(wants),
             Message::Signature(signature) => sender.signature(signature),
+            Message::Known(known) => sender.known(known),
             Message::Outcomes(outcomes) => sender.outcomes(outcomes),
             Message::Extras(extras) => sender.extras(extras),
             Message::Warning(warning) => sender.warning(warning),

@@ -111,10 +111,11 @@ impl<M: Machines> Course<'_, M> {
 
     /// The parts that all jobs of the move have in common.
     fn like(&self, task: Task) -> Job {
-        let MoveJob { state, rate, compression, via, ports, .. } = self.job;
-        let (state, rate) = (state.clone(), *rate);
+        let MoveJob { state, rate, compression, via, ports, cache, .. } = self.job;
+        let (state, rate, cache) = (state.clone(), *rate, cache.clone());
         let (compression, via, ports) = (*compression, *via, *ports);
-        Job { recursive: true, task, state, rate, compression, via, ports, ..Job::default() }
+        let recursive = true;
+        Job { recursive, task, state, rate, compression, via, ports, cache, ..Job::default() }
     }
 
     /// Tells that a source stays, for `fault`, which is about the source.

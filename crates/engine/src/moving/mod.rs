@@ -10,7 +10,7 @@ mod tests;
 pub use self::course::run_move;
 pub use self::not_copied::NotCopied;
 
-use crate::{JobError, Leg, LinkEvent, Monitor, RequestError, Requests, Spot};
+use crate::{CachePlace, JobError, Leg, LinkEvent, Monitor, RequestError, Requests, Spot};
 use haul_model::{Compression, Fault, Naming, Policy, Ports, Summary, Via};
 use std::fmt;
 use std::num::NonZeroU64;
@@ -38,6 +38,8 @@ pub struct MoveJob<H> {
     pub via: Via,
     /// See [`crate::Job::ports`].
     pub ports: Option<Ports>,
+    /// See [`crate::Job::cache`].
+    pub cache: Option<CachePlace>,
 }
 
 /// The machines of a move, and the ways to them.

@@ -110,7 +110,9 @@ fn move_tree(
     let (sources, dest) = (vec![spot("a/tree")], spot("b"));
     let (rate, compression, via, ports) = (None, Compression::Auto, Via::Auto, None);
     let state = None;
-    let job = MoveJob { sources, dest, dest_shown, policy, state, rate, compression, via, ports };
+    let cache = None;
+    let job =
+        MoveJob { sources, dest, dest_shown, policy, state, rate, compression, via, ports, cache };
     let mut here = Here {
         requests: None,
         after_copy: Box::new(after_copy),

@@ -147,7 +147,10 @@ impl Receiver<'_> {
     }
 
     fn back_up_by(&self, node: &Arc<DirNode>, name: &Name, links: bool) -> io::Result<()> {
-        let Some(backing) = &self.backing else { return Ok(()) };
+        let Some(backing) = &self.backing else {
+            self.keep_lost(node, name);
+            return Ok(());
+        };
         let is_dry = self.policy.dry_run;
         let new = [name.as_bytes(), &backing.suffix].concat();
         let new = Name::new(&new)

@@ -47,7 +47,7 @@ impl Begun {
 /// True if a part of the old version is where it is to be, in a stage that has it there.
 pub(super) fn stands(shared: &Range<u64>, reuse: &Reuse) -> bool {
     let Reuse { at, from, len, .. } = *reuse;
-    at == from && shared.start <= at && at + u64::from(len) <= shared.end
+    from == Some(at) && shared.start <= at && at + u64::from(len) <= shared.end
 }
 
 /// An old version whose blocks are summed.

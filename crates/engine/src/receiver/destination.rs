@@ -3,7 +3,10 @@
 
 use super::Around;
 use super::way::{self, ANCESTORS_MAX};
-use crate::{Job, JobError, origin, rules};
+use crate::cache::ChunkCache;
+use crate::job::Reach;
+use crate::link::SenderPort;
+use crate::{Job, JobError, Monitor, origin, rules};
 use haul_model::words;
 use haul_model::{
     Fault, FaultKind, FileId, Kept, Mirror, Name, Naming, Scope, Side, Task, escape_bytes,
@@ -50,6 +53,8 @@ pub(crate) struct Destination {
     pub(crate) backups: Option<Arc<dyn TreeDir>>,
     /// The directory in which files are staged, if that is not where they will appear.
     pub(crate) staging: Option<Arc<Dir>>,
+    /// The chunk cache of this machine, if the job may use it.
+    pub(crate) cache: Option<ChunkCache>,
     /// Those of the bases that could not be opened, and why.
     pub(crate) missing_bases: Vec<(Vec<u8>, io::Error)>,
     /// Objects that none of the sources of a peer may be.
@@ -112,9 +117,16 @@ impl Destination {
         Ok(destination)
     }
 
+    /// Reports to both sides the names that entries get.
+    pub(super) fn report_naming(&self, job: &Job, monitor: &dyn Monitor, sender: &dyn SenderPort) {
+        let named = self.named(job);
+        monitor.progress().set_naming(named.naming);
+        sender.naming(named);
+    }
+
     /// The place to which entries go, as the Sender hears of it. A directory that a job lacks
     /// which only removes is made, and reported, by another one.
-    pub(super) fn named(&self, job: &Job) -> Named {
+    fn named(&self, job: &Job) -> Named {
         let naming = if self.rename.is_some() { Naming::Given } else { Naming::Own };
         let only_removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
         Named { naming, dirs_made: if only_removes { 0 } else { self.dirs_made as u64 } }
@@ -135,6 +147,7 @@ impl Destination {
             sources_are_here: false,
             holds_sources: HashSet::new(),
             bases: Vec::new(),
+            cache: None,
             missing_bases: Vec::new(),
             backups: None,
             staging: None,
@@ -360,10 +373,13 @@ impl Destination {
     ///
     /// # Errors
     /// Those of opening them.
-    pub(crate) fn handles(&self) -> io::Result<Vec<Dir>> {
+    pub(crate) fn handles(&self) -> io::Result<Reach> {
         let dirs = [&self.root].into_iter().chain(&self.backups).chain(&self.bases);
         let handles = dirs.map(|dir| dir.system_handle());
-        handles.chain(self.staging.iter().map(|dir| dir.try_clone())).collect()
+        let others = self.staging.iter().map(|dir| dir.try_clone());
+        let below = handles.chain(others).chain(self.cache.iter().map(ChunkCache::dir));
+        let reads = self.cache.as_ref().map(ChunkCache::destinations).unwrap_or_default();
+        Ok(Reach { below: below.collect::<io::Result<_>>()?, reads })
     }
 
     /// The attributes that entries of a job of this kind can have here.

@@ -96,6 +96,7 @@ impl Receiver<'_> {
     pub(super) fn want_of(&self, file: &mut Pending) -> Want {
         let how = How::whole_hash_if(file.resumed > 0 && self.proves(&file.entry))
             .in_order_if(file.is_in_order())
+            .chunks_if(self.asks_for_chunks(file))
             .unhashed_if(file.is_unhashed(self));
         let into = self.tell_into(file);
         Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into }

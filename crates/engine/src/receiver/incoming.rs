@@ -37,6 +37,8 @@ const LOST_AHEAD_MAX: u64 = AHEAD_MAX / 4 * 3;
 pub(crate) struct Incoming {
     queue: Mutex<Queue>,
     state: Mutex<State>,
+    /// Its number in the listing, if it is still pending.
+    index: Option<u64>,
     /// The length of the old version whose sums were told, in bytes.
     old_size: Option<u64>,
     /// The first block that is not recorded.
@@ -78,6 +80,7 @@ impl Incoming {
     pub(crate) fn new(pending: Option<Pending>) -> Self {
         let (resumed, has_ended) = (pending.as_ref().map_or(0, |it| it.resumed), pending.is_none());
         let old_size = pending.as_ref().and_then(|it| it.old_size);
+        let index = pending.as_ref().map(|it| it.index);
         let state = State {
             pending,
             into: None,
@@ -95,7 +98,7 @@ impl Incoming {
         let recorded = if has_ended { u64::MAX } else { resumed }.into();
         let (queue, state, is_begun) =
             (Mutex::default(), Mutex::new(state), AtomicBool::new(false));
-        Self { queue, state, old_size, recorded, is_begun, has_ended: has_ended.into() }
+        Self { queue, state, index, old_size, recorded, is_begun, has_ended: has_ended.into() }
     }
 
     /// True if its fate is sealed: what still comes is passed over.
@@ -103,15 +106,18 @@ impl Incoming {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// True if the old version has such a part, as it was when its sums were told.
-    pub(crate) fn allows(&self, reuse: &Reuse) -> bool {
+    /// True if the old version has such a part, as it was when its sums were told, or it was
+    /// found in chunks.
+    pub(crate) fn allows(&self, receiver: &Receiver<'_>, reuse: &Reuse) -> bool {
         let Reuse { at, from, len, .. } = *reuse;
         let is_within =
             |start: u64, max: u64| start.checked_add(u64::from(len)).is_some_and(|end| end <= max);
         let is_piece = (1..=BLOCK_LEN).contains(&u64::from(len));
-        is_piece
-            && is_within(at, i64::MAX as u64)
-            && self.old_size.is_some_and(|size| is_within(from, size))
+        let is_there = match from {
+            Some(from) => self.old_size.is_some_and(|size| is_within(from, size)),
+            None => receiver.has_parts(reuse),
+        };
+        is_piece && is_within(at, i64::MAX as u64) && is_there
     }
 
     /// True if the block at `offset` can be begun where others come over other lanes: one
@@ -180,7 +186,7 @@ impl State {
                     at += part.len() as u64;
                 }
             }
-            Piece::Reuse(reuse, route) => self.take_old(receiver, &reuse, route),
+            Piece::Reuse(reuse, route) => self.take_reuse(receiver, &reuse, route),
             Piece::Seal(seal, route) => self.check_block(receiver, &seal, route),
         }
     }

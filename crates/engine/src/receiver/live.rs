@@ -59,15 +59,18 @@ impl Receiver<'_> {
         pending.reading.is_second = true;
         pending.resumed = 0;
         pending.old_size = None;
+        self.gives_up_chunks(pending);
         pending.give_up_begun();
         true
     }
 
-    /// True if a file is begun once more, and sent whole then, because its difference from
-    /// the old version did not make it: that has changed meanwhile, or sums are those of
-    /// other blocks. So much was `counted`, and `matched` of it.
+    /// True if a file is begun once more, and sent whole then, because what was here did not
+    /// make it: the old version or a file with its chunks has changed meanwhile, or sums are
+    /// those of other blocks. So much was `counted`, and `matched` of it.
     pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
-        if pending.old_size.take().is_none() || self.control.stopped() {
+        let is_whole = !self.gives_up_chunks(pending) && pending.old_size.is_none();
+        pending.old_size = None;
+        if is_whole || self.control.stopped() {
             return false;
         }
         self.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);

@@ -61,8 +61,11 @@ impl Receiver<'_> {
         on_existing: OnExisting,
     ) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
-        let Some(mirror) = self.task.mirrors().filter(|_| on_existing == OnExisting::Replace)
-        else {
+        if on_existing != OnExisting::Replace {
+            return Ok(());
+        }
+        let Some(mirror) = self.task.mirrors() else {
+            self.keep_lost(node, name);
             return Ok(());
         };
         let failed = |error: io::Error| Fault::from_io(Side::Destination, "make way", &error);

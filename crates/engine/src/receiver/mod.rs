@@ -7,6 +7,7 @@ mod backing;
 mod bases;
 mod begun;
 mod check;
+mod chunks;
 mod compare;
 mod deciding;
 mod destination;
@@ -62,6 +63,7 @@ use crate::originals::Originals;
 use crate::prefetch::{Names, Prefetched};
 use crate::{Job, JobError};
 use backing::Backing;
+use chunks::Chunks;
 use differing::Signing;
 use dirs::{DirState, RecvDir};
 use ending::Ending;
@@ -126,6 +128,8 @@ pub(crate) struct Receiver<'a> {
     /// See [`Merging`].
     merging: Merging,
     wanted: Mutex<HashMap<u64, Box<Pending>>>,
+    /// See [`Chunks`]; `None` without a cache.
+    chunks: Option<Chunks>,
     /// See [`Signing`].
     signing: Signing,
     /// Cost of what was listed and has no outcome yet.
@@ -188,12 +192,11 @@ impl<'a> Receiver<'a> {
         asked: Option<Asked>,
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
-        let named = destination.named(job);
-        control.monitor().progress().set_naming(named.naming);
-        sender.naming(named);
+        destination.report_naming(job, control.monitor(), &*sender);
         let costs_round_trips = destination.root.costs_round_trips();
         let (has, keeps) = (destination.root.keeps(), destination.keeps_in(&job.task));
         let (lanes, as_root) = (destination.root.lanes(), destination.root.acts_as_root());
+        let chunks = Chunks::of(destination.cache, &*destination.root, job, &*sender);
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
@@ -232,6 +235,7 @@ impl<'a> Receiver<'a> {
             listing: Mutex::new(Listing::of(root)),
             merging: Merging::default(),
             wanted: Mutex::default(),
+            chunks,
             signing: Signing::default(),
             open_cost: AtomicU64::new(0),
             dirs_made: destination.dirs_made,

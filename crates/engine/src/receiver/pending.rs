@@ -28,6 +28,8 @@ pub(crate) struct Pending {
     pub(super) reading: Reading,
     /// Its content is taken from a base.
     pub(super) is_based: bool,
+    /// Its chunks are offered.
+    pub(super) is_chunked: bool,
     /// The length of the old version whose sums were told, in bytes.
     pub(super) old_size: Option<u64>,
     /// The name of that, if it is another file.
@@ -63,6 +65,7 @@ impl Pending {
         let (found, reading) = (Changes::default(), Reading::default());
         let (is_based, old_size, basis, begun, into) = (false, None, None, None, None);
         let (reserves, leaves_zeros, staging, listed) = (false, false, None, entry.size());
+        let is_chunked = false;
         Self {
             index,
             dir,
@@ -77,6 +80,7 @@ impl Pending {
             reading,
             is_based,
             old_size,
+            is_chunked,
             basis,
             begun,
             into,

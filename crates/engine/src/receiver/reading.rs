@@ -315,6 +315,12 @@ fn take_words(
     kind: FrameType,
 ) -> Result<Ended, ReadEnd> {
     match message {
+        Message::Offer(offer) if !receiver.checks() => {
+            while receiver.has_many_offers() && !receiver.control.stopped() {
+                std::thread::sleep(FULL_POLL);
+            }
+            receiver.take_offer(offer).map_err(refused)?;
+        }
         Message::Removed(removed) if receiver.awaits_removals() => {
             receiver.take_removals(removed);
         }
@@ -361,7 +367,7 @@ fn take_reuse(
     reuse: Reuse,
     route: Route,
 ) -> Result<(), ReadEnd> {
-    if !file.allows(&reuse) {
+    if !file.allows(receiver, &reuse) {
         return Err(refused("the peer sent a part of a file that does not exist"));
     }
     hand_on(receiver, file, Piece::Reuse(reuse, route));

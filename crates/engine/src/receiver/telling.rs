@@ -19,6 +19,7 @@ impl Receiver<'_> {
         if let Outcome::Failed(fault) = &outcome {
             self.withhold_deletions(fault);
         }
+        self.end_chunks(&pending, &outcome);
         let outcome = self.as_synced(pending.reading.outcome(outcome), pending.found);
         self.report(pending.index, path, &pending.entry.kind, moved, &outcome);
         self.close(pending.cost);

@@ -29,6 +29,8 @@ pub(crate) enum Work {
     Files(Vec<SourceHandle>),
     /// The sums of this file's old version are to be told.
     Sign(Box<Pending>),
+    /// Offers of chunks wait for their answers.
+    Offered,
     /// Small files that arrived whole.
     Pack(Buf, PackView),
     /// Pieces have arrived for this file.
@@ -120,6 +122,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
         match task {
             Ok(Work::Hash(index)) => receiver.hash_own(index, &mut part),
             Ok(Work::Sign(file)) => receiver.sign(file),
+            Ok(Work::Offered) => receiver.answer_offers(),
             Ok(Work::Sealed(end)) => receiver.take_seal(end),
             Ok(Work::Files(files)) => {
                 let (hashed, copied) = files.into_iter().partition(|file| file.hashes);

@@ -59,6 +59,7 @@ impl<'p, 'a> Passing<'p, 'a> {
                 }
                 FrameType::List
                 | FrameType::BlockSeal
+                | FrameType::Offer
                 | FrameType::Reuse
                 | FrameType::FileEnd
                 | FrameType::Abort => {}
@@ -106,7 +107,7 @@ impl<'p, 'a> Passing<'p, 'a> {
                 Message::Warning(warning) => self.course.warning(&warning),
                 Message::Late(late) => self.course.late(late),
                 Message::Naming(named) if is_first => self.course.naming(named),
-                Message::Signature(_) => {}
+                Message::Signature(_) | Message::Known(_) => {}
                 Message::Taken(Taken { lane: 1..=LANES_MAX, .. }) if self.calls.are_made() => {}
                 Message::Direct(offer) => {
                     self.hand_on(OutFrame::message(&self.calls.offered(offer)?));

@@ -1,6 +1,7 @@
 //! A large file of which the Receiver has an older version: what that has, too, is told by
 //! where it is, and the rest is sent.
 
+use super::offers::Part;
 use super::pieces::{Outgoing, PIECE_LEN, Sent, given_up};
 use super::read::read;
 use crate::control::Step as Progress;
@@ -136,17 +137,24 @@ impl Outgoing<'_, '_, '_> {
         let super::read::Reader { pool, control, .. } = self.reader;
         while !bytes.is_empty() {
             let at = self.passed.len();
-            let len = ((PIECE_LEN - at % PIECE_LEN) as usize).min(bytes.len());
+            let end = (at + PIECE_LEN - at % PIECE_LEN).min(at + bytes.len() as u64);
+            let part = self.next_part(at, end);
+            let len = (part.end() - at) as usize;
             let (now, later) = bytes.split_at(len);
+            bytes = later;
             self.passed.update(now);
+            if let Part::Known(_) = part {
+                self.tell_known(at)?;
+                continue;
+            }
             let mut body = pool.take(len, control)?;
             body.copy_from_slice(now);
             let head = data_head(self.item.index, at, len);
             let effort = self.reader.effort(Some(self.item.index));
             let counts = self.counts(len as u64);
             self.reader.send_content(effort, head, Body::Bytes(body), counts)?;
+            self.passes(len as u64);
             self.seal_block()?;
-            bytes = later;
         }
         Some(())
     }
@@ -159,11 +167,13 @@ impl Outgoing<'_, '_, '_> {
             let at = self.told(window);
             let now = ((BLOCK_LEN - at % BLOCK_LEN) as usize).min(len);
             match reuse {
-                Some(told) if told.from + u64::from(told.len) == old => told.len += now as u32,
+                Some(told) if told.from.map(|from| from + u64::from(told.len)) == Some(old) => {
+                    told.len += now as u32;
+                }
                 _ => {
                     self.tell_reuse(reuse)?;
                     let index = self.item.index;
-                    *reuse = Some(Reuse { index, at, from: old, len: now as u32 });
+                    *reuse = Some(Reuse { index, at, from: Some(old), len: now as u32 });
                 }
             }
             self.reader.sender.came_by(self.item.index, Progress::Matched(now as u64));

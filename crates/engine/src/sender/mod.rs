@@ -10,6 +10,7 @@ mod emptied;
 mod item;
 mod linked;
 mod loss;
+mod offers;
 mod passed;
 mod pieces;
 mod portions;
@@ -40,10 +41,13 @@ use again::Repeat;
 use haul_model::{
     Changes, Fault, FileId, Filter, Kept, Kind, Moving, Outcome, Side, Summary, Task,
 };
-use haul_proto::{Extra, LIST_WINDOW, Late, Named, OutcomeItem, Proven, Signature, Want, Warning};
+use haul_proto::{
+    Extra, Known, LIST_WINDOW, Late, Named, OutcomeItem, Proven, Signature, Want, Warning,
+};
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
 use haul_tree::{Meta, MetaKind, lock};
 use linked::Linked;
+use offers::Offers;
 use portions::portions;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,6 +71,8 @@ pub(crate) struct Sender<'a> {
     in_flight: Mutex<InFlight>,
     /// See [`Signed`].
     signed: Signed,
+    /// See [`Offers`].
+    offers: Offers,
     room: Condvar,
     queue: Queue,
     /// Bytes of content that were asked for.
@@ -127,6 +133,7 @@ impl<'a> Sender<'a> {
             linked: Mutex::new(Linked::of(job)),
             in_flight: Mutex::default(),
             signed: Signed::default(),
+            offers: Offers::default(),
             room: Condvar::new(),
             queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
             wanted_len: AtomicU64::new(0),
@@ -321,11 +328,15 @@ impl SenderPort for Sender<'_> {
             }
         }
         if self.is_far() {
-            return self.queue_up(items);
+            return self.send_wanted(items);
         }
         for portion in portions(items) {
             self.receiver.files(portion.into_iter().filter_map(|i| self.handle(i)).collect());
         }
+    }
+
+    fn known(&self, known: Known) {
+        self.take_known(&known);
     }
 
     fn signature(&self, signature: Signature) {
@@ -343,6 +354,7 @@ impl SenderPort for Sender<'_> {
                 let item = in_flight.items.remove(&outcome.index);
                 if item.as_ref().is_some_and(|item| item.may_be_signed()) {
                     self.signed.forget(outcome.index);
+                    self.offers.forget(outcome.index);
                 }
                 // A file can't be there that was not even asked for.
                 let fits = |item: &Item| {
@@ -491,14 +503,18 @@ impl SenderPort for Sender<'_> {
 }
 
 impl Sender<'_> {
-    /// Has the workers of a wire send these.
-    fn queue_up(&self, items: Vec<Item>) {
-        let Queue::Wire(queue) = &self.queue else { return };
-        let Some(queue) = lock(queue).clone() else { return };
+    /// Counts what was wanted of these.
+    fn count_wanted(&self, items: &[Item]) {
         let with = |len| items.iter().map(Item::len_wanted).fold(len, u64::saturating_add);
         // It never fails.
         let relaxed = Ordering::Relaxed;
         let _ = self.wanted_len.fetch_update(relaxed, relaxed, |len| Some(with(len)));
+    }
+
+    /// Has the workers of a wire send these.
+    fn queue_up(&self, items: Vec<Item>) {
+        let Queue::Wire(queue) = &self.queue else { return };
+        let Some(queue) = lock(queue).clone() else { return };
         for item in items {
             // Its other end is gone only when the job has ended.
             let _ = queue.send(item);

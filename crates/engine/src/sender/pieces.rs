@@ -3,6 +3,7 @@
 
 use super::Item;
 use super::differences::Search;
+use super::offers::Part;
 use super::passed::Passed;
 use super::read::{Reader, is_still_wanted, read};
 use super::stripes::{SentBlock, Striped, Turn};
@@ -11,7 +12,7 @@ use crate::digest::hash_again;
 use crate::link::wire::{Body, Counted, OutFrame, Tally};
 use haul_delta::Matcher;
 use haul_model::{BLOCK_LEN, BlockRange, ContentHash, Fault, FaultKind, Side};
-use haul_proto::{BlockSeal, FileSeal, Message, data_head};
+use haul_proto::{BlockSeal, FileSeal, Message, Reuse, data_head};
 use haul_tree::{SharedBlock, SourceFile, changed, is_longer};
 use std::sync::Arc;
 
@@ -201,10 +202,60 @@ impl Outgoing<'_, '_, '_> {
 
     /// Sends what there is up to `end`, or tells what the Receiver has of it.
     fn send_what_is_there(&mut self, end: u64) -> Sent {
-        let Some(mut search) = self.search.take() else { return self.send_data(end) };
+        let Some(mut search) = self.search.take() else { return self.send_new(end) };
         let sent = self.send_differences(&mut search, end);
         self.search = Some(search);
         sent
+    }
+
+    /// Sends what there is up to `end`, or tells that the Receiver has it.
+    fn send_new(&mut self, end: u64) -> Sent {
+        if !self.item.how.wants_chunks() {
+            return self.send_data(end);
+        }
+        while self.passed.len() < end {
+            let at = self.passed.len();
+            // Answers may come while the next block is sent.
+            let block_end = ((at / BLOCK_LEN + 1) * BLOCK_LEN).min(end);
+            let sent = match self.next_part(at, block_end) {
+                Part::New(to) => self.send_data(to)?,
+                Part::Known(to) => match self.hash((to - at) as usize) {
+                    Ok(()) if !self.reader.sender.is_awaited(self.item.index) => Err(given_up()),
+                    Ok(()) => {
+                        self.source.release(at..to);
+                        self.tell_known(at)?;
+                        Ok(())
+                    }
+                    changed => changed,
+                },
+            };
+            if let Err(fault) = sent {
+                return Some(Err(fault));
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// The part that comes next, from `at` up to `end` at most.
+    pub(super) fn next_part(&self, at: u64, end: u64) -> Part {
+        let Reader { sender, control, .. } = self.reader;
+        match self.item.how.wants_chunks() {
+            true => sender.offers.next(self.item.index, at, end, || control.stopped()),
+            false => Part::New(end),
+        }
+    }
+
+    /// Tells that the Receiver has what was passed from `at` on, in one block.
+    pub(super) fn tell_known(&mut self, at: u64) -> Option<()> {
+        let (sender, index) = (self.reader.sender, self.item.index);
+        let len = self.passed.len() - at;
+        let uncounted = self.uncounted(len);
+        sender.came_by(index, Step::Matched(uncounted));
+        self.tally.iter().for_each(|tally| tally.add(uncounted));
+        sender.offers.passed(index, len);
+        let reuse = Reuse { index, at, from: None, len: len as u32 };
+        self.reader.outbox().send(OutFrame::message(&Message::Reuse(reuse)))?;
+        self.seal_block()
     }
 
     /// Sends what there is up to `end`.
@@ -240,9 +291,17 @@ impl Outgoing<'_, '_, '_> {
             }
             let counts = self.counts(len as u64);
             self.reader.send_content(effort, data_head(index, at, len), body, counts)?;
+            self.passes(len as u64);
             self.seal_block()?;
         }
         Some(Ok(()))
+    }
+
+    /// So much more of the file was sent.
+    pub(super) fn passes(&self, len: u64) {
+        if self.item.how.wants_chunks() {
+            self.reader.sender.offers.passed(self.item.index, len);
+        }
     }
 
     /// The block that comes next, if all of it is in front of `end`, and other jobs send it,
@@ -273,6 +332,7 @@ impl Outgoing<'_, '_, '_> {
             let body = Body::Shared { block, part, _held: pool.take(0, control)? };
             let counts = self.counts(len as u64);
             self.reader.send_content(effort, data_head(index, at, len), body, counts)?;
+            self.passes(len as u64);
             at += len as u64;
         }
         self.source.release(start..at);

@@ -245,7 +245,7 @@ impl Reader<'_, '_> {
 
     /// Reads a small file to the beginning of `room`; `None` if it is not small.
     fn small(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
-        let source = self.open(item)?;
+        let source = self.sender.open(item)?;
         let seal = source.seal();
         if seal.size > PACK_FILE_MAX || seal.size > room.len() as u64 {
             return Ok(None);
@@ -285,23 +285,9 @@ impl Reader<'_, '_> {
         }))
     }
 
-    /// Opens a wanted file, unless its content would be written into a source.
-    fn open(&self, item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
-        let Sender { originals, control, .. } = self.sender;
-        if item.into.is_some_and(|number| originals.may_have(number, control)) {
-            return Err(also_a_source(Side::Source));
-        }
-        let missing = || Fault::missing(Side::Source);
-        let dir = item.dir.as_ref().ok_or_else(missing)?;
-        let name = item.name.as_ref().ok_or_else(missing)?;
-        dir.handle()
-            .and_then(|dir| dir.open_file(name, item.follow))
-            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
-    }
-
     /// Sends a file's hash, and nothing of its content. `None` if the job ends.
     fn seal_alone(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
-        let result = self.open(&item).and_then(|source| {
+        let result = self.sender.open(&item).and_then(|source| {
             let mut count = |step| {
                 if !item.is_repeated {
                     self.sender.came_by(item.index, step);
@@ -321,7 +307,7 @@ impl Reader<'_, '_> {
     /// Sends a file in pieces. `None` if the job ends.
     fn large(&mut self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
-        let source: Arc<dyn SourceFile> = match self.open(&item) {
+        let source: Arc<dyn SourceFile> = match self.sender.open(&item) {
             Ok(source) => source.into(),
             Err(fault) => return self.tell_end(&item, Err(fault)),
         };
@@ -349,8 +335,8 @@ impl Reader<'_, '_> {
             Ok(seal) => !seal.grew,
             Err(fault) => fault.kind != FaultKind::Changed,
         };
-        // The old version may have changed meanwhile, or sums be those of others.
-        if !is_final || item.how.wants_delta() {
+        // What is there may have changed meanwhile, or sums be those of others.
+        if !is_final || item.how.wants_delta() || item.how.wants_chunks() {
             self.sender.offer_again(item.index);
         }
     }
@@ -389,6 +375,21 @@ impl Reader<'_, '_> {
             return None;
         }
         self.end_stripes(file)
+    }
+}
+
+impl Sender<'_> {
+    /// Opens a wanted file, unless its content would be written into a source.
+    pub(super) fn open(&self, item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
+        if item.into.is_some_and(|number| self.originals.may_have(number, self.control)) {
+            return Err(also_a_source(Side::Source));
+        }
+        let missing = || Fault::missing(Side::Source);
+        let dir = item.dir.as_ref().ok_or_else(missing)?;
+        let name = item.name.as_ref().ok_or_else(missing)?;
+        dir.handle()
+            .and_then(|dir| dir.open_file(name, item.follow))
+            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
     }
 }
 

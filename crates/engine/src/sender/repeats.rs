@@ -107,6 +107,7 @@ impl Sender<'_> {
             };
             files.iter().filter_map(&mut repeated).collect()
         };
+        self.count_wanted(&items);
         self.queue_up(items);
     }
 }

@@ -139,7 +139,7 @@ fn broken(len: u64, takes: usize) -> Broken {
     lanes.expect(&lane, killer());
     lanes.join(lane, Some(Duration::ZERO));
     let readers = Readers::new(Arc::clone(&sender), wanted_files, lanes, Pool::new(16), true);
-    sender.queue_up(vec![item]);
+    sender.send_wanted(vec![item]);
     assert_eq!(sender.wanted_len(), len);
     let (here, there) = UnixStream::pair().expect("a pair");
     let (tell, news) = unbounded();
@@ -250,7 +250,7 @@ fn others_go_on(how: How, blocks: BlockRanges) -> [bool; 4] {
     let readers = Readers::new(Arc::clone(&sender), wanted_files, lanes, Pool::new(16), true);
     let item = Item { how, blocks, ..wanted(dir.path(), "file") };
     sender.remember(item.clone());
-    sender.queue_up(vec![item]);
+    sender.send_wanted(vec![item]);
     let load = Load { len: BLOCK_LEN, is_block: true, of_job: BLOCK_LEN };
     std::thread::scope(|scope| {
         scope.spawn(|| run_reader(&readers, &control));
@@ -283,8 +283,8 @@ fn files_may_be_longer_together_than_can_be_counted() {
     let (queue, _wanted_files) = unbounded();
     let sender = Sender::new(&control, None, nobody, &job, Some(queue), None);
     let huge = Item { kind: Kind::File { size: u64::MAX / 2 }, ..wanted(dir.path(), "file") };
-    sender.queue_up(vec![huge.clone(); 3]);
-    sender.queue_up(vec![huge]);
+    sender.send_wanted(vec![huge.clone(); 3]);
+    sender.send_wanted(vec![huge]);
     assert_eq!(sender.wanted_len(), u64::MAX);
 }
 

@@ -36,7 +36,7 @@ fn send_difference(victim: Victim, script: impl FnOnce(&mut Peer) + Send + 'stat
 }
 
 fn reuse(at: u64, from: u64, len: u64) -> Message {
-    Message::Reuse(Reuse { index: FILE, at, from, len: len as u32 })
+    Message::Reuse(Reuse { index: FILE, at, from: Some(from), len: len as u32 })
 }
 
 #[test]

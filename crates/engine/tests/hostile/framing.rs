@@ -14,18 +14,19 @@ fn say(victim: Victim, bytes: Vec<u8>) -> crate::attack::Attacked {
 }
 
 /// The messages that a sender may send during a job.
-const OF_SENDER: [FrameType; 7] = [
+const OF_SENDER: [FrameType; 8] = [
     FrameType::List,
     FrameType::Pack,
     FrameType::Data,
     FrameType::BlockSeal,
+    FrameType::Offer,
     FrameType::Reuse,
     FrameType::FileEnd,
     FrameType::Abort,
 ];
 
 /// The messages that a receiver may send during a job.
-const OF_RECEIVER: [FrameType; 8] = [
+const OF_RECEIVER: [FrameType; 9] = [
     FrameType::Want,
     FrameType::Outcomes,
     FrameType::Done,
@@ -33,6 +34,7 @@ const OF_RECEIVER: [FrameType; 8] = [
     FrameType::Late,
     FrameType::Naming,
     FrameType::Signature,
+    FrameType::Known,
     FrameType::Abort,
 ];
 
@@ -81,8 +83,8 @@ fn a_frame_of_the_other_role_ends_the_job() {
 /// A frame of this type that could stand somewhere.
 fn whole(kind: FrameType) -> Vec<u8> {
     use haul_proto::{
-        FileEnd, Hello, Join, LaneOver, Late, Measure, Measured, Prove, Proven, Removal, Reply,
-        Request, Reuse, Role, Signature, Taken, Warning, frame_bytes,
+        FileEnd, Hello, Join, Known, LaneOver, Late, Measure, Measured, Offer, Prove, Proven,
+        Removal, Reply, Request, Reuse, Role, Signature, Taken, Warning, frame_bytes,
     };
     let role =
         Role::Sender { sources: vec![b"/".to_vec()], base: None, recursive: true, follow: true };
@@ -115,7 +117,9 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Late => Message::Late(Late { path: Vec::new(), fault }),
         FrameType::Naming => named(Naming::Given),
         FrameType::Signature => Message::Signature(Signature::Sums { index: 1, sums: Vec::new() }),
-        FrameType::Reuse => Message::Reuse(Reuse { index: 1, at: 0, from: 0, len: 1 }),
+        FrameType::Reuse => Message::Reuse(Reuse { index: 1, at: 0, from: None, len: 1 }),
+        FrameType::Offer => Message::Offer(Offer { index: 1, at: 0, chunks: Vec::new() }),
+        FrameType::Known => Message::Known(Known { index: 1, at: 0, chunks: Vec::new() }),
         FrameType::Abort => Message::Abort(Abort::Cancelled),
         FrameType::Direct => Message::Direct(Err("x".into())),
         FrameType::Join => Message::Join(Join { lane: 1, secret: None }),

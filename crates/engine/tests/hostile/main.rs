@@ -8,6 +8,7 @@ mod again;
 mod attack;
 mod between;
 mod checking;
+mod chunks;
 mod client;
 mod confined;
 mod content;

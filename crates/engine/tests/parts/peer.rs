@@ -36,6 +36,7 @@ pub(crate) fn job_for(task: Task, role: Role) -> JobRequest {
         token: None,
         direct: None,
         joins: None,
+        chunks: true,
         role,
     }
 }
@@ -69,6 +70,8 @@ pub(crate) struct Peer {
     pub(crate) contents: Vec<(FrameType, Vec<u8>)>,
     /// How often the other side has said that it is there.
     pub(crate) signs: usize,
+    /// The capabilities that it offers.
+    pub(crate) caps: Caps,
     /// The answer about a source that the other side has set aside; `None` for no answer.
     pub(crate) proves: fn(u64) -> Option<Result<(), Fault>>,
 }
@@ -91,6 +94,7 @@ impl Peer {
             messages: Vec::new(),
             contents: Vec::new(),
             signs: 0,
+            caps: Caps::NONE,
             proves: |_| Some(Ok(())),
         }
     }
@@ -128,7 +132,7 @@ impl Peer {
 
     /// Greets as a client, and begins a job.
     pub(crate) fn ask_for(&mut self, task: Task, role: Role) {
-        self.frame(FrameType::Hello, &Hello::ours(Caps::NONE, 60, "script").encode());
+        self.frame(FrameType::Hello, &Hello::ours(self.caps, 60, "script").encode());
         self.tell(&Message::Job(job_for(task, role)));
         self.hear_greeting();
     }
@@ -136,7 +140,7 @@ impl Peer {
     /// Hears a client's greeting and what it asks for, and greets as an agent.
     pub(crate) fn answer(&mut self) -> JobRequest {
         self.hear_greeting();
-        self.frame(FrameType::Welcome, &Hello::ours(Caps::NONE, 60, "script").encode());
+        self.frame(FrameType::Welcome, &Hello::ours(self.caps, 60, "script").encode());
         assert!(self.hear());
         match self.messages.pop() {
             Some(Message::Job(job)) => job,

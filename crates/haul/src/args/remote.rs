@@ -67,6 +67,8 @@ pub(super) struct TransferWords {
     congestion: Option<Congestion>,
     #[arg(long, value_name = "FIRST-LAST")]
     port_range: Option<Ports>,
+    #[arg(long)]
+    no_cache: bool,
     #[arg(long, value_name = "RATE", value_parser = Rate::parse)]
     bwlimit: Option<Rate>,
     #[arg(long, conflicts_with_all = ["remote_haul", "transport"])]
@@ -74,7 +76,7 @@ pub(super) struct TransferWords {
 }
 
 /// The way that contents take, by the words of a command and its configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Passage {
     /// Bytes of content that may be moved in a second.
     pub(crate) rate: Option<NonZeroU64>,
@@ -84,6 +86,8 @@ pub(crate) struct Passage {
     pub(crate) via: Via,
     /// The ports that it may open for them, if not any.
     pub(crate) ports: Option<Ports>,
+    /// Content that the other side has already is sent all the same, and none is remembered.
+    pub(crate) no_cache: bool,
 }
 
 impl Passage {
@@ -107,6 +111,7 @@ impl Passage {
             compression: words.compress.map(|given| given.value).unwrap_or_default(),
             via: words.via.map(|given| given.value).unwrap_or_default(),
             ports: words.port_range.map(|given| given.value),
+            no_cache: false,
         }
     }
 }
@@ -388,7 +393,8 @@ impl TransferWords {
         dest: &Location,
         config: &Config,
     ) -> Passage {
-        Passage::of(self.words(), sources, dest, config)
+        let no_cache = self.no_cache;
+        Passage { no_cache, ..Passage::of(self.words(), sources, dest, config) }
     }
 
     /// The words about that way.

@@ -1,7 +1,9 @@
 //! The words of `haul server`.
 
+use super::cache::CacheWords;
 use super::late::Late;
 use super::remote::set_up;
+use super::{CacheCommand, Command};
 use crate::config::{Config, Settings, typed};
 use crate::error::CommandError;
 use crate::location::parse_host;
@@ -76,6 +78,8 @@ pub(crate) enum ServerAction {
     Agent {
         key: PublicKey,
     },
+    /// `haul cache` for another machine.
+    Cache(CacheCommand),
     /// Do what the words from standard input say.
     Words,
 }
@@ -137,6 +141,9 @@ pub(super) enum ServerWords {
     /// Serve a client on standard input and output
     #[command(hide = true)]
     Agent(AgentWords),
+    /// Do what `haul cache` does here, for another machine
+    #[command(hide = true)]
+    Cache(Late<CacheWords>),
     /// Do what a line on standard input says
     #[command(hide = true)]
     Words,
@@ -259,7 +266,7 @@ pub(super) struct InstallWords {
 }
 
 /// The host, reached as the words and the configuration say.
-fn target(
+pub(super) fn target(
     host: &OsString,
     rsh: Option<String>,
     config: &Config,
@@ -382,6 +389,10 @@ impl ServerWords {
             Self::Agent(AgentWords { key }) => {
                 A::Agent { key: key.parse().map_err(CommandError::usage)? }
             }
+            Self::Cache(Late(words)) => match words.into_command(&load()?)? {
+                Command::Cache(command) => A::Cache(command),
+                _ => return Err(CommandError::usage("not a command for another machine")),
+            },
             Self::Words => A::Words,
         };
         Ok(Server { action, json: shows_json })

@@ -14,8 +14,8 @@ mod writing;
 
 pub(super) use self::absent::instead;
 use self::info::Info;
-pub(crate) use self::reading::rate;
-use self::reading::{number, size};
+use self::reading::number;
+pub(crate) use self::reading::{rate, size};
 pub(super) use self::switches::has;
 use self::switches::{Given, Switches};
 use super::filter::FilterWords;
@@ -173,6 +173,8 @@ struct Wish {
     via: Option<Via>,
     congestion: Option<Congestion>,
     ports: Option<Ports>,
+    /// Content that the other side has is sent all the same.
+    no_cache: bool,
     fast: bool,
     /// Attributes of root are written down on this side, and on the other.
     fakes_here: bool,
@@ -246,7 +248,8 @@ impl SyncWords {
             false => typed.sources_and_dest(&paths, SYNC_USAGE, config)?,
         };
         let reaches = reaches.asking(&wish.passage());
-        let passage = Passage::of(wish.passage(), &sources, &dest, config);
+        let no_cache = wish.no_cache;
+        let passage = Passage { no_cache, ..Passage::of(wish.passage(), &sources, &dest, config) };
         let detail = match (self.json, wish.quiet) {
             (true, _) => Detail::Json,
             (_, true) => Detail::Text(Show::Quiet),
@@ -278,12 +281,9 @@ impl SyncWords {
             bases,
             backup: wish.backup()?,
             staging: wish.temp_dir.as_ref().map(|dir| dir.as_bytes().to_vec()),
-            rate: passage.rate,
             list,
             munges: wish.munges,
-            compression: passage.compression,
-            via: passage.via,
-            ports: passage.ports,
+            passage,
             asks: wish.asks() && !self.json,
             until: wish.until,
         };

@@ -11,7 +11,7 @@ use std::num::NonZeroU8;
 mod passage;
 mod shown;
 
-fn parse(words: &str) -> Result<Command, String> {
+pub(super) fn parse(words: &str) -> Result<Command, String> {
     let words = std::iter::once("haul").chain(words.split_whitespace());
     let words: Vec<OsString> = words.map(OsString::from).collect();
     let told = |error: CommandError| format!("haul: {error} {:?}\n", error.hints);
@@ -418,8 +418,8 @@ fn help_is_short_and_grouped() {
 fn what_travels_is_compressed_as_the_last_word_says() {
     use haul_model::Compression;
     let how = |line: &str| match parse(line) {
-        Ok(Command::Copy(copy) | Command::Move(copy)) => copy.compression,
-        Ok(Command::Sync(sync)) => sync.copy.compression,
+        Ok(Command::Copy(copy) | Command::Move(copy)) => copy.passage.compression,
+        Ok(Command::Sync(sync)) => sync.copy.passage.compression,
         other => panic!("{other:?}"),
     };
     assert_eq!(how("copy a h:b"), Compression::Auto);

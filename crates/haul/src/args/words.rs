@@ -1,6 +1,7 @@
 //! The words of each command, as they are typed.
 
 use super::CompletedShell;
+use super::cache::{self, CacheWords};
 use super::deploy::{self, DeployWords};
 use super::doctor::{self, DoctorWords};
 use super::familiar::FamiliarWords;
@@ -59,6 +60,9 @@ pub(super) enum CommandWords {
     /// Show the settings in effect, and where each comes from
     #[command(override_usage = "haul config [OPTIONS] [HOST]", after_help = CONFIG_HELP)]
     Config(Late<ConfigWords>),
+    /// Show, clear or check the cache of chunks that need not be sent
+    #[command(override_usage = cache::USAGE, after_help = cache::EXAMPLES)]
+    Cache(Late<CacheWords>),
     /// List or close connections that are kept open
     #[command(override_usage = keep::USAGE, after_help = keep::EXAMPLES)]
     Keep(Late<KeepWords>),

@@ -158,7 +158,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
         (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
         (code, _) => code,
     };
-    let relayed = match copy.via {
+    let relayed = match copy.passage.via {
         Via::Ssh => 0,
         _ => monitor.progress().relayed.load(Ordering::Relaxed),
     };
@@ -233,10 +233,11 @@ fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Machine>>, CommandError> {
         bases: copy.bases.clone(),
         backup: copy.backup.clone(),
         staging: copy.staging.clone(),
-        rate: copy.rate,
-        compression: copy.compression,
-        via: copy.via,
-        ports: copy.ports,
+        rate: copy.passage.rate,
+        compression: copy.passage.compression,
+        via: copy.passage.via,
+        ports: copy.passage.ports,
+        cache: state::cache(&copy.passage),
         state: state::journals(),
         spool: Some(std::env::temp_dir()),
         ..Job::default()
@@ -355,6 +356,7 @@ fn withholds(mirror: &Mirror, has_failed: bool, monitor: &JobMonitor<'_>) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Passage;
     use crate::lines::Lines;
     use crate::peer::Reaches;
     use crate::report::{Detail, Show};
@@ -381,12 +383,9 @@ mod tests {
             bases: Vec::new(),
             backup: None,
             staging: None,
-            rate: None,
             list: None,
             munges: false,
-            compression: haul_model::Compression::default(),
-            via: haul_model::Via::default(),
-            ports: None,
+            passage: Passage::default(),
             asks: false,
             until: None,
         }

@@ -51,10 +51,11 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         dest_shown: copy.dest.to_string(),
         policy: copy.policy,
         state: state::journals(),
-        rate: copy.rate,
-        compression: copy.compression,
-        via: copy.via,
-        ports: copy.ports,
+        rate: copy.passage.rate,
+        compression: copy.passage.compression,
+        via: copy.passage.via,
+        ports: copy.passage.ports,
+        cache: state::cache(&copy.passage),
     };
     let monitor = JobMonitor::new(report, task, interrupt);
     let mut reached = Reached { copy, hosts: &hosts, monitor: &monitor, peers: Some(peers) };

@@ -6,6 +6,7 @@ use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt;
 use crate::report;
 use crate::sshd;
+use crate::state;
 use haul_engine::{JobError, Rights, Serving};
 use haul_model::escape_bytes;
 use haul_net::{CLIENT_LOST_STATUS, Connection, Doorway};
@@ -32,7 +33,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     let rights = if words.read_only { Rights::Read } else { Rights::Write };
     if let Some(root) = &words.root {
         // Before any thread is started.
-        haul_engine::stay_below(root, rights).map_err(|error| {
+        haul_engine::stay_below(root, rights, None).map_err(|error| {
             let root = escape_bytes(root.as_os_str().as_bytes());
             failed(io::Error::new(
                 error.kind(),
@@ -56,6 +57,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
         // Such a login is for files alone.
         calls: words.root.is_none(),
         doorway: doorway.as_ref().map_err(|reason| *reason),
+        cache: &|| if words.root.is_none() { state::open_cache() } else { None },
         ..Serving::default()
     };
     let connection = Connection::of_streams(input, output).map_err(failed)?;

@@ -66,6 +66,7 @@ fn carry_out(server: &Server) -> Result<ExitCode, CommandError> {
         ServerAction::Install { user } => install::run(*user)?,
         ServerAction::There { target, words } => return there::run(target, words),
         ServerAction::Agent { key } => return server::serve_through_ssh(*key),
+        ServerAction::Cache(command) => return Ok(super::cache::run(command)),
         ServerAction::Words => return words(),
     }
     Ok(ExitCode::Success)
@@ -304,16 +305,18 @@ fn admit(key: PublicKey, terms: &Terms, json: bool) -> Result<(), CommandError> 
 fn revoke(name: &str) -> Result<(), CommandError> {
     let place = Place::find()?;
     let shown = escape_text(name);
+    let mut revoked = Vec::new();
     Records::change(&place, |records| {
-        let before = records.clients.len();
-        records.clients.retain(|client| client.name != name);
-        match records.clients.len() < before {
-            true => Ok(()),
-            false => Err(CommandError::usage(format!("no client is named '{shown}'"))
+        revoked = records.clients.extract_if(.., |client| client.name == name).collect();
+        match revoked.is_empty() {
+            false => Ok(()),
+            true => Err(CommandError::usage(format!("no client is named '{shown}'"))
                 .with_hint("'haul server clients' lists them")),
         }
     })?;
     notify(&place)?;
+    let removed = revoked.iter().try_for_each(|client| server::cache::remove(&place, client));
+    removed.map_err(failed)?;
     print(&format!("revoked {shown}\n"))
 }
 

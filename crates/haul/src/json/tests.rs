@@ -204,6 +204,18 @@ fn samples() -> Vec<Line<'static>> {
             host: "nas",
             message: "can't reach the server at nas: Connection refused",
         }),
+        Line::Cache(CacheLine {
+            dir: "/home/ann/.cache/haul".into(),
+            chunks: 163_840,
+            bytes: 10 << 30,
+            files: 120,
+            index_bytes: 3_944_512,
+            kept_bytes: 1 << 30,
+            kept_max: 4 << 30,
+            saved_parts: 310,
+            saved_bytes: 2 << 30,
+        }),
+        Line::CacheChecked(CheckedLine { good: 163_832, dropped: 8 }),
         Line::Kept(KeptLine {
             host: "nas",
             used: false,

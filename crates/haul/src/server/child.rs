@@ -2,10 +2,13 @@
 
 use super::Place;
 use super::audit::JobReport;
+use super::cache;
 use super::guest;
 use super::records::{Client, Invited};
 use crate::interrupt;
-use haul_engine::{Bounds, JobError, Serving, Summary, become_user, end_with_parent, is_root};
+use haul_engine::{
+    Bounds, ChunkCache, JobError, Rights, Serving, Summary, become_user, end_with_parent, is_root,
+};
 use haul_model::{Side, Task, escape_bytes};
 use haul_net::{Caller, Doorway, Forwarded, Killer, PublicKey};
 use serde::{Deserialize, Serialize};
@@ -75,17 +78,18 @@ pub(super) fn refusal(client: &Client) -> Option<&'static str> {
 
 /// Serves `client`. **No other thread runs yet.**
 pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 {
-    match confine(around.bounds, around.parent, client).and_then(|()| {
+    let confined = confine(around.place, around.bounds, around.parent, client);
+    match confined.and_then(|cache| {
         let socket = TcpStream::from(caller.socket().try_clone_to_owned()?);
         let connection = caller.into_connection(client.name.clone(), around.new_key)?;
         end_on_request(connection.closer.killer())?;
-        Ok((connection, socket))
+        Ok((connection, socket, cache))
     }) {
         Err(error) => {
             around.reports.tell(&Report::Refused(error.to_string()));
             1
         }
-        Ok((connection, socket)) => {
+        Ok((connection, socket, cache)) => {
             let doorway = Doorway::Server(around.forwarded.clone());
             around.reports.tell(&Report::Ready);
             let on_end = |task: &Task, side, result: &Result<Summary, JobError>| {
@@ -98,6 +102,7 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
                 program: None,
                 calls: false,
                 on_end: &on_end,
+                cache: &|| cache.clone(),
             };
             let served = haul_engine::serve_with(serving, connection);
             read_rest(socket);
@@ -110,19 +115,28 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
     }
 }
 
-/// Gives up all but what the client may do. This process ends with `parent`.
-pub(super) fn confine(bounds: Bounds, parent: u32, client: &Client) -> io::Result<()> {
+/// Gives up all but what the client may do; returns its chunk cache. This process ends with
+/// `parent`.
+pub(super) fn confine(
+    place: &Place,
+    bounds: Bounds,
+    parent: u32,
+    client: &Client,
+) -> io::Result<Option<ChunkCache>> {
     let told = |what: &str, error: io::Error| {
         io::Error::new(error.kind(), format!("can't {what}: {error}"))
     };
+    let writes = Rights::from(client.right) == Rights::Write;
+    let cache = if writes { cache::open(place, client) } else { None };
     if let Some(user) = &client.user {
         become_user(user).map_err(|error| told(&format!("become the user {user}"), error))?;
     }
     end_with_parent(parent)?;
     let root = escape_bytes(client.root.as_os_str().as_bytes());
-    let stay = haul_engine::stay_below(&client.root, client.right.into());
+    let stay = haul_engine::stay_below(&client.root, client.right.into(), cache.as_ref());
     stay.map_err(|error| told(&format!("restrict access to {root}"), error))?;
-    bounds.keep().map_err(|error| told("limit the process", error))
+    bounds.keep().map_err(|error| told("limit the process", error))?;
+    Ok(cache)
 }
 
 /// Reads what has come and nobody wants: a socket that is closed with something unread takes

@@ -66,6 +66,11 @@ impl Place {
         self.dir.join("keys")
     }
 
+    /// The directory of the chunk caches of clients.
+    pub(crate) fn caches(&self) -> PathBuf {
+        self.dir.join("caches")
+    }
+
     /// The socket for requests to the running server.
     pub(crate) fn control(&self) -> PathBuf {
         self.dir.join("control.sock")

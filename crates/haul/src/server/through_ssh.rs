@@ -68,7 +68,7 @@ fn serve_here(place: &Place, client: &Client, parent: u32) -> Result<ExitCode, C
     let from = sshd::login().and_then(|login| login.client);
     let who = Who::new(client, from.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()));
     let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
-    confine(settings.bounds(), parent, client).map_err(failed)?;
+    let cache = confine(place, settings.bounds(), parent, client).map_err(failed)?;
     let (input, output) = sshd::streams().map_err(failed)?;
     let begun = Instant::now();
     audit.tell(&who, Event::Connected { pid: std::process::id() });
@@ -86,6 +86,7 @@ fn serve_here(place: &Place, client: &Client, parent: u32) -> Result<ExitCode, C
         program: None,
         calls: false,
         on_end: &on_end,
+        cache: &|| cache.clone(),
     };
     let connection = Connection::of_streams(input, output).map_err(failed)?;
     let served = haul_engine::serve_with(serving, connection);

@@ -209,6 +209,7 @@ fn job_for(task: Task, role: Role) -> JobRequest {
         token: None,
         direct: None,
         joins: None,
+        chunks: true,
         role,
     }
 }

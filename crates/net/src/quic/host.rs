@@ -81,7 +81,7 @@ fn give_up_rights(parent: u32) -> io::Result<()> {
         }
     }
     end_with_parent(parent)?;
-    confine(Access::Below(&[]));
+    confine(Access::Below { writes: &[], reads: &[] });
     BOUNDS.keep()
 }
 

@@ -68,6 +68,8 @@ pub(crate) struct Outbox {
     cut: AtomicBool,
     /// The connection continues after the job.
     rests: AtomicBool,
+    /// Chunks may be offered.
+    dedups: AtomicBool,
     /// See [`Frames::ledger`].
     pub(super) ledger: Option<Arc<Ledger>>,
 }
@@ -86,13 +88,15 @@ impl Outbox {
     ) -> (Arc<Self>, Frames) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
         let frames = Mutex::new(Some(frames));
-        let (cut, rests) = (AtomicBool::new(false), AtomicBool::new(false));
+        let no = || AtomicBool::new(false);
+        let (cut, rests, dedups) = (no(), no(), no());
         let (lists, listed) = lists();
         let flow = Arc::new(Flow::default());
         let (filled, paced, noted) = (Arc::clone(&squeeze), Arc::clone(&flow), ledger.clone());
         let queue = Frames { waiting, listed, squeeze: filled, flow: paced, ledger: noted };
         let held = Arc::default();
-        let outbox = Self { frames, lists, splices, squeeze, flow, held, cut, rests, ledger };
+        let outbox =
+            Self { frames, lists, splices, squeeze, flow, held, cut, rests, dedups, ledger };
         (Arc::new(outbox), queue)
     }
 
@@ -105,6 +109,17 @@ impl Outbox {
     pub(crate) fn greeted(&self, caps: Caps) {
         self.squeeze.allow(caps);
         self.rests.store(caps.has(Caps::SESSIONS), Ordering::Relaxed);
+        self.dedups.store(caps.has(Caps::DEDUP), Ordering::Relaxed);
+    }
+
+    /// True if chunks may be offered.
+    pub(super) fn dedups(&self) -> bool {
+        self.dedups.load(Ordering::Relaxed)
+    }
+
+    /// True if so much content leaves that nothing is gained by sending less.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.squeeze.leaves_fast()
     }
 
     /// True if the connection continues after the job: each side ends with [`Message::Rest`].

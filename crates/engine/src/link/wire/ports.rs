@@ -4,8 +4,8 @@ use super::outgoing::Outbox;
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use haul_model::{Outcome, Summary};
 use haul_proto::{
-    Arrived, Extra, Late, ListItem, Message, Named, OutcomeItem, Prove, Proven, Signature, Taken,
-    Want, Warning, encode,
+    Arrived, Extra, Known, Late, ListItem, Message, Named, Offer, OutcomeItem, Prove, Proven,
+    Signature, Taken, Want, Warning, encode,
 };
 use std::sync::Arc;
 
@@ -38,6 +38,11 @@ impl ReceiverPort for RemoteReceiver {
         unreachable!("a Sender with a queue sends contents, not handles");
     }
 
+    fn offer(&self, offer: Offer) {
+        // Ahead of contents, as the listing.
+        self.outbox.list(encode(&Message::Offer(offer)));
+    }
+
     fn prove(&self, asked: Vec<Prove>) {
         for part in asked.chunks(ANSWERS_PER_FRAME_MAX) {
             self.outbox.tell(&Message::Prove(part.to_vec()));
@@ -65,6 +70,10 @@ impl SenderPort for RemoteSender {
 
     fn signature(&self, signature: Signature) {
         self.outbox.tell(&Message::Signature(signature));
+    }
+
+    fn known(&self, known: Known) {
+        self.outbox.tell(&Message::Known(known));
     }
 
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
@@ -116,5 +125,9 @@ impl SenderPort for RemoteSender {
 
     fn is_far(&self) -> bool {
         true
+    }
+
+    fn offers_chunks(&self) -> bool {
+        self.outbox.dedups()
     }
 }

@@ -221,22 +221,31 @@ impl State {
     /// True if so much content leaves, by all connections together, that the processors may be
     /// what is short.
     fn is_fast(&self) -> bool {
+        // A thread of the codec may make less where others take the processors.
+        self.leaves(SLOW_MAX.min(self.codec.rate()))
+    }
+
+    /// True if at least so many bytes of content leave in a second.
+    fn leaves(&self, rate: f64) -> bool {
         let (Some((first, begin)), Some((_, end))) = (self.last.front(), self.last.back()) else {
             return false;
         };
         let bytes = self.last.iter().map(|(len, _)| len).sum::<usize>() - first;
         let took = end.duration_since(*begin).as_secs_f64();
-        // A thread of the codec may make less where others take the processors.
-        let slow = SLOW_MAX.min(self.codec.rate());
-        self.last.len() == LAST_MANY && bytes as f64 >= slow * took
+        self.last.len() == LAST_MANY && bytes as f64 >= rate * took
+    }
+
+    /// A frame with so much content has left.
+    fn note(&mut self, len: usize, at: Instant) {
+        if self.last.len() == LAST_MANY {
+            self.last.pop_front();
+        }
+        self.last.push_back((len, at));
     }
 
     /// A frame has left.
     fn sent(&mut self, frame: Left) {
-        if self.last.len() == LAST_MANY {
-            self.last.pop_front();
-        }
-        self.last.push_back((frame.len, frame.at));
+        self.note(frame.len, frame.at);
         if let Some((len, took)) = frame.squeezed {
             self.swallows = self.swallows.saturating_sub(len);
             self.codec.add(frame.len, took);
@@ -308,9 +317,16 @@ impl Squeeze {
 
     /// A frame has left.
     pub(super) fn sent(&self, frame: Left) {
-        if self.mode.get() == Some(&Compression::Auto) {
-            lock(&self.state).sent(frame);
+        let mut state = lock(&self.state);
+        match self.mode.get() {
+            Some(Compression::Auto) => state.sent(frame),
+            _ => state.note(frame.len, frame.at),
         }
+    }
+
+    /// True if the link takes [`SLOW_MAX`] or more, by all connections together.
+    pub(super) fn leaves_fast(&self) -> bool {
+        lock(&self.state).leaves(SLOW_MAX)
     }
 }
 

@@ -275,6 +275,8 @@ const CONNECTION: &[Text] = &[
     Text::new("congestion", "Control congestion in QUIC by bbr (the default), cubic or newreno"),
     Text::new("port-range", "Open only these ports on the host, such as 7000-7009")
         .more("They are for direct connections."),
+    Text::new("no-cache", "Send all content, and keep nothing in mind of it")
+        .more("Without it, chunks of large files that the other side has are not sent, over links of less than 64 MB/s."),
     Text::new("bwlimit", "Limit content to RATE KiB per second (5m: MiB; 0: no limit)")
         .more("Compressed content counts as it is sent."),
     Text::new("z", "Compress data where it pays (always on)"),

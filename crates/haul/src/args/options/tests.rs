@@ -117,7 +117,7 @@ fn texts_name_the_right_defaults() {
 const WRITES: &str = "HAUL_WRITE_DOCS";
 
 /// Options of `haul sync` that are not of rsync, and of no other command.
-const OWN: [&str; 2] = ["no-moves", "yes"];
+const OWN: [&str; 3] = ["no-cache", "no-moves", "yes"];
 
 /// An option as the page shows it: its names, and its value.
 fn spelt(arg: &Arg) -> String {

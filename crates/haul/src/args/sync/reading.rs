@@ -19,7 +19,7 @@ pub(crate) fn rate(value: &OsStr) -> Result<Option<NonZeroU64>, &'static str> {
 }
 
 /// Reads a size as rsync does: `10`, `1.5K`, `2MiB`, `3GB`, `4m+1`.
-pub(super) fn size(value: &OsStr) -> Result<u64, &'static str> {
+pub(crate) fn size(value: &OsStr) -> Result<u64, &'static str> {
     const WRONG: &str = "not a size, such as 10, 1.5K or 2MB";
     let text = value.to_str().ok_or(WRONG)?.to_ascii_lowercase();
     let (text, offset) = match (text.strip_suffix("+1"), text.strip_suffix("-1")) {

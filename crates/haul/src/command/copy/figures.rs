@@ -62,7 +62,8 @@ impl Statement for Figures {
 fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
     let Summary { copied, linked, updated, dirs_made, bytes, skipped, special, .. } = *summary;
     let Summary { failed, grown, .. } = *summary;
-    let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
+    let there = summary.bytes_resumed.saturating_add(summary.bytes_matched);
+    let moved = summary.bytes_transferred;
     let (done, made) = if dry_run { ("would copy", "would make") } else { ("copied", "made") };
     let mut line = match (copied, dirs_made) {
         (0, 0) => format!("{done} nothing"),
@@ -75,14 +76,14 @@ fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
     if !dry_run {
         line.push_str(&format!(" in {}", quantity::duration(time)));
         // With second readings, failures or holes it is not the rate of what was copied.
-        let copied = bytes.saturating_sub(resumed);
+        let copied = bytes.saturating_sub(there);
         if moved.abs_diff(copied) <= copied / 10 && moved > 0 && !time.is_zero() {
             let rate = quantity::rate(moved as f64 / time.as_secs_f64());
             line.push_str(&format!(" ({rate})"));
         }
     }
-    if resumed > 0 && !dry_run {
-        line.push_str(&format!("; {} already there", quantity::bytes(resumed)));
+    if there > 0 && !dry_run {
+        line.push_str(&format!("; {} already there", quantity::bytes(there)));
     }
     if grown > 0 {
         line.push_str(&format!("; {} grew during the copy", quantity::count(grown)));

@@ -3,7 +3,7 @@
 
 use super::figures::Figures;
 use super::{Started, plan};
-use crate::args::{Copy, Passage};
+use crate::args::Copy;
 use crate::error::{CommandError, ExitCode};
 use crate::hosts::Hosts;
 use crate::interrupt::Interrupt;
@@ -80,9 +80,7 @@ fn prepare(copy: &Copy, task: Task) -> Result<(Vec<Leg<Machine>>, Interrupt), Co
     let interrupt = Interrupt::listen()?;
     let mut legs = Vec::with_capacity(copy.to_all.len());
     for (dest, passage) in &copy.to_all {
-        let Passage { rate, compression, via, ports } = *passage;
-        let dest = dest.clone();
-        let to_one = Copy { dest, rate, compression, via, ports, ..copy.clone() };
+        let to_one = Copy { dest: dest.clone(), passage: *passage, ..copy.clone() };
         legs.extend(plan(&to_one, task)?);
     }
     Ok((legs, interrupt))

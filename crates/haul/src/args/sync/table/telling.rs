@@ -117,6 +117,7 @@ pub(super) const WORDS: &[Word] = &[
         Ok(())
     }),
     flag!("fast", None, |wish, on| wish.fast = on),
+    flag!("no-cache", None, |wish, on| wish.no_cache = on),
     value!("port-range", None, &[], "FIRST-LAST", |wish, value| {
         let ports = value.to_str().and_then(|words| words.parse().ok());
         wish.ports = Some(ports.ok_or("not a port or FIRST-LAST")?);

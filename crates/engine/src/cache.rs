@@ -1,0 +1,123 @@
+//! The chunk cache of this machine, as jobs are given it.
+//!
+//! It is opened before the job is confined, which may read the destinations of earlier jobs then:
+//! that is where the chunks are.
+
+use haul_store::{CACHE_DIR_MODE, Cache, destinations, note_destination};
+use haul_sys::Dir;
+use std::ffi::OsStr;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use haul_store::{CacheFigures, CheckedChunks};
+
+/// The rights of others in a mode.
+const OTHERS: u32 = 0o077;
+
+/// Where the chunk cache of a job is on this machine, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachePlace {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Bytes of content that would be lost and is kept, at most.
+    pub kept_max: u64,
+}
+
+impl CachePlace {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// See [`ChunkCache::open`].
+    pub fn open(&self) -> io::Result<ChunkCache> {
+        ChunkCache::open(&self.dir, self.kept_max)
+    }
+}
+
+/// A directory with a chunk cache.
+#[derive(Clone)]
+pub struct ChunkCache {
+    dir: Arc<Dir>,
+    /// Bytes of content that would be lost and is kept, at most.
+    kept_max: u64,
+}
+
+impl ChunkCache {
+    /// The cache in the directory `path`, which is made if it is missing; it keeps at most
+    /// `kept_max` bytes of content that would be lost.
+    ///
+    /// # Errors
+    /// Those of opening it, and [`io::ErrorKind::PermissionDenied`] if others may use it.
+    pub fn open(path: &Path, kept_max: u64) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(CACHE_DIR_MODE).create(path)?;
+        let dir = Dir::open(path)?;
+        let stat = dir.stat_self()?;
+        // Root may open it for a user that the process becomes later.
+        let is_own = [stat.uid, 0].contains(&haul_sys::effective_user());
+        if !is_own || stat.mode & OTHERS != 0 {
+            let why = "the directory of the chunk cache must belong to this user, with mode 0700";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        Ok(Self { dir: Arc::new(dir), kept_max })
+    }
+
+    /// True if it keeps content that would be lost.
+    pub(crate) fn keeps(&self) -> bool {
+        self.kept_max > 0
+    }
+
+    /// The directory, for a job that is confined.
+    pub(crate) fn dir(&self) -> io::Result<Dir> {
+        self.dir.try_clone()
+    }
+
+    /// The destinations of earlier jobs that can be opened.
+    pub(crate) fn destinations(&self) -> Vec<Dir> {
+        let open = |path: Vec<u8>| Dir::open(Path::new(OsStr::from_bytes(&path))).ok();
+        destinations(&self.dir).into_iter().filter_map(open).collect()
+    }
+
+    /// Keeps in mind that a job publishes below `path`.
+    pub(crate) fn note_destination(&self, path: &[u8]) {
+        // All of a machine is no place to be looked into by every job.
+        if path != b"/" {
+            // Without it what is there is not found by a job that is confined elsewhere.
+            let _ = note_destination(&self.dir, path);
+        }
+    }
+
+    /// Reads the index.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub(crate) fn read(&self) -> io::Result<Cache> {
+        Cache::open(self.dir.try_clone()?, self.kept_max)
+    }
+
+    /// The figures of the cache.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub fn figures(&self) -> io::Result<CacheFigures> {
+        self.read()?.figures()
+    }
+
+    /// Removes all of it.
+    ///
+    /// # Errors
+    /// Those of removing files, and [`io::ErrorKind::WouldBlock`] if another process uses it.
+    pub fn clear(&self) -> io::Result<()> {
+        Cache::clear(&self.dir)
+    }
+
+    /// Reads all content that it knows of, and drops what is not what the index says.
+    ///
+    /// # Errors
+    /// As [`Self::clear`].
+    pub fn verify(&self) -> io::Result<CheckedChunks> {
+        self.read()?.verify()
+    }
+}

@@ -1,0 +1,443 @@
+//! Chunks that this machine has already, of files that come over a wire.
+//!
+//! The Sender offers the chunks of a wanted file ahead of its content. A worker looks each of them
+//! up in the index of the cache, reads what is there, and answers with those whose hashes are
+//! right. What the Sender then leaves out is taken from the files where it was found, and hashed
+//! once more with all the rest. When the file has its name, its chunks are in the index, too.
+//!
+//! The answers of a file are in the order of its offers: one worker at a time answers.
+
+use super::dirs::DirState;
+use super::{Pending, Receiver, Work};
+use crate::Job;
+use crate::cache::ChunkCache;
+use crate::dirs::DirNode;
+use crate::link::SenderPort;
+use haul_delta::{CHUNK_LEN_MAX, Chunk, chunks};
+use haul_model::{Name, Outcome, Updating};
+use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk, Reuse};
+use haul_store::{Cache, Place, Saved, short};
+use haul_sys::Dir;
+use haul_tree::{TreeDir, lock};
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The shortest file whose chunks are asked for, in bytes.
+const FILE_LEN_MIN: u64 = 1 << 20;
+
+/// Offers that may wait for a worker: the reader waits beyond.
+const OFFERS_MAX: usize = 64;
+
+/// Chunks of files on their way that are to be in the index, at most.
+const LISTED_MAX: usize = 128 << 10;
+
+/// Parts of them that were found, at most.
+const FOUND_MAX: usize = 64 << 10;
+
+/// Files with found parts that are open, at most. Of others nothing is found.
+const OPEN_MAX: usize = 64;
+
+/// The chunks of a job.
+pub(super) struct Chunks {
+    place: ChunkCache,
+    /// The directory of the job, as an absolute path.
+    root: Vec<u8>,
+    /// Read when it is first needed; `None` inside if that failed.
+    cache: Mutex<Option<Option<Cache>>>,
+    waiting: Mutex<Waiting>,
+    files: Mutex<Files>,
+    saved: AtomicU64,
+    saved_parts: AtomicU64,
+}
+
+/// Offers that wait for a worker.
+#[derive(Default)]
+struct Waiting {
+    offers: VecDeque<Offer>,
+    /// A worker answers them, or is about to.
+    has_worker: bool,
+}
+
+/// The files on their way whose chunks were offered.
+#[derive(Default)]
+struct Files {
+    by_index: HashMap<u64, Chunked>,
+    /// The lengths of all their lists.
+    listed: usize,
+    found: usize,
+    open: HashMap<u32, Arc<File>>,
+}
+
+#[derive(Default)]
+struct Chunked {
+    /// Where the next offer may begin, in bytes.
+    next: u64,
+    /// Where each chunk begins, its length, and the short form of its hash.
+    listed: Vec<(u64, u32, u64)>,
+    /// Its parts that were found, in the order of the file.
+    found: Vec<Found>,
+}
+
+/// A part of a file that is in another one.
+struct Found {
+    at: u64,
+    len: u64,
+    file: Arc<File>,
+    from: u64,
+}
+
+impl Found {
+    fn end(&self) -> u64 {
+        self.at + self.len
+    }
+}
+
+/// A part of a file that can be read elsewhere.
+pub(super) struct Part {
+    pub(super) file: Arc<File>,
+    /// Where it is there, in bytes.
+    pub(super) from: u64,
+    pub(super) len: u64,
+}
+
+impl Chunks {
+    /// Those of `job` in the directory `root`, if its content comes over a wire and there is a
+    /// cache.
+    pub(super) fn of(
+        cache: Option<ChunkCache>,
+        root: &dyn TreeDir,
+        job: &Job,
+        sender: &dyn SenderPort,
+    ) -> Option<Self> {
+        let place = cache.filter(|_| sender.is_far() && job.has_contents())?;
+        let root = haul_sys::path_to(&root.system_handle().ok()?)?.into_os_string().into_vec();
+        Some(Self {
+            place,
+            root,
+            cache: Mutex::default(),
+            waiting: Mutex::default(),
+            files: Mutex::default(),
+            saved: AtomicU64::new(0),
+            saved_parts: AtomicU64::new(0),
+        })
+    }
+
+    /// Does something with the cache, which is read if it was not; `None` if that can't be done.
+    fn with_cache<T>(&self, with: impl FnOnce(&mut Cache) -> T) -> Option<T> {
+        let mut cache = lock(&self.cache);
+        let cache = cache.get_or_insert_with(|| {
+            let read = self.place.read();
+            if let Err(error) = &read {
+                tracing::warn!(%error, "the chunk cache can't be read");
+            }
+            read.ok()
+        });
+        cache.as_mut().map(with)
+    }
+
+    /// True if something of the file was found.
+    pub(super) fn has_found(&self, index: u64) -> bool {
+        lock(&self.files).by_index.get(&index).is_some_and(|file| !file.found.is_empty())
+    }
+
+    /// The parts that make up `len` bytes of a file at `at`; `None` if not all of them were found.
+    pub(super) fn parts(&self, index: u64, at: u64, len: u64) -> Option<Vec<Part>> {
+        let files = lock(&self.files);
+        let found = &files.by_index.get(&index)?.found;
+        let first = found.partition_point(|found| found.end() <= at);
+        let (mut at, end) = (at, at.checked_add(len)?);
+        let mut parts = Vec::new();
+        for found in &found[first..] {
+            if at == end {
+                break;
+            }
+            if found.at > at {
+                return None;
+            }
+            let len = found.end().min(end) - at;
+            let (file, from) = (Arc::clone(&found.file), found.from + (at - found.at));
+            parts.push(Part { file, from, len });
+            at += len;
+        }
+        (at == end).then_some(parts)
+    }
+
+    /// Counts content that was not sent.
+    pub(super) fn saved(&self, len: u64) {
+        self.saved.fetch_add(len, Ordering::Relaxed);
+        self.saved_parts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes an offer; an error if it breaks a rule. False if its file has come to its end.
+    fn take(&self, offer: &Offer) -> Result<bool, &'static str> {
+        let lens = offer.chunks.iter().map(|chunk| u64::from(chunk.len));
+        let is_chunk = |len: u64| (1..=CHUNK_LEN_MAX.into()).contains(&len);
+        let is_list = (1..=OFFERED_PER_FRAME_MAX).contains(&offer.chunks.len());
+        let end = offer.at.checked_add(lens.clone().sum());
+        let (Some(end), true, true) = (end, is_list, lens.clone().all(is_chunk)) else {
+            return Err("it offered chunks that can't be");
+        };
+        let mut files = lock(&self.files);
+        let Files { by_index, listed, .. } = &mut *files;
+        let Some(file) = by_index.get_mut(&offer.index) else { return Ok(false) };
+        if offer.at < file.next {
+            return Err("it offered chunks twice");
+        }
+        file.next = end;
+        let mut at = offer.at;
+        for chunk in &offer.chunks {
+            if *listed < LISTED_MAX {
+                file.listed.push((at, chunk.len, short(&chunk.hash)));
+                *listed += 1;
+            }
+            at += u64::from(chunk.len);
+        }
+        Ok(true)
+    }
+
+    /// The answer to an offer.
+    fn answer(&self, offer: &Offer, content: &mut Vec<u8>) -> Known {
+        let mut known: Vec<(u16, u16)> = Vec::new();
+        let mut at = offer.at;
+        for (number, chunk) in offer.chunks.iter().enumerate() {
+            let number = number as u16;
+            if let Some((file, from)) = self.look_up(chunk, content)
+                && self.found(offer.index, at, chunk.len, file, from)
+            {
+                match known.last_mut() {
+                    Some((_, end)) if *end == number => *end += 1,
+                    _ => known.push((number, number + 1)),
+                }
+            }
+            at += u64::from(chunk.len);
+        }
+        Known { index: offer.index, at: offer.at, chunks: known }
+    }
+
+    /// A file with the content of a chunk, and where it begins there.
+    fn look_up(&self, chunk: &OfferedChunk, content: &mut Vec<u8>) -> Option<(Arc<File>, u64)> {
+        let places = self.with_cache(|cache| cache.find(&chunk.hash))?;
+        places.iter().filter(|place| place.len == chunk.len).find_map(|place| {
+            let file = self.open(place)?;
+            if place.read(&file, content)? == chunk.hash {
+                return Some((file, place.at));
+            }
+            lock(&self.files).open.remove(&place.file());
+            self.with_cache(|cache| cache.forget(place));
+            None
+        })
+    }
+
+    fn open(&self, place: &Place) -> Option<Arc<File>> {
+        let mut files = lock(&self.files);
+        if let Some(file) = files.open.get(&place.file()) {
+            return Some(Arc::clone(file));
+        }
+        if files.open.len() >= OPEN_MAX {
+            files.open.retain(|_, file| Arc::strong_count(file) > 1);
+        }
+        if files.open.len() >= OPEN_MAX {
+            return None;
+        }
+        let file = Arc::new(self.with_cache(|cache| cache.open_file(place))??);
+        files.open.insert(place.file(), Arc::clone(&file));
+        Some(file)
+    }
+
+    /// A chunk was found; false if there is no room to keep that in mind.
+    fn found(&self, index: u64, at: u64, len: u32, file: Arc<File>, from: u64) -> bool {
+        let mut files = lock(&self.files);
+        let Files { by_index, found, .. } = &mut *files;
+        let Some(chunked) = by_index.get_mut(&index) else { return false };
+        let len = u64::from(len);
+        if let Some(last) = chunked.found.last_mut()
+            && last.end() == at
+            && last.from + last.len == from
+            && Arc::ptr_eq(&last.file, &file)
+        {
+            last.len += len;
+            return true;
+        }
+        if *found >= FOUND_MAX {
+            return false;
+        }
+        *found += 1;
+        chunked.found.push(Found { at, len, file, from });
+        true
+    }
+
+    /// Offers of a file may come.
+    fn expect(&self, index: u64) {
+        lock(&self.files).by_index.insert(index, Chunked::default());
+    }
+
+    /// Nothing more of a file is taken; its chunks, if any were offered.
+    fn end(&self, index: u64) -> Option<Vec<(u64, u32, u64)>> {
+        let mut files = lock(&self.files);
+        let Chunked { listed, found, .. } = files.by_index.remove(&index)?;
+        files.listed -= listed.len();
+        files.found -= found.len();
+        Some(listed)
+    }
+
+    /// Keeps the content of the file `name` in `dir`, if it is one with chunks.
+    fn keep(&self, dir: &Dir, name: &Name) -> io::Result<()> {
+        let is_file = dir.stat(name)?.is_file();
+        let opened = is_file.then(|| dir.open_file(name, false)).transpose()?;
+        let Some((file, _)) = opened.filter(|(_, stat)| stat.size >= FILE_LEN_MIN) else {
+            return Ok(());
+        };
+        let kept = self.with_cache(|cache| cache.keep(&file)).transpose()?.flatten();
+        let Some((name, copy)) = kept else { return Ok(()) };
+        let mut at = 0;
+        let mut listed = Vec::new();
+        for chunk in chunks(&copy) {
+            let Chunk { len, hash } = chunk?;
+            listed.push((at, len, short(&hash)));
+            at += u64::from(len);
+        }
+        self.with_cache(|cache| cache.add_kept((&name, &copy), listed));
+        Ok(())
+    }
+
+    /// Writes what the job has taught.
+    fn flush(&self) {
+        let saved = Saved {
+            parts: self.saved_parts.swap(0, Ordering::Relaxed),
+            bytes: self.saved.swap(0, Ordering::Relaxed),
+        };
+        if let Some(Some(cache)) = &mut *lock(&self.cache) {
+            cache.saves(saved);
+            self.place.note_destination(&self.root);
+            if let Err(error) = cache.flush() {
+                tracing::debug!(%error, "the chunk cache was not written");
+            }
+        }
+    }
+}
+
+impl Receiver<'_> {
+    /// True if the chunks of a file shall be offered. They may come from then on.
+    pub(super) fn asks_for_chunks(&self, file: &mut Pending) -> bool {
+        let Some(chunks) = &self.chunks else { return false };
+        let replaces = |updating: Updating| updating == Updating::Replaces;
+        let is_whole = self.task.mirrors().is_none_or(|mirror| replaces(mirror.updating));
+        file.is_chunked = is_whole
+            && file.entry.size() >= FILE_LEN_MIN
+            && self.policy.wants_hashes()
+            && self.sender.offers_chunks();
+        if file.is_chunked {
+            chunks.expect(file.index);
+        }
+        file.is_chunked
+    }
+
+    /// Takes an offer that has come over the wire; an error if it breaks a rule.
+    pub(super) fn take_offer(&self, offer: Offer) -> Result<(), &'static str> {
+        let chunks = self.chunks.as_ref().ok_or("it offered chunks, and none were requested")?;
+        if !chunks.take(&offer)? {
+            return Ok(());
+        }
+        let mut waiting = lock(&chunks.waiting);
+        waiting.offers.push_back(offer);
+        if !std::mem::replace(&mut waiting.has_worker, true) {
+            drop(waiting);
+            self.give(Work::Offered);
+        }
+        Ok(())
+    }
+
+    /// True if chunks with such a part of a file were found.
+    pub(super) fn has_parts(&self, reuse: &Reuse) -> bool {
+        self.parts(reuse).is_some()
+    }
+
+    /// The parts of other files that make it up.
+    pub(super) fn parts(&self, reuse: &Reuse) -> Option<Vec<Part>> {
+        self.chunks.as_ref()?.parts(reuse.index, reuse.at, reuse.len.into())
+    }
+
+    /// Counts content that was not sent.
+    pub(super) fn saved_content(&self, len: u64) {
+        if let Some(chunks) = &self.chunks {
+            chunks.saved(len);
+        }
+    }
+
+    /// True if so many offers wait that the reader has to.
+    pub(super) fn has_many_offers(&self) -> bool {
+        self.chunks.as_ref().is_some_and(|it| lock(&it.waiting).offers.len() >= OFFERS_MAX)
+    }
+
+    /// Answers the offers that wait.
+    pub(super) fn answer_offers(&self) {
+        let Some(chunks) = &self.chunks else { return };
+        let mut content = Vec::new();
+        loop {
+            let offer = {
+                let mut waiting = lock(&chunks.waiting);
+                let offer = waiting.offers.pop_front().filter(|_| !self.control.stopped());
+                waiting.has_worker = offer.is_some();
+                offer
+            };
+            let Some(offer) = offer else { return };
+            self.sender.known(chunks.answer(&offer, &mut content));
+        }
+    }
+
+    /// A file is begun once more, and sent whole then; true if its chunks were asked for.
+    pub(super) fn gives_up_chunks(&self, file: &mut Pending) -> bool {
+        let was_chunked = std::mem::take(&mut file.is_chunked);
+        if let Some(chunks) = self.chunks.as_ref().filter(|_| was_chunked) {
+            chunks.end(file.index);
+        }
+        was_chunked
+    }
+
+    /// A file has its outcome: if it was published, the index has its chunks from now on.
+    pub(super) fn end_chunks(&self, file: &Pending, outcome: &Outcome) {
+        let Some(chunks) = self.chunks.as_ref().filter(|_| file.is_chunked) else { return };
+        let Some(listed) = chunks.end(file.index) else { return };
+        let is_published = matches!(outcome, Outcome::Copied) && !self.delays();
+        if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)
+        {
+            let mut names: Vec<&Name> = vec![&file.name];
+            let mut dir = node;
+            while let Some((above, name)) = dir.place() {
+                names.push(name);
+                dir = above;
+            }
+            let mut path = chunks.root.clone();
+            for name in names.into_iter().rev() {
+                if !path.ends_with(b"/") {
+                    path.push(b'/');
+                }
+                path.extend(name.as_bytes());
+            }
+            chunks.with_cache(|cache| cache.add(&path, listed));
+        }
+    }
+
+    /// Keeps the content of the entry `name` of `node`, which is about to be lost, if the user
+    /// wants that: a later job may bring it again.
+    pub(super) fn keep_lost(&self, node: &Arc<DirNode>, name: &Name) {
+        if let Some(chunks) = self.chunks.as_ref().filter(|chunks| chunks.place.keeps()) {
+            let kept = node.handle().and_then(|dir| chunks.keep(&dir.system_handle()?, name));
+            if let Err(error) = kept {
+                tracing::debug!(%error, "the cache does not keep a file");
+            }
+        }
+    }
+
+    /// The job has ended: writes what it has taught.
+    pub(crate) fn flush_chunks(&self) {
+        if let Some(chunks) = &self.chunks {
+            chunks.flush();
+        }
+    }
+}

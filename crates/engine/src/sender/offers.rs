@@ -1,0 +1,387 @@
+//! Chunks of wanted files that are offered before they are sent: what the Receiver has of them is
+//! told by where it is, and not sent.
+//!
+//! One thread reads the files ahead, in the order in which they are wanted, cuts them and offers
+//! the chunks. Offers go out with the listing, in front of contents. A file waits for its first
+//! answer apart from all that can be sent; behind that, the answers are there before its content
+//! is read, as a rule.
+//!
+//! It must not cost time where nothing is gained by it:
+//!
+//! - Where content leaves fast, nothing is offered any more.
+//! - While nothing that is offered is known, nobody waits for answers. What is answered in time is
+//!   used, and offers go on: from them the Receiver learns what it has.
+
+use super::read::is_still_wanted;
+use super::{Item, Sender};
+use crate::control::CANCEL_POLL;
+use crate::link::wire::Outbox;
+use haul_delta::chunks;
+use haul_model::Fault;
+use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk};
+use haul_tree::{SourceFile, lock};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Content of one offer, in bytes, at least.
+const OFFER_LEN: u64 = 1 << 20;
+
+/// Content that is offered and was not passed by those who send, at most: the pages that were
+/// read are still in memory when it is sent.
+const AHEAD_MAX: u64 = 64 << 20;
+
+/// Content that was answered without one known chunk, from which on nobody waits for answers.
+const MISSED_MAX: u64 = 4 << 20;
+
+/// The longest time for which content waits for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// The files whose chunks are offered.
+pub(super) struct Offers {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Files to be offered.
+    queue: VecDeque<Item>,
+    files: HashMap<u64, Offered>,
+    /// Bytes that were offered, and those of them that were passed.
+    offered: u64,
+    passed: u64,
+    /// Bytes that were answered since a chunk was known.
+    missed: u64,
+    /// Nothing is offered any more.
+    is_off: bool,
+}
+
+/// A file that is being offered.
+struct Offered {
+    /// The file, until it is sent.
+    waiting: Option<Item>,
+    /// Offers that were not answered: where each begins, and the lengths of its chunks.
+    unanswered: VecDeque<(u64, Vec<u32>)>,
+    /// How far it was answered, in bytes.
+    answered: u64,
+    /// Its parts that the Receiver has.
+    known: VecDeque<Range<u64>>,
+    /// Nothing more of it is offered.
+    is_over: bool,
+    /// Bytes of it that were offered, and those that were passed.
+    offered: u64,
+    passed: u64,
+}
+
+/// The next part of a file, as it is sent: up to there, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It has to be sent.
+    New(u64),
+    /// The Receiver has it.
+    Known(u64),
+}
+
+impl Part {
+    /// Where it ends, in bytes.
+    pub(super) fn end(&self) -> u64 {
+        let (Self::New(end) | Self::Known(end)) = self;
+        *end
+    }
+}
+
+impl Default for Offers {
+    fn default() -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new() }
+    }
+}
+
+impl Offers {
+    /// Has a file offered; gives it back if it is to be sent at once.
+    fn add(&self, item: Item) -> Option<Item> {
+        let mut state = lock(&self.state);
+        if state.is_off {
+            return Some(item);
+        }
+        let waits = state.waits();
+        state.queue.push_back(item.clone());
+        let at_once = if waits { None } else { Some(item.clone()) };
+        state.files.insert(item.index, Offered::new(item, waits));
+        self.changed.notify_all();
+        at_once
+    }
+
+    /// A file has come to its end, or is sent whole.
+    pub(super) fn forget(&self, index: u64) {
+        let mut state = lock(&self.state);
+        if let Some(file) = state.files.remove(&index) {
+            state.offered -= file.offered;
+            state.passed -= file.passed;
+            self.changed.notify_all();
+        }
+    }
+
+    /// The part of a file that comes next, from `at` up to `end` at most. Waits for the answer as
+    /// long as that may be of use.
+    pub(super) fn next(&self, index: u64, at: u64, end: u64, stopped: impl Fn() -> bool) -> Part {
+        let give_up = Instant::now() + ANSWER_MAX;
+        let mut state = lock(&self.state);
+        loop {
+            let waits = state.waits() && Instant::now() < give_up && !stopped();
+            let Some(file) = state.files.get(&index) else { return Part::New(end) };
+            if let Some(part) = file.next(at, end) {
+                return part;
+            }
+            if !waits || file.is_over {
+                let known = file.known.iter().map(|known| known.start);
+                return Part::New(known.filter(|start| *start > at).fold(end, u64::min));
+            }
+            let waited = self.changed.wait_timeout(state, CANCEL_POLL);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// So much of a file was sent, or told to be known.
+    pub(super) fn passed(&self, index: u64, len: u64) {
+        let mut state = lock(&self.state);
+        let State { files, passed, .. } = &mut *state;
+        if let Some(file) = files.get_mut(&index) {
+            let new = len.min(file.offered - file.passed);
+            file.passed += new;
+            *passed += new;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Takes an answer: the file that waited for it, or an error if it breaks a rule.
+    fn answer(&self, known: &Known) -> Result<Option<Item>, &'static str> {
+        let mut state = lock(&self.state);
+        let Some(file) = state.files.get_mut(&known.index) else { return Ok(None) };
+        let (at, lens) = file.unanswered.pop_front().ok_or("it answered an offer twice")?;
+        if at != known.at {
+            return Err("it answered what was not offered");
+        }
+        let starts = std::iter::once(0).chain(lens.iter().scan(0, |sum, len| {
+            *sum += u64::from(*len);
+            Some(*sum)
+        }));
+        let starts: Vec<u64> = starts.map(|start| at + start).collect();
+        let mut next = 0;
+        for (first, end) in &known.chunks {
+            let range = usize::from(*first)..usize::from(*end);
+            if range.start < next || range.is_empty() || range.end > lens.len() {
+                return Err("it answered what was not offered");
+            }
+            next = range.end;
+            file.knows(starts[range.start]..starts[range.end]);
+        }
+        let end = *starts.last().expect("one at least");
+        file.answered = end;
+        let waiting = file.waiting.take();
+        match known.chunks.is_empty() {
+            true => state.missed += end - at,
+            false => state.missed = 0,
+        }
+        self.changed.notify_all();
+        Ok(waiting)
+    }
+
+    /// Nothing more is offered, as the link takes much, or the job ends; gives the files that
+    /// wait.
+    pub(super) fn turn_off(&self) -> Vec<Item> {
+        let mut state = lock(&self.state);
+        state.is_off = true;
+        state.queue.clear();
+        let waiting = state.files.values_mut().filter_map(|file| file.waiting.take());
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable_by_key(|item| item.index);
+        self.changed.notify_all();
+        waiting
+    }
+
+    /// The next file to be offered; `None` if there will be none.
+    fn next_file(&self, stopped: impl Fn() -> bool) -> Option<Item> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_off || stopped() {
+                return None;
+            }
+            if let Some(item) = state.queue.pop_front() {
+                return Some(item);
+            }
+            let waited = self.changed.wait_timeout(state, CANCEL_POLL);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Notes an offer that is about to be sent, as soon as there is room; false if its file is of
+    /// no more interest.
+    fn begin(&self, offer: &Offer, stopped: impl Fn() -> bool) -> bool {
+        let lens: Vec<_> = offer.chunks.iter().map(|chunk| chunk.len).collect();
+        let len: u64 = lens.iter().map(|len| u64::from(*len)).sum();
+        let mut state = lock(&self.state);
+        loop {
+            if state.is_off || stopped() || !state.files.contains_key(&offer.index) {
+                return false;
+            }
+            if state.offered - state.passed + len <= AHEAD_MAX {
+                break;
+            }
+            let waited = self.changed.wait_timeout(state, CANCEL_POLL);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let State { files, offered, .. } = &mut *state;
+        let Some(file) = files.get_mut(&offer.index) else { return false };
+        file.unanswered.push_back((offer.at, lens));
+        file.offered += len;
+        *offered += len;
+        true
+    }
+
+    /// All of a file was offered; gives it if it waits and no answer will come.
+    fn end(&self, index: u64) -> Option<Item> {
+        let mut state = lock(&self.state);
+        let file = state.files.get_mut(&index)?;
+        file.is_over = file.unanswered.is_empty();
+        let last = file.unanswered.is_empty().then(|| file.waiting.take()).flatten();
+        self.changed.notify_all();
+        last
+    }
+}
+
+impl State {
+    /// True if content waits for answers.
+    fn waits(&self) -> bool {
+        !self.is_off && self.missed < MISSED_MAX
+    }
+}
+
+impl Offered {
+    fn new(item: Item, waits: bool) -> Self {
+        Self {
+            waiting: waits.then_some(item),
+            unanswered: VecDeque::new(),
+            answered: 0,
+            known: VecDeque::new(),
+            is_over: false,
+            offered: 0,
+            passed: 0,
+        }
+    }
+
+    /// The Receiver has this, which is behind all that was known before.
+    fn knows(&mut self, range: Range<u64>) {
+        match self.known.back_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.known.push_back(range),
+        }
+    }
+
+    /// The part that comes next; `None` where it was not answered.
+    fn next(&self, at: u64, end: u64) -> Option<Part> {
+        let behind = self.known.partition_point(|known| known.end <= at);
+        match self.known.get(behind) {
+            Some(known) if known.start <= at => Some(Part::Known(known.end.min(end))),
+            Some(known) => Some(Part::New(known.start.min(end))),
+            None => (at < self.answered).then(|| Part::New(self.answered.min(end))),
+        }
+    }
+}
+
+/// A range of a file, read from its beginning to its end.
+struct Ranged<'s> {
+    source: &'s dyn SourceFile,
+    range: Range<u64>,
+}
+
+impl Read for Ranged<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.range.end - self.range.start;
+        let len = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let read = self.source.read_at(&mut buf[..len], self.range.start)?;
+        self.range.start += read as u64;
+        Ok(read)
+    }
+}
+
+impl Sender<'_> {
+    /// Has the workers of a wire send these, or has their chunks offered first.
+    pub(super) fn send_wanted(&self, items: Vec<Item>) {
+        let at_once = |item: Item| match item.how.wants_chunks() {
+            true => self.offers.add(item),
+            false => {
+                self.offers.forget(item.index);
+                Some(item)
+            }
+        };
+        self.count_wanted(&items);
+        self.queue_up(items.into_iter().filter_map(at_once).collect());
+    }
+
+    /// Takes the Receiver's answer to an offer.
+    pub(super) fn take_known(&self, known: &Known) {
+        match self.offers.answer(known) {
+            Ok(waited) => self.queue_up(waited.into_iter().collect()),
+            Err(rule) => self.refuse(rule),
+        }
+    }
+
+    /// Offers the chunks of what is wanted, until the job ends or it is of no use.
+    pub(crate) fn run_offers(&self, outbox: &Outbox) {
+        let stopped = || self.control.has_ended();
+        while let Some(item) = self.offers.next_file(stopped) {
+            // What can't be read is told by whoever sends it.
+            let _ = self.offer(&item, outbox, &stopped);
+            self.queue_up(self.offers.end(item.index).into_iter().collect());
+            if outbox.is_fast() {
+                break;
+            }
+        }
+        self.queue_up(self.offers.turn_off());
+    }
+
+    fn offer(&self, item: &Item, outbox: &Outbox, stopped: &dyn Fn() -> bool) -> Result<(), Fault> {
+        let source = self.open(item)?;
+        let size = source.seal().size;
+        if source.is_mostly_holes() || !is_still_wanted(item, &*source) {
+            return Ok(());
+        }
+        for range in item.blocks.iter() {
+            let (start, end) = range.bytes(size);
+            let mut offer = Offer { index: item.index, at: start, chunks: Vec::new() };
+            let mut len = 0;
+            for chunk in chunks(Ranged { source: &*source, range: start..end }) {
+                let Ok(haul_delta::Chunk { len: chunk_len, hash }) = chunk else { return Ok(()) };
+                offer.chunks.push(OfferedChunk { len: chunk_len, hash });
+                len += u64::from(chunk_len);
+                if len >= OFFER_LEN || offer.chunks.len() == OFFERED_PER_FRAME_MAX {
+                    let next = Offer { at: offer.at + len, index: item.index, chunks: Vec::new() };
+                    if !self.tell_offer(std::mem::replace(&mut offer, next), outbox, stopped) {
+                        return Ok(());
+                    }
+                    len = 0;
+                }
+            }
+            if !offer.chunks.is_empty() && !self.tell_offer(offer, outbox, stopped) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends an offer; false if no more of its file are wanted.
+    fn tell_offer(&self, offer: Offer, outbox: &Outbox, stopped: &dyn Fn() -> bool) -> bool {
+        let goes_on = !outbox.is_fast() && self.offers.begin(&offer, stopped);
+        if goes_on {
+            self.receiver.offer(offer);
+        }
+        goes_on
+    }
+}
+
+#[cfg(test)]
+#[path = "offers_tests.rs"]
+mod tests;

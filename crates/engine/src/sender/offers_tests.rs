@@ -1,0 +1,156 @@
+//! Offers and their answers, without a thread or a wire.
+
+use super::*;
+use crate::sender::again::Repeat;
+use haul_model::{BlockRanges, Kind};
+use haul_proto::How;
+
+const MIB: u64 = 1 << 20;
+
+fn item(index: u64) -> Item {
+    Item {
+        index,
+        dir: None,
+        name: None,
+        follow: false,
+        kind: Kind::File { size: 100 * MIB },
+        id: None,
+        mtime: None,
+        ctime: None,
+        blocks: BlockRanges::all(),
+        how: How::PLAIN.chunks_if(true),
+        into: None,
+        shown: None,
+        cost: 0,
+        hashed: false,
+        wanted: true,
+        repeat: Repeat::default(),
+        is_repeated: false,
+        counted: 0,
+        matched: 0,
+    }
+}
+
+/// An offer of so many chunks of 64 KiB.
+fn offer(index: u64, at: u64, chunks: usize) -> Offer {
+    let chunk = OfferedChunk { len: 64 << 10, hash: [0; 32] };
+    Offer { index, at, chunks: vec![chunk; chunks] }
+}
+
+fn known(index: u64, at: u64, chunks: &[(u16, u16)]) -> Known {
+    Known { index, at, chunks: chunks.to_vec() }
+}
+
+/// Offers with a file that waits, of which the first MiB was offered.
+fn offered() -> Offers {
+    let offers = Offers::default();
+    assert!(offers.add(item(7)).is_none(), "it waits for its first answer");
+    assert!(offers.begin(&offer(7, 0, 16), || false));
+    offers
+}
+
+#[test]
+fn a_file_is_sent_behind_its_first_answer() {
+    let offers = offered();
+    let waited = offers.answer(&known(7, 0, &[(0, 2), (4, 16)])).expect("a right answer");
+    assert_eq!(waited.map(|item| item.index), Some(7));
+    let next = |at| offers.next(7, at, 4 * MIB, || false);
+    let chunk = 64 << 10;
+    assert_eq!(next(0), Part::Known(2 * chunk));
+    assert_eq!(next(chunk), Part::Known(2 * chunk));
+    assert_eq!(next(2 * chunk), Part::New(4 * chunk));
+    assert_eq!(next(4 * chunk), Part::Known(MIB));
+    assert!(offers.begin(&offer(7, MIB, 16), || false));
+    assert!(offers.answer(&known(7, MIB, &[(0, 16)])).expect("a right answer").is_none());
+    assert_eq!(next(4 * chunk), Part::Known(2 * MIB), "known parts are one");
+    assert_eq!(offers.next(7, 4 * chunk, MIB, || false), Part::Known(MIB), "up to the end");
+}
+
+#[test]
+fn answers_that_break_a_rule_are_refused() {
+    for wrong in [
+        known(7, 5, &[]),
+        known(7, 0, &[(0, 17)]),
+        known(7, 0, &[(3, 3)]),
+        known(7, 0, &[(4, 2)]),
+        known(7, 0, &[(2, 4), (3, 5)]),
+        known(7, 0, &[(2, 4), (0, 1)]),
+    ] {
+        assert!(offered().answer(&wrong).is_err(), "{wrong:?}");
+    }
+    let offers = offered();
+    assert!(offers.answer(&known(7, 0, &[])).is_ok());
+    assert!(offers.answer(&known(7, 0, &[])).is_err(), "it was answered");
+    assert_eq!(offers.answer(&known(8, 0, &[])).map(|item| item.is_some()), Ok(false));
+}
+
+#[test]
+fn nobody_waits_where_nothing_is_known() {
+    let offers = offered();
+    offers.answer(&known(7, 0, &[])).expect("a right answer");
+    for part in 1..4 {
+        assert!(offers.begin(&offer(7, part * MIB, 16), || false));
+        offers.answer(&known(7, part * MIB, &[])).expect("a right answer");
+    }
+    let begun = Instant::now();
+    assert_eq!(offers.next(7, 4 * MIB, 8 * MIB, || false), Part::New(8 * MIB));
+    assert!(begun.elapsed() < ANSWER_MAX);
+    assert_eq!(offers.add(item(8)).map(|item| item.index), Some(8), "it is sent at once");
+    // It is offered all the same, and used if it is known in time.
+    assert!(offers.begin(&offer(8, 0, 16), || false));
+    offers.answer(&known(8, 0, &[(0, 16)])).expect("a right answer");
+    assert_eq!(offers.next(8, 0, MIB, || false), Part::Known(MIB));
+    assert!(offers.add(item(9)).is_none(), "it is of use again");
+}
+
+#[test]
+fn no_answer_is_waited_for_for_long() {
+    let offers = offered();
+    let begun = Instant::now();
+    assert_eq!(offers.next(7, 0, MIB, || true), Part::New(MIB), "the job ends");
+    assert!(begun.elapsed() < ANSWER_MAX);
+    assert_eq!(offers.next(7, 0, MIB, || false), Part::New(MIB));
+    assert!(begun.elapsed() >= ANSWER_MAX);
+}
+
+#[test]
+fn offers_are_so_far_ahead_and_no_further() {
+    let offers = Offers::default();
+    offers.add(item(7));
+    let ahead = AHEAD_MAX / MIB;
+    for part in 0..ahead {
+        assert!(offers.begin(&offer(7, part * MIB, 16), || false));
+    }
+    assert!(!offers.begin(&offer(7, AHEAD_MAX, 16), || true), "there is no room");
+    offers.passed(7, MIB);
+    assert!(offers.begin(&offer(7, AHEAD_MAX, 16), || false));
+    assert!(!offers.begin(&offer(7, AHEAD_MAX + MIB, 16), || true));
+    // More than was offered is no room.
+    offers.passed(7, 1000 * MIB);
+    assert!(offers.begin(&offer(7, AHEAD_MAX + MIB, 16), || false));
+    offers.forget(7);
+    let state = lock(&offers.state);
+    assert_eq!((state.offered, state.passed), (0, 0));
+    drop(state);
+    assert!(!offers.begin(&offer(7, 0, 16), || false), "it has come to its end");
+}
+
+#[test]
+fn what_waits_is_sent_when_no_more_is_offered() {
+    let offers = Offers::default();
+    (7..10).for_each(|index| assert!(offers.add(item(index)).is_none()));
+    assert_eq!(offers.next_file(|| false).map(|item| item.index), Some(7));
+    assert_eq!(offers.end(7).map(|item| item.index), Some(7), "nothing of it was offered");
+    let indices: Vec<_> = offers.turn_off().iter().map(|item| item.index).collect();
+    assert_eq!(indices, [8, 9]);
+    assert!(offers.next_file(|| false).is_none());
+    assert_eq!(offers.add(item(10)).map(|item| item.index), Some(10));
+    assert_eq!(offers.next(8, 0, MIB, || false), Part::New(MIB));
+}
+
+#[test]
+fn a_file_that_waits_for_its_last_answer_waits_on() {
+    let offers = offered();
+    assert!(offers.end(7).is_none());
+    assert!(offers.answer(&known(7, 0, &[])).expect("a right answer").is_some());
+}

@@ -1,0 +1,330 @@
+//! The chunks that this machine has: an index of where haul has published them, and, if the
+//! user turns it on, a bounded store of files that would be lost.
+//!
+//! 1. **The index is a hint.** It names a file, and a place in it. Nobody believes that before
+//!    the bytes were read and have the hash of the chunk.
+//! 2. An entry whose file is gone, or is another one, is dropped as soon as that is seen.
+//! 3. Both may be deleted or damaged at any time, and several processes may use them at once.
+//!    What is lost is found out, and costs the time of sending it.
+//! 4. The directory is the user's alone, or a server's for one of its clients and one root.
+//!
+//! `index.rs` has the index in memory and on disk, `kept.rs` the store.
+
+mod index;
+mod kept;
+
+use self::index::Identity;
+use self::index::Index;
+pub use self::index::Place;
+use self::kept::Kept;
+use haul_model::Name;
+use haul_sys::Dir;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The rights to the directory: they are its owner's.
+pub const CACHE_DIR_MODE: u32 = 0o700;
+
+/// The file that is locked while segments are merged and while the store changes.
+const LOCK: &str = "lock";
+
+/// The file with the destinations of earlier jobs.
+const DESTINATIONS: &str = "destinations";
+
+/// Destinations that are kept in mind, at most.
+const DESTINATIONS_MAX: usize = 64;
+
+/// Bytes of that file, at most.
+const DESTINATIONS_LEN_MAX: u64 = 512 << 10;
+
+/// How long that lock is waited for. Whoever has it is about to be done, or copies a large file.
+const LOCK_MAX: Duration = Duration::from_millis(500);
+
+/// Chunks that were learned, from which on they are written before the end of the job.
+const FRESH_MANY: usize = 32 << 10;
+
+/// How often it is tried.
+const LOCK_POLL: Duration = Duration::from_millis(10);
+
+/// Content that was not sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Parts of files that were not sent.
+    pub parts: u64,
+    /// Their length, in bytes.
+    pub bytes: u64,
+}
+
+/// The figures of a cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// Chunks that the index knows.
+    pub chunks: u64,
+    /// Their length, in bytes.
+    pub bytes: u64,
+    /// The files that have them.
+    pub files: u64,
+    /// Bytes of the index on disk.
+    pub index_len: u64,
+    /// Bytes of the files in the store.
+    pub kept_len: u64,
+    /// All that was saved since the cache was cleared.
+    pub saved: Saved,
+}
+
+/// The findings of [`Cache::verify`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CheckedChunks {
+    /// Chunks that were read and have their hashes.
+    pub good: u64,
+    /// Chunks that were dropped: their files are gone or have changed.
+    pub dropped: u64,
+}
+
+impl Place {
+    /// The number of its file in the index.
+    pub fn file(&self) -> u32 {
+        self.file
+    }
+
+    /// Reads what is there to `content`, and gives its hash; `None` if it can't be read.
+    pub fn read(&self, file: &File, content: &mut Vec<u8>) -> Option<[u8; 32]> {
+        content.resize(self.len as usize, 0);
+        file.read_exact_at(content, self.at).ok()?;
+        Some(*blake3::hash(content).as_bytes())
+    }
+}
+
+/// The cache in a directory.
+pub struct Cache {
+    dir: Dir,
+    index: Index,
+    kept: Kept,
+}
+
+impl Cache {
+    /// The cache in `dir`, which keeps at most `store_max` bytes of content that would be lost;
+    /// with 0 nothing is kept, and what is there stays. A damaged part is removed.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    pub fn open(dir: Dir, store_max: u64) -> io::Result<Self> {
+        let index = Index::load(&dir)?;
+        let kept = Kept::open(&dir, store_max)?;
+        Ok(Self { dir, index, kept })
+    }
+
+    /// The places where a chunk may be, by its hash.
+    pub fn find(&self, hash: &[u8; 32]) -> Vec<Place> {
+        self.index.find(hash)
+    }
+
+    /// Opens the file that has a place; `None` if it can't be opened now. One that is gone, or is
+    /// another file by now, is dropped.
+    pub fn open_file(&mut self, place: &Place) -> Option<File> {
+        let (path, identity) = self.index.file(place.file)?;
+        let opened = match path.strip_prefix(b"/") {
+            Some(_) => open(path),
+            None => self.kept.open_file(path),
+        };
+        match opened {
+            Ok((file, found)) if found == identity => {
+                if !path.starts_with(b"/") {
+                    self.kept.used(&file);
+                }
+                Some(file)
+            }
+            // This job may not reach the destination of another one.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            Ok(_) | Err(_) => {
+                self.index.drop_file(place.file);
+                None
+            }
+        }
+    }
+
+    /// Forgets a file whose content is not what the index says.
+    pub fn forget(&mut self, place: &Place) {
+        self.index.drop_file(place.file);
+    }
+
+    /// Learns of the chunks of a file that was published: where each begins, its length and its
+    /// hash. `path` is absolute.
+    pub fn add(&mut self, path: &[u8], chunks: impl IntoIterator<Item = (u64, u32, u64)>) {
+        if let Ok((_, identity)) = open(path) {
+            self.index.add(path, identity, chunks);
+            self.flush_if_many();
+        }
+    }
+
+    fn flush_if_many(&mut self) {
+        if self.index.fresh_count() >= FRESH_MANY {
+            // Where that fails, some are not learned.
+            let _ = self.flush();
+        }
+    }
+
+    /// Keeps the content of a file that is about to be lost, if there is room for it within the
+    /// bound; returns the copy for its chunks to be [added](Self::add_kept).
+    ///
+    /// # Errors
+    /// Those of copying it.
+    pub fn keep(&mut self, file: &File) -> io::Result<Option<(Name, File)>> {
+        if self.kept.max() == 0 {
+            return Ok(None);
+        }
+        match lock(&self.dir)? {
+            Some(_lock) => self.kept.keep(file),
+            None => Ok(None),
+        }
+    }
+
+    /// Learns of the chunks of a file that was kept.
+    pub fn add_kept(
+        &mut self,
+        (name, file): (&Name, &File),
+        chunks: impl IntoIterator<Item = (u64, u32, u64)>,
+    ) {
+        if let Ok(stat) = haul_sys::file_stat(file) {
+            self.index.add(name.as_bytes(), Identity::of(&stat), chunks);
+            self.flush_if_many();
+        }
+    }
+
+    /// Counts content that was not sent.
+    pub fn saves(&mut self, saved: Saved) {
+        self.index.saves(saved);
+    }
+
+    /// Writes what was learned. Without the lock it is learned again by a later job.
+    ///
+    /// # Errors
+    /// Those of writing it: the disk may be full.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if !self.index.has_news() {
+            return Ok(());
+        }
+        match lock(&self.dir)? {
+            Some(_lock) => self.index.flush(&self.dir),
+            None => Ok(()),
+        }
+    }
+
+    /// The figures.
+    ///
+    /// # Errors
+    /// Those of reading the directory.
+    pub fn figures(&self) -> io::Result<CacheFigures> {
+        let (chunks, bytes, files) = self.index.counts();
+        let (index_len, kept_len) = (Index::len_on_disk(&self.dir)?, self.kept.len()?);
+        Ok(CacheFigures { chunks, bytes, files, index_len, kept_len, saved: self.index.saved() })
+    }
+
+    /// Reads all content that the index knows of, drops what is not what the index says, and writes
+    /// the index.
+    ///
+    /// # Errors
+    /// As [`Self::clear`].
+    pub fn verify(&mut self) -> io::Result<CheckedChunks> {
+        let mut places: Vec<_> = self.index.places().collect();
+        places.sort_unstable_by_key(|(_, place)| *place);
+        let mut checked = CheckedChunks::default();
+        let mut content = Vec::new();
+        let mut last: Option<(u32, Option<File>)> = None;
+        for (hash, place) in places {
+            if last.as_ref().is_none_or(|(of, _)| *of != place.file) {
+                last = Some((place.file, self.open_file(&place)));
+            }
+            let file = last.as_ref().and_then(|(_, file)| file.as_ref());
+            let found = file.and_then(|file| place.read(file, &mut content));
+            match found.is_some_and(|found| short(&found) == hash) {
+                true => checked.good += 1,
+                false => {
+                    checked.dropped += 1;
+                    self.index.drop_file(place.file);
+                }
+            }
+        }
+        let _lock = lock(&self.dir)?.ok_or(io::ErrorKind::WouldBlock)?;
+        self.index.compact(&self.dir)?;
+        Ok(checked)
+    }
+
+    /// Removes all of it.
+    ///
+    /// # Errors
+    /// Those of removing files, and [`io::ErrorKind::WouldBlock`] where another process uses it.
+    pub fn clear(dir: &Dir) -> io::Result<()> {
+        let _lock = lock(dir)?.ok_or(io::ErrorKind::WouldBlock)?;
+        Index::remove(dir)?;
+        Kept::remove(dir)
+    }
+}
+
+/// The destinations of earlier jobs, as absolute paths, the last first: what the index knows is
+/// below them. Those that could not be opened now are left out by the caller.
+pub fn destinations(dir: &Dir) -> Vec<Vec<u8>> {
+    let name = Name::new(DESTINATIONS.as_bytes()).expect("a name");
+    let mut bytes = Vec::new();
+    let read = dir
+        .open_file(&name, false)
+        .and_then(|(file, _)| file.take(DESTINATIONS_LEN_MAX).read_to_end(&mut bytes));
+    let paths = bytes.split(|byte| *byte == 0).filter(|path| path.starts_with(b"/"));
+    let paths = paths.take(DESTINATIONS_MAX).map(<[u8]>::to_vec);
+    if read.is_ok() { paths.collect() } else { Vec::new() }
+}
+
+/// Puts the destination of a job in front of those of earlier ones.
+///
+/// # Errors
+/// Those of writing it.
+pub fn note_destination(dir: &Dir, path: &[u8]) -> io::Result<()> {
+    let mut before = destinations(dir);
+    if before.first().is_some_and(|first| first == path) {
+        return Ok(());
+    }
+    let Some(_lock) = lock(dir)? else { return Ok(()) };
+    before.retain(|other| other != path);
+    before.insert(0, path.to_vec());
+    before.truncate(DESTINATIONS_MAX);
+    let temp = format!("{DESTINATIONS}.new");
+    // Nobody else writes: this one was left by a process that was killed.
+    let _ = dir.remove_private(&temp);
+    dir.create_private(&temp)?.write_all(&before.join(&0))?;
+    dir.publish_replacing(&temp, &Name::new(DESTINATIONS.as_bytes()).expect("a name"))
+}
+
+/// Opens the regular file with an absolute path.
+fn open(path: &[u8]) -> io::Result<(File, Identity)> {
+    use std::os::unix::ffi::OsStrExt;
+    let split = path.iter().rposition(|byte| *byte == b'/').ok_or(io::ErrorKind::InvalidInput)?;
+    let (above, name) = (&path[..=split], &path[split + 1..]);
+    let name = Name::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let (file, stat) =
+        Dir::open(Path::new(std::ffi::OsStr::from_bytes(above)))?.open_file(&name, false)?;
+    Ok((file, Identity::of(&stat)))
+}
+
+/// Locks the cache in `dir`; `None` if another process has it for long.
+fn lock(dir: &Dir) -> io::Result<Option<File>> {
+    let file = dir.open_private(LOCK)?;
+    let end = Instant::now() + LOCK_MAX;
+    while !haul_sys::try_lock(&file)? {
+        if Instant::now() >= end {
+            return Ok(None);
+        }
+        std::thread::sleep(LOCK_POLL);
+    }
+    Ok(Some(file))
+}
+
+/// The part of a chunk's hash by which it is found: the first 8 bytes.
+pub fn short(hash: &[u8; 32]) -> u64 {
+    u64::from_le_bytes(*hash.first_chunk().expect("it has 32"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! The store: copies of files that were replaced or removed, within a bound. They share their
+//! content with the original where the file system can do that.
+//!
+//! The caller has the lock of the cache whenever something is added, so the bound holds at every
+//! moment, however many processes there are. The files that were not used for the longest time
+//! make way.
+
+use super::{CACHE_DIR_MODE, Identity};
+use haul_model::Name;
+use haul_sys::Dir;
+use std::fs::{File, FileTimes};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::time::SystemTime;
+
+const DIR: &str = "kept";
+const TEMP: &str = "new";
+
+/// Bytes that stay free on the file system.
+const FREE_MIN: u64 = 1 << 30;
+
+/// Bytes that are copied at once.
+const STEP_LEN: usize = 8 << 20;
+
+/// The store of a cache.
+pub(super) struct Kept {
+    dir: Dir,
+    max: u64,
+}
+
+impl Kept {
+    pub(super) fn open(cache: &Dir, max: u64) -> io::Result<Self> {
+        let name = Name::new(DIR.as_bytes()).expect("a name");
+        match cache.make_dir(&name, CACHE_DIR_MODE) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        Ok(Self { dir: cache.open_dir(&name)?, max })
+    }
+
+    /// The bound, in bytes.
+    pub(super) fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Opens a file by its name here.
+    pub(super) fn open_file(&self, name: &[u8]) -> io::Result<(File, Identity)> {
+        let name = Name::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let (file, stat) = self.dir.open_file(&name, false)?;
+        Ok((file, Identity::of(&stat)))
+    }
+
+    /// A file was used: others make way before it.
+    pub(super) fn used(&self, file: &File) {
+        // Where that fails, it only makes way earlier.
+        let _ = file.set_times(FileTimes::new().set_accessed(SystemTime::now()));
+    }
+
+    /// Copies `file` here, and removes others to make room for it; `None` if it is larger than
+    /// the bound, or the file system is nearly full.
+    pub(super) fn keep(&self, file: &File) -> io::Result<Option<(Name, File)>> {
+        // Nobody else writes: this one was left by a process that was killed.
+        let _ = self.dir.remove_private(TEMP);
+        let len = file.metadata()?.len();
+        if len > self.max {
+            return Ok(None);
+        }
+        self.make_room(self.max - len)?;
+        let room = haul_sys::room(&self.dir).map_or(u64::MAX, |room| room.bytes);
+        if room < len.saturating_add(FREE_MIN) {
+            return Ok(None);
+        }
+        let copy = self.dir.create_private(TEMP)?;
+        let named = (|| {
+            if !haul_sys::clone_file(file, &copy) {
+                copy_content(file, &copy, len)?;
+            }
+            // The original may have grown.
+            copy.set_len(len)?;
+            self.used(&copy);
+            let name = format!("{:016x}", RandomState::new().hash_one(len));
+            let name = Name::new(name.as_bytes()).expect("digits");
+            self.dir.publish_new(TEMP, &name)?;
+            Ok(name)
+        })();
+        match named {
+            Ok(name) => Ok(Some((name, copy))),
+            Err(error) => {
+                let _ = self.dir.remove_private(TEMP);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the files that were not used for the longest time until those that are left have
+    /// no more than `max` bytes.
+    fn make_room(&self, max: u64) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in self.dir.entries()? {
+            let stat = self.dir.stat(&entry.name)?;
+            files.push((stat.atime, entry.name, stat.size));
+        }
+        files.sort_unstable();
+        let mut len: u64 = files.iter().map(|(_, _, len)| len).sum();
+        for (_, name, file_len) in files {
+            if len <= max {
+                break;
+            }
+            self.dir.remove_file(&name)?;
+            len -= file_len;
+        }
+        Ok(())
+    }
+
+    /// Bytes of all files.
+    pub(super) fn len(&self) -> io::Result<u64> {
+        let stats = self.dir.entries()?;
+        Ok(stats.iter().filter_map(|entry| self.dir.stat(&entry.name).ok()).map(|s| s.size).sum())
+    }
+
+    /// Removes all.
+    pub(super) fn remove(cache: &Dir) -> io::Result<()> {
+        let kept = Self::open(cache, 0)?;
+        kept.make_room(0)
+    }
+}
+
+fn copy_content(from: &File, to: &File, len: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let mut at = 0;
+    let mut part = Vec::new();
+    while at < len {
+        let step = STEP_LEN.min((len - at) as usize);
+        if let Some(copied) = haul_sys::copy_range(from, to, at, step) {
+            at += copied as u64;
+            continue;
+        }
+        part.resize(step, 0);
+        let read = from.read_at(&mut part, at)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        to.write_all_at(&part[..read], at)?;
+        at += read as u64;
+    }
+    Ok(())
+}

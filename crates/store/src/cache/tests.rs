@@ -1,0 +1,241 @@
+//! The cache on real files: what it knows, and what damages, other processes and its bound do
+//! to it.
+
+use super::*;
+use std::fs;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A cache and files that it may know.
+struct Fixture {
+    files: TempDir,
+    cache: TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let new = || TempDir::new().expect("a directory");
+        Self { files: new(), cache: new() }
+    }
+
+    fn dir(&self) -> Dir {
+        Dir::open(self.cache.path()).expect("it is there")
+    }
+
+    fn open(&self) -> Cache {
+        Cache::open(self.dir(), 0).expect("it opens")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    /// Writes a file and tells the cache that it has one chunk.
+    fn publish(&self, cache: &mut Cache, name: &str, content: &[u8]) -> [u8; 32] {
+        fs::write(self.path(name), content).expect("written");
+        let hash = *blake3::hash(content).as_bytes();
+        let path = self.path(name);
+        let chunk = (0, content.len() as u32, short(&hash));
+        cache.add(path.as_os_str().as_encoded_bytes(), [chunk]);
+        hash
+    }
+
+    fn segments(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.cache.path()).expect("it is there");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths.filter(|path| path.to_string_lossy().contains("index-")).collect()
+    }
+}
+
+/// The content of the chunk, if a file of the cache has it.
+fn content(cache: &mut Cache, hash: &[u8; 32]) -> Option<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    cache.find(hash).iter().find_map(|place| {
+        let file = cache.open_file(place)?;
+        let mut part = vec![0; place.len as usize];
+        file.read_exact_at(&mut part, place.at).ok()?;
+        (blake3::hash(&part) == *hash).then_some(part)
+    })
+}
+
+#[test]
+fn chunks_are_found_by_this_process_and_the_next() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    let hash = fixture.publish(&mut cache, "a", b"content");
+    assert_eq!(content(&mut cache, &hash).as_deref(), Some(&b"content"[..]));
+    cache.saves(Saved { parts: 3, bytes: 30 });
+    cache.flush().expect("written");
+    let mut again = fixture.open();
+    assert_eq!(content(&mut again, &hash).as_deref(), Some(&b"content"[..]));
+    let figures = again.figures().expect("figures");
+    assert_eq!((figures.chunks, figures.bytes, figures.files), (1, 7, 1));
+    assert_eq!(figures.saved, Saved { parts: 3, bytes: 30 });
+    assert_eq!(content(&mut again, &[9; 32]), None);
+}
+
+#[test]
+fn a_file_that_changed_or_is_gone_is_dropped() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    let changed = fixture.publish(&mut cache, "changed", b"before");
+    let gone = fixture.publish(&mut cache, "gone", b"going");
+    let replaced = fixture.publish(&mut cache, "replaced", b"old");
+    let new = fixture.publish(&mut cache, "replaced", b"new");
+    fs::write(fixture.path("changed"), b"behind!").expect("written");
+    fs::remove_file(fixture.path("gone")).expect("removed");
+    for hash in [changed, gone, replaced] {
+        assert_eq!(content(&mut cache, &hash), None);
+        assert!(cache.find(&hash).is_empty(), "it is dropped");
+    }
+    assert_eq!(content(&mut cache, &new).as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn segments_become_one() {
+    let fixture = Fixture::new();
+    let mut hashes = Vec::new();
+    for number in 0..30_u8 {
+        let mut cache = fixture.open();
+        hashes.push(fixture.publish(&mut cache, &format!("{number}"), &[number; 100]));
+        cache.saves(Saved { parts: 1, bytes: 100 });
+        cache.flush().expect("written");
+        assert!(fixture.segments().len() <= 8);
+    }
+    let mut cache = fixture.open();
+    assert!(hashes.iter().all(|hash| content(&mut cache, hash).is_some()));
+    assert_eq!(cache.figures().expect("figures").saved, Saved { parts: 30, bytes: 3000 });
+}
+
+#[test]
+fn a_damaged_segment_is_removed() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    let first = fixture.publish(&mut cache, "a", b"first");
+    cache.flush().expect("written");
+    let second = fixture.publish(&mut cache, "b", b"second");
+    cache.flush().expect("written");
+    let mut segments = fixture.segments();
+    segments.sort();
+    let whole = fs::read(&segments[1]).expect("read");
+    for damaged in [&whole[..0], &whole[..whole.len() - 1], &[&whole[..], b"x"].concat()] {
+        fs::write(&segments[1], damaged).expect("written");
+        let mut cache = fixture.open();
+        assert!(content(&mut cache, &first).is_some());
+        assert!(content(&mut cache, &second).is_none());
+        assert_eq!(fixture.segments(), segments[..1]);
+    }
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        fs::write(&segments[1], damaged).expect("written");
+        assert!(fixture.open().find(&second).is_empty(), "byte {at}");
+    }
+}
+
+#[test]
+fn several_at_once_lose_nothing() {
+    let fixture = Fixture::new();
+    let hashes: Vec<_> = std::thread::scope(|scope| {
+        let begin = |number: u8| {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                (0..10_u8)
+                    .map(|turn| {
+                        let mut cache = fixture.open();
+                        let name = format!("{number}-{turn}");
+                        let hash = fixture.publish(&mut cache, &name, name.as_bytes());
+                        cache.flush().expect("written");
+                        hash
+                    })
+                    .collect::<Vec<_>>()
+            })
+        };
+        let threads: Vec<_> = (0..10).map(begin).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let mut cache = fixture.open();
+    let found = hashes.iter().filter(|hash| content(&mut cache, hash).is_some()).count();
+    assert_eq!(found, 100);
+}
+
+#[test]
+fn the_store_keeps_to_its_bound_and_the_newest_stay() {
+    let fixture = Fixture::new();
+    let mut cache = Cache::open(fixture.dir(), 32 << 10).expect("it opens");
+    let mut hashes = Vec::new();
+    for number in 1..=3_u8 {
+        let content = vec![number; 24 << 10];
+        let path = fixture.path("lost");
+        fs::write(&path, &content).expect("written");
+        let original = File::open(&path).expect("opened");
+        let (name, copy) = cache.keep(&original).expect("kept").expect("there is room");
+        let hash = *blake3::hash(&content).as_bytes();
+        cache.add_kept((&name, &copy), [(0, 24 << 10, short(&hash))]);
+        hashes.push(hash);
+        assert!(cache.figures().expect("figures").kept_len <= 32 << 10);
+        fs::remove_file(&path).expect("removed");
+    }
+    assert_eq!(content(&mut cache, &hashes[0]), None);
+    assert_eq!(content(&mut cache, &hashes[1]), None);
+    assert!(content(&mut cache, &hashes[2]).is_some());
+    let large = fixture.path("large");
+    fs::write(&large, vec![0; (32 << 10) + 1]).expect("written");
+    assert!(cache.keep(&File::open(&large).expect("opened")).expect("no error").is_none());
+    cache.flush().expect("written");
+    // Without a bound nothing is added, and what is there is of use.
+    let mut again = fixture.open();
+    assert!(content(&mut again, &hashes[2]).is_some());
+    assert!(again.keep(&File::open(&large).expect("opened")).expect("no error").is_none());
+    Cache::clear(&fixture.dir()).expect("cleared");
+    let figures = fixture.open().figures().expect("figures");
+    assert_eq!((figures.chunks, figures.kept_len, figures.index_len), (0, 0, 0));
+}
+
+#[test]
+fn a_used_file_stays_longer() {
+    let fixture = Fixture::new();
+    let mut cache = Cache::open(fixture.dir(), 3000).expect("it opens");
+    let mut keep = |number: u8| {
+        let path = fixture.path("lost");
+        fs::write(&path, [number; 1000]).expect("written");
+        let file = File::open(&path).expect("opened");
+        let (name, copy) = cache.keep(&file).expect("kept").expect("there is room");
+        let hash = *blake3::hash(&[number; 1000]).as_bytes();
+        cache.add_kept((&name, &copy), [(0, 1000, short(&hash))]);
+        hash
+    };
+    let (first, second) = (keep(1), keep(2));
+    keep(3);
+    assert!(content(&mut cache, &first).is_some());
+    let path = fixture.path("lost");
+    fs::write(&path, [4; 1000]).expect("written");
+    cache.keep(&File::open(&path).expect("opened")).expect("kept").expect("there is room");
+    assert!(content(&mut cache, &first).is_some(), "it was used");
+    assert!(content(&mut cache, &second).is_none());
+}
+
+#[test]
+fn a_million_chunks_are_looked_up_within_two_seconds() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    fs::write(fixture.path("large"), b"x").expect("written");
+    let hash = |number: u64| *blake3::hash(&number.to_le_bytes()).as_bytes();
+    let path = fixture.path("large");
+    for part in 0..8 {
+        let chunks = (0..20_480).map(|n| (n, 1, short(&hash(part * 20_480 + n))));
+        fs::write(fixture.path(&format!("{part}")), b"x").expect("written");
+        cache.add(fixture.path(&format!("{part}")).as_os_str().as_encoded_bytes(), chunks);
+    }
+    cache.flush().expect("written");
+    // The chunks of 10 GiB on average.
+    let len = cache.figures().expect("figures").index_len;
+    assert!(len <= 8 << 20, "{len} bytes");
+    let cache = fixture.open();
+    let hashes: Vec<_> = (0..1_000_000).map(hash).collect();
+    let begin = Instant::now();
+    let found = hashes.iter().filter(|hash| !cache.find(hash).is_empty()).count();
+    assert_eq!(found, 8 * 20_480);
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    drop(path);
+}
