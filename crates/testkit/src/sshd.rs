@@ -56,6 +56,9 @@ pub struct Sshd {
     dir: TempDir,
 }
 
+/// A place where no chunk cache can be.
+const NO_CACHE: &str = "/dev/null/none";
+
 /// A server's settings beyond the defaults.
 #[derive(Debug, Clone)]
 pub struct SshdBuilder {
@@ -85,7 +88,8 @@ impl Default for SshdBuilder {
             address: Ipv4Addr::LOCALHOST,
             server_lines: Vec::new(),
             client_lines: Vec::new(),
-            env: Vec::new(),
+            // Content of other tests, or of whoever runs them, is not to be known.
+            env: vec![("HAUL_CACHE_DIR".to_owned(), NO_CACHE.to_owned())],
             sftp: Sftp::System,
         }
     }
@@ -134,7 +138,9 @@ impl SshdBuilder {
     /// can't hold a double quote.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.env.push((name.into(), value.into()));
+        let name = name.into();
+        self.env.retain(|(other, _)| *other != name);
+        self.env.push((name, value.into()));
         self
     }
 

@@ -6,6 +6,7 @@ mod common;
 
 mod beside;
 mod broken;
+mod chunks;
 mod compressed;
 mod direct;
 mod doctor;
