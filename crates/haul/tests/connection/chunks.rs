@@ -115,6 +115,40 @@ fn what_this_machine_has_is_not_sent_to_it_again() {
 }
 
 #[test]
+fn known_content_is_used_on_every_way() {
+    let machines = Machines::new();
+    // Blocks of a large file go over several lanes.
+    let len = 40 << 20;
+    let content = machines.random("a", len, 8);
+    machines.copy(
+        &["--via", "ssh", "--parallel", "1", "--bwlimit", "60m"],
+        "a",
+        machines.there("a"),
+    );
+    for (at, options) in [
+        &["--via", "tcp", "--parallel", "3"][..],
+        &["--via", "ssh", "--parallel", "2"],
+        &["--keep=20s"],
+        &["--keep=20s", "--verify"],
+        &["--compress", "zstd", "--sync"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let name = format!("b{at}");
+        let (sent, known) = machines.copy(options, "a", machines.there(&name));
+        assert_eq!((sent, known), (0, len), "{options:?}");
+        assert!(machines.copied(&name) == content, "{options:?}");
+    }
+    machines.haul().args(["keep", "stop"]).run().expect_ok();
+    // From host to host, here both are one machine.
+    let run = machines.haul().args(["copy", "--json"]).arg(machines.there("a"));
+    let (_, known) = figures(&run.arg(machines.there("c")).run().expect_ok().out());
+    assert_eq!(known, len);
+    assert!(machines.copied("c") == content);
+}
+
+#[test]
 fn a_mirror_and_a_move_use_what_is_known() {
     let machines = Machines::new();
     let content = machines.random("a", LEN, 3);
