@@ -114,6 +114,10 @@ impl Tool {
                     Tool::Zstd => haul.args(["--compress", "zstd"]),
                     _ => &mut haul,
                 };
+                if job.direction != Direction::Local {
+                    // Each round sends the same content, to be sent.
+                    haul.arg("--no-cache");
+                }
                 if let Some(servers) = job.servers {
                     haul.env("XDG_STATE_HOME", servers.state());
                 } else if job.direction != Direction::Local {
@@ -199,7 +203,7 @@ impl Job<'_> {
 fn one_by_one(job: &Job) -> Command {
     let mut command = Command::new("sh");
     let script = r#"haul=$1 rsh=$2 source=$3; shift 3
-for dest; do "$haul" copy -q --rsh "$rsh" --remote-haul "$haul" "$source" "$dest" || exit; done"#;
+for dest; do "$haul" copy -q --no-cache --rsh "$rsh" --remote-haul "$haul" "$source" "$dest" || exit; done"#;
     command
         .args(["-c", script, "sh"])
         .arg(job.haul)
