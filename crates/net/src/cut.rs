@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Lets go of streams.
 pub(crate) struct Cut {
-    /// At its end as soon as `held` is closed.
+    /// Has a byte as soon as the streams were let go of. Its end would not do: a process that
+    /// was forked off, or the one that has forked, may have `held` as well.
     watched: PipeReader,
     held: Mutex<Option<PipeWriter>>,
     asked: AtomicBool,
@@ -38,7 +39,9 @@ impl Cut {
     /// Lets go of the streams at once.
     pub(crate) fn let_go(&self) {
         self.let_go.store(true, Ordering::Relaxed);
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // There is room for a byte. Where nobody else has it, closing it does the same.
+        let _ = held.map(|mut held| held.write_all(&[0]));
     }
 
     /// True once the streams were let go of.
@@ -166,7 +169,7 @@ impl<S: Write + AsFd> Write for Cuttable<S> {
 mod tests {
     use super::*;
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn streams_are_let_go_of_when_that_was_asked_for_twice() {
@@ -188,6 +191,24 @@ mod tests {
         let error = writer.join().expect("no panic").expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
         drop((far_output, far_input));
+    }
+
+    #[test]
+    fn streams_are_let_go_of_though_another_process_has_the_same_pipes() {
+        let cut = Cut::new().expect("a pipe");
+        let of_another = cut.held.lock().expect("no panic").as_ref().map(PipeWriter::try_clone);
+        let (input, far_output) = io::pipe().expect("a pipe");
+        let mut input = Cuttable::new(input, &cut).expect("a stream");
+        let reader = thread::spawn(move || input.read(&mut [0]).expect("the end"));
+        thread::sleep(Duration::from_millis(20));
+        cut.let_go();
+        let begin = Instant::now();
+        while !reader.is_finished() && begin.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        // Its end would wake the reader.
+        assert!(reader.is_finished() && of_another.is_some());
+        drop(far_output);
     }
 
     #[test]
