@@ -7,12 +7,21 @@ use haul_net::{Gate, bind_udp, listen_on};
 use std::env;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The port, unless another one is chosen.
 pub(crate) const PORT: u16 = 28790;
 
 /// Ports that are tried until one is free for both kinds of sockets.
 const PORT_TRIES_MAX: usize = 16;
+
+/// How long an address may be in use when a server starts: the processes of one that was killed
+/// end a little later than it.
+const LEAVING_MAX: Duration = Duration::from_secs(2);
+
+/// How often it is tried again.
+const LEAVING_POLL: Duration = Duration::from_millis(20);
 
 /// The variables of systemd's socket activation.
 const PID: &str = "LISTEN_PID";
@@ -58,7 +67,7 @@ pub(super) struct Sockets {
 pub(super) fn sockets(settings: &Settings) -> Result<Sockets, CommandError> {
     let Activated { tcp, udp } = from_system();
     match tcp.is_empty() {
-        true => bind(&settings.addresses()?, settings.quic),
+        true => bind(&settings.addresses()?, settings.quic, LEAVING_MAX),
         false if settings.quic => Ok(Sockets { tcp, udp }),
         false => Ok(Sockets { tcp, udp: Vec::new() }),
     }
@@ -73,10 +82,12 @@ fn from_system() -> Activated {
 }
 
 /// Sockets on `addresses`. On a machine without IPv6, general addresses of it are passed over.
-fn bind(addresses: &[SocketAddr], quic: bool) -> Result<Sockets, CommandError> {
+/// An address that is in use may become free within `patience`.
+fn bind(addresses: &[SocketAddr], quic: bool, patience: Duration) -> Result<Sockets, CommandError> {
+    let until = Instant::now() + patience;
     let mut bound = Sockets { tcp: Vec::new(), udp: Vec::new() };
     for address in addresses {
-        match bind_one(*address, quic) {
+        match bind_until(*address, quic, until) {
             Ok((tcp, udp)) => {
                 bound.tcp.push(tcp);
                 bound.udp.extend(udp);
@@ -88,6 +99,21 @@ fn bind(addresses: &[SocketAddr], quic: bool) -> Result<Sockets, CommandError> {
     match bound.tcp.is_empty() {
         true => Err(CommandError::usage("there is no address to listen on")),
         false => Ok(bound),
+    }
+}
+
+fn bind_until(
+    address: SocketAddr,
+    quic: bool,
+    until: Instant,
+) -> io::Result<(TcpListener, Option<UdpSocket>)> {
+    loop {
+        match bind_one(address, quic) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                thread::sleep(LEAVING_POLL);
+            }
+            bound => return bound,
+        }
     }
 }
 
@@ -142,7 +168,7 @@ pub(super) fn rebind(settings: &Settings, gate: &Gate) -> Result<Sockets, Comman
         }
     }
     if !new.is_empty() {
-        let Sockets { tcp, udp } = bind(&new, settings.quic)?;
+        let Sockets { tcp, udp } = bind(&new, settings.quic, Duration::ZERO)?;
         sockets.tcp.extend(tcp);
         sockets.udp.extend(udp);
     }
@@ -152,6 +178,20 @@ pub(super) fn rebind(settings: &Settings, gate: &Gate) -> Result<Sockets, Comman
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_a_killed_server_still_has_is_waited_for() {
+        let taken = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let address = taken.local_addr().expect("an address");
+        assert!(bind(&[address], true, Duration::ZERO).is_err());
+        let leaving = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            drop(taken);
+        });
+        let bound = bind(&[address], true, Duration::from_secs(20)).expect("it is free");
+        assert_eq!(bound.udp[0].local_addr().expect("an address"), address);
+        leaving.join().expect("no panic");
+    }
 
     #[test]
     fn an_address_of_loopback_is_not_reachable() {
