@@ -1,14 +1,23 @@
-//! A link between an ssh client and its server that can be cut: a proxy on loopback. What
-//! passes is counted.
+//! A link to an ssh server or a haul server that can be slow, silent, cut, or damage what it
+//! carries: a proxy on loopback, for TCP and UDP on one port. What passes is counted.
+
+mod datagrams;
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use self::datagrams::Flow;
 use crate::{Sshd, failed};
+
+/// Ports that are tried until one is free for TCP and UDP.
+const PORTS_MAX: usize = 100;
+
+/// How often a piece that waits for its turn is looked at: the rate may be another by then.
+const PACE_POLL: Duration = Duration::from_millis(10);
 
 /// A proxy in front of a server. Dropping it refuses further connections and cuts those
 /// that stand.
@@ -22,9 +31,13 @@ pub struct Link {
 struct Shared {
     /// The connections that stand.
     open: Mutex<Vec<Pair>>,
+    /// The clients that send datagrams.
+    flows: Mutex<Vec<Flow>>,
     /// Bytes that have passed towards the server, and from it.
     passed: [AtomicU64; 2],
     connections: AtomicU64,
+    /// The pieces that are still to be damaged, towards the server and from it.
+    damage: [AtomicU64; 2],
     is_down: AtomicBool,
     is_over: AtomicBool,
     pace: Mutex<Pace>,
@@ -52,10 +65,18 @@ impl Link {
     /// # Errors
     /// Those of the system.
     pub fn to(server: &Sshd) -> io::Result<Link> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        Link::to_address((Ipv4Addr::LOCALHOST, server.port()).into())
+    }
+
+    /// A link to the server at `far`, by TCP and UDP.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn to_address(far: SocketAddr) -> io::Result<Link> {
+        let (listener, datagrams) = one_port()?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::default());
-        let (far, seen) = (server.port(), Arc::clone(&shared));
+        let seen = Arc::clone(&shared);
         thread::Builder::new().name("link".into()).spawn(move || {
             for near in listener.incoming().flatten() {
                 if seen.is_over.load(Ordering::Relaxed) {
@@ -66,7 +87,13 @@ impl Link {
                 }
             }
         })?;
+        datagrams::carry(Arc::clone(&shared), datagrams, far)?;
         Ok(Link { address, shared })
+    }
+
+    /// The address that clients connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The options with which `ssh` goes through it, behind those of [`Sshd::rsh`].
@@ -88,7 +115,8 @@ impl Link {
         *self.shared.pace() = Pace { rate, then: Some((bytes, then)) };
     }
 
-    /// Ends every connection: both sides see it.
+    /// Ends every connection: both sides see it. What sends datagrams has no connection to be
+    /// ended, and falls silent.
     pub fn cut(&self) {
         for pair in self.shared.open().drain(..) {
             pair.silent.store(true, Ordering::Relaxed);
@@ -96,6 +124,7 @@ impl Link {
                 let _ = end.shutdown(Shutdown::Both);
             }
         }
+        self.shared.flows().iter().for_each(Flow::silence);
     }
 
     /// Ends every connection for the client alone: the server notices nothing.
@@ -104,12 +133,36 @@ impl Link {
             pair.silent.store(true, Ordering::Relaxed);
             let _ = pair.ends[0].shutdown(Shutdown::Both);
         }
+        self.shared.flows().iter().for_each(Flow::silence);
     }
 
     /// Lets nothing more through the connections that stand; neither side sees why. New
     /// ones work.
     pub fn silence(&self) {
         self.shared.open().iter().for_each(|pair| pair.silent.store(true, Ordering::Relaxed));
+        self.shared.flows().iter().for_each(Flow::silence);
+    }
+
+    /// Changes a byte in each of the next pieces that pass: so many towards the server, and so
+    /// many from it. A datagram is a piece.
+    pub fn damage(&self, pieces: [u64; 2]) {
+        for (left, pieces) in self.shared.damage.iter().zip(pieces) {
+            left.store(pieces, Ordering::Relaxed);
+        }
+    }
+
+    /// True once all pieces are damaged that were to be.
+    pub fn has_damaged(&self) -> bool {
+        self.shared.damage.iter().all(|left| left.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Sends the datagrams of all clients from another address from now on, as if these had
+    /// gone to another network. Answers to the old address are lost.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn roam(&self) -> io::Result<()> {
+        self.shared.flows().iter_mut().try_for_each(|flow| flow.roam(&self.shared))
     }
 
     /// Takes no connections, or takes them again. Those that come meanwhile are closed.
@@ -122,7 +175,7 @@ impl Link {
         [0, 1].map(|way| self.shared.passed[way].load(Ordering::Relaxed))
     }
 
-    /// Connections that were made through it.
+    /// Connections that were made through it; of datagrams, the addresses that have sent some.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::Relaxed)
     }
@@ -137,17 +190,34 @@ impl Drop for Link {
     }
 }
 
+/// A port for TCP and for UDP.
+fn one_port() -> io::Result<(TcpListener, UdpSocket)> {
+    for _ in 0..PORTS_MAX {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        match UdpSocket::bind(listener.local_addr()?) {
+            Ok(datagrams) => return Ok((listener, datagrams)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(failed("no port is free for TCP and UDP"))
+}
+
 impl Shared {
     fn open(&self) -> std::sync::MutexGuard<'_, Vec<Pair>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flows(&self) -> std::sync::MutexGuard<'_, Vec<Flow>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pace(&self) -> std::sync::MutexGuard<'_, Pace> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn join(self: &Arc<Self>, near: TcpStream, far: u16) -> io::Result<()> {
-        let far = TcpStream::connect((Ipv4Addr::LOCALHOST, far))?;
+    fn join(self: &Arc<Self>, near: TcpStream, far: SocketAddr) -> io::Result<()> {
+        let far = TcpStream::connect(far)?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
         let silent = Arc::new(AtomicBool::new(false));
@@ -176,23 +246,48 @@ impl Shared {
                 if len == 0 {
                     return Ok(());
                 }
+                self.touch(way, &mut buffer[..len]);
                 to.write_all(&buffer[..len])?;
-                let len = len as u64;
-                let passed = self.passed[way].fetch_add(len, Ordering::Relaxed) + len;
-                let pace = *self.pace();
-                let rate = match pace.then {
-                    Some((bytes, then)) if passed >= bytes => then,
-                    _ => pace.rate,
-                };
-                if rate > 0 {
-                    thread::sleep(Duration::from_secs_f64(len as f64 / rate as f64));
-                }
+                self.count(way, len);
             }
         };
         let _ = carry();
         if !silent.load(Ordering::Relaxed) {
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Damages a piece, if one is to be damaged.
+    fn touch(&self, way: usize, piece: &mut [u8]) {
+        let (left, relaxed) = (&self.damage[way], Ordering::Relaxed);
+        let is_due = left.fetch_update(relaxed, relaxed, |left| left.checked_sub(1)).is_ok();
+        let middle = piece.len() / 2;
+        if let Some(byte) = piece.get_mut(middle).filter(|_| is_due) {
+            *byte ^= 0x55;
+        }
+    }
+
+    /// Counts a piece of `len` bytes that has passed, and waits until the next one may.
+    fn count(&self, way: usize, len: usize) {
+        let len = len as u64;
+        let passed = self.passed[way].fetch_add(len, Ordering::Relaxed) + len;
+        let begin = Instant::now();
+        loop {
+            let pace = *self.pace();
+            let rate = match pace.then {
+                Some((bytes, then)) if passed >= bytes => then,
+                _ => pace.rate,
+            };
+            if rate == 0 || self.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let wait = Duration::from_secs_f64(len as f64 / rate as f64);
+            let left = wait.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(PACE_POLL));
         }
     }
 }

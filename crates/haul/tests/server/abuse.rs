@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::TcpStream;
 
 /// The memory of a process, in KiB.
-fn memory_kib(pid: i32) -> u64 {
+fn memory_kib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
@@ -45,7 +45,7 @@ fn strangers_cost_little_memory_and_keep_no_client_out() {
         let mut slowest = Duration::ZERO;
         for _ in 0..10 {
             let begin = Instant::now();
-            client.download("/x", server.dir.path()).expect("copied");
+            client.download("/x", server.dir()).expect("copied");
             slowest = slowest.max(begin.elapsed());
             thread::sleep(Duration::from_millis(50));
         }
@@ -61,7 +61,7 @@ fn an_idle_server_does_nothing_and_is_small() {
     let server = Server::start();
     let quic = server.status()["quic_process"].as_u64().expect("a process");
     let jiffies = || {
-        let stats = [server.pid().cast_unsigned().into(), quic]
+        let stats = [server.pid().into(), quic]
             .map(|pid: u64| fs::read_to_string(format!("/proc/{pid}/status")).expect("a process"));
         let lines = stats.iter().flat_map(|stat| stat.lines());
         let switches = lines.filter(|line| line.contains("ctxt_switches"));

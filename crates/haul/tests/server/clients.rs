@@ -16,10 +16,10 @@ fn who_is_not_enrolled_or_was_revoked_learns_nothing() {
     for via in BOTH {
         let server = Server::start();
         let (stranger, revoked) = (server.stranger().by(via), server.client("ann", &[]).by(via));
-        revoked.download("/", server.dir.path()).expect("copied");
+        revoked.download("/", server.dir()).expect("copied");
         server.ok(&["revoke", "ann"]);
         let refusals = [&stranger, &revoked].map(|client| {
-            let error = client.download("/", server.dir.path()).expect_err("refused");
+            let error = client.download("/", server.dir()).expect_err("refused");
             assert!(
                 matches!(error, JobError::Connection(ConnectError::NotEnrolled { .. })),
                 "{error}"
@@ -111,7 +111,7 @@ fn the_secret_of_an_invitation_opens_nothing_else() {
     let invitation: haul_net::Invitation = line.parse().expect("an invitation");
     let guest = Client { identity: invitation.identity().expect("a key"), ..server.stranger() };
     fs::write(server.root().join("x"), "x").expect("written");
-    guest.download("/x", server.dir.path()).expect_err("it is no client");
+    guest.download("/x", server.dir()).expect_err("it is no client");
     assert!(!server.path("x").exists());
     // It can still be used as it is meant.
     let words = ["join", &line, "--name", "ann"];
@@ -155,9 +155,9 @@ fn a_new_key_of_the_server_needs_no_new_enrolment() {
         // When all have used the new one, the old one goes.
         server.ok(&["revoke", "ann"]);
         let bob = Client { server: learnt, ..bob };
-        bob.download("/", server.dir.path()).expect("copied");
+        bob.download("/", server.dir()).expect("copied");
         until("the old key is gone", || keys() == 1);
-        bob.download("/", server.dir.path()).expect("copied");
+        bob.download("/", server.dir()).expect("copied");
     }
 }
 
@@ -167,7 +167,7 @@ fn a_server_with_another_key_is_not_talked_to() {
         let server = Server::start();
         let client = server.client("ann", &[]).by(via);
         let client = Client { server: Identity::new().expect("a key").key(), ..client };
-        let error = client.download("/", server.dir.path()).expect_err("another server");
+        let error = client.download("/", server.dir()).expect_err("another server");
         assert!(matches!(error, JobError::Connection(ConnectError::ServerKey { .. })), "{error}");
     }
 }

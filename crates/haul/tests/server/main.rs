@@ -14,25 +14,37 @@ use haul_net::{
     ConnectError, Connection, Identity, Patience, PublicKey, Reaching, ServerAddress, ServerVia,
     connect_server,
 };
+use haul_testkit::served::Served;
 use std::fs::{self, Permissions};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
 /// How long anything may take that is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server, with a directory for everything.
-struct Server {
-    dir: TempDir,
-    running: Option<Child>,
+/// A server, and the directory [`Server::root`].
+struct Server(Served);
+
+impl Deref for Server {
+    type Target = Served;
+
+    fn deref(&self) -> &Served {
+        &self.0
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Served {
+        &mut self.0
+    }
 }
 
 /// A client of it, and the address and key of the server.
@@ -54,12 +66,9 @@ fn is_root() -> bool {
 impl Server {
     /// A directory without a running server.
     fn prepare() -> Self {
-        let dir = TempDir::new().expect("a directory");
-        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("changed");
-        for name in ["home", "root"] {
-            fs::create_dir(dir.path().join(name)).expect("a directory");
-        }
-        Self { dir, running: None }
+        let server = Self(Served::prepare(HAUL.as_ref()).expect("a directory"));
+        fs::create_dir(server.root()).expect("a directory");
+        server
     }
 
     fn start() -> Self {
@@ -69,18 +78,7 @@ impl Server {
     }
 
     fn run(&mut self) {
-        self.run_on("127.0.0.1:0");
-    }
-
-    fn run_on(&mut self, address: &str) {
-        let mut command = self.command(&["run", "--listen", address]);
-        let log = fs::File::create(self.dir.path().join("log")).expect("a file");
-        self.running = Some(command.stderr(log).spawn().expect("it starts"));
-        until("it runs", || self.haul(&["status"]).status.success());
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.run_on("127.0.0.1:0").expect("it starts");
     }
 
     /// The root of clients.
@@ -90,24 +88,6 @@ impl Server {
 
     fn state(&self, name: &str) -> PathBuf {
         self.path("home/.local/state/haul/server").join(name)
-    }
-
-    fn command_of(&self, home: &str, words: &[&str]) -> Command {
-        self.program_of(home, &[&["server"], words].concat())
-    }
-
-    /// haul, as it is run by the user of another home directory.
-    fn program_of(&self, home: &str, words: &[&str]) -> Command {
-        let mut command = Command::new(HAUL);
-        command.args(words).env("HOME", self.path(home)).stdin(Stdio::null());
-        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "SSH_CONNECTION"] {
-            command.env_remove(variable);
-        }
-        command
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        self.command_of("home", words)
     }
 
     fn haul(&self, words: &[&str]) -> Output {
@@ -124,11 +104,7 @@ impl Server {
 
     /// The state, as `haul server status --json` tells it.
     fn status(&self) -> serde_json::Value {
-        serde_json::from_str(&self.ok(&["status", "--json"])).expect("JSON")
-    }
-
-    fn pid(&self) -> i32 {
-        self.running.as_ref().expect("it runs").id().cast_signed()
+        self.0.status().expect("it answers")
     }
 
     /// A client that nobody has enrolled.
@@ -163,15 +139,6 @@ impl Server {
         let text = fs::read_to_string(self.state("audit.jsonl")).expect("a log");
         let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
         lines.filter(|line: &serde_json::Value| line["event"] == event).collect()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(mut running) = self.running.take() {
-            let _ = running.kill();
-            let _ = running.wait();
-        }
     }
 }
 

@@ -2,9 +2,7 @@
 
 use super::ways::{HOST, command, joined};
 use super::*;
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
+use haul_testkit::Link;
 
 /// The number of the process that serves QUIC.
 fn quic_process(server: &Server) -> Option<u64> {
@@ -58,7 +56,7 @@ fn a_process_for_quic_that_crashes_is_replaced_and_harms_no_other_job() {
         by_tcp.join().expect("no panic").expect("copied");
     });
     let client = client.by(ServerVia::Quic);
-    client.download("/large", server.dir.path()).expect("copied");
+    client.download("/large", server.dir()).expect("copied");
     let log = fs::read_to_string(server.path("log")).expect("messages");
     assert!(log.contains("the process for QUIC has ended; another one starts"), "{log}");
 }
@@ -72,17 +70,17 @@ fn a_server_without_quic_says_so_and_a_reload_adds_it() {
     server.run();
     assert!(server.ok(&["status"]).contains(" by TCP (this machine only)"));
     let client = server.client("ann", &[]).by(ServerVia::Quic);
-    let error = client.download("/", server.dir.path()).expect_err("nobody listens");
+    let error = client.download("/", server.dir()).expect_err("nobody listens");
     assert!(matches!(error, JobError::Connection(ConnectError::NoServer { .. })), "{error}");
     // The port that it has by TCP is taken for QUIC as well.
     let address = client.address.to_string();
     server.ok(&["stop"]);
-    server.running.take().expect("it ran").wait().expect("waited");
-    server.run_on(&address);
+    server.wait().expect("waited");
+    server.run_on(&address).expect("it starts");
     fs::write(config.join("server.toml"), "congestion = \"cubic\"\n").expect("written");
     server.ok(&["reload"]);
     assert!(server.ok(&["status"]).contains(" by TCP and QUIC (this machine only)"));
-    client.download("/", server.dir.path()).expect("copied");
+    client.download("/", server.dir()).expect("copied");
 }
 
 #[test]
@@ -97,10 +95,8 @@ fn a_client_goes_on_with_a_server_that_was_killed_and_started_again() {
     let mut copying = copying.stderr(Stdio::piped()).spawn().expect("it starts");
     until("a job runs", || server.status()["jobs"][0]["client"] == "user");
     thread::sleep(Duration::from_millis(1000));
-    let mut running = server.running.take().expect("it runs");
-    running.kill().expect("killed");
-    running.wait().expect("waited");
-    server.run_on(&address);
+    server.kill().expect("killed");
+    server.run_on(&address).expect("it starts");
     let begin = Instant::now();
     let status = copying.wait().expect("waited");
     assert!(status.success());
@@ -109,61 +105,13 @@ fn a_client_goes_on_with_a_server_that_was_killed_and_started_again() {
     assert_eq!(fs::metadata(server.root().join("large")).expect("a file").len(), 48 << 20);
 }
 
-/// The way of packets between a client and a server.
-struct Relay {
-    address: SocketAddr,
-    /// 0: packets take the first way, 1: the second one, 2: none.
-    way: Arc<AtomicU8>,
-}
-
-impl Relay {
-    /// One that ends with the test.
-    fn to(server: SocketAddr) -> Self {
-        let socket = |address: &str| {
-            let socket = UdpSocket::bind(address).expect("a socket");
-            socket.set_nonblocking(true).expect("set");
-            socket
-        };
-        let front = socket("127.0.0.1:0");
-        // Another address, as that of a client in another network.
-        let backs = [socket("127.0.0.1:0"), socket("127.0.0.2:0")];
-        let way = Arc::new(AtomicU8::new(0));
-        let relay = Self { address: front.local_addr().expect("an address"), way: way.clone() };
-        thread::spawn(move || {
-            let (mut bytes, mut client) = (vec![0; 65536], None);
-            loop {
-                let way = usize::from(way.load(Ordering::Relaxed));
-                let mut any = false;
-                while let Ok((len, from)) = front.recv_from(&mut bytes) {
-                    (any, client) = (true, Some(from));
-                    if let Some(back) = backs.get(way) {
-                        let _ = back.send_to(&bytes[..len], server);
-                    }
-                }
-                for (nth, back) in backs.iter().enumerate() {
-                    while let Ok(len) = back.recv(&mut bytes) {
-                        any = true;
-                        if let Some(client) = client.filter(|_| nth == way) {
-                            let _ = front.send_to(&bytes[..len], client);
-                        }
-                    }
-                }
-                if !any {
-                    thread::sleep(Duration::from_micros(200));
-                }
-            }
-        });
-        relay
-    }
-}
-
-/// A server, and a client that reaches it by QUIC through the relay.
-fn relayed() -> (Server, Client, Relay) {
+/// A server, and a client that reaches it by QUIC through a link.
+fn relayed() -> (Server, Client, Link) {
     let server = Server::start();
     let client = server.client("ann", &[]).by(ServerVia::Quic);
-    let relay = Relay::to(client.address.to_string().parse().expect("an address"));
-    let client = Client { address: relay.address.into(), ..client };
-    (server, client, relay)
+    let link = Link::to_address(server.address().expect("an address")).expect("a link");
+    let client = Client { address: link.address().into(), ..client };
+    (server, client, link)
 }
 
 /// An upload of some seconds.
@@ -180,14 +128,14 @@ fn upload_of(source: &Path) -> Job {
 
 #[test]
 fn a_job_goes_on_when_the_clients_address_changes() {
-    let (server, client, relay) = relayed();
+    let (server, client, link) = relayed();
     let job = upload_of(&server.path("large"));
     thread::scope(|scope| {
         let copying = scope.spawn(|| client.run(&job, Placement::upload, &Quiet::default()));
         until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
         thread::sleep(Duration::from_millis(800));
         assert!(!copying.is_finished());
-        relay.way.store(1, Ordering::Relaxed);
+        link.roam().expect("another address");
         let summary = copying.join().expect("no panic").expect("copied");
         assert_eq!(summary.copied, 1);
     });
@@ -198,7 +146,7 @@ fn a_job_goes_on_when_the_clients_address_changes() {
 
 #[test]
 fn a_peer_that_is_silent_is_noticed_on_both_sides() {
-    let (server, client, relay) = relayed();
+    let (server, client, link) = relayed();
     let job = upload_of(&server.path("large"));
     thread::scope(|scope| {
         let copying = scope.spawn(|| {
@@ -211,7 +159,7 @@ fn a_peer_that_is_silent_is_noticed_on_both_sides() {
         });
         until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
         thread::sleep(Duration::from_millis(500));
-        relay.way.store(2, Ordering::Relaxed);
+        link.silence();
         let begin = Instant::now();
         let error = copying.join().expect("no panic").expect_err("it is lost");
         assert!(matches!(error, JobError::Connection(ref lost) if lost.retriable()), "{error}");

@@ -63,7 +63,7 @@ fn a_job_of_a_server_of_root_is_of_the_clients_user() {
     // It can't read what only root may.
     fs::write(server.root().join("secret"), "x").expect("written");
     fs::set_permissions(server.root().join("secret"), Permissions::from_mode(0o600)).expect("set");
-    let summary = client.download("/secret", server.dir.path()).expect("a report");
+    let summary = client.download("/secret", server.dir()).expect("a report");
     assert_eq!((summary.copied, summary.failed), (0, 1));
     let key = server.stranger().identity.key().to_string();
     let root = format!("--root={}", server.root().display());
@@ -82,7 +82,7 @@ fn a_client_without_a_user_is_not_served_by_root() {
     let text = fs::read_to_string(&path).expect("records").replace("user = \"root\"\n", "");
     fs::write(&path, text).expect("written");
     server.ok(&["reload"]);
-    client.download("/", server.dir.path()).expect_err("it has no user");
+    client.download("/", server.dir()).expect_err("it has no user");
     until("it is logged", || server.audit("refused").len() == 1);
 }
 
@@ -111,7 +111,7 @@ fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_go_on() {
             assert!(matches!(error, JobError::Connection(ref lost) if lost.retriable()), "{error}");
         });
         assert!(!server.haul(&["status"]).status.success());
-        let status = server.running.take().expect("it ran").wait().expect("waited");
+        let status = server.wait().expect("waited");
         assert!(status.success());
         server.run();
         let client = Client { address: server.stranger().address, ..client };
@@ -130,16 +130,14 @@ fn a_server_that_is_killed_takes_its_jobs_along_and_another_one_goes_on() {
         let connection = client.connect().expect("connected");
         until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
         let pid = server.status()["jobs"][0]["pid"].as_u64().expect("a number");
-        let mut running = server.running.take().expect("it runs");
-        running.kill().expect("killed");
-        running.wait().expect("waited");
+        server.kill().expect("killed");
         let child = PathBuf::from(format!("/proc/{pid}/exe"));
         until("the child has ended", || fs::read_link(&child).is_err());
         drop(connection);
         server.run();
         let client = Client { address: server.stranger().address, ..client };
         fs::write(server.root().join("x"), "x").expect("written");
-        client.download("/x", server.dir.path()).expect("copied");
+        client.download("/x", server.dir()).expect("copied");
     }
 }
 
@@ -199,7 +197,7 @@ fn a_reload_keeps_jobs_and_takes_the_settings() {
         fs::write(config.join("server.toml"), "jobs-per-client = 1\n").expect("written");
         server.ok(&["reload"]);
         assert_eq!(server.status()["jobs"][0]["client"], "ann");
-        client.download("/", server.dir.path()).expect_err("it has a job already");
+        client.download("/", server.dir()).expect_err("it has a job already");
         until("it is logged", || server.audit("refused").len() == 1);
         assert_eq!(server.audit("refused")[0]["reason"], "too many jobs at once");
         // What is wrong changes nothing, and is not repeated.
@@ -248,14 +246,14 @@ fn a_service_manager_may_hand_over_the_socket() {
     let home = format!("HOME={}", server.path("home").display());
     command.args(["-l", &address.to_string(), "-E", &home, HAUL, "server", "run"]);
     let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-    server.running = Some(child);
+    server.adopt(child);
     // The first caller has the server started.
     until("it listens", || std::net::TcpStream::connect(address).is_ok());
     until("it runs", || server.haul(&["status"]).status.success());
     assert_eq!(server.status()["listen"][0], address.to_string());
     let client = server.client("ann", &[]);
     fs::write(server.root().join("x"), "x").expect("written");
-    client.download("/x", server.dir.path()).expect("copied");
+    client.download("/x", server.dir()).expect("copied");
 }
 
 #[test]
@@ -264,7 +262,7 @@ fn a_second_server_of_a_user_does_not_start_and_one_can_start_in_the_background(
     let refused = server.haul(&["run", "--listen", "127.0.0.1:0"]);
     assert!(!refused.status.success());
     server.ok(&["stop"]);
-    server.running.take().expect("it ran").wait().expect("waited");
+    server.wait().expect("waited");
     assert!(server.ok(&["start", "--listen", "127.0.0.1:0"]).contains("this machine only"));
     assert!(server.ok(&["start"]).contains("runs already"));
     let pid = server.status()["pid"].as_u64().expect("a number");

@@ -10,17 +10,7 @@ pub(crate) const HOST: &str = "box.invalid";
 pub(crate) fn joined(options: &[&str]) -> Server {
     let server = Server::start();
     fs::create_dir(server.path("user")).expect("a directory");
-    let root = format!("--root={}", server.root().display());
-    let mut words = vec!["invite", &root, "--name=user"];
-    words.extend(options);
-    if is_root() {
-        words.push("--run-as=root");
-    }
-    let invitation = server.ok(&words);
-    let invitation = invitation.lines().last().expect("a line");
-    let join = ["join", invitation, "--host", HOST];
-    let output = server.command_of("user", &join).output().expect("it runs");
-    assert!(output.status.success(), "{output:?}");
+    server.enroll("user", HOST, &server.root(), options).expect("enrolled");
     server
 }
 
@@ -184,9 +174,7 @@ fn a_server_that_is_gone_is_replaced_by_nothing() {
     let mut server = joined(&[]);
     fs::write(server.path("user/a"), "content").expect("written");
     let there = format!("{HOST}:a");
-    let mut running = server.running.take().expect("it runs");
-    running.kill().expect("killed");
-    running.wait().expect("reaped");
+    server.kill().expect("killed");
     for words in [&["copy", "a", &*there][..], &["ls", &there], &["sync", "-a", "a", &there]] {
         let output = run(&server, words);
         let said = String::from_utf8_lossy(&output.stderr);
