@@ -9,6 +9,7 @@ mod befallen;
 mod counted;
 mod cuts;
 mod delayed;
+mod endpoints;
 mod given_up;
 mod kinds;
 mod link;
