@@ -5,10 +5,11 @@ use super::Place;
 use super::place::failed;
 use crate::error::{CommandError, ErrorKind};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -99,6 +100,8 @@ impl Control {
             _ => {}
         }
         let bound = UnixListener::bind(&path).and_then(|listener| {
+            // Nobody else enters the directory; this is the second bolt.
+            fs::set_permissions(&path, Permissions::from_mode(0o600))?;
             listener.set_nonblocking(true)?;
             Ok(listener)
         });

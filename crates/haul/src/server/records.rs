@@ -12,6 +12,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// The file whose lock a process has that changes the records.
+const LOCK: &str = "clients.lock";
+
 /// How long another process may have the records.
 const LOCK_MAX: Duration = Duration::from_secs(5);
 
@@ -148,7 +151,7 @@ impl Records {
         place.make()?;
         let begin = Instant::now();
         let _lock = loop {
-            match place.try_lock("clients.lock")? {
+            match place.try_lock(LOCK)? {
                 Some(lock) => break lock,
                 None if begin.elapsed() > LOCK_MAX => {
                     let message = "another process is changing the clients";
@@ -157,6 +160,25 @@ impl Records {
                 None => thread::sleep(LOCK_POLL),
             }
         };
+        Self::change_locked(place, change)
+    }
+
+    /// The same at once; `None` while another process changes them.
+    ///
+    /// # Errors
+    /// See [`Self::change`].
+    pub(super) fn try_change<T>(
+        place: &Place,
+        change: impl FnOnce(&mut Self) -> Result<T, CommandError>,
+    ) -> Result<Option<T>, CommandError> {
+        let lock = place.try_lock(LOCK)?;
+        lock.map(|_lock| Self::change_locked(place, change)).transpose()
+    }
+
+    fn change_locked<T>(
+        place: &Place,
+        change: impl FnOnce(&mut Self) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
         let mut records = Self::load(place)?;
         let before = records.clone();
         let now = SystemTime::now();
@@ -198,6 +220,13 @@ impl Records {
         Ok(())
     }
 
+    /// True if all clients know the server's key `newest`, and nobody can use an invitation,
+    /// which may name an older one.
+    pub(super) fn all_know(&self, newest: &PublicKey, now: SystemTime) -> bool {
+        self.clients.iter().all(|client| client.server_key.as_ref() == Some(newest))
+            && self.invitations.iter().all(|invited| invited.expiry() <= now)
+    }
+
     /// The keys that are let in, each with its expiry.
     pub(super) fn keys(&self) -> impl Iterator<Item = (PublicKey, Option<SystemTime>)> {
         let clients = self.clients.iter().map(|client| (client.key, None));
@@ -230,18 +259,33 @@ mod tests {
 
     #[test]
     fn records_read_the_same_once_they_are_written() {
-        let invited = Invited {
-            key: client("x").key,
-            name: None,
-            root: "/srv".into(),
-            right: Right::Write,
-            user: None,
-            expires: 7,
-        };
-        let records = Records { clients: vec![client("ann")], invitations: vec![invited] };
+        let records = Records { clients: vec![client("ann")], invitations: vec![invited(7)] };
         let text = toml::to_string(&records).expect("a text");
         assert_eq!(toml::from_str::<Records>(&text).expect("records"), records);
         assert_eq!(toml::from_str::<Records>("").expect("records"), Records::default());
+    }
+
+    fn invited(expires: u64) -> Invited {
+        let key = client("x").key;
+        Invited { key, name: None, root: "/srv".into(), right: Right::Write, user: None, expires }
+    }
+
+    #[test]
+    fn an_old_key_is_needed_until_all_know_the_newest_one() {
+        let (newest, old) = (client("x").key, client("x").key);
+        let knows = |key| Client { server_key: key, ..client("ann") };
+        let now = UNIX_EPOCH + Duration::from_secs(100);
+        for (clients, invitations, all_know) in [
+            (vec![], vec![], true),
+            (vec![knows(Some(newest))], vec![], true),
+            (vec![knows(Some(newest)), knows(None)], vec![], false),
+            (vec![knows(Some(old))], vec![], false),
+            (vec![knows(Some(newest))], vec![invited(101)], false),
+            (vec![knows(Some(newest))], vec![invited(100)], true),
+        ] {
+            let records = Records { clients, invitations };
+            assert_eq!(records.all_know(&newest, now), all_know, "{records:?}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::{Place, system};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use haul_engine::fork;
-use haul_net::{Caller, Forwarder, Gate};
+use haul_net::{Caller, Forwarder, Gate, PublicKey};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
@@ -21,7 +21,7 @@ use std::io::{self, PipeReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long jobs may take to reach a checkpoint when the server stops.
 const STOPPING_MAX: Duration = Duration::from_secs(10);
@@ -34,6 +34,9 @@ const GUEST_MAX: Duration = Duration::from_secs(10);
 
 /// How long no process for QUIC is started after the last one was.
 const QUIC_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often the records are tried to be changed while another process changes them.
+const NOTE_POLL: Duration = Duration::from_millis(50);
 
 /// Children at once, of all clients.
 const JOBS_MAX: usize = 1024;
@@ -102,6 +105,8 @@ struct Server {
     jobs: Jobs,
     /// Callers for which no child was started yet.
     callers: VecDeque<Caller>,
+    /// Clients that know a newest key of the server, which is not in the records yet.
+    to_note: Vec<(PublicKey, PublicKey)>,
     /// When the process for QUIC was started last.
     quic_since: Option<Instant>,
     /// Set once it stops.
@@ -136,6 +141,7 @@ impl Server {
             audit,
             jobs,
             callers: VecDeque::new(),
+            to_note: Vec::new(),
             quic_since: None,
             stops_at: None,
         })
@@ -201,7 +207,8 @@ impl Server {
             }
             let stops = self.stops_at.map(|at| at.saturating_duration_since(Instant::now()));
             self.start_quic();
-            let patience = [stops, self.jobs.patience(), self.quic_pause()];
+            let noting = (!self.to_note.is_empty()).then_some(NOTE_POLL);
+            let patience = [stops, self.jobs.patience(), self.quic_pause(), noting];
             let patience = patience.into_iter().flatten().min();
             let mut others: Vec<BorrowedFd<'_>> =
                 vec![self.signals.stop.as_fd(), self.signals.reload.as_fd()];
@@ -212,6 +219,7 @@ impl Server {
             let (signals, ready) = turn.ready.split_at(2);
             let (jobs, asked) = ready.split_at(self.jobs.len());
             self.jobs.proceed(jobs, &mut self.audit);
+            self.note_keys().unwrap_or_else(|error| say(&error.to_string()));
             // Another process has changed the records, or one of the children.
             if Records::state(&self.place) != self.read
                 && let Err(error) = self.read_records()
@@ -272,7 +280,7 @@ impl Server {
         for job in self.jobs.iter_mut().filter(|job| job.is_outdated(&self.records.clients)) {
             job.end_within(REVOKED_MAX, "revoked");
         }
-        Ok(())
+        self.forget_old_keys()
     }
 
     /// Reads everything again. Jobs go on. If something is wrong, all stays as it was.
@@ -375,7 +383,7 @@ impl Server {
         caller: Caller,
         who: Who,
         client: Option<Client>,
-        key: haul_net::PublicKey,
+        key: PublicKey,
         work: impl FnOnce(&Around<'_>, Caller) -> u8,
     ) {
         let begun = io::pipe().and_then(|(reports, to)| {
@@ -424,26 +432,40 @@ impl Server {
         self.control = None;
     }
 
-    /// Notes that a client knows the newest key. When all of them do, older ones are removed.
+    /// Has it noted that a client knows the newest key, if that matters.
     fn note_key(&mut self, caller: &Caller, client: &Client) {
         let newest = self.keys.newest();
-        if !self.keys.has_old() || !caller.knows(&newest) || client.server_key == Some(newest) {
-            return;
+        if self.keys.has_old() && caller.knows(&newest) && client.server_key != Some(newest) {
+            self.to_note.push((client.key, newest));
         }
-        let noted = Records::change(&self.place, |records| {
-            let known = records.clients.iter_mut().find(|known| known.key == client.key);
-            known.into_iter().for_each(|known| known.server_key = Some(newest));
-            Ok(records.clients.iter().all(|known| known.server_key == Some(newest)))
+    }
+
+    /// Notes these clients, unless another process is changing the records.
+    fn note_keys(&mut self) -> Result<(), CommandError> {
+        if self.to_note.is_empty() {
+            return Ok(());
+        }
+        let noted = Records::try_change(&self.place, |records| {
+            for (client, newest) in &self.to_note {
+                let known = records.clients.iter_mut().filter(|known| known.key == *client);
+                known.for_each(|known| known.server_key = Some(*newest));
+            }
+            Ok(())
         });
-        let forgotten = match noted {
-            Ok(true) => self.keys.forget_old(&self.place).map_err(|error| error.to_string()),
-            Ok(false) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        };
-        let own = self.gate.set_own(&self.keys.identities()).map_err(|error| error.to_string());
-        if let Err(error) = forgotten.and(own) {
-            say(&error);
+        if !matches!(noted, Ok(None)) {
+            self.to_note.clear();
         }
+        noted.map(drop)
+    }
+
+    /// Removes older keys once nobody needs them.
+    fn forget_old_keys(&mut self) -> Result<(), CommandError> {
+        if !self.keys.has_old() || !self.records.all_know(&self.keys.newest(), SystemTime::now()) {
+            return Ok(());
+        }
+        let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
+        self.keys.forget_old(&self.place).map_err(failed)?;
+        self.gate.set_own(&self.keys.identities()).map_err(failed)
     }
 }
 

@@ -130,6 +130,7 @@ fn a_new_key_of_the_server_needs_no_new_enrolment() {
         };
         ran(&["join", &line, "--host", "nas"]);
         let bob = server.client("bob", &[]).by(via);
+        let open = invite(&server, &["--name=eve"]);
         let old = server.status()["key"].clone();
         server.ok(&["rotate"]);
         let new = server.status()["key"].clone();
@@ -152,10 +153,19 @@ fn a_new_key_of_the_server_needs_no_new_enrolment() {
         assert_eq!(learnt.to_string(), new.as_str().expect("a text"));
         let keys = || fs::read_dir(server.state("keys")).expect("keys").count();
         assert_eq!(keys(), 2);
-        // When all have used the new one, the old one goes.
-        server.ok(&["revoke", "ann"]);
+        // When all have used the new one, the old one goes: also if the last that lack it are
+        // revoked. An invitation from before still works.
         let bob = Client { server: learnt, ..bob };
         bob.download("/", server.dir()).expect("copied");
+        until("it is noted", || {
+            let records = fs::read_to_string(server.state("clients.toml")).expect("records");
+            records.contains(&learnt.to_string())
+        });
+        server.ok(&["revoke", "ann"]);
+        let output = server.command_of("eve", &["join", &open, "--host", "nas"]).output();
+        assert!(output.expect("it runs").status.success());
+        assert_eq!(keys(), 2);
+        server.ok(&["revoke", "eve"]);
         until("the old key is gone", || keys() == 1);
         bob.download("/", server.dir()).expect("copied");
     }

@@ -259,6 +259,8 @@ fn a_service_manager_may_hand_over_the_socket() {
 #[test]
 fn a_second_server_of_a_user_does_not_start_and_one_can_start_in_the_background() {
     let mut server = Server::start();
+    let socket = fs::metadata(server.state("control.sock")).expect("a socket");
+    assert_eq!(socket.mode() & 0o777, 0o600);
     let refused = server.haul(&["run", "--listen", "127.0.0.1:0"]);
     assert!(!refused.status.success());
     server.ok(&["stop"]);
