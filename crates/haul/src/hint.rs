@@ -123,6 +123,7 @@ impl Hint for ConnectError {
             Self::NotEnrolled { host } => format!(
                 "run 'haul server enroll {host}', or ask its administrator for an invitation"
             ),
+            Self::Busy { .. } => "run the command again when one of them has ended; 'jobs-per-client' in the server's settings allows more".into(),
             Self::NoServer { host, .. } => format!(
                 "'haul server status {host}' asks through ssh whether it runs, and where it listens"
             ),

@@ -16,8 +16,8 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -318,12 +318,21 @@ impl HangUp for TcpStream {
     }
 }
 
+/// Why a server does not serve its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It does not know the client's key.
+    NotEnrolled,
+    /// The client has as many jobs there as it may.
+    Busy,
+}
+
 /// The other end of a connection to a server, or to the client of one.
 pub(crate) struct Served {
     pub(crate) peer: String,
     pub(crate) line: Arc<dyn HangUp + Send + Sync>,
-    /// It has refused this side before it sent anything.
-    pub(crate) was_refused: Arc<AtomicBool>,
+    /// Set if it has refused this side before it sent anything else.
+    pub(crate) refusal: Arc<OnceLock<Refusal>>,
     /// It is reached by QUIC, and not by TCP.
     pub(crate) is_quic: bool,
     /// Dropped last; that takes until what was written has arrived.
@@ -530,9 +539,10 @@ impl Closer {
     /// always an error, also if the peer left without a complaint.
     pub fn explain(self) -> ConnectError {
         let host = self.peer().to_owned();
-        let was_refused = |served: &Served| served.was_refused.load(Ordering::Relaxed);
-        if self.served.as_deref().is_some_and(was_refused) {
-            return ConnectError::NotEnrolled { host };
+        match self.served.as_ref().and_then(|served| served.refusal.get()) {
+            Some(Refusal::NotEnrolled) => return ConnectError::NotEnrolled { host },
+            Some(Refusal::Busy) => return ConnectError::Busy { host },
+            None => {}
         }
         let mute = self.ssh.as_ref().and_then(|ssh| match &ssh.peer.runs {
             // A haul greets first, or fails.

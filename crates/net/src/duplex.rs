@@ -2,20 +2,24 @@
 //! TLS under a lock, and wait for the socket outside of it.
 //!
 //! The server begins with an opening: a byte 0, or a byte 1 and the 32 bytes of a further key
-//! of its own. The reader takes it off, so it costs no round trip.
+//! of its own, or a byte 2 and the end. The reader takes it off, so it costs no round trip.
 
-use crate::connection::{Connection, Served, Writer};
+use crate::connection::{Connection, Refusal, Served, Writer};
 use crate::direct::{READ_LEN, WRITTEN_MAX, prepare};
 use crate::tls::{Broken, broken};
 use crate::{Patience, PublicKey};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long the last words may take, when nobody may read them any more.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
+
+/// The first bytes of openings.
+const NO_NEW_KEY: u8 = 0;
+const NEW_KEY: u8 = 1;
+const BUSY: u8 = 2;
 
 /// Called with a further key of the server.
 pub(crate) type OnNewKey = Box<dyn FnOnce(PublicKey) + Send>;
@@ -24,6 +28,8 @@ pub(crate) type OnNewKey = Box<dyn FnOnce(PublicKey) + Send>;
 pub(crate) enum Opening {
     /// The server announces another key of its own, if it has one.
     Says(Option<PublicKey>),
+    /// The server does not serve the client now.
+    Busy,
     /// The client listens.
     Hears(OnNewKey),
 }
@@ -50,7 +56,7 @@ impl Established {
         let Self { mut tls, socket, early } = self;
         prepare(&socket, &mut tls)?;
         let (socket, tls) = (Arc::new(socket), Arc::new(Mutex::new(tls)));
-        let was_refused = Arc::new(AtomicBool::new(false));
+        let refusal = Arc::new(OnceLock::new());
         let mut writer =
             TlsWriter { tls: Arc::clone(&tls), socket: Arc::clone(&socket), sealed: Vec::new() };
         let on_new_key = say_opening(opening, &mut writer)?;
@@ -65,10 +71,10 @@ impl Established {
             came,
             filled,
             on_new_key,
-            was_refused: Arc::clone(&was_refused),
+            refusal: Arc::clone(&refusal),
         };
         let (is_quic, rest, on_end) = (false, None, None);
-        let served = Served { peer, line: socket, was_refused, is_quic, rest, on_end };
+        let served = Served { peer, line: socket, refusal, is_quic, rest, on_end };
         let writer = Writer::new(writer, None);
         Ok(Connection::of_server(Box::new(reader), writer, served, patience))
     }
@@ -86,8 +92,8 @@ struct TlsReader {
     filled: std::ops::Range<usize>,
     /// Set until the opening has come.
     on_new_key: Option<OnNewKey>,
-    /// The other side refused this one before it sent anything.
-    was_refused: Arc<AtomicBool>,
+    /// Set if the other side refused this one before it sent anything else.
+    refusal: Arc<OnceLock<Refusal>>,
 }
 
 impl TlsReader {
@@ -146,20 +152,20 @@ pub(crate) fn say_opening(
     match opening {
         Opening::Hears(on_new_key) => Ok(Some(on_new_key)),
         Opening::Says(key) => {
-            let mut said = vec![key.is_some().into()];
+            let mut said = vec![if key.is_some() { NEW_KEY } else { NO_NEW_KEY }];
             said.extend(key.iter().flat_map(PublicKey::as_bytes));
             writer.write_all(&said)?;
             Ok(None)
         }
+        Opening::Busy => writer.write_all(&[BUSY]).map(|()| None),
     }
 }
 
-/// Takes the opening off what `read` reads. Sets `was_refused` if the other side has refused
-/// this one in its place.
+/// Takes the opening off what `read` reads. Sets `refusal` if the other side refuses this one.
 pub(crate) fn hear_opening(
     mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
     on_new_key: OnNewKey,
-    was_refused: &AtomicBool,
+    refusal: &OnceLock<Refusal>,
 ) -> io::Result<()> {
     let mut read_exact = |mut buf: &mut [u8]| {
         while !buf.is_empty() {
@@ -173,18 +179,22 @@ pub(crate) fn hear_opening(
     let mut kind = [0];
     match read_exact(&mut kind) {
         Err(error) if Broken::of(&error) == Some(Broken::Refused) => {
-            was_refused.store(true, Ordering::Relaxed);
+            let _ = refusal.set(Refusal::NotEnrolled);
             return Err(error);
         }
         read => read?,
     }
     match kind {
-        [0] => Ok(()),
-        [1] => {
+        [NO_NEW_KEY] => Ok(()),
+        [NEW_KEY] => {
             let mut key = [0; 32];
             read_exact(&mut key)?;
             on_new_key(PublicKey::new(key));
             Ok(())
+        }
+        [BUSY] => {
+            let _ = refusal.set(Refusal::Busy);
+            Err(io::Error::other(Broken::Refused))
         }
         _ => Err(io::Error::other(Broken::Invalid)),
     }
@@ -193,8 +203,8 @@ pub(crate) fn hear_opening(
 impl Read for TlsReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if let Some(on_new_key) = self.on_new_key.take() {
-            let was_refused = Arc::clone(&self.was_refused);
-            hear_opening(|buf| self.read_some(buf), on_new_key, &was_refused)?;
+            let refusal = Arc::clone(&self.refusal);
+            hear_opening(|buf| self.read_some(buf), on_new_key, &refusal)?;
         }
         self.read_some(buf)
     }
@@ -251,5 +261,43 @@ impl Drop for TlsWriter {
             Ok(0)
         });
         let _ = self.socket.shutdown(Shutdown::Write);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Identity;
+
+    #[test]
+    fn an_opening_is_heard_as_it_was_said() {
+        let key = Identity::new().expect("a key").key();
+        let whole = [&[NEW_KEY][..], key.as_bytes()].concat();
+        for (said, new_key, refused) in [
+            (&[NO_NEW_KEY][..], None, Ok(None)),
+            (&whole, Some(key), Ok(None)),
+            (&whole[..20], None, Err(None)),
+            (&[BUSY], None, Err(Some(Refusal::Busy))),
+            (&[3], None, Err(None)),
+            (&[], None, Err(None)),
+        ] {
+            let (mut bytes, refusal) = (said, OnceLock::new());
+            let heard = Arc::new(Mutex::new(None));
+            let tell = Arc::clone(&heard);
+            let on_new_key = Box::new(move |key| *tell.lock().expect("no panic") = Some(key));
+            let result = hear_opening(|buf| bytes.read(buf), on_new_key, &refusal);
+            let refusal = refusal.get().copied();
+            assert_eq!(result.map(|()| refusal).map_err(|_| refusal), refused, "{said:?}");
+            assert_eq!(*heard.lock().expect("no panic"), new_key, "{said:?}");
+        }
+        for (opening, said) in [
+            (Opening::Says(None), &[NO_NEW_KEY][..]),
+            (Opening::Says(Some(key)), &whole),
+            (Opening::Busy, &[BUSY]),
+        ] {
+            let mut written = Vec::new();
+            assert!(say_opening(opening, &mut written).expect("written").is_none());
+            assert_eq!(written, said);
+        }
     }
 }

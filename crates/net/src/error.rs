@@ -235,6 +235,12 @@ pub enum ConnectError {
         /// The peer.
         host: String,
     },
+    /// The client has as many jobs at the server as it may.
+    #[error("the server at {host} runs as many jobs of this client as it may")]
+    Busy {
+        /// The peer.
+        host: String,
+    },
     /// No server was reached: none runs there, or its port is closed.
     #[error("can't reach the server at {host}{}", after_colon(detail))]
     NoServer {
@@ -298,6 +304,7 @@ impl ConnectError {
             self,
             Self::Unreachable { .. }
                 | Self::NoServer { .. }
+                | Self::Busy { .. }
                 | Self::Lost { .. }
                 | Self::DirectLost { .. }
                 | Self::Silent { .. }

@@ -19,8 +19,8 @@ use rustls::ServerConfig;
 use socket2::{Domain, Socket, Type};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -30,6 +30,9 @@ const ACCEPTED_MAX: usize = 16;
 
 /// Callers that wait to be accepted. Further ones try again after a second.
 const BACKLOG: i32 = 1024;
+
+/// Bytes of a caller that is refused, at most, until it leaves.
+const REFUSED_LEN_MAX: u64 = 1 << 20;
 
 /// How long no caller is accepted after the system could not give one.
 const REST: Duration = Duration::from_millis(100);
@@ -504,11 +507,31 @@ impl Caller {
         peer: String,
         new_key: Option<PublicKey>,
     ) -> io::Result<Connection> {
-        let (opening, patience) = (Opening::Says(new_key), Patience::default());
+        self.opened(peer, Opening::Says(new_key))
+    }
+
+    fn opened(self, peer: String, opening: Opening) -> io::Result<Connection> {
+        let patience = Patience::default();
         match self.line {
             Line::Tls(established) => established.into_connection(peer, patience, opening),
             Line::Quic { handed, .. } => handed.into_connection(peer, patience, opening, None),
         }
+    }
+
+    /// Tells the caller that it has too many jobs, in one process as
+    /// [`Self::into_connection`], and waits until it has left, at most `patience`.
+    ///
+    /// # Errors
+    /// When it had left before, or stays.
+    pub fn refuse_job(self, patience: Duration) -> io::Result<()> {
+        let socket = TcpStream::from(self.socket().try_clone_to_owned()?);
+        let Connection { reader: _reader, writer, closer: _closer } =
+            self.opened(String::new(), Opening::Busy)?;
+        drop(writer);
+        // A socket that is closed with something unread takes back what it has not sent yet.
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(patience))?;
+        io::copy(&mut socket.take(REFUSED_LEN_MAX), &mut io::sink()).map(drop)
     }
 }
 

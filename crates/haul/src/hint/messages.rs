@@ -50,6 +50,7 @@ fn connections() -> Vec<ConnectError> {
         E::DirectLost { host: host(), detail: detail() },
         E::ServerKey { host: host(), stored: "FINGERPRINT".into() },
         E::NotEnrolled { host: host() },
+        E::Busy { host: host() },
         E::NoServer { host: host(), detail: detail() },
         E::Stopped { host: host() },
     ]

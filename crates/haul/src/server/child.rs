@@ -19,12 +19,19 @@ use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 use std::thread;
+use std::time::Duration;
 
 /// The longest line that a child reports, in bytes. It is written in one piece.
 pub(super) const REPORT_LEN_MAX: usize = 2048;
 
 /// The status of a child whose client has left in the middle.
 pub(super) const LOST: u8 = 3;
+
+/// Why a client is refused that has as many jobs as it may.
+pub(super) const TOO_MANY: &str = "too many jobs at once";
+
+/// How long a client may take that hears it.
+const REFUSING_MAX: Duration = Duration::from_secs(2);
 
 /// A report of a child to the main process, as a line of JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,6 +191,13 @@ pub(super) fn job_report(task: &Task, side: Side, result: &Result<Summary, JobEr
         failed,
         outcome,
     }
+}
+
+/// Tells a client that it has too many jobs.
+pub(super) fn refuse(around: &Around<'_>, caller: Caller) -> u8 {
+    let begun = around.bounds.keep().and_then(|()| end_with_parent(around.parent));
+    around.reports.tell(&Report::Refused(TOO_MANY.to_owned()));
+    u8::from(begun.and_then(|()| caller.refuse_job(REFUSING_MAX)).is_err())
 }
 
 /// Talks to a guest, whose invitation this is.

@@ -38,6 +38,9 @@ const QUIC_PAUSE: Duration = Duration::from_secs(1);
 /// How often the records are tried to be changed while another process changes them.
 const NOTE_POLL: Duration = Duration::from_millis(50);
 
+/// Clients of one key that hear at once that they have too many jobs. Others are hung up on.
+const REFUSALS_MAX: usize = 4;
+
 /// Children at once, of all clients.
 const JOBS_MAX: usize = 1024;
 
@@ -343,15 +346,18 @@ impl Server {
 
     fn serve_client(&mut self, caller: Caller, client: Client) {
         let who = Who::new(&client, caller.from());
-        let is_full = self.jobs.count(&client.key) >= self.settings.jobs_per_client
-            || self.jobs.len() >= JOBS_MAX;
-        let refusal = is_full.then_some("too many jobs at once");
+        let (count, may_have) = (self.jobs.count(&client.key), self.settings.jobs_per_client);
+        let is_full = count >= may_have + REFUSALS_MAX || self.jobs.len() >= JOBS_MAX;
+        let refusal = is_full.then_some(child::TOO_MANY);
         if let Some(reason) = refusal.or_else(|| child::refusal(&client)) {
             self.audit.tell(&who, Event::Refused { reason });
             return;
         }
         let served = client.clone();
         let key = client.key;
+        if count >= may_have {
+            return self.start(caller, who, None, key, child::refuse);
+        }
         self.start(caller, who, Some(client), key, |around, caller| {
             child::serve(around, caller, &served)
         });

@@ -197,7 +197,8 @@ fn a_reload_keeps_jobs_and_takes_the_settings() {
         fs::write(config.join("server.toml"), "jobs-per-client = 1\n").expect("written");
         server.ok(&["reload"]);
         assert_eq!(server.status()["jobs"][0]["client"], "ann");
-        client.download("/", server.dir()).expect_err("it has a job already");
+        let error = client.download("/", server.dir()).expect_err("it has a job already");
+        assert!(matches!(error, JobError::Connection(ConnectError::Busy { .. })), "{error}");
         until("it is logged", || server.audit("refused").len() == 1);
         assert_eq!(server.audit("refused")[0]["reason"], "too many jobs at once");
         // What is wrong changes nothing, and is not repeated.

@@ -6,15 +6,14 @@
 //! pair before it ends its stream. The first byte counts.
 
 use crate::Patience;
-use crate::connection::{Connection, HangUp, Measured, Served, Writer};
+use crate::connection::{Connection, HangUp, Measured, Refusal, Served, Writer};
 use crate::duplex::{OnNewKey, Opening, hear_opening, say_opening};
 use crate::tls::Broken;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// How a direction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,13 +104,13 @@ impl Handed {
         rest: Option<Box<dyn Send + Sync>>,
     ) -> io::Result<Connection> {
         let Self { ends } = self;
-        let was_refused = Arc::new(AtomicBool::new(false));
+        let refusal = Arc::new(OnceLock::new());
         let mut writer = EndWriter(Arc::clone(&ends));
         let on_new_key = say_opening(opening, &mut writer)?;
-        let (ended, refused) = (false, Arc::clone(&was_refused));
-        let reader = EndReader { ends: Arc::clone(&ends), on_new_key, ended, was_refused: refused };
+        let (ended, refused) = (false, Arc::clone(&refusal));
+        let reader = EndReader { ends: Arc::clone(&ends), on_new_key, ended, refusal: refused };
         let (is_quic, on_end) = (true, None);
-        let served = Served { peer, line: ends, was_refused, is_quic, rest, on_end };
+        let served = Served { peer, line: ends, refusal, is_quic, rest, on_end };
         let writer = Writer::new(writer, None);
         Ok(Connection::of_server(Box::new(reader), writer, served, patience))
     }
@@ -140,8 +139,8 @@ struct EndReader {
     on_new_key: Option<OnNewKey>,
     /// The stream has ended in order.
     ended: bool,
-    /// The other side refused this one before it sent anything.
-    was_refused: Arc<AtomicBool>,
+    /// Set if the other side refused this one before it sent anything else.
+    refusal: Arc<OnceLock<Refusal>>,
 }
 
 impl EndReader {
@@ -172,8 +171,8 @@ impl EndReader {
 impl Read for EndReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if let Some(on_new_key) = self.on_new_key.take() {
-            let was_refused = Arc::clone(&self.was_refused);
-            hear_opening(|buf| self.read_some(buf), on_new_key, &was_refused)?;
+            let refusal = Arc::clone(&self.refusal);
+            hear_opening(|buf| self.read_some(buf), on_new_key, &refusal)?;
         }
         self.read_some(buf)
     }
