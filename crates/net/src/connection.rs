@@ -7,6 +7,7 @@ use crate::kept::{Keeper, Streams};
 use crate::process::Process;
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, Further, Patience, Whereabouts};
+use haul_sys::Measured;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -290,17 +291,6 @@ pub(crate) trait HangUp {
     fn measured(&self) -> Option<Measured>;
 }
 
-/// The packets of content that this side has sent to a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
-    /// The number of packets.
-    pub packets: u64,
-    /// The number of lost packets.
-    pub lost: u64,
-    /// The shortest round trip.
-    pub round_trip: Duration,
-}
-
 impl HangUp for TcpStream {
     fn hang_up(&self) {
         // It can only fail because the other side has left.
@@ -312,9 +302,7 @@ impl HangUp for TcpStream {
     }
 
     fn measured(&self) -> Option<Measured> {
-        let counts = haul_sys::tcp_counts(self)?;
-        let (packets, lost) = (counts.sent, counts.sent_again);
-        Some(Measured { packets, lost, round_trip: counts.round_trip })
+        haul_sys::measured(self)
     }
 }
 

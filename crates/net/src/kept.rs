@@ -12,12 +12,11 @@
 //! A holder ends when its time is over, when the host closes the connection, when the machine
 //! slept, and when it is told to.
 
-mod configuration;
 mod holder;
 
 pub use self::holder::{Held, hold, list, stop};
 
-use crate::SshTarget;
+use crate::{SshTarget, ssh_configuration as configuration};
 use haul_model::ContentHash;
 use rustix::process::geteuid;
 use std::ffi::OsString;

@@ -23,7 +23,8 @@
 //! - `cut.rs`: lets go of streams whose other ends somebody else may hold: those to a
 //!   program in place of ssh, and those that were given to this process.
 //! - `kept.rs`: connections that stay between commands; `kept/holder.rs`: the process that
-//!   holds one; `kept/configuration.rs`: what must be the same for the next command.
+//!   holds one. `ssh_configuration.rs`: the files of ssh's configuration, which must be the same
+//!   for the next command, and the hosts that they name.
 //! - `identity.rs`: keys. `tls.rs`: what all connections over TLS have in common;
 //!   `tls/pinned.rs`: the other side's key is known before.
 //! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time; `sealing.rs`: how fast it
@@ -58,17 +59,19 @@ mod remote_command;
 mod sealing;
 mod server;
 mod ssh;
+mod ssh_configuration;
 mod stderr;
 mod target;
 mod tls;
 mod whereabouts;
 
-pub use connection::{Closer, Connection, Killer, Measured, Onlooker, Writer};
+pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener};
 pub use doorway::{Doorway, Forwarded, Forwarder};
 pub use error::{ConnectError, NO_LOGIN};
 pub use gate::{Caller, Gate, GateLimits, Turn, listen_on};
+pub use haul_sys::Measured;
 pub use identity::{Identity, NotAKey, PublicKey, fresh_seed};
 pub use invitation::{BadInvitation, Enrolment, Invitation, is_client_name};
 pub use kept::{Held, Keep, hold, list, stop};
@@ -82,6 +85,7 @@ pub use ssh::{
     Further, connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
     connect_server_command, connect_sftp,
 };
+pub use ssh_configuration::configured_hosts;
 pub use stderr::Diagnostics;
 pub use target::SshTarget;
 pub use whereabouts::{Whereabouts, check_call_between, check_plain};

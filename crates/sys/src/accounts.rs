@@ -7,6 +7,7 @@
 
 use nix::unistd::{Gid, Group, Uid, User};
 use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -102,6 +103,11 @@ fn answer_to(question: Question) -> Answer {
             Answer::Number(group.map(|group| group.gid.as_raw()))
         }
     }
+}
+
+/// The home directory that the system has on record for the user of this process.
+pub fn home_of_user() -> Option<PathBuf> {
+    User::from_uid(nix::unistd::getuid()).ok().flatten().map(|user| user.dir)
 }
 
 /// True if this process may give files to the group of this number.

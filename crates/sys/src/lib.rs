@@ -91,7 +91,9 @@ mod sharing;
 mod unnamed;
 mod vectors;
 
-pub use accounts::{AccountKind, account_name, account_number, expect_accounts, is_of_group};
+pub use accounts::{
+    AccountKind, account_name, account_number, expect_accounts, home_of_user, is_of_group,
+};
 pub use activation::{Activated, sockets_from_parent};
 pub use attributes::{attribute, attribute_names, extended, keeps_attributes, set_attribute};
 pub use child::{Child, exit_at_once, fork, is_single_threaded};
@@ -130,7 +132,7 @@ pub use passing::{is_of_user, pass, receive_passed};
 pub use pattern::name_matches;
 pub use post::{Post, SECRET_LEN, Successor, secret};
 pub use reserving::{has_no_room, reserve};
-pub use routes::{TcpCounts, mtu_to, tcp_counts};
+pub use routes::{Measured, measured, mtu_to};
 pub use schedule::wait_for_turns;
 pub use sharing::{clone_file, clone_range, punch_hole};
 pub use vectors::{VectorWork, with_vectors};

@@ -24,32 +24,32 @@ pub fn mtu_to(_: SocketAddr) -> Option<u32> {
     None
 }
 
-/// The packets of a TCP connection, as the system has counted them.
+/// The packets with content that this side of a connection has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TcpCounts {
-    /// Packets with content that were sent, those that were sent again included.
-    pub sent: u64,
-    /// Packets that were sent again.
-    pub sent_again: u64,
+pub struct Measured {
+    /// Their number, those that were sent again included.
+    pub packets: u64,
+    /// Those of them that were lost, as far as it was noticed.
+    pub lost: u64,
     /// The shortest round trip.
     pub round_trip: Duration,
 }
 
-/// The packets of the connection `socket`; `None` where the system does not tell, and if that is
+/// The packets of the TCP connection `socket`, as the system has counted them; `None` where the system does not tell, and if that is
 /// no TCP connection.
 #[cfg(target_os = "linux")]
-pub fn tcp_counts(socket: impl AsFd) -> Option<TcpCounts> {
+pub fn measured(socket: impl AsFd) -> Option<Measured> {
     let info = info::TcpInfo::of(socket.as_fd())?;
-    Some(TcpCounts {
-        sent: info.word(info::DATA_SEGS_OUT)?.into(),
-        sent_again: info.word(info::TOTAL_RETRANS)?.into(),
+    Some(Measured {
+        packets: info.word(info::DATA_SEGS_OUT)?.into(),
+        lost: info.word(info::TOTAL_RETRANS)?.into(),
         round_trip: info.round_trip()?,
     })
 }
 
 /// `None`: this system does not tell.
 #[cfg(not(target_os = "linux"))]
-pub fn tcp_counts(_: impl AsFd) -> Option<TcpCounts> {
+pub fn measured(_: impl AsFd) -> Option<Measured> {
     None
 }
 
@@ -126,10 +126,10 @@ mod tests {
         let (mut there, _) = listener.accept().expect("accepted");
         here.write_all(b"hello").expect("written");
         there.read_exact(&mut [0; 5]).expect("read");
-        let counts = tcp_counts(&here).expect("a TCP connection");
-        assert_eq!((counts.sent, counts.sent_again), (1, 0));
+        let counts = measured(&here).expect("a TCP connection");
+        assert_eq!((counts.packets, counts.lost), (1, 0));
         assert!(mtu_to((Ipv4Addr::LOCALHOST, 9).into()).is_some_and(|mtu| mtu >= 576));
         let (pipe, _) = std::io::pipe().expect("a pipe");
-        assert_eq!(tcp_counts(&pipe), None);
+        assert_eq!(measured(&pipe), None);
     }
 }

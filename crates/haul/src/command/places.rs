@@ -2,8 +2,6 @@
 //! a host. Nobody waits for a login, or is asked for a password: a host is asked by its server,
 //! or over a connection that ssh shares, or not at all.
 
-mod known;
-
 use crate::args::Places;
 use crate::error::ExitCode;
 use crate::report::end_of_command;
@@ -47,7 +45,7 @@ fn hosts(asked: &Places) -> Vec<Vec<u8>> {
     let word = &asked.word;
     let start = word.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
     let (user, begun) = word.split_at(start);
-    let mut names = known::hosts();
+    let mut names = haul_net::configured_hosts();
     names.extend(asked.hosts.iter().cloned());
     names.extend(servers::hosts().unwrap_or_default());
     let colon: &[u8] = if asked.hosts_alone { b"" } else { b":" };

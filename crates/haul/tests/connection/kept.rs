@@ -209,19 +209,20 @@ fn only_its_user_reaches_a_kept_connection() {
 fn another_configuration_of_ssh_is_another_connection() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
-    let home = scene.path("home");
-    fs::create_dir_all(home.join(".ssh")).expect("made");
     let config = fs::read_to_string(scene.sshd().ssh_config()).expect("read");
-    fs::write(home.join(".ssh/config"), "Include more\n").expect("written");
-    fs::write(home.join(".ssh/more"), &config).expect("written");
+    let (main, more) = (scene.path("config"), scene.path("more"));
+    fs::write(&main, format!("Include {}\n", more.display())).expect("written");
+    fs::write(&more, &config).expect("written");
     scene.file("a", "content");
+    let rsh = format!("ssh -F {}", main.display());
     let run = |name: &str| {
-        let copy = scene.copy(&["--keep"], &["a"], name).home(&home);
+        let remote = ["--rsh", &rsh, "--remote-haul", HAUL];
+        let copy = scene.copy_by(&remote, &["--keep"], &["a"], name);
         copy.env("XDG_RUNTIME_DIR", scene.runtime()).run().expect_ok();
         kept(&scene).len()
     };
     assert_eq!((run("b"), run("c")), (1, 1));
-    fs::write(home.join(".ssh/more"), format!("{config}\n# changed\n")).expect("written");
+    fs::write(&more, format!("{config}\n# changed\n")).expect("written");
     assert_eq!(run("d"), 2);
     haul(&scene).args(["keep", "stop"]).run().expect_ok();
     assert!(has_left(&scene));

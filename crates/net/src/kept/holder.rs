@@ -8,7 +8,7 @@ use haul_sys::{is_of_user, pass, receive_passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -166,7 +166,7 @@ pub fn hold(user: UnixStream, dir: &Path, name: &str, host: &str) -> io::Result<
     // has no terminal to lose.
     let _ = rustix::process::setsid();
     let path = dir.join(name);
-    let listener = bind(&path)?;
+    let listener = bind(dir, &path)?;
     listener.set_nonblocking(true)?;
     let holder = Holder { listener, host: host.to_owned(), since: seconds_since_1970() };
     let end = holder.run(user);
@@ -174,8 +174,10 @@ pub fn hold(user: UnixStream, dir: &Path, name: &str, host: &str) -> io::Result<
     end
 }
 
-/// Listens at `path`, in place of a holder that has left its socket there.
-fn bind(path: &Path) -> io::Result<UnixListener> {
+/// Listens at `path` in `dir`, in place of a holder that has left its socket there.
+fn bind(dir: &Path, path: &Path) -> io::Result<UnixListener> {
+    // Of two that find such a socket, the second finds that of the first.
+    let _turn = File::open(dir).and_then(|dir| dir.lock().map(|()| dir))?;
     let bound = match UnixListener::bind(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             match UnixStream::connect(path) {
@@ -357,6 +359,26 @@ fn slept() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_holders_that_find_a_stale_socket_one_takes_its_place() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for nth in 0..50 {
+            let path = dir.path().join(nth.to_string());
+            drop(UnixListener::bind(&path).expect("bound"));
+            let start = std::sync::Barrier::new(4);
+            let bound: Vec<_> = std::thread::scope(|scope| {
+                let bind = || {
+                    start.wait();
+                    bind(dir.path(), &path)
+                };
+                let threads = [(); 4].map(|()| scope.spawn(bind));
+                threads.into_iter().filter_map(|it| it.join().expect("no panic").ok()).collect()
+            });
+            assert_eq!(bound.len(), 1);
+            UnixStream::connect(&path).expect("it listens there");
+        }
+    }
 
     #[test]
     fn a_connection_is_listed_as_it_is_and_found_by_its_host() {
