@@ -77,7 +77,7 @@ pub use invitation::{BadInvitation, Enrolment, Invitation, is_client_name};
 pub use kept::{Held, Keep, hold, list, stop};
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
-pub use quic::{Congestion, NotACongestion, QuicChild, bind_udp};
+pub use quic::{Congestion, NotACongestion, QuicChild, bind_udp, check_quic_messages};
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use sealing::DirectCipher;
 pub use server::{Reaching, ServerAddress, ServerVia, connect_server};

@@ -153,6 +153,43 @@ impl Arrival {
     }
 }
 
+/// Reads `bytes`, which come with as many descriptors as `descriptors` says, as each of the two
+/// processes does, up to the end or to the first that is no message. For the fuzz target.
+///
+/// # Errors
+/// Those of `socketpair`.
+///
+/// # Panics
+/// If what is understood does not read the same once it is written again.
+#[doc(hidden)]
+pub fn check_quic_messages(bytes: &[u8], descriptors: usize) -> io::Result<[usize; 2]> {
+    let come = || -> io::Result<UnixStream> {
+        let (mut here, there) = UnixStream::pair()?;
+        let passed: Vec<_> = (0..descriptors).map(|_| there.as_fd()).collect();
+        let (len, rest) = bytes.split_at(bytes.len().min(4));
+        pass(&here, len, &passed)?;
+        here.write_all(rest)?;
+        Ok(there)
+    };
+    let (mut setups, mut arrivals) = (0, 0);
+    let from = come()?;
+    while let Ok(Some((setup, sockets))) = Setup::receive(&from) {
+        assert_eq!(setup.has_sockets, sockets.is_some());
+        assert_eq!(setup.own()?.len(), setup.own.len());
+        assert_eq!(setup.known().count(), setup.known.len());
+        let again = postcard::to_stdvec(&setup).map_err(io::Error::other)?;
+        assert_eq!(postcard::from_bytes(&again), Ok(setup));
+        setups += 1;
+    }
+    let from = come()?;
+    while let Ok(Some((arrival, _))) = Arrival::receive(&from) {
+        let again = postcard::to_stdvec(&arrival).map_err(io::Error::other)?;
+        assert_eq!(postcard::from_bytes(&again), Ok(arrival));
+        arrivals += 1;
+    }
+    Ok([setups, arrivals])
+}
+
 fn send(
     mut to: &UnixStream,
     message: &impl Serialize,
@@ -231,6 +268,22 @@ mod tests {
             let passed = passed.unwrap_or_default();
             assert!(passed.iter().all(|it| it.local_addr().expect("an address") == address));
         }
+    }
+
+    #[test]
+    fn messages_that_were_sent_are_understood_again() {
+        let framed =
+            |message: Vec<u8>| [&(message.len() as u32).to_le_bytes()[..], &message].concat();
+        let own = [Identity::new().expect("a key")];
+        let known = [(own[0].key(), Some(UNIX_EPOCH))];
+        let setup = Setup::new(&own, known, GateLimits::default(), Congestion::Bbr, false);
+        let setup = framed(postcard::to_stdvec(&setup).expect("encoded"));
+        let arrival = framed(postcard::to_stdvec(&arrival()).expect("encoded"));
+        let check = |bytes: &[u8], count| check_quic_messages(bytes, count).expect("a pair");
+        assert_eq!(check(&[&setup[..], &setup, b"x"].concat(), 0), [2, 0]);
+        assert_eq!(check(&arrival, 2)[1], 1);
+        assert_eq!(check(&arrival, 1), [0, 0]);
+        assert_eq!(check(b"", 0), [0, 0]);
     }
 
     #[test]
