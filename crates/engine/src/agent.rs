@@ -38,6 +38,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Serves one client: reads requests and jobs from `input`, answers on
@@ -97,14 +98,23 @@ pub struct Serving<'s> {
     pub on_end: &'s OnEnd<'s>,
     /// Opens the chunk cache of this client, if there is one.
     pub cache: &'s dyn Fn() -> Option<ChunkCache>,
+    /// Called at the end of a visit that had no job, with the number of its requests.
+    pub on_requests: &'s dyn Fn(u64),
 }
 
 impl Default for Serving<'_> {
     fn default() -> Self {
         let doorway = Err("the host does not know its own address");
-        let (program, on_failure, on_end) = (None, &|| (), &|_: &_, _, _: &_| ());
-        let (rights, calls, cache) = (Rights::Write, true, &|| None);
-        Self { rights, on_failure, doorway, program, calls, on_end, cache }
+        Self {
+            rights: Rights::Write,
+            on_failure: &|| (),
+            doorway,
+            program: None,
+            calls: true,
+            on_end: &|_, _, _| (),
+            cache: &|| None,
+            on_requests: &|_| (),
+        }
     }
 }
 
@@ -130,7 +140,7 @@ pub fn serve_with(serving: Serving<'_>, connection: Connection) -> Result<(), Jo
 /// Serves one visit, from the client's greeting on. Returns the connection if the client keeps
 /// it.
 fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connection>, JobError> {
-    let Serving { rights, doorway, program, calls, .. } = serving;
+    let Serving { rights, doorway, program, calls, on_requests, .. } = serving;
     // The closer goes last.
     let Connection { reader, writer: output, closer } = connection;
     let vigil = Vigil::new(closer.patience());
@@ -143,10 +153,15 @@ fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connecti
     let line = Line { input, output, vigil, killer: closer.killer(), caps };
     let program = program.map(|path| path.as_os_str().as_bytes().to_vec());
     let measuring = Measuring::new(rights, doorway.cloned().map_err(str::to_owned), program);
-    let asking = Asking { rights, measuring, calls: Calls::new(calls) };
-    let Some(LastRequest { client, asked, call }) = conversation::begin(line, asking)? else {
-        return Ok(None);
-    };
+    let requests = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&requests);
+    let asking = Asking { rights, measuring, calls: Calls::new(calls), requests };
+    let begun = conversation::begin(line, asking);
+    if !matches!(&begun, Ok(Some(LastRequest { asked: Asks::Job(_) | Asks::Join(_), .. }))) {
+        let count = counted.load(Ordering::Relaxed);
+        (count > 0).then(|| on_requests(count));
+    }
+    let Some(LastRequest { client, asked, call }) = begun? else { return Ok(None) };
     let renewed =
         |closer: Closer| closer.renewed_within(BETWEEN_VISITS).map_err(|error| lost(&error));
     match asked {

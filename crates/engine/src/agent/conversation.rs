@@ -21,6 +21,7 @@ use haul_proto::{
 use haul_tree::lock;
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 /// A client that has greeted.
@@ -42,6 +43,8 @@ pub(super) struct Asking {
     pub(super) measuring: Measuring,
     /// To other hosts, in the job that comes.
     pub(super) calls: Calls,
+    /// The number of requests so far.
+    pub(super) requests: Arc<AtomicU64>,
 }
 
 /// The two streams to a client, on which nothing is being said.
@@ -168,7 +171,7 @@ impl Client {
 
     /// Answers requests until a job comes, or the client joins one; `None` if it does neither.
     fn hear_job(&mut self, asking: &mut Asking, mark: &Held) -> Result<Option<Asks>, ReadEnd> {
-        let Asking { rights, measuring, calls } = asking;
+        let Asking { rights, measuring, calls, requests } = asking;
         // A client that goes away between two messages has what it wanted.
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
@@ -190,6 +193,7 @@ impl Client {
                 }
                 Message::Rest if self.caps.has(Caps::SESSIONS) => return Ok(Some(Asks::Rest)),
                 Message::Request(request) => {
+                    requests.fetch_add(1, Ordering::Relaxed);
                     request::answer(request, &self.outbox, mark, *rights)?;
                 }
                 Message::Measure(asked) if self.caps.has(Caps::MEASURES) => {

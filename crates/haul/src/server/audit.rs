@@ -50,6 +50,8 @@ pub(super) enum Event<'a> {
     Refused { reason: &'a str },
     /// A job has ended.
     Job(&'a JobReport),
+    /// The client has asked for metadata, lists or hashes, and begun no job.
+    Requests { count: u64 },
     /// The connection has ended.
     Disconnected { seconds: u64, outcome: &'a str },
     /// An invitation was accepted.

@@ -42,6 +42,8 @@ pub(super) enum Report {
     /// It can't serve the client.
     Refused(String),
     Job(JobReport),
+    /// It has answered so many requests in a visit without a job.
+    Requests(u64),
     /// A guest was enrolled under this name.
     Enrolled(String),
 }
@@ -102,6 +104,7 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
             let on_end = |task: &Task, side, result: &Result<Summary, JobError>| {
                 around.reports.tell(&Report::Job(job_report(task, side, result)));
             };
+            let on_requests = |count| around.reports.tell(&Report::Requests(count));
             let serving = Serving {
                 rights: client.right.into(),
                 on_failure: &interrupt::leave_in_time,
@@ -110,6 +113,7 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
                 calls: false,
                 on_end: &on_end,
                 cache: &|| cache.clone(),
+                on_requests: &on_requests,
             };
             let served = haul_engine::serve_with(serving, connection);
             read_rest(socket);

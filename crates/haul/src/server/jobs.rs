@@ -209,6 +209,7 @@ impl Job {
                 }
                 audit.tell(&self.who, Event::Job(&job));
             }
+            Report::Requests(count) => audit.tell(&self.who, Event::Requests { count }),
             Report::Enrolled(name) => {
                 audit.tell(&self.who, Event::Enrolled { name: &shown(&name) });
             }

@@ -79,6 +79,7 @@ fn serve_here(place: &Place, client: &Client, parent: u32) -> Result<ExitCode, C
     let on_end = |task: &Task, side: Side, result: &Result<Summary, JobError>| {
         tell(Event::Job(&job_report(task, side, result)));
     };
+    let on_requests = |count| tell(Event::Requests { count });
     let serving = Serving {
         rights: client.right.into(),
         on_failure: &interrupt::leave_in_time,
@@ -87,6 +88,7 @@ fn serve_here(place: &Place, client: &Client, parent: u32) -> Result<ExitCode, C
         calls: false,
         on_end: &on_end,
         cache: &|| cache.clone(),
+        on_requests: &on_requests,
     };
     let connection = Connection::of_streams(input, output).map_err(failed)?;
     let served = haul_engine::serve_with(serving, connection);

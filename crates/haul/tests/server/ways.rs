@@ -82,6 +82,10 @@ fn check_commands(via: &str, protocol: &str) {
     assert_eq!(fs::read_to_string(root.join("moved/b")).expect("there"), "changed");
     let jobs = server.audit("job");
     assert!(jobs.iter().any(|job| job["task"] == "sync" && job["outcome"] == "done"), "{jobs:?}");
+    // Those of ls, hash and stat.
+    let requests = server.audit("requests");
+    assert!(requests.len() >= 3, "{requests:?}");
+    assert!(requests.iter().all(|line| line["count"].as_u64() > Some(0)), "{requests:?}");
 }
 
 #[test]
