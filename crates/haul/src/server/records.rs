@@ -105,6 +105,12 @@ pub(crate) struct Invited {
 }
 
 impl Invited {
+    /// True if it can be used at `now`. The clock may jump: one that is expired stays so only
+    /// once it is removed.
+    fn is_open(&self, now: SystemTime) -> bool {
+        self.expiry() > now
+    }
+
     /// When it expires.
     pub(super) fn expiry(&self) -> SystemTime {
         UNIX_EPOCH.checked_add(Duration::from_secs(self.expires)).unwrap_or(UNIX_EPOCH)
@@ -182,7 +188,7 @@ impl Records {
         let mut records = Self::load(place)?;
         let before = records.clone();
         let now = SystemTime::now();
-        records.invitations.retain(|invited| invited.expiry() > now);
+        records.invitations.retain(|invited| invited.is_open(now));
         let result = change(&mut records)?;
         if records != before {
             store::save(&place.clients(), &records)?;
@@ -224,7 +230,7 @@ impl Records {
     /// which may name an older one.
     pub(super) fn all_know(&self, newest: &PublicKey, now: SystemTime) -> bool {
         self.clients.iter().all(|client| client.server_key.as_ref() == Some(newest))
-            && self.invitations.iter().all(|invited| invited.expiry() <= now)
+            && !self.invitations.iter().any(|invited| invited.is_open(now))
     }
 
     /// The keys that are let in, each with its expiry.
@@ -268,6 +274,23 @@ mod tests {
     fn invited(expires: u64) -> Invited {
         let key = client("x").key;
         Invited { key, name: None, root: "/srv".into(), right: Right::Write, user: None, expires }
+    }
+
+    #[test]
+    fn an_invitation_is_open_until_it_expires_by_any_clock() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let before = UNIX_EPOCH - Duration::from_secs(1);
+        for (expires, now, is_open) in [
+            (100, at(99), true),
+            (100, at(100), false),
+            (100, at(1 << 40), false),
+            (100, before, true),
+            (0, UNIX_EPOCH, false),
+            // No clock reaches it, so it counts as expired.
+            (u64::MAX, at(100), false),
+        ] {
+            assert_eq!(invited(expires).is_open(now), is_open, "{expires} {now:?}");
+        }
     }
 
     #[test]
