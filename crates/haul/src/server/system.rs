@@ -123,10 +123,36 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn a_path_is_one_word_of_a_unit() {
         assert_eq!(quoted(Path::new("/a b/50%/\"x\"")), "/a b/50%%/\\\"x\\\"");
+    }
+
+    #[test]
+    fn systemd_understands_the_units() {
+        let program = "systemd-analyze";
+        if Command::new(program).arg("--version").output().is_err() {
+            return;
+        }
+        let listen = ["127.0.0.1:28790".to_owned(), "[::1]:28790".to_owned()];
+        for kind in ["--user", "--system"] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let haul = std::env::current_exe().expect("a program");
+            let units = unit_files(&haul, dir.path(), &listen, true, kind == "--user");
+            let paths = units.map(|unit| {
+                let path = dir.path().join(unit.name);
+                std::fs::write(&path, unit.text).expect("written");
+                path
+            });
+            let mut verify = Command::new(program);
+            verify.args(["verify", "--man=no", kind]).args(paths);
+            let output = verify.env("XDG_RUNTIME_DIR", dir.path()).output().expect("it runs");
+            // A word that it does not know is a warning.
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && said.is_empty(), "{kind}: {said}");
+        }
     }
 
     #[test]
