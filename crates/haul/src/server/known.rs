@@ -243,7 +243,10 @@ fn note(host: &str, change: impl Fn(&mut WayTo)) {
 /// # Errors
 /// When this user is not enrolled there, and those of the connection.
 pub(crate) fn greet(host: &str, identity: &Identity) -> Result<(), CommandError> {
-    let unknown = || CommandError::usage(format!("no server of {host} is known"));
+    let unknown = || {
+        CommandError::usage(format!("no server of {host} is known"))
+            .with_hint(format!("'haul server enroll {host}' enrolls you there, through ssh"))
+    };
     let known = find(host)?.ok_or_else(unknown)?;
     let connection = known.connect(identity, Patience::default())?;
     haul_engine::Requests::remote(connection).map(drop)?;
