@@ -26,6 +26,8 @@ enum Endpoint {
 enum Fault {
     /// haul is killed, with all that it has started here.
     ClientKilled,
+    /// haul is stopped with all of that, for longer than the other side waits.
+    ClientStopped,
     /// The process that serves it is.
     JobKilled,
     /// All processes of the server are, or all of the login. The server starts again.
@@ -38,8 +40,9 @@ enum Fault {
     Stalled,
 }
 
-const FAULTS: [Fault; 6] = [
+const FAULTS: [Fault; 7] = [
     Fault::ClientKilled,
+    Fault::ClientStopped,
     Fault::JobKilled,
     Fault::ServerKilled,
     Fault::Cut,
@@ -162,6 +165,13 @@ impl<'s> Host<'s> {
     fn strike(&mut self, fault: Fault, running: &Running) {
         match fault {
             Fault::ClientKilled => running.kill_group(),
+            Fault::ClientStopped => {
+                running.signal_group(Signal::STOP);
+                self.link.limit(0);
+                let is_given_up = holds_within(LONG, || self.jobs().is_empty());
+                running.signal_group(Signal::CONT);
+                assert!(is_given_up, "it waits for its client");
+            }
             Fault::JobKilled => {
                 let jobs = self.jobs();
                 assert!(!jobs.is_empty(), "nobody serves it");
