@@ -194,6 +194,9 @@ const BETWEEN: [&str; 4] = ["bad_input", "check", "output", "semantics"];
 /// Test programs whose scenarios with haul at both ends run by other connections than ssh, too.
 const BY_OTHERS: [&str; 2] = ["check", "semantics"];
 
+/// One scenario in so many runs by QUIC, too: below the messages it is the same server.
+const QUIC_ONE_IN: usize = 4;
+
 /// Scenarios whose messages name paths, which at a server begin in the client's directory.
 const PATHS_SHOWN: [&str; 8] = [
     "every_kind_of_difference_is_named",
@@ -236,7 +239,8 @@ pub(super) fn everywhere(prepare: impl Fn(&mut Scene<'_>), test: impl Fn(&Scene<
     let by_others = BY_OTHERS.contains(&env!("CARGO_CRATE_NAME"));
     let remote = Way::REMOTE.into_iter().filter(|way| by_others && ways.contains(way));
     let is_served = !PATHS_SHOWN.iter().chain(&ABSOLUTE_LINKS).any(|other| *other == name);
-    let by_others = [Some(By::Lanes), is_served.then_some(By::Server)];
+    let by_quic = is_served && name.len() % QUIC_ONE_IN == 0;
+    let by_others = [Some(By::Lanes), is_served.then_some(By::Server), by_quic.then_some(By::Quic)];
     let others: Vec<_> =
         remote.flat_map(|way| by_others.into_iter().flatten().map(move |by| (way, by))).collect();
     each_of_and_by(&ways, &others, &prepare, &test);

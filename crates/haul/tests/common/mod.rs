@@ -58,8 +58,16 @@ pub(crate) enum By {
     Ssh,
     /// ssh, with contents over direct connections alone. Connections are kept.
     Lanes,
-    /// A haul server.
+    /// A haul server, by TCP.
     Server,
+    /// The same by QUIC.
+    Quic,
+}
+
+impl By {
+    fn is_server(self) -> bool {
+        matches!(self, By::Server | By::Quic)
+    }
 }
 
 /// A temporary directory that all may enter, with an ssh server and a haul server if they are
@@ -199,7 +207,7 @@ fn each_of_and_by(
         for mut scene in scenes {
             prepare(&mut scene);
             // The server is this user's.
-            if scene.nobody && scene.by == By::Server {
+            if scene.nobody && scene.by.is_server() {
                 continue;
             }
             let test = &test;
@@ -401,7 +409,12 @@ impl Scene<'_> {
             By::Lanes => {
                 haul = haul.env("HAUL_KEEP", KEPT_FOR).env("XDG_RUNTIME_DIR", self.runtime());
             }
-            By::Server => return haul.env("XDG_STATE_HOME", self.world.served().state()),
+            By::Server | By::Quic => {
+                if self.by == By::Quic {
+                    haul = haul.env("HAUL_VIA", "server-quic");
+                }
+                return haul.env("XDG_STATE_HOME", self.world.served().state());
+            }
         }
         // A user's is the same each time, and so is that of who is nobody.
         if self.is_sftp() && !self.nobody {
@@ -440,7 +453,7 @@ impl Scene<'_> {
 
     /// The words that say how the host is reached.
     pub(crate) fn remote(&self) -> Vec<OsString> {
-        if self.by == By::Server {
+        if self.by.is_server() {
             return Vec::new();
         }
         let rsh = match &self.rsh {
@@ -459,7 +472,7 @@ impl Scene<'_> {
         let mut location = OsString::from("haul-test:");
         // A server has a root of its own.
         match Path::new(path).strip_prefix(self.world.path()) {
-            Ok(below) if self.by == By::Server => {
+            Ok(below) if self.by.is_server() => {
                 location.push("/");
                 location.push(below);
                 let ends_with = |end: &str| path.as_bytes().ends_with(end.as_bytes());
