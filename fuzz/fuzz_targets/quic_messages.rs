@@ -1,5 +1,5 @@
-//! What the main process of a server and its process for QUIC say to each other, with
-//! descriptors: what is understood reads the same once it is written again.
+//! Messages between the main process of a server and its process for QUIC, with descriptors:
+//! what is understood reads the same once it is written again.
 
 #![no_main]
 

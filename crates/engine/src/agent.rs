@@ -157,9 +157,11 @@ fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connecti
     let counted = Arc::clone(&requests);
     let asking = Asking { rights, measuring, calls: Calls::new(calls), requests };
     let begun = conversation::begin(line, asking);
-    if !matches!(&begun, Ok(Some(LastRequest { asked: Asks::Job(_) | Asks::Join(_), .. }))) {
-        let count = counted.load(Ordering::Relaxed);
-        (count > 0).then(|| on_requests(count));
+    let has_job =
+        matches!(&begun, Ok(Some(LastRequest { asked: Asks::Job(_) | Asks::Join(_), .. })));
+    let count = counted.load(Ordering::Relaxed);
+    if count > 0 && !has_job {
+        on_requests(count);
     }
     let Some(LastRequest { client, asked, call }) = begun? else { return Ok(None) };
     let renewed =

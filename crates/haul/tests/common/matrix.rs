@@ -239,7 +239,7 @@ pub(super) fn everywhere(prepare: impl Fn(&mut Scene<'_>), test: impl Fn(&Scene<
     let by_others = BY_OTHERS.contains(&env!("CARGO_CRATE_NAME"));
     let remote = Way::REMOTE.into_iter().filter(|way| by_others && ways.contains(way));
     let is_served = !PATHS_SHOWN.iter().chain(&ABSOLUTE_LINKS).any(|other| *other == name);
-    let by_quic = is_served && name.len() % QUIC_ONE_IN == 0;
+    let by_quic = is_served && name.len().is_multiple_of(QUIC_ONE_IN);
     let by_others = [Some(By::Lanes), is_served.then_some(By::Server), by_quic.then_some(By::Quic)];
     let others: Vec<_> =
         remote.flat_map(|way| by_others.into_iter().flatten().map(move |by| (way, by))).collect();

@@ -21,7 +21,7 @@ enum Endpoint {
     ServerQuic,
 }
 
-/// What happens to a job in its middle.
+/// A fault that happens to a job in its middle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// haul is killed, with all that it has started here.
@@ -281,7 +281,7 @@ fn befall_all(endpoint: Endpoint) {
         make_sources(scene);
         let mut host = Host::start(scene, endpoint);
         for (nth, fault) in FAULTS.into_iter().enumerate() {
-            let retries = if (nth + scene.way as usize) % 2 == 0 { 8 } else { 0 };
+            let retries = if (nth + scene.way as usize).is_multiple_of(2) { 8 } else { 0 };
             host.befall(fault, retries);
         }
     });

@@ -80,7 +80,7 @@ fn files_are_looked_at_read_renamed_and_removed() {
 
         let attrs = Attrs { times: Some(TIMES), ..Attrs::default() };
         client.set_attrs(&bench.path("a"), attrs).unwrap();
-        assert_eq!(fs::metadata(bench.local("a")).unwrap().mtime(), TIMES.modified.into());
+        assert_eq!(fs::metadata(bench.local("a")).unwrap().mtime(), i64::from(TIMES.modified));
 
         client.name_file(&bench.path("a"), &bench.path("b"), &Existing::Keep).unwrap();
         assert!(!bench.local("a").exists() && fs::read(bench.local("b")).unwrap() == bytes);
