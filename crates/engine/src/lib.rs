@@ -11,7 +11,7 @@
 //!   not: `assembly/chosen.rs`) and direct ones (`assembly/calling.rs`), each behind
 //!   `assembly/carrier.rs`; `callers.rs`: who is let in by a key, `agent/entrance.rs`: by a
 //!   secret.
-//! - `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
+//! - `session.rs`: a connection to an agent; `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
 //!   `agent/conversation.rs`: requests before its job; `agent/apart.rs`: a job in a process
 //!   of its own; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.
@@ -169,6 +169,7 @@ mod room;
 mod rules;
 mod run;
 mod sender;
+mod session;
 mod sftp;
 mod told;
 mod vigil;
@@ -200,6 +201,6 @@ pub use link::wire::RELAYED_FIRST;
 pub use monitor::{Event, LinkEvent, Monitor, Progress, Unfinished};
 pub use moving::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
 pub use relay::{Between, Straight};
-pub use remote::Line;
 pub use request::{Greeted, ListedEntry, RequestError, Requests, Rights, Standing};
 pub use run::{Placement, run};
+pub use session::Session;

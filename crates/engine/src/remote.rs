@@ -11,6 +11,7 @@ use crate::link::greeting::hello;
 use crate::link::wire::{ByWire, Outbox};
 use crate::receiver::{Asked, Destination};
 use crate::request::Greeted;
+use crate::session::Session;
 use crate::vigil::Vigil;
 use crate::{Event, Monitor, Summary};
 use haul_model::{Backup, Logins, Side, Via, os_text};
@@ -40,35 +41,6 @@ pub(crate) const ASKED_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a Job frame besides paths and rules, at most.
 const JOB_LEN_MAX: usize = 128;
 
-/// A connection to an agent, which takes a job.
-pub enum Line {
-    /// The agent has not greeted.
-    New(Connection),
-    /// The agent has greeted, and answered all that it was asked.
-    Standing(Greeted),
-}
-
-impl Line {
-    fn closer(&self) -> &Closer {
-        match self {
-            Self::New(connection) => &connection.closer,
-            Self::Standing(greeted) => &greeted.closer,
-        }
-    }
-}
-
-impl From<Connection> for Line {
-    fn from(connection: Connection) -> Self {
-        Self::New(connection)
-    }
-}
-
-impl From<Greeted> for Line {
-    fn from(greeted: Greeted) -> Self {
-        Self::Standing(greeted)
-    }
-}
-
 /// The agent at the other end of a connection.
 struct Agent {
     name: String,
@@ -82,12 +54,12 @@ struct Agent {
 /// The receiver runs in the agent; the sources are in `tree`.
 pub(crate) fn upload(
     job: &Job,
-    line: Line,
+    session: Session,
     tree: &dyn Tree,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
     check_len(job, receiver_words_len(job))?;
-    let (agent, wire) = Agent::tell(line, job, receiver(job, None));
+    let (agent, wire) = Agent::tell(session, job, receiver(job, None));
     let at_rest = wire.at_rest();
     let reporter = Reporter::new(monitor);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(tree) };
@@ -98,13 +70,17 @@ pub(crate) fn upload(
 }
 
 /// The sender runs in the agent.
-pub(crate) fn download(job: &Job, line: Line, monitor: &dyn Monitor) -> Result<Summary, JobError> {
+pub(crate) fn download(
+    job: &Job,
+    session: Session,
+    monitor: &dyn Monitor,
+) -> Result<Summary, JobError> {
     let tree = job.local_tree(Side::Destination);
     let mut destination = Destination::find(tree, job)?;
     destination.expect_peer();
     destination.cache = open_cache(job, monitor);
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
-    let (agent, wire) = Agent::tell(line, job, sender(job)?);
+    let (agent, wire) = Agent::tell(session, job, sender(job)?);
     let at_rest = wire.at_rest();
     let receiving = Receiving {
         asked: Some(Asked::of(job)),
@@ -181,36 +157,36 @@ pub(crate) fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
 }
 
 impl Agent {
-    /// The agent behind `line`, which is told its `role` in `job`, and greeted in one go
+    /// The agent behind `session`, which is told its `role` in `job`, and greeted in one go
     /// with that: a job costs no round trip before it starts.
-    fn tell(line: Line, job: &Job, role: Role) -> (Self, Wire) {
+    fn tell(session: Session, job: &Job, role: Role) -> (Self, Wire) {
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let Job { task, rate, compression, token, .. } = *job;
         let receives = matches!(role, Role::Receiver { .. });
         // A connection to a server is one of those that are asked for.
-        let is_direct = line.closer().is_direct();
+        let is_direct = session.closer().is_direct();
         let (connections, is_enough) = match job.logins {
             Logins::UpTo(others) if is_direct => (NonZeroU8::new(others), others == 0),
             _ => (job.direct_connections(), false),
         };
         // Without a key there is ssh.
         // One connection by QUIC does what several by TCP do.
-        let goes_directly = job.goes_directly() && !is_enough && !line.closer().is_quic();
+        let goes_directly = job.goes_directly() && !is_enough && !session.closer().is_quic();
         let identity = goes_directly.then(|| Identity::new().ok()).flatten();
         let is_required = job.via == Via::Tcp;
         // It is looked up by a thread that is not confined.
-        let there = identity.as_ref().map(|_| line.closer().whereabouts());
+        let there = identity.as_ref().map(|_| session.closer().whereabouts());
         let wish = |identity: &Identity| {
             let (key, ports) = (identity.public(), job.ports.map(|ports| (ports.0, ports.1)));
             Box::new(DirectWish { key, is_required, ports })
         };
         let direct = identity.as_ref().map(wish);
-        let logins = match (job.further_logins(), &line) {
+        let logins = match (job.further_logins(), &session) {
             // How the user has logged in was not seen.
-            (Logins::Chosen, Line::Standing(_)) => Logins::UpTo(0),
+            (Logins::Chosen, Session::Greeted(_)) => Logins::UpTo(0),
             (logins, _) => logins,
         };
-        let beside = Beside::new(logins, line.closer());
+        let beside = Beside::new(logins, session.closer());
         let joins = beside.as_ref().map(Beside::secret);
         let request = JobRequest {
             task,
@@ -225,8 +201,8 @@ impl Agent {
             role,
         };
         let request = encode(&Message::Job(request));
-        let (wire, vigil, closer) = match line {
-            Line::New(Connection { reader, writer, closer }) => {
+        let (wire, vigil, closer) = match session {
+            Session::New(Connection { reader, writer, closer }) => {
                 let patience = closer.patience();
                 let (vigil, silence_max) = (Vigil::new(patience), patience.silence_max);
                 let keeps = closer.keeps();
@@ -234,7 +210,7 @@ impl Agent {
                 let greeting = Greeting { bytes, vigil: Arc::clone(&vigil), silence_max, keeps };
                 (Wire::of_client(reader, writer, closer.peer(), greeting), vigil, closer)
             }
-            Line::Standing(Greeted { input, output, vigil, closer, caps }) => {
+            Session::Greeted(Greeted { input, output, vigil, closer, caps, .. }) => {
                 let silence_max = vigil.max();
                 let peer = closer.peer();
                 let wire = Wire::of_client_again(input, output, peer, caps, request, silence_max);

@@ -16,10 +16,11 @@ use crate::JobError;
 use crate::aside;
 use crate::mark::{self, Held};
 use crate::origin;
+use crate::session::Session;
 use haul_model::{ContentHash, Entry, Fault, Name};
-use haul_net::Connection;
+use haul_net::{Connection, Whereabouts};
 use haul_proto::{Hashing, Listed, Marked, Reply, Request};
-use haul_sftp::Session;
+use haul_sftp::Session as SftpSession;
 use std::path::Path;
 
 /// The requests that a client may make.
@@ -53,7 +54,7 @@ pub enum Standing {
     /// haul there has answered.
     Agent(Greeted),
     /// The SFTP server there has.
-    Sftp(Session),
+    Sftp(SftpSession),
 }
 
 /// Why a request has no answer.
@@ -73,12 +74,12 @@ impl Requests {
         Self(Answering::Here(Held::default()))
     }
 
-    /// Requests to the agent at the other end of `connection`.
+    /// Requests to the agent at the other end of `session`.
     ///
     /// # Errors
     /// When the peer does not greet, or speaks another version.
-    pub fn remote(connection: Connection) -> Result<Self, JobError> {
-        Peer::start(connection).map(|peer| Self(Answering::Agent(peer)))
+    pub fn remote(session: impl Into<Session>) -> Result<Self, JobError> {
+        Peer::start(session.into(), None).map(|peer| Self(Answering::Agent(peer)))
     }
 
     /// The same, unless the user has `cancelled` before the peer greets, which is asked often.
@@ -86,10 +87,10 @@ impl Requests {
     /// # Errors
     /// See [`Self::remote`], and [`JobError::Interrupted`].
     pub fn remote_unless(
-        connection: Connection,
+        session: impl Into<Session>,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, JobError> {
-        let peer = Peer::start_unless(connection, Some(cancelled));
+        let peer = Peer::start(session.into(), Some(cancelled));
         peer.map(|peer| Self(Answering::Agent(peer)))
     }
 
@@ -111,6 +112,14 @@ impl Requests {
     /// True if they are answered by the haul of another machine, which has greeted.
     pub fn are_at_agent(&self) -> bool {
         matches!(self.0, Answering::Agent(_))
+    }
+
+    /// Where the host of the haul that answers is, as its name says here.
+    pub fn whereabouts(&self) -> Whereabouts {
+        match &self.0 {
+            Answering::Agent(peer) => peer.whereabouts(),
+            Answering::Here(_) | Answering::Sftp(_) => Whereabouts::at(Vec::new()),
+        }
     }
 
     /// Ends the conversation. A connection that is to be kept is, if the peer agrees.

@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::receiver::Destination;
 use crate::sender::Twins;
 use crate::sftp::Far;
-use crate::{Between, Job, JobError, Line, Monitor, SftpRoute, Summary, relay, remote, sftp};
+use crate::{Between, Job, JobError, Monitor, Session, SftpRoute, Summary, relay, remote, sftp};
 use haul_model::{Mirror, Side};
 use haul_tree::Sharer;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ pub enum Placement {
     /// Both here.
     Local,
     /// The receiver runs in the agent at the other end.
-    Upload(Line),
+    Upload(Session),
     /// The same, where other jobs of this process send the same sources at the same time.
-    UploadShared(Line, Arc<Sharer>),
+    UploadShared(Session, Arc<Sharer>),
     /// The sender runs in the agent at the other end.
-    Download(Line),
+    Download(Session),
     /// Each in an agent; this process is in between.
     Between(Box<Between>),
     /// Both here; the destination is on a host without haul.
@@ -30,13 +30,13 @@ pub enum Placement {
 
 impl Placement {
     /// The receiver runs in the agent at the other end of `line`.
-    pub fn upload(line: impl Into<Line>) -> Self {
-        Self::Upload(line.into())
+    pub fn upload(session: impl Into<Session>) -> Self {
+        Self::Upload(session.into())
     }
 
     /// The sender does.
-    pub fn download(line: impl Into<Line>) -> Self {
-        Self::Download(line.into())
+    pub fn download(session: impl Into<Session>) -> Self {
+        Self::Download(session.into())
     }
 }
 

@@ -7,16 +7,17 @@ mod questions;
 pub(crate) use self::questions::Questions;
 
 use crate::command::deploy;
+use crate::endpoint::Call;
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::location::Machine;
-use crate::peer::{self, Peers, Reach, Reaches, WayThere, WithoutHaul};
+use crate::peer::{Peers, Reach, Reaches, WayThere, WithoutHaul, connect_sftp, neither_helps};
 use crate::progress::Screen;
 use crate::retry::{Attempts, Retry};
 use crate::state;
 use haul_engine::{
-    Event, Greeted, Job, JobError, Leg, Line, LinkEvent, Monitor, Placement, RequestError,
-    Requests, Route, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
+    Event, Greeted, Job, JobError, Leg, LinkEvent, Monitor, Placement, RequestError, Requests,
+    Route, Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
 };
 use haul_model::{Fault, FaultKind, Logins};
 use haul_net::{ConnectError, SshTarget};
@@ -180,43 +181,41 @@ impl Hosts {
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
         let Leg { job, route } = leg;
-        let (standing, is_sftp_only) = match self.take_standing(machine) {
+        let (target, mut may_have_haul) = match machine {
+            Machine::Here => return Ok(haul_engine::run(job, Placement::Local, monitor)?),
+            Machine::There(target) => (target, !self.lacks_haul(target)),
+            Machine::Sftp(target) => (target, false),
+        };
+        let reach = self.reaches.of(target);
+        let mut standing = None;
+        match self.take_standing(machine) {
             Some(WayThere { standing: Standing::Agent(greeted), .. }) => {
-                return Ok(self.run_agent(job, route, machine, Some(greeted), monitor)?);
+                return Ok(self.run_agent(job, route, target, Some(greeted), monitor)?);
             }
             Some(WayThere { standing: Standing::Sftp(session), is_sftp_only }) => {
-                (Some(session), is_sftp_only)
+                // That there is no haul was found out where it was asked.
+                if may_have_haul && (is_sftp_only || !reach.deploy) {
+                    self.tell_lacks_haul(target, is_sftp_only, monitor);
+                    may_have_haul = false;
+                }
+                standing = Some(session);
             }
-            None => (None, false),
+            None => {}
+        }
+        if !may_have_haul {
+            return self.run_sftp(job, route, target, standing, monitor);
+        }
+        let missing = match self.run_agent(job, route, target, None, monitor) {
+            Err(JobError::Connection(error)) if error.lacks_haul() => error,
+            ran => return Ok(ran?),
         };
-        match machine {
-            Machine::Here => Ok(haul_engine::run(job, Placement::Local, monitor)?),
-            Machine::Sftp(target) => self.run_sftp(job, route, target, standing, monitor),
-            Machine::There(target) if self.lacks_haul(target) => {
-                self.run_sftp(job, route, target, standing, monitor)
-            }
-            // That there is no haul was found out where it was asked.
-            Machine::There(target)
-                if standing.is_some() && (is_sftp_only || !self.reaches.of(target).deploy) =>
-            {
-                self.tell_lacks_haul(target, is_sftp_only, monitor);
-                self.run_sftp(job, route, target, standing, monitor)
-            }
-            Machine::There(target) => {
-                let missing = match self.run_agent(job, route, machine, None, monitor) {
-                    Err(JobError::Connection(error)) if error.lacks_haul() => error,
-                    ran => return Ok(ran?),
-                };
-                let reach = self.reaches.of(target);
-                if reach.deploy && !missing.runs_nothing() {
-                    self.deploy(target, monitor)?;
-                    return Ok(self.run_agent(job, route, machine, None, monitor)?);
-                }
-                match reach.without_haul {
-                    WithoutHaul::Fail => Err(missing.into()),
-                    _ => self.run_without(job, route, target, missing, monitor),
-                }
-            }
+        if reach.deploy && !missing.runs_nothing() {
+            self.deploy(target, monitor)?;
+            return Ok(self.run_agent(job, route, target, None, monitor)?);
+        }
+        match reach.without_haul {
+            WithoutHaul::Fail => Err(missing.into()),
+            _ => self.run_without(job, route, target, missing, monitor),
         }
     }
 
@@ -235,58 +234,52 @@ impl Hosts {
         Ok(())
     }
 
+    /// The call to a host for a job.
+    fn call<'c>(
+        &'c self,
+        target: &'c SshTarget,
+        job: &Job,
+        is_first: bool,
+        tell: &'c dyn Fn(LinkEvent<'_>),
+    ) -> Call<'c> {
+        let (reach, is_again, screen) = (self.reaches.of(target), !is_first, &self.screen);
+        let has_content = !job.task.keeps_destination();
+        Call { target, reach, may_be_kept: true, is_again, has_content, screen, tell }
+    }
+
     /// Runs `job` with the haul of the host, which has `greeted` or is connected to, and
     /// again if its connection is lost.
     fn run_agent(
         &self,
         job: &Job,
         route: &Route<Machine>,
-        machine: &Machine,
-        standing: Option<Greeted>,
+        target: &SshTarget,
+        mut standing: Option<Greeted>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
-        let (Machine::There(target) | Machine::Sftp(target)) = machine else {
-            return haul_engine::run(job, Placement::Local, monitor);
-        };
         let is_upload = !matches!(route, Route::Download(_));
         let has_greeted = &|| self.greeted().contains(target);
-        let reach = self.reaches.of(target);
-        let Reach { retries, parallel, .. } = reach;
-        if standing.is_some() {
-            self.has_greeted(target);
-        }
-        let mut standing = standing;
+        let Reach { retries, parallel, .. } = self.reaches.of(target);
         let logins = logins_of(parallel);
         let job = &Job { logins, ..job.clone() };
         let host = target.display();
         let retry =
             Retry { job, is_upload, reads_here: is_upload, retries, monitor, host, has_greeted };
         let ran = retry.run(|job, is_first, monitor| {
-            let by_server = match standing {
-                Some(_) => None,
+            let session = match standing.take() {
+                Some(greeted) => greeted.into(),
                 None => {
                     let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-                    peer::by_server(target, &reach, (&self.screen, !is_first), &tell)?
+                    self.call(target, job, is_first, &tell).connect()?
                 }
             };
-            let greeted = standing.take();
-            let greeted = greeted.or_else(|| match is_first && by_server.is_none() {
-                true => peer::kept(target, &self.screen),
-                false => None,
-            });
-            let line: Line = match (by_server, greeted) {
-                (Some(connection), _) => connection.into(),
-                (None, Some(greeted)) => {
-                    self.has_greeted(target);
-                    greeted.into()
-                }
-                (None, None) if is_first => peer::connect(target, job.task, &self.screen)?.into(),
-                (None, None) => peer::connect_again(target, job.task.keeps_destination())?.into(),
-            };
+            if matches!(session, Session::Greeted(_)) {
+                self.has_greeted(target);
+            }
             let placement = match (is_upload, self.sharer()) {
-                (true, Some(sharer)) => Placement::UploadShared(line, sharer),
-                (true, None) => Placement::Upload(line),
-                (false, _) => Placement::Download(line),
+                (true, Some(sharer)) => Placement::UploadShared(session, sharer),
+                (true, None) => Placement::Upload(session),
+                (false, _) => Placement::Download(session),
             };
             haul_engine::run(job, placement, monitor)
         });
@@ -307,13 +300,13 @@ impl Hosts {
     ) -> Result<Summary, CommandError> {
         let connections = match self.connect(target, 0) {
             Ok(connections) => connections,
-            Err(neither) => return Err(neither_helps(missing.into(), &neither)),
+            Err(neither) => return Err(neither_helps(missing, &neither)),
         };
         let is_sftp_only = missing.runs_nothing();
         self.tell_lacks_haul(target, is_sftp_only, monitor);
         match self.go_through(job, route, connections, None, monitor) {
             Err(JobError::Connection(neither)) if neither.lacks_sftp() => {
-                Err(neither_helps(missing.into(), &JobError::from(neither)))
+                Err(neither_helps(missing, &neither.into()))
             }
             ran => ran.map_err(|error| through_sftp(error, route)),
         }
@@ -356,7 +349,7 @@ impl Hosts {
         standing: u8,
     ) -> Result<Vec<haul_net::Connection>, JobError> {
         let reach = self.reaches.of(target);
-        let connect = |_| peer::connect_sftp(target, &reach, &self.screen);
+        let connect = |_| connect_sftp(target, &reach, &self.screen);
         let parallel = reach.parallel.map_or(1, NonZeroU8::get);
         Ok((standing..parallel).map(connect).collect::<Result<_, _>>()?)
     }
@@ -411,9 +404,4 @@ fn through_sftp(error: JobError, route: &Route<Machine>) -> CommandError {
         }
         error => error.into(),
     }
-}
-
-/// SFTP would have been of help; that it isn't there is not what is wrong.
-fn neither_helps(missing: CommandError, neither: &JobError) -> CommandError {
-    missing.with_hint(format!("SFTP does not work either: {neither}"))
 }

@@ -26,7 +26,8 @@
 //!   command line.
 //! - `interrupt.rs`: signals; those that are ignored from the start stay so.
 //! - `mistake.rs`: the end of the process after a panic.
-//! - `peer.rs`: connects; `retry.rs`: again, when a connection was lost. `hosts.rs`: runs
+//! - `endpoint.rs`: connects, and chooses how; `retry.rs`: again, when a connection was lost;
+//!   `peer.rs`: the hosts that single requests go to, and their connections. `hosts.rs`: runs
 //!   jobs (`hosts/between.rs`: between two hosts), and turns to a host's SFTP server when
 //!   there is no haul (`ConnectError::lacks_haul`), as `peer.rs` does for single requests.
 //! - `server.rs` and `server/`: `haul server`, and the servers that this user is enrolled at.
@@ -39,6 +40,7 @@
 mod args;
 mod command;
 mod config;
+mod endpoint;
 mod error;
 mod hint;
 mod hosts;

@@ -1,27 +1,20 @@
 //! Connections to the places that locations name.
 
 use crate::config::Settings;
+use crate::endpoint::{Call, UseServer, diagnostics};
 use crate::error::CommandError;
 use crate::location::Machine;
 use crate::progress::Screen;
-use crate::report::{Report, remote_line};
-use crate::server::known;
-use haul_engine::{Greeted, Job, JobError, LinkEvent, Requests, Standing};
+use crate::report::Report;
+use haul_engine::{Job, JobError, Requests, Standing};
 use haul_model::{Compression, Task, Via};
-use haul_net::{
-    Congestion, ConnectError, Connection, Diagnostics, Patience, Reaching, ServerVia, SshTarget,
-};
+use haul_net::{Congestion, ConnectError, Connection, Patience, SshTarget};
 use std::num::NonZeroU8;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long an SFTP server may be silent, unless the user says otherwise, in seconds. One
 /// that is at work says nothing.
 pub(crate) const SFTP_SILENCE_SECONDS: u32 = 60;
-
-/// How long a login may take when the connection was lost: somebody may have to look for a
-/// password again.
-const LOGIN_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 /// The course to take where a host turns out to have no haul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,16 +44,6 @@ pub(crate) struct Reach {
     pub(crate) server: UseServer,
     /// The congestion control of what is sent to a server by QUIC.
     pub(crate) congestion: Congestion,
-}
-
-/// The use of the server of a host, if the user is enrolled at one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UseServer {
-    Never,
-    /// If one is known, by the protocol that serves best.
-    IfKnown,
-    /// By that protocol, or by the one that serves best.
-    Always(Option<ServerVia>),
 }
 
 /// How each host of a command is reached.
@@ -151,117 +134,6 @@ impl Reaches {
     }
 }
 
-/// Connects to `target` for a job; what ssh has to say is shown on `screen`.
-pub(crate) fn connect(
-    target: &SshTarget,
-    task: Task,
-    screen: &Screen,
-) -> Result<Connection, ConnectError> {
-    match task.keeps_destination() {
-        true => haul_net::connect_briefly(target, diagnostics(screen)),
-        false => haul_net::connect(target, diagnostics(screen)),
-    }
-}
-
-/// How long the agent at the other end of a kept connection may take to greet. A connection
-/// that takes longer is made anew.
-const GREETING_MAX: Duration = Duration::from_secs(2);
-
-/// The connection to the agent of `target` that an earlier command has left, if there is one and
-/// the agent still answers.
-pub(crate) fn kept(target: &SshTarget, screen: &Screen) -> Option<Greeted> {
-    match requests_kept(target, screen)?.into_standing()? {
-        Standing::Agent(greeted) => Some(greeted),
-        Standing::Sftp(_) => None,
-    }
-}
-
-/// The same for requests.
-fn requests_kept(target: &SshTarget, screen: &Screen) -> Option<Requests> {
-    let connection = haul_net::connect_kept(target, diagnostics(screen))?;
-    let begun = Instant::now();
-    let greeted = Requests::remote_unless(connection, &|| begun.elapsed() > GREETING_MAX);
-    if let Err(error) = &greeted {
-        tracing::debug!(%error, "the kept connection does not answer");
-    }
-    greeted.ok()
-}
-
-/// Connects to the server of `target`, if the user is enrolled at one and does not ask for ssh.
-/// If it does not answer, and the user has enrolled through ssh, ssh starts an agent there
-/// that serves this client as the server would, unless the user insists on the server. A login
-/// `is_again` if an earlier connection was lost. `tell` reports whether the server or ssh is
-/// used.
-///
-/// # Errors
-/// When there is no way to the server, or it has another key.
-pub(crate) fn by_server(
-    target: &SshTarget,
-    reach: &Reach,
-    (screen, is_again): (&Screen, bool),
-    tell: &dyn Fn(LinkEvent<'_>),
-) -> Result<Option<Connection>, JobError> {
-    let Reach { server, congestion, .. } = *reach;
-    if server == UseServer::Never {
-        return Ok(None);
-    }
-    let failed = |error: CommandError| JobError::Usage(error.to_string());
-    let Some(known) = known::find(target.host()).map_err(failed)? else {
-        return match server {
-            UseServer::Always(_) => {
-                let host = target.display();
-                Err(JobError::Usage(format!("{host}: no server of this host is known")))
-            }
-            UseServer::IfKnown | UseServer::Never => Ok(None),
-        };
-    };
-    let identity = known::identity().map_err(failed)?;
-    let via = match server {
-        UseServer::Always(Some(via)) => via,
-        _ => known.usual_via(),
-    };
-    let reaching = Reaching { patience: target.patience(), via, congestion };
-    let insists = matches!(server, UseServer::Always(_));
-    let host = &*target.display();
-    let connected = match (known.connect(&identity, reaching), &known.login) {
-        (Err(away @ ConnectError::NoServer { .. }), Some(login)) if !insists => {
-            tell(LinkEvent::ServerAway { host, reason: &away.to_string() });
-            let (target, diagnostics) = match is_again {
-                true => again(target),
-                false => (target.clone(), diagnostics(screen)),
-            };
-            login.connect(&target, identity.key(), diagnostics)
-        }
-        (connected, _) => connected.inspect(|connection| {
-            let is_quic = connection.closer.is_quic();
-            tell(LinkEvent::Server { host, is_quic });
-        }),
-    };
-    Ok(Some(connected?))
-}
-
-/// Connects again after the connection was lost. What ssh has to say is in the error, if it
-/// fails; the login may not take long, so that there are further attempts. The connection
-/// `is_brief` if it carries no content of files.
-pub(crate) fn connect_again(
-    target: &SshTarget,
-    is_brief: bool,
-) -> Result<Connection, ConnectError> {
-    let (target, silent) = again(target);
-    match is_brief {
-        true => haul_net::connect_briefly(&target, silent),
-        false => haul_net::connect(&target, silent),
-    }
-}
-
-/// `target` as it is connected to again, and the place of ssh's words.
-fn again(target: &SshTarget) -> (SshTarget, Diagnostics) {
-    let silence_max = target.patience().silence_max;
-    let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
-    let target = target.clone().with_patience(Patience { silence_max, login_max });
-    (target, Arc::new(|_: &[u8]| {}))
-}
-
 /// Connects to the SFTP server of `target`.
 pub(crate) fn connect_sftp(
     target: &SshTarget,
@@ -275,10 +147,57 @@ pub(crate) fn connect_sftp(
     haul_net::connect_sftp(&target.clone().with_patience(patience), diagnostics(screen))
 }
 
-/// Shows on `screen` what ssh has to say.
-pub(crate) fn diagnostics(screen: &Screen) -> Diagnostics {
-    let screen = screen.clone();
-    Arc::new(move |line: &[u8]| screen.line(&remote_line(line)))
+/// A host that answers requests.
+pub(crate) struct Answering {
+    pub(crate) requests: Requests,
+    /// Its SFTP server answers, and this is why.
+    pub(crate) missing: Option<ConnectError>,
+    /// How long it took until it answered.
+    pub(crate) login: Duration,
+}
+
+impl Answering {
+    /// The haul of a host, or its SFTP server if it has none.
+    ///
+    /// # Errors
+    /// When there is no way to either, or the user has `cancelled`.
+    pub(crate) fn at(call: &Call<'_>, cancelled: &dyn Fn() -> bool) -> Result<Self, CommandError> {
+        let begun = Instant::now();
+        let missing = match Requests::remote_unless(call.connect()?, cancelled) {
+            Err(JobError::Connection(error)) if error.lacks_haul() => error,
+            answer => {
+                let (requests, login) = (answer?, begun.elapsed());
+                return Ok(Self { requests, missing: None, login });
+            }
+        };
+        if call.reach.without_haul == WithoutHaul::Fail {
+            return Err(missing.into());
+        }
+        match Self::at_sftp(call.target, &call.reach, call.screen) {
+            Ok(answering) => Ok(Self { missing: Some(missing), ..answering }),
+            Err(neither) => Err(neither_helps(missing, &neither)),
+        }
+    }
+
+    /// The SFTP server of a host.
+    ///
+    /// # Errors
+    /// When there is no way to it.
+    pub(crate) fn at_sftp(
+        target: &SshTarget,
+        reach: &Reach,
+        screen: &Screen,
+    ) -> Result<Self, JobError> {
+        let begun = Instant::now();
+        let requests = Requests::sftp(connect_sftp(target, reach, screen)?)?;
+        Ok(Self { requests, missing: None, login: begun.elapsed() })
+    }
+}
+
+/// The error where haul is `missing`. SFTP would have been of help; it is not what is wrong.
+pub(crate) fn neither_helps(missing: ConnectError, neither: &JobError) -> CommandError {
+    let error = CommandError::from(missing);
+    error.with_hint(format!("SFTP does not work either: {neither}"))
 }
 
 /// The places that single requests have gone to, one connection for each.
@@ -361,9 +280,9 @@ impl<'r> Peers<'r> {
                 agent.map_err(|error| self.reaches.explained(target, error))?
             }
             Machine::Sftp(target) => {
-                let requests = self.sftp(target);
+                let sftp = Answering::at_sftp(target, &self.reaches.of(target), &self.screen);
                 let explained = |e: JobError| self.reaches.explained(target, e.into());
-                (requests.map_err(explained)?, false)
+                (sftp.map_err(explained)?.requests, false)
             }
         };
         self.open.push(Open { machine: machine.clone(), requests, is_sftp_only });
@@ -388,49 +307,21 @@ impl<'r> Peers<'r> {
         is_again: bool,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Requests, bool), CommandError> {
-        let tell = |event: LinkEvent<'_>| self.report.link(event);
-        let (reach, screen) = (self.reaches.of(target), (&self.screen, is_again));
-        if let Some(connection) = by_server(target, &reach, screen, &tell)? {
-            return Ok((Requests::remote_unless(connection, cancelled)?, false));
-        }
-        if !is_again && let Some(requests) = requests_kept(target, &self.screen) {
-            return Ok((requests, false));
-        }
-        let connected = match self.task {
-            _ if is_again => {
-                connect_again(target, self.task.is_none_or(|task| task.keeps_destination()))
-            }
-            Some(task) => connect(target, task, &self.screen),
-            None => haul_net::connect_briefly(target, diagnostics(&self.screen)),
+        let reach = self.reaches.of(target);
+        let call = Call {
+            target,
+            reach,
+            may_be_kept: true,
+            is_again,
+            has_content: self.task.is_some_and(|task| !task.keeps_destination()),
+            screen: &self.screen,
+            tell: &|event| self.report.link(event),
         };
-        let greeted = connected.map_err(JobError::from);
-        let greeted = greeted.and_then(|it| Requests::remote_unless(it, cancelled));
-        let missing = match greeted {
-            Err(JobError::Connection(error)) if error.lacks_haul() => error,
-            answer => return Ok((answer?, false)),
-        };
-        let without_haul = self.reaches.of(target).without_haul;
-        if without_haul == WithoutHaul::Fail {
-            return Err(missing.into());
+        let Answering { requests, missing, .. } = Answering::at(&call, cancelled)?;
+        if missing.is_some() && reach.without_haul == WithoutHaul::GoOn {
+            let message = "no haul there: using SFTP";
+            self.report.warning(target.display().as_bytes(), message);
         }
-        match self.sftp(target) {
-            Ok(requests) => {
-                if without_haul == WithoutHaul::GoOn {
-                    let host = target.display();
-                    let message = "no haul there: using SFTP";
-                    self.report.warning(host.as_bytes(), message);
-                }
-                Ok((requests, missing.runs_nothing()))
-            }
-            // That would have been of help; it is not what is wrong.
-            Err(neither) => {
-                let error = CommandError::from(missing);
-                Err(error.with_hint(format!("SFTP does not work either: {neither}")))
-            }
-        }
-    }
-
-    fn sftp(&self, target: &SshTarget) -> Result<Requests, JobError> {
-        Requests::sftp(connect_sftp(target, &self.reaches.of(target), &self.screen)?)
+        Ok((requests, missing.is_some_and(|missing| missing.runs_nothing())))
     }
 }

@@ -5,6 +5,7 @@ use crate::JobError;
 use crate::assembly::{FromPeer, listen};
 use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{OutFrame, Outbox, ReadEnd, aborted, refused, run_writer};
+use crate::session::Session;
 use crate::vigil::{Vigil, Watch, sign_after};
 use crossbeam_channel::{Receiver, Sender};
 use haul_net::{Closer, ConnectError, Connection, Whereabouts, Writer};
@@ -55,33 +56,36 @@ pub struct Greeted {
     pub(crate) closer: Closer,
     /// In force.
     pub(crate) caps: Caps,
+    /// The version of its program.
+    pub(crate) version: String,
 }
 
 impl Peer {
-    /// Greets the agent at the other end of `connection`.
+    /// Greets the agent at the other end of `session`, unless that has greeted, or the user has
+    /// `cancelled` before.
     ///
     /// # Errors
     /// When it does not greet, or speaks another version.
-    pub(super) fn start(connection: Connection) -> Result<Self, JobError> {
-        Self::start_unless(connection, None)
-    }
-
-    /// The same, unless the user has `cancelled` before.
-    ///
-    /// # Errors
-    /// See [`Self::start`].
-    pub(super) fn start_unless(
-        connection: Connection,
+    pub(super) fn start(
+        session: Session,
         cancelled: Option<&dyn Fn() -> bool>,
     ) -> Result<Self, JobError> {
-        let Connection { reader, mut writer, closer } = connection;
+        let (mut input, mut writer, vigil, closer, greeted) = match session {
+            Session::New(Connection { reader, writer, closer }) => {
+                let vigil = Vigil::new(closer.patience());
+                (listen(reader, &vigil), writer, vigil, closer, None)
+            }
+            Session::Greeted(Greeted { input, output, vigil, closer, caps, version }) => {
+                (input, output, vigil, closer, Some((caps, version)))
+            }
+        };
         let (name, patience) = (closer.peer().to_owned(), closer.patience());
-        let keeps = closer.keeps();
-        let vigil = Vigil::new(patience);
+        let (keeps, mut is_greeted) = (closer.keeps(), greeted.is_some());
         let (outbox, frames) = Outbox::new(false);
+        let hello = if is_greeted { Vec::new() } else { hello(keeps, patience) };
         let (give_writer, writers) = crossbeam_channel::bounded(1);
         let write = move || {
-            let (hello, sign_after) = (hello(keeps, patience), sign_after(patience.silence_max));
+            let sign_after = sign_after(patience.silence_max);
             // When it breaks, the reader is told why.
             if run_writer(&mut writer, &frames, hello, sign_after, None).is_ok() {
                 let _ = give_writer.send(writer);
@@ -93,8 +97,6 @@ impl Peer {
         let (watch, peer) = (Watch::new(&vigil, &name), name.clone());
         let (refused, heard) = (tell.clone(), Arc::clone(&vigil));
         let read = move || {
-            let mut input = listen(reader, &heard);
-            let mut is_greeted = false;
             for () in awaits {
                 let next = if is_greeted {
                     read_message(&mut input).map(|message| Answer::Message(Box::new(message)))
@@ -118,15 +120,18 @@ impl Peer {
             let _ = refused.send(Err(ReadEnd::Refused(JobError::Threads(error))));
         }
         let (closer, streams) = (Some(closer), (readers, writers));
-        let (caps, version) = (Caps::NONE, String::new());
+        let is_new = greeted.is_none();
+        let (caps, version) = greeted.unwrap_or((Caps::NONE, String::new()));
         let mut peer =
             Self { outbox, awaited, answers, watch, vigil, closer, name, caps, version, streams };
-        let _ = peer.awaited.send(());
-        match peer.take_unless(cancelled)? {
-            Answer::Welcome(greeting) => {
-                (peer.caps, peer.version) = (greeting.caps, greeting.program);
+        if is_new {
+            let _ = peer.awaited.send(());
+            match peer.take_unless(cancelled)? {
+                Answer::Welcome(greeting) => {
+                    (peer.caps, peer.version) = (greeting.caps, greeting.program);
+                }
+                Answer::Message(_) => unreachable!("the greeting is read first"),
             }
-            Answer::Message(_) => unreachable!("the greeting is read first"),
         }
         Ok(peer)
     }
@@ -276,13 +281,14 @@ impl Peer {
     /// The connection, on which nothing is being said any more; `None` if it is of no more
     /// use.
     pub(super) fn into_greeted(self) -> Option<Greeted> {
-        let Self { outbox, awaited, vigil, closer, caps, streams: (readers, writers), .. } = self;
+        let Self { outbox, awaited, vigil, closer, caps, version, streams, .. } = self;
+        let (readers, writers) = streams;
         // Nothing is awaited: the reader waits for this, and the writer has sent all.
         drop(awaited);
         outbox.close();
         let patience = vigil.max().unwrap_or(Duration::MAX);
         let input = readers.recv_timeout(patience).ok()?;
         let output = writers.recv_timeout(patience).ok()?;
-        Some(Greeted { input, output, vigil, closer: closer?, caps })
+        Some(Greeted { input, output, vigil, closer: closer?, caps, version })
     }
 }

@@ -4,9 +4,10 @@ use crate::config::{
     Config, KEEP_DEFAULT, KeepFor, PARALLEL_MAX, RETRIES_MAX, Rate, Settings, TIMEOUT_MAX,
     Transport, typed,
 };
+use crate::endpoint::UseServer;
 use crate::error::CommandError;
 use crate::location::{Location, Machine};
-use crate::peer::{Reach, Reaches, UseServer, WithoutHaul};
+use crate::peer::{Reach, Reaches, WithoutHaul};
 use crate::state;
 use clap::Args;
 use haul_model::{Compression, Ports, Via};

@@ -1,9 +1,9 @@
 //! `haul deploy`: puts haul onto a host, and takes it away again.
 
 use crate::args::{Deploy, Deployment};
+use crate::endpoint::diagnostics;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hint::Hint;
-use crate::peer::diagnostics;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Detail, Show};

@@ -5,17 +5,16 @@ mod shown;
 
 use self::advice::{Advice, advice};
 use crate::args::Doctor;
+use crate::endpoint::{Call, UseServer};
 use crate::error::{CommandError, ExitCode};
 use crate::location::Machine;
-use crate::peer::{self, UseServer, WithoutHaul, diagnostics};
+use crate::peer::Answering;
 use crate::progress::Screen;
 use crate::report::Report;
 use crate::server::known;
-use haul_engine::{Findings, JobError, LinkEvent, Requests, Step, Wish, examine};
+use haul_engine::{Findings, LinkEvent, Step, Wish, examine};
 use haul_model::FaultKind;
-use haul_net::SshTarget;
-use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Measures, and says what was found.
 pub(super) fn run(doctor: &Doctor) -> ExitCode {
@@ -90,27 +89,24 @@ fn diagnose<'d>(
         return Err(CommandError::usage("the host is missing"));
     };
     let host = target.display();
-    let begun = Instant::now();
-    let by_server = Cell::new(false);
-    let tell = |event: LinkEvent<'_>| {
-        by_server.set(matches!(event, LinkEvent::Server { .. }));
-        report.link(event);
-    };
     let mut reach = doctor.reaches.of(target);
-    if matches!(doctor.machine, Machine::Sftp(_)) {
-        reach.server = UseServer::Never;
-    } else if reach.server == UseServer::IfKnown && known::find(target.host())?.is_some() {
+    if reach.server == UseServer::IfKnown && known::find(target.host())?.is_some() {
         // Advice about ssh would be wrong: paths mean other places there.
         reach.server = UseServer::Always(None);
     }
-    let (mut requests, login) = match peer::by_server(target, &reach, (screen, false), &tell)? {
-        Some(connection) => (Requests::remote(connection)?, begun.elapsed()),
-        None => match &doctor.machine {
-            Machine::Sftp(_) => (sftp(doctor, target, screen)?, begun.elapsed()),
-            _ => requests(doctor, target, screen)
-                .map_err(|error| doctor.reaches.explained(target, error))?,
-        },
+    let is_sftp = matches!(doctor.machine, Machine::Sftp(_));
+    let by_server = !is_sftp && matches!(reach.server, UseServer::Always(_));
+    let answering = if is_sftp {
+        Answering::at_sftp(target, &reach, screen)?
+    } else {
+        // As a copy does it, with the ciphers that it would have.
+        let (may_be_kept, is_again, has_content) = (false, false, true);
+        let tell = &|event: LinkEvent<'_>| report.link(event);
+        let call = Call { target, reach, may_be_kept, is_again, has_content, screen, tell };
+        let explained = |error: CommandError| doctor.reaches.explained(target, error);
+        Answering::at(&call, &|| false).map_err(explained)?
     };
+    let Answering { mut requests, login, .. } = answering;
     let draws = report.is_text() && Screen::is_terminal();
     let told = |step: Step| {
         if draws {
@@ -119,39 +115,7 @@ fn diagnose<'d>(
     };
     let wish = Wish { path: doctor.path.as_deref(), ports: doctor.ports, told: &told };
     let findings = examine(&mut requests, &wish)?;
-    let (by_server, path) = (by_server.get(), doctor.path.as_deref());
+    let path = doctor.path.as_deref();
     let advice = advice(&host, &findings, by_server);
     Ok(Diagnosis { host, login, by_server, findings, path, advice })
-}
-
-/// The haul of the host or, where there is none, its SFTP server; and how long the login
-/// took.
-fn requests(
-    doctor: &Doctor,
-    target: &SshTarget,
-    screen: &Screen,
-) -> Result<(Requests, Duration), CommandError> {
-    let begun = Instant::now();
-    // As a copy does it, with the ciphers that it would have.
-    let connected = haul_net::connect(target, diagnostics(screen)).map_err(JobError::from);
-    let missing = match connected.and_then(Requests::remote) {
-        Err(JobError::Connection(error)) if error.lacks_haul() => error,
-        answered => return Ok((answered?, begun.elapsed())),
-    };
-    if doctor.reaches.of(target).without_haul == WithoutHaul::Fail {
-        return Err(missing.into());
-    }
-    let begun = Instant::now();
-    match sftp(doctor, target, screen) {
-        Ok(requests) => Ok((requests, begun.elapsed())),
-        Err(neither) => {
-            let error = CommandError::from(missing);
-            Err(error.with_hint(format!("SFTP does not work either: {neither}")))
-        }
-    }
-}
-
-fn sftp(doctor: &Doctor, target: &SshTarget, screen: &Screen) -> Result<Requests, JobError> {
-    let reach = doctor.reaches.of(target);
-    Requests::sftp(peer::connect_sftp(target, &reach, screen)?)
 }

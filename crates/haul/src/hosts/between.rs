@@ -2,15 +2,14 @@
 //! passwords are asked for at once, and their hauls do the rest.
 
 use super::{Hosts, logins_of};
+use crate::endpoint::{Call, greeted};
 use crate::error::CommandError;
 use crate::location::Machine;
-use crate::peer;
 use crate::retry::Retry;
 use haul_engine::{
-    Between, Event, Greeted, Job, JobError, LinkEvent, Monitor, Placement, Requests, Standing,
-    Straight, Summary,
+    Between, Event, Job, JobError, LinkEvent, Monitor, Placement, Requests, Straight, Summary,
 };
-use haul_net::{ConnectError, SshTarget, Whereabouts};
+use haul_net::SshTarget;
 use std::cell::Cell;
 
 /// Both hosts of a job.
@@ -77,50 +76,31 @@ impl<'h> Both<'h> {
             },
         };
         retry.run(|job, is_first, monitor| {
-            let (to, to_at) = self.greet(self.to, job, is_first, monitor)?;
-            let (mut from, from_at) = self.greet(self.from, job, is_first, monitor)?;
-            let straight = match from_at.zip(to_at) {
-                Some((from_at, to_at)) => Straight::prepare(job, &mut from, [from_at, to_at])?,
-                None => None,
-            };
-            let (Some(from), Some(to)) = (standing(from), standing(to)) else {
-                let host = self.to.display();
-                let detail = "it accepts nothing".to_owned();
-                return Err(ConnectError::Lost { host, detail }.into());
-            };
+            let to = self.greet(self.to, job, is_first, monitor)?;
+            let mut from = self.greet(self.from, job, is_first, monitor)?;
+            let at = job.goes_directly().then(|| [from.whereabouts(), to.whereabouts()]);
+            let straight = at.map(|at| Straight::prepare(job, &mut from, at)).transpose()?;
+            let (from, to) = (greeted(from, self.from)?, greeted(to, self.to)?);
+            let straight = straight.flatten();
             let between = Box::new(Between { from, to, straight });
             haul_engine::run(job, Placement::Between(between), monitor)
         })
     }
 
     /// Logs in to a host whose haul greets. It is told that this side is there until the
-    /// other has greeted, too. Tells where the host is, if contents may go there straight.
+    /// other has greeted, too.
     fn greet(
         &self,
         target: &'h SshTarget,
         job: &Job,
         is_first: bool,
         monitor: &dyn Monitor,
-    ) -> Result<(Requests, Option<Whereabouts>), JobError> {
+    ) -> Result<Requests, JobError> {
         self.reaching.set(target);
-        let screen = &self.hosts.screen;
         let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-        let reach = self.hosts.reaches.of(target);
-        let connection = match peer::by_server(target, &reach, (screen, !is_first), &tell)? {
-            Some(connection) => connection,
-            None if is_first => peer::connect(target, job.task, screen)?,
-            None => peer::connect_again(target, job.task.keeps_destination())?,
-        };
-        let at = job.goes_directly().then(|| connection.closer.whereabouts());
-        let greeted = Requests::remote_unless(connection, &|| monitor.cancelled())?;
+        let call = Call { may_be_kept: false, ..self.hosts.call(target, job, is_first, &tell) };
+        let requests = Requests::remote_unless(call.connect()?, &|| monitor.cancelled())?;
         self.hosts.has_greeted(target);
-        Ok((greeted, at))
-    }
-}
-
-fn standing(requests: Requests) -> Option<Greeted> {
-    match requests.into_standing() {
-        Some(Standing::Agent(greeted)) => Some(greeted),
-        _ => None,
+        Ok(requests)
     }
 }

@@ -1,7 +1,7 @@
 //! Commands of `haul server` on another machine, through ssh.
 
+use crate::endpoint::diagnostics;
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::peer::diagnostics;
 use crate::progress::Screen;
 use haul_model::is_unsafe_to_show;
 use haul_net::{ConnectError, Connection, SshTarget, connect_server_command};

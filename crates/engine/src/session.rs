@@ -1,0 +1,33 @@
+//! A connection to an agent, which answers requests and then takes a job.
+
+use crate::request::Greeted;
+use haul_net::{Closer, Connection};
+
+/// A connection to an agent.
+pub enum Session {
+    /// The agent has not greeted. It does so with its first answer: that saves a round trip.
+    New(Connection),
+    /// The agent has greeted, and answered all that it was asked.
+    Greeted(Greeted),
+}
+
+impl Session {
+    pub(crate) fn closer(&self) -> &Closer {
+        match self {
+            Self::New(connection) => &connection.closer,
+            Self::Greeted(greeted) => &greeted.closer,
+        }
+    }
+}
+
+impl From<Connection> for Session {
+    fn from(connection: Connection) -> Self {
+        Self::New(connection)
+    }
+}
+
+impl From<Greeted> for Session {
+    fn from(greeted: Greeted) -> Self {
+        Self::Greeted(greeted)
+    }
+}

@@ -1,0 +1,279 @@
+//! The ways to the haul of a host, and the choice between them.
+//!
+//! [`Call::connect`] is the one place that chooses. It takes the first [`Endpoint`] of this table, and
+//! the second one only if nobody answers at the first:
+//!
+//! | the user                                    | first              | second               |
+//! |---------------------------------------------|--------------------|----------------------|
+//! | is enrolled at a server through ssh         | the server         | ssh in its place     |
+//! | is enrolled at a server by an invitation    | the server         |                      |
+//! | asks for a server (`--via server`)          | the server         |                      |
+//! | is enrolled nowhere, or asks for ssh        | a kept connection  | ssh                  |
+//!
+//! A server that has another key, or refuses this client, has answered: nothing weaker is tried
+//! then. An agent that ssh starts in place of a server serves the client as the server would; if
+//! it fails, that is the server's fault, so that nobody turns to SFTP
+//! ([`haul_net::Connection::standing_in`]).
+
+use crate::error::CommandError;
+use crate::peer::Reach;
+use crate::progress::Screen;
+use crate::report::remote_line;
+use crate::server::known::{self, Known, Login};
+use haul_engine::{Greeted, JobError, LinkEvent, Requests, Session, Standing};
+use haul_net::{ConnectError, Diagnostics, Patience, Reaching, ServerVia, SshTarget};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a login may take when the connection was lost: somebody may have to look for a
+/// password again.
+const LOGIN_AGAIN_MAX: Duration = Duration::from_secs(60);
+
+/// How long the agent at the other end of a kept connection may take to greet. A connection
+/// that takes longer is made anew.
+const GREETING_MAX: Duration = Duration::from_secs(2);
+
+/// The use of the server of a host, if the user is enrolled at one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UseServer {
+    Never,
+    /// If one is known, by the protocol that serves best.
+    IfKnown,
+    /// By that protocol, or by the one that serves best.
+    Always(Option<ServerVia>),
+}
+
+/// Whom to connect to, what for, and who hears of it.
+pub(crate) struct Call<'c> {
+    pub(crate) target: &'c SshTarget,
+    pub(crate) reach: Reach,
+    /// A connection that an earlier command has left will do.
+    pub(crate) may_be_kept: bool,
+    /// An earlier connection was lost. What ssh has to say is in the error, if it fails; the
+    /// login may not take long, so that there are further attempts.
+    pub(crate) is_again: bool,
+    /// Contents of files go over it.
+    pub(crate) has_content: bool,
+    /// Where ssh shows what it has to say.
+    pub(crate) screen: &'c Screen,
+    /// Is told if a server is used, or ssh in its place.
+    pub(crate) tell: &'c dyn Fn(LinkEvent<'_>),
+}
+
+/// A way to the haul of a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Endpoint {
+    /// The agent of an earlier command, whose connection was kept.
+    Kept,
+    /// An agent that ssh starts.
+    Ssh,
+    /// A server, whose key is known, by that protocol or by the one that serves best.
+    Server(Known, Option<ServerVia>),
+    /// An agent that ssh starts in place of a server.
+    StandIn(Login),
+}
+
+/// The endpoint to take, and the one to take if nobody answers there; `None` if it has to be a
+/// server, and none is `known`.
+fn endpoints(
+    server: UseServer,
+    known: Option<Known>,
+    may_be_kept: bool,
+) -> Option<(Endpoint, Option<Endpoint>)> {
+    Some(match (server, known) {
+        (UseServer::Always(via), known) => (Endpoint::Server(known?, via), None),
+        (UseServer::IfKnown, Some(known)) => {
+            let instead = known.login.clone().map(Endpoint::StandIn);
+            (Endpoint::Server(known, None), instead)
+        }
+        _ if may_be_kept => (Endpoint::Kept, Some(Endpoint::Ssh)),
+        _ => (Endpoint::Ssh, None),
+    })
+}
+
+impl Endpoint {
+    /// True if an attempt to connect has failed because nobody answers here.
+    fn is_silent(&self, error: &JobError) -> bool {
+        match self {
+            Self::Kept => true,
+            Self::Server(..) => {
+                matches!(error, JobError::Connection(ConnectError::NoServer { .. }))
+            }
+            Self::Ssh | Self::StandIn(_) => false,
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Connects to the haul of the host, as the table above says.
+    ///
+    /// # Errors
+    /// When there is no way to it, or its server has another key. Where ssh leads to no haul
+    /// shows when something is read ([`ConnectError::lacks_haul`]).
+    pub(crate) fn connect(&self) -> Result<Session, JobError> {
+        let server = self.reach.server;
+        let known = match server {
+            UseServer::Never => None,
+            _ => known::find(self.target.host()).map_err(unusable)?,
+        };
+        let host = &*self.target.display();
+        let unknown = || JobError::Usage(format!("{host}: no server of this host is known"));
+        let may_be_kept = self.may_be_kept && !self.is_again;
+        let (first, second) = endpoints(server, known, may_be_kept).ok_or_else(unknown)?;
+        match (self.connect_to(&first), second) {
+            (Err(away), Some(second)) if first.is_silent(&away) => {
+                match first {
+                    Endpoint::Server(..) => {
+                        (self.tell)(LinkEvent::ServerAway { host, reason: &away.to_string() });
+                    }
+                    _ => tracing::debug!(error = %away, "no kept connection is used"),
+                }
+                self.connect_to(&second)
+            }
+            (connected, _) => connected,
+        }
+    }
+
+    fn connect_to(&self, endpoint: &Endpoint) -> Result<Session, JobError> {
+        let target = self.target;
+        Ok(match endpoint {
+            Endpoint::Kept => {
+                let none = || lost(target, "no connection is kept");
+                let kept = haul_net::connect_kept(target, diagnostics(self.screen));
+                let begun = Instant::now();
+                let takes_long = || begun.elapsed() > GREETING_MAX;
+                let requests = Requests::remote_unless(kept.ok_or_else(none)?, &takes_long)?;
+                greeted(requests, target)?.into()
+            }
+            Endpoint::Ssh => {
+                let (target, diagnostics) = self.login();
+                match self.has_content {
+                    true => haul_net::connect(&target, diagnostics)?.into(),
+                    false => haul_net::connect_briefly(&target, diagnostics)?.into(),
+                }
+            }
+            Endpoint::Server(known, via) => {
+                let identity = known::identity().map_err(unusable)?;
+                let via = via.unwrap_or_else(|| known.usual_via());
+                let (patience, congestion) = (target.patience(), self.reach.congestion);
+                let connection =
+                    known.connect(&identity, Reaching { patience, via, congestion })?;
+                let (host, is_quic) = (&*target.display(), connection.closer.is_quic());
+                (self.tell)(LinkEvent::Server { host, is_quic });
+                connection.into()
+            }
+            Endpoint::StandIn(login) => {
+                let client = known::identity().map_err(unusable)?.key();
+                let (target, diagnostics) = self.login();
+                login.connect(&target, client, diagnostics)?.into()
+            }
+        })
+    }
+
+    /// The host as ssh is told of it, and the place of ssh's words.
+    fn login(&self) -> (SshTarget, Diagnostics) {
+        if !self.is_again {
+            return (self.target.clone(), diagnostics(self.screen));
+        }
+        let silence_max = self.target.patience().silence_max;
+        let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
+        let target = self.target.clone().with_patience(Patience { silence_max, login_max });
+        (target, Arc::new(|_: &[u8]| {}))
+    }
+}
+
+/// The files of this user's servers can't be used.
+fn unusable(error: CommandError) -> JobError {
+    JobError::Usage(error.to_string())
+}
+
+/// Shows on `screen` what ssh has to say.
+pub(crate) fn diagnostics(screen: &Screen) -> Diagnostics {
+    let screen = screen.clone();
+    Arc::new(move |line: &[u8]| screen.line(&remote_line(line)))
+}
+
+/// The connection of `requests` to the agent of `target`, for a job.
+///
+/// # Errors
+/// When the agent was lost.
+pub(crate) fn greeted(requests: Requests, target: &SshTarget) -> Result<Greeted, JobError> {
+    match requests.into_standing() {
+        Some(Standing::Agent(greeted)) => Ok(greeted),
+        _ => Err(lost(target, "it accepts nothing")),
+    }
+}
+
+fn lost(target: &SshTarget, detail: &str) -> JobError {
+    ConnectError::Lost { host: target.display(), detail: detail.to_owned() }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_net::Identity;
+
+    fn known(is_through_ssh: bool) -> Known {
+        let target = SshTarget::new(Some("ann"), "nas").expect("a host");
+        let login = is_through_ssh.then(|| Login::of(&target));
+        let key = Identity::new().expect("a key").key();
+        Known { host: "nas".into(), addresses: Vec::new(), key, login }
+    }
+
+    /// The names of the endpoints that are chosen.
+    fn chosen(server: UseServer, known: &Option<Known>, may_be_kept: bool) -> String {
+        let name = |endpoint: Endpoint| match endpoint {
+            Endpoint::Kept => "kept".to_owned(),
+            Endpoint::Ssh => "ssh".to_owned(),
+            Endpoint::Server(_, via) => via.map_or("server".into(), |via| format!("{via:?}")),
+            Endpoint::StandIn(_) => "stand-in".to_owned(),
+        };
+        match endpoints(server, known.clone(), may_be_kept) {
+            None => "refused".to_owned(),
+            Some((first, None)) => name(first),
+            Some((first, Some(second))) => format!("{}, {}", name(first), name(second)),
+        }
+    }
+
+    #[test]
+    fn a_server_is_taken_if_one_is_known_and_ssh_is_not_asked_for() {
+        use UseServer::{Always, IfKnown, Never};
+        let (through_ssh, invited) = (Some(known(true)), Some(known(false)));
+        for (server, known, wanted) in [
+            (Never, &None, "kept, ssh"),
+            (Never, &through_ssh, "kept, ssh"),
+            (IfKnown, &None, "kept, ssh"),
+            (IfKnown, &through_ssh, "server, stand-in"),
+            (IfKnown, &invited, "server"),
+            (Always(None), &None, "refused"),
+            (Always(None), &through_ssh, "server"),
+            (Always(Some(ServerVia::Quic)), &through_ssh, "Quic"),
+            (Always(Some(ServerVia::Tcp)), &invited, "Tcp"),
+        ] {
+            assert_eq!(chosen(server, known, true), wanted, "{server:?} {known:?}");
+            let new = wanted.strip_prefix("kept, ").unwrap_or(wanted);
+            assert_eq!(chosen(server, known, false), new, "{server:?} {known:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_weaker_is_tried_once_a_server_has_answered() {
+        let host = || "nas".to_owned();
+        let no_server = ConnectError::NoServer { host: host(), detail: String::new() };
+        let stored = Identity::new().expect("a key").key().fingerprint();
+        let errors: [(JobError, bool); 5] = [
+            (no_server.into(), true),
+            (ConnectError::ServerKey { host: host(), stored }.into(), false),
+            (ConnectError::NotEnrolled { host: host() }.into(), false),
+            (ConnectError::Lost { host: host(), detail: String::new() }.into(), false),
+            (JobError::Usage("no key".into()), false),
+        ];
+        for (error, is_silent) in errors {
+            let server = Endpoint::Server(known(true), None);
+            assert_eq!(server.is_silent(&error), is_silent, "{error}");
+            assert!(Endpoint::Kept.is_silent(&error), "{error}");
+            assert!(!Endpoint::Ssh.is_silent(&error), "{error}");
+            assert!(!Endpoint::StandIn(known(true).login.expect("one")).is_silent(&error));
+        }
+    }
+}
