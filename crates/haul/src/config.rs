@@ -196,9 +196,8 @@ impl Settings {
                 self.compress = Some(Given { value: parsed(raw, wanted)?, origin });
             }
             ("via", raw) => {
-                let wanted =
-                    "\"auto\", \"ssh\", \"tcp\", \"server\", \"server-tcp\" or \"server-quic\"";
-                self.via = Some(Given { value: parsed(raw, wanted)?, origin });
+                let value = parsed(raw, &Via::words("\""))?;
+                self.via = Some(Given { value, origin });
             }
             ("congestion", raw) => {
                 let value = parsed(raw, "\"bbr\", \"cubic\" or \"newreno\"")?;

@@ -34,6 +34,13 @@ impl Via {
     /// Another word for [`Self::ServerQuic`]: nothing else uses QUIC.
     const QUIC: &'static str = "quic";
 
+    /// All words, each between two of these quotes, as a sentence lists them.
+    pub fn words(quote: &str) -> String {
+        let words = Self::ALL.map(|(_, name)| format!("{quote}{name}{quote}"));
+        let [others @ .., last] = &words;
+        format!("{} or {last}", others.join(", "))
+    }
+
     /// True if it is the connection to a server.
     pub fn is_server(self) -> bool {
         matches!(self, Self::Server | Self::ServerTcp | Self::ServerQuic)
@@ -42,7 +49,7 @@ impl Via {
 
 /// Words that name no such way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not auto, ssh, tcp, server, server-tcp or server-quic")]
+#[error("not {}", Via::words(""))]
 pub struct ViaError;
 
 impl fmt::Display for Via {
@@ -123,5 +130,7 @@ mod tests {
         assert_eq!("tcp".parse(), Ok(Via::Tcp));
         assert_eq!(["server-quic", "quic"].map(str::parse), [Ok(Via::ServerQuic); 2]);
         assert_eq!("udp".parse::<Via>(), Err(ViaError));
+        let said = "not auto, ssh, tcp, server, server-tcp or server-quic";
+        assert_eq!(ViaError.to_string(), said);
     }
 }

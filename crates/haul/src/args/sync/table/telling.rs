@@ -4,7 +4,7 @@ use super::super::{Stats, Wish, number};
 use super::{Turn, Word, text};
 use crate::config::{KEEP_DEFAULT, PARALLEL_MAX, RETRIES_MAX, Rate, Transport};
 use clap::ValueEnum;
-use haul_model::Compression;
+use haul_model::{Compression, ViaError};
 use std::ffi::OsStr;
 use std::num::NonZeroU8;
 use std::os::unix::ffi::OsStrExt;
@@ -107,8 +107,8 @@ pub(super) const WORDS: &[Word] = &[
         Ok(())
     }),
     value!("via", None, &[], "WAY", |wish, value| {
-        let via = value.to_str().and_then(|word| word.parse().ok());
-        wish.via = Some(via.ok_or("not auto, ssh, tcp, server, server-tcp or server-quic")?);
+        let via = value.to_str().ok_or(ViaError).and_then(str::parse);
+        wish.via = Some(via.map_err(|error| error.to_string())?);
         Ok(())
     }),
     value!("congestion", None, &[], "HOW", |wish, value| {
