@@ -8,25 +8,27 @@ mod beside;
 mod calling;
 mod carrier;
 mod chosen;
-mod course;
-mod joining;
-mod lost;
+mod lane;
+mod opening;
+mod roster;
+mod schedule;
 mod side;
 mod wire;
 
 pub(crate) use self::beside::Beside;
 pub(crate) use self::calling::Calling;
-pub(crate) use self::joining::Joining;
+pub(crate) use self::opening::Joining;
 pub(crate) use self::wire::{AtRest, FromPeer, Greeting, Wire, listen};
 
-use self::joining::{Joined, LaneRole, Opening};
+use self::opening::Joins;
+use self::roster::Roster;
 use self::side::{ReceiverSide, SenderSide};
 use self::wire::Input;
 use crate::control::{Control, Reporter};
 use crate::crew::Crew;
 use crate::job::Reach;
 use crate::link::memory::MemoryLink;
-use crate::link::wire::{ByWire, Outbox, RemoteReceiver, RemoteSender};
+use crate::link::wire::{Outbox, RemoteReceiver, RemoteSender};
 use crate::link::{ReceiverPort, SenderPort};
 use crate::receiver::{Asked, Destination, Made};
 use crate::sender::{Sender, Twins};
@@ -70,7 +72,7 @@ pub(crate) struct Leaving<'s> {
     /// The writer's work, if there was no thread for it.
     pub(crate) write: Option<Writing<'s>>,
     /// The lanes of the wire.
-    lanes: Arc<Joined>,
+    lanes: Arc<Roster>,
 }
 
 impl Leaving<'_> {
@@ -247,8 +249,8 @@ impl<'a> Assembly<'a> {
     ) -> Result<Summary, JobError> {
         let (job, control) = (self.job, self.control);
         job.expect_accounts()?;
-        let joined = Arc::new(Joined::default());
-        let mut joins = wire.as_mut().map(|wire| Joins::of(wire, &joined));
+        let roster = Arc::new(Roster::default());
+        let mut joins = wire.as_mut().map(|wire| wire.joins(&roster));
         let (writes, writer) = bounded(0);
         let (works, others) = bounded(0);
         let roles = (
@@ -286,49 +288,11 @@ impl<'a> Assembly<'a> {
                     receiver.ending.wait_for_batches();
                 }
             }
-            let (write, lanes) = (write.flatten(), Arc::clone(&joined));
+            let (write, lanes) = (write.flatten(), Arc::clone(&roster));
             self.way.end(&result, Leaving { writer, others, write, lanes });
-            joined.hang_up(false);
+            roster.hang_up(false);
             result
         })
-    }
-}
-
-/// How lanes join a wire, if any may.
-struct Joins {
-    joining: Option<Box<Joining>>,
-    by_wire: ByWire,
-    joined: Arc<Joined>,
-    peer: String,
-    silence_max: Option<Duration>,
-}
-
-impl Joins {
-    fn of(wire: &mut Wire, joined: &Arc<Joined>) -> Self {
-        Self {
-            joining: wire.joining.take(),
-            by_wire: wire.by_wire,
-            joined: Arc::clone(joined),
-            peer: wire.peer().to_owned(),
-            silence_max: wire.silence_max,
-        }
-    }
-
-    /// Has lanes opened for this part of the job.
-    fn begin<'scope, 'a: 'scope>(
-        self,
-        crew: Crew<'scope, '_>,
-        part: LaneRole<'a>,
-        at_work: &crossbeam_channel::Sender<()>,
-    ) {
-        let Self { joining, by_wire, joined, peer, silence_max } = self;
-        let requires_joined = by_wire == ByWire::Nothing;
-        let Some(joining) = joining else { return };
-        let lets_in = matches!(*joining, Joining::LetsIn { .. });
-        let at_work = at_work.clone();
-        let opening =
-            Opening { crew, part, joined, requires_joined, lets_in, peer, silence_max, at_work };
-        opening.begin(*joining);
     }
 }
 

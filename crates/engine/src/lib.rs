@@ -7,11 +7,13 @@
 //! - `job.rs`: a job in plain words, and why one ended early. `run.rs`: runs it.
 //! - `assembly.rs`: puts a job together, from roles, trees and a link, and ends it;
 //!   `assembly/side.rs`: a role and its threads; `assembly/wire.rs`: one end of a wire;
-//!   `assembly/joining.rs`: further connections: logins (`assembly/beside.rs`; worth it or
-//!   not: `assembly/chosen.rs`) and direct ones (`assembly/calling.rs`), each behind
-//!   `assembly/carrier.rs`; `callers.rs`: who is let in by a key, `agent/entrance.rs`: by a
-//!   secret.
-//! - `session.rs`: a connection to an agent; `remote.rs`: a client's way to an agent; `agent.rs`: an agent's to its client, and
+//!   `assembly/opening.rs`: the loop that opens further connections as
+//!   `assembly/schedule.rs` says: direct ones (`assembly/calling.rs`) or logins
+//!   (`assembly/beside.rs`; worth it or not: `assembly/chosen.rs`), each behind
+//!   `assembly/carrier.rs`; `assembly/lane.rs`: what one carries; `assembly/roster.rs`: the
+//!   stage of each; `callers.rs`: who is let in by a key, `agent/entrance.rs`: by a secret.
+//! - `session.rs`: a connection to an agent; `remote.rs`: a job over one; `agent.rs`: an
+//!   agent's way to its client, and
 //!   `agent/conversation.rs`: requests before its job; `agent/apart.rs`: a job in a process
 //!   of its own; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.

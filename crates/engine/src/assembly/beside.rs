@@ -1,18 +1,17 @@
 //! Logins of a client beside the first: how they are begun, while the job is at work or the
-//! first takes long. What becomes of those that fail or are lost is in `course.rs`.
+//! first takes long. Which are begun when is in `schedule.rs`.
 
 use super::carrier::{Carrier, Login};
 use super::chosen::Choice;
-use super::course::{Attempt, Course, Failure, First};
-use super::joining::{CALLED_MIN, LOOK_AGAIN, LaneRole, Opening};
+use super::opening::{Ended, LEFT_MIN, Opening};
+use super::schedule::{Attempt, Failure, Schedule};
 use super::wire::{FromPeer, listen};
-use crate::LinkEvent;
 use crate::crew::Crew;
 use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{ReadEnd, aborted, refused};
 use crate::vigil::Vigil;
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use haul_model::{Logins, escape_controls};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use haul_model::Logins;
 use haul_net::{Closer, ConnectError, Connection, Further, Patience};
 use haul_proto::{Join, JoinSecret, LANES_MAX, Message, encode};
 use std::io::{self, Write};
@@ -30,20 +29,13 @@ const LOGIN_MAX: Duration = Duration::from_secs(30);
 /// The wish of a client for further logins.
 pub(crate) struct Beside {
     secret: JoinSecret,
-    wish: Wish,
+    /// How many there shall be, at most.
+    logins: Logins,
     /// Set if the first login can be looked at.
     choice: Option<Choice>,
     further: Further,
     patience: Patience,
     starts: Option<Starts>,
-}
-
-/// How many there shall be besides the first.
-enum Wish {
-    /// So many at most, and as many of them as are worth it.
-    UpTo(u8),
-    /// As many as are found out to be worth it.
-    Chosen,
 }
 
 /// Logins as they are begun.
@@ -52,27 +44,18 @@ struct Starts {
     begun: Receiver<Result<Connection, ConnectError>>,
 }
 
-/// The end of a login.
-struct EndedLogin {
-    attempt: Attempt,
-    stands: Result<Login, Failure>,
-}
-
 impl Beside {
     /// So many `logins` to the host at the other end of `closer`; `None` if none are wanted,
     /// or it can't be logged in to.
     pub(crate) fn new(logins: Logins, closer: &Closer) -> Option<Self> {
         let choice = Choice::new(closer);
-        let wish = match logins {
-            Logins::UpTo(0) => return None,
-            Logins::UpTo(count) => Wish::UpTo(count.min(LANES_MAX)),
-            Logins::Chosen if choice.is_none() => return None,
-            Logins::Chosen => Wish::Chosen,
-        };
+        if logins == Logins::UpTo(0) || logins == Logins::Chosen && choice.is_none() {
+            return None;
+        }
         let further = closer.further()?;
         let secret = haul_sys::secret().ok()?;
         let patience = Patience { login_max: Some(LOGIN_MAX), ..closer.patience() };
-        Some(Self { secret, wish, choice, further, patience, starts: None })
+        Some(Self { secret, logins, choice, further, patience, starts: None })
     }
 
     /// The secret by which they find the job.
@@ -84,18 +67,18 @@ impl Beside {
     /// confined can't.
     pub(super) fn begin_starter(&mut self, crew: Crew<'_, '_>) -> io::Result<()> {
         let (further, control) = (self.further.clone(), crew.control());
-        let mut watch = self.choice.as_ref().map(Choice::watch);
+        let mut watch = self.choice.clone();
         // Some are begun meanwhile.
-        if matches!(self.wish, Wish::UpTo(_))
+        if self.is_wished()
             && let Some(watch) = watch.take()
         {
-            crew.try_begin("watch", move || watch.run(control))?;
+            crew.try_begin("watch", move || watch.watch(control))?;
         }
         let (ask, asked) = bounded::<()>(LANES_MAX.into());
         let (tell, begun) = bounded(LANES_MAX.into());
         crew.try_begin("starter", move || {
             if let Some(watch) = watch {
-                watch.run(control);
+                watch.watch(control);
             }
             for () in asked {
                 if tell.send(further.connect()).is_err() {
@@ -114,8 +97,13 @@ impl Beside {
 
     /// True if the first login is let in, and has asked the user for nothing that others can't
     /// ask for.
-    fn needs_nobody(&self, is_early: bool) -> bool {
+    pub(super) fn needs_nobody(&self, is_early: bool) -> bool {
         self.choice.as_ref().map_or(!is_early, Choice::needs_nobody)
+    }
+
+    /// True if the user has asked for them.
+    pub(super) fn is_wished(&self) -> bool {
+        self.logins != Logins::Chosen
     }
 
     /// The first words on a login.
@@ -126,123 +114,61 @@ impl Beside {
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// Logs in further while the job is at work or its first login takes long, as often as
-    /// that is worth it.
-    pub(super) fn log_in(&self, beside: Beside) {
-        let (course, is_wished) = match beside.wish {
-            Wish::UpTo(count) => (self.awaited(count), true),
-            Wish::Chosen => (beside.choice.as_ref().and_then(|it| self.choose(it)), false),
-        };
-        let (Some(mut course), Some(starts)) = (course, &beside.starts) else { return };
-        self.follow(&mut course, &beside, starts);
-        // Where the first comes to nothing, that is what counts.
-        if course.joined == 0 {
-            let stands = self.until_ended(|| self.wait_unless(!self.is_early()));
-            let Some(()) = stands else { return };
-        }
-        let host = &*self.peer;
-        if course.joined > 0 {
-            self.tell(LinkEvent::LoggedIn { host, connections: course.joined + 1 });
-        }
-        if let Some(reason) = course.given_up.as_ref().filter(|_| is_wished && self.goes_on()) {
-            self.tell(LinkEvent::NotLoggedIn { host, reason: &escape_controls(reason) });
-        }
-        self.make_again(&mut course, &beside, starts);
-    }
-
-    /// Puts others in the place of those that are lost, as long as there are numbers for them
-    /// and none is refused.
-    fn make_again(&self, course: &mut Course, beside: &Beside, starts: &Starts) {
-        while course.makes_again() {
-            let Some(lost) = self.until_ended(|| self.joined.lost_logins()) else { return };
-            course.lose(lost);
-            self.follow(course, beside, starts);
+    /// Waits until further logins are worth it: while the job is at work, or its first login
+    /// takes long. `None` if they are not, or the job ends before.
+    pub(super) fn when_to_log_in(&self, beside: &Beside) -> Option<Schedule> {
+        match beside.logins {
+            Logins::UpTo(count) => self.awaited(count.min(LANES_MAX)),
+            Logins::Chosen => beside.choice.as_ref().and_then(|choice| self.choose(choice)),
         }
     }
 
     /// Up to `count` logins, when it is time for them.
-    fn awaited(&self, count: u8) -> Option<Course> {
+    fn awaited(&self, count: u8) -> Option<Schedule> {
         let begun = Instant::now();
         // A host that was lost is found by one.
         let may_be_early = !self.control().monitor().progress().told.is_again();
         let is_time = || match self.is_early() {
             true => {
-                let is_much = || self.may_be_left().is_none_or(|left| left >= CALLED_MIN);
+                let is_much = || self.may_be_left().is_none_or(|left| left >= LEFT_MIN);
                 may_be_early && begun.elapsed() >= EARLY_AFTER && is_much()
             }
-            false => self.left() >= CALLED_MIN,
+            false => self.left() >= LEFT_MIN,
         };
-        self.until_ended(|| self.wait_unless(is_time()))?;
-        Some(Course::wanted(count))
-    }
-
-    /// Logs in as `course` says, until all have joined, no more are tried, or the job ends.
-    fn follow(&self, course: &mut Course, beside: &Beside, starts: &Starts) {
-        let (tell, told) = unbounded();
-        while self.goes_on() && !course.is_over() {
-            let is_early = self.is_early();
-            let first = First { is_early, needs_nobody: beside.needs_nobody(is_early) };
-            while let Some(attempt) = course.next(self.may_be_left(), first) {
-                if let Err(failure) = self.begin_login(beside, starts, attempt, &tell) {
-                    course.fail(attempt, failure);
-                }
-            }
-            let Ok(EndedLogin { attempt, stands }) = told.recv_timeout(LOOK_AGAIN) else {
-                continue;
-            };
-            let lane = attempt.lane;
-            let joined = stands.and_then(|login| {
-                self.take(lane, Carrier::Login(Box::new(login)), Vec::new()).map_err(Failure::here)
-            });
-            match joined {
-                Ok(()) => course.join(),
-                Err(failure) => course.fail(attempt, failure),
-            }
-        }
-    }
-
-    /// True if the agent has not greeted yet.
-    pub(super) fn is_early(&self) -> bool {
-        !self.control().monitor().progress().reached()
-    }
-
-    /// Bytes of the listed files that are not done; `None` while only the agent knows.
-    pub(super) fn may_be_left(&self) -> Option<u64> {
-        match (&self.part, self.is_early()) {
-            (LaneRole::Receives(..), true) => None,
-            _ => Some(self.left()),
-        }
+        self.wait_for(|| is_time().then_some(()))?;
+        Some(Schedule::wanted(count))
     }
 
     /// Begins a login, on a thread of its own that tells what came of it.
-    fn begin_login(
+    pub(super) fn begin_login(
         &self,
         beside: &Beside,
-        starts: &Starts,
         attempt: Attempt,
-        tell: &Sender<EndedLogin>,
+        tell: &Sender<Ended>,
     ) -> Result<(), Failure> {
         let lane = attempt.lane;
-        let gone = || Failure::here(io::ErrorKind::BrokenPipe.into());
+        let gone = || Failure::of_io(io::ErrorKind::BrokenPipe.into());
+        let starts = beside.starts.as_ref().ok_or_else(gone)?;
         starts.ask.send(()).map_err(|_| gone())?;
         let connection = starts.begun.recv().map_err(|_| gone())?;
         let connection = connection.map_err(|error| Failure::of(&error, false))?;
         let killer = connection.closer.killer();
         let vigil = Vigil::new(beside.patience);
-        let (words, silence_max) = (beside.words(lane), self.silence_max);
-        let (joined, tell, watch) = (Arc::clone(&self.joined), tell.clone(), Arc::clone(&vigil));
-        self.joined.begin_login(lane, &connection.closer);
+        let (words, silence_max) = (beside.words(lane), self.joins.silence_max);
+        let (roster, tell, watch) =
+            (Arc::clone(&self.joins.roster), tell.clone(), Arc::clone(&vigil));
+        self.joins.roster.begin_login(lane, &connection.closer);
         let has_begun = self.crew.try_begin("login", move || {
             let stands = log_in(connection, &words, vigil, silence_max);
-            joined.end_login(lane);
+            roster.end_login(lane);
             // Nobody takes it when the job has ended.
-            let _ = tell.send(EndedLogin { attempt, stands });
+            let _ = tell.send((attempt, stands.map(|login| Carrier::Login(login.into()))));
         });
         has_begun.map_err(|error| {
-            self.joined.end_login(lane);
-            Failure::here(error)
+            self.joins.roster.end_login(lane);
+            Failure::of_io(error)
         })?;
-        self.control().watch(&watch, &self.peer, killer);
+        self.control().watch(&watch, &self.joins.peer, killer);
         Ok(())
     }
 }
@@ -301,11 +227,5 @@ impl Failure {
         let is_final = !error.retriable() && !matches!(error, ConnectError::Stopped { .. });
         let may_be_asked = matches!(error, ConnectError::HostKey { changed: false, .. });
         Self { reason, is_final, may_be_asked, has_greeted }
-    }
-
-    /// It is the fault of this machine.
-    fn here(error: io::Error) -> Self {
-        let (is_final, may_be_asked, has_greeted) = (true, false, true);
-        Self { reason: error.to_string(), is_final, may_be_asked, has_greeted }
     }
 }

@@ -8,8 +8,8 @@
 //! it may have, and none where the rest would be over before they stand. What a host has to
 //! send nobody knows until its agent has greeted: before that there are a few.
 
-use super::course::Course;
-use super::joining::{LOOK_AGAIN, Opening};
+use super::opening::{LOOK_AGAIN, Opening};
+use super::schedule::Schedule;
 use crate::control::Control;
 use haul_net::{Closer, Onlooker};
 use haul_proto::LANES_MAX;
@@ -43,6 +43,7 @@ const LOGIN_ROUND_TRIPS: u32 = 20;
 const LOGIN_WORK_MAX: Duration = Duration::from_secs(2);
 
 /// The means by which the choice is made.
+#[derive(Clone)]
 pub(super) struct Choice {
     ssh: Onlooker,
     seen: Arc<OnceLock<Login>>,
@@ -64,12 +65,6 @@ impl Choice {
         closer.onlooker().map(|ssh| Self { ssh, seen: Arc::default() })
     }
 
-    /// The one that watches the first login. It has to do so on a thread that is not confined:
-    /// such a one sees nothing of another process.
-    pub(super) fn watch(&self) -> Watch {
-        Watch { ssh: self.ssh.clone(), begun: Instant::now(), seen: Arc::clone(&self.seen) }
-    }
-
     /// True if the first login is let in, and has asked the user for nothing.
     pub(super) fn needs_nobody(&self) -> bool {
         self.seen.get().is_some_and(|login| !login.may_have_asked())
@@ -79,29 +74,22 @@ impl Choice {
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.seen.get()?.round_trip
     }
-}
 
-/// Watches the first login.
-pub(super) struct Watch {
-    ssh: Onlooker,
-    begun: Instant,
-    seen: Arc<OnceLock<Login>>,
-}
-
-impl Watch {
-    /// Watches until the login is let in, or the job ends.
-    pub(super) fn run(self, control: &Control<'_>) {
+    /// Watches the first login until it is let in, or the job ends. It has to do so on a thread
+    /// that is not confined: such a one sees nothing of another process.
+    pub(super) fn watch(self, control: &Control<'_>) {
+        let begun = Instant::now();
         let mut has_asked = false;
         let takes = loop {
             if control.stopped() {
                 return;
             }
             if control.monitor().progress().reached() {
-                break self.begun.elapsed();
+                break begun.elapsed();
             }
             has_asked |= self.ssh.look(haul_sys::has_terminal) == Some(true);
             if self.ssh.look(haul_sys::has_session) == Some(true) {
-                break self.begun.elapsed() * OF_LETTING_IN;
+                break begun.elapsed() * OF_LETTING_IN;
             }
             std::thread::sleep(LOOK_AGAIN);
         };
@@ -114,16 +102,15 @@ impl Watch {
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// The further logins that there shall be, as soon as there is plainly so much to send that
     /// they are worth it, or nobody knows. `None` if they are not, or the job ends before.
-    pub(super) fn choose(&self, choice: &Choice) -> Option<Course> {
-        let seen = || choice.seen.get().copied();
-        let login = self.until_ended(|| seen().or_else(|| self.wait_unless(false).and(None)))?;
+    pub(super) fn choose(&self, choice: &Choice) -> Option<Schedule> {
+        let login = self.wait_for(|| choice.seen.get().copied())?;
         let count = login.further();
         tracing::debug!(?login, count, "further logins");
         let round_trip = login.round_trip.filter(|_| count > 0)?;
         let left_min = worth(round_trip, login.takes);
         let is_time = || self.may_be_left().is_none_or(|left| left >= left_min);
-        self.until_ended(|| self.wait_unless(is_time()))?;
-        Some(Course::chosen(count, count.min(UNKNOWN_MAX), left_min))
+        self.wait_for(|| is_time().then_some(()))?;
+        Some(Schedule::chosen(count, count.min(UNKNOWN_MAX), left_min))
     }
 }
 

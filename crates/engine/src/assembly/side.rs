@@ -1,6 +1,6 @@
 //! A role in this process, the queues in front of its threads, and these threads.
 
-use super::joining::LaneRole;
+use super::lane::LaneRole;
 use super::wire::Input;
 use super::{Assembly, Receiving, Sending};
 use crate::Job;

@@ -2,8 +2,9 @@
 
 use super::Writing;
 use super::beside::Beside;
-use super::calling::{Calling, Direct};
-use super::joining::Joining;
+use super::calling::{Callee, Calling};
+use super::opening::{Joining, Joins};
+use super::roster::Roster;
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::link::greeting::welcome;
@@ -17,7 +18,7 @@ use haul_net::Writer;
 use haul_proto::Caps;
 use haul_tree::lock;
 use std::io::{BufReader, Read};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// A stream from a peer.
@@ -32,7 +33,7 @@ pub(crate) struct Wire {
     /// Sent first.
     greeting: Vec<u8>,
     /// The longest silence of either side.
-    pub(super) silence_max: Option<Duration>,
+    silence_max: Option<Duration>,
     /// How lanes join, if any may.
     pub(crate) joining: Option<Box<Joining>>,
     /// The contents that take this wire itself.
@@ -174,24 +175,24 @@ impl Wire {
         is_required: bool,
         beside: Option<Beside>,
     ) -> Self {
-        let direct = calling.map(|calling| self.calls(calling, is_required));
-        let opens = direct.is_some() || beside.is_some();
-        self.joining = opens.then(|| Joining::Opens { direct, beside }.into());
+        let callee = calling.map(|calling| self.callee(calling, is_required));
+        let opens = callee.is_some() || beside.is_some();
+        self.joining = opens.then(|| Joining::Opens { callee, beside }.into());
         self
     }
 
     /// The same for an agent that calls another one, which receives, where the client says.
     pub(crate) fn with_calls(mut self, calling: Calling, is_required: bool) -> Self {
         self.by_wire = if is_required { ByWire::Nothing } else { ByWire::First };
-        let (direct, beside) = (Some(self.calls(calling, is_required)), None);
-        self.joining = Some(Joining::Opens { direct, beside }.into());
+        let (callee, beside) = (Some(self.callee(calling, is_required)), None);
+        self.joining = Some(Joining::Opens { callee, beside }.into());
         self
     }
 
-    fn calls(&mut self, calling: Calling, is_required: bool) -> Direct {
+    fn callee(&mut self, calling: Calling, is_required: bool) -> Callee {
         let (offers, offer) = bounded(1);
         self.input.offers = Some(offers);
-        Direct { calling, offer, is_required }
+        Callee { calling, offer, is_required, door: OnceLock::new() }
     }
 
     /// Where the streams are once they are at rest.
@@ -199,9 +200,11 @@ impl Wire {
         self.at_rest.clone()
     }
 
-    /// The peer's name for messages.
-    pub(super) fn peer(&self) -> &str {
-        &self.input.peer
+    /// How lanes join it, which are in `roster` then.
+    pub(super) fn joins(&mut self, roster: &Arc<Roster>) -> Joins {
+        let (joining, by_wire) = (self.joining.take(), self.by_wire);
+        let (roster, peer) = (Arc::clone(roster), self.input.peer.clone());
+        Joins { joining, by_wire, roster, peer, silence_max: self.silence_max }
     }
 
     /// Begins the thread that sends the greeting and what is queued, until the job has

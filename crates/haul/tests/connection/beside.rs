@@ -84,7 +84,7 @@ fn contents_go_over_as_many_logins_as_are_asked_for() {
         let run = running.wait().expect("it ends").expect_ok();
         // The rate holds for all of them together.
         assert!(run.usage.wall > Duration::from_millis(2800), "{run}");
-        assert!(!run.err().contains("another login failed"), "{run}");
+        assert!(!run.err().contains("another connection failed"), "{run}");
         assert_copied(scene, "dst");
         assert!(holds_soon(|| sshd.agents().is_empty()), "somebody stays");
     });
@@ -135,7 +135,7 @@ fn others_are_begun_while_the_first_login_is_on_its_way() {
         assert!(!scene.exists("bin/ssh.late"), "the first was not late");
         assert!(running.until(SOON, || sshd.agents().len() == 4), "the first never stands");
         let run = running.wait().expect("it ends").expect_ok();
-        assert!(!run.err().contains("another login failed"), "{run}");
+        assert!(!run.err().contains("another connection failed"), "{run}");
         assert_copied(scene, "dst");
     });
 }
@@ -231,7 +231,7 @@ fn where_others_would_be_refused_two_are_and_no_more() {
         tree::random_file(scene.path("src/large"), 30 << 20, 1).expect("a file");
         let running = begin(scene, &["--parallel", "8", "--via", "ssh"], "dst");
         let run = running.wait().expect("it ends").expect_ok();
-        assert!(run.err().contains("another login failed"), "{run}");
+        assert!(run.err().contains("another connection failed"), "{run}");
         assert_eq!(scene.read("refused").lines().count(), 2, "{run}");
         assert_copied(scene, "dst");
     });
@@ -242,7 +242,7 @@ fn logins_that_hang_or_fail_hold_up_nobody() {
     let cases = [
         ("exec sleep 600", None),
         ("trap '' TERM; exec sleep 600", None),
-        (REFUSED, Some("another login failed")),
+        (REFUSED, Some("another connection failed")),
     ];
     for (instead, words) in cases {
         each_of(

@@ -1,0 +1,383 @@
+//! Which lanes are begun when: how many at a time, and what follows from those that fail or are
+//! lost. It opens nothing.
+
+use super::chosen::CHOSEN_LANE_LEN;
+use super::roster::{Stage, Stages};
+use haul_model::os_text;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Content that a lane is worth, in bytes.
+pub(super) const LANE_LEN: u64 = 4 << 20;
+
+/// Logins that are made at the same time when one has failed: a server that is asked for more
+/// before these are known may refuse them (`MaxStartups`).
+const AT_ONCE_MAX: usize = 2;
+
+/// Logins on their way as long as none beside the first is known to be let in without a
+/// question: OpenSSH 9.8 and later refuse an address for a while after three that have failed
+/// with keys that are not taken (`PerSourcePenalties`).
+const UNPROVEN_MAX: usize = 2;
+
+/// The pause after a login that failed; after each further one it is twice as long.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(4);
+
+/// Logins in a row that may fail.
+const FAILURES_MAX: u32 = 6;
+
+/// A lane on its way.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt {
+    pub(super) lane: u8,
+    begun: Instant,
+    /// The first login did not stand when it was begun.
+    is_early: bool,
+}
+
+/// The first login.
+#[derive(Clone, Copy)]
+pub(super) struct First {
+    /// It does not stand yet.
+    pub(super) is_early: bool,
+    /// It is let in, and has asked the user for nothing.
+    pub(super) needs_nobody: bool,
+}
+
+impl First {
+    /// It stands, and others need nobody either.
+    pub(super) const STANDS: Self = Self { is_early: false, needs_nobody: true };
+}
+
+/// An attempt that came to nothing.
+pub(super) struct Failure {
+    pub(super) reason: String,
+    /// Another one would fail as well.
+    pub(super) is_final: bool,
+    /// The user may be asked on the first login for what it lacked.
+    pub(super) may_be_asked: bool,
+    /// The host may have taken the lane's number.
+    pub(super) has_greeted: bool,
+}
+
+impl Failure {
+    /// An I/O error, after which no further lane is begun.
+    pub(super) fn of_io(error: io::Error) -> Self {
+        let (is_final, may_be_asked, has_greeted) = (true, false, true);
+        Self { reason: os_text(&error), is_final, may_be_asked, has_greeted }
+    }
+}
+
+/// When lanes are begun.
+#[derive(Default)]
+pub(super) struct Schedule {
+    /// How many there shall be, at most; and while nobody knows how much is left.
+    count: u8,
+    count_unknown: u8,
+    /// Content that each is worth, in bytes.
+    lane_len: u64,
+    /// The content that has to be left for any to be begun, in bytes.
+    left_min: u64,
+    /// Failures in a row that are one too many.
+    failures_max: u32,
+    /// Others take the place of those that are lost.
+    replaces: bool,
+    /// The first that joins tells how many there may be.
+    is_measured: bool,
+    /// Failures in a row; of lanes that are on their way at the same time the first counts.
+    failures: u32,
+    has_failed: bool,
+    /// Lanes whose loss was noticed.
+    losses: usize,
+    /// The time from which on a lane was begun whose failure counts.
+    counts_from: Option<Instant>,
+    /// No lane is begun before.
+    pause_until: Option<Instant>,
+    /// Why no further one is begun.
+    pub(super) given_up: Option<String>,
+}
+
+impl Schedule {
+    /// As many logins as the user wants.
+    pub(super) fn wanted(count: u8) -> Self {
+        Self::new(count, LANE_LEN, FAILURES_MAX)
+    }
+
+    /// As many logins as haul has chosen, where so much is left, and while nobody knows: nobody
+    /// has asked for them, so the first that is refused is the last.
+    pub(super) fn chosen(count: u8, count_unknown: u8, left_min: u64) -> Self {
+        Self { count_unknown, left_min, ..Self::new(count, CHOSEN_LANE_LEN, 1) }
+    }
+
+    /// So many calls; or one, which tells how many others are of use. The user is told of the
+    /// loss of all lanes, so none comes back in silence.
+    pub(super) fn of_calls(count: Option<u8>, lane_len: u64) -> Self {
+        let first = Self::new(count.unwrap_or(1), lane_len, 1);
+        Self { replaces: false, is_measured: count.is_none(), ..first }
+    }
+
+    /// None at all, for that reason.
+    pub(super) fn without(reason: String) -> Self {
+        Self { given_up: Some(reason), ..Self::new(0, LANE_LEN, 0) }
+    }
+
+    fn new(count: u8, lane_len: u64, failures_max: u32) -> Self {
+        let (count_unknown, replaces) = (count, true);
+        Self { count, count_unknown, lane_len, failures_max, replaces, ..Self::default() }
+    }
+
+    /// A lane that is to be begun now, where so many bytes are `left` as far as anybody knows,
+    /// and the `first` login is so far.
+    pub(super) fn next(
+        &mut self,
+        stages: &mut Stages,
+        left: Option<u64>,
+        first: First,
+    ) -> Option<Attempt> {
+        self.notice_losses(stages.count(Stage::Lost));
+        let First { is_early, needs_nobody } = first;
+        let wanted = match left {
+            None => self.count_unknown.into(),
+            Some(left) if left < self.left_min => 0,
+            Some(left) => left.div_ceil(self.lane_len).min(self.count.into()) as usize,
+        };
+        let at_once = match (self.has_failed, is_early) {
+            (false, _) => wanted,
+            (true, false) => AT_ONCE_MAX,
+            (true, true) => 0,
+        };
+        let is_proven = needs_nobody || stages.count(Stage::Joined) > 0 || self.losses > 0;
+        let at_once = if is_proven { at_once } else { at_once.min(UNPROVEN_MAX) };
+        let on_their_way = stages.count(Stage::OnItsWay);
+        let is_time = self.given_up.is_none()
+            && on_their_way < at_once
+            && self.had(stages) + on_their_way < wanted
+            && self.pause_until.is_none_or(|until| Instant::now() >= until);
+        let lane = if is_time { stages.begin() } else { None }?;
+        Some(Attempt { lane, begun: Instant::now(), is_early })
+    }
+
+    /// There is a pause before others take the place of those that were lost.
+    fn notice_losses(&mut self, losses: usize) {
+        if self.replaces && losses > self.losses {
+            self.has_failed = true;
+            self.pause_until = Some(Instant::now() + self.pause());
+            self.losses = losses;
+        }
+    }
+
+    /// Lanes that have joined, without those that are to be replaced.
+    fn had(&self, stages: &Stages) -> usize {
+        let lost = if self.replaces { 0 } else { stages.count(Stage::Lost) };
+        stages.count(Stage::Joined) + lost
+    }
+
+    /// True if none is on its way, and none is begun before one is lost.
+    pub(super) fn is_over(&self, stages: &Stages) -> bool {
+        let is_all = self.had(stages) >= self.count.into() || stages.count(Stage::Free) == 0;
+        stages.count(Stage::OnItsWay) == 0 && (is_all || self.given_up.is_some())
+    }
+
+    /// The pause after failures and losses.
+    fn pause(&self) -> Duration {
+        let doublings = (self.failures as usize + self.losses).min(16);
+        PAUSE_MIN.saturating_mul(1 << doublings).min(PAUSE_MAX)
+    }
+
+    /// One has joined; as far as it tells, `count` are of use.
+    pub(super) fn join(&mut self, count: u8) {
+        self.failures = 0;
+        if std::mem::take(&mut self.is_measured) {
+            (self.count, self.count_unknown) = (count, count);
+        }
+    }
+
+    /// An attempt has failed.
+    pub(super) fn fail(&mut self, stages: &mut Stages, attempt: Attempt, failure: Failure) {
+        let Attempt { lane, begun, is_early } = attempt;
+        let Failure { reason, is_final, may_be_asked, has_greeted } = failure;
+        tracing::debug!(lane, %reason, "another connection failed");
+        self.has_failed = true;
+        stages.put(lane, if has_greeted { Stage::Spent } else { Stage::Free });
+        if self.counts_from.is_none_or(|from| begun >= from) {
+            let now = Instant::now();
+            (self.counts_from, self.pause_until) = (Some(now), Some(now + self.pause()));
+            self.failures += 1;
+        }
+        let is_final = is_final && !(is_early && may_be_asked);
+        if is_final || self.failures >= self.failures_max {
+            self.given_up = Some(reason);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MUCH: Option<u64> = Some(u64::MAX);
+
+    /// A schedule, and the stages of its lanes.
+    struct Lanes {
+        schedule: Schedule,
+        stages: Stages,
+    }
+
+    impl Lanes {
+        fn of(schedule: Schedule) -> Self {
+            Self { schedule, stages: Stages::default() }
+        }
+
+        /// The lanes that are begun now, where the first login is let in without a question.
+        fn begun(&mut self, left: Option<u64>, is_early: bool) -> Vec<Attempt> {
+            self.begun_beside(left, First { is_early, needs_nobody: true })
+        }
+
+        fn begun_beside(&mut self, left: Option<u64>, first: First) -> Vec<Attempt> {
+            let next = || self.schedule.next(&mut self.stages, left, first);
+            std::iter::from_fn(next).collect()
+        }
+
+        fn join(&mut self, lane: u8) {
+            self.stages.put(lane, Stage::Joined);
+            self.schedule.join(0);
+        }
+
+        fn fail(&mut self, attempt: Attempt, failure: Failure) {
+            self.schedule.fail(&mut self.stages, attempt, failure);
+        }
+
+        fn is_over(&self) -> bool {
+            self.schedule.is_over(&self.stages)
+        }
+    }
+
+    fn failure(is_final: bool, may_be_asked: bool) -> Failure {
+        Failure { reason: "no".to_owned(), is_final, may_be_asked, has_greeted: false }
+    }
+
+    fn numbers(attempts: &[Attempt]) -> Vec<u8> {
+        attempts.iter().map(|attempt| attempt.lane).collect()
+    }
+
+    #[test]
+    fn as_many_are_begun_at_once_as_are_wanted_and_worth_it() {
+        let mut lanes = Lanes::of(Schedule::wanted(3));
+        assert_eq!(numbers(&lanes.begun(MUCH, true)), [1, 2, 3]);
+        let mut lanes = Lanes::of(Schedule::wanted(3));
+        assert_eq!(numbers(&lanes.begun(Some(LANE_LEN + 1), false)), [1, 2]);
+        lanes.join(1);
+        assert_eq!(numbers(&lanes.begun(MUCH, false)), [3]);
+        assert!(lanes.begun(MUCH, false).is_empty());
+        lanes.join(2);
+        lanes.join(3);
+        assert!(lanes.is_over());
+    }
+
+    #[test]
+    fn as_long_as_none_is_known_to_be_let_in_there_are_two() {
+        for is_early in [true, false] {
+            let first = First { is_early, needs_nobody: false };
+            let mut lanes = Lanes::of(Schedule::wanted(7));
+            assert_eq!(numbers(&lanes.begun_beside(MUCH, first)), [1, 2]);
+            let mut refused = Lanes::of(Schedule::wanted(7));
+            for attempt in refused.begun_beside(MUCH, first) {
+                refused.fail(attempt, failure(true, false));
+            }
+            assert!(refused.is_over(), "no others are refused");
+            lanes.join(1);
+            assert_eq!(numbers(&lanes.begun_beside(MUCH, first)), [3, 4, 5, 6, 7]);
+        }
+    }
+
+    #[test]
+    fn those_that_fail_together_are_one_failure_and_then_there_are_fewer_at_once() {
+        let mut lanes = Lanes::of(Schedule::wanted(7));
+        let attempts = lanes.begun(MUCH, true);
+        assert_eq!(attempts.len(), 7);
+        for attempt in attempts {
+            lanes.fail(attempt, failure(false, false));
+        }
+        assert_eq!((lanes.schedule.failures, lanes.stages.count(Stage::OnItsWay)), (1, 0));
+        assert!(!lanes.is_over());
+        std::thread::sleep(PAUSE_MIN);
+        assert!(lanes.begun(MUCH, true).is_empty(), "the first does not stand");
+        assert_eq!(lanes.begun(MUCH, false).len(), AT_ONCE_MAX);
+    }
+
+    #[test]
+    fn another_takes_the_place_of_one_that_is_lost_after_a_pause_that_grows() {
+        let mut lanes = Lanes::of(Schedule::wanted(3));
+        assert_eq!(lanes.begun(MUCH, false).len(), 3);
+        (1..=3).for_each(|lane| lanes.join(lane));
+        for (lost, pause) in [(1, PAUSE_MIN), (2, PAUSE_MIN * 2), (3, PAUSE_MIN * 4)] {
+            assert!(lanes.is_over());
+            let before = Instant::now();
+            lanes.stages.put(lost, Stage::Lost);
+            assert!(lanes.begun(MUCH, false).is_empty(), "not at once");
+            assert!(lanes.schedule.pause_until >= Some(before + pause) && !lanes.is_over());
+            lanes.schedule.pause_until = None;
+            assert_eq!(numbers(&lanes.begun(MUCH, false)), [lost + 3]);
+            lanes.join(lost + 3);
+        }
+        // One number is left.
+        lanes.stages.put(4, Stage::Lost);
+        lanes.stages.put(5, Stage::Lost);
+        assert!(lanes.begun(MUCH, false).is_empty());
+        lanes.schedule.pause_until = None;
+        assert_eq!(numbers(&lanes.begun(MUCH, false)), [7]);
+        lanes.join(7);
+        assert!(lanes.is_over());
+    }
+
+    #[test]
+    fn a_call_that_is_lost_is_not_replaced_and_the_first_tells_how_many_there_are() {
+        let mut lanes = Lanes::of(Schedule::of_calls(None, LANE_LEN));
+        assert_eq!(numbers(&lanes.begun(MUCH, false)), [1]);
+        lanes.stages.put(1, Stage::Joined);
+        assert!(lanes.is_over());
+        lanes.schedule.join(3);
+        assert_eq!(numbers(&lanes.begun(Some(2 * LANE_LEN), false)), [2]);
+        assert_eq!(numbers(&lanes.begun(MUCH, false)), [3]);
+        (2..=3).for_each(|lane| lanes.join(lane));
+        lanes.stages.put(2, Stage::Lost);
+        assert!(lanes.is_over() && lanes.begun(MUCH, false).is_empty());
+    }
+
+    #[test]
+    fn a_key_that_the_user_is_asked_about_may_be_known_when_the_first_stands() {
+        for (is_early, may_be_asked, is_over) in
+            [(true, true, false), (true, false, true), (false, true, true)]
+        {
+            let mut lanes = Lanes::of(Schedule::wanted(1));
+            let attempt = lanes.begun(MUCH, is_early)[0];
+            lanes.fail(attempt, failure(true, may_be_asked));
+            assert_eq!(lanes.is_over(), is_over);
+        }
+    }
+
+    #[test]
+    fn of_those_that_nobody_has_asked_for_the_first_that_is_refused_is_the_last() {
+        let mut lanes = Lanes::of(Schedule::chosen(7, 2, 0));
+        let attempts = lanes.begun(Some(CHOSEN_LANE_LEN * 3), false);
+        assert_eq!(attempts.len(), 3, "they are not worth it for less");
+        lanes.fail(attempts[0], failure(false, false));
+        assert!(lanes.begun(MUCH, false).is_empty());
+        lanes.join(2);
+        assert!(!lanes.is_over(), "one is on its way");
+        lanes.join(3);
+        assert!(lanes.is_over());
+    }
+
+    #[test]
+    fn while_nobody_knows_how_much_is_left_there_are_few_unless_the_user_wants_more() {
+        const LEFT_MIN: u64 = CHOSEN_LANE_LEN * 10;
+        let mut lanes = Lanes::of(Schedule::chosen(7, 2, LEFT_MIN));
+        assert_eq!(lanes.begun(None, true).len(), 2);
+        assert!(lanes.begun(Some(LEFT_MIN - 1), false).is_empty());
+        assert_eq!(lanes.begun(Some(LEFT_MIN), false).len(), 5);
+        assert_eq!(Lanes::of(Schedule::wanted(7)).begun(None, true).len(), 7);
+    }
+}
