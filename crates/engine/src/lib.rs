@@ -12,7 +12,7 @@
 //!   (`assembly/beside.rs`; worth it or not: `assembly/chosen.rs`), each behind
 //!   `assembly/carrier.rs`; `assembly/lane.rs`: what one carries; `assembly/roster.rs`: the
 //!   stage of each; `callers.rs`: who is let in by a key, `agent/entrance.rs`: by a secret.
-//! - `session.rs`: a connection to an agent; `remote.rs`: a job over one; `agent.rs`: an
+//! - `request/session.rs`: a connection to an agent; `remote.rs`: a job over one; `agent.rs`: an
 //!   agent's way to its client, and
 //!   `agent/conversation.rs`: requests before its job; `agent/apart.rs`: a job in a process
 //!   of its own; `agent/heir.rs`: the next agent of
@@ -171,7 +171,6 @@ mod room;
 mod rules;
 mod run;
 mod sender;
-mod session;
 mod sftp;
 mod told;
 mod vigil;
@@ -203,6 +202,5 @@ pub use link::wire::RELAYED_FIRST;
 pub use monitor::{Event, LinkEvent, Monitor, Progress, Unfinished};
 pub use moving::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied, run_move};
 pub use relay::{Between, Straight};
-pub use request::{Greeted, ListedEntry, RequestError, Requests, Rights, Standing};
+pub use request::{Greeted, ListedEntry, RequestError, Requests, Rights, Session, Standing};
 pub use run::{Placement, run};
-pub use session::Session;

@@ -4,11 +4,13 @@
 
 mod answer;
 mod peer;
+mod session;
 pub(crate) mod sftp;
 
 pub(crate) use answer::answer;
 pub use peer::Greeted;
 pub(crate) use peer::Peer;
+pub use session::Session;
 
 use self::answer::{hash, is_of_origin, list, stat};
 use self::sftp::SftpPeer;
@@ -16,7 +18,6 @@ use crate::JobError;
 use crate::aside;
 use crate::mark::{self, Held};
 use crate::origin;
-use crate::session::Session;
 use haul_model::{ContentHash, Entry, Fault, Name};
 use haul_net::{Connection, Whereabouts};
 use haul_proto::{Hashing, Listed, Marked, Reply, Request};

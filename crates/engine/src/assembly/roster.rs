@@ -88,7 +88,7 @@ struct Lanes {
 struct Ends {
     lane: u8,
     killer: Killer,
-    /// What leaves by it, once it has joined.
+    /// The queue of contents that leave by it, once it has joined.
     outbox: Option<Arc<Outbox>>,
     /// A login that has not joined, and its ssh, if it is one.
     login: Option<Option<Onlooker>>,
@@ -137,7 +137,7 @@ impl Roster {
         lanes.stages.join(lane)
     }
 
-    /// What ends a lane that has joined.
+    /// Adds the ways to end a lane that has joined.
     pub(super) fn add(&self, lane: u8, killer: Killer, outbox: Option<Arc<Outbox>>) {
         self.add_ends(Ends { lane, killer, outbox, login: None });
     }

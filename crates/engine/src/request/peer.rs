@@ -1,11 +1,10 @@
 //! A connection to an agent that answers requests, until a job takes it.
 
-use super::RequestError;
+use super::{RequestError, Session};
 use crate::JobError;
 use crate::assembly::{FromPeer, listen};
 use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{OutFrame, Outbox, ReadEnd, aborted, refused, run_writer};
-use crate::session::Session;
 use crate::vigil::{Vigil, Watch, sign_after};
 use crossbeam_channel::{Receiver, Sender};
 use haul_net::{Closer, ConnectError, Connection, Whereabouts, Writer};

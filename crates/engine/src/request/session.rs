@@ -1,6 +1,6 @@
 //! A connection to an agent, which answers requests and then takes a job.
 
-use crate::request::Greeted;
+use super::Greeted;
 use haul_net::{Closer, Connection};
 
 /// A connection to an agent.
