@@ -181,3 +181,46 @@ fn a_server_with_another_key_is_not_talked_to() {
         assert!(matches!(error, JobError::Connection(ConnectError::ServerKey { .. })), "{error}");
     }
 }
+
+#[test]
+fn each_client_has_a_chunk_cache_of_its_own() {
+    for via in BOTH {
+        let server = Server::start();
+        let root = server.root().display().to_string();
+        let [ann, bob] = ["ann", "bob"].map(|name| {
+            // Both reach the same files.
+            server.client(name, &["--root", &root]).by(via)
+        });
+        let source = server.path("content");
+        haul_testkit::tree::random_file(&source, 3 << 20, 1).expect("a file");
+        let cache = Some(CachePlace { dir: server.path("cache"), kept_max: 0 });
+        let upload = |client: &Client, name: &str| {
+            let job = Job {
+                sources: vec![source.as_os_str().as_bytes().to_vec()],
+                dest: name.into(),
+                cache: cache.clone(),
+                ..copy()
+            };
+            let done = client.run(&job, Placement::upload, &Quiet::default()).expect("copied");
+            (done.bytes_transferred, done.bytes_matched)
+        };
+        assert_eq!(upload(&ann, "/a"), (3 << 20, 0));
+        assert_eq!(upload(&ann, "/b"), (0, 3 << 20));
+        assert_eq!(upload(&bob, "/c"), (3 << 20, 0), "it is not bob's");
+        assert_eq!(upload(&bob, "/d"), (0, 3 << 20));
+        let content = fs::read(&source).expect("read");
+        for name in ["a", "b", "c", "d"] {
+            assert!(fs::read(server.root().join(name)).expect("read") == content, "{name}");
+        }
+        let caches = || {
+            let entries = fs::read_dir(server.state("caches")).expect("it is there");
+            let names = entries.map(|entry| entry.expect("an entry").file_name());
+            let mut names: Vec<_> = names.map(|name| name.into_string().expect("text")).collect();
+            names.sort();
+            names
+        };
+        assert!(caches()[0].starts_with("ann-") && caches().len() == 2, "{:?}", caches());
+        server.ok(&["revoke", "ann"]);
+        assert!(caches()[0].starts_with("bob-") && caches().len() == 1, "{:?}", caches());
+    }
+}

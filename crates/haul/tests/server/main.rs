@@ -8,7 +8,7 @@ mod quic;
 mod running;
 mod ways;
 
-use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress, Summary};
+use haul_engine::{CachePlace, Event, Job, JobError, Monitor, Placement, Progress, Summary};
 use haul_model::{Compression, Policy, Task};
 use haul_net::{
     ConnectError, Connection, Identity, Patience, PublicKey, Reaching, ServerAddress, ServerVia,
