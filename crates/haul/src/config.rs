@@ -402,6 +402,11 @@ impl Config {
         self.hosts.iter().map(|(name, _)| name.as_str())
     }
 
+    /// Bytes of content that would be lost and is kept, at most.
+    pub(crate) fn kept_max(&self) -> u64 {
+        self.with(Settings::default(), None).cache.map_or(0, |given| given.value.bytes)
+    }
+
     /// The settings that apply to `host`, or, without one, to a command as a whole; the
     /// `words` of the command hold over them.
     pub(crate) fn with(&self, words: Settings, host: Option<&str>) -> Settings {

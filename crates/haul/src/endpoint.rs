@@ -22,6 +22,7 @@ use crate::report::remote_line;
 use crate::server::known::{self, Known, Login};
 use haul_engine::{Greeted, JobError, LinkEvent, Requests, Session, Standing};
 use haul_net::{ConnectError, Diagnostics, Patience, Reaching, ServerVia, SshTarget};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -171,14 +172,15 @@ impl Call<'_> {
     }
 
     /// The host as ssh is told of it, and the place of ssh's words.
-    fn login(&self) -> (SshTarget, Diagnostics) {
+    fn login(&self) -> (Cow<'_, SshTarget>, Diagnostics) {
         if !self.is_again {
-            return (self.target.clone(), diagnostics(self.screen));
+            // It keeps in mind what ssh says of its settings.
+            return (Cow::Borrowed(self.target), diagnostics(self.screen));
         }
         let silence_max = self.target.patience().silence_max;
         let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
         let target = self.target.clone().with_patience(Patience { silence_max, login_max });
-        (target, Arc::new(|_: &[u8]| {}))
+        (Cow::Owned(target), Arc::new(|_: &[u8]| {}))
     }
 }
 

@@ -2,7 +2,7 @@
 //! directories of the user that the environment names.
 
 use crate::args::Passage;
-use crate::config::{Config, Settings};
+use crate::config::Config;
 use haul_engine::{CachePlace, ChunkCache};
 use std::env;
 use std::path::PathBuf;
@@ -40,12 +40,12 @@ pub(crate) fn config_dir() -> Option<PathBuf> {
 /// environment names no place for it.
 pub(crate) fn cache(passage: &Passage) -> Option<CachePlace> {
     let dir = cache_dir().filter(|_| !passage.no_cache)?;
-    Some(CachePlace { dir, kept_max: kept_max() })
+    Some(CachePlace { dir, kept_max: passage.kept_max })
 }
 
 /// Opens the chunk cache for a job that another machine asks for. Without it all is sent.
 pub(crate) fn open_cache() -> Option<ChunkCache> {
-    let place = cache(&Passage::default())?;
+    let place = cache(&Passage { kept_max: kept_max(), ..Passage::default() })?;
     let open =
         |error| tracing::warn!(%error, dir = %place.dir.display(), "can't open the chunk cache");
     place.open().map_err(open).ok()
@@ -64,8 +64,7 @@ pub(crate) fn cache_dir() -> Option<PathBuf> {
 /// Bytes of content that would be lost and is kept there, at most. A configuration with a mistake
 /// keeps nothing: other commands report it.
 pub(crate) fn kept_max() -> u64 {
-    let config = Config::load().unwrap_or_default();
-    config.with(Settings::default(), None).cache.map_or(0, |given| given.value.bytes)
+    Config::load().unwrap_or_default().kept_max()
 }
 
 /// The directory that `variable` names, or else `below_home` in the home directory;

@@ -103,6 +103,8 @@ pub struct Cache {
     dir: Dir,
     index: Index,
     kept: Kept,
+    /// Another process had the lock for long: it is not waited for again.
+    is_locked_out: bool,
 }
 
 impl Cache {
@@ -114,7 +116,7 @@ impl Cache {
     pub fn open(dir: Dir, store_max: u64) -> io::Result<Self> {
         let index = Index::load(&dir)?;
         let kept = Kept::open(&dir, store_max)?;
-        Ok(Self { dir, index, kept })
+        Ok(Self { dir, index, kept, is_locked_out: false })
     }
 
     /// The places where a chunk may be, by its hash.
@@ -176,7 +178,7 @@ impl Cache {
         if self.kept.max() == 0 {
             return Ok(None);
         }
-        match lock(&self.dir)? {
+        match self.lock()? {
             Some(_lock) => self.kept.keep(file),
             None => Ok(None),
         }
@@ -207,10 +209,20 @@ impl Cache {
         if !self.index.has_news() {
             return Ok(());
         }
-        match lock(&self.dir)? {
+        match self.lock()? {
             Some(_lock) => self.index.flush(&self.dir),
             None => Ok(()),
         }
+    }
+
+    /// Locks the cache; `None` if another process has it for long, or had.
+    fn lock(&mut self) -> io::Result<Option<File>> {
+        if self.is_locked_out {
+            return Ok(None);
+        }
+        let locked = lock(&self.dir)?;
+        self.is_locked_out = locked.is_none();
+        Ok(locked)
     }
 
     /// The figures.

@@ -24,7 +24,7 @@ struct Trial {
 
 /// scp asks for each file by itself, several times, and waits for each answer:
 /// a tree of 2,000 files takes minutes here. It has one round.
-const TRIALS: [Trial; 5] = [
+const TRIALS: [Trial; 6] = [
     Trial {
         rate_mbit: 200,
         round_trip_ms: 50,
@@ -206,6 +206,36 @@ const TRIALS: [Trial; 5] = [
                 word: Word::Sync(&["-a"]),
                 through: Through::Haul,
                 against: &[(Tool::Rsync, 0.80)],
+                once: &[],
+            },
+        ],
+    },
+    Trial {
+        rate_mbit: 80,
+        round_trip_ms: 30,
+        mtu_bytes: 1500,
+        loss: 0.0,
+        workloads: &[
+            Workload {
+                name: "lab-known-again",
+                title: "128 MiB that the host has under another name, kept connection, 80 Mbit/s, 30 ms",
+                data: Data::Part,
+                direction: Direction::Upload,
+                before: Before::Known,
+                word: Word::Copy,
+                through: Through::Kept,
+                against: &[(Tool::Uncached, 0.10)],
+                once: &[],
+            },
+            Workload {
+                name: "lab-known-longer",
+                title: "the same with 1 KiB in front that it has not",
+                data: Data::Longer,
+                direction: Direction::Upload,
+                before: Before::Known,
+                word: Word::Copy,
+                through: Through::Kept,
+                against: &[(Tool::Uncached, 0.12)],
                 once: &[],
             },
         ],

@@ -99,7 +99,10 @@ impl<'a> Bench<'a> {
             client_rss_bytes: None,
             agent_rss_bytes: None,
         };
-        let empties = workload.before == Before::Nothing;
+        let empties = matches!(workload.before, Before::Nothing | Before::Known);
+        if workload.before == Before::Known {
+            self.make_known(workload)?;
+        }
         if !empties {
             for &tool in &tools {
                 self.empty(tool)?;
@@ -154,12 +157,32 @@ impl<'a> Bench<'a> {
     fn prepare(&self, workload: &Workload, tool: Tool) -> Result<()> {
         match workload.before {
             _ if tool == Tool::Login => Ok(()),
-            Before::Nothing => self.empty(tool),
+            Before::Nothing | Before::Known => self.empty(tool),
             Before::Same => Ok(()),
             Before::Stale => {
                 Ok(workload.data.make_stale(&self.into(tool).join(workload.data.name()))?)
             }
         }
+    }
+
+    /// Has haul copy the file of the workload, or its state of an earlier day, to another directory
+    /// of the host.
+    fn make_known(&self, workload: &Workload) -> Result<()> {
+        let source = &self.sources[workload.data.name()].path;
+        let known = self.space.join(format!("known-{}", workload.name));
+        fs::create_dir(&known)?;
+        let has_changed = workload.data == Data::Longer;
+        let whole = source.with_extension("whole");
+        if has_changed {
+            fs::rename(source, &whole)?;
+            fs::copy(&whole, source)?;
+            workload.data.make_stale(source)?;
+        }
+        self.copy_into(workload, Tool::Haul, Watch::new(LIMIT), &known)?;
+        if has_changed {
+            fs::rename(&whole, source)?;
+        }
+        Ok(())
     }
 
     /// Makes a source once.
@@ -177,17 +200,27 @@ impl<'a> Bench<'a> {
 
     /// Runs one tool to its end.
     fn copy(&self, workload: &Workload, tool: Tool, watch: Watch) -> Result<Usage> {
+        self.copy_into(workload, tool, watch, &self.into(tool))
+    }
+
+    fn copy_into(
+        &self,
+        workload: &Workload,
+        tool: Tool,
+        watch: Watch,
+        into: &Path,
+    ) -> Result<Usage> {
         let source = &self.sources[workload.data.name()];
-        let into = self.into(tool);
         let mut command = tool.command(&Job {
             haul: self.haul,
             sshd: self.sshd,
             source: &source.path,
-            into: &into,
+            into,
             is_tree: workload.data.is_tree(),
             direction: workload.direction,
             word: workload.word,
             through: workload.through,
+            uses_cache: workload.before == Before::Known,
             servers: self.servers.as_ref().filter(|_| workload.through == Through::Server),
         });
         let said = self.space.join("said");

@@ -18,6 +18,8 @@ pub(crate) enum Tool {
     Plain,
     /// haul, which is told to compress with zstd.
     Zstd,
+    /// haul, which is told to send what the host has.
+    Uncached,
     /// haul, which is not told to be fast.
     Hashing,
     /// haul, which copies to one destination after the other.
@@ -52,6 +54,8 @@ pub(crate) struct Job<'a> {
     pub(crate) direction: Direction,
     pub(crate) word: Word,
     pub(crate) through: Through,
+    /// Content that the host has need not be sent. Elsewhere each round sends the same.
+    pub(crate) uses_cache: bool,
     /// Set where the way leads through them.
     pub(crate) servers: Option<&'a Servers>,
 }
@@ -63,6 +67,7 @@ impl Tool {
             Tool::Haul => "haul",
             Tool::Plain => "haul-plain",
             Tool::Zstd => "haul-zstd",
+            Tool::Uncached => "haul-uncached",
             Tool::Hashing => "haul-hashing",
             Tool::OneByOne => "haul-one-by-one",
             Tool::Cp => "cp",
@@ -84,6 +89,7 @@ impl Tool {
             Tool::Cat => "cat, AES-GCM ssh",
             Tool::Plain => "haul --compress none",
             Tool::Zstd => "haul --compress zstd",
+            Tool::Uncached => "haul --no-cache",
             Tool::Hashing => "haul copy",
             Tool::OneByOne => "haul copy, 4 times",
             Tool::Rsync => "rsync -a",
@@ -95,13 +101,14 @@ impl Tool {
 
     /// True if this is haul too, with other options.
     pub(crate) fn is_haul(self) -> bool {
-        matches!(self, Tool::Plain | Tool::Zstd | Tool::Hashing | Tool::OneByOne)
+        use Tool as T;
+        matches!(self, T::Plain | T::Zstd | T::Uncached | T::Hashing | T::OneByOne)
     }
 
     /// The command that does the job.
     pub(crate) fn command(self, job: &Job) -> Command {
         let mut command = match self {
-            Tool::Haul | Tool::Plain | Tool::Zstd | Tool::Hashing => {
+            Tool::Haul | Tool::Plain | Tool::Zstd | Tool::Uncached | Tool::Hashing => {
                 let mut haul = Command::new(job.haul);
                 match job.word {
                     Word::Fast if self == Tool::Haul => haul.args(["copy", "-q", "--fast"]),
@@ -114,8 +121,8 @@ impl Tool {
                     Tool::Zstd => haul.args(["--compress", "zstd"]),
                     _ => &mut haul,
                 };
-                if job.direction != Direction::Local {
-                    // Each round sends the same content, to be sent.
+                let is_cached = job.uses_cache && self != Tool::Uncached;
+                if job.direction != Direction::Local && !is_cached {
                     haul.arg("--no-cache");
                 }
                 if let Some(servers) = job.servers {

@@ -57,6 +57,9 @@ pub(crate) enum Before {
     Same,
     /// The state that [`Data::make_stale`] makes.
     Stale,
+    /// Nothing, but haul has copied the file elsewhere on the host, in that state if there is
+    /// such a one.
+    Known,
 }
 
 /// The command of haul.
@@ -100,6 +103,8 @@ pub(crate) enum Data {
     Source,
     /// One random file that a link takes a while to carry.
     Part,
+    /// The same with something in front.
+    Longer,
     /// Files of 16 KiB, as many as a link takes a while to carry.
     Small,
     /// 50 tiny files in each of many directories.
@@ -597,6 +602,7 @@ impl Data {
             Data::Text => "text",
             Data::Source => "source",
             Data::Part => "part",
+            Data::Longer => "longer",
             Data::Small => "small",
             Data::Tree => "tree",
             Data::Million => "million",
@@ -608,7 +614,7 @@ impl Data {
     /// True if copying it takes `-r`.
     pub(crate) fn is_tree(self) -> bool {
         use Data as D;
-        !matches!(self, D::One | D::Part | D::Text | D::Source | D::Pages | D::Insert)
+        !matches!(self, D::One | D::Part | D::Longer | D::Text | D::Source | D::Pages | D::Insert)
     }
 
     /// Makes a copy at `path` that of an earlier day. Of the mixed files, the 100 of a
@@ -618,7 +624,7 @@ impl Data {
         match self {
             Data::Mixed => Self::make_mixed_stale(path),
             Data::Pages => change_pages(path),
-            Data::Insert => cut_off_front(path),
+            Data::Insert | Data::Longer => cut_off_front(path),
             _ => Err(io::Error::other("it has no earlier day")),
         }
     }
@@ -653,6 +659,7 @@ impl Data {
             Data::Text => text(path, scale.one_bytes),
             Data::Source => text(path, scale.part_bytes / 2),
             Data::Part => one(scale.part_bytes, 4),
+            Data::Longer => one(scale.part_bytes, 9),
             Data::Pages => one(scale.one_bytes, 7),
             Data::Insert => one(scale.one_bytes, 8),
             Data::Small => tree::many(path, scale.small_files, SMALL_BYTES, DIRS, 5),

@@ -4,6 +4,7 @@
 use std::net::Ipv4Addr;
 
 use haul_testkit::Sshd;
+use tempfile::TempDir;
 
 use super::cable::{Cable, DEVICE, Via};
 use super::link::Link;
@@ -39,6 +40,8 @@ pub(crate) struct Plan {
 pub(crate) struct Lab {
     // In the order in which they end.
     sshd: Sshd,
+    /// The chunk cache of the host.
+    _cache: TempDir,
     cable: Cable,
     client: Namespace,
     server: Namespace,
@@ -56,9 +59,12 @@ impl Lab {
         let ends = [(&server, SERVER), (&client, CLIENT)];
         let cable = Cable::lay(&plan.link, plan.via, ends)?;
         let congestion = control(&ends, plan.congestion.as_deref())?;
-        let builder = Sshd::builder().host(HOST).listen_on(SERVER);
+        let cache = TempDir::with_prefix("haul-lab-")?;
+        let place = cache.path().join("cache").display().to_string();
+        let builder = Sshd::builder().host(HOST).listen_on(SERVER).env("HAUL_CACHE_DIR", place);
         let sshd = server.inside(|| builder.start())??;
-        Ok(Lab { sshd, cable, client, server, link: plan.link.clone(), congestion })
+        let link = plan.link.clone();
+        Ok(Lab { sshd, cable, client, server, link, congestion, _cache: cache })
     }
 
     pub(crate) fn client(&self) -> &Namespace {

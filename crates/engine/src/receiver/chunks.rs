@@ -390,13 +390,12 @@ impl Receiver<'_> {
         }
     }
 
-    /// A file is begun once more, and sent whole then; true if its chunks were asked for.
-    pub(super) fn gives_up_chunks(&self, file: &mut Pending) -> bool {
-        let was_chunked = std::mem::take(&mut file.is_chunked);
-        if let Some(chunks) = self.chunks.as_ref().filter(|_| was_chunked) {
+    /// A file is begun once more, and sent whole then, or fails.
+    pub(super) fn gives_up_chunks(&self, file: &mut Pending) {
+        file.takes_parts = false;
+        if let (Some(chunks), true) = (&self.chunks, std::mem::take(&mut file.is_chunked)) {
             chunks.end(file.index);
         }
-        was_chunked
     }
 
     /// A file has its outcome: if it was published, the index has its chunks from now on.

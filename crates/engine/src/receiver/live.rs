@@ -68,7 +68,8 @@ impl Receiver<'_> {
     /// make it: the old version or a file with its chunks has changed meanwhile, or sums are
     /// those of other blocks. So much was `counted`, and `matched` of it.
     pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
-        let is_whole = !self.gives_up_chunks(pending) && pending.old_size.is_none();
+        let is_whole = !pending.takes_parts && pending.old_size.is_none();
+        self.gives_up_chunks(pending);
         pending.old_size = None;
         if is_whole || self.control.stopped() {
             return false;

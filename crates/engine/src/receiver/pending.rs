@@ -30,6 +30,8 @@ pub(crate) struct Pending {
     pub(super) is_based: bool,
     /// Its chunks are offered.
     pub(super) is_chunked: bool,
+    /// Some of it was taken from other files.
+    pub(super) takes_parts: bool,
     /// The length of the old version whose sums were told, in bytes.
     pub(super) old_size: Option<u64>,
     /// The name of that, if it is another file.
@@ -65,7 +67,7 @@ impl Pending {
         let (found, reading) = (Changes::default(), Reading::default());
         let (is_based, old_size, basis, begun, into) = (false, None, None, None, None);
         let (reserves, leaves_zeros, staging, listed) = (false, false, None, entry.size());
-        let is_chunked = false;
+        let (is_chunked, takes_parts) = (false, false);
         Self {
             index,
             dir,
@@ -81,6 +83,7 @@ impl Pending {
             is_based,
             old_size,
             is_chunked,
+            takes_parts,
             basis,
             begun,
             into,

@@ -23,7 +23,7 @@ use haul_tree::{SourceFile, lock};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Content of one offer, in bytes, at least.
@@ -63,6 +63,9 @@ struct State {
 struct Offered {
     /// The file, until it is sent.
     waiting: Option<Item>,
+    /// The file as it was opened to be offered. Whoever sends it takes this one: it knows which
+    /// pages were in memory before.
+    source: Option<Arc<dyn SourceFile>>,
     /// Offers that were not answered: where each begins, and the lengths of its chunks.
     unanswered: VecDeque<(u64, Vec<u32>)>,
     /// How far it was answered, in bytes.
@@ -142,6 +145,18 @@ impl Offers {
             let waited = self.changed.wait_timeout(state, CANCEL_POLL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// A file was opened to be offered.
+    fn opened(&self, index: u64, source: &Arc<dyn SourceFile>) {
+        if let Some(file) = lock(&self.state).files.get_mut(&index) {
+            file.source = Some(Arc::clone(source));
+        }
+    }
+
+    /// Takes the file as it was opened, if it was: once.
+    pub(super) fn take_source(&self, index: u64) -> Option<Arc<dyn SourceFile>> {
+        lock(&self.state).files.get_mut(&index)?.source.take()
     }
 
     /// So much of a file was sent, or told to be known.
@@ -263,6 +278,7 @@ impl Offered {
     fn new(item: Item, waits: bool) -> Self {
         Self {
             waiting: waits.then_some(item),
+            source: None,
             unanswered: VecDeque::new(),
             answered: 0,
             known: VecDeque::new(),
@@ -344,7 +360,8 @@ impl Sender<'_> {
     }
 
     fn offer(&self, item: &Item, outbox: &Outbox, stopped: &dyn Fn() -> bool) -> Result<(), Fault> {
-        let source = self.open(item)?;
+        let source: Arc<dyn SourceFile> = self.open(item)?.into();
+        self.offers.opened(item.index, &source);
         let size = source.seal().size;
         if source.is_mostly_holes() || !is_still_wanted(item, &*source) {
             return Ok(());

@@ -307,8 +307,9 @@ impl Reader<'_, '_> {
     /// Sends a file in pieces. `None` if the job ends.
     fn large(&mut self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
-        let source: Arc<dyn SourceFile> = match self.sender.open(&item) {
-            Ok(source) => source.into(),
+        let opened = self.sender.offers.take_source(item.index);
+        let source = match opened.map_or_else(|| self.sender.open(&item).map(Arc::from), Ok) {
+            Ok(source) => source,
             Err(fault) => return self.tell_end(&item, Err(fault)),
         };
         if let Some(striped) = self.as_stripes(&item, &source) {

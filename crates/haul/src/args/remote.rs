@@ -89,6 +89,8 @@ pub(crate) struct Passage {
     pub(crate) ports: Option<Ports>,
     /// Content that the other side has already is sent all the same, and none is remembered.
     pub(crate) no_cache: bool,
+    /// Bytes of content that would be lost and is kept, at most.
+    pub(crate) kept_max: u64,
 }
 
 impl Passage {
@@ -113,6 +115,7 @@ impl Passage {
             via: words.via.map(|given| given.value).unwrap_or_default(),
             ports: words.port_range.map(|given| given.value),
             no_cache: false,
+            kept_max: config.kept_max(),
         }
     }
 }

@@ -17,6 +17,8 @@ impl State {
         let taken = match reuse.from {
             Some(from) => self.take_old(receiver, reuse, from, route),
             None => {
+                let Some(pending) = &mut self.pending else { return };
+                pending.takes_parts = true;
                 let parts = receiver.parts(reuse).unwrap_or_default();
                 parts
                     .iter()
