@@ -177,6 +177,7 @@ impl Outgoing<'_, '_, '_> {
                 }
             }
             self.reader.sender.came_by(self.item.index, Progress::Matched(now as u64));
+            self.passes(now as u64);
             window.told.end += now;
             if self.told(window).is_multiple_of(BLOCK_LEN) {
                 self.tell_reuse(reuse)?;

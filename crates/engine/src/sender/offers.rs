@@ -50,9 +50,8 @@ struct State {
     /// Files to be offered.
     queue: VecDeque<Item>,
     files: HashMap<u64, Offered>,
-    /// Bytes that were offered, and those of them that were passed.
-    offered: u64,
-    passed: u64,
+    /// Bytes that were offered and not passed, of all files.
+    ahead: u64,
     /// Bytes that were answered since a chunk was known.
     missed: u64,
     /// Nothing is offered any more.
@@ -74,9 +73,12 @@ struct Offered {
     known: VecDeque<Range<u64>>,
     /// Nothing more of it is offered.
     is_over: bool,
-    /// Bytes of it that were offered, and those that were passed.
+    /// Bytes of it that were offered, and those that were passed. Content may pass ahead of its
+    /// offers.
     offered: u64,
     passed: u64,
+    /// Where the last offer ends, in bytes.
+    reached: u64,
 }
 
 /// The next part of a file, as it is sent: up to there, in bytes.
@@ -121,8 +123,7 @@ impl Offers {
     pub(super) fn forget(&self, index: u64) {
         let mut state = lock(&self.state);
         if let Some(file) = state.files.remove(&index) {
-            state.offered -= file.offered;
-            state.passed -= file.passed;
+            state.ahead -= file.ahead();
             self.changed.notify_all();
         }
     }
@@ -135,6 +136,8 @@ impl Offers {
         loop {
             let waits = state.waits() && Instant::now() < give_up && !stopped();
             let Some(file) = state.files.get(&index) else { return Part::New(end) };
+            // Where content is ahead of its offers, no answer is about to come.
+            let waits = waits && at <= file.reached;
             if let Some(part) = file.next(at, end) {
                 return part;
             }
@@ -159,14 +162,14 @@ impl Offers {
         lock(&self.state).files.get_mut(&index)?.source.take()
     }
 
-    /// So much of a file was sent, or told to be known.
+    /// So much of a file was sent, is a hole, or was told to be here or in the old version.
     pub(super) fn passed(&self, index: u64, len: u64) {
         let mut state = lock(&self.state);
-        let State { files, passed, .. } = &mut *state;
+        let State { files, ahead, .. } = &mut *state;
         if let Some(file) = files.get_mut(&index) {
-            let new = len.min(file.offered - file.passed);
-            file.passed += new;
-            *passed += new;
+            let before = file.ahead();
+            file.passed += len;
+            *ahead -= before - file.ahead();
             self.changed.notify_all();
         }
     }
@@ -242,17 +245,19 @@ impl Offers {
             if state.is_off || stopped() || !state.files.contains_key(&offer.index) {
                 return false;
             }
-            if state.offered - state.passed + len <= AHEAD_MAX {
+            if state.ahead + len <= AHEAD_MAX {
                 break;
             }
             let waited = self.changed.wait_timeout(state, CANCEL_POLL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let State { files, offered, .. } = &mut *state;
+        let State { files, ahead, .. } = &mut *state;
         let Some(file) = files.get_mut(&offer.index) else { return false };
         file.unanswered.push_back((offer.at, lens));
+        let before = file.ahead();
         file.offered += len;
-        *offered += len;
+        file.reached = offer.at + len;
+        *ahead += file.ahead() - before;
         true
     }
 
@@ -285,7 +290,13 @@ impl Offered {
             is_over: false,
             offered: 0,
             passed: 0,
+            reached: 0,
         }
+    }
+
+    /// Bytes of it that were offered and not passed.
+    fn ahead(&self) -> u64 {
+        self.offered.saturating_sub(self.passed)
     }
 
     /// The Receiver has this, which is behind all that was known before.

@@ -4,6 +4,7 @@ use super::*;
 use crate::sender::again::Repeat;
 use haul_model::{BlockRanges, Kind};
 use haul_proto::How;
+use std::cell::Cell;
 
 const MIB: u64 = 1 << 20;
 
@@ -125,14 +126,34 @@ fn offers_are_so_far_ahead_and_no_further() {
     offers.passed(7, MIB);
     assert!(offers.begin(&offer(7, AHEAD_MAX, 16), || false));
     assert!(!offers.begin(&offer(7, AHEAD_MAX + MIB, 16), || true));
-    // More than was offered is no room.
-    offers.passed(7, 1000 * MIB);
-    assert!(offers.begin(&offer(7, AHEAD_MAX + MIB, 16), || false));
     offers.forget(7);
-    let state = lock(&offers.state);
-    assert_eq!((state.offered, state.passed), (0, 0));
-    drop(state);
+    assert_eq!(lock(&offers.state).ahead, 0);
     assert!(!offers.begin(&offer(7, 0, 16), || false), "it has come to its end");
+}
+
+#[test]
+fn content_ahead_of_its_offers_waits_for_none_and_stops_none() {
+    let offers = offered();
+    offers.answer(&known(7, 0, &[(0, 16)])).expect("a right answer");
+    // The old version had all of this.
+    let at = 2 * AHEAD_MAX;
+    offers.passed(7, at);
+    let begun = Instant::now();
+    assert_eq!(offers.next(7, at, at + MIB, || false), Part::New(at + MIB));
+    assert!(begun.elapsed() < ANSWER_MAX);
+    let begins = |offer: &Offer| {
+        let has_waited = Cell::new(false);
+        offers.begin(offer, || has_waited.replace(true))
+    };
+    for part in 1..at / MIB {
+        assert!(begins(&offer(7, part * MIB, 16)), "{part}");
+    }
+    // Another file has no more room by that.
+    offers.add(item(8));
+    for part in 0..AHEAD_MAX / MIB {
+        assert!(begins(&offer(8, part * MIB, 16)));
+    }
+    assert!(!begins(&offer(8, AHEAD_MAX, 16)));
 }
 
 #[test]

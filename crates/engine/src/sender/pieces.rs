@@ -297,7 +297,7 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    /// So much more of the file was sent.
+    /// So much more of the file was passed.
     pub(super) fn passes(&self, len: u64) {
         if self.item.how.wants_chunks() {
             self.reader.sender.offers.passed(self.item.index, len);
@@ -354,6 +354,7 @@ impl Outgoing<'_, '_, '_> {
             self.passed.update_zeros(len);
             let uncounted = self.uncounted(len);
             sender.came_by(self.item.index, Step::Passed(uncounted));
+            self.passes(len);
             self.tally.iter().for_each(|tally| tally.add(uncounted));
             self.seal_block()?;
         }
