@@ -53,15 +53,21 @@ impl ChunkCache {
     /// Those of opening it, and [`io::ErrorKind::PermissionDenied`] if others may use it.
     pub fn open(path: &Path, kept_max: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(CACHE_DIR_MODE).create(path)?;
-        let dir = Dir::open(path)?;
-        let stat = dir.stat_self()?;
-        // Root may open it for a user that the process becomes later.
-        let is_own = [stat.uid, 0].contains(&haul_sys::effective_user());
-        if !is_own || stat.mode & OTHERS != 0 {
+        let cache = Self::open_for_other(path, kept_max)?;
+        let stat = cache.dir.stat_self()?;
+        if stat.uid != haul_sys::effective_user() || stat.mode & OTHERS != 0 {
             let why = "the directory of the chunk cache must belong to this user, with mode 0700";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        Ok(Self { dir: Arc::new(dir), kept_max })
+        Ok(cache)
+    }
+
+    /// The same of a directory that was made for the user that this process becomes later.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn open_for_other(path: &Path, kept_max: u64) -> io::Result<Self> {
+        Ok(Self { dir: Arc::new(Dir::open(path)?), kept_max })
     }
 
     /// True if it keeps content that would be lost.
@@ -74,10 +80,20 @@ impl ChunkCache {
         self.dir.try_clone()
     }
 
-    /// The destinations of earlier jobs that can be opened.
-    pub(crate) fn destinations(&self) -> Vec<Dir> {
-        let open = |path: Vec<u8>| Dir::open(Path::new(OsStr::from_bytes(&path))).ok();
-        destinations(&self.dir).into_iter().filter_map(open).collect()
+    /// The destinations of earlier jobs on the mount of `root`, as far as they can be opened. What
+    /// is on others may not answer, and links lead elsewhere by now.
+    pub(crate) fn destinations(&self, root: &Dir) -> Vec<Dir> {
+        let open = |path: Vec<u8>| {
+            let path = Path::new(OsStr::from_bytes(&path));
+            let dir = Dir::open(path).ok()?;
+            (haul_sys::path_to(&dir)? == path).then_some(dir)
+        };
+        let mounts = haul_sys::MountPoints::read();
+        let Some(here) = haul_sys::path_to(root) else { return Vec::new() };
+        let is_here = |path: &Vec<u8>| {
+            path != b"/" && mounts.of(path) == mounts.of(here.as_os_str().as_bytes())
+        };
+        destinations(&self.dir).into_iter().filter(is_here).filter_map(open).collect()
     }
 
     /// Keeps in mind that a job publishes below `path`.

@@ -31,6 +31,9 @@ pub const CACHE_DIR_MODE: u32 = 0o700;
 /// The file that is locked while segments are merged and while the store changes.
 const LOCK: &str = "lock";
 
+/// The longest chunk, in bytes: more is not read for one.
+const CHUNK_LEN_MAX: u32 = 256 << 10;
+
 /// The file with the destinations of earlier jobs.
 const DESTINATIONS: &str = "destinations";
 
@@ -92,6 +95,9 @@ impl Place {
 
     /// Reads what is there to `content`, and gives its hash; `None` if it can't be read.
     pub fn read(&self, file: &File, content: &mut Vec<u8>) -> Option<[u8; 32]> {
+        if self.len > CHUNK_LEN_MAX {
+            return None;
+        }
         content.resize(self.len as usize, 0);
         file.read_exact_at(content, self.at).ok()?;
         Some(*blake3::hash(content).as_bytes())
@@ -122,6 +128,11 @@ impl Cache {
     /// The places where a chunk may be, by its hash.
     pub fn find(&self, hash: &[u8; 32]) -> Vec<Place> {
         self.index.find(hash)
+    }
+
+    /// A number that changes with those of the files: places of another one are of no use.
+    pub fn generation(&self) -> u64 {
+        self.index.generation
     }
 
     /// Opens the file that has a place; `None` if it can't be opened now. One that is gone, or is

@@ -78,6 +78,7 @@ mod made_up;
 mod making;
 mod memory;
 mod meta;
+mod mounts;
 mod named;
 mod not_kept;
 mod onlooking;
@@ -125,6 +126,7 @@ pub use meta::{
     Stat, file_stat, is_mount_point, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime,
     takes_temporary,
 };
+pub use mounts::MountPoints;
 pub use named::{Links, append_to_named, open_named};
 pub use not_kept::NotKept;
 pub use onlooking::{has_session, has_terminal, round_trip_of};

@@ -70,7 +70,8 @@ struct Files {
     /// The lengths of all their lists.
     listed: usize,
     found: usize,
-    open: HashMap<u32, Arc<File>>,
+    /// By their numbers in the index, and its generation.
+    open: HashMap<(u64, u32), Arc<File>>,
 }
 
 #[derive(Default)]
@@ -221,21 +222,27 @@ impl Chunks {
 
     /// A file with the content of a chunk, and where it begins there.
     fn look_up(&self, chunk: &OfferedChunk, content: &mut Vec<u8>) -> Option<(Arc<File>, u64)> {
-        let places = self.with_cache(|cache| cache.find(&chunk.hash))?;
+        let found = |cache: &mut Cache| (cache.generation(), cache.find(&chunk.hash));
+        let (generation, places) = self.with_cache(found)?;
         places.iter().filter(|place| place.len == chunk.len).find_map(|place| {
-            let file = self.open(place)?;
-            if place.read(&file, content)? == chunk.hash {
+            let file = self.open(generation, place)?;
+            if place.read(&file, content) == Some(chunk.hash) {
                 return Some((file, place.at));
             }
-            lock(&self.files).open.remove(&place.file());
-            self.with_cache(|cache| cache.forget(place));
+            lock(&self.files).open.remove(&(generation, place.file()));
+            self.with_cache(|cache| {
+                if cache.generation() == generation {
+                    cache.forget(place);
+                }
+            });
             None
         })
     }
 
-    fn open(&self, place: &Place) -> Option<Arc<File>> {
+    fn open(&self, generation: u64, place: &Place) -> Option<Arc<File>> {
+        let key = (generation, place.file());
         let mut files = lock(&self.files);
-        if let Some(file) = files.open.get(&place.file()) {
+        if let Some(file) = files.open.get(&key) {
             return Some(Arc::clone(file));
         }
         if files.open.len() >= OPEN_MAX {
@@ -244,8 +251,12 @@ impl Chunks {
         if files.open.len() >= OPEN_MAX {
             return None;
         }
-        let file = Arc::new(self.with_cache(|cache| cache.open_file(place))??);
-        files.open.insert(place.file(), Arc::clone(&file));
+        let opened = self.with_cache(|cache| match cache.generation() == generation {
+            true => cache.open_file(place),
+            false => None,
+        });
+        let file = Arc::new(opened??);
+        files.open.insert(key, Arc::clone(&file));
         Some(file)
     }
 
@@ -352,9 +363,10 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// True if chunks with such a part of a file were found.
-    pub(super) fn has_parts(&self, reuse: &Reuse) -> bool {
-        self.parts(reuse).is_some()
+    /// True if chunks with such a part of a file were found, or it has come to its end.
+    pub(super) fn may_have_parts(&self, reuse: &Reuse) -> bool {
+        let has_ended = |chunks: &Chunks| !lock(&chunks.files).by_index.contains_key(&reuse.index);
+        self.parts(reuse).is_some() || self.chunks.as_ref().is_none_or(has_ended)
     }
 
     /// The parts of other files that make it up.

@@ -378,7 +378,9 @@ impl Destination {
         let handles = dirs.map(|dir| dir.system_handle());
         let others = self.staging.iter().map(|dir| dir.try_clone());
         let below = handles.chain(others).chain(self.cache.iter().map(ChunkCache::dir));
-        let reads = self.cache.as_ref().map(ChunkCache::destinations).unwrap_or_default();
+        let root = self.cache.as_ref().map(|_| self.root.system_handle()).transpose()?;
+        let reads = self.cache.iter().zip(&root).flat_map(|(it, root)| it.destinations(root));
+        let reads = reads.collect();
         Ok(Reach { below: below.collect::<io::Result<_>>()?, reads })
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Incoming {
     state: Mutex<State>,
     /// Its number in the listing, if it is still pending.
     index: Option<u64>,
+    /// Its chunks are offered.
+    is_chunked: bool,
     /// The length of the old version whose sums were told, in bytes.
     old_size: Option<u64>,
     /// The first block that is not recorded.
@@ -81,6 +83,7 @@ impl Incoming {
         let (resumed, has_ended) = (pending.as_ref().map_or(0, |it| it.resumed), pending.is_none());
         let old_size = pending.as_ref().and_then(|it| it.old_size);
         let index = pending.as_ref().map(|it| it.index);
+        let is_chunked = pending.as_ref().is_none_or(|it| it.is_chunked);
         let state = State {
             pending,
             into: None,
@@ -98,7 +101,16 @@ impl Incoming {
         let recorded = if has_ended { u64::MAX } else { resumed }.into();
         let (queue, state, is_begun) =
             (Mutex::default(), Mutex::new(state), AtomicBool::new(false));
-        Self { queue, state, index, old_size, recorded, is_begun, has_ended: has_ended.into() }
+        Self {
+            queue,
+            state,
+            index,
+            is_chunked,
+            old_size,
+            recorded,
+            is_begun,
+            has_ended: has_ended.into(),
+        }
     }
 
     /// True if its fate is sealed: what still comes is passed over.
@@ -115,7 +127,7 @@ impl Incoming {
         let is_piece = (1..=BLOCK_LEN).contains(&u64::from(len));
         let is_there = match from {
             Some(from) => self.old_size.is_some_and(|size| is_within(from, size)),
-            None => receiver.has_parts(reuse),
+            None => self.is_chunked && receiver.may_have_parts(reuse),
         };
         is_piece && is_within(at, i64::MAX as u64) && is_there
     }

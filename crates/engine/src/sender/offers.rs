@@ -73,6 +73,8 @@ struct Offered {
     known: VecDeque<Range<u64>>,
     /// Nothing more of it is offered.
     is_over: bool,
+    /// Some of it was told to be known.
+    is_used: bool,
     /// Bytes of it that were offered, and those that were passed. Content may pass ahead of its
     /// offers.
     offered: u64,
@@ -135,10 +137,11 @@ impl Offers {
         let mut state = lock(&self.state);
         loop {
             let waits = state.waits() && Instant::now() < give_up && !stopped();
-            let Some(file) = state.files.get(&index) else { return Part::New(end) };
-            // Where content is ahead of its offers, no answer is about to come.
-            let waits = waits && at <= file.reached;
+            let Some(file) = state.files.get_mut(&index) else { return Part::New(end) };
+            // Where content is far ahead of its offers, no answer is about to come.
+            let waits = waits && at <= file.reached.saturating_add(AHEAD_MAX);
             if let Some(part) = file.next(at, end) {
+                file.is_used |= matches!(part, Part::Known(_));
                 return part;
             }
             if !waits || file.is_over {
@@ -148,6 +151,11 @@ impl Offers {
             let waited = self.changed.wait_timeout(state, CANCEL_POLL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// True if some of a file was told to be known.
+    pub(super) fn has_used(&self, index: u64) -> bool {
+        lock(&self.state).files.get(&index).is_some_and(|file| file.is_used)
     }
 
     /// A file was opened to be offered.
@@ -288,6 +296,7 @@ impl Offered {
             answered: 0,
             known: VecDeque::new(),
             is_over: false,
+            is_used: false,
             offered: 0,
             passed: 0,
             reached: 0,

@@ -363,6 +363,9 @@ impl Reader<'_, '_> {
             self.take_lane(BLOCK_LEN, true)?;
             let Some(turn) = file.next(self.lane.number, self.control) else { break };
             let sent = self.send_block(file, &turn, &mut scratch[..STEP_LEN]);
+            if self.sender.offers.has_used(file.item.index) {
+                file.uses_known();
+            }
             let lease = Lease::Block(Arc::clone(file), turn.clone());
             match sent {
                 Some(sent) => {

@@ -41,6 +41,8 @@ struct State {
     merged: BlockTree,
     /// The end of the file, as far as it is known.
     end: Option<Result<FileSeal, Fault>>,
+    /// The Receiver has some of it, and may ask for it once more if that is not what it was.
+    may_repeat: bool,
     /// That end was told.
     is_told: bool,
     /// A worker computes the end, or sends it.
@@ -88,6 +90,7 @@ impl Striped {
                 hashes: BTreeMap::new(),
                 merged: BlockTree::behind(0),
                 end: None,
+                may_repeat: false,
                 is_told: false,
                 is_ending: false,
             }),
@@ -143,6 +146,11 @@ impl Striped {
         };
         state.leased.insert(turn.block, (!turn.is_repeated).then_some(lane));
         Some(turn)
+    }
+
+    /// Some of it was told to be known to the Receiver.
+    pub(super) fn uses_known(&self) {
+        lock(&self.state).may_repeat = true;
     }
 
     /// A block was queued in full, or could not be.
@@ -227,7 +235,10 @@ impl State {
         !self.is_ending
             && match &self.end {
                 None => self.unmerged.is_empty(),
-                Some(Ok(seal)) => !self.is_told && (!seal.grew || self.is_still()),
+                Some(Ok(seal)) => {
+                    let may_repeat = seal.grew || self.may_repeat;
+                    !self.is_told && (!may_repeat || self.is_still())
+                }
                 Some(Err(_)) => !self.is_told && self.is_still(),
             }
     }

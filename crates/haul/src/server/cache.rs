@@ -11,15 +11,25 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The rights to such a directory.
 const MODE: u32 = 0o700;
 
+/// How long a revoked client may still use its cache.
+const IN_USE_MAX: Duration = Duration::from_secs(2);
+
+/// How often its removal is tried.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// The directory of a client's cache.
 fn dir(place: &Place, client: &Client) -> PathBuf {
-    let root = ContentHash::of(client.root.as_os_str().as_bytes()).to_string();
-    let user = client.user.as_deref().unwrap_or_default();
-    place.caches().join(format!("{}-{user}-{}", client.name, &root[..16]))
+    let user = client.user.as_deref().unwrap_or_default().as_bytes();
+    let (key, root) = (client.key.to_string(), client.root.as_os_str().as_bytes());
+    let whose = [key.as_bytes(), user, root].join(&0);
+    let number = ContentHash::of(&whose).to_string();
+    place.caches().join(format!("{}-{}", client.name, &number[..16]))
 }
 
 /// Opens the cache of `client`, before this process becomes another user and is confined.
@@ -30,7 +40,7 @@ pub(super) fn open(place: &Place, client: &Client) -> Option<ChunkCache> {
         if let Some(user) = &client.user {
             give_to_user(&dir, user)?;
         }
-        ChunkCache::open(&dir, state::kept_max())
+        ChunkCache::open_for_other(&dir, state::kept_max())
     };
     let warn = |error: io::Error| {
         tracing::warn!(%error, dir = %dir.display(), "can't open the chunk cache of a client");
@@ -43,8 +53,15 @@ pub(super) fn open(place: &Place, client: &Client) -> Option<ChunkCache> {
 /// # Errors
 /// Those of removing them.
 pub(crate) fn remove(place: &Place, client: &Client) -> io::Result<()> {
-    match fs::remove_dir_all(dir(place, client)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    let end = Instant::now() + IN_USE_MAX;
+    loop {
+        match fs::remove_dir_all(dir(place, client)) {
+            // A job that is about to end still writes there.
+            Err(error) if error.kind() != io::ErrorKind::NotFound && Instant::now() < end => {
+                thread::sleep(LOOK_AGAIN);
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(()),
+        }
     }
 }

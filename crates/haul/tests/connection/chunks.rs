@@ -284,3 +284,30 @@ fn a_killed_job_leaves_a_cache_of_use() {
     let run = machines.haul().args(["cache", "verify", machines.sshd.host()]).run().expect_ok();
     assert!(run.out().contains(" chunks are good, 0 dropped"), "{run}");
 }
+
+#[test]
+fn a_provider_that_changes_while_lanes_use_it_costs_nothing_but_time() {
+    use std::os::unix::fs::FileExt;
+    let machines = Machines::new();
+    let len = 40 << 20;
+    let content = machines.random("a", len, 9);
+    machines.copy(&["--via", "ssh", "--bwlimit", "60m"], "a", machines.there("a"));
+    for way in [&["--via", "tcp", "--parallel", "3"][..], &["--via", "ssh", "--parallel", "2"]] {
+        let haul = machines.haul().args(["copy", "-q", "--bwlimit", "20m"]).args(way);
+        let running = haul.arg("a").arg(machines.there("b")).spawn().expect("it starts");
+        let known =
+            fs::OpenOptions::new().write(true).open(machines.path("there/a")).expect("open");
+        let mut at = 0;
+        while running.is_running() {
+            known.write_all_at(&[1; 512], at % len).expect("written");
+            at += 700_001;
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        running.wait().expect("it ends").expect_ok();
+        assert!(machines.copied("b") == content);
+        fs::remove_file(machines.path("there/b")).expect("removed");
+        fs::write(machines.path("there/a"), &content).expect("written");
+        machines.copy(&["--via", "ssh", "--bwlimit", "60m"], "a", machines.there("c"));
+        fs::remove_file(machines.path("there/c")).expect("removed");
+    }
+}

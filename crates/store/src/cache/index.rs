@@ -9,11 +9,12 @@
 //! ```text
 //! magic 8 bytes, saved (parts u64, bytes u64), files u32, places u32
 //! each file:  path length u16, path, size u64, seconds i64, nanoseconds u32, inode u64
-//! each place: hash u64, file u32, at u64, length u32
+//! each place: hash u64, file u32, at u64, length u32; in the order of the files
 //! BLAKE3 hash of all before, 32 bytes
 //! ```
 //!
-//! All numbers are little-endian. All of it is in memory while it is used: at most 24 MiB.
+//! Newer files come first, so that the oldest make way when there are too many. All numbers are
+//! little-endian. All of it is in memory while it is used: at most 24 MiB.
 
 use super::{Saved, short};
 use haul_model::{Name, Timestamp};
@@ -76,12 +77,18 @@ struct Indexed {
 /// The index in memory.
 pub(super) struct Index {
     files: Vec<Indexed>,
+    /// It changes with the numbers of files.
+    pub(super) generation: u64,
+    /// The segments that were read.
+    segments: Vec<Name>,
     /// The places that were read, in the order of their hashes.
     places: Vec<(u64, Place)>,
     /// Those that were learned since.
     fresh: BTreeMap<(u64, u32, u64), u32>,
-    /// Files from this one on were learned since.
+    /// Files from this one on were learned since; those in front of it have the newest first.
     fresh_files: u32,
+    /// Files from this one up to those have made way for newer ones.
+    oldest: u32,
     paths_len: usize,
     /// The newest file of each path, by a hash of it.
     by_path: HashMap<u64, u32>,
@@ -95,9 +102,12 @@ impl Index {
     fn new() -> Self {
         Self {
             files: Vec::new(),
+            generation: 0,
+            segments: Vec::new(),
             places: Vec::new(),
             fresh: BTreeMap::new(),
             fresh_files: 0,
+            oldest: 0,
             paths_len: 0,
             by_path: HashMap::new(),
             hasher: RandomState::new(),
@@ -110,7 +120,8 @@ impl Index {
     pub(super) fn load(dir: &Dir) -> io::Result<Self> {
         let mut index = Self::new();
         // The newest first: the oldest are left out if there is too much.
-        for name in segments(dir)?.iter().rev() {
+        index.segments = segments(dir)?;
+        for name in index.segments.clone().iter().rev() {
             let Ok((file, stat)) = dir.open_file(name, false) else { continue };
             let segment = if stat.size > SEGMENT_LEN_MAX { None } else { read(file, stat.size) };
             match segment.as_deref().and_then(Segment::parse) {
@@ -120,6 +131,7 @@ impl Index {
         }
         index.places.sort_unstable();
         index.fresh_files = index.files.len() as u32;
+        index.oldest = index.fresh_files;
         Ok(index)
     }
 
@@ -127,25 +139,23 @@ impl Index {
     fn take(&mut self, segment: &Segment<'_>) {
         self.saved.parts = self.saved.parts.saturating_add(segment.saved.parts);
         self.saved.bytes = self.saved.bytes.saturating_add(segment.saved.bytes);
-        let mut numbers = Vec::with_capacity(segment.files.len());
-        for (path, identity) in &segment.files {
+        let mut places = segment.places.chunks_exact(PLACE_LEN).map(Segment::place).peekable();
+        for (in_segment, (path, identity)) in segment.files.iter().enumerate() {
+            let (number, before) = (self.files.len() as u32, self.places.len());
+            while let Some((hash, _, at, len)) =
+                places.next_if(|(_, file, ..)| *file as usize == in_segment)
+            {
+                self.places.push((hash, Place { file: number, at, len }));
+            }
             let key = self.hasher.hash_one(path);
-            let has_room = self.paths_len + path.len() <= PATHS_LEN_MAX;
-            numbers.push((has_room && !self.by_path.contains_key(&key)).then(|| {
-                let number = self.files.len() as u32;
+            let has_room =
+                self.paths_len + path.len() <= PATHS_LEN_MAX && self.places.len() <= PLACES_MAX;
+            if has_room && self.places.len() > before && !self.by_path.contains_key(&key) {
                 self.by_path.insert(key, number);
                 self.paths_len += path.len();
                 self.files.push(Indexed { path: Box::from(*path), identity: *identity });
-                number
-            }));
-        }
-        for place in segment.places.chunks_exact(PLACE_LEN) {
-            if self.places.len() >= PLACES_MAX {
-                return;
-            }
-            let (hash, file, at, len) = Segment::place(place);
-            if let Some(Some(file)) = numbers.get(file as usize) {
-                self.places.push((hash, Place { file: *file, at, len }));
+            } else {
+                self.places.truncate(before);
             }
         }
     }
@@ -186,6 +196,10 @@ impl Index {
         if let Some(before) = self.by_path.insert(self.hasher.hash_one(path), number) {
             self.drop_file(before);
         }
+        while self.paths_len + path.len() > PATHS_LEN_MAX && self.oldest > 0 {
+            self.oldest -= 1;
+            self.drop_file(self.oldest);
+        }
         if path.is_empty() || self.paths_len + path.len() > PATHS_LEN_MAX {
             return;
         }
@@ -213,8 +227,7 @@ impl Index {
     /// has the lock.
     pub(super) fn flush(&mut self, dir: &Dir) -> io::Result<()> {
         write(dir, &self.segment(self.fresh_saved, self.fresh_files))?;
-        let before = segments(dir)?;
-        if before.len() < SEGMENTS_MAX {
+        if segments(dir)?.len() < SEGMENTS_MAX {
             let fresh = std::mem::take(&mut self.fresh);
             self.places.extend(fresh.into_iter().map(placed));
             self.places.sort_unstable();
@@ -223,16 +236,21 @@ impl Index {
             return Ok(());
         }
         // Others may have written some since this was read. Both would take twice the memory.
+        let generation = self.generation + 1;
         *self = Self::new();
-        *self = Self::load(dir)?;
+        *self = Self { generation, ..Self::load(dir)? };
         self.compact(dir)
     }
 
     /// Writes all as one segment. The caller has the lock.
     pub(super) fn compact(&mut self, dir: &Dir) -> io::Result<()> {
-        let before = segments(dir)?;
         write(dir, &self.segment(self.saved, 0))?;
-        before.iter().try_for_each(|name| dir.remove_file(name))
+        // Those that another process has written since stay.
+        let read = std::mem::take(&mut self.segments);
+        read.iter().try_for_each(|name| match dir.remove_file(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
     }
 
     /// The number of chunks that were learned.
@@ -244,9 +262,10 @@ impl Index {
     fn segment(&self, saved: Saved, first: u32) -> [Vec<u8>; 3] {
         let mut numbers = HashMap::new();
         let mut files = Vec::new();
-        for (number, file) in self.files.iter().enumerate() {
-            let number = number as u32;
-            if file.path.is_empty() || number < first {
+        let fresh = (self.fresh_files..self.files.len() as u32).rev();
+        for number in fresh.chain(first..self.fresh_files) {
+            let file = &self.files[number as usize];
+            if file.path.is_empty() {
                 continue;
             }
             numbers.insert(number, numbers.len() as u32);
@@ -258,10 +277,12 @@ impl Index {
             files.extend(mtime.nanos.to_le_bytes());
             files.extend(inode.to_le_bytes());
         }
-        let mut places = Vec::new();
-        places.reserve_exact(if first == 0 { self.places.len() * PLACE_LEN } else { 0 });
-        for (hash, place) in self.places() {
-            let Some(file) = numbers.get(&place.file) else { continue };
+        let numbered =
+            |(hash, place): (u64, Place)| Some((*numbers.get(&place.file)?, hash, place));
+        let mut of_files: Vec<_> = self.places().filter_map(numbered).collect();
+        of_files.sort_unstable_by_key(|(file, _, place)| (*file, place.at));
+        let mut places = Vec::with_capacity(of_files.len() * PLACE_LEN);
+        for (file, hash, place) in of_files {
             places.extend(hash.to_le_bytes());
             places.extend(file.to_le_bytes());
             places.extend(place.at.to_le_bytes());

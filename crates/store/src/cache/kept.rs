@@ -65,11 +65,11 @@ impl Kept {
         if len > self.max {
             return Ok(None);
         }
-        self.make_room(self.max - len)?;
         let room = haul_sys::room(&self.dir).map_or(u64::MAX, |room| room.bytes);
         if room < len.saturating_add(FREE_MIN) {
             return Ok(None);
         }
+        self.make_room(self.max - len)?;
         let copy = self.dir.create_private(TEMP)?;
         let named = (|| {
             if !haul_sys::clone_file(file, &copy) {

@@ -239,3 +239,52 @@ fn a_million_chunks_are_looked_up_within_two_seconds() {
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     drop(path);
 }
+
+#[test]
+fn the_oldest_make_way_where_there_are_too_many() {
+    let fixture = Fixture::new();
+    // Each file has so many chunks that some 40 of them fill the index.
+    let chunks = |file: u64| {
+        (0..12_800_u64)
+            .map(move |n| (n, 1, short(blake3::hash(&(file << 32 | n).to_le_bytes()).as_bytes())))
+    };
+    let known = |cache: &Cache, file: u64| {
+        !cache.find(blake3::hash(&(file << 32).to_le_bytes()).as_bytes()).is_empty()
+    };
+    for file in 0..60 {
+        let mut cache = fixture.open();
+        let name = format!("{file}");
+        fs::write(fixture.path(&name), b"x").expect("written");
+        cache.add(fixture.path(&name).as_os_str().as_encoded_bytes(), chunks(file));
+        cache.flush().expect("written");
+    }
+    let cache = fixture.open();
+    let all: Vec<_> = (0..60).filter(|file| known(&cache, *file)).collect();
+    let first = *all.first().expect("some are known");
+    assert_eq!(all, (first..60).collect::<Vec<_>>(), "all but the oldest");
+    assert!((18..=30).contains(&first), "{first}");
+}
+
+#[test]
+fn long_paths_make_way_for_newer_ones() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    let dir = fixture.path(&"d".repeat(200)).join("e".repeat(200)).join("f".repeat(200));
+    fs::create_dir_all(&dir).expect("made");
+    let path = |file: u64| dir.join(format!("{file:0200}"));
+    let hash = |file: u64| *blake3::hash(&file.to_le_bytes()).as_bytes();
+    let add = |cache: &mut Cache, file: u64| {
+        fs::write(path(file), b"x").expect("written");
+        cache.add(path(file).as_os_str().as_encoded_bytes(), [(0, 1, short(&hash(file)))]);
+    };
+    let many = (4 << 20) / path(0).as_os_str().len() as u64;
+    (0..many).for_each(|file| add(&mut cache, file));
+    cache.flush().expect("written");
+    let mut cache = fixture.open();
+    (many..many + 100).for_each(|file| add(&mut cache, file));
+    cache.flush().expect("written");
+    let cache = fixture.open();
+    let known = |file: u64| !cache.find(&hash(file)).is_empty();
+    assert!((many..many + 100).all(known), "the new ones");
+    assert!(!known(0) && known(many - 1), "the oldest have made way");
+}

@@ -19,11 +19,12 @@ impl State {
             None => {
                 let Some(pending) = &mut self.pending else { return };
                 pending.takes_parts = true;
-                let parts = receiver.parts(reuse).unwrap_or_default();
+                let parts = receiver.parts(reuse).ok_or(Stopped::Lost);
                 parts
-                    .iter()
-                    .try_fold(reuse.at, |at, part| {
-                        self.take_part(receiver, part, at, route).map(|()| at + part.len)
+                    .and_then(|parts| {
+                        parts.iter().try_fold(reuse.at, |at, part| {
+                            self.take_part(receiver, part, at, route).map(|()| at + part.len)
+                        })
                     })
                     .map(drop)
             }
