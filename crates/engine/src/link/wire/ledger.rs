@@ -28,6 +28,8 @@ struct State {
     written: u64,
     /// The parts on their way, each with the number of frames by which it has left.
     parts: VecDeque<(u64, OnFate)>,
+    /// Frames that are known to have arrived.
+    arrived: u64,
     /// Frames that were taken, when it was told that no more are.
     taken: Option<u64>,
     /// All losses were told.
@@ -53,6 +55,12 @@ impl Ledger {
             return Err(Implausible("it did not acknowledge the data of a lane"));
         }
         let written = state.written;
+        if written > 0 && written <= state.arrived {
+            // The receiver was faster, and says nothing more of it.
+            drop(state);
+            on_fate(true);
+            return Ok(());
+        }
         state.parts.push_back((written, on_fate));
         Ok(())
     }
@@ -76,6 +84,7 @@ impl Ledger {
         if frames > state.written {
             return Err(Implausible("it acknowledged more data than a lane carried"));
         }
+        state.arrived = state.arrived.max(frames);
         let mut arrived = VecDeque::new();
         if state.taken.is_none() {
             let on_their_way = state.parts.partition_point(|(end, _)| *end <= frames);
@@ -152,6 +161,21 @@ mod tests {
         let late = ledger.unsent(part(&fates, 10)).expect("it is too late for that");
         late(false);
         assert_eq!(lock(&fates).last(), Some(&(10, false)));
+    }
+
+    #[test]
+    fn a_part_that_arrives_before_its_end_is_known_has_arrived() {
+        let (ledger, fates) = (Ledger::default(), Arc::default());
+        ledger.write();
+        ledger.write();
+        assert!(ledger.taken(2, false).is_ok());
+        assert!(ledger.part(part(&fates, 1)).is_ok());
+        assert_eq!(*lock(&fates), [(1, true)]);
+        ledger.write();
+        assert!(ledger.part(part(&fates, 2)).is_ok());
+        assert_eq!(lock(&fates).len(), 1, "it is on its way");
+        assert!(ledger.taken(3, false).is_ok());
+        assert_eq!(lock(&fates).last(), Some(&(2, true)));
     }
 
     #[test]
