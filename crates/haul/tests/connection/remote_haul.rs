@@ -89,11 +89,11 @@ fn another_version_there_is_an_error_that_names_both() {
     // A greeting as it will always begin: length, type, magic, version,
     // capabilities, silence, and the program's version.
     let welcome =
-        r"\027\000\000\000\002haul\015\000\000\000\000\000\000\000\000\000\074\000\000\0007.8.9";
+        r"\027\000\000\000\002haul\016\000\000\000\000\000\000\000\000\000\074\000\000\0007.8.9";
     let run = upload_to(&scene, &format!("printf '{welcome}'\nexec cat >/dev/null"));
     assert_says(
         &run,
-        "haul-test: the haul there (7.8.9) has protocol version 13, this one has version 12",
+        "haul-test: the haul there (7.8.9) has protocol version 14, this one has version 13",
         "run 'haul deploy haul-test' to install this version there, or use --transport sftp",
     );
 }
