@@ -32,7 +32,7 @@ pub struct Chunk {
 /// Cuts all that `content` gives into chunks, in their order.
 ///
 /// # Errors
-/// Those of reading: then no more chunks follow.
+/// The errors of reading `content`. After an error the iterator ends.
 pub fn chunks(content: impl Read) -> impl Iterator<Item = io::Result<Chunk>> {
     let (min, average, max) = (CHUNK_LEN_MIN, CHUNK_LEN_AVERAGE, CHUNK_LEN_MAX);
     let mut cut = StreamCDC::new(content, min as usize, average as usize, max as usize);

@@ -50,7 +50,8 @@ impl ChunkCache {
     /// `kept_max` bytes of content that would be lost.
     ///
     /// # Errors
-    /// Those of opening it, and [`io::ErrorKind::PermissionDenied`] if others may use it.
+    /// The errors of opening the directory, and [`io::ErrorKind::PermissionDenied`] if others
+    /// may use it.
     pub fn open(path: &Path, kept_max: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(CACHE_DIR_MODE).create(path)?;
         let cache = Self::open_for_other(path, kept_max)?;
@@ -65,7 +66,7 @@ impl ChunkCache {
     /// The same of a directory that was made for the user that this process becomes later.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// The errors of opening the directory.
     pub fn open_for_other(path: &Path, kept_max: u64) -> io::Result<Self> {
         Ok(Self { dir: Arc::new(Dir::open(path)?), kept_max })
     }

@@ -33,7 +33,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         if !self.joins.roster.join(lane) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        // Who calls says which lane it is; who lets a login in confirms that it has joined.
+        // The caller names its lane. The side that accepts a login confirms that it has joined.
         let greets = carrier.is_direct() != self.lets_in;
         let joins = || encode(&Message::Join(Join { lane, secret: None }));
         let greeting = if greets { joins() } else { Vec::new() };

@@ -1,4 +1,4 @@
-//! How the lanes of a job come about on this side.
+//! Opens or accepts the lanes of a job.
 //!
 //! The side that opens lanes has one loop ([`Opening::open_by`]). It begins the lanes that a
 //! [`Schedule`] says, each on a thread of its own, and takes each one ([`Opening::take`]) when
@@ -39,7 +39,7 @@ pub(super) const LEFT_MIN: u64 = 2 << 20;
 /// How often is looked how much is left.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How lanes of a job come about on this side.
+/// Which side opens the lanes of a job.
 pub(crate) enum Joining {
     /// This side opens them: by calls, or by logins where no call is asked for or comes through.
     Opens { callee: Option<Callee>, beside: Option<Beside> },

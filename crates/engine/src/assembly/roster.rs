@@ -16,9 +16,9 @@ use haul_tree::lock;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long logins that are on their way may take to be let in when the job is done. To cut one
-/// before looks like an attack to some servers: OpenSSH 9.8 and later refuse an address after
-/// many of those (`PerSourcePenalties`).
+/// How long a job that is done waits for logins that have not finished. Some servers treat a
+/// login that is cut off as an attack: OpenSSH 9.8 and later refuse an address after many of
+/// those (`PerSourcePenalties`).
 const LOGIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How far a lane is.
@@ -155,8 +155,8 @@ impl Roster {
         self.stages(|stages| stages.put(lane, Stage::Lost));
     }
 
-    /// True for the first who asks since a lane has joined: of several that are lost together
-    /// one is told.
+    /// True for the first call after a lane has joined. If several lanes are lost together, the
+    /// user gets one message.
     pub(super) fn tells_loss(&self) -> bool {
         !std::mem::replace(&mut lock(&self.state).has_told, true)
     }

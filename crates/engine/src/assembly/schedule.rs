@@ -14,9 +14,9 @@ pub(super) const LANE_LEN: u64 = 4 << 20;
 /// before these are known may refuse them (`MaxStartups`).
 const AT_ONCE_MAX: usize = 2;
 
-/// Logins on their way as long as none beside the first is known to be let in without a
-/// question: OpenSSH 9.8 and later refuse an address for a while after three that have failed
-/// with keys that are not taken (`PerSourcePenalties`).
+/// The most unfinished logins before a further login has succeeded without a question. OpenSSH
+/// 9.8 and later refuse an address for a while after three logins have failed with keys that
+/// are not accepted (`PerSourcePenalties`).
 const UNPROVEN_MAX: usize = 2;
 
 /// The pause after a login that failed; after each further one it is twice as long.
@@ -111,8 +111,8 @@ impl Schedule {
         Self { count_unknown, left_min, ..Self::new(count, CHOSEN_LANE_LEN, 1) }
     }
 
-    /// So many calls; or one, which tells how many others are of use. The user is told of the
-    /// loss of all lanes, so none comes back in silence.
+    /// `count` calls. Without a count, one call measures how many others are of use. The user
+    /// gets a message if all lanes are lost, so a lost lane is not replaced silently.
     pub(super) fn of_calls(count: Option<u8>, lane_len: u64) -> Self {
         let first = Self::new(count.unwrap_or(1), lane_len, 1);
         Self { replaces: false, is_measured: count.is_none(), ..first }
