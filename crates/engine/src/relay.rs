@@ -107,21 +107,8 @@ fn request(
     direct: Option<Box<DirectWish>>,
     role: Role,
 ) -> Vec<u8> {
-    let Job { task, rate, .. } = *job;
-    let (filter, altered) = (job.filter.clone(), job.altered.clone());
-    let joins = None;
-    encode(&Message::Job(JobRequest {
-        task,
-        filter,
-        altered,
-        rate,
-        compression,
-        token,
-        direct,
-        joins,
-        chunks: job.cache.is_some(),
-        role,
-    }))
+    let request = remote::request_of(job, role);
+    encode(&Message::Job(JobRequest { compression, token, direct, ..request }))
 }
 
 /// The sources of `job`, each cut to the part of its path that gives it its place.

@@ -155,12 +155,27 @@ pub(crate) fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
     Ok(())
 }
 
+/// The request that gives an agent its `role` in `job`, without further connections.
+pub(crate) fn request_of(job: &Job, role: Role) -> JobRequest {
+    let Job { task, rate, compression, token, .. } = *job;
+    JobRequest {
+        task,
+        filter: job.filter.clone(),
+        altered: job.altered.clone(),
+        rate,
+        compression,
+        token,
+        direct: None,
+        joins: None,
+        chunks: job.cache.is_some(),
+        role,
+    }
+}
+
 impl Agent {
     /// The agent behind `session`, which is told its `role` in `job`, and greeted in one go
     /// with that: a job costs no round trip before it starts.
     fn tell(session: Session, job: &Job, role: Role) -> (Self, Wire) {
-        let (filter, altered) = (job.filter.clone(), job.altered.clone());
-        let Job { task, rate, compression, token, .. } = *job;
         let receives = matches!(role, Role::Receiver { .. });
         // A connection to a server is one of those that are asked for.
         let is_direct = session.closer().is_direct();
@@ -187,18 +202,7 @@ impl Agent {
         };
         let beside = Beside::new(logins, session.closer());
         let joins = beside.as_ref().map(Beside::secret);
-        let request = JobRequest {
-            task,
-            filter,
-            altered,
-            rate,
-            compression,
-            token,
-            direct,
-            joins,
-            chunks: job.cache.is_some(),
-            role,
-        };
+        let request = JobRequest { direct, joins, ..request_of(job, role) };
         let request = encode(&Message::Job(request));
         let (wire, vigil, closer) = match session {
             Session::New(Connection { reader, writer, closer }) => {
