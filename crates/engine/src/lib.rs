@@ -76,16 +76,16 @@
 //!   another's; `linking.rs`: names of one file; `full.rs`: the words about a full
 //!   destination.
 //! - `mirror.rs`: a mirror, and what goes there; `mirror/bounds.rs`, `mirror/spared.rs`: what
-//!   stays; `deciding.rs`: its files and links; `backing.rs`: backups; `bases.rs`: other
-//!   directories that are looked into; `renames.rs`: files that have got another name;
-//!   `in_place.rs`: files that keep their place;
-//!   `waiting.rs`: files that wait for the end.
+//!   stays; `deciding.rs`: its files and links; `backing.rs`: backups;
+//!   `in_place.rs`: files that keep their place; `waiting.rs`: files that wait for the end.
 //! - `pending.rs`: a file on its way. `work.rs`: workers, for local files and packs.
 //!   `filling.rs`: how a file gets into its stage. `incoming.rs`: a file in pieces;
 //!   `incoming/matched.rs`: its parts that the old version has. `small.rs`: small files
 //!   through SFTP, many at a time.
-//! - `differing.rs`: files of which there is an older version; `begun.rs`: stages that begin
-//!   with it; `similar.rs`: files whose names are alike.
+//! - `providers/`: content that this machine already has. `bases.rs`: base directories;
+//!   `renamed.rs`: files that have a new name; `versions.rs`: old versions, with `begun.rs`
+//!   (stages that begin with one) and `similar.rs` (files with a similar name); `chunks.rs`:
+//!   the chunk cache.
 //! - `resume.rs`: what an earlier job has left; `proving.rs`: proof that it is of the
 //!   source as it is now.
 //! - `live.rs`: files that others write to while they are copied.

@@ -4,7 +4,7 @@
 use super::check::outcome_of;
 use super::compare::Decision;
 use super::dirs::{Base, DirState};
-use super::renames::Old;
+use super::providers::Old;
 use super::{Pending, Receiver, Work, of_sender, parent_fault, work};
 use crate::control::Step;
 use crate::digest::{changed, seal_of};

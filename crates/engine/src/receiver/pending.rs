@@ -1,8 +1,8 @@
 //! A file on its way, from the wish for its content to its outcome.
 
-use super::begun::Begun;
 use super::dirs::RecvDir;
 use super::live::Reading;
+use super::providers::Begun;
 use haul_model::{BLOCK_LEN, Changes, Entry, FileId, Name};
 use haul_store::{Assembler, OnExisting};
 use haul_sys::Dir;

@@ -4,8 +4,9 @@
 use super::{Incoming, State};
 use crate::control::Step;
 use crate::copy::{Blocks, STEP_LEN};
-use crate::receiver::chunks::Part;
-use crate::receiver::{Receiver, begun};
+use crate::receiver::Receiver;
+use crate::receiver::providers::begun;
+use crate::receiver::providers::chunks::Part;
 use haul_model::{Fault, FaultKind, Side};
 use haul_proto::Reuse;
 use haul_store::{Pieces, Route};

@@ -1,8 +1,8 @@
 //! Files with names like that of a file which the destination lacks: an older release, or a
 //! log of another day, of which it may have much.
 
-use super::Pending;
-use super::dirs::DirState;
+use crate::receiver::Pending;
+use crate::receiver::dirs::DirState;
 use haul_model::Name;
 use haul_tree::{Meta, MetaKind, TreeEntry};
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ const LEN_MIN: u64 = 16 << 10;
 
 /// The name of a file in the directory of `file` that may have much of it: the one of its
 /// length and time, as if it had got a new name, else the one with the name most like it.
-pub(super) fn find(file: &Pending) -> Option<Name> {
+pub(crate) fn find(file: &Pending) -> Option<Name> {
     let DirState::Open(node) = &file.dir.state else { return None };
     let dir = node.handle().ok()?;
     let may_be = |entry: &TreeEntry| {

@@ -6,13 +6,13 @@
 //! For that, what is to be removed waits until all is listed. So does a file whose old name
 //! may be listed later. Both are bounded: what is beyond is removed, or sent, at once.
 
-use super::compare;
-use super::dirs::{DirState, RecvDir};
-use super::{Pending, Receiver, work};
 use crate::Job;
 use crate::control::Control;
 use crate::digest::seal_of;
 use crate::dirs::DirNode;
+use crate::receiver::compare;
+use crate::receiver::dirs::{DirState, RecvDir};
+use crate::receiver::{Pending, Receiver, work};
 use haul_model::{Changes, ContentHash, Entry, FileId, Kept, Name, Outcome, Scope};
 use haul_proto::{LIST_WINDOW, OutcomeItem, PACK_FILE_MAX, Want};
 use haul_store::{OnExisting, Publication};
@@ -42,7 +42,7 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// The files that may have new names, if the job looks for them.
-pub(super) struct Renames(Option<Mutex<State>>);
+pub(crate) struct Renames(Option<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -65,7 +65,7 @@ struct State {
 
 /// A file that is to be removed.
 #[derive(Clone)]
-pub(super) struct Old {
+pub(crate) struct Old {
     node: Arc<DirNode>,
     name: Name,
     id: FileId,
@@ -81,7 +81,7 @@ struct ClearedDir {
 
 impl Renames {
     /// Those of `job`, if both sides read what they hash where it is.
-    pub(super) fn of(job: &Job, reads_own: bool) -> Self {
+    pub(crate) fn of(job: &Job, reads_own: bool) -> Self {
         let (policy, mirror) = (job.task.copies(), job.task.mirrors());
         let needed = Kept::MODE.with(Kept::TIMES);
         let keeps = policy.is_some_and(|policy| {
@@ -116,7 +116,7 @@ impl State {
 
 impl Receiver<'_> {
     /// Has what only the destination has in `dir` wait for its removal, or removes it.
-    pub(super) fn keep_or_delete(&self, dir: &Arc<RecvDir>, names: BTreeSet<Name>) {
+    pub(crate) fn keep_or_delete(&self, dir: &Arc<RecvDir>, names: BTreeSet<Name>) {
         let has_room = || {
             let DirState::Open(node) = &dir.state else { return false };
             let handle = node.handle().and_then(|handle| handle.system_handle());
@@ -149,7 +149,7 @@ impl Receiver<'_> {
 
     /// Gives the file back unless it may have had another name here: then it is compared with
     /// that, or waits until that is known.
-    pub(super) fn unless_renamed(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Pending> {
+    pub(crate) fn unless_renamed(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Pending> {
         let may_be_linked = !self.has_other_names(&file.entry);
         let Some(state) = self.renames.0.as_ref().filter(|_| {
             // What the job made has nothing that is removed.
@@ -180,7 +180,7 @@ impl Receiver<'_> {
 
     /// Everything is listed: asks for the files that wait, or compares them, and removes what
     /// waits if nothing else is waited for.
-    pub(super) fn settle_renames(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
+    pub(crate) fn settle_renames(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
         let Some(state) = &self.renames.0 else { return };
         let held: Vec<_> = {
             let mut state = lock(state);
@@ -227,7 +227,7 @@ impl Receiver<'_> {
     }
 
     /// Gives a file its new name if it can be had; else it is sent.
-    pub(super) fn take_renamed(&self, file: Pending, old: &Old) {
+    pub(crate) fn take_renamed(&self, file: Pending, old: &Old) {
         let linked = self.link_to_old(&file, old);
         if let Ok(true) = linked {
             self.reporter.renamed();
@@ -237,7 +237,7 @@ impl Receiver<'_> {
     }
 
     /// A file was compared with what may have been it, and has that outcome, or is sent.
-    pub(super) fn end_renaming(&self, file: Pending, outcome: Option<Outcome>) {
+    pub(crate) fn end_renaming(&self, file: Pending, outcome: Option<Outcome>) {
         match outcome {
             Some(outcome) => {
                 // The last one must not end the job before what waits is removed.
@@ -295,7 +295,7 @@ impl Receiver<'_> {
 
     /// True if the file `name` of `from` has nothing that a new one in `node` would not have,
     /// but what it is given.
-    pub(super) fn is_like_new(
+    pub(crate) fn is_like_new(
         &self,
         node: &Arc<DirNode>,
         from: &dyn TreeDir,
@@ -401,7 +401,7 @@ impl Receiver<'_> {
 
 impl Old {
     /// The hash of its content, if it can be read and is still the same file.
-    pub(super) fn hash(&self, control: &Control<'_>, scratch: &mut Vec<u8>) -> Option<ContentHash> {
+    pub(crate) fn hash(&self, control: &Control<'_>, scratch: &mut Vec<u8>) -> Option<ContentHash> {
         let file = self.node.handle().and_then(|dir| dir.open_file(&self.name, false)).ok()?;
         let is_it = file.handle().and_then(|file| haul_sys::file_stat(file).ok()).map(Meta::from);
         if is_it?.id != Some(self.id) {

@@ -7,12 +7,12 @@
 //!
 //! The answers of a file are in the order of its offers: one worker at a time answers.
 
-use super::dirs::DirState;
-use super::{Pending, Receiver, Work};
 use crate::Job;
 use crate::cache::ChunkCache;
 use crate::dirs::DirNode;
 use crate::link::SenderPort;
+use crate::receiver::dirs::DirState;
+use crate::receiver::{Pending, Receiver, Work};
 use haul_delta::{CHUNK_LEN_MAX, Chunk, chunks};
 use haul_model::{Name, Outcome, Updating};
 use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk, Reuse};
@@ -43,7 +43,7 @@ const FOUND_MAX: usize = 64 << 10;
 const OPEN_MAX: usize = 64;
 
 /// The chunks of a job.
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     place: ChunkCache,
     /// The directory of the job, as an absolute path.
     root: Vec<u8>,
@@ -99,17 +99,17 @@ impl Found {
 }
 
 /// A part of a file that can be read elsewhere.
-pub(super) struct Part {
-    pub(super) file: Arc<File>,
+pub(crate) struct Part {
+    pub(crate) file: Arc<File>,
     /// Where it is there, in bytes.
-    pub(super) from: u64,
-    pub(super) len: u64,
+    pub(crate) from: u64,
+    pub(crate) len: u64,
 }
 
 impl Chunks {
     /// Those of `job` in the directory `root`, if its content comes over a wire and there is a
     /// cache.
-    pub(super) fn of(
+    pub(crate) fn of(
         cache: Option<ChunkCache>,
         root: &dyn TreeDir,
         job: &Job,
@@ -142,12 +142,12 @@ impl Chunks {
     }
 
     /// True if something of the file was found.
-    pub(super) fn has_found(&self, index: u64) -> bool {
+    pub(crate) fn has_found(&self, index: u64) -> bool {
         lock(&self.files).by_index.get(&index).is_some_and(|file| !file.found.is_empty())
     }
 
     /// The parts that make up `len` bytes of a file at `at`; `None` if not all of them were found.
-    pub(super) fn parts(&self, index: u64, at: u64, len: u64) -> Option<Vec<Part>> {
+    pub(crate) fn parts(&self, index: u64, at: u64, len: u64) -> Option<Vec<Part>> {
         let files = lock(&self.files);
         let found = &files.by_index.get(&index)?.found;
         let first = found.partition_point(|found| found.end() <= at);
@@ -169,7 +169,7 @@ impl Chunks {
     }
 
     /// Counts content that was not sent.
-    pub(super) fn saved(&self, len: u64) {
+    pub(crate) fn saved(&self, len: u64) {
         self.saved.fetch_add(len, Ordering::Relaxed);
         self.saved_parts.fetch_add(1, Ordering::Relaxed);
     }
@@ -334,7 +334,7 @@ impl Chunks {
 
 impl Receiver<'_> {
     /// True if the chunks of a file shall be offered. They may come from then on.
-    pub(super) fn asks_for_chunks(&self, file: &mut Pending) -> bool {
+    pub(crate) fn asks_for_chunks(&self, file: &mut Pending) -> bool {
         let Some(chunks) = &self.chunks else { return false };
         let replaces = |updating: Updating| updating == Updating::Replaces;
         let is_whole = self.task.mirrors().is_none_or(|mirror| replaces(mirror.updating));
@@ -349,7 +349,7 @@ impl Receiver<'_> {
     }
 
     /// Takes an offer that has come over the wire; an error if it breaks a rule.
-    pub(super) fn take_offer(&self, offer: Offer) -> Result<(), &'static str> {
+    pub(crate) fn take_offer(&self, offer: Offer) -> Result<(), &'static str> {
         let chunks = self.chunks.as_ref().ok_or("it offered chunks, and none were requested")?;
         if !chunks.take(&offer)? {
             return Ok(());
@@ -364,30 +364,30 @@ impl Receiver<'_> {
     }
 
     /// True if chunks with such a part of a file were found, or it has come to its end.
-    pub(super) fn may_have_parts(&self, reuse: &Reuse) -> bool {
+    pub(crate) fn may_have_parts(&self, reuse: &Reuse) -> bool {
         let has_ended = |chunks: &Chunks| !lock(&chunks.files).by_index.contains_key(&reuse.index);
         self.parts(reuse).is_some() || self.chunks.as_ref().is_none_or(has_ended)
     }
 
     /// The parts of other files that make it up.
-    pub(super) fn parts(&self, reuse: &Reuse) -> Option<Vec<Part>> {
+    pub(crate) fn parts(&self, reuse: &Reuse) -> Option<Vec<Part>> {
         self.chunks.as_ref()?.parts(reuse.index, reuse.at, reuse.len.into())
     }
 
     /// Counts content that was not sent.
-    pub(super) fn saved_content(&self, len: u64) {
+    pub(crate) fn saved_content(&self, len: u64) {
         if let Some(chunks) = &self.chunks {
             chunks.saved(len);
         }
     }
 
     /// True if so many offers wait that the reader has to.
-    pub(super) fn has_many_offers(&self) -> bool {
+    pub(crate) fn has_many_offers(&self) -> bool {
         self.chunks.as_ref().is_some_and(|it| lock(&it.waiting).offers.len() >= OFFERS_MAX)
     }
 
     /// Answers the offers that wait.
-    pub(super) fn answer_offers(&self) {
+    pub(crate) fn answer_offers(&self) {
         let Some(chunks) = &self.chunks else { return };
         let mut content = Vec::new();
         loop {
@@ -403,7 +403,7 @@ impl Receiver<'_> {
     }
 
     /// A file is begun once more, and sent whole then, or fails.
-    pub(super) fn gives_up_chunks(&self, file: &mut Pending) {
+    pub(crate) fn gives_up_chunks(&self, file: &mut Pending) {
         file.takes_parts = false;
         if let (Some(chunks), true) = (&self.chunks, std::mem::take(&mut file.is_chunked)) {
             chunks.end(file.index);
@@ -411,7 +411,7 @@ impl Receiver<'_> {
     }
 
     /// A file has its outcome: if it was published, the index has its chunks from now on.
-    pub(super) fn end_chunks(&self, file: &Pending, outcome: &Outcome) {
+    pub(crate) fn end_chunks(&self, file: &Pending, outcome: &Outcome) {
         let Some(chunks) = self.chunks.as_ref().filter(|_| file.is_chunked) else { return };
         let Some(listed) = chunks.end(file.index) else { return };
         let is_published = matches!(outcome, Outcome::Copied) && !self.delays();
@@ -436,7 +436,7 @@ impl Receiver<'_> {
 
     /// Keeps the content of the entry `name` of `node`, which is about to be lost, if the user
     /// wants that: a later job may bring it again.
-    pub(super) fn keep_lost(&self, node: &Arc<DirNode>, name: &Name) {
+    pub(crate) fn keep_lost(&self, node: &Arc<DirNode>, name: &Name) {
         if let Some(chunks) = self.chunks.as_ref().filter(|chunks| chunks.place.keeps()) {
             let kept = node.handle().and_then(|dir| chunks.keep(&dir.system_handle()?, name));
             if let Err(error) = kept {

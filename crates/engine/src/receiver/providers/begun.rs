@@ -4,9 +4,9 @@
 //! It is a snapshot, too, which nobody else can change. Its sums are told, and what is kept of
 //! it is read from the stage when it is hashed: so what is proven is what gets the name.
 
-use super::dirs::DirState;
-use super::{Pending, Receiver};
 use crate::copy::Blocks;
+use crate::receiver::dirs::DirState;
+use crate::receiver::{Pending, Receiver};
 use haul_model::{BLOCK_LEN, BlockHash};
 use haul_proto::Reuse;
 use haul_store::{AHEAD_MAX, Assembler, RESUME_LEN_MIN_FAR};
@@ -15,10 +15,10 @@ use std::io;
 use std::ops::Range;
 
 /// Such stages that are open at the same time, at most.
-pub(super) const BEGUN_MAX: usize = 16;
+pub(crate) const BEGUN_MAX: usize = 16;
 
 /// A stage in which something is already.
-pub(super) struct Begun {
+pub(crate) struct Begun {
     stage: Box<dyn StagedFile>,
     /// Blocks that an earlier job has left of the new version.
     done: Vec<BlockHash>,
@@ -29,7 +29,7 @@ pub(super) struct Begun {
 
 impl Begun {
     /// The old version as it is told: where the stage has it, what stands there.
-    pub(super) fn basis(&self, old: Box<dyn SourceFile>) -> io::Result<Basis> {
+    pub(crate) fn basis(&self, old: Box<dyn SourceFile>) -> io::Result<Basis> {
         let shared = match self.shared.is_empty() {
             true => None,
             false => self.stage.written()?,
@@ -38,20 +38,20 @@ impl Begun {
     }
 
     /// The content that it is put together to, and where it has what the old version has.
-    pub(super) fn into_blocks(self) -> (Blocks, Range<u64>) {
+    pub(crate) fn into_blocks(self) -> (Blocks, Range<u64>) {
         let Self { stage, done, shared } = self;
         (Assembler::begun(stage, done, AHEAD_MAX, shared.end), shared)
     }
 }
 
 /// True if a part of the old version is where it is to be, in a stage that has it there.
-pub(super) fn stands(shared: &Range<u64>, reuse: &Reuse) -> bool {
+pub(crate) fn stands(shared: &Range<u64>, reuse: &Reuse) -> bool {
     let Reuse { at, from, len, .. } = *reuse;
     from == Some(at) && shared.start <= at && at + u64::from(len) <= shared.end
 }
 
 /// An old version whose blocks are summed.
-pub(super) struct Basis {
+pub(crate) struct Basis {
     old: Box<dyn SourceFile>,
     /// The stage, where it has the same, and from where on it has.
     shared: Option<Box<dyn SourceFile>>,
@@ -60,12 +60,12 @@ pub(super) struct Basis {
 
 impl Basis {
     /// One with no stage.
-    pub(super) fn of(old: Box<dyn SourceFile>) -> Self {
+    pub(crate) fn of(old: Box<dyn SourceFile>) -> Self {
         Self { old, shared: None, from: 0 }
     }
 
     /// Fills `buf` from `offset` on; false if that can't be done.
-    pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> bool {
+    pub(crate) fn read_at(&self, buf: &mut [u8], offset: u64) -> bool {
         let Some(shared) = &self.shared else { return is_read(&*self.old, buf, offset) };
         let before = self.from.saturating_sub(offset).min(buf.len() as u64);
         let (before, behind) = buf.split_at_mut(before as usize);
@@ -80,7 +80,7 @@ fn is_read(file: &dyn SourceFile, buf: &mut [u8], offset: u64) -> bool {
 
 impl Receiver<'_> {
     /// True if it is worth it to begin the stage of a file with its old version.
-    pub(super) fn may_begin_with(&self, file: &Pending, old: &dyn SourceFile) -> bool {
+    pub(crate) fn may_begin_with(&self, file: &Pending, old: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &file.dir.state else { return false };
         old.seal().size >= RESUME_LEN_MIN_FAR
             && !file.reserves
@@ -91,7 +91,7 @@ impl Receiver<'_> {
 
     /// Begins the stage of a file with what `old` has, if the file system does that. Where it
     /// can't be begun at all, that shows again when its content comes.
-    pub(super) fn begin_with(&self, file: &mut Pending, old: &dyn SourceFile) {
+    pub(crate) fn begin_with(&self, file: &mut Pending, old: &dyn SourceFile) {
         let begun = match file.resumed {
             0 => file.stage_for(self).ok().map(|stage| (stage, Vec::new())),
             _ => file.continue_stage(self).ok().flatten(),
@@ -111,7 +111,7 @@ impl Receiver<'_> {
 
 impl Pending {
     /// Gives up the stage that begins with the old version, if there is one.
-    pub(super) fn give_up_begun(&mut self) {
+    pub(crate) fn give_up_begun(&mut self) {
         if let Some(begun) = self.begun.take() {
             begun.stage.discard();
         }

@@ -5,9 +5,10 @@
 //! no thread waits with them.
 
 use super::begun::{BEGUN_MAX, Basis};
-use super::dirs::DirState;
-use super::{Pending, Receiver, Work, similar};
+use super::similar;
 use crate::crew::share_out;
+use crate::receiver::dirs::DirState;
+use crate::receiver::{Pending, Receiver, Work};
 use crate::workers::workers;
 use haul_delta::{Key, Shape, Summer};
 use haul_model::{BlockRanges, Changes, Mirror};
@@ -36,7 +37,7 @@ const PARTS_EACH: u64 = 16;
 
 /// The files whose sums are told.
 #[derive(Default)]
-pub(super) struct Signing(Mutex<State>);
+pub(crate) struct Signing(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -81,7 +82,7 @@ impl State {
 
 impl Receiver<'_> {
     /// True if only the difference is to come of a file.
-    pub(super) fn wants_difference(&self, file: &Pending) -> bool {
+    pub(crate) fn wants_difference(&self, file: &Pending) -> bool {
         let is_old_a_file = file.on_existing == OnExisting::Replace
             && !file.found.has(Changes::KIND)
             && !file.found.has(Changes::MISSING);
@@ -93,7 +94,7 @@ impl Receiver<'_> {
     }
 
     /// The wish for all that is missing of a file.
-    pub(super) fn want_of(&self, file: &mut Pending) -> Want {
+    pub(crate) fn want_of(&self, file: &mut Pending) -> Want {
         let how = How::whole_hash_if(file.resumed > 0 && self.proves(&file.entry))
             .in_order_if(file.is_in_order())
             .chunks_if(self.asks_for_chunks(file))
@@ -103,7 +104,7 @@ impl Receiver<'_> {
     }
 
     /// Has the old version of a file summed when its turn comes, and then asks for it.
-    pub(super) fn sign_in_turn(&self, file: Pending) {
+    pub(crate) fn sign_in_turn(&self, file: Pending) {
         lock(&self.signing.0).waiting.push_back(Box::new(file));
         self.sign_next();
     }
@@ -124,7 +125,7 @@ impl Receiver<'_> {
     }
 
     /// A file has come to its end, as far as the Sender goes.
-    pub(super) fn end_signed(&self, index: u64) {
+    pub(crate) fn end_signed(&self, index: u64) {
         if lock(&self.signing.0).release(index) {
             self.sign_next();
         }
@@ -132,7 +133,7 @@ impl Receiver<'_> {
 
     /// Tells the sums of a file's old version, and asks for the difference; for all of it
     /// where there is no such version.
-    pub(super) fn sign(&self, mut file: Box<Pending>) {
+    pub(crate) fn sign(&self, mut file: Box<Pending>) {
         let index = file.index;
         let mut want = self.want_of(&mut file);
         if is_missing(&file) {
@@ -179,7 +180,7 @@ impl Receiver<'_> {
     }
 
     /// The version of a file that its place has now, if it can be read.
-    pub(super) fn open_old(&self, file: &Pending) -> Option<Box<dyn SourceFile>> {
+    pub(crate) fn open_old(&self, file: &Pending) -> Option<Box<dyn SourceFile>> {
         let DirState::Open(node) = &file.dir.state else { return None };
         let name = file.basis.as_ref().unwrap_or(&file.name);
         node.handle().and_then(|dir| dir.open_file(name, false)).ok()

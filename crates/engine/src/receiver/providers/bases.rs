@@ -1,12 +1,12 @@
 //! Directories of the receiving machine besides the destination, in which a mirror looks
 //! for what the destination has not: what is the same there is not sent.
 
-use super::compare::{self, Decision};
-use super::deciding::is_empty;
-use super::dirs::{Base, DirState, RecvDir};
-use super::{Pending, Receiver, Work, parent_fault, work};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{SenderPort, SourceHandle};
+use crate::receiver::compare::{self, Decision};
+use crate::receiver::deciding::is_empty;
+use crate::receiver::dirs::{Base, DirState, RecvDir};
+use crate::receiver::{Pending, Receiver, Work, parent_fault, work};
 use crate::{Event, Monitor};
 use haul_model::words;
 use haul_model::{
@@ -20,13 +20,13 @@ use std::io;
 use std::sync::Arc;
 
 /// The directories of bases at the root of a job.
-pub(super) fn roots(bases: Vec<Arc<dyn TreeDir>>) -> io::Result<Vec<Arc<DirNode>>> {
+pub(crate) fn roots(bases: Vec<Arc<dyn TreeDir>>) -> io::Result<Vec<Arc<DirNode>>> {
     let open = Arc::new(OpenDirs::default());
     bases.into_iter().map(|base| DirNode::root(base, None, &open)).collect()
 }
 
 /// Tells of directories that can't be opened.
-pub(super) fn tell_missing(
+pub(crate) fn tell_missing(
     missing: Vec<(Vec<u8>, io::Error)>,
     monitor: &dyn Monitor,
     sender: &dyn SenderPort,
@@ -53,7 +53,7 @@ impl Receiver<'_> {
     /// Decides about a file that takes the place of `existing`, something of another kind: as
     /// with rsync, what a base has comes from there. `None` also for what is no file, and if
     /// that does not make way.
-    pub(super) fn decide_instead(
+    pub(crate) fn decide_instead(
         &self,
         mirror: &Mirror,
         (dir, node): (&RecvDir, &Arc<DirNode>),
@@ -76,7 +76,7 @@ impl Receiver<'_> {
 
     /// Decides about a file where the destination has the file `existing`: if a base has it
     /// whole, it becomes a hard link to that, as with rsync.
-    pub(super) fn decide_to_link(
+    pub(crate) fn decide_to_link(
         &self,
         mirror: &Mirror,
         dir: &RecvDir,
@@ -123,7 +123,7 @@ impl Receiver<'_> {
 
     /// Gives a file that is the same as that of a base what it gets by that. What is there
     /// `differs` from it, or is not known to.
-    pub(super) fn take_from_base(
+    pub(crate) fn take_from_base(
         &self,
         pending: Pending,
         base: Base,
@@ -162,7 +162,7 @@ impl Receiver<'_> {
 
     /// Decides about an entry that the destination has not, if a base has it: with the
     /// first base in which all is the same, or else the first with the same content.
-    pub(super) fn decide_by_bases(
+    pub(crate) fn decide_by_bases(
         &self,
         mirror: &Mirror,
         dir: &RecvDir,
@@ -233,7 +233,7 @@ impl Receiver<'_> {
     }
 
     /// The changes by which a directory is told that is made, where a base has one.
-    pub(super) fn changes_of_made(&self, parent: &RecvDir, entry: &Entry) -> Changes {
+    pub(crate) fn changes_of_made(&self, parent: &RecvDir, entry: &Entry) -> Changes {
         let open = |base: &Arc<DirNode>| match &entry.name {
             Some(name) => DirNode::open(base, name.clone(), false),
             None => Ok(Arc::clone(base)),
@@ -256,7 +256,7 @@ impl Receiver<'_> {
 
     /// Makes an entry a hard link to that of a base; `None` if that can't be done. What is
     /// there is known to have other content if it `differs`.
-    pub(super) fn link_to_base(
+    pub(crate) fn link_to_base(
         &self,
         dir: &RecvDir,
         name: &Name,
@@ -299,7 +299,7 @@ impl Receiver<'_> {
                 Some(synced.map_or_else(Outcome::Failed, |()| Outcome::Copied))
             }
             Ok(Publication::Kept) => None,
-            Err(error) if super::work::stops_all(&error) => {
+            Err(error) if work::stops_all(&error) => {
                 let action = "hard-link it to the existing file";
                 Some(Outcome::Failed(Fault::from_io(Side::Destination, action, &error)))
             }
@@ -309,7 +309,7 @@ impl Receiver<'_> {
 
     /// Makes a file a hard link to that of a base, by round trips, or has it copied from
     /// there.
-    pub(super) fn take_of_base(&self, (file, base, on_existing): (Pending, Base, OnExisting)) {
+    pub(crate) fn take_of_base(&self, (file, base, on_existing): (Pending, Base, OnExisting)) {
         if self.control.stopped() {
             return;
         }
@@ -323,7 +323,7 @@ impl Receiver<'_> {
     }
 
     /// Has a worker copy a file from a base.
-    pub(super) fn copy_from_base(&self, pending: Pending, Base(base): Base) {
+    pub(crate) fn copy_from_base(&self, pending: Pending, Base(base): Base) {
         let Pending { index, dir, name, entry, .. } = &pending;
         dir.expect_change();
         if let DirState::Open(node) = &dir.state {
@@ -345,7 +345,7 @@ impl Receiver<'_> {
 
     /// True if a file that could not be copied from a base is asked for after all. What is
     /// wrong with the destination is no reason.
-    pub(super) fn asks_after_all(&self, pending: &mut Pending, fault: &Fault) -> bool {
+    pub(crate) fn asks_after_all(&self, pending: &mut Pending, fault: &Fault) -> bool {
         let is_of_base = pending.is_based && fault.side == Side::Source;
         if is_of_base && !self.control.stopped() && fault.kind != FaultKind::NoSpace {
             pending.is_based = false;
