@@ -234,7 +234,7 @@ fn message() -> impl Strategy<Value = Message> {
                     index,
                     how: match index % 2 {
                         0 => How::whole_hash_if(is_whole),
-                        _ => How::whole_hash_if(is_whole).with_delta(),
+                        _ => How::whole_hash_if(is_whole).delta_if(true),
                     },
                     blocks: Vec::from_iter(bounds).try_into().expect("in order"),
                     into: into.map(|(machine, number)| Object { machine, number }),

@@ -60,10 +60,10 @@ impl How {
 }
 
 impl How {
-    /// This, and [`Self::DELTA`].
+    /// This, and [`Self::DELTA`] if `is_wanted`.
     #[must_use]
-    pub const fn with_delta(self) -> Self {
-        Self(self.0 | Self::DELTA.0)
+    pub const fn delta_if(self, is_wanted: bool) -> Self {
+        if is_wanted { Self(self.0 | Self::DELTA.0) } else { self }
     }
 
     /// This, and [`Self::IN_ORDER`] if `is_wanted`.

@@ -2,6 +2,7 @@
 //! one place where that is decided, for every kind of job.
 
 use super::dirs::Base;
+use super::providers::Bring;
 use super::{of_sender, own};
 use haul_model::{
     Changes, Conflict, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Side, Skip, Special,
@@ -22,11 +23,9 @@ pub(crate) enum Decision {
     /// Compare its content first with that of the entries of its name in these directories
     /// of bases, each with how it differs otherwise; if it is in none, this is the decision.
     HashBases(Vec<(Base, Changes)>, Box<Decision>),
-    /// Copy its content from the entry of the same name in this directory of a base, and put
+    /// Bring it like this from the entry of the same name in this directory of a base, and put
     /// it there like this.
-    Based(Base, OnExisting),
-    /// Make it a hard link to that, or else copy it.
-    Linked(Base, OnExisting),
+    Base(Base, Bring, OnExisting),
     /// Nothing; this is its outcome.
     Settled(Outcome),
 }
@@ -36,8 +35,7 @@ impl Decision {
     pub(super) fn replacing(self) -> Self {
         match self {
             Self::Copy(_) => Self::Copy(OnExisting::Replace),
-            Self::Based(base, _) => Self::Based(base, OnExisting::Replace),
-            Self::Linked(base, _) => Self::Linked(base, OnExisting::Replace),
+            Self::Base(base, bring, _) => Self::Base(base, bring, OnExisting::Replace),
             Self::HashBases(bases, otherwise) => {
                 Self::HashBases(bases, Box::new(otherwise.replacing()))
             }

@@ -2,6 +2,7 @@
 //! is kept of it.
 
 use super::dirs::DirState;
+use super::providers::Provider;
 use super::{Pending, Receiver};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Mirror, Side, Updating, escape_bytes, size_words};
 use haul_sys::Room;
@@ -20,7 +21,7 @@ impl Receiver<'_> {
             && self.resumable(entry).is_some()
             && !self.may_have_holes(entry)
             && staging.is_none()
-            && !self.wants_difference(file)
+            && !self.providers.versions.may_have(self, file)
             && !self.task.mirrors().is_some_and(may_take_less);
         let (true, DirState::Open(node)) = (is_plain, &dir.state) else { return None };
         let there = node.handle().ok()?.system_handle().ok()?;

@@ -6,7 +6,7 @@ use super::compare::Decision;
 use super::dirs::{Base, DirState};
 use super::providers::Old;
 use super::{Pending, Receiver, Work, of_sender, parent_fault, work};
-use crate::control::Step;
+use crate::control::{Control, Step};
 use crate::digest::{changed, seal_of};
 use crate::link::SourceHandle;
 use haul_model::{BlockRanges, Changes, ContentHash, Fault, Name, Outcome, Side, Skip, Updating};
@@ -24,47 +24,61 @@ pub(super) struct Hashing {
     of_source: Option<Result<FileSeal, Fault>>,
     /// Which object was hashed, where that has to be proven.
     hashed: Option<Meta>,
-    /// Directories of bases that may have its content, and the decision if none has.
-    bases: Vec<(Base, Changes)>,
+    /// Other files that may have its content, and the decision if none has.
+    candidates: Vec<Candidate>,
     otherwise: Decision,
-    /// The hashes of what is in those, as far as they were read.
-    of_bases: Vec<Option<ContentHash>>,
-    /// The old name under which the destination may have it.
-    old: Option<Old>,
+    /// The hashes of the candidates that could be read.
+    hashes: Vec<Option<ContentHash>>,
     /// Bytes of it that were counted as done while the destination's were hashed.
     counted: u64,
+}
+
+/// A file of this machine that may have the content of a wanted one.
+#[derive(Clone)]
+pub(super) enum Candidate {
+    /// The file of the same name in a base directory, and how it differs otherwise.
+    Base(Base, Changes),
+    /// A file under the name that the wanted one may have had.
+    Old(Old),
+}
+
+impl Candidate {
+    /// The hash of its content; `None` if it can't be read or is another file by now.
+    fn hash(
+        &self,
+        name: &Name,
+        control: &Control<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> Option<ContentHash> {
+        let (node, name, id) = match self {
+            Self::Base(base, _) => (&base.0, name, None),
+            Self::Old(old) => (&old.node, &old.name, Some(old.id)),
+        };
+        let file = node.handle().and_then(|dir| dir.open_file(name, false)).ok()?;
+        if id.is_some() && Meta::from(haul_sys::file_stat(file.handle()?).ok()?).id != id {
+            return None;
+        }
+        seal_of(&*file, scratch, control, &mut |_| {}).ok()?.hash
+    }
+
+    fn differs(&self) -> bool {
+        matches!(self, Self::Base(_, found) if !found.is_empty())
+    }
 }
 
 impl Receiver<'_> {
     /// Has both sides hash a file, of which is known how it differs otherwise.
     pub(super) fn hash_both(&self, pending: Pending, wants: &mut Vec<Want>) {
-        self.hash_with_bases(pending, Vec::new(), Decision::Hash, wants);
+        self.hash_candidates(pending, Vec::new(), Decision::Hash, wants);
     }
 
-    /// The same for one whose content a base may have. If none has, that is the decision:
-    /// the destination's own is hashed if it says so.
-    pub(super) fn hash_with_bases(
-        &self,
-        pending: Pending,
-        bases: Vec<(Base, Changes)>,
-        otherwise: Decision,
-        wants: &mut Vec<Want>,
-    ) {
-        self.begin_hashing(pending, bases, otherwise, None, wants);
-    }
-
-    /// The same for one that may have had an `old` name here.
-    pub(super) fn hash_with_old(&self, pending: Pending, old: Old, wants: &mut Vec<Want>) {
-        let otherwise = Decision::Copy(pending.on_existing);
-        self.begin_hashing(pending, Vec::new(), otherwise, Some(old), wants);
-    }
-
-    fn begin_hashing(
+    /// Has both sides hash a file whose content one of the `candidates` may have. If none has,
+    /// the decision is `otherwise`: the destination's own is hashed if it says so.
+    pub(super) fn hash_candidates(
         &self,
         mut pending: Pending,
-        bases: Vec<(Base, Changes)>,
+        candidates: Vec<Candidate>,
         otherwise: Decision,
-        old: Option<Old>,
         wants: &mut Vec<Want>,
     ) {
         pending.on_existing = match otherwise {
@@ -79,10 +93,9 @@ impl Receiver<'_> {
             is_told: false,
             of_source: None,
             hashed: None,
-            bases,
+            candidates,
             otherwise,
-            of_bases: Vec::new(),
-            old,
+            hashes: Vec::new(),
             counted: 0,
         };
         lock(&self.hashing).insert(index, hashing);
@@ -99,22 +112,20 @@ impl Receiver<'_> {
     pub(super) fn hash_own(&self, index: u64, scratch: &mut Vec<u8>) {
         let place = lock(&self.hashing).get(&index).map(|hashing| {
             let Pending { dir, name, entry, .. } = &hashing.pending;
-            let bases: Vec<_> = hashing.bases.iter().map(|(base, _)| base.clone()).collect();
             let is_own = hashing.otherwise == Decision::Hash;
-            let old = hashing.old.clone();
-            (Arc::clone(dir), name.clone(), entry.name.clone(), (bases, old), is_own)
+            let candidates = hashing.candidates.clone();
+            (Arc::clone(dir), name.clone(), entry.name.clone(), candidates, is_own)
         });
-        let Some((dir, name, listed, (bases, old), is_own)) = place else { return };
-        let of_old = old.map(|old| old.hash(self.control, scratch));
-        let hash = |base: &Base| self.hash_of_base(base, &name, scratch);
-        let of_bases = bases.iter().map(hash).chain(of_old).collect();
+        let Some((dir, name, listed, candidates, is_own)) = place else { return };
+        let hash = |candidate: &Candidate| candidate.hash(&name, self.control, scratch);
+        let hashes = candidates.iter().map(hash).collect();
         let node = match &dir.state {
             DirState::Open(node) if is_own => node,
             _ => {
                 // What is not there is not looked at.
                 let own = Err(parent_fault());
                 return self.meet(index, |hashing| {
-                    (hashing.own, hashing.of_bases) = (Some(own), of_bases);
+                    (hashing.own, hashing.hashes) = (Some(own), hashes);
                 });
             }
         };
@@ -144,17 +155,10 @@ impl Receiver<'_> {
             })
             .map_err(|fault| Fault { side: Side::Destination, ..fault });
         self.meet(index, |hashing| {
-            (hashing.own, hashing.of_bases) = (Some(own), of_bases);
+            (hashing.own, hashing.hashes) = (Some(own), hashes);
             hashing.hashed = hashed;
             hashing.counted = counted;
         });
-    }
-
-    /// The hash of the file `name` in a directory of a base; `None` if it can't be read: the
-    /// destination may have it without.
-    fn hash_of_base(&self, base: &Base, name: &Name, scratch: &mut Vec<u8>) -> Option<ContentHash> {
-        let file = base.0.handle().and_then(|dir| dir.open_file(name, false)).ok()?;
-        seal_of(&*file, scratch, self.control, &mut |_| {}).ok()?.hash
     }
 
     /// Hashes files of this machine that are compared with the destination's.
@@ -206,8 +210,7 @@ impl Receiver<'_> {
         };
         let Some(whole) = whole else { return };
         let Hashing { pending, own, of_source, hashed, counted, .. } = whole;
-        let (bases, of_bases, otherwise) = (whole.bases, whole.of_bases, whole.otherwise);
-        let old = whole.old;
+        let (candidates, hashes, otherwise) = (whole.candidates, whole.hashes, whole.otherwise);
         let (Some(own), Some(of_source)) = (own, of_source) else { return };
         if self.control.stopped() {
             // It was cut short; that is no fault of the file.
@@ -217,24 +220,17 @@ impl Receiver<'_> {
             self.end_check(pending, of_source, own, hashed, counted);
             return;
         }
-        if let Some(old) = old {
-            let is_it = |source: &FileSeal| {
-                let is_known = source.hash.is_some();
-                is_known && pending.is_as_listed(source) && of_bases.contains(&source.hash)
-            };
-            return match of_source {
-                Err(fault) => self.end_renaming(pending, Some(Outcome::Failed(fault))),
-                Ok(source) if is_it(&source) => self.take_renamed(pending, &old),
-                Ok(_) => self.end_renaming(pending, None),
-            };
-        }
-        if let Ok(source) = &of_source
-            && pending.is_as_listed(source)
-            && let Some(hash) = source.hash
-            && let Some((base, found)) = with_content(bases, &of_bases, hash)
-        {
-            let differs = !own.is_ok_and(|own| own.hash == Some(hash));
-            return self.take_from_base(pending, base, found, (counted, differs));
+        let is_renaming = matches!(candidates[..], [Candidate::Old(_)]);
+        let hash = of_source.as_ref().ok().filter(|source| pending.is_as_listed(source));
+        let hash = hash.and_then(|source| source.hash);
+        match hash.and_then(|hash| with_content(candidates, &hashes, hash)) {
+            Some(Candidate::Base(base, found)) => {
+                let differs = !own.is_ok_and(|own| own.hash == hash);
+                return self.take_from_base(pending, base, found, (counted, differs));
+            }
+            Some(Candidate::Old(old)) => return self.take_renamed(pending, &old),
+            None if is_renaming => self.end_renaming(),
+            None => {}
         }
         match (otherwise, of_source) {
             (Decision::Hash, of_source) => self.end_hashing(pending, of_source, own, counted),
@@ -345,7 +341,7 @@ impl Receiver<'_> {
         let first = self
             .has_other_names(&pending.entry)
             .then(|| (pending.entry.links, pending.name.clone()));
-        if let Some(outcome) = self.want_file(pending, &mut wants) {
+        if let Some(outcome) = self.want_file(Box::new(pending), &mut wants) {
             self.tell_outcomes(vec![OutcomeItem { index, outcome: outcome.clone() }]);
             if let Some((group, name)) = first {
                 self.end_first(group, Arc::clone(&dir), name, &outcome);
@@ -359,18 +355,14 @@ impl Receiver<'_> {
     }
 }
 
-/// The base that has this content, and how the entry differs there otherwise: the first in
-/// which it does not, or else the first.
+/// The candidate that has this content: the first that is the same otherwise, or else the first.
 fn with_content(
-    bases: Vec<(Base, Changes)>,
-    of_bases: &[Option<ContentHash>],
+    candidates: Vec<Candidate>,
+    hashes: &[Option<ContentHash>],
     hash: ContentHash,
-) -> Option<(Base, Changes)> {
-    let is_it = |(_, found): &(_, &Option<ContentHash>)| **found == Some(hash);
-    let alike: Vec<_> =
-        bases.into_iter().zip(of_bases).filter(is_it).map(|(base, _)| base).collect();
-    let best = alike.iter().position(|(_, found)| found.is_empty()).unwrap_or(0);
-    alike.into_iter().nth(best)
+) -> Option<Candidate> {
+    let alike = candidates.into_iter().zip(hashes).filter(|(_, found)| **found == Some(hash));
+    alike.map(|(candidate, _)| candidate).min_by_key(Candidate::differs)
 }
 
 impl Pending {

@@ -57,7 +57,7 @@ impl Receiver<'_> {
             // It has gone by now.
             None => Ok(None),
             // It makes way for what a base has.
-            Some(_) if pending.is_based => Ok(None),
+            Some(_) if pending.base.is_some() => Ok(None),
             Some(_) => {
                 let message = "something else replaced it";
                 Err(Fault::new(Side::Destination, FaultKind::Changed, message))

@@ -19,8 +19,7 @@ use crate::copy::{Blocks, STEP_LEN, not_assembled};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
 use haul_proto::{BlockSeal, FileEnd, FileSeal, Reuse};
 use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces, Route, Took};
-use haul_tree::lock;
-use haul_tree::{SourceFile, StagedFile, changed};
+use haul_tree::{StagedFile, changed, lock};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -64,8 +63,7 @@ struct State {
     resumed: u64,
     /// Bytes of it that were counted as done.
     counted: u64,
-    /// The old version, as soon as something is taken from it, and how many bytes were.
-    old: Option<Box<dyn SourceFile>>,
+    /// Bytes that were taken from files of this machine.
     matched: u64,
     /// Where the stage has what the old version has, in bytes.
     shared: Range<u64>,
@@ -81,7 +79,7 @@ impl Incoming {
     /// One on its way; nothing is taken of it if it is no more `pending`.
     pub(crate) fn new(pending: Option<Pending>) -> Self {
         let (resumed, has_ended) = (pending.as_ref().map_or(0, |it| it.resumed), pending.is_none());
-        let old_size = pending.as_ref().and_then(|it| it.old_size);
+        let old_size = pending.as_ref().and_then(|it| it.old.as_ref().map(|old| old.len));
         let index = pending.as_ref().map(|it| it.index);
         let is_chunked = pending.as_ref().is_none_or(|it| it.is_chunked);
         let state = State {
@@ -91,7 +89,6 @@ impl Incoming {
             to_discard: None,
             resumed,
             counted: resumed * BLOCK_LEN,
-            old: None,
             matched: 0,
             shared: 0..0,
             has_holes: false,

@@ -129,9 +129,9 @@ impl Receiver<'_> {
             }
             Met::Other(first, mut one) => {
                 let outcome = self.link(&first, &mut one);
-                self.settle_listed(&one, outcome)
+                Some(self.settle_listed(&one, outcome))
             }
-            Met::TooMany(one, fault) => self.settle_listed(&one, Outcome::Failed(fault)),
+            Met::TooMany(one, fault) => Some(self.settle_listed(&one, Outcome::Failed(fault))),
         }
     }
 
@@ -311,9 +311,7 @@ impl Receiver<'_> {
         let (decision, found) = self.decide_about(dir, name, entry, !tells_objects);
         let decision = self.cleared(dir, name, decision, found);
         let on_existing = match decision {
-            Decision::Copy(on_existing)
-            | Decision::Based(_, on_existing)
-            | Decision::Linked(_, on_existing) => on_existing,
+            Decision::Copy(on_existing) | Decision::Base(.., on_existing) => on_existing,
             Decision::Hash => OnExisting::Replace,
             Decision::HashBases(_, otherwise) => match *otherwise {
                 Decision::Copy(on_existing) => on_existing,

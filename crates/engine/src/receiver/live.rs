@@ -58,9 +58,7 @@ impl Receiver<'_> {
         self.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
         pending.reading.is_second = true;
         pending.resumed = 0;
-        pending.old_size = None;
-        self.gives_up_chunks(pending);
-        pending.give_up_begun();
+        self.forget_parts(pending);
         true
     }
 
@@ -68,17 +66,14 @@ impl Receiver<'_> {
     /// make it: the old version or a file with its chunks has changed meanwhile, or sums are
     /// those of other blocks. So much was `counted`, and `matched` of it.
     pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
-        let is_whole = !pending.takes_parts && pending.old_size.is_none();
-        self.gives_up_chunks(pending);
-        pending.old_size = None;
-        if is_whole || self.control.stopped() {
+        if !pending.takes_parts || self.control.stopped() {
             return false;
         }
         self.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
         self.reporter.not_matched(matched);
         pending.reading.is_second = true;
         pending.resumed = 0;
-        pending.give_up_begun();
+        self.forget_parts(pending);
         true
     }
 

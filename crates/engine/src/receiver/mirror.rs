@@ -10,6 +10,7 @@ use super::backing::not_backed_up;
 use super::check::told_kind;
 use super::compare::Decision;
 use super::dirs::{DirState, RecvDir};
+use super::providers::Bring;
 use super::{Receiver, naming};
 use crate::dirs::DirNode;
 use haul_model::words::{self, may_be_one_name};
@@ -125,8 +126,8 @@ impl Receiver<'_> {
         found: Changes,
     ) -> Decision {
         let on_existing = match &decision {
-            Decision::Copy(on_existing) | Decision::Based(_, on_existing) => on_existing,
-            Decision::Linked(_, on_existing) if self.policy.dry_run => on_existing,
+            Decision::Base(_, Bring::Link, _) if !self.policy.dry_run => return decision,
+            Decision::Copy(on_existing) | Decision::Base(.., on_existing) => on_existing,
             _ => return decision,
         };
         let is_asked = self.costs_round_trips || self.policy.dry_run;

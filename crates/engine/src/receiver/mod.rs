@@ -78,7 +78,7 @@ use mirror::Deleting;
 use naming::Merging;
 pub(crate) use pending::Pending;
 use proofs::Proofs;
-use providers::{Chunks, Renames, Signing, bases};
+use providers::{Chunks, Providers, Renames, Versions};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -121,10 +121,8 @@ pub(crate) struct Receiver<'a> {
     /// See [`Merging`].
     merging: Merging,
     wanted: Mutex<HashMap<u64, Box<Pending>>>,
-    /// See [`Chunks`]; `None` without a cache.
-    chunks: Option<Chunks>,
-    /// See [`Signing`].
-    signing: Signing,
+    /// Where content may come from besides the Sender.
+    providers: Providers,
     /// Cost of what was listed and has no outcome yet.
     open_cost: AtomicU64,
     /// See [`Destination::dirs_made`].
@@ -132,8 +130,6 @@ pub(crate) struct Receiver<'a> {
     /// See [`Destination::holds_sources`].
     holds_sources: HashSet<FileId>,
     deleting: Deleting,
-    /// See [`Renames`].
-    renames: Renames,
     /// Where what is replaced or removed is kept.
     backing: Option<Backing>,
     /// Files that wait for the end of the job, if they do.
@@ -194,8 +190,8 @@ impl<'a> Receiver<'a> {
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
         root.begin_with(destination.scope);
-        root.set_bases(bases::roots(destination.bases)?);
-        bases::tell_missing(destination.missing_bases, control.monitor(), &*sender);
+        root.set_bases(providers::roots(destination.bases)?);
+        providers::report_missing(destination.missing_bases, control.monitor(), &*sender);
         let backing = Backing::of(job.backup.as_ref(), destination.backups)?;
         let removes = job.task.removes().is_some();
         if !removes && (job.task.mirrors().is_some() || job.task.moving().is_none()) {
@@ -228,13 +224,15 @@ impl<'a> Receiver<'a> {
             listing: Mutex::new(Listing::of(root)),
             merging: Merging::default(),
             wanted: Mutex::default(),
-            chunks,
-            signing: Signing::default(),
+            providers: Providers {
+                renames: Renames::of(job, !costs_round_trips && is_beside),
+                versions: Versions::default(),
+                chunks,
+            },
             open_cost: AtomicU64::new(0),
             dirs_made: destination.dirs_made,
             holds_sources: destination.holds_sources,
             deleting: Deleting::default(),
-            renames: Renames::of(job, !costs_round_trips && is_beside),
             backing,
             waiting: Waiting::default(),
             staging: destination.staging,

@@ -1,8 +1,9 @@
 //! A file on its way, from the wish for its content to its outcome.
 
+use super::dirs::Base;
 use super::dirs::RecvDir;
 use super::live::Reading;
-use super::providers::Begun;
+use super::providers::{Begun, Bring, Version};
 use haul_model::{BLOCK_LEN, Changes, Entry, FileId, Name};
 use haul_store::{Assembler, OnExisting};
 use haul_sys::Dir;
@@ -26,16 +27,14 @@ pub(crate) struct Pending {
     /// In a mirror: how what stands in its place differs.
     pub(super) found: Changes,
     pub(super) reading: Reading,
-    /// Its content is taken from a base.
-    pub(super) is_based: bool,
+    /// The base directory that has its content, and how that is brought.
+    pub(super) base: Option<(Base, Bring)>,
     /// Its chunks are offered.
     pub(super) is_chunked: bool,
     /// Some of it was taken from other files.
     pub(super) takes_parts: bool,
-    /// The length of the old version whose sums were told, in bytes.
-    pub(super) old_size: Option<u64>,
-    /// The name of that, if it is another file.
-    pub(super) basis: Option<Name>,
+    /// The old version whose sums were sent.
+    pub(super) old: Option<Version>,
     /// Its stage, where that begins with the old version.
     pub(super) begun: Option<Box<Begun>>,
     /// The file into which it will be written, if the Sender was told of one.
@@ -65,7 +64,7 @@ impl Pending {
     ) -> Self {
         let (resumed, on_record) = (0, None);
         let (found, reading) = (Changes::default(), Reading::default());
-        let (is_based, old_size, basis, begun, into) = (false, None, None, None, None);
+        let (base, old, begun, into) = (None, None, None, None);
         let (reserves, leaves_zeros, staging, listed) = (false, false, None, entry.size());
         let (is_chunked, takes_parts) = (false, false);
         Self {
@@ -80,11 +79,10 @@ impl Pending {
             on_record,
             found,
             reading,
-            is_based,
-            old_size,
+            base,
+            old,
             is_chunked,
             takes_parts,
-            basis,
             begun,
             into,
             reserves,

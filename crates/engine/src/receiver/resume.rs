@@ -61,7 +61,7 @@ impl Receiver<'_> {
     }
 
     /// The identity by which a large file's stage is found.
-    fn source_id(&self, entry: &Entry) -> Option<SourceId> {
+    pub(super) fn source_id(&self, entry: &Entry) -> Option<SourceId> {
         let min = if self.sender.is_far() { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN };
         let large = entry.size() >= min && entry.inode != 0;
         let Entry { inode, ctime, ref attributes, .. } = *entry;

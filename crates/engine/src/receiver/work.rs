@@ -1,7 +1,7 @@
 //! The Receiver's workers: they give wanted files their content and publish
 //! them. Plain blocking code; one task is one file or one pack.
 
-use super::dirs::{Base, DirState, RecvDir};
+use super::dirs::{DirState, RecvDir};
 use super::filling::{Copying, Filled, given_up};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::linking::First;
@@ -18,7 +18,7 @@ use haul_model::{
     Timestamp,
 };
 use haul_proto::{FileEnd, PackItem, PackView};
-use haul_store::{Mover, OnExisting, Verified, Written};
+use haul_store::{Mover, Verified, Written};
 use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed};
 use std::io;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) enum Work {
     /// A symbolic link is to be made at a far destination.
     Link(Box<Pending>),
     /// This is to become a further name of a far base's file.
-    OfBase(Box<(Pending, Base, OnExisting)>),
+    OfBase(Box<Pending>),
     /// This is to become a further name of a file at a far destination.
     Name(Box<(First, Pending)>),
     /// This directory is on its way.
@@ -133,7 +133,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Ok(Work::Arrived(incoming)) => incoming.work(receiver),
             Ok(Work::Content(fetched)) => receiver.take_fetched(fetched),
             Ok(Work::Link(link)) => receiver.take_link(*link),
-            Ok(Work::OfBase(linked)) => receiver.take_of_base(*linked),
+            Ok(Work::OfBase(file)) => receiver.bring_from_base(*file, 0, false),
             Ok(Work::Name(name)) => receiver.take_other_name(&name.0, name.1),
             Ok(Work::Made(dir, making)) => receiver.end_making(&dir, making),
             Err(RecvTimeoutError::Timeout) => receiver.publish_held(),
@@ -244,10 +244,10 @@ fn copy_file(
     let resumed = pending.continue_from(receiver, &*source)?;
     *counted = pending.resumed * BLOCK_LEN;
     let (dir, index, entry) = (Arc::clone(&pending.dir), pending.index, pending.entry.clone());
-    let is_based = pending.is_based;
+    let is_based = pending.base.is_some();
     let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
     let by_blocks = as_listed && !source.is_mostly_holes();
-    let is_resumable = receiver.resumable(&pending.entry).is_some() && !pending.is_based;
+    let is_resumable = receiver.resumable(&pending.entry).is_some() && !is_based;
     let is_recorded = resumed.is_some() || is_resumable && by_blocks;
     let mut count = |step: Step| {
         *counted += step.len();
@@ -286,7 +286,7 @@ fn copy_file(
         Filling::Dense if has_holes(&*source)? => Filling::WithHoles,
         filling => filling,
     };
-    let mtime = if pending.is_based { pending.entry.attributes.mtime } else { seal.mtime };
+    let mtime = if pending.base.is_some() { pending.entry.attributes.mtime } else { seal.mtime };
     let whole = pending.seal(&receiver.policy, verified, mtime, filling)?;
     if was_sent && let Err(fault) = pending.look_again(receiver, &*source, || Ok(whole.hash)) {
         whole.sealed.discard();
@@ -360,7 +360,7 @@ impl Pending {
     /// True if what comes of it is believed without a hash. What was changed while it was
     /// read is not: its end shows whether it has only grown.
     pub(super) fn is_unhashed(&self, receiver: &Receiver<'_>) -> bool {
-        let is_plain = self.resumed == 0 && self.old_size.is_none() && !self.reading.is_second;
+        let is_plain = self.resumed == 0 && self.old.is_none() && !self.reading.is_second;
         is_plain && receiver.sender.is_far() && !receiver.policy.wants_hashes()
     }
 

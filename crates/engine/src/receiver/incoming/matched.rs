@@ -5,33 +5,26 @@ use super::{Incoming, State};
 use crate::control::Step;
 use crate::copy::{Blocks, STEP_LEN};
 use crate::receiver::Receiver;
-use crate::receiver::providers::begun;
-use crate::receiver::providers::chunks::Part;
+use crate::receiver::providers::{self, Part};
 use haul_model::{Fault, FaultKind, Side};
 use haul_proto::Reuse;
 use haul_store::{Pieces, Route};
-use std::os::unix::fs::FileExt;
 
 impl State {
     /// Takes content that is here. Where that is not what it was, nothing more is taken.
     pub(super) fn take_reuse(&mut self, receiver: &Receiver<'_>, reuse: &Reuse, route: Route) {
-        let taken = match reuse.from {
-            Some(from) => self.take_old(receiver, reuse, from, route),
-            None => {
-                let Some(pending) = &mut self.pending else { return };
-                pending.takes_parts = true;
-                let parts = receiver.parts(reuse).ok_or(Stopped::Lost);
-                parts
-                    .and_then(|parts| {
-                        parts.iter().try_fold(reuse.at, |at, part| {
-                            self.take_part(receiver, part, at, route).map(|()| at + part.len)
-                        })
-                    })
-                    .map(drop)
-            }
+        let Some(pending) = &mut self.pending else { return };
+        pending.takes_parts = true;
+        let taken = if providers::stands(&self.shared, reuse) {
+            self.take_by_steps(receiver, reuse.len.into(), |state, part, taken| {
+                Ok(state.keep(receiver, part, reuse.at + taken, route)?)
+            })
+        } else {
+            let parts = receiver.parts_of(pending, reuse).ok_or(Stopped::Lost);
+            parts.and_then(|parts| self.take_parts(receiver, &parts, reuse.at, route))
         };
         match taken {
-            Ok(()) => {}
+            Ok(()) => receiver.count_reused(reuse),
             Err(Stopped::Lost) => {
                 let message = "a file that had a part of it was changed while it was read";
                 self.suspect = Some(Fault::new(Side::Destination, FaultKind::Corrupt, message));
@@ -41,45 +34,23 @@ impl State {
         }
     }
 
-    /// Takes a part of the old version, which begins there at `from`.
-    fn take_old(
+    /// Takes parts of other files, which belong at `at` and behind each other.
+    fn take_parts(
         &mut self,
         receiver: &Receiver<'_>,
-        reuse: &Reuse,
-        from: u64,
+        parts: &[Part],
+        mut at: u64,
         route: Route,
     ) -> Result<(), Stopped> {
-        let stands = begun::stands(&self.shared, reuse);
-        let len = u64::from(reuse.len);
-        self.take_by_steps(receiver, len, |state, part, taken| {
-            let Some(pending) = state.pending.as_ref() else { return Err(Stopped::Over) };
-            if stands {
-                return Ok(state.keep(receiver, part, reuse.at + taken, route)?);
-            }
-            if state.old.is_none() {
-                state.old = receiver.open_old(pending);
-            }
-            let read = state.old.as_ref().map(|old| old.read_at(part, from + taken));
-            if !matches!(read, Some(Ok(read)) if read == part.len()) {
-                return Err(Stopped::Lost);
-            }
-            Ok(state.write(receiver, part, reuse.at + taken, route)?)
-        })
-    }
-
-    /// Takes a part that is in another file.
-    fn take_part(
-        &mut self,
-        receiver: &Receiver<'_>,
-        found: &Part,
-        at: u64,
-        route: Route,
-    ) -> Result<(), Stopped> {
-        self.take_by_steps(receiver, found.len, |state, part, taken| {
-            found.file.read_exact_at(part, found.from + taken).map_err(|_| Stopped::Lost)?;
-            Ok(state.write(receiver, part, at + taken, route)?)
-        })?;
-        receiver.saved_content(found.len);
+        for Part { content, from, len } in parts {
+            self.take_by_steps(receiver, *len, |state, part, taken| {
+                if !content.fill(part, from + taken) {
+                    return Err(Stopped::Lost);
+                }
+                Ok(state.write(receiver, part, at + taken, route)?)
+            })?;
+            at += len;
+        }
         Ok(())
     }
 
@@ -138,7 +109,7 @@ impl From<Fault> for Stopped {
 impl Incoming {
     /// True if some of it is read from other files of this machine.
     pub(super) fn takes_parts(&self, receiver: &Receiver<'_>) -> bool {
-        let chunks = receiver.chunks.as_ref().zip(self.index);
+        let chunks = receiver.providers.chunks.as_ref().zip(self.index);
         chunks.is_some_and(|(chunks, index)| chunks.has_found(index))
     }
 }

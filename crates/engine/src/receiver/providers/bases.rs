@@ -1,6 +1,7 @@
 //! Directories of the receiving machine besides the destination, in which a mirror looks
 //! for what the destination has not: what is the same there is not sent.
 
+use super::{Looked, Provider};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{SenderPort, SourceHandle};
 use crate::receiver::compare::{self, Decision};
@@ -13,7 +14,7 @@ use haul_model::{
     Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Mirror, Name, Outcome, Sameness, Side,
     Skip,
 };
-use haul_proto::Warning;
+use haul_proto::{Want, Warning};
 use haul_store::{OnExisting, Publication};
 use haul_tree::{Meta, MetaKind, TreeDir, lock};
 use std::io;
@@ -25,8 +26,8 @@ pub(crate) fn roots(bases: Vec<Arc<dyn TreeDir>>) -> io::Result<Vec<Arc<DirNode>
     bases.into_iter().map(|base| DirNode::root(base, None, &open)).collect()
 }
 
-/// Tells of directories that can't be opened.
-pub(crate) fn tell_missing(
+/// Reports directories that can't be opened.
+pub(crate) fn report_missing(
     missing: Vec<(Vec<u8>, io::Error)>,
     monitor: &dyn Monitor,
     sender: &dyn SenderPort,
@@ -46,6 +47,37 @@ pub(crate) fn tell_missing(
             message: &message,
         });
         sender.warning(Warning { path: words::shown(path), message });
+    }
+}
+
+/// How a file gets what its base has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bring {
+    /// As a hard link, or else as a copy.
+    Link,
+    Copy,
+}
+
+/// The base directories, of which one has the file by its metadata.
+pub(crate) struct BaseDirs;
+
+impl Provider for BaseDirs {
+    fn may_have(&self, _: &Receiver<'_>, file: &Pending) -> bool {
+        file.base.is_some()
+    }
+
+    fn look(&self, receiver: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+        if receiver.costs_round_trips && matches!(file.base, Some((_, Bring::Link))) {
+            file.dir.expect_change();
+            file.dir.expect_one();
+            receiver.give(Work::OfBase(file));
+            return Looked::Kept;
+        }
+        if let Some(outcome) = receiver.link_if_wanted(&mut file, false) {
+            return Looked::Settled(receiver.settle_listed(&file, outcome));
+        }
+        receiver.copy_from_base(file);
+        Looked::Kept
     }
 }
 
@@ -102,8 +134,8 @@ impl Receiver<'_> {
             })
         };
         match self.decide_by_bases(mirror, dir, name, entry)? {
-            Some((Decision::Linked(base, _), found)) if !is_it(&base)? => {
-                Ok(Some((Decision::Linked(base, OnExisting::Replace), found)))
+            Some((Decision::Base(base, Bring::Link, _), found)) if !is_it(&base)? => {
+                Ok(Some((Decision::Base(base, Bring::Link, OnExisting::Replace), found)))
             }
             Some((Decision::HashBases(bases, otherwise), found)) => {
                 // Only what is the same in all can be linked to.
@@ -121,7 +153,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Gives a file that is the same as that of a base what it gets by that. What is there
+    /// Gives a file, whose content was found in `base`, what it gets by that. The existing file
     /// `differs` from it, or is not known to.
     pub(crate) fn take_from_base(
         &self,
@@ -136,28 +168,41 @@ impl Receiver<'_> {
         let outcome = match decision {
             Decision::Settled(outcome) => outcome,
             _ if self.policy.dry_run => Outcome::WouldCopy,
-            Decision::Linked(base, _) => {
-                let Pending { dir, name, on_existing, .. } = &pending;
-                match self.link_to_base(dir, name, &base, (*on_existing, differs)) {
-                    Some(outcome) => outcome,
-                    None => {
-                        let pending = Pending { found: Changes::LOCAL, ..pending };
-                        return self.copy_after_all(pending, base, counted);
-                    }
-                }
+            Decision::Base(base, bring, _) => {
+                let pending = Pending { base: Some((base, bring)), ..pending };
+                return self.bring_from_base(pending, counted, differs);
             }
-            Decision::Based(base, _) => return self.copy_after_all(pending, base, counted),
             _ => unreachable!("a base has it"),
         };
         work::tell(self, vec![(pending, counted, outcome)]);
     }
 
-    fn copy_after_all(&self, pending: Pending, base: Base, counted: u64) {
-        self.reporter.begins_again(counted, 0);
-        let dir = pending.dir();
-        self.copy_from_base(pending, base);
-        // It was waited for twice.
-        self.release(dir);
+    /// Links or copies a file from its base, and reports the outcome. `counted` bytes of it
+    /// were counted.
+    pub(crate) fn bring_from_base(&self, mut file: Pending, counted: u64, differs: bool) {
+        if self.control.stopped() {
+            return;
+        }
+        match self.link_if_wanted(&mut file, differs) {
+            Some(outcome) => work::tell(self, vec![(file, counted, outcome)]),
+            None => {
+                self.reporter.begins_again(counted, 0);
+                let dir = file.dir();
+                self.copy_from_base(Box::new(file));
+                // It was waited for twice.
+                self.release(dir);
+            }
+        }
+    }
+
+    /// Makes a file a hard link to its base, if it is to be one and that can be done.
+    fn link_if_wanted(&self, file: &mut Pending, differs: bool) -> Option<Outcome> {
+        let (base, Bring::Link) = file.base.as_ref()? else { return None };
+        let linked = self.link_to_base(&file.dir, &file.name, base, (file.on_existing, differs));
+        if linked.is_none() {
+            file.found = Changes::LOCAL;
+        }
+        linked
     }
 
     /// Decides about an entry that the destination has not, if a base has it: with the
@@ -307,24 +352,10 @@ impl Receiver<'_> {
         }
     }
 
-    /// Makes a file a hard link to that of a base, by round trips, or has it copied from
-    /// there.
-    pub(crate) fn take_of_base(&self, (file, base, on_existing): (Pending, Base, OnExisting)) {
-        if self.control.stopped() {
-            return;
-        }
-        match self.link_to_base(&file.dir, &file.name, &base, (on_existing, false)) {
-            Some(outcome) => work::tell(self, vec![(file, 0, outcome)]),
-            None => {
-                let file = Pending { found: Changes::LOCAL, on_existing, ..file };
-                self.copy_after_all(file, base, 0);
-            }
-        }
-    }
-
     /// Has a worker copy a file from a base.
-    pub(crate) fn copy_from_base(&self, pending: Pending, Base(base): Base) {
-        let Pending { index, dir, name, entry, .. } = &pending;
+    fn copy_from_base(&self, pending: Box<Pending>) {
+        let Pending { index, dir, name, entry, base, .. } = &*pending;
+        let Some((Base(base), _)) = base else { return };
         dir.expect_change();
         if let DirState::Open(node) = &dir.state {
             self.expect_writing(node);
@@ -333,22 +364,21 @@ impl Receiver<'_> {
         let file = SourceHandle {
             index: *index,
             hashes: false,
-            dir: base,
+            dir: Arc::clone(base),
             name: name.clone(),
             size: entry.size(),
             follow: false,
         };
-        let index = *index;
-        lock(&self.wanted).insert(index, Box::new(Pending { is_based: true, ..pending }));
+        lock(&self.wanted).insert(pending.index, pending);
         self.give(Work::Files(vec![file]));
     }
 
     /// True if a file that could not be copied from a base is asked for after all. What is
     /// wrong with the destination is no reason.
     pub(crate) fn asks_after_all(&self, pending: &mut Pending, fault: &Fault) -> bool {
-        let is_of_base = pending.is_based && fault.side == Side::Source;
+        let is_of_base = pending.base.is_some() && fault.side == Side::Source;
         if is_of_base && !self.control.stopped() && fault.kind != FaultKind::NoSpace {
-            pending.is_based = false;
+            pending.base = None;
             pending.found = Changes::MISSING.with(Changes::SENT);
             return true;
         }
@@ -364,9 +394,13 @@ fn by_base(how: Bases, base: Base, found: Changes, is_file: bool) -> (Decision, 
             (Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found)
         }
         Bases::Link if found.is_empty() => {
-            (Decision::Linked(base, OnExisting::Keep), Changes::LOCAL.with(Changes::LINKED))
+            let decision = Decision::Base(base, Bring::Link, OnExisting::Keep);
+            (decision, Changes::LOCAL.with(Changes::LINKED))
         }
-        _ if is_file => (Decision::Based(base, OnExisting::Keep), found.with(Changes::LOCAL)),
+        _ if is_file => {
+            let decision = Decision::Base(base, Bring::Copy, OnExisting::Keep);
+            (decision, found.with(Changes::LOCAL))
+        }
         // What is no file has nothing to be copied.
         _ => (Decision::Copy(OnExisting::Keep), found.with(Changes::LOCAL)),
     }

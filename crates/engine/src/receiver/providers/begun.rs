@@ -4,6 +4,7 @@
 //! It is a snapshot, too, which nobody else can change. Its sums are told, and what is kept of
 //! it is read from the stage when it is hashed: so what is proven is what gets the name.
 
+use super::Content;
 use crate::copy::Blocks;
 use crate::receiver::dirs::DirState;
 use crate::receiver::{Pending, Receiver};
@@ -28,13 +29,20 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// The old version as it is told: where the stage has it, what stands there.
-    pub(crate) fn basis(&self, old: Box<dyn SourceFile>) -> io::Result<Basis> {
-        let shared = match self.shared.is_empty() {
+    /// The old version as its sums are computed: from the stage, where that has it.
+    pub(crate) fn basis(&self, old: Box<dyn SourceFile>) -> io::Result<Box<dyn Content>> {
+        let stage = match self.shared.is_empty() {
             true => None,
             false => self.stage.written()?,
         };
-        Ok(Basis { old, shared, from: self.shared.start })
+        Ok(match stage {
+            Some(stage) => Box::new(Basis { old, stage, from: self.shared.start }),
+            None => Box::new(old),
+        })
+    }
+
+    pub(crate) fn discard(self) {
+        self.stage.discard();
     }
 
     /// The content that it is put together to, and where it has what the old version has.
@@ -50,32 +58,21 @@ pub(crate) fn stands(shared: &Range<u64>, reuse: &Reuse) -> bool {
     from == Some(at) && shared.start <= at && at + u64::from(len) <= shared.end
 }
 
-/// An old version whose blocks are summed.
-pub(crate) struct Basis {
+/// An old version of which the stage has the end.
+struct Basis {
     old: Box<dyn SourceFile>,
-    /// The stage, where it has the same, and from where on it has.
-    shared: Option<Box<dyn SourceFile>>,
+    stage: Box<dyn SourceFile>,
+    /// Where the stage has the same, in bytes.
     from: u64,
 }
 
-impl Basis {
-    /// One with no stage.
-    pub(crate) fn of(old: Box<dyn SourceFile>) -> Self {
-        Self { old, shared: None, from: 0 }
-    }
-
-    /// Fills `buf` from `offset` on; false if that can't be done.
-    pub(crate) fn read_at(&self, buf: &mut [u8], offset: u64) -> bool {
-        let Some(shared) = &self.shared else { return is_read(&*self.old, buf, offset) };
+impl Content for Basis {
+    fn fill(&self, buf: &mut [u8], offset: u64) -> bool {
         let before = self.from.saturating_sub(offset).min(buf.len() as u64);
         let (before, behind) = buf.split_at_mut(before as usize);
-        is_read(&*self.old, before, offset)
-            && is_read(&**shared, behind, offset + before.len() as u64)
+        let at = offset + before.len() as u64;
+        self.old.fill(before, offset) && self.stage.fill(behind, at)
     }
-}
-
-fn is_read(file: &dyn SourceFile, buf: &mut [u8], offset: u64) -> bool {
-    file.read_at(buf, offset).is_ok_and(|read| read == buf.len())
 }
 
 impl Receiver<'_> {
@@ -106,14 +103,5 @@ impl Receiver<'_> {
             false => from..from,
         };
         file.begun = Some(Box::new(Begun { stage, done, shared }));
-    }
-}
-
-impl Pending {
-    /// Gives up the stage that begins with the old version, if there is one.
-    pub(crate) fn give_up_begun(&mut self) {
-        if let Some(begun) = self.begun.take() {
-            begun.stage.discard();
-        }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! The answers of a file are in the order of its offers: one worker at a time answers.
 
+use super::{Looked, Part, Provider};
 use crate::Job;
 use crate::cache::ChunkCache;
 use crate::dirs::DirNode;
@@ -14,8 +15,8 @@ use crate::link::SenderPort;
 use crate::receiver::dirs::DirState;
 use crate::receiver::{Pending, Receiver, Work};
 use haul_delta::{CHUNK_LEN_MAX, Chunk, chunks};
-use haul_model::{Name, Outcome, Updating};
-use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk, Reuse};
+use haul_model::{Mirror, Name, Outcome, Updating, words};
+use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk, Reuse, Want};
 use haul_store::{Cache, Place, Saved, short};
 use haul_sys::Dir;
 use haul_tree::{TreeDir, lock};
@@ -98,14 +99,6 @@ impl Found {
     }
 }
 
-/// A part of a file that can be read elsewhere.
-pub(crate) struct Part {
-    pub(crate) file: Arc<File>,
-    /// Where it is there, in bytes.
-    pub(crate) from: u64,
-    pub(crate) len: u64,
-}
-
 impl Chunks {
     /// Those of `job` in the directory `root`, if its content comes over a wire and there is a
     /// cache.
@@ -146,12 +139,12 @@ impl Chunks {
         lock(&self.files).by_index.get(&index).is_some_and(|file| !file.found.is_empty())
     }
 
-    /// The parts that make up `len` bytes of a file at `at`; `None` if not all of them were found.
-    pub(crate) fn parts(&self, index: u64, at: u64, len: u64) -> Option<Vec<Part>> {
+    /// The parts of other files that make up `reuse`; `None` if not all of them were found.
+    fn find(&self, reuse: &Reuse) -> Option<Vec<Part>> {
         let files = lock(&self.files);
-        let found = &files.by_index.get(&index)?.found;
-        let first = found.partition_point(|found| found.end() <= at);
-        let (mut at, end) = (at, at.checked_add(len)?);
+        let found = &files.by_index.get(&reuse.index)?.found;
+        let first = found.partition_point(|found| found.end() <= reuse.at);
+        let (mut at, end) = (reuse.at, reuse.at.checked_add(reuse.len.into())?);
         let mut parts = Vec::new();
         for found in &found[first..] {
             if at == end {
@@ -162,16 +155,10 @@ impl Chunks {
             }
             let len = found.end().min(end) - at;
             let (file, from) = (Arc::clone(&found.file), found.from + (at - found.at));
-            parts.push(Part { file, from, len });
+            parts.push(Part { content: file, from, len });
             at += len;
         }
         (at == end).then_some(parts)
-    }
-
-    /// Counts content that was not sent.
-    pub(crate) fn saved(&self, len: u64) {
-        self.saved.fetch_add(len, Ordering::Relaxed);
-        self.saved_parts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes an offer; an error if it breaks a rule. False if its file has come to its end.
@@ -282,11 +269,6 @@ impl Chunks {
         true
     }
 
-    /// Offers of a file may come.
-    fn expect(&self, index: u64) {
-        lock(&self.files).by_index.insert(index, Chunked::default());
-    }
-
     /// Nothing more of a file is taken; its chunks, if any were offered.
     fn end(&self, index: u64) -> Option<Vec<(u64, u32, u64)>> {
         let mut files = lock(&self.files);
@@ -332,25 +314,38 @@ impl Chunks {
     }
 }
 
-impl Receiver<'_> {
-    /// True if the chunks of a file shall be offered. They may come from then on.
-    pub(crate) fn asks_for_chunks(&self, file: &mut Pending) -> bool {
-        let Some(chunks) = &self.chunks else { return false };
-        let replaces = |updating: Updating| updating == Updating::Replaces;
-        let is_whole = self.task.mirrors().is_none_or(|mirror| replaces(mirror.updating));
-        file.is_chunked = is_whole
-            && file.entry.size() >= FILE_LEN_MIN
-            && self.policy.wants_hashes()
-            && self.sender.offers_chunks();
-        if file.is_chunked {
-            chunks.expect(file.index);
-        }
-        file.is_chunked
+impl Provider for Chunks {
+    fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
+        let replaces = |mirror: &Mirror| mirror.updating == Updating::Replaces;
+        file.entry.size() >= FILE_LEN_MIN
+            && receiver.task.mirrors().is_none_or(replaces)
+            && receiver.policy.wants_hashes()
+            && receiver.sender.offers_chunks()
     }
 
+    /// Has the chunks of a file offered: offers may come from then on.
+    fn look(&self, _: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+        file.is_chunked = true;
+        lock(&self.files).by_index.insert(file.index, Chunked::default());
+        Looked::PassedOn(file)
+    }
+
+    fn parts(&self, _: &Receiver<'_>, _: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
+        if reuse.from.is_none() { self.find(reuse) } else { None }
+    }
+
+    fn forget(&self, file: &mut Pending) {
+        if std::mem::take(&mut file.is_chunked) {
+            self.end(file.index);
+        }
+    }
+}
+
+impl Receiver<'_> {
     /// Takes an offer that has come over the wire; an error if it breaks a rule.
     pub(crate) fn take_offer(&self, offer: Offer) -> Result<(), &'static str> {
-        let chunks = self.chunks.as_ref().ok_or("it offered chunks, and none were requested")?;
+        let chunks = self.providers.chunks.as_ref();
+        let chunks = chunks.ok_or("it offered chunks, and none were requested")?;
         if !chunks.take(&offer)? {
             return Ok(());
         }
@@ -365,30 +360,29 @@ impl Receiver<'_> {
 
     /// True if chunks with such a part of a file were found, or it has come to its end.
     pub(crate) fn may_have_parts(&self, reuse: &Reuse) -> bool {
-        let has_ended = |chunks: &Chunks| !lock(&chunks.files).by_index.contains_key(&reuse.index);
-        self.parts(reuse).is_some() || self.chunks.as_ref().is_none_or(has_ended)
+        self.providers.chunks.as_ref().is_none_or(|chunks| {
+            let has_ended = || !lock(&chunks.files).by_index.contains_key(&reuse.index);
+            chunks.find(reuse).is_some() || has_ended()
+        })
     }
 
-    /// The parts of other files that make it up.
-    pub(crate) fn parts(&self, reuse: &Reuse) -> Option<Vec<Part>> {
-        self.chunks.as_ref()?.parts(reuse.index, reuse.at, reuse.len.into())
-    }
-
-    /// Counts content that was not sent.
-    pub(crate) fn saved_content(&self, len: u64) {
-        if let Some(chunks) = &self.chunks {
-            chunks.saved(len);
+    /// Counts a part that was not sent.
+    pub(crate) fn count_reused(&self, reuse: &Reuse) {
+        if let (Some(chunks), None) = (&self.providers.chunks, reuse.from) {
+            chunks.saved.fetch_add(reuse.len.into(), Ordering::Relaxed);
+            chunks.saved_parts.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// True if so many offers wait that the reader has to.
     pub(crate) fn has_many_offers(&self) -> bool {
-        self.chunks.as_ref().is_some_and(|it| lock(&it.waiting).offers.len() >= OFFERS_MAX)
+        let chunks = self.providers.chunks.as_ref();
+        chunks.is_some_and(|chunks| lock(&chunks.waiting).offers.len() >= OFFERS_MAX)
     }
 
     /// Answers the offers that wait.
     pub(crate) fn answer_offers(&self) {
-        let Some(chunks) = &self.chunks else { return };
+        let Some(chunks) = &self.providers.chunks else { return };
         let mut content = Vec::new();
         loop {
             let offer = {
@@ -402,34 +396,15 @@ impl Receiver<'_> {
         }
     }
 
-    /// A file is begun once more, and sent whole then, or fails.
-    pub(crate) fn gives_up_chunks(&self, file: &mut Pending) {
-        file.takes_parts = false;
-        if let (Some(chunks), true) = (&self.chunks, std::mem::take(&mut file.is_chunked)) {
-            chunks.end(file.index);
-        }
-    }
-
     /// A file has its outcome: if it was published, the index has its chunks from now on.
     pub(crate) fn end_chunks(&self, file: &Pending, outcome: &Outcome) {
-        let Some(chunks) = self.chunks.as_ref().filter(|_| file.is_chunked) else { return };
-        let Some(listed) = chunks.end(file.index) else { return };
+        let chunks = self.providers.chunks.as_ref().filter(|_| file.is_chunked);
+        let listed = chunks.and_then(|chunks| Some((chunks, chunks.end(file.index)?)));
+        let Some((chunks, listed)) = listed else { return };
         let is_published = matches!(outcome, Outcome::Copied) && !self.delays();
         if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)
         {
-            let mut names: Vec<&Name> = vec![&file.name];
-            let mut dir = node;
-            while let Some((above, name)) = dir.place() {
-                names.push(name);
-                dir = above;
-            }
-            let mut path = chunks.root.clone();
-            for name in names.into_iter().rev() {
-                if !path.ends_with(b"/") {
-                    path.push(b'/');
-                }
-                path.extend(name.as_bytes());
-            }
+            let path = words::join(&chunks.root, &node.path_of(Some(&file.name)));
             chunks.with_cache(|cache| cache.add(&path, listed));
         }
     }
@@ -437,7 +412,8 @@ impl Receiver<'_> {
     /// Keeps the content of the entry `name` of `node`, which is about to be lost, if the user
     /// wants that: a later job may bring it again.
     pub(crate) fn keep_lost(&self, node: &Arc<DirNode>, name: &Name) {
-        if let Some(chunks) = self.chunks.as_ref().filter(|chunks| chunks.place.keeps()) {
+        let chunks = self.providers.chunks.as_ref();
+        if let Some(chunks) = chunks.filter(|chunks| chunks.place.keeps()) {
             let kept = node.handle().and_then(|dir| chunks.keep(&dir.system_handle()?, name));
             if let Err(error) = kept {
                 tracing::debug!(%error, "the cache does not keep a file");
@@ -447,7 +423,7 @@ impl Receiver<'_> {
 
     /// The job has ended: writes what it has taught.
     pub(crate) fn flush_chunks(&self) {
-        if let Some(chunks) = &self.chunks {
+        if let Some(chunks) = &self.providers.chunks {
             chunks.flush();
         }
     }

@@ -6,14 +6,14 @@
 //! For that, what is to be removed waits until all is listed. So does a file whose old name
 //! may be listed later. Both are bounded: what is beyond is removed, or sent, at once.
 
+use super::{Looked, Provider};
 use crate::Job;
-use crate::control::Control;
-use crate::digest::seal_of;
 use crate::dirs::DirNode;
-use crate::receiver::compare;
+use crate::receiver::compare::{self, Decision};
 use crate::receiver::dirs::{DirState, RecvDir};
+use crate::receiver::hashing::Candidate;
 use crate::receiver::{Pending, Receiver, work};
-use haul_model::{Changes, ContentHash, Entry, FileId, Kept, Name, Outcome, Scope};
+use haul_model::{Changes, Entry, FileId, Kept, Name, Outcome, Scope};
 use haul_proto::{LIST_WINDOW, OutcomeItem, PACK_FILE_MAX, Want};
 use haul_store::{OnExisting, Publication};
 use haul_tree::{Meta, MetaKind, TreeDir, lock};
@@ -56,7 +56,7 @@ struct State {
     looked_through: usize,
     is_of_use: bool,
     /// Files that wait for the end of the listing, and their cost.
-    held: VecDeque<Pending>,
+    held: VecDeque<Box<Pending>>,
     held_cost: u64,
     listed_all: bool,
     /// Files that are being compared.
@@ -66,9 +66,9 @@ struct State {
 /// A file that is to be removed.
 #[derive(Clone)]
 pub(crate) struct Old {
-    node: Arc<DirNode>,
-    name: Name,
-    id: FileId,
+    pub(crate) node: Arc<DirNode>,
+    pub(crate) name: Name,
+    pub(crate) id: FileId,
 }
 
 /// A directory in which something is removed, the rules for that, and the path of what is in
@@ -114,6 +114,38 @@ impl State {
     }
 }
 
+impl Provider for Renames {
+    fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
+        // What the job made has nothing that is removed.
+        self.0.is_some()
+            && receiver.dirs_made == 0
+            && file.found.has(Changes::MISSING)
+            && file.entry.size() > PACK_FILE_MAX
+            && !receiver.has_other_names(&file.entry)
+    }
+
+    /// Compares the file with one that may be it, or has it wait until all such are known.
+    fn look(&self, receiver: &Receiver<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked {
+        let Some(state) = &self.0 else { return Looked::PassedOn(file) };
+        lock(state).is_of_use = true;
+        receiver.look_through();
+        let mut state = lock(state);
+        if let Some(old) = state.take(&file.entry) {
+            state.open += 1;
+            drop(state);
+            receiver.hash_with_old(file, old, wants);
+            return Looked::Kept;
+        }
+        if state.listed_all || state.held_cost + file.cost > HELD_COST_MAX {
+            return Looked::PassedOn(file);
+        }
+        file.dir.expect_one();
+        state.held_cost += file.cost;
+        state.held.push_back(file);
+        Looked::Kept
+    }
+}
+
 impl Receiver<'_> {
     /// Has what only the destination has in `dir` wait for its removal, or removes it.
     pub(crate) fn keep_or_delete(&self, dir: &Arc<RecvDir>, names: BTreeSet<Name>) {
@@ -125,7 +157,7 @@ impl Receiver<'_> {
                 .and_then(|dir| haul_sys::room(&dir))
                 .is_none_or(|room| room.bytes >= FREE_MIN)
         };
-        let is_late = match &self.renames.0 {
+        let is_late = match &self.providers.renames.0 {
             Some(_) if names.is_empty() => return,
             // Another job removes it in any case.
             Some(state) if !self.removes_extras() || has_room() => {
@@ -147,45 +179,14 @@ impl Receiver<'_> {
         }
     }
 
-    /// Gives the file back unless it may have had another name here: then it is compared with
-    /// that, or waits until that is known.
-    pub(crate) fn unless_renamed(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Pending> {
-        let may_be_linked = !self.has_other_names(&file.entry);
-        let Some(state) = self.renames.0.as_ref().filter(|_| {
-            // What the job made has nothing that is removed.
-            self.dirs_made == 0
-                && may_be_linked
-                && file.found.has(Changes::MISSING)
-                && file.entry.size() > PACK_FILE_MAX
-        }) else {
-            return Some(file);
-        };
-        lock(state).is_of_use = true;
-        self.look_through();
-        let mut state = lock(state);
-        if let Some(old) = state.take(&file.entry) {
-            state.open += 1;
-            drop(state);
-            self.hash_with_old(file, old, wants);
-            return None;
-        }
-        if state.listed_all || state.held_cost + file.cost > HELD_COST_MAX {
-            return Some(file);
-        }
-        file.dir.expect_one();
-        state.held_cost += file.cost;
-        state.held.push_back(file);
-        None
-    }
-
     /// Everything is listed: asks for the files that wait, or compares them, and removes what
     /// waits if nothing else is waited for.
     pub(crate) fn settle_renames(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
-        let Some(state) = &self.renames.0 else { return };
+        let Some(state) = &self.providers.renames.0 else { return };
         let held: Vec<_> = {
             let mut state = lock(state);
             let held: Vec<_> = std::mem::take(&mut state.held).into();
-            let with_old = |file: Pending| {
+            let with_old = |file: Box<Pending>| {
                 let old = state.take(&file.entry);
                 state.open += usize::from(old.is_some());
                 (file, old)
@@ -210,7 +211,7 @@ impl Receiver<'_> {
 
     /// Removes what waits for that, if all is compared.
     fn remove_late(&self) {
-        let Some(state) = &self.renames.0 else { return };
+        let Some(state) = &self.providers.renames.0 else { return };
         let late = {
             let mut state = lock(state);
             if !state.is_settled() { Vec::new() } else { std::mem::take(&mut state.late) }
@@ -228,31 +229,27 @@ impl Receiver<'_> {
 
     /// Gives a file its new name if it can be had; else it is sent.
     pub(crate) fn take_renamed(&self, file: Pending, old: &Old) {
-        let linked = self.link_to_old(&file, old);
-        if let Ok(true) = linked {
+        let is_linked = self.link_to_old(&file, old).unwrap_or(false);
+        if is_linked {
             self.reporter.renamed();
         }
-        let outcome = linked.unwrap_or(false).then_some(Outcome::Copied);
-        self.end_renaming(file, outcome);
-    }
-
-    /// A file was compared with what may have been it, and has that outcome, or is sent.
-    pub(crate) fn end_renaming(&self, file: Pending, outcome: Option<Outcome>) {
-        match outcome {
-            Some(outcome) => {
-                // The last one must not end the job before what waits is removed.
-                self.ended_renaming();
-                work::tell(self, vec![(file, 0, outcome)]);
-            }
-            None => {
-                self.want_now(file, 0);
-                self.ended_renaming();
-            }
+        // The last one must not end the job before what waits is removed.
+        self.end_renaming();
+        match is_linked {
+            true => work::tell(self, vec![(file, 0, Outcome::Copied)]),
+            false => self.want_now(file, 0),
         }
     }
 
-    fn ended_renaming(&self) {
-        if let Some(state) = &self.renames.0 {
+    /// Compares a file with the one that it may have been.
+    fn hash_with_old(&self, file: Box<Pending>, old: Old, wants: &mut Vec<Want>) {
+        let otherwise = Decision::Copy(file.on_existing);
+        self.hash_candidates(*file, vec![Candidate::Old(old)], otherwise, wants);
+    }
+
+    /// A file was compared with the one that it may have been.
+    pub(crate) fn end_renaming(&self) {
+        if let Some(state) = &self.providers.renames.0 {
             lock(state).open -= 1;
         }
         self.remove_late();
@@ -328,7 +325,7 @@ impl Receiver<'_> {
 
     /// Learns of the files in what waits to be removed, once one of them may be of use.
     fn look_through(&self) {
-        let Some(state) = &self.renames.0 else { return };
+        let Some(state) = &self.providers.renames.0 else { return };
         loop {
             let (dir, names) = {
                 let mut state = lock(state);
@@ -362,7 +359,9 @@ impl Receiver<'_> {
         is_going: bool,
         found: &mut Vec<ClearedDir>,
     ) {
-        let (Some(state), Ok(handle)) = (&self.renames.0, at.node.handle()) else { return };
+        let (Some(state), Ok(handle)) = (&self.providers.renames.0, at.node.handle()) else {
+            return;
+        };
         for name in names {
             let Ok(Some(meta)) = handle.stat(&name, false) else { continue };
             let path = [&*at.front, name.as_bytes()].concat();
@@ -396,17 +395,5 @@ impl Receiver<'_> {
         let front = [path, b"/"].concat();
         let scope = self.scope_of(&*handle, &at.scope, &front).ok()?;
         is_here.then_some(ClearedDir { node, scope, front })
-    }
-}
-
-impl Old {
-    /// The hash of its content, if it can be read and is still the same file.
-    pub(crate) fn hash(&self, control: &Control<'_>, scratch: &mut Vec<u8>) -> Option<ContentHash> {
-        let file = self.node.handle().and_then(|dir| dir.open_file(&self.name, false)).ok()?;
-        let is_it = file.handle().and_then(|file| haul_sys::file_stat(file).ok()).map(Meta::from);
-        if is_it?.id != Some(self.id) {
-            return None;
-        }
-        seal_of(&*file, scratch, control, &mut |_| {}).ok().and_then(|seal| seal.hash)
     }
 }

@@ -4,24 +4,24 @@
 //! So many of them are under way as both sides keep in mind; the others wait here, and
 //! no thread waits with them.
 
-use super::begun::{BEGUN_MAX, Basis};
-use super::similar;
+use super::begun::BEGUN_MAX;
+use super::{Content, Looked, Part, Provider, similar};
 use crate::crew::share_out;
-use crate::receiver::dirs::DirState;
+use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::{Pending, Receiver, Work};
 use crate::workers::workers;
 use haul_delta::{Key, Shape, Summer};
-use haul_model::{BlockRanges, Changes, Mirror};
+use haul_model::{Changes, Mirror, Name};
 use haul_proto::{
-    How, PACK_FILE_MAX, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature, Want,
+    PACK_FILE_MAX, Reuse, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature, Want,
 };
 use haul_store::OnExisting;
 use haul_sys::{VectorWork, with_vectors};
 use haul_tree::{SourceFile, lock};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The shortest old file, in bytes, for which that is worth a round trip.
 const OLD_LEN_MIN: u64 = 16 << 10;
@@ -35,9 +35,18 @@ const HELPERS_MAX: usize = 3;
 /// So many of such parts for each of them, at least: beginning a thread takes time, too.
 const PARTS_EACH: u64 = 16;
 
-/// The files whose sums are told.
+/// An old version whose sums were sent: the file with the same name, or a similar one.
+pub(crate) struct Version {
+    /// Its length in bytes.
+    pub(crate) len: u64,
+    name: Name,
+    /// Its content, as soon as some of it is needed.
+    content: Option<Arc<dyn Content>>,
+}
+
+/// The old versions of files.
 #[derive(Default)]
-pub(crate) struct Signing(Mutex<State>);
+pub(crate) struct Versions(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -80,39 +89,53 @@ impl State {
     }
 }
 
-impl Receiver<'_> {
-    /// True if only the difference is to come of a file.
-    pub(crate) fn wants_difference(&self, file: &Pending) -> bool {
+impl Provider for Versions {
+    fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
         let is_old_a_file = file.on_existing == OnExisting::Replace
             && !file.found.has(Changes::KIND)
             && !file.found.has(Changes::MISSING);
         let may_have_old = |mirror: &Mirror| is_old_a_file || mirror.fuzzy && is_missing(file);
-        self.task.mirrors().is_some_and(|mirror| mirror.delta && may_have_old(mirror))
-            && self.policy.wants_hashes()
-            && self.sender.is_far()
+        receiver.task.mirrors().is_some_and(|mirror| mirror.delta && may_have_old(mirror))
+            && receiver.policy.wants_hashes()
+            && receiver.sender.is_far()
             && file.entry.size() > PACK_FILE_MAX
     }
 
-    /// The wish for all that is missing of a file.
-    pub(crate) fn want_of(&self, file: &mut Pending) -> Want {
-        let how = How::whole_hash_if(file.resumed > 0 && self.proves(&file.entry))
-            .in_order_if(file.is_in_order())
-            .chunks_if(self.asks_for_chunks(file))
-            .unhashed_if(file.is_unhashed(self));
-        let into = self.tell_into(file);
-        Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into }
+    /// Has the old version summed when its turn comes.
+    fn look(&self, receiver: &Receiver<'_>, file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+        lock(&self.0).waiting.push_back(file);
+        receiver.sign_next();
+        Looked::Kept
     }
 
-    /// Has the old version of a file summed when its turn comes, and then asks for it.
-    pub(crate) fn sign_in_turn(&self, file: Pending) {
-        lock(&self.signing.0).waiting.push_back(Box::new(file));
-        self.sign_next();
+    fn parts(
+        &self,
+        receiver: &Receiver<'_>,
+        file: &mut Pending,
+        reuse: &Reuse,
+    ) -> Option<Vec<Part>> {
+        let (from, old) = (reuse.from?, file.old.as_mut()?);
+        if old.content.is_none() {
+            let opened = receiver.open_in(&file.dir, &old.name)?;
+            old.content = Some(Arc::new(opened));
+        }
+        let content = Arc::clone(old.content.as_ref()?);
+        Some(vec![Part { content, from, len: reuse.len.into() }])
     }
 
+    fn forget(&self, file: &mut Pending) {
+        file.old = None;
+        if let Some(begun) = file.begun.take() {
+            begun.discard();
+        }
+    }
+}
+
+impl Receiver<'_> {
     fn sign_next(&self) {
         loop {
             let next = {
-                let mut state = lock(&self.signing.0);
+                let mut state = lock(&self.providers.versions.0);
                 if state.under_way.len() >= SIGNED_MAX {
                     return;
                 }
@@ -126,20 +149,18 @@ impl Receiver<'_> {
 
     /// A file has come to its end, as far as the Sender goes.
     pub(crate) fn end_signed(&self, index: u64) {
-        if lock(&self.signing.0).release(index) {
+        if lock(&self.providers.versions.0).release(index) {
             self.sign_next();
         }
     }
 
-    /// Tells the sums of a file's old version, and asks for the difference; for all of it
+    /// Sends the sums of a file's old version, and asks for the difference; for all of it
     /// where there is no such version.
     pub(crate) fn sign(&self, mut file: Box<Pending>) {
         let index = file.index;
-        let mut want = self.want_of(&mut file);
-        if is_missing(&file) {
-            file.basis = similar::find(&file);
-        }
-        let old = self.open_old(&file).and_then(|old| {
+        let similar = if is_missing(&file) { similar::find(&file) } else { None };
+        let name = similar.unwrap_or_else(|| file.name.clone());
+        let old = self.open_in(&file.dir, &name).and_then(|old| {
             let wish = self.task.mirrors()?.block_len;
             let shape = Shape::of(old.seal().size, file.entry.size(), wish)?;
             (shape.old_len() >= OLD_LEN_MIN).then_some((old, shape))
@@ -147,7 +168,7 @@ impl Receiver<'_> {
         if let Some((old, shape)) = old {
             let begins = self.may_begin_with(&file, &*old);
             let taken = Taken { sums_len: shape.sums_len(), begun: usize::from(begins) };
-            let mut state = lock(&self.signing.0);
+            let mut state = lock(&self.providers.versions.0);
             if !state.reserve(index, taken) {
                 // It is begun again when another has come to its end.
                 state.under_way.remove(&index);
@@ -159,11 +180,10 @@ impl Receiver<'_> {
             }
             let basis = match &file.begun {
                 Some(begun) => begun.basis(old).ok(),
-                None => Some(Basis::of(old)),
+                None => Some(Box::new(old) as Box<dyn Content>),
             };
-            if basis.is_some_and(|basis| self.tell_sums(index, &basis, shape)) {
-                want.how = want.how.with_delta();
-                file.old_size = Some(shape.old_len());
+            if basis.is_some_and(|basis| self.send_sums(index, &*basis, shape)) {
+                file.old = Some(Version { len: shape.old_len(), name, content: None });
             } else {
                 file.begun = None;
             }
@@ -171,24 +191,23 @@ impl Receiver<'_> {
         if self.control.stopped() {
             return;
         }
-        let is_whole = file.old_size.is_none();
-        lock(&self.wanted).insert(index, file);
-        self.sender.want(vec![want]);
+        let (is_whole, mut wants) = (file.old.is_none(), Vec::new());
+        self.want_behind_versions(file, &mut wants);
+        self.sender.want(wants);
         if is_whole {
             self.end_signed(index);
         }
     }
 
-    /// The version of a file that its place has now, if it can be read.
-    pub(crate) fn open_old(&self, file: &Pending) -> Option<Box<dyn SourceFile>> {
-        let DirState::Open(node) = &file.dir.state else { return None };
-        let name = file.basis.as_ref().unwrap_or(&file.name);
+    /// A file of this directory, if it can be read.
+    fn open_in(&self, dir: &RecvDir, name: &Name) -> Option<Box<dyn SourceFile>> {
+        let DirState::Open(node) = &dir.state else { return None };
         node.handle().and_then(|dir| dir.open_file(name, false)).ok()
     }
 
-    /// Tells the sums of a file's blocks, which several threads find; false if it can't be
+    /// Sends the sums of a file's blocks, which several threads compute; false if it can't be
     /// read to its end.
-    fn tell_sums(&self, index: u64, old: &Basis, shape: Shape) -> bool {
+    fn send_sums(&self, index: u64, old: &dyn Content, shape: Shape) -> bool {
         let key = fresh_key();
         self.sender.signature(Signature::Begin {
             index,
@@ -211,7 +230,7 @@ impl Receiver<'_> {
                 }
                 let at = part * read_len as u64;
                 let blocks = &mut blocks[..read_len.min((shape.old_len() - at) as usize)];
-                if self.control.stopped() || !old.read_at(blocks, at) {
+                if self.control.stopped() || !old.fill(blocks, at) {
                     return is_whole.store(false, Ordering::Relaxed);
                 }
                 let sums = with_vectors(Summing { summer: &summer, shape: &shape, blocks });

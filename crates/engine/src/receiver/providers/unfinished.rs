@@ -1,0 +1,36 @@
+//! What an earlier job has left of a file: a whole file that waits for its name, or the first
+//! blocks of one.
+
+use super::{Looked, Provider};
+use crate::receiver::{Pending, Receiver};
+use haul_model::Outcome;
+use haul_proto::Want;
+
+pub(crate) struct Unfinished;
+
+impl Provider for Unfinished {
+    fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
+        receiver.delays() || receiver.source_id(&file.entry).is_some()
+    }
+
+    fn look(&self, receiver: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+        // What can't be had of an earlier job is sent again.
+        let settled = if receiver.delays() && receiver.keep_before(&file).unwrap_or(false) {
+            Some(Outcome::Copied)
+        } else {
+            let Pending { index, dir, name, entry, .. } = &*file;
+            let resumed = receiver.find_resumed(*index, dir, name, entry);
+            let refused = match resumed {
+                Ok(blocks) => {
+                    file.resumed = blocks;
+                    receiver.lacks_room(&file)
+                }
+                Err(fault) => Some(fault),
+            };
+            refused.map(Outcome::Failed)
+        };
+        let Some(outcome) = settled else { return Looked::PassedOn(file) };
+        file.dir.settle_one();
+        Looked::Settled(receiver.settle_listed(&file, outcome))
+    }
+}
