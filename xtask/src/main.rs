@@ -8,6 +8,7 @@
 
 mod bench;
 mod book;
+mod decisions;
 mod differential;
 mod dist;
 mod fuzz;
@@ -17,6 +18,7 @@ mod man;
 mod repo;
 mod session;
 mod setup;
+mod size;
 mod soak;
 mod suite;
 mod tidy;
@@ -48,6 +50,8 @@ enum Chore {
     Soak(soak::Args),
     /// Run `haul sync` beside rsync, on trees and with options drawn by lot
     Differential(differential::Args),
+    /// Record what rsync decides in each case that the tests of the plan know
+    Decisions,
     /// Run the fuzz targets
     Fuzz(fuzz::Args),
     /// Measure haul against the tools that people use now
@@ -63,6 +67,8 @@ enum Chore {
     /// Run a command on one of two hosts with a link of a given kind between them
     #[cfg(target_os = "linux")]
     Lab(lab::Args),
+    /// Count the product's lines of code, without blank lines, comments and tests
+    Size,
     /// Check the rules of the house
     Tidy,
     /// Do all that is done before a change is accepted
@@ -82,6 +88,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Test(args) => suite::run(&args)?,
         Chore::Soak(args) => soak::run(&args)?,
         Chore::Differential(args) => differential::run(&args)?,
+        Chore::Decisions => decisions::run()?,
         Chore::Fuzz(args) => fuzz::run(&args)?,
         Chore::Bench(args) => bench::run(&args)?,
         Chore::Dist(args) => dist::run(&args)?,
@@ -90,6 +97,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Book => book::run()?,
         #[cfg(target_os = "linux")]
         Chore::Lab(args) => return Ok(lab::run(&args)?.into()),
+        Chore::Size => size::run(repo::root())?,
         Chore::Tidy => tidy::run()?,
         Chore::Ci => suite::ci()?,
     }

@@ -10,7 +10,7 @@ mod layers;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Result, repo};
+use crate::{Result, repo, size};
 
 /// A file longer than this is usually two.
 const LINES_MAX: usize = 800;
@@ -38,9 +38,10 @@ const LEFTOVERS: &[&str] = &[
 /// Which of our crates a crate may use. The arrows point one way.
 const ARROWS: &[(&str, &[&str])] = &[
     ("haul", &["engine", "net", "model"]),
-    ("engine", &["proto", "delta", "net", "tree", "sftp", "store", "sys", "model"]),
+    ("engine", &["plan", "proto", "delta", "net", "tree", "sftp", "store", "sys", "model"]),
     ("tree", &["sftp", "store", "sys", "model"]),
     ("store", &["sys", "model"]),
+    ("plan", &["model"]),
     ("proto", &["model"]),
     ("delta", &[]),
     ("sys", &["model"]),
@@ -102,6 +103,7 @@ pub(crate) fn run() -> Result<()> {
             }
         }
     }
+    complaints.extend(size::check(root)?);
     complaints.extend(docs::check(root)?);
     complaints.extend(commits::check());
     if complaints.is_empty() {
@@ -134,7 +136,7 @@ fn check_source(text: &str) -> Vec<String> {
 }
 
 /// True for sources of the product, and not of its tests alone.
-fn is_product(name: &str) -> bool {
+pub(crate) fn is_product(name: &str) -> bool {
     name.starts_with("crates/")
         && name.contains("/src/")
         && !name.starts_with("crates/testkit/")
@@ -270,7 +272,7 @@ fn crates(root: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Every `.rs` file of the project.
-fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open: Vec<_> = ["crates", "xtask", "fuzz"].map(|dir| root.join(dir)).into();
     open.retain(|dir| dir.exists());

@@ -66,7 +66,7 @@
 //!   `listing.rs`: the listing as it is taken, and what may be in it; `asked.rs`: of what a
 //!   far Sender was asked for. `mod.rs`: wants; `telling.rs` and `ending.rs`: outcomes;
 //!   `prefetching.rs`: places that are looked at ahead.
-//! - `compare.rs`: the decision about an existing entry; `own.rs`: entries that a peer on
+//! - `deciding.rs`: looks at what exists, and asks the plan; `own.rs`: entries that a peer on
 //!   this machine lists and that are the destination's own; `times.rs`: how exactly the
 //!   destination keeps times; `given.rs`, `modes.rs`: the attributes that an entry is given.
 //!   `check.rs`: a job that compares and copies nothing; `hashing.rs`: contents that are
@@ -76,7 +76,7 @@
 //!   another's; `linking.rs`: names of one file; `full.rs`: the words about a full
 //!   destination.
 //! - `mirror.rs`: a mirror, and what goes there; `mirror/bounds.rs`, `mirror/spared.rs`: what
-//!   stays; `deciding.rs`: its files and links; `backing.rs`: backups;
+//!   stays; `backing.rs`: backups;
 //!   `in_place.rs`: files that keep their place; `waiting.rs`: files that wait for the end.
 //! - `pending.rs`: a file on its way. `work.rs`: workers, for local files and packs.
 //!   `filling.rs`: how a file gets into its stage. `incoming.rs`: a file in pieces;

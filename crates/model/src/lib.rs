@@ -10,6 +10,7 @@
 //!   `place.rs`: the place that a source gets by the words of its path.
 //! - `entry.rs`: `Entry`, `Kind`, `Timestamp`, whose bound is checked as it is decoded.
 //!   `travelling.rs`: an entry's encoding, with a mask that says which fields it has.
+//! - `meta.rs`: the metadata of an entry that exists.
 //! - `attributes.rs`: `Attributes` of an entry, and `Kept`, a set of them.
 //!   `extended.rs`: those that few entries have.
 //!   `altered.rs`: attributes that entries get in place of those of the sources
@@ -52,6 +53,7 @@ mod granularity;
 mod hash;
 mod host;
 pub mod links;
+mod meta;
 mod outcome;
 mod path;
 mod place;
@@ -87,6 +89,7 @@ pub use filter::{
 pub use granularity::Granularity;
 pub use hash::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash, ContentHasher};
 pub use host::HostFacts;
+pub use meta::{Meta, MetaKind, OnExisting, Owner};
 pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, Naming};
 pub use place::{Place, PlaceError};

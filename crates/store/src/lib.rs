@@ -61,6 +61,7 @@ pub use cache::{
     CACHE_DIR_MODE, Cache, CacheFigures, CheckedChunks, Place, Saved, destinations,
     note_destination, short,
 };
+pub use haul_model::OnExisting;
 pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers, remove_mark};
 pub use lot::{Lot, Row, RowNumber};
@@ -75,7 +76,5 @@ pub use private::{
 };
 pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};
-pub use stage::{
-    OnExisting, Publication, Sealed, Stage, for_a_moment, kept_time, remove_unpublished,
-};
+pub use stage::{Publication, Sealed, Stage, for_a_moment, kept_time, remove_unpublished};
 pub use verified::{Mismatch, Moved, Proof, Staged, Verified, Written};

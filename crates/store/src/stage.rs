@@ -18,7 +18,7 @@ use crate::journal::{Earlier, SourceId};
 use crate::partial::{self, Partial};
 use crate::private::private_name;
 use crate::verified::{Proof, Staged};
-use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
+use haul_model::{Attributes, BlockHash, FileId, Kept, Name, OnExisting, Timestamp};
 use haul_sys::Dir;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,15 +30,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How often a private name is drawn anew when it is taken, or the link under it
 /// is gone before it is renamed.
 pub(crate) const NAME_ATTEMPTS_MAX: usize = 8;
-
-/// The fate of a file that has the name already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnExisting {
-    /// Nothing is known to have the name; what has it nevertheless stays.
-    Keep,
-    /// Something has the name and is replaced.
-    Replace,
-}
 
 /// The outcome of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

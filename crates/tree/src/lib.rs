@@ -45,10 +45,12 @@ pub use dir::{
 };
 pub use faults::{changed, check_size, is_longer};
 pub use file::{ContentStream, NotMoved, Seal, SealedFile, SourceFile, StagedFile, TakePart};
+pub use haul_model::{Meta, MetaKind, Owner};
+pub use local::meta_of;
 pub use local::{LocalDir, LocalTree, local_tree};
 pub use lock::lock;
 pub use mark::{Mark, Sight, sight};
-pub use meta::{Meta, MetaKind, Owner, TreeEntry, in_whole_seconds};
+pub use meta::{TreeEntry, in_whole_seconds};
 pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;
 pub use room::{Spare, add_spare};
 pub use shared::{SHARED_LEN_MAX, SharedBlock, SharedBlocks, Sharer};

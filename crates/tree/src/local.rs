@@ -54,28 +54,27 @@ impl LocalDir {
     }
 }
 
-impl From<Stat> for Meta {
-    fn from(stat: Stat) -> Self {
-        let kind = if stat.is_file() {
-            MetaKind::File { size: stat.size }
-        } else if stat.is_dir() {
-            MetaKind::Dir
-        } else if stat.is_symlink() {
-            MetaKind::Symlink
-        } else {
-            MetaKind::Special
-        };
-        let is_thin = stat.is_file() && stat.allocated < stat.size;
-        Self {
-            kind,
-            attributes: stat.attributes(),
-            ctime: Some(stat.ctime),
-            id: Some(stat.id),
-            is_thin,
-            owner: Some(Owner { user: stat.uid, group: stat.gid }),
-            links: stat.links,
-            special: stat.special(),
-        }
+/// The metadata of a file of this machine.
+pub fn meta_of(stat: Stat) -> Meta {
+    let kind = if stat.is_file() {
+        MetaKind::File { size: stat.size }
+    } else if stat.is_dir() {
+        MetaKind::Dir
+    } else if stat.is_symlink() {
+        MetaKind::Symlink
+    } else {
+        MetaKind::Special
+    };
+    let is_thin = stat.is_file() && stat.allocated < stat.size;
+    Meta {
+        kind,
+        attributes: stat.attributes(),
+        ctime: Some(stat.ctime),
+        id: Some(stat.id),
+        is_thin,
+        owner: Some(Owner { user: stat.uid, group: stat.gid }),
+        links: stat.links,
+        special: stat.special(),
     }
 }
 
@@ -94,14 +93,14 @@ impl TreeDir for LocalDir {
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>> {
         let stat = if follow { self.0.stat_following(name) } else { self.0.stat(name) };
         match stat {
-            Ok(stat) => Ok(Some(stat.into())),
+            Ok(stat) => Ok(Some(meta_of(stat))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     fn stat_self(&self) -> io::Result<Meta> {
-        Ok(self.0.stat_self()?.into())
+        Ok(meta_of(self.0.stat_self()?))
     }
 
     fn read_link(&self, name: &Name) -> io::Result<Vec<u8>> {
@@ -267,7 +266,7 @@ impl TreeDir for LocalDir {
 impl Storage for LocalDir {
     fn spool(&self, name: &Name, into: &Path, goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
         let spooled = Spooled::read(&self.0, name, true, into, goes_on)?;
-        let meta = spooled.stat.into();
+        let meta = meta_of(spooled.stat);
         // Only a named source is spooled, and its directory is opened for it alone.
         self.1.set((name.clone(), spooled)).map_err(|_| io::ErrorKind::AlreadyExists)?;
         Ok(meta)

@@ -4,11 +4,12 @@
 
 use super::dirs::{DirState, RecvDir};
 use super::listing::Broken;
-use super::{Pending, Receiver, compare, is_stage, naming, parent_fault};
+use super::{Pending, Receiver, is_stage, naming, parent_fault};
 use crate::dirs::DirNode;
 use crate::link::same;
 use haul_model::words;
 use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip};
+use haul_plan::changes;
 use haul_proto::{Extra, Want};
 use haul_store::OnExisting;
 use haul_tree::lock;
@@ -37,7 +38,7 @@ impl Receiver<'_> {
         }
         let outcome = match (&entry.kind, &name) {
             (Kind::Special, _) if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
-            (kind, _) if self.is_left_out(kind) => Outcome::Skipped(Skip::Ruled),
+            (kind, _) if self.plan.leaves_out(kind) => Outcome::Skipped(Skip::Ruled),
             (kind, _) if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }
@@ -136,7 +137,7 @@ impl Receiver<'_> {
             return Err(naming::another());
         }
         let entry = self.as_kept(entry, node, Some(&meta));
-        let found = compare::changes(&entry, &meta, target.as_deref(), self.policy.keeps);
+        let found = changes(&entry, &meta, target.as_deref(), self.policy.keeps);
         if let Some(fault) = self.lent_less(&entry, &meta).filter(|_| !found.has(Changes::KIND)) {
             return Err(fault);
         }
@@ -220,7 +221,7 @@ impl Receiver<'_> {
     fn of_dir(&self, entry: &Entry, node: &Arc<DirNode>) -> io::Result<Changes> {
         let handle = node.handle()?;
         let meta = self.with_extended(&*handle, None, handle.stat_self()?)?;
-        let found = compare::changes(entry, &meta, None, self.policy.keeps);
+        let found = changes(entry, &meta, None, self.policy.keeps);
         Ok(found.without(Changes::TIME.with(Changes::ATIME)))
     }
 

@@ -1,194 +1,202 @@
-//! Decides about files and links of a mirror, by what stands in their place.
+//! Decides about listed files, links and specials: looks at what exists, asks the plan, and
+//! considers the base directories.
 
 use super::Receiver;
-use super::compare::{self, Decision};
-use super::dirs::RecvDir;
-use super::own::{self, is_own};
+use super::dirs::{Base, DirState, RecvDir};
+use super::naming;
+use super::own::is_own;
+use super::providers::Bring;
 use crate::dirs::DirNode;
-use haul_model::{
-    Changes, Conflict, Entry, Fault, FaultKind, Kind, Mirror, Name, Outcome, Sameness, Side, Skip,
-    Timestamp, Updating,
-};
+use haul_model::{Changes, Entry, Fault, Kind, Meta, MetaKind, Name, Outcome, Side, Skip};
+use haul_plan::{Action, Existing, act, full_dir, screen};
 use haul_store::OnExisting;
-use haul_tree::{Meta, MetaKind};
+use haul_tree::TreeDir;
 use std::io;
 use std::sync::Arc;
 
+/// The decision about an entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Copy it, and put it there like this.
+    Copy(OnExisting),
+    /// Compare its content first.
+    Hash,
+    /// Compare its content first with that of the entries of its name in these directories
+    /// of bases, each with how it differs otherwise; if it is in none, this is the decision.
+    HashBases(Vec<(Base, Changes)>, Box<Decision>),
+    /// Bring it like this from the entry of the same name in this directory of a base, and put
+    /// it there like this.
+    Base(Base, Bring, OnExisting),
+    /// Nothing; this is its outcome.
+    Settled(Outcome),
+}
+
+impl Decision {
+    /// The same, where something stands that it replaces.
+    pub(super) fn replacing(self) -> Self {
+        match self {
+            Self::Copy(_) => Self::Copy(OnExisting::Replace),
+            Self::Base(base, bring, _) => Self::Base(base, bring, OnExisting::Replace),
+            Self::HashBases(bases, otherwise) => {
+                Self::HashBases(bases, Box::new(otherwise.replacing()))
+            }
+            Self::Hash | Self::Settled(_) => self,
+        }
+    }
+}
+
+/// An entry that is decided about, with what exists at its place.
+pub(crate) struct Case<'c> {
+    pub(super) dir: &'c RecvDir,
+    pub(super) node: &'c Arc<DirNode>,
+    pub(super) name: &'c Name,
+    pub(super) entry: &'c Entry,
+    pub(super) existing: Option<&'c Meta>,
+}
+
 impl Receiver<'_> {
-    /// Decides about a file or a link of a mirror, where `existing` stands in its place.
-    /// Gives also how that differs. Its source has the time `mtime`, whatever the entry is
-    /// compared by.
-    pub(super) fn decide_mirrored(
+    /// Decides about an entry that is no directory. Returns also how what exists differs, if
+    /// outcomes say that. The entry gets the mode that it has here from now on, and what is left
+    /// as it is, the attributes that it lacks.
+    pub(super) fn decide(
         &self,
-        mirror: &Mirror,
-        mtime: Timestamp,
-        (dir, node): (&RecvDir, &Arc<DirNode>),
+        dir: &RecvDir,
         name: &Name,
-        entry: &Entry,
-        existing: Option<&Meta>,
-    ) -> io::Result<(Decision, Changes)> {
-        let settled = |outcome| Ok((Decision::Settled(outcome), Changes::default()));
-        if is_ruled_out(mirror, entry, existing) {
-            return settled(Outcome::Skipped(Skip::Ruled));
-        }
-        let Some(existing) = existing else {
-            if let Some(decided) = self.decide_by_bases(mirror, dir, name, entry)? {
-                return Ok(decided);
-            }
-            return Ok((Decision::Copy(OnExisting::Keep), Changes::MISSING.with(Changes::SENT)));
-        };
-        if let Some(fault) = compare::leads_there(&*node.handle()?, name, entry, existing) {
-            return settled(Outcome::Failed(fault));
-        }
-        if self.policy.conflict == Conflict::Keep {
-            return settled(Outcome::Skipped(Skip::Exists));
-        }
-        let target = match (&entry.kind, existing.kind) {
-            (Kind::Symlink { .. }, MetaKind::Symlink) => Some(node.handle()?.read_link(name)?),
-            _ => None,
-        };
-        let found = compare::changes(entry, existing, target.as_deref(), self.policy.keeps);
-        if is_own(entry, existing.id) {
-            return settled(outcome_of_itself(found));
-        }
-        let is_newer = is_newer(mirror, mtime, entry, existing);
-        let is_file = matches!(entry.kind, Kind::File { .. }) && !found.has(Changes::KIND);
-        if is_file && mirror.skips_newer && is_newer {
-            return settled(Outcome::Skipped(Skip::NotOlder));
-        }
-        if found.has(Changes::KIND)
-            && let Some(decided) =
-                self.decide_instead(mirror, (dir, node), name, entry, existing)?
-        {
-            return Ok(decided);
-        }
-        match self.decide_to_link(mirror, dir, name, entry, existing)? {
-            Some((Decision::HashBases(bases, _), _)) => {
-                let (otherwise, found) =
-                    self.decide_by_existing(mirror, node, name, entry, existing, found)?;
-                return Ok((Decision::HashBases(bases, Box::new(otherwise)), found));
-            }
-            Some(linked) => return Ok(linked),
-            None => {}
-        }
-        self.decide_by_existing(mirror, node, name, entry, existing, found)
+        entry: &mut Entry,
+    ) -> (Decision, Changes) {
+        self.decide_about(dir, name, entry, true)
     }
 
-    /// Decides by what stands there alone, from which the entry differs by `found`.
-    fn decide_by_existing(
+    /// The same; what is left as it is gets its attributes if it `stays` where it is.
+    pub(super) fn decide_about(
         &self,
-        mirror: &Mirror,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &mut Entry,
+        stays: bool,
+    ) -> (Decision, Changes) {
+        let settled = |outcome| (Decision::Settled(outcome), Changes::default());
+        let decided = match &dir.state {
+            DirState::Open(node) => self.decide_in(dir, node, name, entry, stays),
+            DirState::Failed => return settled(Outcome::Failed(super::parent_fault())),
+            DirState::Absent => self.decide_in_absent(dir, name, entry),
+            DirState::Ruled => return settled(Outcome::Skipped(Skip::Ruled)),
+        };
+        decided.unwrap_or_else(|error: io::Error| {
+            let action = "read the metadata of the destination";
+            settled(Outcome::Failed(Fault::from_io(Side::Destination, action, &error)))
+        })
+    }
+
+    fn decide_in(
+        &self,
+        dir: &RecvDir,
         node: &Arc<DirNode>,
         name: &Name,
-        entry: &Entry,
-        existing: &Meta,
-        found: Changes,
+        entry: &mut Entry,
+        stays: bool,
     ) -> io::Result<(Decision, Changes)> {
-        let settled = |outcome| Ok((Decision::Settled(outcome), Changes::default()));
-        let replaced =
-            |found: Changes| Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
-        if found.has(Changes::KIND) {
-            if existing.kind == MetaKind::Dir && !mirror.makes_way && !is_empty(node, name)? {
-                return settled(Outcome::Failed(Fault::new(
-                    Side::Destination,
-                    FaultKind::IsDirectory,
-                    "the destination has a non-empty directory with this name",
-                )));
+        let handle = node.handle()?;
+        let existing = self.existing_in(dir, &*handle, name)?;
+        let existing = existing.as_ref();
+        if let Some(existing) = existing
+            && !self.is_free(dir, &*handle, name, existing)?
+        {
+            let fault = Outcome::Failed(naming::another());
+            return Ok((Decision::Settled(fault), Changes::default()));
+        }
+        self.give_mode(entry, dir, existing);
+        let mtime = entry.attributes.mtime;
+        let entry = &*self.as_kept(entry, node, existing);
+        let target = match existing {
+            Some(meta) if !self.plan.keeps_existing => target_of(&*handle, name, entry, meta)?,
+            _ => None,
+        };
+        let there = existing.map(|meta| Existing {
+            meta,
+            target: target.as_deref(),
+            is_source: is_own(entry, meta.id),
+            is_led_to: is_led_to(&*handle, name, entry, meta),
+        });
+        let case = Case { dir, node, name, entry, existing };
+        let (decision, found) = match screen(&self.plan, entry, mtime, there) {
+            Ok(found) => match self.decide_with_bases(&case, found)? {
+                Some((Decision::HashBases(bases, _), _)) if existing.is_some_and(is_file) => {
+                    let (otherwise, found) = self.act(&case, found, stays)?;
+                    (Decision::HashBases(bases, Box::new(otherwise)), found)
+                }
+                Some(decided) => decided,
+                None => self.act(&case, found, stays)?,
+            },
+            Err(Action::Leave) if stays => {
+                (self.leave(&case, Changes::default())?, Changes::default())
             }
-            return replaced(found);
-        }
-        if matches!(entry.kind, Kind::Symlink { .. } | Kind::Special) {
-            // Its attributes are those that it is made with.
-            return if found.is_empty() {
-                Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
-            } else {
-                replaced(found)
-            };
-        }
-        let appends = mirror.updating == Updating::Appends;
-        let MetaKind::File { size: size_there } = existing.kind else { return replaced(found) };
-        if appends && size_there > entry.size() {
-            return settled(Outcome::Skipped(Skip::Ruled));
-        }
-        if mirror.sameness == Sameness::Content {
-            if found.has(Changes::SIZE) {
-                // Another length is other content.
-                return replaced(found.with(Changes::CONTENT));
-            }
-            if entry.size() > 0 {
-                return Ok((Decision::Hash, found));
-            }
-        }
-        let is_same = Self::looks_the_same(mirror, entry, existing, found);
-        if !is_same && appends && size_there == entry.size() {
-            return settled(Outcome::Skipped(Skip::Ruled));
-        }
-        if !is_same || self.was_lost(node, name, entry, Some(existing))? {
-            return replaced(found);
-        }
-        Ok((Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found))
+            Err(action) => (self.keep(&case, settled(action)), Changes::default()),
+        };
+        Ok((decision, if self.plan.reports_changes { found } else { Changes::default() }))
     }
 
-    /// True if no entry of that kind takes part in a mirror by its rules, whatever stands in
-    /// its place.
-    pub(super) fn is_left_out(&self, kind: &Kind) -> bool {
-        let Some(mirror) = self.task.mirrors() else { return false };
-        match kind {
-            Kind::Symlink { .. } => !mirror.links,
-            Kind::File { size } => !is_of_size(mirror, *size),
-            Kind::Dir | Kind::Special => false,
-        }
+    /// Acts by the plan on an entry from which what exists differs by `found`.
+    fn act(&self, case: &Case<'_>, found: Changes, stays: bool) -> io::Result<(Decision, Changes)> {
+        let Case { node, name, entry, existing, .. } = *case;
+        let (action, found) = act(&self.plan, entry, existing, found);
+        let is_file = matches!(entry.kind, Kind::File { .. });
+        let decision = match action {
+            Action::Copy(on_existing) => Decision::Copy(on_existing),
+            Action::Compare => Decision::Hash,
+            Action::ReplaceEmptyDir if is_empty(node, name)? => Decision::Copy(OnExisting::Replace),
+            Action::ReplaceEmptyDir => Decision::Settled(Outcome::Failed(full_dir())),
+            Action::Leave if is_file && self.was_lost(node, name, entry, existing)? => {
+                return Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
+            }
+            Action::Leave if stays => self.leave(case, found)?,
+            action => self.keep(case, settled(action)),
+        };
+        Ok((decision, found))
     }
 
     /// Decides about an entry of a directory that would have to be made.
-    pub(super) fn decide_in_absent(
+    fn decide_in_absent(
         &self,
         dir: &RecvDir,
         name: &Name,
         entry: &Entry,
-    ) -> (Decision, Changes) {
-        let copied = Decision::Settled(Outcome::WouldCopy);
-        let new = (copied, Changes::MISSING.with(Changes::SENT));
-        let Some(mirror) = self.task.mirrors() else { return new };
-        if is_ruled_out(mirror, entry, None) {
-            return (Decision::Settled(Outcome::Skipped(Skip::Ruled)), Changes::default());
+    ) -> io::Result<(Decision, Changes)> {
+        if let Err(action) = screen(&self.plan, entry, entry.attributes.mtime, None) {
+            return Ok((settled(action), Changes::default()));
         }
-        match self.decide_by_bases(mirror, dir, name, entry) {
-            Ok(decided) => decided.unwrap_or(new),
-            Err(error) => {
-                let fault = Fault::from_io(
-                    Side::Destination,
-                    "read the metadata of the destination",
-                    &error,
-                );
-                (Decision::Settled(Outcome::Failed(fault)), Changes::default())
-            }
-        }
+        let new = (Decision::Settled(Outcome::WouldCopy), Changes::MISSING.with(Changes::SENT));
+        Ok(self.decide_by_bases(dir, name, entry)?.unwrap_or(new))
     }
+}
 
-    /// True if a file that is `existing`, and differs from `entry` by `found`, has its
-    /// content, for all that can be told without looking at that.
-    pub(super) fn looks_the_same(
-        mirror: &Mirror,
-        entry: &Entry,
-        existing: &Meta,
-        found: Changes,
-    ) -> bool {
-        let has_time = existing.attributes.mtime == entry.attributes.mtime;
-        !found.has(Changes::SIZE)
-            && match mirror.sameness {
-                Sameness::SizeAndTime => has_time,
-                Sameness::Size => true,
-                Sameness::Content => entry.size() == 0,
-                Sameness::None => false,
-            }
-    }
+/// The decision by which an entry is left alone.
+fn settled(action: Action) -> Decision {
+    Decision::Settled(match action {
+        Action::Settled(outcome) => outcome,
+        _ => Outcome::Skipped(Skip::Unchanged),
+    })
+}
 
-    /// The time that `there` is taken to have, if that of an entry is `mtime`.
-    pub(super) fn in_its_window(&self, mtime: Timestamp, there: Timestamp) -> Option<Timestamp> {
-        let window = self.task.mirrors()?.window?;
-        (mtime.secs.abs_diff(there.secs) <= u64::from(window)).then_some(there)
+/// Where the symbolic link `existing` points, if `entry` is one, too.
+pub(super) fn target_of(
+    dir: &dyn TreeDir,
+    name: &Name,
+    entry: &Entry,
+    existing: &Meta,
+) -> io::Result<Option<Vec<u8>>> {
+    match (&entry.kind, existing.kind) {
+        (Kind::Symlink { .. }, MetaKind::Symlink) => dir.read_link(name).map(Some),
+        _ => Ok(None),
     }
+}
+
+/// True if an entry is a link that leads to `existing`, which it would replace: at its source, or
+/// from its new place in `dir`. Before that, a directory would have been removed.
+fn is_led_to(dir: &dyn TreeDir, name: &Name, entry: &Entry, existing: &Meta) -> bool {
+    let Kind::Symlink { target } = &entry.kind else { return false };
+    existing.kind != MetaKind::Symlink
+        && (entry.leads_to.is_some() && entry.leads_to == existing.id || dir.leads_to(target, name))
 }
 
 /// The outcome of an entry whose content is left as it is, and that was found to differ
@@ -200,39 +208,10 @@ pub(super) fn left_or_updated(found: Changes) -> Outcome {
     }
 }
 
-/// The outcome of an entry that is the existing object by its number, as a hard link to it is,
-/// and was found to differ by `found`. What differs would be given to the source, too, or shows
-/// that the file system has one number for two objects.
-fn outcome_of_itself(found: Changes) -> Outcome {
-    match found.without(Changes::ATIME).is_empty() {
-        true => Outcome::Skipped(Skip::Unchanged),
-        false => Outcome::Failed(own::same_file()),
-    }
-}
-
-/// True if the file that is there is newer than the source, of the time `mtime`: with a window
-/// of seconds also if it is less than that older, as with rsync.
-fn is_newer(mirror: &Mirror, mtime: Timestamp, entry: &Entry, existing: &Meta) -> bool {
-    let there = existing.attributes.mtime;
-    match mirror.window {
-        Some(window @ 1..) => mtime.secs.saturating_sub(there.secs) < i64::from(window),
-        _ => there > entry.attributes.mtime,
-    }
-}
-
-/// True if the rules leave an entry alone, whatever it is like.
-fn is_ruled_out(mirror: &Mirror, entry: &Entry, existing: Option<&Meta>) -> bool {
-    if existing.is_none() && mirror.existing_only {
-        return true;
-    }
-    matches!(entry.kind, Kind::File { size } if !is_of_size(mirror, size))
-}
-
-/// True if files of so many bytes take part.
-fn is_of_size(mirror: &Mirror, size: u64) -> bool {
-    mirror.size_min.is_none_or(|min| size >= min) && mirror.size_max.is_none_or(|max| size <= max)
-}
-
 pub(super) fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
     Ok(node.handle()?.open_dir(name, false)?.entries()?.is_empty())
+}
+
+fn is_file(meta: &Meta) -> bool {
+    matches!(meta.kind, MetaKind::File { .. })
 }

@@ -4,7 +4,8 @@
 use super::dirs::DirState;
 use super::providers::Provider;
 use super::{Pending, Receiver};
-use haul_model::{BLOCK_LEN, Fault, FaultKind, Mirror, Side, Updating, escape_bytes, size_words};
+use haul_model::{BLOCK_LEN, Fault, FaultKind, Side, Updating, escape_bytes, size_words};
+use haul_plan::Kinds;
 use haul_sys::Room;
 use haul_tree::TreeDir;
 
@@ -14,15 +15,15 @@ impl Receiver<'_> {
     /// shared with an old version.
     pub(super) fn lacks_room(&self, file: &Pending) -> Option<Fault> {
         let Pending { dir, entry, resumed, staging, .. } = file;
-        let may_take_less = |mirror: &Mirror| {
-            mirror.delete.is_some() || mirror.makes_way || mirror.updating != Updating::Replaces
-        };
+        let may_take_less = self.plan.delete.is_some()
+            || self.plan.replaces == Kinds::All
+            || self.plan.updating != Updating::Replaces;
         let is_plain = self.sender.is_far()
             && self.resumable(entry).is_some()
             && !self.may_have_holes(entry)
             && staging.is_none()
             && !self.providers.versions.may_have(self, file)
-            && !self.task.mirrors().is_some_and(may_take_less);
+            && !may_take_less;
         let (true, DirState::Open(node)) = (is_plain, &dir.state) else { return None };
         let there = node.handle().ok()?.system_handle().ok()?;
         let missing = entry.size().saturating_sub(resumed.saturating_mul(BLOCK_LEN));

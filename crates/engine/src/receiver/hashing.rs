@@ -2,7 +2,7 @@
 //! time: in checks, and in mirrors where neither length nor time is a proof.
 
 use super::check::outcome_of;
-use super::compare::Decision;
+use super::deciding::{Case, Decision};
 use super::dirs::{Base, DirState};
 use super::providers::Old;
 use super::{Pending, Receiver, Work, of_sender, parent_fault, work};
@@ -12,7 +12,7 @@ use crate::link::SourceHandle;
 use haul_model::{BlockRanges, Changes, ContentHash, Fault, Name, Outcome, Side, Skip, Updating};
 use haul_proto::{FileEnd, FileSeal, How, OutcomeItem, Want};
 use haul_store::OnExisting;
-use haul_tree::{Meta, lock};
+use haul_tree::{Meta, lock, meta_of};
 use std::sync::Arc;
 
 /// A file whose content is being compared.
@@ -55,7 +55,7 @@ impl Candidate {
             Self::Old(old) => (&old.node, &old.name, Some(old.id)),
         };
         let file = node.handle().and_then(|dir| dir.open_file(name, false)).ok()?;
-        if id.is_some() && Meta::from(haul_sys::file_stat(file.handle()?).ok()?).id != id {
+        if id.is_some() && meta_of(haul_sys::file_stat(file.handle()?).ok()?).id != id {
             return None;
         }
         seal_of(&*file, scratch, control, &mut |_| {}).ok()?.hash
@@ -142,7 +142,7 @@ impl Receiver<'_> {
             .and_then(|file| {
                 let seal = seal_of(&*file, scratch, self.control, &mut count)?;
                 if let (true, Some(file)) = (self.gives_proofs, file.handle()) {
-                    hashed = haul_sys::file_stat(file).ok().map(Meta::from);
+                    hashed = haul_sys::file_stat(file).ok().map(meta_of);
                 }
                 if let (true, Some(file)) = (self.removes(), file.handle()) {
                     // What is told to be the same may be removed elsewhere. A copy
@@ -288,7 +288,7 @@ impl Receiver<'_> {
                 if is_left {
                     self.reporter.hashed(pending.index, source.hash);
                 }
-                if !is_left && self.appends() {
+                if !is_left && self.plan.updating == Updating::Appends {
                     // It is as long as the source.
                     let ruled = Outcome::Skipped(Skip::Ruled);
                     return work::tell(self, vec![(pending, counted, ruled)]);
@@ -305,10 +305,6 @@ impl Receiver<'_> {
         work::tell(self, vec![(pending, counted, outcome)]);
     }
 
-    fn appends(&self) -> bool {
-        self.task.mirrors().is_some_and(|mirror| mirror.updating == Updating::Appends)
-    }
-
     /// Decides about a file of a mirror whose content `is_same`.
     fn leave_hashed(&self, pending: &Pending, is_same: bool) -> Decision {
         let Pending { dir, name, entry, found, on_existing, .. } = pending;
@@ -322,7 +318,8 @@ impl Receiver<'_> {
                 let looked = node.handle().and_then(|handle| self.look_at(&*handle, name));
                 let left = looked.and_then(|there| {
                     let entry = self.as_kept(entry, node, there.as_ref());
-                    self.leave(dir, node, name, &entry, there.as_ref(), *found)
+                    let (entry, existing) = (&*entry, there.as_ref());
+                    self.leave(&Case { dir, node, name, entry, existing }, *found)
                 });
                 left.unwrap_or_else(|error| {
                     let action = "read the metadata of the destination";

@@ -42,8 +42,7 @@ impl Receiver<'_> {
     }
 
     fn in_its_place(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
-        let updates =
-            self.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
+        let updates = self.plan.updating != Updating::Replaces;
         let is_new = pending.on_existing == OnExisting::Keep
             || pending.found.has(Changes::KIND)
             || pending.found.has(Changes::MISSING);

@@ -5,7 +5,7 @@
 
 mod cost;
 
-use super::compare::Decision;
+use super::deciding::Decision;
 use super::dirs::{DirState, RecvDir};
 use super::waiting::WaitingFile;
 use super::work::{self, Work};
@@ -327,7 +327,7 @@ impl Receiver<'_> {
         }
         let linked = self.link_to(first, dir, name, entry, on_existing);
         match linked {
-            Ok(Linked::Before) if self.task.mirrors().is_some() => {
+            Ok(Linked::Before) if self.plan.reports_changes => {
                 Outcome::Linked { found: Changes::default(), first: Box::default() }
             }
             Ok(Linked::Before) => left,

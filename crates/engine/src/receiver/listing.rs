@@ -1,12 +1,14 @@
 //! The listing as it arrives: where it stands, and what may be in it. A Sender
 //! far away can list no more than the job covers, and must account for all of it.
 
-use super::compare;
 use super::dirs::{DirState, RecvDir};
 use super::prefetching::Prefetching;
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
-use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Outcome, Skip, links};
+use haul_model::{
+    Entry, Fault, FaultKind, Kept, Kind, MAX_DEPTH, Meta, MetaKind, Name, Outcome, Skip, links,
+};
+use haul_plan::{Action, Existing, Plan, decide};
 use haul_proto::{ListItem, Named, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
 use haul_tree::{Owner, lock};
@@ -126,8 +128,7 @@ impl Receiver<'_> {
 
     /// Reports that this job has made the destination, once an entry goes there.
     fn tell_made(&self) {
-        let only_removes = self.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
-        if only_removes || std::mem::replace(&mut lock(&self.listing).has_told_made, true) {
+        if self.only_removes() || std::mem::replace(&mut lock(&self.listing).has_told_made, true) {
             return;
         }
         let named = Named {
@@ -198,8 +199,7 @@ impl Receiver<'_> {
     /// True if a link with this `target`, in a directory so deep, is left out, since it may
     /// lead out of the destination.
     pub(super) fn is_unsafe(&self, depth: usize, target: &[u8]) -> bool {
-        self.task.mirrors().is_some_and(|mirror| mirror.safe_links)
-            && links::leads_out(target, depth)
+        self.plan.safe_links && links::leads_out(target, depth)
     }
 
     /// Decides about one entry; returns its outcome if it has one already.
@@ -225,9 +225,7 @@ impl Receiver<'_> {
             kind if only_removes && *kind != Kind::Dir => self.left_alone(is_there),
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
             Kind::Special if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
-            Kind::Symlink { .. } if self.task.mirrors().is_some_and(|mirror| !mirror.links) => {
-                Outcome::Skipped(Skip::Special)
-            }
+            Kind::Symlink { .. } if !self.plan.links => Outcome::Skipped(Skip::Special),
             Kind::Symlink { target } if self.is_unsafe(dir.names().len(), target) => {
                 Outcome::Skipped(Skip::Ruled)
             }
@@ -260,7 +258,7 @@ impl Receiver<'_> {
 
     /// The outcome of what the Sender could not list.
     fn outcome_of(&self, fault: Fault) -> Outcome {
-        if self.task.mirrors().is_some() && fault.kind == FaultKind::NotRecursive {
+        if self.plan.is_mirror && fault.kind == FaultKind::NotRecursive {
             return Outcome::Skipped(Skip::Special);
         }
         self.withhold_deletions(&fault);
@@ -273,7 +271,7 @@ impl Receiver<'_> {
         let parent = listing.opened_last(dir)?;
         let index = listing.next_index;
         listing.next_index += 1;
-        listing.source += u64::from(dir == 0 && self.task.mirrors().is_none());
+        listing.source += u64::from(dir == 0 && !self.plan.is_mirror);
         Ok((index, parent))
     }
 
@@ -339,7 +337,7 @@ impl Receiver<'_> {
 
     /// True if nothing but `entry` may have its name among the sources of the job.
     fn lists_once(&self, entry: &Entry) -> bool {
-        self.task.mirrors().is_some() && self.rename.is_none() && entry.name.is_some()
+        self.plan.is_mirror && self.rename.is_none() && entry.name.is_some()
     }
 
     /// True if the Sender has to leave out what `name` in `dir` is, for all that is known
@@ -361,13 +359,37 @@ impl Receiver<'_> {
         }
         let _name = self.check_name(*dir, &parent, entry)?;
         self.has_listed(index, &parent, entry, true);
-        let outcome = match self.task.mirrors() {
-            Some(_) => Outcome::Skipped(Skip::Ruled),
-            None => compare::rival(rival, self.policy.conflict),
+        let outcome = match self.plan.is_mirror {
+            true => Outcome::Skipped(Skip::Ruled),
+            false => self.outcome_of_rival(rival),
         };
         self.report(index, || parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);
         Ok(OutcomeItem { index, outcome })
+    }
+
+    /// The outcome of an entry whose place an earlier source of the job has: nothing that this job
+    /// has brought is replaced by it.
+    fn outcome_of_rival(&self, rival: &Rival) -> Outcome {
+        let Rival { entry, first, is_same, fault, .. } = rival;
+        if *is_same {
+            return Outcome::Skipped(Skip::Unchanged);
+        }
+        let (kind, target) = match &first.kind {
+            Kind::File { size } => (MetaKind::File { size: *size }, None),
+            Kind::Dir => (MetaKind::Dir, None),
+            Kind::Symlink { target } => (MetaKind::Symlink, Some(&**target)),
+            Kind::Special => return Outcome::Failed(of_sender(fault.clone())),
+        };
+        // Nothing of it would be kept.
+        let plan = Plan { keeps: Kept::NONE, ..self.plan.clone() };
+        let meta = &Meta::new(kind, first.attributes.clone());
+        let existing = Existing { meta, target, is_source: false, is_led_to: false };
+        match decide(&plan, entry, entry.attributes.mtime, Some(existing)).0 {
+            Action::Leave => Outcome::Skipped(Skip::Unchanged),
+            Action::Settled(outcome @ Outcome::Skipped(_)) => outcome,
+            _ => Outcome::Failed(of_sender(fault.clone())),
+        }
     }
 
     /// A fault in `dir` may be listed.

@@ -8,7 +8,7 @@ mod spared;
 use self::removing::in_order;
 use super::backing::not_backed_up;
 use super::check::told_kind;
-use super::compare::Decision;
+use super::deciding::Decision;
 use super::dirs::{DirState, RecvDir};
 use super::providers::Bring;
 use super::{Receiver, naming};
@@ -17,6 +17,7 @@ use haul_model::words::{self, may_be_one_name};
 use haul_model::{
     Attributes, Changes, Delete, Entry, Fault, FaultKind, Kind, Name, Outcome, Part, Side, Skip,
 };
+use haul_plan::Kinds;
 use haul_proto::Extra;
 use haul_store::OnExisting;
 use haul_tree::{Meta, MetaKind, lock};
@@ -44,9 +45,7 @@ impl Receiver<'_> {
     /// `outcome` as a mirror tells it, of an entry that was found to differ by `found`.
     pub(super) fn as_synced(&self, outcome: Outcome, found: Changes) -> Outcome {
         match outcome {
-            Outcome::Copied | Outcome::WouldCopy | Outcome::Grew
-                if self.task.mirrors().is_some() =>
-            {
+            Outcome::Copied | Outcome::WouldCopy | Outcome::Grew if self.plan.reports_changes => {
                 Outcome::Synced(found)
             }
             outcome => outcome,
@@ -65,9 +64,13 @@ impl Receiver<'_> {
         if on_existing != OnExisting::Replace {
             return Ok(());
         }
-        let Some(mirror) = self.task.mirrors() else {
-            self.keep_lost(node, name);
-            return Ok(());
+        let makes_way = match self.plan.replaces {
+            Kinds::Contents => {
+                self.keep_lost(node, name);
+                return Ok(());
+            }
+            Kinds::AllButFullDirs => false,
+            Kinds::All => true,
         };
         let failed = |error: io::Error| Fault::from_io(Side::Destination, "make way", &error);
         let there = node.handle().and_then(|handle| handle.stat(name, false)).map_err(failed)?;
@@ -78,12 +81,8 @@ impl Receiver<'_> {
                 Err(naming::another())
             }
             // It is empty.
-            Some(meta)
-                if meta.kind == MetaKind::Dir && !mirror.makes_way && self.policy.dry_run =>
-            {
-                Ok(())
-            }
-            Some(meta) if meta.kind == MetaKind::Dir && !mirror.makes_way => {
+            Some(meta) if meta.kind == MetaKind::Dir && !makes_way && self.policy.dry_run => Ok(()),
+            Some(meta) if meta.kind == MetaKind::Dir && !makes_way => {
                 node.handle().and_then(|handle| handle.remove_dir(name)).map_err(failed)
             }
             Some(meta) if meta.kind == MetaKind::Dir => {
@@ -135,12 +134,13 @@ impl Receiver<'_> {
             return decision;
         }
         // Where there are bases, it may be told how it differs from what one of them has.
-        let has_bases = self.task.mirrors().is_some_and(|mirror| mirror.bases.is_some());
         let cleared = match &dir.state {
             _ if found.has(Changes::KIND) || self.policy.dry_run => {
                 self.make_way(dir, name, *on_existing)
             }
-            DirState::Open(node) if has_bases => self.make_way_if_dir(dir, node, name),
+            DirState::Open(node) if self.plan.bases.is_some() => {
+                self.make_way_if_dir(dir, node, name)
+            }
             _ => Ok(()),
         };
         match cleared {
@@ -160,34 +160,34 @@ impl Receiver<'_> {
 
     /// True if the job removes what only the destination has, and does nothing else.
     pub(super) fn only_removes(&self) -> bool {
-        self.task.mirrors().is_some_and(|mirror| mirror.part.only_removes())
+        self.plan.part.only_removes()
     }
 
     /// The outcome of an entry in a job that only removes.
     pub(super) fn left_alone(&self, is_there: bool) -> Outcome {
-        let counts = self.task.mirrors().is_some_and(|mirror| mirror.part == Part::Counts);
+        let counts = self.plan.part == Part::Counts;
         Outcome::Skipped(if counts && is_there { Skip::Unchanged } else { Skip::Ruled })
     }
 
     /// True if nothing is made that the destination has not.
     pub(super) fn makes_nothing(&self) -> bool {
-        self.only_removes() || self.task.mirrors().is_some_and(|mirror| mirror.existing_only)
+        self.only_removes() || self.plan.only_existing
     }
 
     /// The attributes that a directory gets when all in it is done. Before all else it
     /// keeps those that it has: others tell of them.
     pub(super) fn sealed_with(&self, entry: &Entry) -> Option<Attributes> {
-        let is_first = self.task.mirrors().is_some_and(|mirror| mirror.part == Part::RemovesFirst);
+        let is_first = self.plan.part == Part::RemovesFirst;
         (!is_first).then(|| entry.attributes.clone())
     }
 
     /// True if this job removes what only the destination has, and leaves it to no other.
     pub(super) fn removes_extras(&self) -> bool {
-        self.task.mirrors().is_some_and(|mirror| mirror.part != Part::AllElse)
+        self.plan.is_mirror && self.plan.part != Part::AllElse
     }
 
     fn deletes(&self) -> Option<Delete> {
-        self.task.mirrors()?.delete
+        self.plan.delete
     }
 
     /// Removes what only the destination has in `dir`, by their `names`.
@@ -308,8 +308,7 @@ impl Receiver<'_> {
         kind: Kind,
         told: &mut Vec<Extra>,
     ) -> io::Result<bool> {
-        let max = self.task.mirrors().and_then(|mirror| mirror.delete_max).unwrap_or(u64::MAX);
-        if self.deleting.count.fetch_add(1, Ordering::Relaxed) >= max {
+        if self.deleting.count.fetch_add(1, Ordering::Relaxed) >= self.plan.delete_max {
             self.reporter.spared();
             return Ok(false);
         }

@@ -5,7 +5,6 @@ mod arrivals;
 mod asked;
 mod backing;
 mod check;
-mod compare;
 mod deciding;
 mod destination;
 mod dirs;
@@ -66,6 +65,7 @@ use haul_model::{
     BlockHash, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, Name, Policy, Side, Summary,
     Task,
 };
+use haul_plan::Plan;
 use haul_proto::{LIST_WINDOW, ListItem};
 use haul_sys::Dir;
 use haul_tree::{Outstanding, StagedFile, lock};
@@ -78,7 +78,7 @@ use mirror::Deleting;
 use naming::Merging;
 pub(crate) use pending::Pending;
 use proofs::Proofs;
-use providers::{Chunks, Providers, Renames, Versions};
+use providers::{Chunks, Providers};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -98,6 +98,8 @@ pub(crate) struct Receiver<'a> {
     task: Task,
     /// The rules of a copy; those of one that changes nothing where the task is another.
     policy: Policy,
+    /// The rules by which entries are decided about.
+    plan: Plan,
     numbers: Numbers,
     /// See [`Losing`].
     losing: Losing,
@@ -208,6 +210,7 @@ impl<'a> Receiver<'a> {
             sender,
             task: job.task,
             policy,
+            plan: Plan::of(&job.task, &policy),
             numbers: Numbers::of(job, is_far, as_root),
             losing: Losing::of(&job.task, gives),
             groups: Groups::of(job.links_memory_max),
@@ -224,11 +227,7 @@ impl<'a> Receiver<'a> {
             listing: Mutex::new(Listing::of(root)),
             merging: Merging::default(),
             wanted: Mutex::default(),
-            providers: Providers {
-                renames: Renames::of(job, !costs_round_trips && is_beside),
-                versions: Versions::default(),
-                chunks,
-            },
+            providers: Providers::of(job, !costs_round_trips && is_beside, chunks),
             open_cost: AtomicU64::new(0),
             dirs_made: destination.dirs_made,
             holds_sources: destination.holds_sources,

@@ -45,7 +45,7 @@ impl Receiver<'_> {
     pub(super) fn kept_of_dirs(&self) -> Kept {
         let keeps = self.policy.keeps.of_dirs();
         // Looking into a directory changes when it was read: as rsync, a mirror leaves that.
-        let keeps = keeps.without(Kept::ATIMES.only_if(self.task.mirrors().is_some()));
+        let keeps = keeps.without(Kept::ATIMES.only_if(self.plan.leaves_dir_atimes));
         // It inherits such a bit from the one above.
         if is_own(&self.task) { keeps.without(Kept::SET_ID) } else { keeps }
     }
@@ -67,7 +67,7 @@ impl Receiver<'_> {
         };
         let mut mode = there.attributes.mode;
         let is_file = matches!(entry.kind, Kind::File { .. });
-        if is_file && self.task.mirrors().is_some_and(|mirror| mirror.executability) {
+        if is_file && self.plan.executability {
             mode = with_executability(mode, entry.attributes.mode);
         }
         entry.attributes.mode = mode;

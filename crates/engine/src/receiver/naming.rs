@@ -10,8 +10,10 @@
 
 use super::backing::not_backed_up;
 use super::dirs::{DirState, RecvDir};
-use super::{Pending, Receiver, compare, losing, parent_fault};
+use super::own::is_own;
+use super::{Pending, Receiver, losing, parent_fault};
 use haul_model::{Conflict, Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
+use haul_plan::refusal;
 use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
 use haul_tree::{Meta, SealedFile, TreeDir};
@@ -185,7 +187,7 @@ impl Receiver<'_> {
         if self.policy.conflict == Conflict::Keep {
             return Ok(Some(Outcome::Skipped(Skip::Exists)));
         }
-        if let Some(refusal) = there.and_then(|there| compare::refusal(entry, &there)) {
+        if let Some(refusal) = there.and_then(|there| refusal(&there, is_own(entry, there.id))) {
             return Err(refusal);
         }
         self.back_up(node, name).map_err(not_backed_up)?;

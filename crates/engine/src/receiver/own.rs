@@ -25,12 +25,6 @@ pub(super) fn is_own(entry: &Entry, there: Option<FileId>) -> bool {
     }
 }
 
-/// The fault of a file or link that is the one at the destination.
-pub(super) fn same_file() -> Fault {
-    let message = "source and destination are the same file";
-    Fault::new(Side::Destination, FaultKind::SameFile, message)
-}
-
 /// The fault of a directory that is the one at the destination.
 pub(super) fn same_directory() -> Fault {
     let message = "source and destination are the same directory";

@@ -1,8 +1,7 @@
 //! Acts at an entry's place in the destination as soon as it is listed:
 //! files are decided about, directories and links are made.
 
-use super::compare::{self, Decision, Rules, changes};
-use super::deciding::left_or_updated;
+use super::deciding::{Case, Decision, left_or_updated};
 use super::dirs::{DirState, RecvDir};
 use super::hold::may_not_be_opened;
 use super::own::is_own;
@@ -11,6 +10,7 @@ use super::{Pending, Receiver, losing, naming, parent_fault};
 use crate::dirs::DirNode;
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
+use haul_plan::changes;
 use haul_proto::{OutcomeItem, PACK_FILE_MAX};
 use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
@@ -19,124 +19,24 @@ use std::io;
 use std::sync::Arc;
 
 impl Receiver<'_> {
-    /// Decides about a file or a link. In a mirror, gives also how what stands in its place
-    /// differs. The entry gets the mode that it has here from now on, and what is left as it
-    /// is, the attributes that it lacks.
-    pub(super) fn decide(
-        &self,
-        dir: &RecvDir,
-        name: &Name,
-        entry: &mut Entry,
-    ) -> (Decision, Changes) {
-        self.decide_about(dir, name, entry, true)
-    }
-
-    /// The same; what is left as it is gets its attributes if it `stays` where it is.
-    pub(super) fn decide_about(
-        &self,
-        dir: &RecvDir,
-        name: &Name,
-        entry: &mut Entry,
-        stays: bool,
-    ) -> (Decision, Changes) {
-        let settled = |outcome, found| (Decision::Settled(outcome), found);
-        let node = match &dir.state {
-            DirState::Open(node) => node,
-            DirState::Failed => {
-                return settled(Outcome::Failed(parent_fault()), Changes::default());
-            }
-            DirState::Absent => return self.decide_in_absent(dir, name, entry),
-            DirState::Ruled => return settled(Outcome::Skipped(Skip::Ruled), Changes::default()),
-        };
-        let looked = (|| {
-            let handle = node.handle()?;
-            let existing = self.existing_in(dir, &*handle, name)?;
-            if let Some(existing) = &existing
-                && !self.is_free(dir, &*handle, name, existing)?
-            {
-                return Ok(settled(Outcome::Failed(naming::another()), Changes::default()));
-            }
-            self.give_mode(entry, dir, existing.as_ref());
-            let mtime = entry.attributes.mtime;
-            let entry = &*self.as_kept(entry, node, existing.as_ref());
-            if let Some(mirror) = self.task.mirrors() {
-                let (decision, found) = self.decide_mirrored(
-                    mirror,
-                    mtime,
-                    (dir, node),
-                    name,
-                    entry,
-                    existing.as_ref(),
-                )?;
-                let left = Decision::Settled(Outcome::Skipped(Skip::Unchanged));
-                return Ok(match stays && existing.is_some() && decision == left {
-                    true => (self.leave(dir, node, name, entry, existing.as_ref(), found)?, found),
-                    false => (decision, found),
-                });
-            }
-            let rules = Rules { conflict: self.policy.conflict, keeps: self.policy.keeps };
-            let decision = match &entry.kind {
-                Kind::Symlink { .. } => {
-                    compare::link(&*handle, name, entry, existing.as_ref(), rules)?
-                }
-                Kind::Special => compare::special(entry, existing.as_ref(), rules),
-                _ => {
-                    let decision = compare::file(entry, existing.as_ref(), self.policy.conflict);
-                    if decision != Decision::Settled(Outcome::Skipped(Skip::Unchanged)) {
-                        self.keep(dir, node, name, existing.as_ref(), decision)
-                    } else if self.was_lost(node, name, entry, existing.as_ref())? {
-                        Decision::Copy(OnExisting::Replace)
-                    } else if !stays {
-                        decision
-                    } else {
-                        let there = existing.as_ref();
-                        let found =
-                            there.map(|there| changes(entry, there, None, self.policy.keeps));
-                        self.leave(dir, node, name, entry, there, found.unwrap_or_default())?
-                    }
-                }
-            };
-            Ok((decision, Changes::default()))
-        })();
-        looked.unwrap_or_else(|error: io::Error| {
-            let fault =
-                Fault::from_io(Side::Destination, "read the metadata of the destination", &error);
-            settled(Outcome::Failed(fault), Changes::default())
-        })
-    }
-
-    /// The decision about a file, but for a failure to make durable what is kept: a move
-    /// may find that it is the same, and remove its source.
-    fn keep(
-        &self,
-        dir: &RecvDir,
-        node: &Arc<DirNode>,
-        name: &Name,
-        existing: Option<&Meta>,
-        decision: Decision,
-    ) -> Decision {
-        let is_file = existing.is_some_and(|meta| matches!(meta.kind, MetaKind::File { .. }));
+    /// The decision about an entry, but for a failure to make a file durable that is kept: a
+    /// move may find that it is the same, and remove its source.
+    pub(super) fn keep(&self, case: &Case<'_>, decision: Decision) -> Decision {
         let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
-        if !(self.policy.moving.is_some() && is_file && is_kept) {
+        let is_file = |meta: &Meta| matches!(meta.kind, MetaKind::File { .. });
+        if !(self.policy.moving.is_some() && is_kept && case.existing.is_some_and(is_file)) {
             return decision;
         }
-        match self.sync_left(dir, node, name) {
+        match self.sync_left(case.dir, case.node, case.name) {
             Ok(()) => decision,
             Err(fault) => Decision::Settled(Outcome::Failed(fault)),
         }
     }
 
-    /// Leaves the content of a file, or a link, as it is: gives it the attributes of the
-    /// source that it lacks, and ends what an earlier job has begun.
-    pub(super) fn leave(
-        &self,
-        dir: &RecvDir,
-        node: &Arc<DirNode>,
-        name: &Name,
-        entry: &Entry,
-        existing: Option<&Meta>,
-        found: Changes,
-    ) -> io::Result<Decision> {
+    /// Leaves the content of an entry as it is: gives a file the attributes of the source that it
+    /// lacks, and ends what an earlier job has begun.
+    pub(super) fn leave(&self, case: &Case<'_>, found: Changes) -> io::Result<Decision> {
+        let Case { dir, node, name, entry, existing } = *case;
         let left = left_or_updated(found);
         if !matches!(entry.kind, Kind::File { .. }) {
             return Ok(Decision::Settled(left));
@@ -178,8 +78,7 @@ impl Receiver<'_> {
 
     /// True if zeros of a file become holes. Small files are written in one go.
     pub(super) fn leaves_zeros(&self, entry: &Entry) -> bool {
-        let leaves_zeros = self.task.mirrors().is_some_and(|mirror| mirror.leaves_zeros);
-        leaves_zeros && entry.size() > PACK_FILE_MAX
+        self.plan.leaves_zeros && entry.size() > PACK_FILE_MAX
     }
 
     /// True if a file has holes, or gets some.
@@ -235,9 +134,7 @@ impl Receiver<'_> {
             _ => "create the FIFO, socket or device",
         };
         let (attributes, mut keeps) = (&entry.attributes, self.policy.keeps);
-        if entry.special.is_none() && self.task.mirrors().is_some() && !keeps.has(Kept::LINK_TIMES)
-        {
-            // Of a copy a new link has its source's time all the same.
+        if entry.special.is_none() && !self.plan.new_links_get_times {
             keeps = keeps.without(Kept::TIMES);
         }
         let made = self.give_name(action, dir, name, entry, on_existing, |how| {
@@ -290,7 +187,7 @@ impl Receiver<'_> {
         let entry = &self.with_dir_mode(entry, parent, &state, is_new);
         // What goes right into a directory that stood before leaves that one's
         // own mode and time alone, unless that is to be a mirror.
-        let is_to_be_same = name.is_some() || self.task.mirrors().is_some();
+        let is_to_be_same = name.is_some() || self.plan.updates_top;
         let is_given = is_to_be_same && (fresh || !entry.is_way);
         let mut outcome = self.dir_outcome(parent, entry, &state, outcome, is_given);
         let has_failed = matches!(outcome, Outcome::Failed(_));
@@ -353,13 +250,13 @@ impl Receiver<'_> {
                 (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)
             }
             // As where it was made.
-            (DirState::Absent, None, _) if self.task.mirrors().is_none() => {
+            (DirState::Absent, None, _) if !self.plan.updates_top => {
                 (Outcome::Skipped(Skip::Unchanged), DirState::Absent, false)
             }
             (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
             (DirState::Ruled, ..) => (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false),
             (DirState::Open(node), None, None) => {
-                let made = self.dirs_made > 0 && self.task.mirrors().is_some();
+                let made = self.dirs_made > 0 && self.plan.updates_top;
                 let outcome =
                     if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
                 (outcome, DirState::Open(Arc::clone(node)), false)

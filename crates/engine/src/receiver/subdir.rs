@@ -6,7 +6,8 @@ use super::own::{self, is_own};
 use super::{Receiver, naming};
 use crate::beneath;
 use crate::dirs::DirNode;
-use haul_model::{Conflict, Entry, Fault, FaultKind, Name, Outcome, Relative, Side, Skip};
+use haul_model::{Conflict, Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
+use haul_plan::Kinds;
 use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
@@ -141,10 +142,7 @@ impl Receiver<'_> {
         is_way: bool,
     ) -> io::Result<Arc<DirNode>> {
         let opened = DirNode::open(parent, name.clone(), false);
-        let follows = self.task.mirrors().is_some_and(|mirror| {
-            let leaves_ways = mirror.walking.relative == Relative::WithoutWay;
-            mirror.keeps_dir_links || is_way && leaves_ways
-        });
+        let follows = self.plan.keeps_dir_links || is_way && self.plan.leaves_ways;
         let Err(error) = opened else { return opened };
         if !follows || FaultKind::of(&error) != FaultKind::NotDirectory {
             return Err(error);
@@ -170,7 +168,7 @@ impl Receiver<'_> {
         open: impl Fn() -> io::Result<Arc<DirNode>>,
     ) -> Result<Presence, Fault> {
         let is_none = |error: &io::Error| FaultKind::of(error) == FaultKind::NotDirectory;
-        if self.task.mirrors().is_none() || !found.as_ref().is_err_and(is_none) {
+        if self.plan.replaces == Kinds::Contents || !found.as_ref().is_err_and(is_none) {
             return Ok(Presence::Found(found));
         }
         if self.only_removes() || self.policy.conflict == Conflict::Keep {

@@ -1,7 +1,7 @@
 //! Takes entries that are no directories as they are listed: settles them at once, makes
 //! them, asks for what is missing of them, or has a worker see to it.
 
-use super::compare::Decision;
+use super::deciding::Decision;
 use super::hashing::Candidate;
 use super::providers::Bring;
 use super::{Pending, Receiver, Work};

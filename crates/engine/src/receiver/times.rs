@@ -132,7 +132,7 @@ impl Receiver<'_> {
     ) -> Timestamp {
         let mtime = if self.whole_seconds { in_whole_seconds(mtime) } else { mtime };
         if let Some(there) = there
-            && let Some(time) = self.in_its_window(mtime, there.attributes.mtime)
+            && let Some(time) = self.plan.in_window(mtime, there.attributes.mtime)
         {
             return time;
         }
@@ -172,8 +172,7 @@ impl Receiver<'_> {
     /// True if a link, FIFO, socket or device is given the time of its source.
     pub(super) fn gives_time(&self, entry: &Entry) -> bool {
         let is_link = matches!(entry.kind, Kind::Symlink { .. });
-        let keeps = self.policy.keeps;
-        !is_link || self.task.mirrors().is_none() || keeps.has(Kept::LINK_TIMES)
+        !is_link || self.plan.new_links_get_times
     }
 
     /// True if a file in `node` can have that time, or nobody knows.

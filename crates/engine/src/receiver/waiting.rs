@@ -10,7 +10,6 @@
 //! destination takes them over: a file that waits with the length, time and attributes that
 //! it would bring is not sent again.
 
-use super::compare;
 use super::dirs::{DirState, RecvDir};
 use super::naming;
 use super::{Pending, Receiver, parent_fault};
@@ -19,6 +18,7 @@ use crate::dirs::DirNode;
 use haul_model::{
     Attributes, Entry, Fault, FileId, Kept, Kind, Name, Outcome, Sameness, Side, Timestamp,
 };
+use haul_plan::changes;
 use haul_store::{Lot, OnExisting, Row, RowNumber, StaleStages};
 use haul_tree::{Meta, SealedFile, TreeDir, lock};
 use std::collections::{HashMap, HashSet};
@@ -65,8 +65,7 @@ impl Receiver<'_> {
     /// True if files wait for the end of the job.
     pub(super) fn delays(&self) -> bool {
         // A job that only removes leaves waiting files to the one after it, which copies.
-        let delays = self.task.mirrors().is_some_and(|mirror| mirror.delays);
-        delays && !self.only_removes() && !self.policy.dry_run
+        self.plan.delays && !self.only_removes() && !self.policy.dry_run
     }
 
     /// Has a whole file wait.
@@ -175,10 +174,7 @@ impl Receiver<'_> {
     /// not what this job would bring.
     pub(super) fn keep_before(&self, file: &Pending) -> io::Result<bool> {
         let Pending { dir, name, entry, on_existing, .. } = file;
-        let is_looked_at = self.task.mirrors().is_some_and(|mirror| {
-            matches!(mirror.sameness, Sameness::SizeAndTime | Sameness::Size)
-        });
-        if !is_looked_at {
+        if !matches!(self.plan.same_by, Sameness::SizeAndTime | Sameness::Size) {
             return Ok(false);
         }
         let DirState::Open(node) = &dir.state else { return Ok(false) };
@@ -192,7 +188,7 @@ impl Receiver<'_> {
             let entry = &*self.as_kept(entry, node, Some(&there));
             // One of several names may be that of another file by now, or can be continued.
             let is_own = there.links == 1 || self.has_other_names(entry);
-            let found = compare::changes(entry, &there, None, keeps);
+            let found = changes(entry, &there, None, keeps);
             let is_it = found.is_empty()
                 && is_own
                 && self.is_like_new(node, &*before, name, &there)?

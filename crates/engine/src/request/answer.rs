@@ -12,7 +12,7 @@ use haul_model::{ContentHash, Entry, Fault, Kept, Side};
 use haul_model::{FaultKind, Name};
 use haul_proto::{Hashing, Listed, Message, Reply, Request};
 use haul_sys::Dir;
-use haul_tree::{LocalDir, Meta, Origin, TreeDir, TreeEntry};
+use haul_tree::{LocalDir, Meta, Origin, TreeDir, TreeEntry, meta_of};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -94,7 +94,7 @@ fn tell(output: &Outbox, reply: Reply) -> io::Result<()> {
 pub(super) fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
     let split = words::split(path);
     let stat = haul_sys::path_stat(path_or_dot(path), follow);
-    let meta: Meta = stat.map_err(|error| source("read its metadata", &error))?.into();
+    let meta = meta_of(stat.map_err(|error| source("read its metadata", &error))?);
     let kind = meta
         .listed_kind(|| haul_sys::path_link(path_or_dot(path)))
         .map_err(|error| source("read the link", &error))?;

@@ -64,7 +64,7 @@ impl Receiver<'_> {
             lock(asked).take_missing(&dir, name)?;
         }
         let is_own = |part| matches!(part, Part::All | Part::AllElse);
-        if self.rename.is_none() && self.task.mirrors().is_some_and(|mirror| is_own(mirror.part)) {
+        if self.rename.is_none() && self.plan.is_mirror && is_own(self.plan.part) {
             let mut told = Vec::new();
             let removed = self.remove_missing(&dir, name, &mut told);
             self.tell_deleted(told);

@@ -6,6 +6,7 @@ use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::{Receiver, check, is_stage};
 use crate::rules::{self, Unruly};
 use haul_model::{Asking, Fault, Name, Scope, Side, Subject};
+use haul_plan::Kinds;
 use haul_tree::{Meta, MetaKind, TreeDir, lock};
 use std::io;
 
@@ -55,7 +56,7 @@ impl Receiver<'_> {
 
     /// True if directories make way with all that is in them.
     pub(super) fn makes_way(&self) -> bool {
-        self.task.mirrors().is_some_and(|mirror| mirror.makes_way)
+        self.plan.replaces == Kinds::All
     }
 
     /// Keeps in mind what is in `dir`, if what only the destination has is removed.

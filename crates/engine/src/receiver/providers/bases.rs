@@ -4,16 +4,15 @@
 use super::{Looked, Provider};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{SenderPort, SourceHandle};
-use crate::receiver::compare::{self, Decision};
-use crate::receiver::deciding::is_empty;
+use crate::receiver::deciding::{Case, Decision, is_empty, target_of};
 use crate::receiver::dirs::{Base, DirState, RecvDir};
 use crate::receiver::{Pending, Receiver, Work, parent_fault, work};
 use crate::{Event, Monitor};
 use haul_model::words;
 use haul_model::{
-    Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Mirror, Name, Outcome, Sameness, Side,
-    Skip,
+    Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Sameness, Side, Skip,
 };
+use haul_plan::{Kinds, changes};
 use haul_proto::{Want, Warning};
 use haul_store::{OnExisting, Publication};
 use haul_tree::{Meta, MetaKind, TreeDir, lock};
@@ -82,45 +81,49 @@ impl Provider for BaseDirs {
 }
 
 impl Receiver<'_> {
-    /// Decides about a file that takes the place of `existing`, something of another kind: as
-    /// with rsync, what a base has comes from there. `None` also for what is no file, and if
-    /// that does not make way.
-    pub(crate) fn decide_instead(
+    /// Decides about an entry that a base may have; `None` if none has.
+    pub(crate) fn decide_with_bases(
         &self,
-        mirror: &Mirror,
-        (dir, node): (&RecvDir, &Arc<DirNode>),
-        name: &Name,
-        entry: &Entry,
+        case: &Case<'_>,
+        found: Changes,
+    ) -> io::Result<Option<(Decision, Changes)>> {
+        let is_file = matches!(case.entry.kind, Kind::File { .. });
+        match (self.plan.bases, case.existing) {
+            (None, _) => Ok(None),
+            (Some(_), None) => self.decide_by_bases(case.dir, case.name, case.entry),
+            (Some(Bases::Link | Bases::Copy), Some(existing))
+                if is_file && found.has(Changes::KIND) =>
+            {
+                self.decide_instead(case, existing)
+            }
+            (Some(Bases::Link), Some(existing)) if is_file => self.decide_to_link(case, existing),
+            _ => Ok(None),
+        }
+    }
+
+    /// Decides about a file that takes the place of `existing`, something of another kind: as
+    /// with rsync, what a base has comes from there. `None` also if that does not make way.
+    fn decide_instead(
+        &self,
+        case: &Case<'_>,
         existing: &Meta,
     ) -> io::Result<Option<(Decision, Changes)>> {
-        let may_be = matches!(mirror.bases, Some(Bases::Link | Bases::Copy))
-            && matches!(entry.kind, Kind::File { .. });
-        let stays = || -> io::Result<bool> {
-            let makes_way = existing.kind != MetaKind::Dir || mirror.makes_way;
-            Ok(!makes_way && !is_empty(node, name)?)
-        };
-        if !may_be || stays()? {
+        let makes_way = existing.kind != MetaKind::Dir || self.plan.replaces == Kinds::All;
+        if !makes_way && !is_empty(case.node, case.name)? {
             return Ok(None);
         }
-        let decided = self.decide_by_bases(mirror, dir, name, entry)?;
+        let decided = self.decide_by_bases(case.dir, case.name, case.entry)?;
         Ok(decided.map(|(decision, found)| (decision.replacing(), found)))
     }
 
     /// Decides about a file where the destination has the file `existing`: if a base has it
     /// whole, it becomes a hard link to that, as with rsync.
-    pub(crate) fn decide_to_link(
+    fn decide_to_link(
         &self,
-        mirror: &Mirror,
-        dir: &RecvDir,
-        name: &Name,
-        entry: &Entry,
+        case: &Case<'_>,
         existing: &Meta,
     ) -> io::Result<Option<(Decision, Changes)>> {
-        let is_file = matches!(existing.kind, MetaKind::File { .. })
-            && matches!(entry.kind, Kind::File { .. });
-        if mirror.bases != Some(Bases::Link) || !is_file {
-            return Ok(None);
-        }
+        let Case { dir, name, entry, .. } = *case;
         let is_it = |base: &Base| {
             let handle = base.0.handle()?;
             let Some(there) = handle.stat(name, false)? else { return Ok(false) };
@@ -133,7 +136,7 @@ impl Receiver<'_> {
                 }
             })
         };
-        match self.decide_by_bases(mirror, dir, name, entry)? {
+        match self.decide_by_bases(dir, name, entry)? {
             Some((Decision::Base(base, Bring::Link, _), found)) if !is_it(&base)? => {
                 Ok(Some((Decision::Base(base, Bring::Link, OnExisting::Replace), found)))
             }
@@ -162,7 +165,7 @@ impl Receiver<'_> {
         found: Changes,
         (counted, differs): (u64, bool),
     ) {
-        let Some(how) = self.task.mirrors().and_then(|mirror| mirror.bases) else { return };
+        let Some(how) = self.plan.bases else { return };
         let (decision, found) = by_base(how, base, found, true);
         let pending = Pending { found, ..pending };
         let outcome = match decision {
@@ -209,34 +212,30 @@ impl Receiver<'_> {
     /// first base in which all is the same, or else the first with the same content.
     pub(crate) fn decide_by_bases(
         &self,
-        mirror: &Mirror,
         dir: &RecvDir,
         name: &Name,
         entry: &Entry,
     ) -> io::Result<Option<(Decision, Changes)>> {
-        let Some(how) = mirror.bases else { return Ok(None) };
+        let Some(how) = self.plan.bases else { return Ok(None) };
         let (mut best, mut other, mut hashed) = (None, None, Vec::new());
         for base in dir.bases() {
             let handle = base.handle()?;
             let Some(there) = self.look_at(&*handle, name)? else { continue };
-            let target = match (&entry.kind, there.kind) {
-                (Kind::Symlink { .. }, MetaKind::Symlink) => Some(handle.read_link(name)?),
-                _ => None,
-            };
+            let target = target_of(&*handle, name, entry, &there)?;
             let entry = &self.with_mode(entry, dir, &there);
             let entry = self.as_kept(entry, base, Some(&there));
-            let found = compare::changes(&entry, &there, target.as_deref(), self.policy.keeps);
+            let found = changes(&entry, &there, target.as_deref(), self.policy.keeps);
             if found.has(Changes::KIND) {
                 continue;
             }
-            if mirror.sameness == Sameness::Content && entry.size() > 0 {
+            if self.plan.same_by == Sameness::Content && entry.size() > 0 {
                 if !found.has(Changes::SIZE) {
                     hashed.push((Base(Arc::clone(base)), found));
                 }
                 other = other.or(Some(found.with(Changes::CONTENT)));
                 continue;
             }
-            if !self.is_in_base(mirror, base, name, &entry, &there, found)? {
+            if !self.is_in_base(base, name, &entry, &there, found)? {
                 other = other.or(Some(found));
                 continue;
             }
@@ -263,7 +262,6 @@ impl Receiver<'_> {
     /// `found`.
     fn is_in_base(
         &self,
-        mirror: &Mirror,
         base: &Arc<DirNode>,
         name: &Name,
         entry: &Entry,
@@ -273,7 +271,7 @@ impl Receiver<'_> {
         if !matches!(entry.kind, Kind::File { .. }) {
             return Ok(found.is_empty());
         }
-        let is_same = Self::looks_the_same(mirror, entry, there, found);
+        let is_same = self.plan.looks_the_same(entry, there, found);
         Ok(is_same && !self.was_lost(base, name, entry, Some(there))?)
     }
 

@@ -15,7 +15,7 @@ use crate::link::SenderPort;
 use crate::receiver::dirs::DirState;
 use crate::receiver::{Pending, Receiver, Work};
 use haul_delta::{CHUNK_LEN_MAX, Chunk, chunks};
-use haul_model::{Mirror, Name, Outcome, Updating, words};
+use haul_model::{Name, Outcome, Updating, words};
 use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk, Reuse, Want};
 use haul_store::{Cache, Place, Saved, short};
 use haul_sys::Dir;
@@ -316,9 +316,8 @@ impl Chunks {
 
 impl Provider for Chunks {
     fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
-        let replaces = |mirror: &Mirror| mirror.updating == Updating::Replaces;
         file.entry.size() >= FILE_LEN_MIN
-            && receiver.task.mirrors().is_none_or(replaces)
+            && receiver.plan.updating == Updating::Replaces
             && receiver.policy.wants_hashes()
             && receiver.sender.offers_chunks()
     }

@@ -30,6 +30,7 @@ pub(crate) use versions::{Version, Versions};
 
 use super::dirs::DirState;
 use super::{Pending, Receiver};
+use crate::Job;
 use haul_model::{BlockRanges, Outcome};
 use haul_proto::{How, Reuse, Want};
 use haul_tree::{SourceFile, lock};
@@ -55,7 +56,7 @@ pub(crate) trait Provider {
     fn forget(&self, _: &mut Pending) {}
 }
 
-/// What came of looking for content.
+/// The result of looking for content.
 pub(crate) enum Looked {
     /// The file goes on to the next provider: there is nothing, or not all of it.
     PassedOn(Box<Pending>),
@@ -93,13 +94,18 @@ pub(crate) struct Part {
 
 /// The providers of a job.
 pub(crate) struct Providers {
-    pub(crate) renames: Renames,
-    pub(crate) versions: Versions,
+    renames: Renames,
+    pub(super) versions: Versions,
     /// `None` without a cache.
-    pub(crate) chunks: Option<Chunks>,
+    pub(super) chunks: Option<Chunks>,
 }
 
 impl Providers {
+    /// Those of `job`, whose roles both read what they hash where it is, or not.
+    pub(crate) fn of(job: &Job, reads_own: bool, chunks: Option<Chunks>) -> Self {
+        Self { renames: Renames::of(job, reads_own), versions: Versions::default(), chunks }
+    }
+
     /// Those that have a file whole or not at all.
     fn of_files(&self) -> [&dyn Provider; 2] {
         [&BaseDirs, &self.renames]
@@ -135,7 +141,7 @@ impl Receiver<'_> {
             self.expect_writing(node);
         }
         file.dir.expect_one();
-        file.reserves = self.task.mirrors().is_some_and(|mirror| mirror.preallocates);
+        file.reserves = self.plan.preallocates;
         file.leaves_zeros = self.leaves_zeros(&file.entry);
         self.want_parts(self.providers.of_parts(), file, wants)
     }

@@ -9,11 +9,12 @@
 use super::{Looked, Provider};
 use crate::Job;
 use crate::dirs::DirNode;
-use crate::receiver::compare::{self, Decision};
+use crate::receiver::deciding::Decision;
 use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::hashing::Candidate;
 use crate::receiver::{Pending, Receiver, work};
 use haul_model::{Changes, Entry, FileId, Kept, Name, Outcome, Scope};
+use haul_plan::changes;
 use haul_proto::{LIST_WINDOW, OutcomeItem, PACK_FILE_MAX, Want};
 use haul_store::{OnExisting, Publication};
 use haul_tree::{Meta, MetaKind, TreeDir, lock};
@@ -275,7 +276,7 @@ impl Receiver<'_> {
         self.expect_writing(node);
         let keeps = self.policy.keeps;
         let times = Kept::TIMES.only_if(there.attributes.mtime != entry.attributes.mtime);
-        let which = compare::changes(entry, &there, None, keeps).attributes(keeps).with(times);
+        let which = changes(entry, &there, None, keeps).attributes(keeps).with(times);
         if !which.is_empty() {
             from.set_file_attributes(&old.name, there.id, &entry.attributes, which)?;
         }

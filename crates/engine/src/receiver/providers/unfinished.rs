@@ -1,5 +1,5 @@
-//! What an earlier job has left of a file: a whole file that waits for its name, or the first
-//! blocks of one.
+//! The remains of an earlier job: a whole file that waits for its name, or the first blocks of
+//! one.
 
 use super::{Looked, Provider};
 use crate::receiver::{Pending, Receiver};

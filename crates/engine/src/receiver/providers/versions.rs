@@ -11,7 +11,7 @@ use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::{Pending, Receiver, Work};
 use crate::workers::workers;
 use haul_delta::{Key, Shape, Summer};
-use haul_model::{Changes, Mirror, Name};
+use haul_model::{Changes, Name};
 use haul_proto::{
     PACK_FILE_MAX, Reuse, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature, Want,
 };
@@ -94,8 +94,9 @@ impl Provider for Versions {
         let is_old_a_file = file.on_existing == OnExisting::Replace
             && !file.found.has(Changes::KIND)
             && !file.found.has(Changes::MISSING);
-        let may_have_old = |mirror: &Mirror| is_old_a_file || mirror.fuzzy && is_missing(file);
-        receiver.task.mirrors().is_some_and(|mirror| mirror.delta && may_have_old(mirror))
+        let plan = &receiver.plan;
+        plan.delta
+            && (is_old_a_file || plan.fuzzy && is_missing(file))
             && receiver.policy.wants_hashes()
             && receiver.sender.is_far()
             && file.entry.size() > PACK_FILE_MAX
@@ -161,8 +162,7 @@ impl Receiver<'_> {
         let similar = if is_missing(&file) { similar::find(&file) } else { None };
         let name = similar.unwrap_or_else(|| file.name.clone());
         let old = self.open_in(&file.dir, &name).and_then(|old| {
-            let wish = self.task.mirrors()?.block_len;
-            let shape = Shape::of(old.seal().size, file.entry.size(), wish)?;
+            let shape = Shape::of(old.seal().size, file.entry.size(), self.plan.block_len)?;
             (shape.old_len() >= OLD_LEN_MIN).then_some((old, shape))
         });
         if let Some((old, shape)) = old {

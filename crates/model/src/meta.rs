@@ -1,0 +1,86 @@
+//! Metadata of an entry that exists.
+
+use crate::{Attributes, FileId, Kind, Special, Timestamp};
+use std::io;
+
+/// The metadata of an entry, without its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// The kind; a link's target is read separately.
+    pub kind: MetaKind,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// When anything of it last changed, where that is known.
+    pub ctime: Option<Timestamp>,
+    /// The object itself, where the tree is on this machine.
+    pub id: Option<FileId>,
+    /// It is a file that takes less storage than its length, and so may have
+    /// holes.
+    pub is_thin: bool,
+    /// Who owns it, where that is told.
+    pub owner: Option<Owner>,
+    /// How many names it has, as far as that is told.
+    pub links: u64,
+    /// The kind of a [`MetaKind::Special`], where that is told.
+    pub special: Option<Special>,
+}
+
+/// The owner of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's number.
+    pub user: u32,
+    /// The group's.
+    pub group: u32,
+}
+
+/// The kind of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetaKind {
+    /// A regular file of `size` bytes.
+    File {
+        /// Its length in bytes.
+        size: u64,
+    },
+    /// A directory.
+    Dir,
+    /// A symbolic link.
+    Symlink,
+    /// Something else.
+    Special,
+}
+
+impl Meta {
+    /// That of an entry of which nothing more is known, or told.
+    pub fn new(kind: MetaKind, attributes: Attributes) -> Self {
+        Self {
+            kind,
+            attributes,
+            ctime: None,
+            id: None,
+            is_thin: false,
+            owner: None,
+            links: 1,
+            special: None,
+        }
+    }
+
+    /// The entry's kind for a listing; `target` is what a link points to.
+    pub fn listed_kind(&self, target: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<Kind> {
+        Ok(match self.kind {
+            MetaKind::File { size } => Kind::File { size },
+            MetaKind::Dir => Kind::Dir,
+            MetaKind::Symlink => Kind::Symlink { target: target()?.into() },
+            MetaKind::Special => Kind::Special,
+        })
+    }
+}
+
+/// The fate of a file that has the name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnExisting {
+    /// Nothing is known to have the name; what has it nevertheless stays.
+    Keep,
+    /// Something has the name and is replaced.
+    Replace,
+}

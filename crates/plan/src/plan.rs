@@ -1,0 +1,206 @@
+//! The plan of a job, compiled from its task.
+
+use haul_model::{
+    Bases, Conflict, Delete, Entry, Kept, Kind, Mirror, Part, Policy, Relative, Sameness, Task,
+    Timestamp, Updating,
+};
+
+/// The rules of a job, one field for each question that a decision asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The attributes that are compared and kept.
+    pub keeps: Kept,
+    /// The proof that a file needs no copy.
+    pub same_by: Sameness,
+    /// Times no further apart are one, in whole seconds; `None` compares all of them.
+    pub window: Option<u32>,
+    /// Nothing that exists is replaced.
+    pub keeps_existing: bool,
+    /// The fate of what is newer than its source.
+    pub newer: Newer,
+    /// The kinds of existing objects that are replaced.
+    pub replaces: Kinds,
+    /// Nothing is created that the destination does not have.
+    pub only_existing: bool,
+    /// The lengths of the files that take part, in bytes.
+    pub size_min: u64,
+    /// See [`Self::size_min`].
+    pub size_max: u64,
+    /// Symbolic links take part.
+    pub links: bool,
+    /// Of these, those that may lead out of the destination are left out.
+    pub safe_links: bool,
+    /// The way in which existing files get new content.
+    pub updating: Updating,
+    /// The use of base directories.
+    pub bases: Option<Bases>,
+    /// Of a changed file only the difference crosses a wire.
+    pub delta: bool,
+    /// Of a missing file only the difference to one with a similar name does.
+    pub fuzzy: bool,
+    /// The length of the blocks by which differences are found, in bytes, if it is given.
+    pub block_len: Option<u32>,
+    /// Room for a file is reserved before it is written.
+    pub preallocates: bool,
+    /// Runs of zeros in large files become holes.
+    pub leaves_zeros: bool,
+    /// Files wait for the end of the job, and get their names one right behind the other.
+    pub delays: bool,
+    /// Where modes are not kept: files can be executed, or can't, as in the source.
+    pub executability: bool,
+    /// A new symbolic link gets the time of its source.
+    pub new_links_get_times: bool,
+    /// Directories keep the times when they were last read.
+    pub leaves_dir_atimes: bool,
+    /// An existing symbolic link to a directory stands for that.
+    pub keeps_dir_links: bool,
+    /// So does one on the way to a source.
+    pub leaves_ways: bool,
+    /// The destination's own directory becomes like the source's.
+    pub updates_top: bool,
+    /// The rules by which extras are removed.
+    pub delete: Option<Delete>,
+    /// The most entries that are removed, for whatever reason.
+    pub delete_max: u64,
+    /// The part of the work that the job does.
+    pub part: Part,
+    /// Sources that have one place become one, and extras are looked for.
+    pub is_mirror: bool,
+    /// Outcomes say how what existed differed.
+    pub reports_changes: bool,
+}
+
+/// The fate of an existing file that is newer than its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Newer {
+    /// It is replaced as any other.
+    Replaced,
+    /// It is kept, as with `rsync -u`: whatever its content, if it is newer and a file.
+    Kept,
+    /// It is kept if it is not older, as with `cp -u`: whatever it is.
+    KeptIfNotOlder,
+}
+
+/// The kinds of existing objects that an entry of another kind replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kinds {
+    /// Files and symbolic links, as with `cp`: no directory, device, FIFO or socket.
+    Contents,
+    /// All of them, as with rsync, but for directories with something in them.
+    AllButFullDirs,
+    /// All of them.
+    All,
+}
+
+impl Plan {
+    /// That of a job with this task, which copies or compares by `policy`.
+    pub fn of(task: &Task, policy: &Policy) -> Self {
+        match task.mirrors() {
+            Some(mirror) => Self::of_mirror(policy, mirror),
+            None => Self::of_copy(policy),
+        }
+    }
+
+    /// That of a copy.
+    pub fn of_copy(policy: &Policy) -> Self {
+        Self {
+            keeps: policy.keeps,
+            same_by: match policy.conflict {
+                Conflict::ReplaceAll => Sameness::None,
+                Conflict::ReplaceChanged | Conflict::Keep | Conflict::ReplaceOlder => {
+                    Sameness::SizeAndTime
+                }
+            },
+            window: None,
+            keeps_existing: policy.conflict == Conflict::Keep,
+            newer: match policy.conflict {
+                Conflict::ReplaceOlder => Newer::KeptIfNotOlder,
+                _ => Newer::Replaced,
+            },
+            replaces: Kinds::Contents,
+            only_existing: false,
+            size_min: 0,
+            size_max: u64::MAX,
+            links: true,
+            safe_links: false,
+            updating: Updating::Replaces,
+            bases: None,
+            delta: false,
+            fuzzy: false,
+            block_len: None,
+            preallocates: false,
+            leaves_zeros: false,
+            delays: false,
+            executability: false,
+            new_links_get_times: true,
+            leaves_dir_atimes: false,
+            keeps_dir_links: false,
+            leaves_ways: false,
+            updates_top: false,
+            delete: None,
+            delete_max: u64::MAX,
+            part: Part::All,
+            is_mirror: false,
+            reports_changes: false,
+        }
+    }
+
+    /// That of a mirror, which takes the rules of a copy and has its own.
+    pub fn of_mirror(policy: &Policy, mirror: &Mirror) -> Self {
+        Self {
+            same_by: mirror.sameness,
+            window: mirror.window,
+            newer: if mirror.skips_newer { Newer::Kept } else { Newer::Replaced },
+            replaces: if mirror.makes_way { Kinds::All } else { Kinds::AllButFullDirs },
+            only_existing: mirror.existing_only,
+            size_min: mirror.size_min.unwrap_or(0),
+            size_max: mirror.size_max.unwrap_or(u64::MAX),
+            links: mirror.links,
+            safe_links: mirror.safe_links,
+            updating: mirror.updating,
+            bases: mirror.bases,
+            delta: mirror.delta,
+            fuzzy: mirror.fuzzy,
+            block_len: mirror.block_len,
+            preallocates: mirror.preallocates,
+            leaves_zeros: mirror.leaves_zeros,
+            delays: mirror.delays,
+            executability: mirror.executability,
+            new_links_get_times: policy.keeps.has(Kept::LINK_TIMES),
+            leaves_dir_atimes: true,
+            keeps_dir_links: mirror.keeps_dir_links,
+            leaves_ways: mirror.walking.relative == Relative::WithoutWay,
+            updates_top: true,
+            delete: mirror.delete,
+            delete_max: mirror.delete_max.unwrap_or(u64::MAX),
+            part: mirror.part,
+            is_mirror: true,
+            reports_changes: true,
+            ..Self::of_copy(policy)
+        }
+    }
+
+    /// True if no entry of that kind takes part, whatever exists at its place.
+    pub fn leaves_out(&self, kind: &Kind) -> bool {
+        match kind {
+            Kind::Symlink { .. } => !self.links,
+            Kind::File { size } => !(self.size_min..=self.size_max).contains(size),
+            Kind::Dir | Kind::Special => false,
+        }
+    }
+
+    /// The time that `there` is taken to have, if that of an entry is `mtime`.
+    pub fn in_window(&self, mtime: Timestamp, there: Timestamp) -> Option<Timestamp> {
+        let window = self.window?;
+        (mtime.secs.abs_diff(there.secs) <= u64::from(window)).then_some(there)
+    }
+
+    /// True if a file of the time `there` is newer than its source of the time `mtime`, which is
+    /// compared as `entry`. With a window also if it is less than that older, as with rsync.
+    pub(crate) fn is_newer(&self, there: Timestamp, mtime: Timestamp, entry: &Entry) -> bool {
+        match self.window {
+            Some(window @ 1..) => mtime.secs.saturating_sub(there.secs) < i64::from(window),
+            _ => there > entry.attributes.mtime,
+        }
+    }
+}
