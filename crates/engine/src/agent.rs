@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Serves one client: reads requests and jobs from `input`, answers on
-/// `output`, and returns after one job, or when the client is gone.
+/// `output`, and returns after one job, or when the client has left.
 ///
 /// The calling thread is confined to what the job needs, for good. Neither stream blocks
 /// until this returns, and no thread is left then.
@@ -50,7 +50,7 @@ use std::time::Duration;
 /// # Errors
 /// When the client breaks the protocol or the streams fail.
 ///
-/// A client that is silent for longer than it has said is gone, and not waited for.
+/// A client that is silent for longer than it announced has left, and is not waited for.
 pub fn serve(
     input: impl Read + AsFd + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
@@ -74,7 +74,7 @@ pub fn stay_below(root: &Path, rights: Rights, cache: Option<&ChunkCache>) -> st
 }
 
 /// How long a client that keeps its connection may take until its next visit. It ends the
-/// connection earlier; this is for one whose machine is gone.
+/// connection earlier; this is for one whose machine has vanished.
 const BETWEEN_VISITS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Takes the task of a job, the side of it that was here, and its result.
@@ -378,7 +378,7 @@ struct Served<'c> {
     vigil: &'c Vigil,
     on_failure: &'c dyn Fn(),
     on_end: &'c dyn Fn(&Result<Summary, JobError>),
-    /// The client has asked for calls, and hears what came of them.
+    /// The client has asked for calls, and receives their results.
     calls: bool,
 }
 

@@ -1,5 +1,5 @@
 //! Sources that are set aside: in the moment before it is removed a source has a
-//! name that tells what it is, under which nobody else looks for it. What a killed
+//! name of its own form, under which nobody else looks for it. What a killed
 //! move has left under such a name gets its own back from the next one, which also takes
 //! away the marks that it has left (see [`haul_tree::Mark`]).
 
@@ -41,7 +41,7 @@ impl Aside {
     /// Gives it its own name back in `dir`, the directory that it is in.
     ///
     /// # Errors
-    /// If that can't be done; the fault tells its name now.
+    /// If that can't be done; the fault has its name now.
     pub(crate) fn put_back(self, dir: &dyn TreeDir) -> Result<(), Fault> {
         match dir.rename(&self.aside, &self.own) {
             Ok(()) => Ok(()),
@@ -95,7 +95,7 @@ pub(crate) fn restore_named(path: &[u8]) -> Result<bool, Fault> {
 }
 
 /// Gives the entry `name` of `dir` its name back if a killed move has set it aside,
-/// and nothing else has that name; tells whether it did.
+/// and nothing else has that name; returns whether it did.
 pub(crate) fn restore_one(dir: &dyn TreeDir, name: &Name) -> bool {
     let Ok(entries) = dir.entries() else { return false };
     let is_it = |entry: &TreeEntry| haul_store::set_aside(&entry.name).as_ref() == Some(name);

@@ -115,7 +115,7 @@ pub(crate) struct Sending<'a> {
     /// The directories that sources were compared with, where both are on this machine.
     pub(crate) twins: Option<&'a Twins>,
     /// Threads that remove the sources of a move without a wire, each of which waits
-    /// for its tree. Without any, they are removed as their outcomes are told.
+    /// for its tree. Without any, they are removed as their outcomes arrive.
     pub(crate) removers: usize,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct Receiving<'a> {
     pub(crate) destination: Destination,
     /// The sources that may be listed, where this side has asked for them.
     pub(crate) asked: Option<Asked>,
-    /// The user, who is not where the Sender is, is told what comes by lanes.
+    /// The user, who is not where the Sender is, sees the progress of lanes.
     pub(crate) tells_arrivals: bool,
     /// All threads but the writer are confined to what a Receiver in these directories may
     /// do: a peer can cause what happens in them.
@@ -283,7 +283,7 @@ impl<'a> Assembly<'a> {
                 if let Err(error) = &result {
                     receiver.leave_waiting(error);
                 }
-                // The connection still stands, so the other side can be told what was done.
+                // The connection is still there, so the other side can learn the outcomes.
                 if matches!(result, Err(JobError::Destination { .. })) {
                     receiver.ending.wait_for_batches();
                 }

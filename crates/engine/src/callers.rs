@@ -1,5 +1,5 @@
-//! Callers at a port that is open for one client: who has its key, and says which lane he
-//! is, is let in. The others are hung up on, and learn nothing.
+//! Callers at a port that is open for one client: a caller that has its key, and names its
+//! lane, is accepted. Others are disconnected without an explanation.
 
 use crate::control::CANCEL_POLL;
 use crate::link::greeting::read_message;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long a caller who is known may take to say which lane it is.
+/// How long a known caller may take to name its lane.
 const JOIN_MAX: Duration = Duration::from_secs(5);
 
 /// Callers whose keys are being looked at; a further one takes the place of one of them

@@ -96,7 +96,7 @@ impl Counting {
         add(&self.size, entry.shown_len());
     }
 
-    /// The fate of an entry is known, and was not told before.
+    /// The fate of an entry is known, and was not reported before.
     pub(crate) fn came_to(&self, kind: &Kind, outcome: &Outcome) {
         let found = match outcome {
             Outcome::Synced(found) => *found,

@@ -23,7 +23,7 @@ pub struct CleanRules {
     pub recursive: bool,
     /// Also what could be continued.
     pub all: bool,
-    /// Nothing is removed, all is told.
+    /// Nothing is removed, all is reported.
     pub dry_run: bool,
 }
 
@@ -98,7 +98,7 @@ impl AddAssign for Stages {
     }
 }
 
-/// Cleans the directory at `path`, tells `each` what it finds, and gives the figures.
+/// Cleans the directory at `path`, reports each find to `each`, and returns the figures.
 /// Symbolic links below it are not followed.
 pub fn clean(path: &[u8], rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>)) -> CleanSummary {
     let mut summary = CleanSummary::default();
@@ -141,7 +141,7 @@ fn walk(path: &[u8], rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>)) ->
         let node = Arc::clone(node);
         match DirNode::open(&node, name, false) {
             Ok(node) => levels.push(visit(node, rules, each)),
-            // A link, or gone since the directory was read: nothing to look into.
+            // A link, or removed since the directory was read: nothing to look into.
             Err(error) if is_no_directory(&error) => {}
             Err(error) => each(CleanEvent::Failed {
                 path: &path,
@@ -174,7 +174,7 @@ fn visit(node: Arc<DirNode>, rules: CleanRules, each: &mut dyn FnMut(CleanEvent<
     (node, subdirs.into_iter())
 }
 
-/// The directories in `dir`; where the listing doesn't tell what an entry is,
+/// The directories in `dir`; where the listing does not say the kind of an entry,
 /// opening it will.
 fn subdirs(dir: &dyn TreeDir) -> io::Result<Vec<Name>> {
     let entries = dir.entries()?.into_iter();

@@ -1,5 +1,5 @@
-//! The course of a running job on this side: whether it goes on, how it ended,
-//! and what is told about it.
+//! The course of a running job on this side: whether it continues, how it ended,
+//! and its events.
 
 use crate::monitor::{Counter, LinkEvent};
 use crate::pace::{Pace, Precedence};
@@ -123,7 +123,7 @@ impl<'a> Control<'a> {
     /// destination `dest`.
     pub(crate) fn named(&self, named: Named, dest: &[u8]) {
         let progress = self.monitor.progress();
-        // A job that is run again has told it.
+        // A job that is run again has reported it.
         if progress.named().is_none() {
             self.tell_made(named, dest);
         }
@@ -274,7 +274,7 @@ impl<'a> Control<'a> {
     }
 }
 
-/// How far a copy has come since it told the last step, in bytes.
+/// The progress of a copy since its last step, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     /// So much content was moved.
@@ -302,7 +302,7 @@ impl Step {
     }
 }
 
-/// Counts what a job comes to, and tells the monitor. One of the two roles has
+/// Counts what a job comes to, and informs the monitor. One of the two roles has
 /// one: the one on the side where the user is.
 pub(crate) struct Reporter<'a> {
     monitor: &'a dyn Monitor,
@@ -468,7 +468,7 @@ impl<'a> Reporter<'a> {
         self.monitor.event(Event::Extra { path, kind });
     }
 
-    /// In a mirror: what only the destination had at `path` is gone, or would be.
+    /// In a mirror: an extra of the destination at `path` was removed, or would be.
     pub(crate) fn deleted(&self, path: &[u8], kind: &Kind) {
         if !self.monitor.progress().told.extra(path) {
             return;

@@ -29,7 +29,7 @@ const PART_LEN: usize = 512 << 10;
 /// they stay in the cache that is nearest to the processor.
 pub(crate) const STEP_LEN: usize = 128 << 10;
 
-/// Bytes of a hole that are hashed between two looks at whether the job goes on.
+/// Bytes of a hole that are hashed between two checks that the job continues.
 const HOLE_STEP_LEN: u64 = 64 << 20;
 
 /// A worker's buffer, kept from file to file.
@@ -142,7 +142,7 @@ fn streamed(
     Ok(())
 }
 
-/// Hashes a hole up to `end`, and tells `passed` the length of each part of it;
+/// Hashes a hole up to `end`, and calls `passed` with the length of each part of it;
 /// `None` if the job ends before. A hole can be so large that it takes hours.
 pub(crate) fn hash_hole(
     hasher: &mut ContentHasher,

@@ -2,7 +2,7 @@
 //! one that can't be had is no panic, and one that panics leaves nobody waiting.
 //!
 //! A thread that the job needs and that can't be had ends the job with
-//! [`JobError::Threads`]. Where several do the same, the job goes on with fewer.
+//! [`JobError::Threads`]. Where several do the same, the job continues with fewer.
 //! Threads that only overlap what could be done in turn are in [`haul_tree::both`].
 
 use crate::JobError;

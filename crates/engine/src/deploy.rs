@@ -9,7 +9,7 @@
 //!
 //! So a name in the directory shows the old haul or the new one, whole and
 //! proven; an agent that runs keeps the one that it was started from. What ends
-//! early is removed from here, or by the shell there when this end is gone, or
+//! early is removed from here, or by the shell there when this end has left, or
 //! by a later deployment.
 
 mod error;
@@ -82,7 +82,7 @@ pub struct Undeployed {
 }
 
 /// Puts `program` onto the host, where [`haul_net::connect`] then finds it,
-/// unless it is there already. What ssh has to say goes to `diagnostics`;
+/// unless it is there already. The messages of ssh go to `diagnostics`;
 /// `is_cancelled` is asked from time to time whether the user has had enough.
 /// Logs in twice; asks nothing and prints nothing.
 ///

@@ -272,28 +272,11 @@ mod tests {
     /// The same with links to `a` and FIFOs, of which a copy keeps no time.
     #[test]
     fn copies_of_what_has_no_content() {
-        let cases: [(Entry, MetaKind, Option<&[u8]>, i64, [&str; 4]); 9] = [
-            (
-                link(b"a", 7),
-                MetaKind::Symlink,
-                Some(b"a"),
-                6,
-                ["Leave", "Leave", "Exists", "Leave"],
-            ),
-            (
-                link(b"a", 7),
-                MetaKind::Symlink,
-                Some(b"b"),
-                6,
-                ["replace", "replace", "Exists", "replace"],
-            ),
-            (
-                link(b"a", 7),
-                MetaKind::Symlink,
-                Some(b"b"),
-                7,
-                ["replace", "replace", "Exists", "NotOlder"],
-            ),
+        let (a, b): (Option<&[u8]>, Option<&[u8]>) = (Some(b"a"), Some(b"b"));
+        for (entry, kind, target, secs, expected) in [
+            (link(b"a", 7), MetaKind::Symlink, a, 6, ["Leave", "Leave", "Exists", "Leave"]),
+            (link(b"a", 7), MetaKind::Symlink, b, 6, ["replace", "replace", "Exists", "replace"]),
+            (link(b"a", 7), MetaKind::Symlink, b, 7, ["replace", "replace", "Exists", "NotOlder"]),
             (
                 link(b"a", 7),
                 MetaKind::File { size: 1 },
@@ -312,8 +295,7 @@ mod tests {
                 6,
                 ["replace", "replace", "Exists", "replace"],
             ),
-        ];
-        for (entry, kind, target, secs, expected) in cases {
+        ] {
             let special = (kind == MetaKind::Special).then_some(Special::Fifo);
             let meta = Meta { special, ..meta(kind, secs) };
             let decided = CONFLICTS.map(|conflict| {

@@ -16,7 +16,7 @@ const OVER: u8 = 1;
 /// connection ends with the job.
 ///
 /// # Errors
-/// When there is no child, or the client is gone.
+/// When there is no child, or the client has left.
 pub(super) fn serve(
     client: Client,
     serve: impl FnOnce(Client, bool) -> Result<(), JobError>,
@@ -35,7 +35,7 @@ pub(super) fn serve(
         tracing::debug!(?served, "the connection ends with the job");
         match served {
             Err(JobError::Connection(_)) => CLIENT_LOST_STATUS,
-            // The client was told.
+            // The client knows.
             Ok(()) | Err(_) => OVER,
         }
     });

@@ -1,5 +1,5 @@
 //! Calls to another host that a client may ask an agent for: which of them are made, and
-//! what its client hears of them.
+//! the reports about them to the client.
 
 use crate::link::wire::Outbox;
 use crate::{Event, LinkEvent, Monitor, Progress};
@@ -55,14 +55,14 @@ impl Calls {
     }
 }
 
-/// Tells the client of calls; the rest is told by the other host.
+/// Reports calls to the client; the other host reports the rest.
 pub(super) struct Telling {
     progress: Progress,
     outbox: Arc<Outbox>,
 }
 
 impl Telling {
-    /// A monitor that tells through `outbox`.
+    /// A monitor that reports through `outbox`.
     pub(super) fn new(outbox: &Arc<Outbox>) -> Self {
         Self { progress: Progress::default(), outbox: Arc::clone(outbox) }
     }

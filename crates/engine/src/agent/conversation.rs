@@ -134,7 +134,7 @@ fn talk(line: Line, mut asking: Asking, mark: Held) -> Result<Option<LastRequest
     }
 }
 
-/// Exchanges greetings. What the client's says is in force, as far as this side `offers` it.
+/// Exchanges greetings. The client's settings are in force, as far as this side `offers` them.
 fn greet(input: &mut impl Read, output: &mut Writer, offers: Caps) -> Result<Hello, ReadEnd> {
     let header = read_first_header(input)?;
     if header.kind != FrameType::Hello {
@@ -142,7 +142,7 @@ fn greet(input: &mut impl Read, output: &mut Writer, offers: Caps) -> Result<Hel
     }
     let hello = Hello::decode(&read_payload(input, header)?).map_err(refused)?;
     let caps = check_hello(&hello).map(|caps| caps.intersection(offers));
-    // Another version is told ours, and can say what is wrong.
+    // A client of another version receives ours, and can say what is wrong.
     let welcome = Hello::ours(caps.clone().unwrap_or_default(), hello.silence_seconds, PROGRAM);
     output.write_all(&frame_bytes(FrameType::Welcome, &welcome.encode()))?;
     output.flush()?;

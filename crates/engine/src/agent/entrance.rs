@@ -1,5 +1,5 @@
 //! Logins that join a job of another: the process that such a login has started finds the
-//! agent of the job by the secret that the client tells both, hands its streams over, and
+//! agent of the job by the secret that the client sends both, hands its streams over, and
 //! waits, so that sshd keeps the connection.
 
 use super::CLIENT;
@@ -32,11 +32,11 @@ pub(super) fn open(secret: &JoinSecret) -> Option<Handover> {
 /// that it `join`s, and returns when that lets go of it.
 ///
 /// # Errors
-/// When the client has gone, or does not wait for an answer.
+/// When the client has left, or does not wait for an answer.
 pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), JobError> {
     let found = join.secret.map(|secret| find(&secret));
     let (Some(Ok(taker)), Some([input, output])) = (found, closer.streams()) else {
-        // Nothing is told of what else there is.
+        // Nothing else is revealed.
         client.tell(&Message::Abort(Abort::Usage("no such job to join".to_owned())));
         return client.into_line().map(|_| ());
     };

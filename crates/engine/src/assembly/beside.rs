@@ -18,9 +18,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the first login may take before others are begun beside it. Behind a link that is
-/// short it stands by then, and how much there is to do is known; behind a long one it takes
-/// the longer. It has knocked by then, so that a server that refuses some refuses the others.
+/// How long the first login may take before others are begun beside it. On a short link it is
+/// connected by then, and the amount of work is known; on a long one it takes longer. It has
+/// reached the server by then, so a server that refuses some logins refuses the others.
 const EARLY_AFTER: Duration = Duration::from_millis(250);
 
 /// How long a login may take. Nobody is asked for a password.
@@ -95,7 +95,7 @@ impl Beside {
         self.choice.as_ref()?.round_trip()
     }
 
-    /// True if the first login is let in, and has asked the user for nothing that others can't
+    /// True if the first login was accepted, and has asked the user for nothing that others can't
     /// ask for.
     pub(super) fn needs_nobody(&self, is_early: bool) -> bool {
         self.choice.as_ref().map_or(!is_early, Choice::needs_nobody)
@@ -139,7 +139,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         Some(Schedule::wanted(count))
     }
 
-    /// Begins a login, on a thread of its own that tells what came of it.
+    /// Begins a login, on a thread of its own that reports the result.
     pub(super) fn begin_login(
         &self,
         beside: &Beside,

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long a host may take to answer a call, where the job goes on meanwhile.
+/// How long a host may take to answer a call, while the job continues.
 const CALL_MAX: Duration = Duration::from_secs(3);
 
 /// The same where it can't.
@@ -26,7 +26,7 @@ const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
 const CALL_AGAIN: Duration = Duration::from_millis(50);
 
 /// How many lanes there are at most, by the round trip: one of them is held up
-/// by that the more, the longer it takes to be heard.
+/// by that the more, the longer an answer takes.
 const BY_ROUND_TRIP: [(Duration, u8); 2] = [(Duration::from_millis(2), 2), (LONG_ROUND_TRIP, 4)];
 
 /// Who calls, and whom.
@@ -43,7 +43,7 @@ pub(crate) struct Calling {
 /// The agent that is called.
 pub(crate) struct Callee {
     pub(super) calling: Calling,
-    /// Where the agent is reached, as soon as it has told.
+    /// The agent's addresses, as soon as it has sent them.
     pub(super) offer: crossbeam_channel::Receiver<Result<DirectOffer, String>>,
     pub(super) is_required: bool,
     /// The same, once it was looked at.
@@ -72,12 +72,12 @@ impl Callee {
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// Waits until the agent has told where it is reached, and there is enough to send. `None` if
+    /// Waits until the agent has sent its addresses, and there is enough to send. `None` if
     /// the job ends before.
     ///
-    /// The first call is made alone, and tells how many others are of use. Where the host is
+    /// The first call is made alone, and shows how many others are of use. Where the host is
     /// known to be far away, as `beside` sees, all are made at the same time: each takes some
-    /// round trips until it stands, and as many until it is fast.
+    /// round trips until it is connected, and as many until it is fast.
     pub(super) fn when_to_call(
         &self,
         callee: &Callee,
@@ -112,7 +112,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         match &self.part {
             // The figures are the client's.
             LaneRole::Sends(readers) if callee.is_of_agent() => readers.lanes.is_awaited(),
-            // An empty file, or the end of one that is there, may have to be told.
+            // An empty file, or the end of one that is there, may have to be sent.
             _ if callee.is_required => self.has_files_left(),
             _ => self.left() >= LEFT_MIN,
         }
@@ -142,7 +142,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         progress.files_total.load(Ordering::Relaxed) > done
     }
 
-    /// Begins a call, on a thread of its own that tells what came of it.
+    /// Begins a call, on a thread of its own that reports the result.
     pub(super) fn begin_call(
         self: &Arc<Self>,
         callee: &Arc<Callee>,

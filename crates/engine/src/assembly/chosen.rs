@@ -4,8 +4,8 @@
 //! An ssh connection has 2 MiB on their way at most, so it moves that much in a round trip;
 //! several move as many times that. What they cost is a login each, of all of which the
 //! processors of both sides and their administrators see something. So there are none before
-//! the first is let in, none where that has asked the user for something, or took so long that
-//! it may have, and none where the rest would be over before they stand. What a host has to
+//! the first is accepted, none where that has asked the user for something, or took so long that
+//! it may have, and none where the rest would be over before they are connected. What a host has to
 //! send nobody knows until its agent has greeted: before that there are a few.
 
 use super::opening::{LOOK_AGAIN, Opening};
@@ -33,7 +33,7 @@ const LOGINS_WORTH: u32 = 2;
 /// Logins while nobody knows how much there is to send.
 const UNKNOWN_MAX: u8 = 2;
 
-/// How many times as long as until it is let in a login takes: the session, the command and
+/// The time of a login, in times of that until it is accepted: the session, the command and
 /// the greeting of its agent come behind that.
 const OF_LETTING_IN: u32 = 2;
 
@@ -55,7 +55,7 @@ struct Login {
     takes: Duration,
     /// It has asked the user for something.
     has_asked: bool,
-    /// The shortest time in which the host has answered; `None` if the system does not tell.
+    /// The shortest time in which the host has answered; `None` if the system does not say.
     round_trip: Option<Duration>,
 }
 
@@ -65,7 +65,7 @@ impl Choice {
         closer.onlooker().map(|ssh| Self { ssh, seen: Arc::default() })
     }
 
-    /// True if the first login is let in, and has asked the user for nothing.
+    /// True if the first login was accepted, and has asked the user for nothing.
     pub(super) fn needs_nobody(&self) -> bool {
         self.seen.get().is_some_and(|login| !login.may_have_asked())
     }
@@ -75,7 +75,7 @@ impl Choice {
         self.seen.get()?.round_trip
     }
 
-    /// Watches the first login until it is let in, or the job ends. It has to do so on a thread
+    /// Watches the first login until it is accepted, or the job ends. It has to do so on a thread
     /// that is not confined: such a one sees nothing of another process.
     pub(super) fn watch(self, control: &Control<'_>) {
         let begun = Instant::now();

@@ -146,8 +146,8 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     fn fail_without_lanes(&self, control: &Control<'_>, is_direct: bool, error: &io::Error) {
         // The peer may have said why, or that all is done.
         control.linger();
-        // Who has opened them ends the job, and knows what to tell: that the other side has hung
-        // up would be no reason.
+        // The side that opened the lanes ends the job, and knows why. A connection that was closed
+        // would be no reason.
         if self.lets_in {
             control.linger();
         }

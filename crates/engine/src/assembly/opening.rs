@@ -2,7 +2,7 @@
 //!
 //! The side that opens lanes has one loop ([`Opening::open_by`]). It begins the lanes that a
 //! [`Schedule`] says, each on a thread of its own, and takes each one ([`Opening::take`]) when
-//! its connection stands. There are two means: calls to the port that the agent has opened
+//! it is connected. There are two means: calls to the port that the agent has opened
 //! (`calling.rs`), and, where no call comes through, further logins (`beside.rs`).
 //!
 //! The other side lets lanes in: callers that have the client's key (`callers.rs`), and logins
@@ -162,7 +162,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         };
         let joined = || self.joins.roster.stages(|stages| stages.count(Stage::Joined)) as u8;
         let (tell, told) = unbounded::<Ended>();
-        // The user was told of the loss of all: none may come back in silence.
+        // The loss of all was reported to the user: none may come back in silence.
         let has_lost_all = || matches!(means, Means::Calls(_)) && self.joins.roster.has_lost_all();
         while self.goes_on() && !has_lost_all() {
             while let Some(attempt) = self.next(&mut schedule, means) {
@@ -331,7 +331,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         }
     }
 
-    /// Takes a login as a lane, and tells the client.
+    /// Takes a login as a lane, and informs the client.
     fn take_given(self: &Arc<Self>, given: HandedOver) -> io::Result<()> {
         let lane = given.number;
         if !(1..=LANES_MAX).contains(&lane) {

@@ -5,7 +5,7 @@
 //! | `Free`            | `OnItsWay` | this side begins to open it                         |
 //! | `OnItsWay`        | `Free`     | it came to nothing, and the host has not heard of it |
 //! | `OnItsWay`        | `Spent`    | it came to nothing otherwise                        |
-//! | `Free`, `OnItsWay`| `Joined`   | its connection stands                               |
+//! | `Free`, `OnItsWay`| `Joined`   | it is connected                                     |
 //! | `Joined`          | `Lost`     | its connection ends before the job                  |
 
 use super::opening::LOOK_AGAIN;
@@ -79,7 +79,7 @@ pub(super) struct Roster {
 struct Lanes {
     stages: Stages,
     ends: Vec<Ends>,
-    /// That the last lane was lost was told.
+    /// The loss of the last lane was reported.
     has_told: bool,
     has_ended: bool,
 }
@@ -105,7 +105,7 @@ impl Ends {
         self.killer.kill();
     }
 
-    /// True if it is a login that the host has not let in, as far as that can be seen.
+    /// True if it is a login that the host has not accepted, as far as that can be seen.
     fn is_at_the_door(&self) -> bool {
         let is_let_in = |ssh: &Onlooker| ssh.look(haul_sys::has_session) == Some(true);
         self.login.as_ref().is_some_and(|ssh| !ssh.as_ref().is_some_and(is_let_in))
@@ -161,7 +161,7 @@ impl Roster {
         !std::mem::replace(&mut lock(&self.state).has_told, true)
     }
 
-    /// True if the loss of all lanes was told, and none has joined since.
+    /// True if the loss of all lanes was reported, and none has joined since.
     pub(super) fn has_lost_all(&self) -> bool {
         lock(&self.state).has_told
     }

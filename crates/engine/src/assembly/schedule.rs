@@ -33,21 +33,21 @@ const FAILURES_MAX: u32 = 6;
 pub(super) struct Attempt {
     pub(super) lane: u8,
     begun: Instant,
-    /// The first login did not stand when it was begun.
+    /// The first login was not connected when it was begun.
     is_early: bool,
 }
 
 /// The first login.
 #[derive(Clone, Copy)]
 pub(super) struct First {
-    /// It does not stand yet.
+    /// It is not connected yet.
     pub(super) is_early: bool,
-    /// It is let in, and has asked the user for nothing.
+    /// It was accepted, and has asked the user for nothing.
     pub(super) needs_nobody: bool,
 }
 
 impl First {
-    /// It stands, and others need nobody either.
+    /// It is connected, and others need nobody either.
     pub(super) const STANDS: Self = Self { is_early: false, needs_nobody: true };
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Schedule {
     failures_max: u32,
     /// Others take the place of those that are lost.
     replaces: bool,
-    /// The first that joins tells how many there may be.
+    /// The first that joins shows how many there may be.
     is_measured: bool,
     /// Failures in a row; of lanes that are on their way at the same time the first counts.
     failures: u32,
@@ -186,7 +186,7 @@ impl Schedule {
         PAUSE_MIN.saturating_mul(1 << doublings).min(PAUSE_MAX)
     }
 
-    /// One has joined; as far as it tells, `count` are of use.
+    /// One has joined; as far as it shows, `count` are of use.
     pub(super) fn join(&mut self, count: u8) {
         self.failures = 0;
         if std::mem::take(&mut self.is_measured) {
@@ -230,7 +230,7 @@ mod tests {
             Self { schedule, stages: Stages::default() }
         }
 
-        /// The lanes that are begun now, where the first login is let in without a question.
+        /// The lanes that are begun now, where the first login was accepted without a question.
         fn begun(&mut self, left: Option<u64>, is_early: bool) -> Vec<Attempt> {
             self.begun_beside(left, First { is_early, needs_nobody: true })
         }

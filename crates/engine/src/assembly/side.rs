@@ -22,8 +22,8 @@ use haul_tree::Tree;
 use std::io;
 use std::sync::Arc;
 
-/// Removals that are told in one frame, at most: with paths as long as they are
-/// told, it stays below its bound.
+/// The most removals in one frame: with the longest paths that are
+/// sent, it stays below its bound.
 const REMOVALS_PER_FRAME_MAX: usize = 32;
 
 /// Buffers in circulation on one side of a job.
@@ -46,7 +46,7 @@ pub(super) struct SenderSide<'a> {
 }
 
 impl<'a> SenderSide<'a> {
-    /// A Sender that tells `receiver` what it lists, and sends contents through
+    /// A Sender that lists to `receiver`, and sends contents through
     /// `outbox` if that is at the other end of a wire.
     pub(super) fn new(
         assembly: &Assembly<'a>,
@@ -179,7 +179,7 @@ pub(super) struct ReceiverSide<'a> {
 }
 
 impl<'a> ReceiverSide<'a> {
-    /// A Receiver that tells `sender` what it decides.
+    /// A Receiver that reports its decisions to `sender`.
     ///
     /// # Errors
     /// When the destination can't be looked at.

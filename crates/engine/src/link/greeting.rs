@@ -7,7 +7,7 @@ use haul_net::{ConnectError, Patience};
 use haul_proto::{Caps, FrameType, Header, Hello, Message, Welcome, check_welcome, frame_bytes};
 use std::io::{BufReader, Read};
 
-/// The program's version, told in greetings.
+/// The program's version, sent in greetings.
 pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
 /// The greeting of a client that has this patience, and `keeps` the connection.

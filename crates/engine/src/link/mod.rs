@@ -35,9 +35,9 @@ pub(crate) trait ReceiverPort: Send + Sync {
         None
     }
 
-    /// Looks ahead at what stands in the place of the directory `name` and of its `entries`,
+    /// Looks ahead at the places of the directory `name` and of its `entries`,
     /// in the order of their names; the directory is in the one that was listed under the
-    /// number `above`. `None` where that can't be told yet, or is of no use.
+    /// number `above`. `None` where that is not known yet, or is of no use.
     fn prefetch(&self, _above: u64, _name: &Name, _entries: &mut Names<'_>) -> Option<Prefetched> {
         None
     }
@@ -49,7 +49,7 @@ pub(crate) trait ReceiverPort: Send + Sync {
     fn offer(&self, _offer: Offer) {}
 
     /// The same over a wire: these were set aside, and can go when the destination still
-    /// has them, which [`SenderPort::proven`] tells.
+    /// has them, which [`SenderPort::proven`] answers.
     fn prove(&self, _asked: Vec<Prove>) {}
 }
 
@@ -90,7 +90,7 @@ pub(crate) trait SenderPort: Send + Sync {
         false
     }
 
-    /// True if the Receiver was told that nothing more is asked for: it leaves.
+    /// True if the Receiver knows that nothing more is asked for: it leaves.
     fn has_removed_all(&self) -> bool {
         false
     }
@@ -98,10 +98,10 @@ pub(crate) trait SenderPort: Send + Sync {
     /// How much of a lane has arrived; only over a wire.
     fn taken(&self, _taken: Taken) {}
 
-    /// This has come by a lane; told where that is not seen by whoever shows the job.
+    /// This has come by a lane; sent where the side that shows the job does not see it.
     fn arrived(&self, _arrived: Arrived) {}
 
-    /// A file has another length than was listed, in bytes; told before its outcome.
+    /// A file has another length than was listed, in bytes; sent before its outcome.
     fn sized(&self, _index: u64, _size: u64) {}
 
     /// True if it is at the other end of a wire.

@@ -1,6 +1,6 @@
 //! The link over a connection: frames as they are read, and the reader that decodes
 //! them for a Sender, by its trait. A Receiver has its own (`receiver/reading.rs`);
-//! [`ports`] encode what they are told, [`frame`] is what comes of that, [`outgoing`] has the
+//! [`ports`] encode messages, [`frame`] is an encoded one, [`outgoing`] has the
 //! queue, [`listed`] that of the listing, and [`writer`] drains both; [`squeeze`] says how
 //! frames are compressed, [`lanes`] by which connection contents leave, and [`ledger`] what is
 //! lost with one.
@@ -170,10 +170,10 @@ fn read_answers(
     }
 }
 
-/// Where a client that has wished for direct connections hears how the agent is reached.
+/// Where a client that asked for direct connections receives the agent's addresses.
 pub(crate) type Offers = crossbeam_channel::Sender<Result<DirectOffer, String>>;
 
-/// Takes what an agent says about that: once, if it was asked.
+/// Takes the agent's answer about that: once, if it was asked.
 pub(crate) fn take_offer(
     offers: Option<&Offers>,
     offer: Result<DirectOffer, String>,

@@ -41,7 +41,7 @@ struct Course<'m, M: Machines> {
     machines: &'m mut M,
     monitor: &'m dyn MoveMonitor,
     figures: Summary,
-    /// Entries that could not be copied, and were told.
+    /// Entries that could not be copied, and were reported.
     not_copied: NotCopied,
     /// The sources to be copied that are directories, as they were before.
     dirs: Vec<FoundDir<M::Host>>,
@@ -98,7 +98,7 @@ impl<M: Machines> Course<'_, M> {
         let copied = self.machines.copy(copies, &self.not_copied)?;
         self.figures.failed += copied.failed;
         self.not_copied.tell(self.monitor);
-        // What the copy has refused was told, and stays anyway.
+        // A source that the copy refused was reported, and stays anyway.
         rest.sources.retain(|source| !self.not_copied.has_source(&source.path));
         self.refuse_itself(&rest, false)?;
         self.leave_exchanged(&mut rest.sources)?;
@@ -159,7 +159,7 @@ impl<M: Machines> Course<'_, M> {
     fn look_at_dirs(&mut self, sources: &[Spot<M::Host>]) {
         for source in sources.iter().filter(|source| source.host.is_none()) {
             let path = words::split(&source.path).whole;
-            // What is wrong with one the copy tells.
+            // The copy reports its fault.
             if let Ok(entry) = Requests::local().stat(path, false)
                 && entry.kind == Kind::Dir
             {
@@ -185,7 +185,7 @@ impl<M: Machines> Course<'_, M> {
                     self.stays(path, At::Named { host: host.as_deref(), path }, &fault);
                     sources.retain(|one| one != source);
                 }
-                // The comparison will tell.
+                // The comparison will show it.
                 Err(_) => {}
             }
         }
@@ -233,7 +233,7 @@ impl<M: Machines> Course<'_, M> {
         sources
     }
 
-    /// The sources but for those on hosts that can't be moved, which are told.
+    /// The sources but for those on hosts that can't be moved, which are reported.
     fn find(&mut self) -> Result<Vec<Spot<M::Host>>, M::Error> {
         let mut found = Vec::new();
         for source in &self.job.sources {
@@ -260,12 +260,12 @@ impl<M: Machines> Course<'_, M> {
             };
             self.fails(source, &fault);
         }
-        // No connection stands idle while sources are renamed.
+        // No connection is idle while sources are renamed.
         self.machines.hang_up();
         Ok(found)
     }
 
-    /// The sources but for those that can't be moved, which are told. All are here.
+    /// The sources but for those that can't be moved, which are reported. All are here.
     fn find_here(&mut self) -> Vec<Spot<M::Host>> {
         let mut found = self.job.sources.clone();
         found.retain(|source| match find_source(&source.path) {
@@ -335,7 +335,7 @@ impl<M: Machines> Course<'_, M> {
     /// Removes what the destination has.
     fn remove(&mut self, rest: &Rest<M::Host>) -> Result<(), M::Error> {
         let policy = &self.job.policy;
-        // Where existing files are kept, what stands there may be another's.
+        // Where existing files are kept, the existing one may be another's.
         let rule = match policy.conflict {
             Conflict::ReplaceChanged | Conflict::ReplaceAll => Remove::SameContent,
             Conflict::Keep | Conflict::ReplaceOlder => Remove::Same,
@@ -376,7 +376,7 @@ impl<M: Machines> Course<'_, M> {
     }
 
     /// Tells of sources that are directories and stay: of those that something is
-    /// in only if all that was to go is gone.
+    /// in only if all that was to be removed was.
     fn tell_left(&mut self, left: &[(Vec<u8>, Fault)], naming: Naming, all_gone: bool) {
         for (path, fault) in left {
             if all_gone || fault.kind != FaultKind::Changed {

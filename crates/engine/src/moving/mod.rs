@@ -82,10 +82,10 @@ pub trait Machines {
     fn remove(&mut self, leg: &Leg<Self::Host>, monitor: &dyn Monitor) -> Result<(), Self::Error>;
 }
 
-/// Something that a move tells.
+/// An event of a move.
 #[derive(Debug)]
 pub enum MoveEvent<'a> {
-    /// A source, or a file or link of one, is at its new place and gone from the old.
+    /// A source, or a file or link of one, is at its new place and removed from the old.
     Moved {
         /// Its path, raw.
         path: &'a [u8],
@@ -136,7 +136,7 @@ pub enum At<'a> {
     Entry(Naming),
 }
 
-/// Is told how a move goes. Called from several threads at once.
+/// Receives the events of a move. Called from several threads at once.
 pub trait MoveMonitor: Sync {
     /// Takes an event; must be quick.
     fn tell(&self, event: MoveEvent<'_>);

@@ -6,13 +6,13 @@ use haul_model::{Changes, Fault, FaultKind, Kind, Naming, Outcome, Remove, Side,
 use haul_tree::lock;
 use std::sync::{Mutex, PoisonError};
 
-/// Directories that stay, of which is told at the end; others are told at once.
+/// Directories that stay, which are reported at the end; others are reported at once.
 const LEFT_DIRS_MAX: usize = 1024;
 
 /// The outcome of the removing.
 #[derive(Debug, Default)]
 pub(super) struct Removed {
-    /// Files and links that are gone from the source.
+    /// Files and links that were removed from the source.
     pub(super) moved: u64,
     /// Those that stay because the destination's were to stay.
     pub(super) kept: u64,
@@ -32,7 +32,7 @@ pub(super) struct Removing<'m> {
 }
 
 impl<'m> Removing<'m> {
-    /// One that tells `monitor`.
+    /// One that reports to `monitor`.
     pub(super) fn new(monitor: &'m dyn MoveMonitor, rule: Remove) -> Self {
         let (progress, removed) = (Progress::default(), Mutex::default());
         Self { monitor, progress, keeps: rule == Remove::Same, removed }

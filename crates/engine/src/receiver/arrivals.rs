@@ -19,7 +19,7 @@ pub(crate) struct Arrivals {
     pub(super) incoming: Mutex<HashMap<u64, Arc<Incoming>>>,
     /// Lanes may join.
     pub(super) expects_lanes: bool,
-    /// The user is told what comes by them.
+    /// The user sees the progress by them.
     tells: bool,
     /// By their numbers.
     lanes: Mutex<[Inlet; LANES_MAX as usize + 1]>,
@@ -76,7 +76,7 @@ impl Arrivals {
         Route { lane, may_repeat: self.has_lost() }
     }
 
-    /// The Sender can send nothing more over a lane. Its reader tells what has come, or this
+    /// The Sender can send nothing more over a lane. Its reader reports the frames taken, or this
     /// does if there is none.
     pub(super) fn give_up(&self, receiver: &Receiver<'_>, lane: u8) {
         let mut lanes = lock(&self.lanes);

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 /// The sources of a job.
 pub(crate) struct Asked {
     root: Point,
-    /// Sources of which nothing was told yet.
+    /// Sources that the Sender has not accounted for yet.
     unanswered: usize,
-    /// Those of them of which nothing may ever be told: rules may leave them out.
+    /// Those of them that the Sender may leave out by rules.
     left_out_max: usize,
     /// Directories may be listed, with what is in them.
     recursive: bool,
@@ -265,7 +265,7 @@ impl Asked {
         let point = found.filter(|point| point.left > 0).ok_or(UNASKED)?;
         let answered = if self.merges { point.left } else { 1 };
         point.left -= answered;
-        // It is not left out, so it makes no room for another of which nothing is told.
+        // It is not left out, so it makes no room for another that is.
         let in_room =
             if self.merges { point.may_be_left_out } else { point.may_be_left_out.min(1) };
         point.may_be_left_out -= in_room;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 /// Where backups go.
 pub(super) struct Backing {
-    /// The directory that stands for the destination; without one they are beside what
+    /// The directory that mirrors the destination; without one they are beside what
     /// they are of.
     root: Option<Arc<DirNode>>,
     /// They are beside what they are of: there is no such directory, also none that this dry

@@ -32,7 +32,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    /// The same, where something stands that it replaces.
+    /// The same, where it replaces something.
     pub(super) fn replacing(self) -> Self {
         match self {
             Self::Copy(_) => Self::Copy(OnExisting::Replace),

@@ -35,7 +35,7 @@ pub(crate) struct Destination {
     /// one above.
     pub(crate) made: Made,
     /// It is there under a name of its own, which an earlier job may have given
-    /// to the one source: without a slash at the end, words don't tell.
+    /// to the one source: without a slash at the end, the words don't show that.
     pub(crate) may_be_source: bool,
     /// This tree, or that of the sources, keeps times in whole seconds.
     pub(crate) whole_seconds: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Destination {
     pub(crate) tells_little: bool,
     /// The sources are on this machine, too, and so is the Sender.
     pub(crate) sources_are_here: bool,
-    /// Directories that hold a source, or are one, where that can be told: none of them is
+    /// Directories that hold a source, or are one, where that is known: none of them is
     /// an extra.
     pub(crate) holds_sources: HashSet<FileId>,
     /// The directories of a mirror's bases.
@@ -86,7 +86,7 @@ impl Destination {
     pub(crate) fn find(tree: &dyn Tree, job: &Job) -> Result<Self, JobError> {
         let path = &*job.dest;
         let dry_run = job.task.keeps_destination();
-        // Where nothing is, nothing has to be removed: another job makes it, and tells of it.
+        // Where nothing exists, nothing has to be removed: another job makes it, and reports it.
         let removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
         let mut destination = Self::find_or_make(tree, job, dry_run || removes)?;
         if job.naming == Some(Naming::Given) && destination.may_be_source {
@@ -304,7 +304,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Opens the directories of a mirror's bases; one that can't be is told as that.
+    /// Opens the base directories of a mirror; one that can't be opened is reported.
     fn open_bases(&mut self, tree: &dyn Tree, job: &Job) {
         for base in &job.bases {
             let path = self.path_beside(tree, job, base);
@@ -346,7 +346,7 @@ impl Destination {
         Ok(())
     }
 
-    /// The end of a job with a link of another user on the way of `path`, which `error` tells.
+    /// The end of a job with a link of another user on the way of `path`, by that `error`.
     fn led_by_another(tree: &dyn Tree, path: &[u8], error: io::Error) -> JobError {
         let fault = way::closed(tree, path, words::split(path).whole, error);
         JobError::Destination { path: escape_bytes(path), fault }
@@ -396,7 +396,7 @@ impl Destination {
         }
     }
 
-    /// The sources will be told by a peer, who may be on this machine.
+    /// The sources are listed by a peer, which may be on this machine.
     pub(crate) fn expect_peer(&mut self) {
         self.around = Around::of(&self.lineage());
     }
@@ -416,7 +416,7 @@ impl Destination {
         }
         for source in job.source_paths() {
             let split = words::split(&source);
-            // One that can't be opened is told as that.
+            // One that can't be opened is reported.
             let Ok(dir) = tree.open(&source).or_else(|_| tree.open(split.parent)) else { continue };
             self.holds_sources.extend(lineage(&*dir));
             let file = split.name.and_then(|name| Name::new(name).ok());

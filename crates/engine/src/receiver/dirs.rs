@@ -158,7 +158,7 @@ impl RecvDir {
         let _ = self.scope.set(scope);
     }
 
-    /// The rules of files for what is in it: those of the directory above where nobody has
+    /// The rules of files for its entries: those of the directory above where nobody has
     /// looked.
     pub(crate) fn scope(&self) -> Scope {
         let mut dir = Some(self);
@@ -196,7 +196,7 @@ impl RecvDir {
 
     /// An entry with the path `shown` can't be listed: what the destination has
     /// under its name is no extra. If it is not the name of one, it may be that
-    /// not all of the source's directory was read, and nothing can be told.
+    /// not all of the source's directory was read, and nothing is known.
     pub(crate) fn passed_over(&self, shown: &[u8]) {
         let mut unlisted = lock(&self.unlisted);
         let Some(names) = unlisted.as_mut() else { return };

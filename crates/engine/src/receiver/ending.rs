@@ -1,6 +1,6 @@
 //! The end of a job before its time, by a fault of the destination. All that was done until
-//! then has its outcome told first, so that the other side counts it: what ends the job is
-//! told behind the outcomes of its batch, and other threads get a moment to tell theirs.
+//! then has its outcome reported first, so that the other side counts it: the end of the job is
+//! sent behind the outcomes of its batch, and other threads get a moment to report theirs.
 
 use super::Receiver;
 use crate::JobError;
@@ -21,13 +21,13 @@ const POLL: Duration = Duration::from_millis(2);
 /// The reason for an early end, and the batches that it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
-    /// The reason, until it is told.
+    /// The reason, until it is reported.
     reason: Mutex<Option<JobError>>,
-    /// Batches of entries that threads are at, whose outcomes they tell at the end.
+    /// Batches of entries that threads work on, whose outcomes they report at the end.
     batches: AtomicUsize,
 }
 
-/// A batch that a thread is at work on; it is told when this is dropped.
+/// A batch that a thread works on; it is reported when this is dropped.
 pub(crate) struct Batch<'e>(&'e Ending);
 
 impl Ending {
@@ -37,7 +37,7 @@ impl Ending {
         Batch(self)
     }
 
-    /// The job ends, and nothing more is begun: waits until all batches are told.
+    /// The job ends, and nothing more is begun: waits until all batches are reported.
     pub(crate) fn wait_for_batches(&self) {
         let begin = Instant::now();
         while self.batches.load(Ordering::SeqCst) > 0 && begin.elapsed() < WAIT_MAX {

@@ -17,7 +17,7 @@ pub(super) struct Copying<'c, 'a> {
     pub(super) source: &'c dyn SourceFile,
     /// Its length when it was opened, in bytes.
     pub(super) size: u64,
-    /// All content is hashed: it is to be verified, or nothing else tells if a source
+    /// All content is hashed: it is to be verified, or nothing else shows if a source
     /// that changes has only grown.
     pub(super) hashes: bool,
 }
@@ -157,7 +157,7 @@ impl Copying<'_, '_> {
     }
 }
 
-/// Gives up a stage; a later job goes on with it only if its source is the same.
+/// Gives up a stage; a later job continues it only if its source is the same.
 pub(super) fn given_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
     if fault.kind == FaultKind::Changed {
         stage.discard();

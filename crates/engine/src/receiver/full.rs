@@ -34,7 +34,7 @@ impl Receiver<'_> {
     }
 
     /// The fault of a full file system, with what a file needs and, as far as the tree
-    /// tells, what there is. Of the file `moved` bytes have come.
+    /// knows, what there is. Of the file `moved` bytes have come.
     pub(super) fn with_room(&self, fault: Fault, pending: &Pending, moved: u64) -> Fault {
         let dir = match &pending.dir.state {
             DirState::Open(node) => node.handle().ok(),

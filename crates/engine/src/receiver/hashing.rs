@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) struct Hashing {
     pending: Pending,
     own: Option<Result<FileSeal, Fault>>,
-    /// True if a peer has told its hash, which may still be on its way to a worker.
+    /// True if a peer has sent its hash, which may still be on its way to a worker.
     is_told: bool,
     of_source: Option<Result<FileSeal, Fault>>,
     /// Which object was hashed, where that has to be proven.
@@ -103,7 +103,7 @@ impl Receiver<'_> {
         wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None });
     }
 
-    /// True if a peer is to tell the hash of a file, and has not.
+    /// True if a peer is to send the hash of a file, and has not.
     pub(super) fn is_hashing(&self, index: u64) -> bool {
         lock(&self.hashing).get(&index).is_some_and(|hashing| !hashing.is_told)
     }
@@ -145,7 +145,7 @@ impl Receiver<'_> {
                     hashed = haul_sys::file_stat(file).ok().map(meta_of);
                 }
                 if let (true, Some(file)) = (self.removes(), file.handle()) {
-                    // What is told to be the same may be removed elsewhere. A copy
+                    // A file that is reported as the same may be removed elsewhere. A copy
                     // of an earlier job may never have been made durable.
                     file.sync_all().and_then(|()| node.handle()?.sync(None)).map_err(|error| {
                         Fault::from_io(Side::Source, "flush it to stable storage", &error)
@@ -179,7 +179,7 @@ impl Receiver<'_> {
 
     /// Admits a hash that has come over a wire, to be taken with
     /// [`Self::take_seal`]; `false` if the job has failed by that, since none was
-    /// asked for, or it was told before.
+    /// asked for, or it was sent before.
     pub(crate) fn admit_seal(&self, index: u64) -> bool {
         let is_asked = lock(&self.hashing)
             .get_mut(&index)

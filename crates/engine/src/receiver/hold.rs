@@ -3,10 +3,10 @@
 //!
 //! 1. A file that is held is durable before it is published. A name that is
 //!    found after a crash leads to the whole content.
-//! 2. With `sync`, the names are durable before the job's end is told.
+//! 2. With `sync`, the names are durable before the job's end is reported.
 //! 3. A failure to make something durable is final: the file fails, and its
 //!    stage is given up.
-//! 4. The system tells once that something of a whole file system was lost, and not
+//! 4. The system reports once that something of a whole file system was lost, and not
 //!    what. From then on nothing counts as durable by that: each file is asked about
 //!    alone, through the handle that it was written with.
 
@@ -62,7 +62,7 @@ pub(super) struct Whole {
     /// The hash of what was written, if it was hashed.
     pub(super) hash: Option<ContentHash>,
     /// It is made durable before it gets its name, also if nobody asks for that:
-    /// nothing would tell that its content was lost.
+    /// nothing would show that its content was lost.
     pub(super) durable_first: bool,
 }
 
@@ -120,8 +120,8 @@ fn held_files_max(open_max: Option<u64>, workers: usize) -> usize {
 /// A file system that can be made durable as a whole, through one handle that is
 /// opened before anything is written.
 ///
-/// The system tells a failure once for each handle, and not whose file it was. So
-/// one thread at a time asks, and once it was told of a failure nobody believes a
+/// The system reports a failure once per handle, without naming the file. So
+/// one thread at a time asks, and after a failure nobody believes a
 /// success any more: what it was about may belong to anyone.
 struct Volume {
     sync: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
@@ -198,7 +198,7 @@ impl Holding {
 
     /// The file system of `node`, if it can be made durable as a whole. It must be
     /// asked about before anything is written there: a failure that
-    /// another process was told of before is not told to those who open it later.
+    /// was reported to another process before is not reported to later handles.
     fn file_system(&self, node: &Arc<DirNode>) -> Option<(u64, Arc<Volume>)> {
         let device = node.id()?.dev;
         let mut known = lock(&self.file_systems);
@@ -217,7 +217,7 @@ impl Holding {
     }
 }
 
-/// True if a file could not be opened because of its rights, or because it is gone: what
+/// True if a file could not be opened because of its rights, or because it was removed: what
 /// has come of its content is not known.
 pub(super) fn may_not_be_opened(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
@@ -251,7 +251,7 @@ impl Receiver<'_> {
     }
 
     /// Publishes a file, or holds it until it is durable; what is settled by
-    /// that is returned, to be told.
+    /// that is returned, to be reported.
     fn place(&self, pending: Pending, moved: u64, whole: Whole) -> Option<Settled> {
         if !self.holds() {
             let durable = match whole.durable_first {
@@ -335,7 +335,7 @@ impl Receiver<'_> {
     }
 
     /// Makes whole file systems durable, where many files are held on one and
-    /// it can be; tells which files that covers.
+    /// it can be; returns which files that covers.
     fn sync_whole(&self, held: &[Held]) -> Vec<bool> {
         let mut groups: BTreeMap<u64, (Arc<Volume>, Vec<usize>)> = BTreeMap::new();
         for (at, file) in held.iter().enumerate() {
@@ -375,9 +375,9 @@ impl Receiver<'_> {
     /// without `sync`, may have put it there a moment ago, and its mode may be new.
     /// Nothing is done where the whole file system will be.
     ///
-    /// The system tells of a failure once, so in a move one ends the job: its second part
-    /// would be told that all is durable, and remove the source. An earlier move may have
-    /// been told, or anybody. So the second part is made to read the file from its medium.
+    /// The system reports a failure once, so in a move one ends the job: its second part
+    /// would see no failure, and remove the source. The report may have gone to an earlier
+    /// move or another process. So the second part is made to read the file from its medium.
     pub(super) fn sync_left(
         &self,
         dir: &RecvDir,
@@ -400,7 +400,7 @@ impl Receiver<'_> {
         match left() {
             // What can't be opened is not known to be lost.
             Err(error) if is_moving && !may_not_be_opened(&error) => {
-                // The job's error tells it, and nothing comes of the file any more.
+                // The job's error reports it, and the file has no other outcome.
                 self.not_durable(&dir.path_of(Some(name)), what, &error);
                 Ok(())
             }
@@ -415,7 +415,7 @@ impl Receiver<'_> {
             return;
         }
         // Names are a matter of the file system's own journal: what is wrong with that
-        // is told each time.
+        // is reported each time.
         if self.holding.file_system(node).is_none()
             && let Err(error) = node.handle().and_then(|handle| handle.sync(None))
         {
@@ -454,7 +454,7 @@ mod tests {
     use std::thread;
     use std::time::Instant;
 
-    /// A file system that tells its one failure to whoever asks as the `nth`, and
+    /// A file system that reports its one failure to the `nth` caller, and
     /// takes its time to answer.
     fn failing_once(nth: u64) -> Volume {
         let asked = AtomicU64::new(0);

@@ -13,7 +13,7 @@ use haul_tree::{Meta, MetaKind, SealedFile, lock};
 use std::io;
 
 impl Receiver<'_> {
-    /// The file that stands in the place of `pending`, if that is to keep it. A source's, which
+    /// The existing file of `pending`, if that is written into. A source's, which
     /// would change with it, is replaced if that has another name.
     pub(super) fn to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
         let Some(there) = self.in_its_place(pending)? else { return Ok(None) };
@@ -36,7 +36,7 @@ impl Receiver<'_> {
         if !self.sender.is_far() {
             return None;
         }
-        // What fails now is told when the content has come.
+        // A fault is reported when the content has come.
         pending.into = self.in_its_place(pending).ok().flatten().and_then(|there| there.id);
         pending.into.map(object_here)
     }
@@ -53,7 +53,7 @@ impl Receiver<'_> {
         let looked = node.handle().and_then(|handle| self.look_at(&*handle, &pending.name));
         match looked.map_err(|error| failed(&error))? {
             Some(there) if matches!(there.kind, MetaKind::File { .. }) => Ok(Some(there)),
-            // It has gone by now.
+            // It was removed meanwhile.
             None => Ok(None),
             // It makes way for what a base has.
             Some(_) if pending.base.is_some() => Ok(None),

@@ -40,7 +40,7 @@ pub(crate) struct Incoming {
     index: Option<u64>,
     /// Its chunks are offered.
     is_chunked: bool,
-    /// The length of the old version whose sums were told, in bytes.
+    /// The length of the old version whose sums were sent, in bytes.
     old_size: Option<u64>,
     /// The first block that is not recorded.
     recorded: AtomicU64,
@@ -115,7 +115,7 @@ impl Incoming {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// True if the old version has such a part, as it was when its sums were told, or it was
+    /// True if the old version has such a part, as it was when its sums were sent, or it was
     /// found in chunks.
     pub(crate) fn allows(&self, receiver: &Receiver<'_>, reuse: &Reuse) -> bool {
         let Reuse { at, from, len, .. } = *reuse;
@@ -310,7 +310,7 @@ impl State {
             self.suspect = Some(work::lacks_hash());
             return;
         }
-        // Of a hole each whole block is told by itself: nobody can claim one that would
+        // Each whole block of a hole is sealed by itself: no peer can claim one that would
         // take hours.
         let BlockSeal { block, len, hash, .. } = *seal;
         let block = (block, len.into());
@@ -333,7 +333,7 @@ impl State {
     }
 
     /// The end that has come, if it is time for it. Blocks may come over any lane, before it
-    /// and behind it. But a Sender that is to be asked once more tells the end when it knows
+    /// and behind it. But a Sender that is to be asked once more sends the end when it knows
     /// that nothing is on its way.
     fn take_end(&mut self) -> Option<FileEnd> {
         let has_all = |size| self.into.as_ref().is_some_and(|it| it.recorded_len() >= size);
@@ -403,7 +403,7 @@ impl State {
         if seal.hash.is_none() != self.is_unhashed(receiver) {
             return Err(work::lacks_hash());
         }
-        // A hole at the end was never told.
+        // A hole at the end was never sent.
         let end = |pieces: &mut Pieces, into: &Blocks| {
             pieces.end(into, seal.size).map(|holes| Took { holes, ..Took::default() })
         };
@@ -484,7 +484,7 @@ impl State {
     }
 }
 
-/// Gives up a stage; nothing goes on with what is of no more use.
+/// Gives up a stage, and discards it if it is of no more use.
 fn give_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
     if is_of_no_use(&fault) {
         stage.discard();
@@ -492,7 +492,7 @@ fn give_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
     fault
 }
 
-/// True if nothing can go on with what is there after this fault.
+/// True if no later attempt can use the stage after this fault.
 fn is_of_no_use(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt)
 }

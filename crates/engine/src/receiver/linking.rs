@@ -71,7 +71,7 @@ enum Place {
 /// The object of that.
 #[derive(Clone)]
 enum Object {
-    /// It can't be told, or will be replaced.
+    /// It is unknown, or will be replaced.
     Unknown,
     Known(FileId),
     /// It waits.
@@ -80,7 +80,7 @@ enum Object {
 
 /// An entry of several names, as it meets those that were listed before.
 enum Met {
-    /// There are none, or none has come about.
+    /// There are none, or none was published.
     None(Pending),
     /// One is on its way, and this waits for it.
     Awaited,
@@ -216,7 +216,7 @@ impl Receiver<'_> {
     }
 
     /// The difference of an entry of several names whose name leads to the object `there`,
-    /// if it is not what its first name leads to. Where that can't be told, nothing is found
+    /// if it is not what its first name leads to. Where objects are unknown, nothing is found
     /// to differ, but that further names are not proven to be one file where they are to be
     /// removed.
     ///
@@ -246,7 +246,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// The name that has come about by `outcome`. One may be the same as in a base, and not
+    /// The name that was published by `outcome`. One may be the same as in a base, and not
     /// be there.
     fn first(&self, dir: Arc<RecvDir>, name: Name, outcome: &Outcome) -> Option<First> {
         let is_replaced = match outcome {
@@ -307,7 +307,7 @@ impl Receiver<'_> {
             _ => true,
         };
         let left = Outcome::Skipped(Skip::Unchanged);
-        // Where no objects can be told, what is unchanged is taken for it.
+        // Without object numbers, an unchanged file counts as the same object.
         let (decision, found) = self.decide_about(dir, name, entry, !tells_objects);
         let decision = self.cleared(dir, name, decision, found);
         let on_existing = match decision {
@@ -392,7 +392,7 @@ enum Linked {
 }
 
 impl First {
-    /// Its object, where it can be told, and will not be replaced.
+    /// Its object, where that is known and will not be replaced.
     fn id(&self) -> Option<FileId> {
         match &self.object {
             Object::Unknown => None,

@@ -64,7 +64,7 @@ impl Receiver<'_> {
 
     /// True if a file is begun once more, and sent whole then, because what was here did not
     /// make it: the old version or a file with its chunks has changed meanwhile, or sums are
-    /// those of other blocks. So much was `counted`, and `matched` of it.
+    /// of other blocks. So much was `counted`, and `matched` of it.
     pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
         if !pending.takes_parts || self.control.stopped() {
             return false;

@@ -26,7 +26,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Removals that are told at once, at most.
+/// The most removals that are reported at once.
 const TOLD_MAX: usize = 256;
 
 /// How far the removal of what only the destination has may go.
@@ -35,14 +35,14 @@ pub(super) struct Deleting {
     /// Something of the sources could not be read: what looks extra may be missing there
     /// by that alone.
     withheld: AtomicBool,
-    /// That was told.
+    /// That was reported.
     is_told: AtomicBool,
     /// Entries that were removed.
     count: AtomicU64,
 }
 
 impl Receiver<'_> {
-    /// `outcome` as a mirror tells it, of an entry that was found to differ by `found`.
+    /// `outcome` as a mirror reports it, of an entry that was found to differ by `found`.
     pub(super) fn as_synced(&self, outcome: Outcome, found: Changes) -> Outcome {
         match outcome {
             Outcome::Copied | Outcome::WouldCopy | Outcome::Grew if self.plan.reports_changes => {
@@ -52,7 +52,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Removes the directory that stands in the place of `name` in `dir`, if one does: the
+    /// Removes the directory `name` in `dir`, if there is one: the
     /// file or link that will have its name is whole.
     pub(super) fn make_way(
         &self,
@@ -87,7 +87,7 @@ impl Receiver<'_> {
             }
             Some(meta) if meta.kind == MetaKind::Dir => {
                 let mut told = Vec::new();
-                // What makes way is told as what has its place.
+                // A directory that makes way is reported as what has its place.
                 let gone = self.remove_tree(dir, node, name, false, &mut told);
                 self.tell_deleted(told);
                 gone.map_err(failed)
@@ -116,7 +116,7 @@ impl Receiver<'_> {
 
     /// Where each operation takes a round trip, a directory makes way for a file before
     /// that is sent: there files get their names many at a time. In a dry run it is found out
-    /// if it would, and told what would go with it.
+    /// if it would, and reported what would be removed with it.
     pub(super) fn cleared(
         &self,
         dir: &RecvDir,
@@ -133,7 +133,7 @@ impl Receiver<'_> {
         if !is_asked || *on_existing == OnExisting::Keep {
             return decision;
         }
-        // Where there are bases, it may be told how it differs from what one of them has.
+        // Where there are bases, the outcome may say how it differs from what one of them has.
         let cleared = match &dir.state {
             _ if found.has(Changes::KIND) || self.policy.dry_run => {
                 self.make_way(dir, name, *on_existing)
@@ -175,7 +175,7 @@ impl Receiver<'_> {
     }
 
     /// The attributes that a directory gets when all in it is done. Before all else it
-    /// keeps those that it has: others tell of them.
+    /// keeps those that it has: another job reports them.
     pub(super) fn sealed_with(&self, entry: &Entry) -> Option<Attributes> {
         let is_first = self.plan.part == Part::RemovesFirst;
         (!is_first).then(|| entry.attributes.clone())
@@ -212,7 +212,7 @@ impl Receiver<'_> {
                 break;
             }
             let removed = match stat {
-                // It is gone by now.
+                // It was removed meanwhile.
                 Ok(None) => Ok(()),
                 Ok(Some(meta)) if self.is_source(&meta) => Err(a_source()),
                 Ok(Some(meta)) if !self.is_extra(dir, node, &name, &meta, &mut told_apart) => {
@@ -247,7 +247,7 @@ impl Receiver<'_> {
         self.deleting.withheld.load(Ordering::Relaxed)
     }
 
-    /// The same; tells it once.
+    /// The same; reports it once.
     fn is_withheld(&self, dir: &RecvDir) -> bool {
         let withheld = self.holds_back_removals();
         if withheld && !self.deleting.is_told.swap(true, Ordering::Relaxed) {

@@ -146,9 +146,9 @@ pub(crate) struct Receiver<'a> {
     holding: Holding,
     /// Directories that a server gives their mode and time.
     sealing: Mutex<VecDeque<(Arc<RecvDir>, Outstanding)>>,
-    /// Everything is settled, and the Sender is being told so: it may leave.
+    /// Everything is settled, and Done is being sent: the Sender may leave.
     done: AtomicBool,
-    /// The Sender removes its sources and tells which: the job ends when it says
+    /// The Sender removes its sources and reports which: the job ends when it says
     /// that those were all.
     awaits_removals: bool,
     /// The figures of a job that waits for that alone.
@@ -304,12 +304,12 @@ impl<'a> Receiver<'a> {
         self.task.copies().is_none()
     }
 
-    /// True if the Sender removes what is told to be the same.
+    /// True if the Sender removes sources that are reported as the same.
     fn removes(&self) -> bool {
         self.task.removes().is_some()
     }
 
-    /// True if the Sender may have been told that all is done.
+    /// True if Done may have been sent.
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
@@ -319,7 +319,7 @@ impl<'a> Receiver<'a> {
         self.is_done() && (!self.awaits_removals || self.control.has_ended())
     }
 
-    /// True if the Sender tells what it removes.
+    /// True if the Sender reports what it removes.
     pub(crate) fn awaits_removals(&self) -> bool {
         self.awaits_removals
     }
@@ -344,7 +344,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Lets go of a file's directory, after its outcome was told.
+    /// Releases a file's directory, after its outcome was reported.
     pub(crate) fn release(&self, dir: Arc<RecvDir>) {
         self.settle(dir);
     }
@@ -428,7 +428,7 @@ fn policy_of(job: &Job, keeps: Kept) -> Policy {
     Policy { keeps, ..job.task.copies().copied().unwrap_or(compares) }
 }
 
-/// A fault that the Sender told, as one of its own: the destination is not for
+/// A fault that the Sender reported, as one of its own: the destination is not for
 /// it to judge.
 pub(crate) fn of_sender(fault: Fault) -> Fault {
     Fault { side: Side::Source, ..fault.clipped() }

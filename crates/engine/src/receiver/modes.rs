@@ -1,4 +1,4 @@
-//! The modes of entries where those of the sources are not kept: an existing entry keeps
+//! The modes of entries where the sources' modes are not kept: an existing entry keeps
 //! its own, and a new one gets as much of its source's as the destination allows.
 
 use super::Receiver;
@@ -27,7 +27,7 @@ pub(super) fn given(task: &Task, kept: Kept) -> Kept {
     }
 }
 
-/// True if entries get modes of their own, and not those of the sources.
+/// True if entries get modes of their own, and not the sources' modes.
 fn is_own(task: &Task) -> bool {
     task.copies().is_some_and(|policy| !policy.keeps.has(Kept::MODE))
 }
@@ -50,7 +50,7 @@ impl Receiver<'_> {
         if is_own(&self.task) { keeps.without(Kept::SET_ID) } else { keeps }
     }
 
-    /// Gives `entry` the mode that it gets in `dir`, where `existing` stands in its place.
+    /// Gives `entry` the mode that it gets in `dir`, where `existing` has its place.
     pub(super) fn give_mode(&self, entry: &mut Entry, dir: &RecvDir, existing: Option<&Meta>) {
         if !is_own(&self.task) {
             return;

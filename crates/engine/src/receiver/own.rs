@@ -1,6 +1,6 @@
 //! Entries that a peer lists and that are at the destination itself: a host may be this
-//! machine. On one side of a memory link objects tell that; over a wire their numbers do,
-//! which are those of no object of another machine.
+//! machine. Over a memory link the objects show that; over a wire their numbers do,
+//! which no object of another machine has.
 
 use super::Receiver;
 use crate::dirs::number_here;

@@ -22,9 +22,9 @@ pub(crate) struct Pending {
     pub(super) cost: u64,
     /// Whole blocks that an earlier job has left of it.
     pub(super) resumed: u64,
-    /// Bytes that are on record of a stage that was given up, for a later job to go on from.
+    /// Bytes on record of a stage that was given up, from which a later job continues.
     pub(super) on_record: Option<u64>,
-    /// In a mirror: how what stands in its place differs.
+    /// In a mirror: how the existing entry differs.
     pub(super) found: Changes,
     pub(super) reading: Reading,
     /// The base directory that has its content, and how that is brought.
@@ -37,7 +37,7 @@ pub(crate) struct Pending {
     pub(super) old: Option<Version>,
     /// Its stage, where that begins with the old version.
     pub(super) begun: Option<Box<Begun>>,
-    /// The file into which it will be written, if the Sender was told of one.
+    /// The file into which it will be written, if the Want named one.
     pub(super) into: Option<FileId>,
     /// Room for it is reserved first.
     pub(super) reserves: bool,

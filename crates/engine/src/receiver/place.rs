@@ -268,7 +268,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Waits for a directory that is being made, and tells what came of it.
+    /// Waits for a directory that is being made, and reports its outcome.
     pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: Making) {
         let outcome = match (making.made)() {
             Ok(()) => making.outcome,

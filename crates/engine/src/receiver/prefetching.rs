@@ -165,7 +165,7 @@ impl Receiver<'_> {
         Some(Prefetched::of(Arc::clone(&node), entries, look))
     }
 
-    /// The metadata of what stands under `name` in `dir`, whose handle this is.
+    /// The metadata of the entry `name` in `dir`, whose handle this is.
     pub(super) fn existing_in(
         &self,
         dir: &RecvDir,

@@ -1,6 +1,6 @@
 //! The destination's copies of sources that the Sender is about to remove: remembered
 //! from their outcome on until the Sender asks for it, so that it can be proven at the
-//! moment of the removal. And what the Sender tells of the removals.
+//! moment of the removal. And the Sender's reports of the removals.
 
 use super::dirs::{DirState, RecvDir};
 use super::{Receiver, of_sender};
@@ -23,7 +23,7 @@ const PROOFS_MAX: usize = (LIST_WINDOW / ITEM_COST_MIN) as usize + 2 * NAMES_WAI
 pub(super) type Proofs = HashMap<u64, Option<Proof>>;
 
 impl Receiver<'_> {
-    /// Takes what the Sender tells of its sources.
+    /// Takes the Sender's reports about its sources.
     pub(crate) fn take_removals(&self, removals: Vec<Removal>) {
         for removal in removals {
             match removal {
@@ -83,7 +83,7 @@ impl Receiver<'_> {
     }
 
     /// Looks whether the destination still has what was compared with sources that the
-    /// Sender has set aside, and tells. The job fails if nothing was kept for one of them.
+    /// Sender has set aside, and reports. The job fails if nothing was kept for one of them.
     pub(crate) fn prove(&self, asked: Vec<Prove>) {
         let mut proven = Vec::with_capacity(asked.len());
         for Prove { index, aside } in asked {

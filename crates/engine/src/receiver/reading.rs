@@ -32,7 +32,7 @@ const PARTS_ENOUGH: usize = 2;
 /// Files that may arrive in pieces at the same time.
 const INCOMING_MAX: usize = 64;
 
-/// Bytes of pieces of which the user is told at once, at least.
+/// The least bytes of pieces that are reported to the user at once.
 const TOLD_MIN: u64 = 256 << 10;
 
 /// How often is looked whether a file's queue has room again.
@@ -89,7 +89,7 @@ struct Reading<'r, 'a> {
     part: Vec<u8>,
     /// Frames that were taken.
     taken: u64,
-    /// Bytes of pieces of which the user was not told.
+    /// Bytes of pieces that were not reported to the user yet.
     untold: u64,
 }
 

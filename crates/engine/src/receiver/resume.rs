@@ -70,7 +70,7 @@ impl Receiver<'_> {
     }
 
     /// True if a peer has to read what is there of a file, to prove that it is the
-    /// beginning of its source: also where nothing but size and time tell that the
+    /// beginning of its source: also where nothing but size and time shows that the
     /// source is still the same.
     pub(super) fn proves(&self, entry: &Entry) -> bool {
         self.policy.proves_resumed() || entry.ctime.is_none()
@@ -78,7 +78,7 @@ impl Receiver<'_> {
 }
 
 impl Pending {
-    /// Takes up the stage of which the Sender was told; `None` if the file is
+    /// Takes up the stage that the Want was about; `None` if the file is
     /// copied from its start.
     ///
     /// # Errors

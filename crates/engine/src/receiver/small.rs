@@ -33,7 +33,7 @@ pub(crate) fn run_uploads<'t>(
     while !receiver.control.stopped() {
         while let Ok(file) = files.try_recv() {
             putting.begin(&file);
-            // More may come without end: what is done is told meanwhile.
+            // More may come without end: outcomes are reported meanwhile.
             while let Some((index, result)) = putting.lane.take_done() {
                 putting.end(index, result);
             }
@@ -118,7 +118,7 @@ impl Putting<'_, '_, '_> {
             sync: policy.sync,
             verify: policy.verify,
         });
-        // What is wrong is told of the directory.
+        // The fault is reported for the directory.
         put.map(Some).map_err(|_| super::parent_fault())
     }
 
@@ -209,7 +209,7 @@ impl Fetching<'_, '_, '_> {
         let dir = file.dir.handle().ok();
         let get = dir.as_ref().and_then(|dir| Some(dir.small_files()?.get(&file.name, file.size)));
         let Some(get) = get else {
-            // The worker tells what is wrong.
+            // The worker reports the fault.
             self.receiver.give(Work::Files(vec![file]));
             return None;
         };
@@ -225,7 +225,7 @@ impl Fetching<'_, '_, '_> {
         let Some(source) = self.asked.remove(&index) else { return };
         self.receiver.give(match fetched {
             Some(file) => Work::Content(Fetched { index, size: source.size, file }),
-            // A worker opens it anew, and tells.
+            // A worker opens it again, and reports the fault.
             None => Work::Files(vec![source]),
         });
     }

@@ -211,7 +211,7 @@ enum Presence {
     Ruled,
 }
 
-/// The fault where another entry stands in the place of a directory.
+/// The fault of a directory whose place another entry has.
 fn in_the_way(parent: &dyn TreeDir, name: &Name) -> Fault {
     match parent.stat(name, false) {
         Ok(Some(Meta { kind: MetaKind::Symlink, .. })) => Fault::new(

@@ -9,9 +9,9 @@
 //!
 //! A time that is out of a file system's range becomes another one there: see [`Range`].
 //!
-//! Where no times of changes are told, which is so through SFTP, a few times may be
+//! Where times of changes are unknown, as through SFTP, a few times may be
 //! coarse by chance. What they suggest is assumed, until one that is finer is seen or
-//! they are too many for that, and each job tells once that it goes by it.
+//! they are too many for that, and each job says once that it assumes this.
 
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 const WITNESSES_MAX: usize = 32;
 
 /// Different times of modification that show the unit, at least, where no times of changes
-/// are told: those of so many even seconds are hardly there by chance.
+/// are known: so many even seconds are hardly there by chance.
 const WITNESSES_MIN: usize = 16;
 
 /// A time in all units.
@@ -49,11 +49,11 @@ const OUT_OF_RANGE: &str = "the destination can't store its mtime: setting the n
 const ASSUMED: &str = "all mtimes there are multiples of two seconds: treating entries up to two seconds older as unchanged; compare contents to be sure";
 
 /// The units in which file systems keep times, as far as anybody had to know: by device,
-/// or by directory where none is told.
+/// or by directory where none is known.
 #[derive(Default)]
 pub(super) struct Units {
     by_place: Mutex<HashMap<FileId, Unit>>,
-    /// It was told that one is assumed.
+    /// The warning that one is assumed was given.
     is_told: AtomicBool,
     /// The times that are kept, and changed: by device, or by directory as above.
     ranges: Mutex<HashMap<FileId, Range>>,
@@ -106,7 +106,7 @@ enum Unit {
 
 impl Receiver<'_> {
     /// `entry` with its time as both sides can keep it, and with the extended attributes that
-    /// stay, where `there` stands at its place in `node`.
+    /// stay, where `there` exists at its place in `node`.
     pub(super) fn as_kept<'e>(
         &self,
         entry: &'e Entry,

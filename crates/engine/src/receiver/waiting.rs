@@ -196,7 +196,7 @@ impl Receiver<'_> {
                     || !before.lacks_content(name, &there, self.policy.sync)?)
                 && self.claims_alone(&there);
             if !is_it {
-                // A large file is gone on with where it can be continued, under its one name.
+                // A large file is continued under its one name.
                 before.remove_file(name)?;
                 continue;
             }

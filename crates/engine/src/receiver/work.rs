@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub(crate) enum Work {
     /// Files of this machine, to be opened and copied.
     Files(Vec<SourceHandle>),
-    /// The sums of this file's old version are to be told.
+    /// The sums of this file's old version are to be sent.
     Sign(Box<Pending>),
     /// Offers of chunks wait for their answers.
     Offered,
@@ -75,7 +75,7 @@ impl Tasks {
     }
 
     pub(super) fn give(&self, task: Work) {
-        // Refused only when the workers are gone, because the job has ended.
+        // Refused only when the workers have ended, because the job has.
         let _ = self.all.send(task);
     }
 
@@ -388,7 +388,7 @@ impl Pending {
             Err(error) if stops_all(&error) => {
                 Err(destination("create a file in the directory", &error))
             }
-            // The file system takes no locks, or tells no owners: the copy goes
+            // The file system has no locks, or reports no owners: the copy goes
             // without what would only help the next one.
             Err(_) => self.stage(),
         }
@@ -462,7 +462,7 @@ impl Pending {
         mtime: Timestamp,
         filling: Filling,
     ) -> Result<Whole, Fault> {
-        // A later job can't tell a block that was lost from a hole.
+        // A later job can't distinguish a lost block from a hole.
         let filling = match filling {
             Filling::Dense if self.leaves_zeros => Filling::WithHoles,
             filling => filling,

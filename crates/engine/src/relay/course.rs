@@ -351,12 +351,12 @@ impl<'a> Course<'a> {
             return Err(refused(rule));
         }
         state.is_done = true;
-        // What was told to have failed has, whatever the figures say.
+        // A reported failure counts, whatever the figures say.
         let failed = summary.failed.max(self.reporter.summary().failed);
         Ok(Summary { failed, ..summary })
     }
 
-    /// True once the sender may be told that all is done: it leaves then.
+    /// True once Done may be sent to the sender: it leaves then.
     pub(super) fn is_done(&self) -> bool {
         lock(&self.state).is_done
     }

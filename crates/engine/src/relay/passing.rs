@@ -46,7 +46,7 @@ impl<'p, 'a> Passing<'p, 'a> {
         Self { course, calls, control, onwards, pool, unwrapper }
     }
 
-    /// Hands on what the sender says, until its stream ends.
+    /// Passes on the sender's messages, until its stream ends.
     pub(super) fn contents(mut self, mut input: FromPeer) -> Result<(), ReadEnd> {
         loop {
             let header = read_header(&mut input)?;
@@ -89,7 +89,7 @@ impl<'p, 'a> Passing<'p, 'a> {
         }
     }
 
-    /// Hands on what the receiver says, until all is done.
+    /// Passes on the receiver's messages, until all is done.
     pub(super) fn answers(self, mut input: FromPeer) -> Result<(), ReadEnd> {
         let mut is_first = true;
         loop {

@@ -88,7 +88,7 @@ pub(super) struct Calls<'a> {
 
 #[derive(Default)]
 struct State {
-    /// It has told where it is.
+    /// It has sent its addresses.
     has_offered: bool,
     /// Why it is not called there.
     refused: Option<String>,
@@ -139,7 +139,8 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// The host that is called tells where, or why it can't be. Gives what the other is told.
+    /// The called host sends its addresses, or why it can't be called. Returns the message for
+    /// the other host.
     pub(super) fn offered(&self, offer: Result<DirectOffer, String>) -> Result<Message, ReadEnd> {
         let Some(Straight { key: Ok(_), from, to }) = &self.wish else {
             return Err(unexpected(FrameType::Direct));
@@ -158,7 +159,7 @@ impl<'a> Calls<'a> {
         Ok(Message::Direct(Err(reason)))
     }
 
-    /// The host that calls tells what came of it.
+    /// The calling host reports the result.
     pub(super) fn called(&self, called: Called) -> Result<(), ReadEnd> {
         let refused = {
             let mut state = lock(&self.state);
@@ -186,7 +187,7 @@ impl<'a> Calls<'a> {
                 let host = &*host;
                 self.control.monitor().event(Event::Link(LinkEvent::Direct { host, connections }));
             }
-            // That was told, or can't be.
+            // That was reported, or can't be.
             (_, Some(_)) | (Called::Key(_), _) => {}
         }
         Ok(())

@@ -1,16 +1,16 @@
-//! Names of users and groups, each told once: numbers mean nothing on another machine.
+//! Names of users and groups, each sent once: numbers mean nothing on another machine.
 
 use haul_model::{AclWho, Attributes};
 use haul_proto::{ACCOUNT_NAME_MAX, ACCOUNTS_MAX, Account};
 use haul_sys::AccountKind;
 use std::collections::HashSet;
 
-/// Users and groups whose names were told.
+/// Users and groups whose names were sent.
 #[derive(Default)]
 pub(super) struct ToldAccounts(HashSet<(AccountKind, u32)>);
 
 impl ToldAccounts {
-    /// The names that belong to `attributes` and were not told before; `None` if there are
+    /// The names that belong to `attributes` and were not sent before; `None` if there are
     /// more than [`ACCOUNTS_MAX`] users and groups. Where there is no name, the number is all
     /// that is told.
     pub(super) fn of(&mut self, attributes: &Attributes) -> Option<Vec<Account>> {
@@ -30,7 +30,7 @@ impl ToldAccounts {
     }
 }
 
-/// The name of a user or group, if it has one that can be told.
+/// The name of a user or group, if it has one that can be sent.
 fn account(kind: AccountKind, number: u32) -> Option<Account> {
     let name = haul_sys::account_name(kind, number)?.into_bytes();
     let is_group = kind == AccountKind::Group;

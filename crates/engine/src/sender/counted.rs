@@ -30,7 +30,7 @@ impl Sender<'_> {
         self.came_by(index, Step::Moved(len));
     }
 
-    /// Counts content of a file as sent, or a hole in it as told, up to its length. Its
+    /// Counts content of a file, or a hole in it, as sent, up to its length. Its
     /// outcome counts what is left then, and what comes later does not.
     pub(crate) fn came_by(&self, index: u64, step: Step) {
         let Some(reporter) = self.reporter else { return };

@@ -17,7 +17,7 @@ use std::ops::Range;
 pub(super) struct Search {
     matcher: Matcher,
     window: Window,
-    /// The part that is told next, once it is known that no more is behind it.
+    /// The Reuse that is sent next, once it is known that no more follows it.
     reuse: Option<Reuse>,
 }
 
@@ -32,7 +32,7 @@ impl Search {
 /// end, and a piece.
 struct Window {
     bytes: Vec<u8>,
-    /// The bytes that were told and are not hashed yet: a hash is faster over many at once.
+    /// The bytes of sent Reuses that are not hashed yet: a hash is faster over many at once.
     told: Range<usize>,
     /// Where the bytes end that were read.
     read: usize,
@@ -43,12 +43,12 @@ impl Window {
         Self { bytes: vec![0; len], told: 0..0, read: 0 }
     }
 
-    /// Those that were read and are not told.
+    /// The bytes that were read and not sent yet.
     fn untold(&self) -> &[u8] {
         &self.bytes[self.told.end..self.read]
     }
 
-    /// Drops what was told, and gives the room behind what was not.
+    /// Drops the bytes that were sent, and returns the room behind the others.
     fn room(&mut self) -> &mut [u8] {
         debug_assert!(self.told.is_empty());
         self.bytes.copy_within(self.told.end..self.read, 0);
@@ -80,7 +80,7 @@ impl VectorWork for Next<'_> {
 }
 
 impl Outgoing<'_, '_, '_> {
-    /// Sends what there is up to `end`, and tells what the Receiver has of it.
+    /// Sends the content up to `end`, and Reuses for the parts that the Receiver has.
     pub(super) fn send_differences(&mut self, search: &mut Search, end: u64) -> Sent {
         search.window.clear();
         while self.told(&search.window) < end {
@@ -122,12 +122,12 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    /// How far the file was told, in bytes.
+    /// The end of what was sent of the file, in bytes.
     fn told(&self, window: &Window) -> u64 {
         self.passed.len() + window.told.len() as u64
     }
 
-    /// Hashes what was told.
+    /// Hashes the bytes of sent Reuses.
     fn catch_up(&mut self, window: &mut Window) {
         self.passed.update(&window.bytes[window.told.clone()]);
         window.told.start = window.told.end;

@@ -35,7 +35,7 @@ pub(super) struct Earlier<'s> {
     open: Vec<Layers>,
     /// The path of the source that is being walked.
     path: Vec<u8>,
-    /// It was listed, and not told as a fault.
+    /// It was listed as an entry, and not as a fault.
     is_listed: bool,
 }
 
@@ -245,7 +245,7 @@ impl<'s> Earlier<'s> {
 }
 
 impl First {
-    /// Its entry, as it is told beside one that would replace it.
+    /// Its entry, as it is listed beside one that would replace it.
     fn entry(&self) -> Entry {
         let attributes = self.meta.attributes.clone().only(Kept::NONE);
         Entry::new(None, self.kind.clone(), attributes)

@@ -64,7 +64,7 @@ impl Twins {
 
 /// Removes the directory at `path` of `tree` and those below it, deepest first, as
 /// far as they are empty; `false` if something is in them. One that has no name of
-/// its own, or is gone, is no matter. Each is proven to be another than that of its
+/// its own, or no longer exists, does not matter. Each is proven to be another than that of its
 /// `twin`, where both are on this machine. Those that `filter` leaves out of the job were
 /// compared with nothing, and stay.
 ///
@@ -108,7 +108,7 @@ struct Level {
     node: Arc<DirNode>,
     name: Name,
     entries: std::vec::IntoIter<TreeEntry>,
-    /// All that was looked at in it is gone.
+    /// All that was looked at in it was removed.
     is_bare: bool,
     twin: Option<Twin>,
 }

@@ -30,7 +30,7 @@ pub(crate) struct Item {
     pub(crate) how: How,
     /// The file of this machine into which the Receiver will write it, by its number.
     pub(super) into: Option<u64>,
-    /// The path to show where the place doesn't tell.
+    /// The path to show where the place does not say it.
     pub(crate) shown: Option<Vec<u8>>,
     /// Its cost in the listing's window.
     pub(super) cost: u64,
@@ -56,7 +56,7 @@ impl Item {
         }
     }
 
-    /// True if the Receiver may tell the sums of an old version.
+    /// True if the Receiver may send the sums of an old version.
     pub(super) fn may_be_signed(&self) -> bool {
         self.size() > PACK_FILE_MAX
     }

@@ -1,4 +1,4 @@
-//! The loss of an entry of this machine by a move: attributes that are not even told to the
+//! The loss of an entry of this machine by a move: attributes that are not even sent to the
 //! Receiver, which judges the others. Such a source stays where it is, unless the user does
 //! without.
 
@@ -12,7 +12,7 @@ use std::io;
 const OWN_ATTRIBUTES: [&str; 3] = ["user.", "trusted.", "security.capability"];
 
 /// Why the entry `name` of `dir`, or `dir` itself, stays, if it would lose something
-/// by being made anew from what is told of it.
+/// by being made anew from its listed attributes.
 ///
 /// # Errors
 /// When it can't be looked at.
@@ -30,7 +30,7 @@ fn lost(names: &[Vec<u8>], is_root: bool) -> Option<&'static str> {
     let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
     let has =
         |start: &str| names.iter().filter(is_own).any(|name| name.starts_with(start.as_bytes()));
-    // Of others than root only those of users are told.
+    // Without root only those of users can be read.
     let is_lost = |start: &str| has(start) && !(is_root || start == OWN_ATTRIBUTES[0]);
     OWN_ATTRIBUTES.into_iter().any(is_lost).then_some("its extended attributes")
 }

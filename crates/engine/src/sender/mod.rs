@@ -82,7 +82,7 @@ pub(crate) struct Sender<'a> {
     heard: Option<crossbeam_channel::Sender<Heard>>,
     /// The destination does not have all of the directories.
     keeps_dirs: AtomicBool,
-    /// Over a wire: all that can be removed is, and the Receiver is being told so.
+    /// Over a wire: all that can be removed was, and the Receiver is being informed.
     has_removed_all: AtomicBool,
     /// Sources about which the Receiver was asked for proof, and has not answered: no
     /// more than are set aside at a time.
@@ -399,7 +399,7 @@ impl SenderPort for Sender<'_> {
         if let Some(heard) = &self.heard {
             for (item, outcome) in settled {
                 tell(&item, &outcome);
-                // Its other end is gone only when the job has ended.
+                // Its other end is dropped only when the job has ended.
                 let _ = heard.send(Heard::Outcome(item, outcome));
             }
             return;
@@ -463,7 +463,7 @@ impl SenderPort for Sender<'_> {
         if self.is_done.swap(true, Ordering::Relaxed) {
             return self.refuse("it ended the job twice");
         }
-        // What was told to have failed has, whatever the figures say.
+        // A reported failure counts, whatever the figures say.
         let failed = self.reporter.map_or(0, |reporter| reporter.summary().failed);
         let summary = Summary { failed: summary.failed.max(failed), ..summary };
         match (&self.heard, &self.queue) {
@@ -471,7 +471,7 @@ impl SenderPort for Sender<'_> {
             (Some(heard), Queue::Wire(_)) => {
                 let _ = heard.send(Heard::Done(summary));
             }
-            // The Receiver ends the job when it has told this.
+            // The Receiver ends the job when it has sent this.
             (Some(_), Queue::Handles) => self.wait_until_empty(),
             (None, _) => self.control.finish(Ok(summary)),
         }
@@ -516,7 +516,7 @@ impl Sender<'_> {
         let Queue::Wire(queue) = &self.queue else { return };
         let Some(queue) = lock(queue).clone() else { return };
         for item in items {
-            // Its other end is gone only when the job has ended.
+            // Its other end is dropped only when the job has ended.
             let _ = queue.send(item);
         }
     }

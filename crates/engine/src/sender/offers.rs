@@ -1,5 +1,5 @@
 //! Chunks of wanted files that are offered before they are sent: what the Receiver has of them is
-//! told by where it is, and not sent.
+//! sent as a Reuse, without its content.
 //!
 //! One thread reads the files ahead, in the order in which they are wanted, cuts them and offers
 //! the chunks. Offers go out with the listing, in front of contents. A file waits for its first
@@ -73,7 +73,7 @@ struct Offered {
     known: VecDeque<Range<u64>>,
     /// Nothing more of it is offered.
     is_over: bool,
-    /// Some of it was told to be known.
+    /// The Receiver has some of it.
     is_used: bool,
     /// Bytes of it that were offered, and those that were passed. Content may pass ahead of its
     /// offers.
@@ -153,7 +153,7 @@ impl Offers {
         }
     }
 
-    /// True if some of a file was told to be known.
+    /// True if the Receiver has some of a file.
     pub(super) fn has_used(&self, index: u64) -> bool {
         lock(&self.state).files.get(&index).is_some_and(|file| file.is_used)
     }
@@ -369,7 +369,7 @@ impl Sender<'_> {
     pub(crate) fn run_offers(&self, outbox: &Outbox) {
         let stopped = || self.control.has_ended();
         while let Some(item) = self.offers.next_file(stopped) {
-            // What can't be read is told by whoever sends it.
+            // A read error is reported by the worker that sends it.
             let _ = self.offer(&item, outbox, &stopped);
             self.queue_up(self.offers.end(item.index).into_iter().collect());
             if outbox.is_fast() {

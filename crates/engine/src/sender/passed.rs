@@ -1,9 +1,9 @@
-//! How far the content of a file was gone through, and its hash where one is wanted.
+//! The position in the content of a file that is being read, and its hash where one is wanted.
 
 use haul_model::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher};
 use haul_tree::SharedBlock;
 
-/// The part of a content that was gone through.
+/// The part of a content that was read.
 pub(super) enum Passed {
     /// It was hashed.
     Hashed(Box<ContentHasher>),
@@ -20,7 +20,7 @@ impl Passed {
         }
     }
 
-    /// Where in the content it goes on, in bytes.
+    /// Where in the content it continues, in bytes.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Hashed(hasher) => hasher.len(),
@@ -60,7 +60,7 @@ impl Passed {
         }
     }
 
-    /// The end of block `index`, if all of it was gone through and nothing behind it: its
+    /// The end of block `index`, if all of it was read and nothing behind it: its
     /// hash, where one is wanted.
     pub(super) fn block(&self, index: u64) -> Option<Option<BlockHash>> {
         match self {
@@ -77,7 +77,7 @@ impl Passed {
         }
     }
 
-    /// The hash of all that was gone through, if one is wanted; of its `tail` alone, if it
+    /// The hash of all that was read, if one is wanted; of its `tail` alone, if it
     /// is that.
     pub(super) fn finish(&self, tail: bool) -> Option<ContentHash> {
         match self {

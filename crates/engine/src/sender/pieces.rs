@@ -63,7 +63,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             return pieces.send();
         }
         let Some(signature) = self.sender.signed.take(item.index) else {
-            // Its outcome was told meanwhile.
+            // Its outcome arrived meanwhile.
             return Some(Err(given_up()));
         };
         let shape = *signature.shape();
@@ -117,7 +117,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     }
 
     /// The end of a source, with the `hash` of what was sent, if one is wanted. If
-    /// it has grown, which is told, that of as much of it as it is now: the receiver compares
+    /// it has grown, which the end says, the hash of its present length: the receiver compares
     /// it with what has arrived. Without a hash nobody could: then it has changed.
     pub(super) fn seal_at_end(
         &self,
@@ -200,7 +200,7 @@ impl Outgoing<'_, '_, '_> {
         Some(Counted { tally: self.tally.clone(), ..counted })
     }
 
-    /// Sends what there is up to `end`, or tells what the Receiver has of it.
+    /// Sends the content up to `end`, or names the parts that the Receiver has.
     fn send_what_is_there(&mut self, end: u64) -> Sent {
         let Some(mut search) = self.search.take() else { return self.send_new(end) };
         let sent = self.send_differences(&mut search, end);
@@ -208,7 +208,7 @@ impl Outgoing<'_, '_, '_> {
         sent
     }
 
-    /// Sends what there is up to `end`, or tells that the Receiver has it.
+    /// Sends the content up to `end`, or a Reuse where the Receiver has it.
     fn send_new(&mut self, end: u64) -> Sent {
         if !self.item.how.wants_chunks() {
             return self.send_data(end);

@@ -330,7 +330,7 @@ impl Reader<'_, '_> {
         self.hand_over(end, Lease::Whole(item.index))
     }
 
-    /// Lets the Receiver ask once more for a file whose end is told so, if it may have to.
+    /// Lets the Receiver ask once more for a file whose end says so, if it may have to.
     pub(super) fn offers_again(&self, item: &Item, result: &Result<FileSeal, Fault>) {
         let is_final = match result {
             Ok(seal) => !seal.grew,

@@ -34,7 +34,7 @@ pub(crate) enum Heard {
 pub(super) enum Verdict {
     /// It stays, and nobody wanted anything else.
     Stays,
-    /// It stays, and this is told.
+    /// It stays, and this is reported.
     Told(Removal),
     /// It waits until all sources were seen.
     Waits,
@@ -71,13 +71,13 @@ impl Sender<'_> {
     }
 
     /// True if the outcome of what is no directory has it removed. Of a file with
-    /// content, the hash was asked for and told.
+    /// content, the hash was asked for and sent.
     pub(super) fn may_go(&self, item: &Item, outcome: &Outcome) -> bool {
         item.kind != Kind::Dir && self.rule().is_some_and(|rule| rule.allows(outcome))
     }
 
     /// Decides about an entry with this outcome. Directories are left: they are removed
-    /// when all in them is gone.
+    /// when all in them was removed.
     pub(super) fn judge(&self, item: &Item, outcome: &Outcome) -> Verdict {
         let proof = self.receiver.proof(item.index);
         let is_proven = item.hashed || !matches!(item.kind, Kind::File { size: 1.. });
@@ -97,7 +97,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Removes a file or link whose outcome allows it, and tells what came of it.
+    /// Removes a file or link whose outcome allows it, and reports the result.
     pub(super) fn remove_source(
         &self,
         item: &Item,
@@ -139,7 +139,7 @@ impl Sender<'_> {
 
     /// Removes the files that have waited, then, but for a mirror, the directories that `sources` are and
     /// those below them, as far as they are empty, if the destination has all of them:
-    /// those of `twins`, where both are on this machine. Tells of each source that stays.
+    /// those of `twins`, where both are on this machine. Reports each source that stays.
     pub(crate) fn remove_dirs(
         &self,
         tree: &dyn Tree,
@@ -178,7 +178,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Those that have waited for other names, and go; tells of the others.
+    /// The sources that have waited for other names, and are removed; reports the others.
     pub(super) fn take_linked(&self, tell: &mut dyn FnMut(Removal)) -> Vec<Going> {
         lock(&self.linked).take_going(tell)
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 /// such names. On a link with 100 ms that is 5,000 in a second.
 const ASIDE_MAX: usize = 512;
 
-/// Sources that are asked about, or told of, at once.
+/// Sources that are asked about, or reported, at once.
 const BATCH_LEN: usize = 128;
 
 /// Removes the sources of one job.
@@ -27,7 +27,7 @@ pub(crate) struct Remover<'r, 'a> {
     sources: &'r [Vec<u8>],
     /// Tells the user.
     tell: &'r dyn Fn(Vec<Removal>),
-    /// News that were heard and not looked at yet.
+    /// Messages that have arrived and were not looked at yet.
     later: VecDeque<Next>,
     aside: HashMap<u64, (Item, Aside)>,
     asks: Vec<Prove>,
@@ -92,8 +92,8 @@ impl<'r, 'a> Remover<'r, 'a> {
         self.flush();
     }
 
-    /// The next that is heard. What has gathered is told as soon as there is nothing
-    /// more to hear; `None` after a moment.
+    /// The next message. Gathered removals are reported as soon as there is nothing
+    /// more to read; `None` after a moment.
     fn hear(&mut self, heard: &crossbeam_channel::Receiver<Heard>) -> Option<Heard> {
         if let Ok(next) = heard.try_recv() {
             return Some(next);
@@ -107,7 +107,7 @@ impl<'r, 'a> Remover<'r, 'a> {
         self.later.is_empty() && self.aside.is_empty()
     }
 
-    /// Goes on with what was heard, as far as that can be set aside.
+    /// Continues with the outcomes that arrived, as far as sources can be set aside.
     fn go_on(&mut self) {
         while self.aside.len() < ASIDE_MAX
             && let Some(next) = self.later.pop_front()

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 /// A content that is sent over one lane.
 #[derive(Clone)]
 pub(super) enum Lease {
-    /// Files that go in a pack, or whose hash alone is told.
+    /// Files that go in a pack, or whose hash alone is sent.
     Files(Vec<u64>),
     /// One in pieces.
     Whole(u64),
@@ -153,7 +153,7 @@ impl Reader<'_, '_> {
                 self.sender.send_again(&[index]);
                 Some(())
             }
-            // The receiver has told of it already, and only waits for the end.
+            // The receiver has reported it already, and only waits for the end.
             Task::Repeat(Lease::Whole(index)) => {
                 self.take_lane(0, false)?;
                 let end = FileEnd { index, result: Err(given_up()), by_blocks: false };

@@ -31,10 +31,10 @@ const FILE: u64 = 1;
 /// The number of the lane that breaks.
 const LANE: u8 = 1;
 
-/// How long it takes at most until a worker has noticed that its lane is gone, and gone on.
+/// The longest time until a worker has noticed that its lane was lost, and continued.
 const NOTICED: Duration = Duration::from_millis(500);
 
-/// A Receiver that nothing is told.
+/// A Receiver that ignores all messages.
 struct Nobody;
 
 impl ReceiverPort for Nobody {
@@ -77,7 +77,7 @@ fn wanted(dir: &std::path::Path, name: &str) -> Item {
     }
 }
 
-/// Reads lane 0 to its end, and tells the blocks of which pieces come.
+/// Reads lane 0 to its end, and returns the blocks of which pieces arrive.
 fn read_main(mut stream: UnixStream, tell: &Call<u64>) {
     while let Ok(header) = read_header(&mut stream)
         && let Ok(payload) = read_payload(&mut stream, header)
@@ -114,7 +114,7 @@ struct Broken {
     before: BTreeSet<u64>,
     /// Those that come afterwards.
     after: BTreeSet<u64>,
-    /// The bytes that progress has counted when all have left, and those that were told to it.
+    /// The bytes that progress has counted when all have left, and those that were reported to it.
     counted: u64,
     told: u64,
 }

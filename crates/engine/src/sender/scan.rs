@@ -45,15 +45,15 @@ pub(crate) struct Scan<'s, 'a> {
     earlier: Option<Earlier<'s>>,
     filter: &'s Filter,
     walking: Walking,
-    /// The attributes that are told.
+    /// The attributes that are listed.
     keeps: Kept,
-    /// Changes of modes, before these are told.
+    /// Changes of modes, before these are listed.
     modes: &'s ModeChanges,
-    /// Attributes of which nobody was told yet that the sources don't tell them.
+    /// Attributes that the sources do not have, of which nobody was warned yet.
     asks_tree_for: Kept,
-    /// Files of several names, with the numbers by which they are told.
+    /// Files with several names, with the numbers by which they are listed.
     groups: Groups,
-    /// Names of users and groups, where these are told.
+    /// Names of users and groups, where these are sent.
     accounts: Option<ToldAccounts>,
     next_index: u64,
     /// The number of the source that is walked, where each is by itself.
@@ -61,13 +61,13 @@ pub(crate) struct Scan<'s, 'a> {
     batch: Vec<ListItem>,
     batch_cost: u64,
     batch_since: Instant,
-    /// Owners are looked at: nobody was told yet that they are not kept.
+    /// Owners are looked at: nobody was warned yet that they are not kept.
     watches_owners: bool,
-    /// Links that were made to lead nowhere are told as they were.
+    /// Links that were made to lead nowhere are listed as they were.
     unmunges: bool,
 }
 
-/// The mode of a directory on the way to a source of which nothing is told.
+/// The mode of a directory on the way to a source whose attributes are not listed.
 const MODE_OF_WAYS: u32 = 0o777;
 
 /// The job ends before the walk does.
@@ -146,7 +146,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         })
     }
 
-    /// Tells once that the sources' tree does not tell all that is to be kept.
+    /// Warns once that the sources' tree does not have all attributes that are to be kept.
     fn look_at_tree(&mut self, node: &Arc<DirNode>, path: &[u8]) {
         let asked = std::mem::replace(&mut self.asks_tree_for, Kept::NONE);
         if asked.is_empty() {
@@ -293,7 +293,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         )
     }
 
-    /// True if directories on the way to a source have their attributes told.
+    /// True if directories on the way to a source are listed with their attributes.
     fn tells_ways(&self) -> bool {
         self.walking.relative != Relative::WithoutWay
     }

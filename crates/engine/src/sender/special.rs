@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// How a job treats them.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Specials<'j> {
-    /// They are told as what they are: nothing is copied.
+    /// They are listed as what they are: nothing is copied.
     Told,
     /// They are read into files of this directory, if there is one.
     Read { into: Option<&'j Path>, recursive: bool, dry_run: bool, keeps: Kept },

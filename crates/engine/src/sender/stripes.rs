@@ -43,7 +43,7 @@ struct State {
     end: Option<Result<FileSeal, Fault>>,
     /// The Receiver has some of it, and may ask for it once more if that is not what it was.
     may_repeat: bool,
-    /// That end was told.
+    /// That end was sent.
     is_told: bool,
     /// A worker computes the end, or sends it.
     is_ending: bool,
@@ -65,7 +65,7 @@ pub(super) struct Turn {
 pub(super) enum Step {
     /// All was sent, and has this hash, if one is wanted: the end is to be found out.
     Find(Option<ContentHash>),
-    /// This end is to be told.
+    /// This end is to be sent.
     Tell(Result<FileSeal, Fault>),
 }
 
@@ -113,7 +113,7 @@ impl Striped {
         state.has_blocks() || state.is_due()
     }
 
-    /// True if all has arrived, and the end was told.
+    /// True if all has arrived, and the end was sent.
     pub(super) fn is_over(&self) -> bool {
         let state = lock(&self.state);
         state.is_told && state.is_still()
@@ -148,7 +148,7 @@ impl Striped {
         Some(turn)
     }
 
-    /// Some of it was told to be known to the Receiver.
+    /// The Receiver has some of it.
     pub(super) fn uses_known(&self) {
         lock(&self.state).may_repeat = true;
     }
@@ -213,7 +213,7 @@ impl Striped {
         }
     }
 
-    /// The end was told.
+    /// The end was sent.
     pub(super) fn told(&self) {
         lock(&self.state).is_ending = false;
     }
@@ -243,7 +243,7 @@ impl State {
             }
     }
 
-    /// It can't be sent, whatever was told. The first reason counts.
+    /// It can't be sent. The first reason counts.
     fn fail(&mut self, fault: Fault) {
         if !matches!(self.end, Some(Err(_))) {
             self.end = Some(Err(fault));

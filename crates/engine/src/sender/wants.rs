@@ -8,7 +8,7 @@ use haul_tree::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// The sums that were told of files that are not sent to their end.
+/// The sums of files that are not sent to their end.
 #[derive(Default)]
 pub(super) struct Signed(Mutex<State>);
 
@@ -72,7 +72,7 @@ impl Signed {
 }
 
 impl Sender<'_> {
-    /// Takes what the Receiver tells of its old version of a file.
+    /// Takes the sums of the Receiver's old version of a file.
     pub(super) fn take_sums(&self, told: haul_proto::Signature) {
         let index = told.index();
         let may_differ = lock(&self.in_flight)

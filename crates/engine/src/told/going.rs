@@ -59,7 +59,7 @@ impl Going {
         true
     }
 
-    /// The fate of the source at `path` was told.
+    /// The fate of the source at `path` was reported.
     pub(super) fn told(&mut self, key: u64, path: &[u8]) {
         self.sources.remove(&key);
         if self.is_expected() && !path.contains(&b'/') && self.told.len() < GOING_MAX {
@@ -74,7 +74,7 @@ impl Going {
         self.sources.contains_key(&path) || name.is_some_and(is_named)
     }
 
-    /// The source was listed; true if it was thought to be gone, and is not.
+    /// The source was listed; true if it counted as removed, and is not.
     pub(super) fn is_back(&mut self, key: u64) -> bool {
         !self.sources.is_empty() && self.sources.remove(&key).is_some()
     }

@@ -1,4 +1,4 @@
-//! Runs of a job that are lost, and what the next one tells.
+//! Runs of a job that are lost, and the events of the next one.
 
 use super::*;
 use haul_model::{Fault, FaultKind, Kept, Mirror, Policy, Side};

@@ -47,7 +47,7 @@ impl Walk<'_> {
     }
 
     /// True if in `layer`, or below, something is listed that is no directory. What can't
-    /// be read is told, and so is what it is in.
+    /// be read is reported, and so is the directory above it.
     pub(crate) fn has_files(&self, layer: &Layer) -> bool {
         let mut next = Some(layer.clone());
         let mut left: Vec<(Layer, Name)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Symbolic links that stand for what they lead to, where not all of them do.
+//! Symbolic links that are followed, where not all of them are.
 
 use crate::dirs::DirNode;
 use haul_model::{Fault, FaultKind, Led, Name, Side, links};
@@ -6,11 +6,11 @@ use haul_tree::{Meta, MetaKind};
 use std::io;
 use std::sync::Arc;
 
-/// The metadata of the object that the symbolic link `name` of `dir` stands for, if that
+/// The metadata of the object that the symbolic link `name` of `dir` leads to, if that
 /// is not itself; `target` is where it points, where that is known.
 ///
 /// # Errors
-/// Why what it stands for can't be looked at.
+/// Why its object can't be looked at.
 pub(crate) fn look(
     led: Led,
     dir: &Arc<DirNode>,

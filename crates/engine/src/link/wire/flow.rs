@@ -71,12 +71,12 @@ impl Flow {
         }
     }
 
-    /// The time that 1 MiB takes, as it has gone so far.
+    /// The time that 1 MiB takes, at the pace so far.
     pub(super) fn pace(&self) -> Option<Duration> {
         lock(&self.0).pace
     }
 
-    /// True if what is queued needs longer, as it has gone so far, or nothing has left for so
+    /// True if the queue needs longer, at the pace so far, or nothing has left for so
     /// long.
     pub(super) fn needs(&self, time: Duration) -> bool {
         let State { queued, pace, moved, .. } = *lock(&self.0);
@@ -90,7 +90,7 @@ impl Flow {
         lock(&self.0).queued == 0
     }
 
-    /// Bytes that leave in that time, as it has gone so far.
+    /// Bytes that leave in that time, at the pace so far.
     pub(super) fn within(&self, time: Duration) -> Option<u64> {
         let pace = self.pace()?.max(Duration::from_nanos(1));
         Some((time.as_secs_f64() / pace.as_secs_f64() * UNIT as f64) as u64)
@@ -102,14 +102,14 @@ impl Flow {
         within.saturating_sub(lock(&self.0).queued)
     }
 
-    /// The bytes of content that are written before it is told that they leave.
+    /// The bytes of content that are written before they are reported as leaving.
     pub(super) fn step(&self) -> usize {
         let (min, max) = STEP_LEN;
         self.within(STEP_TIME).unwrap_or(0).clamp(min, max) as usize
     }
 
     /// The time until so many bytes more have been written, too. None at all for the first
-    /// of a lane; until these are gone nobody knows, and others are better.
+    /// of a lane; until these are sent its pace is unknown, and others are better.
     pub(super) fn due(&self, len: u64) -> Duration {
         let state = lock(&self.0);
         match state.pace {

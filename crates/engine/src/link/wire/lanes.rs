@@ -2,7 +2,7 @@
 //! those that have joined it. Whoever sends takes one for each pack, each file and each
 //! block of a large one; a lane that takes less gets less. On a long way, and over several
 //! logins, a block waits until a lane is free. If one that has joined is lost,
-//! the receiver says what it has of it, and the rest is sent over the others.
+//! the receiver reports what it has of it, and the rest is sent over the others.
 
 use super::ledger::{Implausible, OnFate};
 use super::outgoing::{Frames, Outbox};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Lane {
     /// Its number.
     pub(crate) number: u8,
-    /// The queue of that which leaves by it.
+    /// The queue of the frames that leave by it.
     pub(crate) outbox: Arc<Outbox>,
     /// Small files go by it in packs of about so many bytes.
     pub(crate) pack_len: usize,
@@ -54,16 +54,16 @@ impl Lane {
         Arc::strong_count(&self.outbox.held) == 1 && self.outbox.waiting() <= WAITING_FEW
     }
 
-    /// True if a block is gone within [`QUICK_TIME`], with all that waits before it: to wait for
+    /// True if a block is sent within [`QUICK_TIME`], with all that waits before it: to wait for
     /// another lane saves nothing.
     fn is_quick(&self) -> bool {
         self.outbox.flow().written() >= BUFFERED_MAX && self.due(BLOCK_LEN) <= QUICK_TIME
     }
 
     /// True if a block by it would be what the job ends with: in half of its time all that is
-    /// `left` would be gone by the `others`, in whole blocks. Half, since a pace is that of the
+    /// `left` would be sent by the `others`, in whole blocks. Half, since a pace is that of the
     /// last frames, and changes; one that is as slow never counts. Whoever has `waited` so long
-    /// for them waits in vain: they stand still.
+    /// for them waits in vain: they have stalled.
     fn holds_up<'l>(
         &self,
         others: impl Iterator<Item = &'l Self>,
@@ -90,7 +90,7 @@ impl Lane {
         !is_held && flow.is_empty() && self.on_their_way() == 0 && flow.pace().is_some()
     }
 
-    /// The time until so many bytes more have left by it, as it has gone so far.
+    /// The time until so many bytes more have left by it, at its pace so far.
     fn due(&self, len: u64) -> Duration {
         self.outbox.flow().due(len)
     }
@@ -116,17 +116,17 @@ const WAITING_FEW: usize = 1;
 /// The time after which a block that waits looks again if a lane is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A block that takes a lane no longer than this doesn't wait for another: it would be gone when
+/// A block that takes a lane no longer than this doesn't wait for another: it would be sent when
 /// it has looked a few times.
 const QUICK_TIME: Duration = Duration::from_millis(20);
 
-/// The time that a lane may need at least, or stand still, when it has the last blocks of a job:
+/// The time that a lane may need at least, or stall, when it has the last blocks of a job:
 /// a connection that has lost what it sent takes as long to find out, and to repeat blocks costs
 /// something, too.
 const NEEDED_MIN: Duration = Duration::from_secs(1);
 
 /// No more than so many bytes are in pipes, ssh and sockets: what a lane has taken beyond that
-/// has gone over the link.
+/// has crossed the link.
 const BUFFERED_MAX: u64 = 8 << 20;
 
 /// Content that a lane to a host far away is worth, in bytes: it takes several round trips until
@@ -277,7 +277,7 @@ impl Lanes {
         self.has_joined.notify_all();
     }
 
-    /// The lane by which this content is soonest gone; of equal ones each worker has its own.
+    /// The lane that sends this content soonest; of equal ones each worker has its own.
     /// `None` if it is a block, and every lane has one, or would hold up the end of the job; it
     /// has `waited` so long for another.
     fn soonest(
@@ -300,7 +300,7 @@ impl Lanes {
         let is_taken = matches!(self.by_wire, ByWire::Any | ByWire::AsALane);
         let main = is_taken.then_some(&self.main);
         if load.is_block {
-            // The first bytes of a new connection fill buffers and do not tell its pace, and a
+            // The first bytes of a new connection fill buffers and do not show its pace, and a
             // block that one lane has can't go by another. So a lane gets a block when its last
             // one is nearly gone, and none for which all would wait at the end.
             let takes = |lane: &&Lane| lane.is_free() || !is_long && lane.is_quick();
@@ -388,7 +388,7 @@ impl Lanes {
         joined.len()
     }
 
-    /// The receiver tells how much it has of a lane.
+    /// The receiver reports how much it has of a lane.
     ///
     /// # Errors
     /// When that can't be.

@@ -30,9 +30,9 @@ struct State {
     parts: VecDeque<(u64, OnFate)>,
     /// Frames that are known to have arrived.
     arrived: u64,
-    /// Frames that were taken, when it was told that no more are.
+    /// Frames that were taken, when the receiver said that no more are.
     taken: Option<u64>,
-    /// All losses were told.
+    /// All losses were reported.
     is_settled: bool,
 }
 
@@ -56,7 +56,7 @@ impl Ledger {
         }
         let written = state.written;
         if written > 0 && written <= state.arrived {
-            // The receiver was faster, and says nothing more of it.
+            // The receiver was faster, and reports it no more.
             drop(state);
             on_fate(true);
             return Ok(());
@@ -65,7 +65,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The same for a part that never leaves; given back if all losses were told already.
+    /// The same for a part that never leaves; returned if all losses were reported already.
     pub(crate) fn unsent(&self, on_fate: OnFate) -> Option<OnFate> {
         let mut state = lock(&self.state);
         if state.is_settled {

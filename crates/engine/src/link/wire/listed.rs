@@ -1,4 +1,4 @@
-//! The listing as it waits apart from all else, so that none of it stands in front of a
+//! The listing, queued apart from all else, so that none of it delays a
 //! content, and may be long. At a Sender it waits for the writer: what is listed while ssh
 //! logs in waits here, and is compressed as it leaves, when it is known what the peer takes.
 //! At a Receiver it waits to be decoded for the lister: contents come behind it.
@@ -34,7 +34,7 @@ struct Room {
     /// Bytes that wait.
     taken: Mutex<usize>,
     left: Condvar,
-    /// No more of them leave: who takes them is gone, or the job has ended.
+    /// No more of them leave: the writer has ended, or the job has.
     is_over: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn lists() -> (Lists, Listed) {
 }
 
 impl Lists {
-    /// Queues a frame as soon as there is room; `None` if who takes it is gone, or the job
+    /// Queues a frame as soon as there is room; `None` if the writer has ended, or the job
     /// has ended.
     pub(crate) fn send(&self, frame: Vec<u8>) -> Option<()> {
         let len = frame.len() + FRAME_EXTRA;
@@ -72,7 +72,7 @@ impl Lists {
 }
 
 impl Listed {
-    /// The next frame, if one is there and the job goes on.
+    /// The next frame, if there is one and the job continues.
     pub(super) fn try_next(&self) -> Option<Vec<u8>> {
         self.waiting.try_recv().ok().and_then(|frame| self.taken(frame))
     }

@@ -54,7 +54,7 @@ impl Frames {
     }
 }
 
-/// Takes frames for the writer; closed when the job has nothing more to say.
+/// Takes frames for the writer; closed when the job has nothing more to send.
 pub(crate) struct Outbox {
     frames: Mutex<Option<crossbeam_channel::Sender<OutFrame>>>,
     lists: Lists,
@@ -142,7 +142,7 @@ impl Outbox {
         &self.flow
     }
 
-    /// Queues a frame, as soon as there is room; `None` if the writer is gone, or
+    /// Queues a frame, as soon as there is room; `None` if the writer has ended, or
     /// is not waited for any more.
     pub(crate) fn send(&self, frame: OutFrame) -> Option<()> {
         if let Some(body) = &frame.body {

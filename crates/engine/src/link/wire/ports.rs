@@ -1,4 +1,4 @@
-//! The ports of both roles over a wire: they encode what they are told, and queue it.
+//! The ports of both roles over a wire: they encode messages, and queue them.
 
 use super::outgoing::Outbox;
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// when every outcome carries a long message.
 const ANSWERS_PER_FRAME_MAX: usize = 128;
 
-/// Extras in one frame, at most: with paths as long as they are told, it stays
+/// The most extras in one frame: with the longest paths that are sent, it stays
 /// below its bound.
 const EXTRAS_PER_FRAME_MAX: usize = 32;
 
@@ -53,7 +53,7 @@ impl ReceiverPort for RemoteReceiver {
 /// The Sender at the other end.
 pub(crate) struct RemoteSender {
     pub(crate) outbox: Arc<Outbox>,
-    /// Who shows the job does not see contents, and is told of lengths.
+    /// The side that shows the job does not see contents, and receives lengths.
     pub(crate) tells_sizes: bool,
 }
 

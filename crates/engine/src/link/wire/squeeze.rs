@@ -1,9 +1,9 @@
 //! The choice whether a frame is compressed, and how.
 //!
-//! The queue of frames that are ready tells what is short. While it is empty the link takes
+//! The queue of ready frames shows what is short. While it is empty the link takes
 //! more than this side makes, and time spent on compressing would make it less; while frames
 //! wait, something behind them is what everything waits for, and there is time to compress
-//! better. So each frame moves a gear by one step, up or down, and the gear says how the
+//! better. So each frame moves a gear by one step, up or down, and the gear decides how the
 //! frame is compressed. All connections of a job move the same gear; a queue that is empty while
 //! frames wait for another connection moves nothing.
 //!
@@ -35,13 +35,13 @@ const LADDER: [Effort; 4] = [
 /// Frames for each rung of the ladder.
 const STEPS: u32 = 4;
 
-/// The gear in which a job begins: a few frames later the link has told.
+/// The gear in which a job begins: a few frames later the link is measured.
 const START: u32 = 2 * STEPS;
 
 /// The highest gear.
 const TOP: u32 = STEPS * (LADDER.len() as u32 + 1) - 1;
 
-/// Compressed bytes that leave before a queue that is empty says anything: pipes, ssh and
+/// Compressed bytes that leave before an empty queue means anything: pipes, ssh and
 /// sockets take that much of any link at once.
 const SWALLOWED: usize = 3 << 20;
 
@@ -280,12 +280,12 @@ pub(crate) struct Squeeze {
 }
 
 impl Squeeze {
-    /// The user wants it so. Only what is told first counts.
+    /// The user wants it so. Only the first call counts.
     pub(crate) fn wish(&self, mode: Compression) {
         let _ = self.mode.set(mode);
     }
 
-    /// The peer takes what `caps` say. Only what is told first counts.
+    /// The peer takes what `caps` say. Only the first call counts.
     pub(crate) fn allow(&self, caps: Caps) {
         let _ = self.taken.set(caps);
     }

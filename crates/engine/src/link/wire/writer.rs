@@ -29,7 +29,7 @@ pub(crate) type OnLeaving<'a> = &'a (dyn Fn(u64, u64) + Sync + 'a);
 
 /// Sends `greeting`, and what is queued, until the outbox is closed or the peer is
 /// gone. When there was nothing to send for as long as `sign_after` says, the peer
-/// is told that this side is there. Where it is the wire `of_job`, content is sent at the
+/// receives a sign of life. Where it is the wire `of_job`, content is sent at the
 /// pace of that, and what counts is told step by step, before the peer can answer to it.
 pub(crate) fn run_writer(
     output: &mut Writer,
@@ -243,7 +243,7 @@ fn send_bytes(
 struct Counts<'a> {
     /// The contents that were not begun.
     contents: std::vec::IntoIter<Counted>,
-    /// The one that is being told; its length is what is left of it.
+    /// The hole that is being sent; its length is what is left of it.
     content: Counted,
     /// The bytes that there are to tell, and those that were told.
     total: u64,

@@ -1,5 +1,5 @@
 //! The parts of a file that this machine has: in the old version, from which they are read, or
-//! left where they stand in a stage that begins with it; or as chunks in other files.
+//! kept in place in a stage that begins with it; or as chunks in other files.
 
 use super::{Incoming, State};
 use crate::control::Step;
@@ -76,7 +76,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes what stands in the stage, and reads it to `part`; gives how much of it was known
+    /// Keeps a part of the stage, and reads it to `part`; returns how much of it was known
     /// already.
     fn keep(
         &mut self,

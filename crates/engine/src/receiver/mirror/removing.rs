@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 impl Receiver<'_> {
     /// Removes the directory `name` of `parent`, with what is in it, deepest first. It is
-    /// told and counted itself if it is an extra.
+    /// reported and counted itself if it is an extra.
     ///
     /// # Errors
     /// Why it stays. What had to stay by the rules is no error, and keeps it, and so does what
-    /// is in it and can't be removed, which is told by itself.
+    /// is in it and can't be removed, which is reported by itself.
     pub(super) fn remove_tree(
         &self,
         dir: &RecvDir,
@@ -76,7 +76,7 @@ impl Receiver<'_> {
                     }
                 }
                 (None, Err(error)) => return Err(error),
-                // What failed is told already.
+                // The failure was reported already.
                 (None, Ok(_)) if done.stays && !(is_extra && has_failed) => {
                     return self.has_left(&done, is_extra);
                 }

@@ -1,5 +1,5 @@
-//! Entries that a mirror does not remove: rules protect them, those of files in the destination's
-//! own directories among them.
+//! Entries that a mirror does not remove: rules protect them, also rules in files of the
+//! destination's own directories.
 
 use crate::receiver::check::told_kind;
 use crate::receiver::dirs::{DirState, RecvDir};
@@ -28,7 +28,7 @@ impl Receiver<'_> {
             || self.backing.as_ref().is_some_and(|backing| backing.is_root(meta))
     }
 
-    /// The rules for what is in `dir`, with those of files in it.
+    /// The rules for the entries of `dir`, with those of rule files in it.
     ///
     /// # Errors
     /// Also where a file with rules is passed over: nothing in `dir` may be removed.
@@ -95,7 +95,7 @@ impl Receiver<'_> {
                 *lock(&dir.listed) = (!tells_apart).then(Vec::new);
                 *lock(&dir.unlisted) = Some(names);
             }
-            // The job that removes tells it.
+            // The job that removes reports it.
             Err(_) if !self.removes_extras() => {}
             Err(error) => {
                 let fault = Fault::from_io(Side::Destination, "read the directory", &error);

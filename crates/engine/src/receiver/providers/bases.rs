@@ -246,7 +246,7 @@ impl Receiver<'_> {
             best = best.or(Some((base, found)));
         }
         let Some((base, found)) = best else {
-            // It is told how it differs from what looks most like an earlier state of it.
+            // The outcome reports how it differs from the entry most like an earlier state of it.
             let sent = |found: Changes| found.with(Changes::SENT);
             let copied = match hashed.is_empty() {
                 true => Decision::Copy(OnExisting::Keep),
@@ -275,7 +275,7 @@ impl Receiver<'_> {
         Ok(is_same && !self.was_lost(base, name, entry, Some(there))?)
     }
 
-    /// The changes by which a directory is told that is made, where a base has one.
+    /// The changes that are reported for a new directory, where a base has one.
     pub(crate) fn changes_of_made(&self, parent: &RecvDir, entry: &Entry) -> Changes {
         let open = |base: &Arc<DirNode>| match &entry.name {
             Some(name) => DirNode::open(base, name.clone(), false),

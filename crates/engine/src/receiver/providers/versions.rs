@@ -276,7 +276,7 @@ struct Telling {
     /// Those of parts behind it: as many at most as there are threads, but for one that is
     /// held up for long, and then they have the room that the file has for all of them.
     waiting: BTreeMap<u64, Vec<u8>>,
-    /// Those that are next, and are not told.
+    /// The sums that are next, and were not sent yet.
     sums: Vec<u8>,
 }
 

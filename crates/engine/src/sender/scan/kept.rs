@@ -1,4 +1,4 @@
-//! The attributes of an entry that are told, and those that nobody keeps.
+//! The attributes of an entry that are listed, and those that nobody keeps.
 
 use super::{Scan, Stopped};
 use crate::Event;
@@ -38,7 +38,7 @@ impl Scan<'_, '_> {
         Some(owner).filter(|_| is_far)
     }
 
-    /// Adds `owner` to `attributes` that were told without it.
+    /// Adds `owner` to `attributes` that were read without it.
     pub(super) fn with_owner(mut attributes: Attributes, owner: Option<Owner>) -> Attributes {
         if let Some(Owner { user, group }) = owner {
             (attributes.user, attributes.group) = (Some(user), Some(group));
@@ -71,7 +71,7 @@ impl Scan<'_, '_> {
         })
     }
 
-    /// `attributes` with the mode that the job tells of such an entry.
+    /// `attributes` with the mode that the job lists for such an entry.
     pub(super) fn told(&self, mut attributes: Attributes, is_dir: bool) -> Attributes {
         if !self.modes.is_empty() {
             attributes.mode = self.modes.apply(attributes.mode, is_dir, haul_sys::umask());

@@ -26,7 +26,7 @@ impl Groups {
         Self { numbers: HashMap::new(), room: Room::of(memory_max) }
     }
 
-    /// The number by which the object of several names is told, 0 where none is given.
+    /// The number by which an object with several names is listed, 0 where none is given.
     ///
     /// # Errors
     /// When there are too many.

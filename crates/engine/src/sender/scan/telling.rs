@@ -21,14 +21,14 @@ const BATCH_COST_MAX: u64 = 64 << 10;
 /// still far below its bound.
 const NAMES_MAX: usize = 128;
 
-/// The age of a batch at which it is told though it has room: a slow directory's entries
+/// The age of a batch at which it is sent though it has room: a slow directory's entries
 /// should not wait for others.
 const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
 
 /// Items of a batch between two looks at the clock, which has its cost where there are many.
 const LOOK_EVERY: usize = 8;
 
-/// The end of a job whose accounts are more than can be told.
+/// The end of a job with more accounts than can be sent.
 const TOO_MANY: &str =
     "the sources have more than 65,536 users and groups: preserve them by number instead";
 
