@@ -15,6 +15,7 @@ mod fuzz;
 #[cfg(target_os = "linux")]
 mod lab;
 mod man;
+mod mutants;
 mod repo;
 mod session;
 mod setup;
@@ -62,6 +63,8 @@ enum Chore {
     Man(man::Args),
     /// Draw docs/session.svg from a real session: an upload, Ctrl-C, and its resumption
     Session(session::Args),
+    /// Change each decision of a crate in turn, and see if its own tests notice
+    Mutants(mutants::Args),
     /// Build the documents as a book, with mdBook
     Book,
     /// Run a command on one of two hosts with a link of a given kind between them
@@ -94,6 +97,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Dist(args) => dist::run(&args)?,
         Chore::Man(args) => man::run(&args)?,
         Chore::Session(args) => session::run(&args)?,
+        Chore::Mutants(args) => mutants::run(&args)?,
         Chore::Book => book::run()?,
         #[cfg(target_os = "linux")]
         Chore::Lab(args) => return Ok(lab::run(&args)?.into()),

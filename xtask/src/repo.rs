@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,23 @@ pub(crate) fn in_root(program: impl AsRef<OsStr>) -> Command {
         }
     }
     command
+}
+
+/// A program of crates.io, started in the root: that on the PATH, or one that is installed below
+/// target/ with these arguments.
+pub(crate) fn tool(name: &str, version: &str, args: &[&str]) -> Result<Command> {
+    let tools = target_dir().join("tools");
+    let ours = tools.join("bin").join(name);
+    for program in [PathBuf::from(name), ours.clone()] {
+        let asked = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
+        if asked.is_ok_and(|status| status.success()) {
+            return Ok(in_root(program));
+        }
+    }
+    let mut install = cargo();
+    install.args(["install", "--locked", name, "--version", version]).args(args);
+    run(install.arg("--root").arg(&tools))?;
+    Ok(in_root(ours))
 }
 
 /// Where cargo puts what it builds for the workspace.

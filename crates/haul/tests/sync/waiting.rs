@@ -336,7 +336,8 @@ fn a_kill_leaves_old_files_and_new_ones() {
                 let inodes = ["dst/a/fresh", "dst/z/linked"]
                     .map(|name| fs::metadata(scene.path(name)).expect("there").ino());
                 assert!(!flags[0].contains('H') || inodes[0] == inodes[1], "{flags:?}");
-                assert!(prev.differences(&scene.snapshot("prev"), scene.rules()).is_empty());
+                let differences = prev.differences(&scene.snapshot("prev"), scene.rules());
+                assert!(differences.is_empty(), "{flags:?}: {differences:?}");
                 for tree in ["dst", "scratch", "prev"] {
                     assert_no_strays(&scene.path(tree));
                 }
