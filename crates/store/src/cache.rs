@@ -109,8 +109,8 @@ pub struct Cache {
     dir: Dir,
     index: Index,
     kept: Kept,
-    /// Another process had the lock for long: it is not waited for again.
-    is_locked_out: bool,
+    /// Another process had the lock for long, or writing has failed: neither is tried again.
+    is_read_only: bool,
 }
 
 impl Cache {
@@ -122,7 +122,7 @@ impl Cache {
     pub fn open(dir: Dir, store_max: u64) -> io::Result<Self> {
         let index = Index::load(&dir)?;
         let kept = Kept::open(&dir, store_max)?;
-        Ok(Self { dir, index, kept, is_locked_out: false })
+        Ok(Self { dir, index, kept, is_read_only: false })
     }
 
     /// The places where a chunk may be, by its hash.
@@ -139,17 +139,9 @@ impl Cache {
     /// another file by now, is dropped.
     pub fn open_file(&mut self, place: &Place) -> Option<File> {
         let (path, identity) = self.index.file(place.file)?;
-        let opened = match path.strip_prefix(b"/") {
-            Some(_) => open(path),
-            None => self.kept.open_file(path),
-        };
-        match opened {
-            Ok((file, found)) if found == identity => {
-                if !path.starts_with(b"/") {
-                    self.kept.used(&file);
-                }
-                Some(file)
-            }
+        let is_kept = !path.starts_with(b"/");
+        match if is_kept { self.kept.use_file(path) } else { open(path) } {
+            Ok((file, found)) if found == identity => Some(file),
             // This job may not reach the destination of another one.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
             Ok(_) | Err(_) => {
@@ -220,19 +212,17 @@ impl Cache {
         if !self.index.has_news() {
             return Ok(());
         }
-        match self.lock()? {
-            Some(_lock) => self.index.flush(&self.dir),
-            None => Ok(()),
-        }
+        let Some(_lock) = self.lock()? else { return Ok(()) };
+        self.index.flush(&self.dir).inspect_err(|_| self.is_read_only = true)
     }
 
-    /// Locks the cache; `None` if another process has it for long, or had.
+    /// Locks the cache; `None` if another process has it for long, or had, or it can't be written.
     fn lock(&mut self) -> io::Result<Option<File>> {
-        if self.is_locked_out {
+        if self.is_read_only {
             return Ok(None);
         }
         let locked = lock(&self.dir)?;
-        self.is_locked_out = locked.is_none();
+        self.is_read_only = locked.is_none();
         Ok(locked)
     }
 

@@ -1,6 +1,7 @@
 //! Files that are staged in another directory than the one where they are to appear: each is
 //! renamed into that or, if it is on another file system, copied to a second stage there.
 
+use crate::content::copy_content;
 use crate::private::as_name;
 use crate::stage::PrivateName;
 use crate::{OnExisting, Publication, Stage};
@@ -8,7 +9,6 @@ use haul_model::{Kept, Name};
 use haul_sys::Dir;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 impl Stage {
@@ -48,23 +48,9 @@ impl PrivateName {
 /// Copies `file`, which can't get a name in `dir`, with its metadata to `stage`, which is
 /// there. It is durable: the first may have been made so.
 pub(crate) fn copy_to(dir: &Dir, stage: Stage, file: &File) -> io::Result<Stage> {
-    const STEP_LEN: usize = 1 << 20;
     let stat = dir.stat_of(file)?;
     haul_sys::read_cached(file);
-    if !haul_sys::clone_file(file, &stage.file) {
-        let mut buffer = vec![0; STEP_LEN.min(usize::try_from(stat.size).unwrap_or(STEP_LEN))];
-        let mut at = 0;
-        while let Some(data) = haul_sys::next_data(file, at, stat.size) {
-            at = data.start;
-            while at < data.end {
-                let part = &mut buffer[..STEP_LEN.min((data.end - at) as usize)];
-                file.read_exact_at(part, at)?;
-                stage.file.write_all_at(part, at)?;
-                at += part.len() as u64;
-            }
-        }
-        stage.file.set_len(stat.size)?;
-    }
+    copy_content(file, &stage.file, stat.size)?;
     haul_sys::tell_by_closing(&stage.file)?;
     let extended = dir.extended_of(file, Kept::EXTENDED)?;
     let (mut attributes, mut kept) = (stat.attributes(), Kept::ALL);

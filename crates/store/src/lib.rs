@@ -8,6 +8,7 @@
 //!   `Sealed` is whole and has its metadata, and can be made durable, read back, and
 //!   published.
 //! - `elsewhere.rs`: stages in another directory than the one where their files appear.
+//!   `content.rs`: the content of a file, copied with its holes.
 //! - `assembler.rs`: content as it is written, hashed and recorded: a large one in blocks,
 //!   which come in any order from any thread. `pieces.rs`: blocks that come in pieces.
 //! - `mover.rs`: content that comes in its order, and is not hashed. `in_place.rs`: content
@@ -38,6 +39,7 @@
 
 mod assembler;
 mod cache;
+mod content;
 mod elsewhere;
 mod in_place;
 mod journal;

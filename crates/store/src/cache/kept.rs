@@ -6,6 +6,7 @@
 //! make way.
 
 use super::{CACHE_DIR_MODE, Identity};
+use crate::content::copy_content;
 use haul_model::Name;
 use haul_sys::Dir;
 use std::fs::{File, FileTimes};
@@ -18,9 +19,6 @@ const TEMP: &str = "new";
 
 /// Bytes that stay free on the file system.
 const FREE_MIN: u64 = 1 << 30;
-
-/// Bytes that are copied at once.
-const STEP_LEN: usize = 8 << 20;
 
 /// The store of a cache.
 pub(super) struct Kept {
@@ -43,17 +41,12 @@ impl Kept {
         self.max
     }
 
-    /// Opens a file by its name here.
-    pub(super) fn open_file(&self, name: &[u8]) -> io::Result<(File, Identity)> {
+    /// Opens a file by its name here. Others make way before it from now on.
+    pub(super) fn use_file(&self, name: &[u8]) -> io::Result<(File, Identity)> {
         let name = Name::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
         let (file, stat) = self.dir.open_file(&name, false)?;
+        used(&file);
         Ok((file, Identity::of(&stat)))
-    }
-
-    /// A file was used: others make way before it.
-    pub(super) fn used(&self, file: &File) {
-        // Where that fails, it only makes way earlier.
-        let _ = file.set_times(FileTimes::new().set_accessed(SystemTime::now()));
     }
 
     /// Copies `file` here, and removes others to make room for it; `None` if it is larger than
@@ -72,12 +65,8 @@ impl Kept {
         self.make_room(self.max - len)?;
         let copy = self.dir.create_private(TEMP)?;
         let named = (|| {
-            if !haul_sys::clone_file(file, &copy) {
-                copy_content(file, &copy, len)?;
-            }
-            // The original may have grown.
-            copy.set_len(len)?;
-            self.used(&copy);
+            copy_content(file, &copy, len)?;
+            used(&copy);
             let name = format!("{:016x}", RandomState::new().hash_one(len));
             let name = Name::new(name.as_bytes()).expect("digits");
             self.dir.publish_new(TEMP, &name)?;
@@ -125,23 +114,7 @@ impl Kept {
     }
 }
 
-fn copy_content(from: &File, to: &File, len: u64) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    let mut at = 0;
-    let mut part = Vec::new();
-    while at < len {
-        let step = STEP_LEN.min((len - at) as usize);
-        if let Some(copied) = haul_sys::copy_range(from, to, at, step) {
-            at += copied as u64;
-            continue;
-        }
-        part.resize(step, 0);
-        let read = from.read_at(&mut part, at)?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        to.write_all_at(&part[..read], at)?;
-        at += read as u64;
-    }
-    Ok(())
+/// A file is used now. Where that can't be noted, it only makes way earlier.
+fn used(file: &File) {
+    let _ = file.set_times(FileTimes::new().set_accessed(SystemTime::now()));
 }

@@ -1,0 +1,79 @@
+//! The content of a file, copied to another one on this machine. Storage is shared where the file
+//! system can do that; holes stay holes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes that are copied at once inside the kernel.
+const STEP_LEN: usize = 8 << 20;
+
+/// Bytes that are read and written at once.
+const BUFFER_LEN: usize = 1 << 20;
+
+/// Copies the first `len` bytes of `from` to `to`, which is empty. The position of `from` moves.
+///
+/// # Errors
+/// Those of reading and writing, and [`io::ErrorKind::UnexpectedEof`] if data ends earlier.
+pub(crate) fn copy_content(from: &File, to: &File, len: u64) -> io::Result<()> {
+    if !haul_sys::clone_file(from, to) {
+        copy_data(from, to, len)?;
+    }
+    // A hole may be at the end, and a clone longer than the original was.
+    to.set_len(len)
+}
+
+fn copy_data(from: &File, to: &File, len: u64) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    let mut at = 0;
+    while let Some(data) = haul_sys::next_data(from, at, len) {
+        at = data.start;
+        while at < data.end {
+            let left = usize::try_from(data.end - at).unwrap_or(STEP_LEN);
+            if let Some(copied) = haul_sys::copy_range(from, to, at, left.min(STEP_LEN)) {
+                at += copied as u64;
+                continue;
+            }
+            buffer.resize(left.min(BUFFER_LEN), 0);
+            from.read_exact_at(&mut buffer, at)?;
+            to.write_all_at(&buffer, at)?;
+            at += buffer.len() as u64;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn content_is_the_same_and_holes_take_no_storage() {
+        const LEN: u64 = 64 << 20;
+        let dir = tempfile::TempDir::new().expect("a directory");
+        let new = |name: &str| File::create_new(dir.path().join(name)).expect("a file");
+        let name = |name: &str| File::open(dir.path().join(name)).expect("opened");
+        let parts: [(u64, usize); 4] = [(0, 3), (5 << 20, BUFFER_LEN + 1), (30 << 20, 1), (LEN, 0)];
+        let sparse = new("sparse");
+        sparse.set_len(LEN).expect("a length");
+        for (at, len) in parts {
+            sparse.write_all_at(&vec![7; len], at).expect("written");
+        }
+        for (number, len) in [LEN, LEN - 1, (5 << 20) + 7, 2, 0].into_iter().enumerate() {
+            let copy = new(&number.to_string());
+            let from = name("sparse");
+            // Without sharing storage.
+            copy_data(&from, &copy, len).and_then(|()| copy.set_len(len)).expect("copied");
+            let mut expected = std::fs::read(dir.path().join("sparse")).expect("read");
+            expected.truncate(len as usize);
+            let copied = std::fs::read(dir.path().join(number.to_string())).expect("read");
+            assert!(copied == expected, "{len}");
+            let stored = copy.metadata().expect("metadata").blocks() * 512;
+            assert!(stored <= 4 << 20, "{stored} bytes are stored for {len}");
+        }
+        let short = new("short");
+        copy_content(&name("sparse"), &short, LEN).expect("copied");
+        assert_eq!(short.metadata().expect("metadata").len(), LEN);
+    }
+}
