@@ -14,20 +14,24 @@
 //! ```
 //!
 //! Newer files come first, so that the oldest make way when there are too many. All numbers are
-//! little-endian. All of it is in memory while it is used: at most 24 MiB.
+//! little-endian. All of it is in memory while it is used: at most 32 MiB with what a job learns.
 
 use super::{Saved, short};
 use haul_model::{Name, Timestamp};
 use haul_sys::{Dir, Stat};
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 
 /// Chunks that are known, at most: those of 32 GiB on average. The oldest make way.
 const PLACES_MAX: usize = 512 << 10;
 
 /// Chunks that are learned before they are written, at most.
 const FRESH_MAX: usize = PLACES_MAX / 4;
+
+/// Places of one chunk that are found, at most. Many files may have the same one.
+const FOUND_MAX: usize = 8;
 
 /// Bytes of the paths of the files that have them, at most.
 const PATHS_LEN_MAX: usize = 4 << 20;
@@ -41,7 +45,6 @@ const SEGMENT_LEN_MAX: u64 = 32 << 20;
 const MAGIC: &[u8; 8] = b"haulchk1";
 const PREFIX: &[u8] = b"index-";
 const TEMP: &str = "index.new";
-const PLACE_LEN: usize = 24;
 
 /// The properties by which a file is still the one that was indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +75,45 @@ pub struct Place {
 struct Indexed {
     path: Box<[u8]>,
     identity: Identity,
+}
+
+impl Indexed {
+    fn read(from: &mut impl Read) -> io::Result<Self> {
+        let mut path = vec![0; u16::from_le_bytes(array(from)?).into()].into_boxed_slice();
+        from.read_exact(&mut path)?;
+        let size = u64::from_le_bytes(array(from)?);
+        let secs = i64::from_le_bytes(array(from)?);
+        let nanos = u32::from_le_bytes(array(from)?);
+        let inode = u64::from_le_bytes(array(from)?);
+        Ok(Self { path, identity: Identity { size, mtime: Timestamp { secs, nanos }, inode } })
+    }
+
+    fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        let Identity { size, mtime, inode } = self.identity;
+        to.write_all(&(self.path.len() as u16).to_le_bytes())?;
+        to.write_all(&self.path)?;
+        to.write_all(&size.to_le_bytes())?;
+        to.write_all(&mtime.secs.to_le_bytes())?;
+        to.write_all(&mtime.nanos.to_le_bytes())?;
+        to.write_all(&inode.to_le_bytes())
+    }
+}
+
+impl Place {
+    /// The hash of a chunk, and its place in a file with the number in the segment.
+    fn read_in(from: &mut impl Read) -> io::Result<(u64, Self)> {
+        let hash = u64::from_le_bytes(array(from)?);
+        let file = u32::from_le_bytes(array(from)?);
+        let at = u64::from_le_bytes(array(from)?);
+        Ok((hash, Self { file, at, len: u32::from_le_bytes(array(from)?) }))
+    }
+
+    fn write_in(&self, hash: u64, file: u32, to: &mut impl Write) -> io::Result<()> {
+        to.write_all(&hash.to_le_bytes())?;
+        to.write_all(&file.to_le_bytes())?;
+        to.write_all(&self.at.to_le_bytes())?;
+        to.write_all(&self.len.to_le_bytes())
+    }
 }
 
 /// The index in memory.
@@ -123,10 +165,9 @@ impl Index {
         index.segments = segments(dir)?;
         for name in index.segments.clone().iter().rev() {
             let Ok((file, stat)) = dir.open_file(name, false) else { continue };
-            let segment = if stat.size > SEGMENT_LEN_MAX { None } else { read(file, stat.size) };
-            match segment.as_deref().and_then(Segment::parse) {
-                Some(segment) => index.take(&segment),
-                None => dir.remove_file(name)?,
+            let checked = check(&file, stat.size);
+            if checked.and_then(|()| index.take(BufReader::new(file))).is_err() {
+                dir.remove_file(name)?;
             }
         }
         index.places.sort_unstable();
@@ -136,39 +177,52 @@ impl Index {
     }
 
     /// Takes what is in a segment, as far as there is room and nothing newer is known.
-    fn take(&mut self, segment: &Segment<'_>) {
-        self.saved.parts = self.saved.parts.saturating_add(segment.saved.parts);
-        self.saved.bytes = self.saved.bytes.saturating_add(segment.saved.bytes);
-        let mut places = segment.places.chunks_exact(PLACE_LEN).map(Segment::place).peekable();
-        for (in_segment, (path, identity)) in segment.files.iter().enumerate() {
+    fn take(&mut self, mut segment: impl Read) -> io::Result<()> {
+        if array(&mut segment)? != *MAGIC {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let parts = u64::from_le_bytes(array(&mut segment)?);
+        let bytes = u64::from_le_bytes(array(&mut segment)?);
+        self.saved.parts = self.saved.parts.saturating_add(parts);
+        self.saved.bytes = self.saved.bytes.saturating_add(bytes);
+        let files_count = u32::from_le_bytes(array(&mut segment)?);
+        let places_count = u32::from_le_bytes(array(&mut segment)?);
+        let files = (0..files_count).map(|_| Indexed::read(&mut segment));
+        let files: Vec<_> = files.collect::<io::Result<_>>()?;
+        let mut places = (0..places_count).map(|_| Place::read_in(&mut segment)).peekable();
+        for (in_segment, indexed) in files.into_iter().enumerate() {
             let (number, before) = (self.files.len() as u32, self.places.len());
-            while let Some((hash, _, at, len)) =
-                places.next_if(|(_, file, ..)| *file as usize == in_segment)
+            let is_in = |place: &Place| place.file as usize == in_segment;
+            while let Some(Ok((hash, place))) =
+                places.next_if(|next| next.as_ref().is_ok_and(|(_, place)| is_in(place)))
             {
-                self.places.push((hash, Place { file: number, at, len }));
+                self.places.push((hash, Place { file: number, ..place }));
             }
-            let key = self.hasher.hash_one(path);
-            let has_room =
-                self.paths_len + path.len() <= PATHS_LEN_MAX && self.places.len() <= PLACES_MAX;
+            let (key, len) = (self.hasher.hash_one(&indexed.path), indexed.path.len());
+            let has_room = self.paths_len + len <= PATHS_LEN_MAX && self.places.len() <= PLACES_MAX;
             if has_room && self.places.len() > before && !self.by_path.contains_key(&key) {
                 self.by_path.insert(key, number);
-                self.paths_len += path.len();
-                self.files.push(Indexed { path: Box::from(*path), identity: *identity });
+                self.paths_len += len;
+                self.files.push(indexed);
             } else {
                 self.places.truncate(before);
             }
         }
+        match places.next() {
+            None => Ok(()),
+            Some(_) => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 
-    /// The places of a chunk.
+    /// Places of a chunk, at most [`FOUND_MAX`].
     pub(super) fn find(&self, hash: &[u8; 32]) -> Vec<Place> {
         let hash = short(hash);
         let from = self.places.partition_point(|(other, _)| *other < hash);
         let read = self.places[from..].iter().take_while(|(other, _)| *other == hash);
         let fresh = self.fresh.range((hash, 0, 0)..=(hash, u32::MAX, u64::MAX));
-        let fresh = fresh.map(|(key, len)| placed((*key, *len)).1);
+        let fresh = fresh.map(|((_, file, at), len)| Place { file: *file, at: *at, len: *len });
         let all = fresh.chain(read.map(|(_, place)| *place));
-        all.filter(|place| self.file(place.file).is_some()).collect()
+        all.filter(|place| self.has(place)).take(FOUND_MAX).collect()
     }
 
     /// The path of a file and its identity, unless it was dropped.
@@ -192,8 +246,8 @@ impl Index {
         identity: Identity,
         chunks: impl IntoIterator<Item = (u64, u32, u64)>,
     ) {
-        let number = self.files.len() as u32;
-        if let Some(before) = self.by_path.insert(self.hasher.hash_one(path), number) {
+        let key = self.hasher.hash_one(path);
+        if let Some(before) = self.by_path.remove(&key) {
             self.drop_file(before);
         }
         while self.paths_len + path.len() > PATHS_LEN_MAX && self.oldest > 0 {
@@ -203,10 +257,14 @@ impl Index {
         if path.is_empty() || self.paths_len + path.len() > PATHS_LEN_MAX {
             return;
         }
+        let number = self.files.len() as u32;
+        self.by_path.insert(key, number);
         self.paths_len += path.len();
         self.files.push(Indexed { path: Box::from(path), identity });
         for (at, len, hash) in chunks {
-            if self.fresh.len() < FRESH_MAX {
+            // One place in a file is enough: it may have a great many chunks of zeros.
+            let mut known = self.fresh.range((hash, number, 0)..=(hash, number, u64::MAX));
+            if known.next().is_none() && self.fresh.len() < FRESH_MAX {
                 self.fresh.insert((hash, number, at), len);
             }
         }
@@ -226,15 +284,18 @@ impl Index {
     /// Writes what was learned as a segment, and makes one of all if there are many. The caller
     /// has the lock.
     pub(super) fn flush(&mut self, dir: &Dir) -> io::Result<()> {
-        write(dir, &self.segment(self.fresh_saved, self.fresh_files))?;
+        let files = self.fresh_files..self.files.len() as u32;
+        let mut places: Vec<_> = self.fresh().filter(|(_, it)| self.has(it)).collect();
+        self.write(dir, self.fresh_saved, files.rev(), &mut places)?;
         if segments(dir)?.len() < SEGMENTS_MAX {
-            let fresh = std::mem::take(&mut self.fresh);
-            self.places.extend(fresh.into_iter().map(placed));
+            self.fresh.clear();
+            self.places.extend(places);
             self.places.sort_unstable();
             self.fresh_files = self.files.len() as u32;
             (self.saved, self.fresh_saved) = (self.saved(), Saved::default());
             return Ok(());
         }
+        drop(places);
         // Others may have written some since this was read. Both would take twice the memory.
         let generation = self.generation + 1;
         *self = Self::new();
@@ -242,9 +303,15 @@ impl Index {
         self.compact(dir)
     }
 
-    /// Writes all as one segment. The caller has the lock.
+    /// Writes all that was read as one segment. The caller has the lock.
     pub(super) fn compact(&mut self, dir: &Dir) -> io::Result<()> {
-        write(dir, &self.segment(self.saved, 0))?;
+        // A copy would take as much memory again.
+        let mut places = std::mem::take(&mut self.places);
+        places.retain(|(_, place)| self.has(place));
+        let written = self.write(dir, self.saved, 0..self.fresh_files, &mut places);
+        places.sort_unstable();
+        self.places = places;
+        written?;
         // Those that another process has written since stay.
         let read = std::mem::take(&mut self.segments);
         read.iter().try_for_each(|name| match dir.remove_file(name) {
@@ -258,49 +325,50 @@ impl Index {
         self.fresh.len()
     }
 
-    /// The parts of a segment with the files from `first` on.
-    fn segment(&self, saved: Saved, first: u32) -> [Vec<u8>; 3] {
-        let mut numbers = HashMap::new();
-        let mut files = Vec::new();
-        let fresh = (self.fresh_files..self.files.len() as u32).rev();
-        for number in fresh.chain(first..self.fresh_files) {
-            let file = &self.files[number as usize];
-            if file.path.is_empty() {
-                continue;
-            }
-            numbers.insert(number, numbers.len() as u32);
-            files.extend((file.path.len() as u16).to_le_bytes());
-            files.extend(&*file.path);
-            let Identity { size, mtime, inode } = file.identity;
-            files.extend(size.to_le_bytes());
-            files.extend(mtime.secs.to_le_bytes());
-            files.extend(mtime.nanos.to_le_bytes());
-            files.extend(inode.to_le_bytes());
+    /// Writes a segment with these files, and their `places`, which come in their order then.
+    fn write(
+        &self,
+        dir: &Dir,
+        saved: Saved,
+        files: impl Iterator<Item = u32>,
+        places: &mut [(u64, Place)],
+    ) -> io::Result<()> {
+        let mut numbers = vec![0; self.files.len()];
+        let mut listed = Vec::new();
+        for number in files.filter(|number| self.file(*number).is_some()) {
+            numbers[number as usize] = listed.len() as u32;
+            listed.push(&self.files[number as usize]);
         }
-        let numbered =
-            |(hash, place): (u64, Place)| Some((*numbers.get(&place.file)?, hash, place));
-        let mut of_files: Vec<_> = self.places().filter_map(numbered).collect();
-        of_files.sort_unstable_by_key(|(file, _, place)| (*file, place.at));
-        let mut places = Vec::with_capacity(of_files.len() * PLACE_LEN);
-        for (file, hash, place) in of_files {
-            places.extend(hash.to_le_bytes());
-            places.extend(file.to_le_bytes());
-            places.extend(place.at.to_le_bytes());
-            places.extend(place.len.to_le_bytes());
-        }
-        let counts = [numbers.len() as u32, (places.len() / PLACE_LEN) as u32];
-        let mut head = MAGIC.to_vec();
-        head.extend(saved.parts.to_le_bytes());
-        head.extend(saved.bytes.to_le_bytes());
-        counts.iter().for_each(|count| head.extend(count.to_le_bytes()));
-        [head, files, places]
+        places.sort_unstable_by_key(|(_, place)| (numbers[place.file as usize], place.at));
+        write(dir, |file| {
+            file.write_all(MAGIC)?;
+            file.write_all(&saved.parts.to_le_bytes())?;
+            file.write_all(&saved.bytes.to_le_bytes())?;
+            file.write_all(&(listed.len() as u32).to_le_bytes())?;
+            file.write_all(&(places.len() as u32).to_le_bytes())?;
+            listed.iter().try_for_each(|indexed| indexed.write(file))?;
+            places.iter().try_for_each(|(hash, place)| {
+                place.write_in(*hash, numbers[place.file as usize], file)
+            })
+        })
+    }
+
+    /// True if the file of a place was not dropped.
+    fn has(&self, place: &Place) -> bool {
+        self.file(place.file).is_some()
+    }
+
+    /// The places that were learned.
+    fn fresh(&self) -> impl Iterator<Item = (u64, Place)> {
+        self.fresh
+            .iter()
+            .map(|((hash, file, at), len)| (*hash, Place { file: *file, at: *at, len: *len }))
     }
 
     /// All places with the hashes of their chunks.
     pub(super) fn places(&self) -> impl Iterator<Item = (u64, Place)> {
-        let fresh = self.fresh.iter().map(|(key, len)| placed((*key, *len)));
-        let all = self.places.iter().copied().chain(fresh);
-        all.filter(|(_, place)| self.file(place.file).is_some())
+        let all = self.places.iter().copied().chain(self.fresh());
+        all.filter(|(_, place)| self.has(place))
     }
 
     /// Chunks, their length in bytes, and the files that have them.
@@ -332,58 +400,6 @@ impl Index {
     }
 }
 
-/// A segment as it was read.
-struct Segment<'b> {
-    saved: Saved,
-    files: Vec<(&'b [u8], Identity)>,
-    places: &'b [u8],
-}
-
-impl<'b> Segment<'b> {
-    /// `None` if it is damaged.
-    fn parse(bytes: &'b [u8]) -> Option<Self> {
-        let (bytes, hash) = bytes.split_last_chunk::<32>()?;
-        if blake3::hash(bytes) != *hash {
-            return None;
-        }
-        let mut rest = bytes.strip_prefix(MAGIC)?;
-        let saved = Saved {
-            parts: u64::from_le_bytes(take(&mut rest)?),
-            bytes: u64::from_le_bytes(take(&mut rest)?),
-        };
-        let files_count = u32::from_le_bytes(take(&mut rest)?);
-        let places_count = u32::from_le_bytes(take(&mut rest)?) as usize;
-        let mut files = Vec::new();
-        for _ in 0..files_count {
-            let len = u16::from_le_bytes(take(&mut rest)?);
-            let (path, behind) = rest.split_at_checked(len.into())?;
-            rest = behind;
-            let size = u64::from_le_bytes(take(&mut rest)?);
-            let secs = i64::from_le_bytes(take(&mut rest)?);
-            let nanos = u32::from_le_bytes(take(&mut rest)?);
-            let inode = u64::from_le_bytes(take(&mut rest)?);
-            files.push((path, Identity { size, mtime: Timestamp { secs, nanos }, inode }));
-        }
-        let is_whole = places_count.checked_mul(PLACE_LEN) == Some(rest.len());
-        is_whole.then_some(Self { saved, files, places: rest })
-    }
-
-    /// The hash of a place, its file in the segment, where it begins, and its length.
-    fn place(mut bytes: &[u8]) -> (u64, u32, u64, u32) {
-        let known = "a place has this length";
-        let hash = u64::from_le_bytes(take(&mut bytes).expect(known));
-        let file = u32::from_le_bytes(take(&mut bytes).expect(known));
-        let at = u64::from_le_bytes(take(&mut bytes).expect(known));
-        (hash, file, at, u32::from_le_bytes(take(&mut bytes).expect(known)))
-    }
-}
-
-fn take<const LEN: usize>(bytes: &mut &[u8]) -> Option<[u8; LEN]> {
-    let (first, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(*first)
-}
-
 /// The names of the segments in `dir`, the oldest first.
 fn segments(dir: &Dir) -> io::Result<Vec<Name>> {
     let mut names = dir.names_where(|name| name.starts_with(PREFIX))?;
@@ -391,37 +407,60 @@ fn segments(dir: &Dir) -> io::Result<Vec<Name>> {
     Ok(names)
 }
 
-/// All of a file; `None` if it can't be read.
-fn read(mut file: impl Read, len: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(len as usize);
-    file.by_ref().take(len).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+/// Reads all of a segment of `len` bytes, up to its end; an error if it is damaged.
+fn check(mut file: &File, len: u64) -> io::Result<()> {
+    let damaged = || io::Error::from(io::ErrorKind::InvalidData);
+    let content = len.checked_sub(32).filter(|_| len <= SEGMENT_LEN_MAX).ok_or_else(damaged)?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(file.take(content))?;
+    match array(&mut file)? == *hasher.finalize().as_bytes() {
+        true => file.rewind(),
+        false => Err(damaged()),
+    }
 }
 
-/// A place that was learned, and its hash.
-fn placed(((hash, file, at), len): ((u64, u32, u64), u32)) -> (u64, Place) {
-    (hash, Place { file, at, len })
+fn array<const LEN: usize>(from: &mut impl Read) -> io::Result<[u8; LEN]> {
+    let mut bytes = [0; LEN];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
-/// Writes a segment behind those that are there.
-fn write(dir: &Dir, parts: &[Vec<u8>]) -> io::Result<()> {
+/// Writes a segment, whose content `write` gives, behind those that are there.
+fn write(
+    dir: &Dir,
+    write: impl FnOnce(&mut BufWriter<Hashed>) -> io::Result<()>,
+) -> io::Result<()> {
     let number = segments(dir)?.last().map_or(0, |name| {
         let digits = &name.as_bytes()[PREFIX.len()..];
         str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok()).unwrap_or(0) + 1
     });
     // Nobody else writes: this one was left by a process that was killed.
     let _ = dir.remove_private(TEMP);
-    let mut file = dir.create_private(TEMP)?;
-    let name = [PREFIX, format!("{number:020}").as_bytes()].concat();
-    let mut hasher = blake3::Hasher::new();
-    let written = parts.iter().try_for_each(|part| {
-        hasher.update(part);
-        file.write_all(part)
-    });
-    let written = written.and_then(|()| file.write_all(hasher.finalize().as_bytes()));
-    let written = written.and_then(|()| {
-        let name = Name::new(&name).expect("a prefix and digits");
-        dir.publish_replacing(TEMP, &name)
+    let (file, hasher) = (dir.create_private(TEMP)?, blake3::Hasher::new());
+    let mut file = BufWriter::new(Hashed { file, hasher });
+    let written = write(&mut file).and_then(|()| {
+        let Hashed { mut file, hasher } = file.into_inner()?;
+        file.write_all(hasher.finalize().as_bytes())?;
+        let name = [PREFIX, format!("{number:020}").as_bytes()].concat();
+        dir.publish_replacing(TEMP, &Name::new(&name).expect("a prefix and digits"))
     });
     written.inspect_err(|_| drop(dir.remove_private(TEMP)))
+}
+
+/// A file with the hash of all that is written to it.
+struct Hashed {
+    file: File,
+    hasher: blake3::Hasher,
+}
+
+impl Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }

@@ -215,29 +215,83 @@ fn a_used_file_stays_longer() {
     assert!(content(&mut cache, &second).is_none());
 }
 
+/// The hash of a chunk that is made up.
+fn made_up(number: u64) -> [u8; 32] {
+    *blake3::hash(&number.to_le_bytes()).as_bytes()
+}
+
+/// Lets the cache know so many files, each with `each` chunks of 64 KiB.
+fn know(dir: &TempDir, cache: &mut Cache, files: u64, each: u64) {
+    for file in 0..files {
+        let path = dir.path().join(format!("{file:0100}"));
+        fs::write(&path, b"x").expect("written");
+        let chunk = |at| (at * CHUNK_LEN, CHUNK_LEN as u32, short(&made_up(file * each + at)));
+        cache.add(path.as_os_str().as_encoded_bytes(), (0..each).map(chunk));
+    }
+    cache.flush().expect("written");
+}
+
+/// The length of an average chunk.
+const CHUNK_LEN: u64 = 64 << 10;
+
+#[test]
+fn the_index_of_10_gib_takes_at_most_8_mib() {
+    // One file, files of 1 MiB, and what is between.
+    for files in [1, 8, 640, 10_240] {
+        let fixture = Fixture::new();
+        let mut cache = fixture.open();
+        know(&fixture.files, &mut cache, files, (10 << 30) / CHUNK_LEN / files);
+        let figures = fixture.open().figures().expect("figures");
+        let known = figures.bytes >> 30;
+        // One file has no more than what is learned at once.
+        assert_eq!(known, if files == 1 { 8 } else { 10 });
+        assert!(figures.index_len <= 8 << 20, "{} bytes of {files} files", figures.index_len);
+    }
+}
+
 #[test]
 fn a_million_chunks_are_looked_up_within_two_seconds() {
     let fixture = Fixture::new();
-    let mut cache = fixture.open();
-    fs::write(fixture.path("large"), b"x").expect("written");
-    let hash = |number: u64| *blake3::hash(&number.to_le_bytes()).as_bytes();
-    let path = fixture.path("large");
-    for part in 0..8 {
-        let chunks = (0..20_480).map(|n| (n, 1, short(&hash(part * 20_480 + n))));
-        fs::write(fixture.path(&format!("{part}")), b"x").expect("written");
-        cache.add(fixture.path(&format!("{part}")).as_os_str().as_encoded_bytes(), chunks);
-    }
-    cache.flush().expect("written");
-    // The chunks of 10 GiB on average.
-    let len = cache.figures().expect("figures").index_len;
-    assert!(len <= 8 << 20, "{len} bytes");
+    know(&fixture.files, &mut fixture.open(), 8, 20_480);
     let cache = fixture.open();
-    let hashes: Vec<_> = (0..1_000_000).map(hash).collect();
+    let hashes: Vec<_> = (0..1_000_000).map(made_up).collect();
     let begin = Instant::now();
     let found = hashes.iter().filter(|hash| !cache.find(hash).is_empty()).count();
     assert_eq!(found, 8 * 20_480);
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
-    drop(path);
+}
+
+/// A process of its own: the peak is of all that it did.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_index_takes_at_most_32_mib_of_memory() {
+    const DIR: &str = "HAUL_TEST_INDEX";
+    let peak = || {
+        let status = fs::read_to_string("/proc/self/status").expect("it is there");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+    };
+    if let Some(dir) = std::env::var_os(DIR) {
+        let before = peak();
+        let mut cache =
+            Cache::open(Dir::open(Path::new(&dir)).expect("it is there"), 0).expect("it opens");
+        let loaded = peak() - before;
+        // So many that all of it becomes one segment.
+        know(&TempDir::new().expect("a directory"), &mut cache, 18_000, 16);
+        let all = peak() - before;
+        println!("{loaded} bytes, then {all}");
+        assert!(loaded.max(all) <= 32 << 20, "{loaded} bytes, then {all}");
+        return;
+    }
+    let fixture = Fixture::new();
+    know(&fixture.files, &mut fixture.open(), 32_768, 16);
+    let this = "cache::tests::a_full_index_takes_at_most_32_mib_of_memory";
+    let run = std::process::Command::new(std::env::current_exe().expect("a path"))
+        .args(["--exact", this, "--nocapture"])
+        .env(DIR, fixture.cache.path())
+        .output()
+        .expect("it runs");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }
 
 #[test]
@@ -287,4 +341,44 @@ fn long_paths_make_way_for_newer_ones() {
     let known = |file: u64| !cache.find(&hash(file)).is_empty();
     assert!((many..many + 100).all(known), "the new ones");
     assert!(!known(0) && known(many - 1), "the oldest have made way");
+}
+
+#[test]
+fn a_path_without_room_takes_no_number() {
+    let fixture = Fixture::new();
+    let mut index = Index::load(&fixture.dir()).expect("it is empty");
+    fs::write(fixture.path("any"), b"x").expect("written");
+    let file = File::open(fixture.path("any")).expect("opened");
+    let identity = Identity::of(&haul_sys::file_stat(&file).expect("known"));
+    let mut add = |path: &[u8], number: u64| {
+        let hash = *blake3::hash(&number.to_le_bytes()).as_bytes();
+        index.add(path, identity, [(0, 1, short(&hash))]);
+        index.find(&hash).len()
+    };
+    assert_eq!(add(&vec![b'/'; (4 << 20) - 10], 1), 1);
+    assert_eq!(add(b"/too long now", 2), 0);
+    assert_eq!(add(b"/short", 3), 1);
+    // It must not drop another file for its own.
+    assert_eq!(add(b"/too long now", 4), 0);
+    let short = *blake3::hash(&3_u64.to_le_bytes()).as_bytes();
+    assert_eq!(index.find(&short).len(), 1);
+}
+
+#[test]
+fn a_chunk_that_is_in_many_places_is_looked_up_as_fast() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    let zeros = made_up(0);
+    for file in 0..20 {
+        let path = fixture.path(&format!("{file}"));
+        fs::write(&path, b"x").expect("written");
+        let chunks = (0..100_000).map(|at| (at * CHUNK_LEN, CHUNK_LEN as u32, short(&zeros)));
+        cache.add(path.as_os_str().as_encoded_bytes(), chunks);
+    }
+    assert_eq!(cache.figures().expect("figures").chunks, 20);
+    cache.flush().expect("written");
+    for cache in [cache, fixture.open()] {
+        let found = cache.find(&zeros).len();
+        assert!((1..=8).contains(&found), "{found}");
+    }
 }
