@@ -297,26 +297,24 @@ fn admit(key: PublicKey, terms: &Terms, json: bool) -> Result<(), CommandError> 
     Records::change(&place, |records| records.add(client))?;
     notify(&place)?;
     match json {
-        true => print_json(&admitted),
-        false => print(&format!("enrolled {name}; the server's key is {server}\n")),
+        true => print_json(&admitted)?,
+        false => print(&format!("enrolled {name}; the server's key is {server}\n"))?,
     }
+    server::cache::remove_unused(&place)
 }
 
 fn revoke(name: &str) -> Result<(), CommandError> {
     let place = Place::find()?;
     let shown = escape_text(name);
-    let mut revoked = Vec::new();
     Records::change(&place, |records| {
-        revoked = records.clients.extract_if(.., |client| client.name == name).collect();
-        match revoked.is_empty() {
-            false => Ok(()),
-            true => Err(CommandError::usage(format!("no client is named '{shown}'"))
+        match records.clients.extract_if(.., |client| client.name == name).count() {
+            0 => Err(CommandError::usage(format!("no client is named '{shown}'"))
                 .with_hint("'haul server clients' lists them")),
+            _ => Ok(()),
         }
     })?;
     notify(&place)?;
-    let removed = revoked.iter().try_for_each(|client| server::cache::remove(&place, client));
-    removed.map_err(failed)?;
+    server::cache::remove_unused(&place)?;
     print(&format!("revoked {shown}\n"))
 }
 

@@ -99,6 +99,14 @@ impl Place {
     }
 }
 
+#[cfg(test)]
+impl Place {
+    /// All of its files are in `dir`.
+    pub(super) fn below(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), config: dir.join("server.toml") }
+    }
+}
+
 /// `path`, escaped.
 pub(crate) fn shown(path: &Path) -> String {
     escape_bytes(path.as_os_str().as_bytes())
