@@ -3,14 +3,10 @@
 //! the environment and the file for commands that copy or go to hosts.
 
 mod file;
-mod keep;
-mod kept;
-mod rate;
+mod written;
 
 pub(crate) use self::file::read as read_file;
-pub(crate) use self::keep::{KEEP_DEFAULT, KeepFor};
-pub(crate) use self::kept::KeptMax;
-pub(crate) use self::rate::Rate;
+pub(crate) use self::written::{KEEP_DEFAULT, KeepFor, KeptMax, Rate};
 
 use crate::error::CommandError;
 use crate::state;
@@ -186,10 +182,8 @@ impl Settings {
                 self.retries = Some(Given { value: retries.ok_or_else(wanted)?, origin });
             }
             ("bwlimit", raw) => {
-                let rate = text(raw).and_then(|words| Rate::parse(&words).ok());
-                let wanted =
-                    || "a rate in KiB per second, or a text with a unit, such as \"5m\"".to_owned();
-                self.bwlimit = Some(Given { value: rate.ok_or_else(wanted)?, origin });
+                let wanted = "a rate in KiB per second, or a text with a unit, such as \"5m\"";
+                self.bwlimit = Some(Given { value: parsed(raw, wanted)?, origin });
             }
             ("compress", raw) => {
                 let wanted = "\"auto\", \"none\", \"lz4\", \"zstd\" or \"zstd:LEVEL\"";
@@ -404,7 +398,7 @@ impl Config {
 
     /// Bytes of content that would be lost and is kept, at most.
     pub(crate) fn kept_max(&self) -> u64 {
-        self.with(Settings::default(), None).cache.map_or(0, |given| given.value.bytes)
+        self.with(Settings::default(), None).cache.map_or(0, |given| given.value.value)
     }
 
     /// The settings that apply to `host`, or, without one, to a command as a whole; the

@@ -70,7 +70,7 @@ pub(super) struct TransferWords {
     port_range: Option<Ports>,
     #[arg(long)]
     no_cache: bool,
-    #[arg(long, value_name = "RATE", value_parser = Rate::parse)]
+    #[arg(long, value_name = "RATE")]
     bwlimit: Option<Rate>,
     #[arg(long, conflicts_with_all = ["remote_haul", "transport"])]
     deploy: bool,
@@ -110,7 +110,7 @@ impl Passage {
             words.put_aside_of_haul_unless_typed();
         }
         Self {
-            rate: words.bwlimit.and_then(|given| given.value.bytes),
+            rate: words.bwlimit.and_then(|given| given.value.value),
             compression: words.compress.map(|given| given.value).unwrap_or_default(),
             via: words.via.map(|given| given.value).unwrap_or_default(),
             ports: words.port_range.map(|given| given.value),
@@ -351,7 +351,7 @@ pub(super) fn set_up(
     if let Some(path) = &settings.remote_haul {
         target = target.with_remote_haul(&path.value)?;
     }
-    if let Some(keep) = settings.keep.as_ref().and_then(|given| keep(given.value.lasts)) {
+    if let Some(keep) = settings.keep.as_ref().and_then(|given| keep(given.value.value)) {
         target = target.with_keep(Arc::new(keep));
     }
     Ok(target.with_patience(Patience::of_seconds(settings.timeout_seconds())))

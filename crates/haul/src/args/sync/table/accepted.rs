@@ -17,7 +17,7 @@ pub(super) const WORDS: &[Word] = &[
     flag!("no-i-d", None, |wish, _| wish.leaves_ways = true),
     flag!("no-timeout", None, |wish, _| wish.timeout = Some(0)),
     flag!("no-contimeout", None, |_, _| {}),
-    flag!("no-bwlimit", None, |wish, _| wish.rate = Rate::parse("0").ok()),
+    flag!("no-bwlimit", None, |wish, _| wish.rate = Some(Rate::default())),
     // There are no times of creation.
     flag!("no-crtimes", None, |_, _| {}),
     flag!("no-N", None, |_, _| {}),

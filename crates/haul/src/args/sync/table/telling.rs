@@ -2,7 +2,7 @@
 
 use super::super::{Stats, Wish, number};
 use super::{Turn, Word, text};
-use crate::config::{KEEP_DEFAULT, PARALLEL_MAX, RETRIES_MAX, Rate, Transport};
+use crate::config::{KEEP_DEFAULT, PARALLEL_MAX, RETRIES_MAX, Transport};
 use clap::ValueEnum;
 use haul_model::{Compression, ViaError};
 use std::ffi::OsStr;
@@ -124,7 +124,7 @@ pub(super) const WORDS: &[Word] = &[
         Ok(())
     }),
     value!("bwlimit", None, &[], "RATE", |wish, value| {
-        wish.rate = Some(Rate::parse(&text(value)?)?);
+        wish.rate = Some(text(value)?.parse()?);
         Ok(())
     }),
     value!("contimeout", None, &[], "SECONDS", |_, _| Ok(())),
