@@ -300,7 +300,7 @@ impl Words {
                 },
                 detail: detail(false, 0, words.json),
             }),
-            CommandWords::Cache(Late(words)) => words.into_command(&load()?)?,
+            CommandWords::Cache(Late(words)) => words.into_command(load)?,
             CommandWords::Keep(Late(words)) => Command::Keep(words.into_keep()?),
             CommandWords::Deploy(Late(words)) => Command::Deploy(words.into_deploy(&load()?)?),
             CommandWords::Doctor(Late(words)) => Command::Doctor(words.into_doctor(&load()?)?),

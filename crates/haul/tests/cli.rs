@@ -300,3 +300,24 @@ fn archiving_copies_trees_and_says_once_what_is_not_kept() {
     assert_eq!(stderr(&run("-aq", "quiet")), "");
     assert_eq!(stderr(&run("-rpP", "kept anyway")), "");
 }
+
+#[test]
+fn a_place_that_is_no_directory_is_no_cache() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("a file");
+    for place in [file.clone(), file.join("below")] {
+        let run = Command::new(env!("CARGO_BIN_EXE_haul"))
+            .arg("cache")
+            .env("HAUL_CACHE_DIR", &place)
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .output();
+        let run = run.expect("haul starts");
+        let expected = format!(
+            "haul: can't use the cache in {}: not a directory\n  hint: set HAUL_CACHE_DIR to a directory of your own, or to one that can be created\n",
+            place.display()
+        );
+        assert_eq!(stderr(&run), expected);
+        assert_eq!(run.status.code(), Some(1));
+    }
+}

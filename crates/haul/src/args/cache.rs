@@ -1,10 +1,11 @@
 //! The words of `haul cache`.
 
 use super::server::{Server, ServerAction, target};
+use super::wrong::is_misspelt;
 use super::{Command, Config};
 use crate::error::CommandError;
 use clap::{Args, ValueHint};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// `haul cache` on this machine.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub(crate) enum CacheAction {
     Clear,
     Verify,
 }
+
+/// The actions and their words; the first one needs no word.
+const ACTIONS: [(&str, CacheAction); 3] =
+    [("show", CacheAction::Show), ("clear", CacheAction::Clear), ("verify", CacheAction::Verify)];
 
 pub(super) const USAGE: &str = "haul cache [OPTIONS] [show|clear|verify] [HOST]";
 
@@ -52,25 +57,51 @@ pub(super) struct CacheWords {
 }
 
 impl CacheWords {
-    pub(super) fn into_command(self, config: &Config) -> Result<Command, CommandError> {
+    /// The command; the configuration is needed only for a host.
+    pub(super) fn into_command(
+        self,
+        load: impl FnOnce() -> Result<Config, CommandError>,
+    ) -> Result<Command, CommandError> {
         let Self { first, second, json, rsh } = self;
-        let named = match first.as_ref().map(|word| word.as_encoded_bytes()) {
-            None => Some(("show", CacheAction::Show)),
-            Some(b"show") => Some(("show", CacheAction::Show)),
-            Some(b"clear") => Some(("clear", CacheAction::Clear)),
-            Some(b"verify") => Some(("verify", CacheAction::Verify)),
-            Some(_) => None,
-        };
+        let named =
+            first.as_ref().and_then(|first| ACTIONS.into_iter().find(|(it, _)| first == it));
         let ((word, action), host) = match (named, first, second) {
             (Some(named), _, host) => (named, host),
-            (None, host, None) => (("show", CacheAction::Show), host),
-            (None, ..) => return Err(CommandError::usage(format!("usage: {USAGE}"))),
+            (None, None, _) => (ACTIONS[0], None),
+            (None, Some(host), second) => {
+                misspelt(&host)?;
+                if second.is_some() {
+                    return Err(CommandError::usage(format!("usage: {USAGE}")));
+                }
+                (ACTIONS[0], Some(host))
+            }
         };
         let Some(host) = host else { return Ok(Command::Cache(CacheCommand { action, json })) };
         let words = ["cache", word].into_iter().chain(json.then_some("--json"));
         let words = words.map(str::to_owned).collect();
-        let action = ServerAction::There { target: target(&host, rsh, config)?, words };
+        let action = ServerAction::There { target: target(&host, rsh, &load()?)?, words };
         Ok(Command::Server(Server { action, json }))
+    }
+}
+
+/// Refuses a word that is most likely an action with a mistake.
+fn misspelt(word: &OsStr) -> Result<(), CommandError> {
+    let text = word.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_alphabetic()));
+    let Some(text) = text else { return Ok(()) };
+    let sorted = |text: &str| {
+        let mut letters: Vec<_> = text.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    // One letter is missing, wrong or too many, or two are exchanged.
+    let is_meant = |action: &str| {
+        is_misspelt(text, action, 1)
+            || is_misspelt(text, action, 2) && sorted(text) == sorted(action)
+    };
+    match ACTIONS.into_iter().find(|(action, _)| is_meant(action)) {
+        None => Ok(()),
+        Some((action, _)) => Err(CommandError::usage(format!("not an action: '{text}'"))
+            .with_hint(format!("do you mean '{action}'? A host is also written '{text}:'"))),
     }
 }
 
@@ -105,5 +136,31 @@ mod tests {
             }
         }
         command("cache nas verify").expect_err("an action comes first");
+    }
+
+    #[test]
+    fn a_misspelt_action_is_no_host() {
+        for (word, meant) in [
+            ("verifi", "verify"),
+            ("verfiy", "verify"),
+            ("verifyy", "verify"),
+            ("cler", "clear"),
+            ("shwo", "show"),
+        ] {
+            for words in [format!("cache {word}"), format!("cache {word} nas")] {
+                let error = command(&words).expect_err("no host");
+                let hint = format!("do you mean '{meant}'? A host is also written '{word}:'");
+                assert!(error.contains(&hint), "{error}");
+            }
+        }
+        for words in ["cache verifi:", "cache ann@cler", "cache show shwo", "cache shadow"] {
+            let is_there = |command| {
+                matches!(
+                    command,
+                    Command::Server(Server { action: ServerAction::There { .. }, .. })
+                )
+            };
+            assert!(command(words).is_ok_and(is_there), "{words}");
+        }
     }
 }

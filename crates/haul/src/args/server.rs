@@ -389,7 +389,7 @@ impl ServerWords {
             Self::Agent(AgentWords { key }) => {
                 A::Agent { key: key.parse().map_err(CommandError::usage)? }
             }
-            Self::Cache(Late(words)) => match words.into_command(&load()?)? {
+            Self::Cache(Late(words)) => match words.into_command(load)? {
                 Command::Cache(command) => A::Cache(command),
                 _ => return Err(CommandError::usage("not a command for another machine")),
             },

@@ -98,22 +98,28 @@ const REMOVING: [&str; 5] = ["--del", "--remove", "--force", "--all", "--inplace
 /// Characters at one place that tell a misspelt option from the one that is meant, at most.
 const MISSPELT_MAX: usize = 2;
 
+/// True if `typed` has at most `differing` characters at one place that are not as in `meant`, and
+/// as many others that are.
+pub(super) fn is_misspelt(typed: &str, meant: &str, differing: usize) -> bool {
+    let alike = |one: &mut dyn Iterator<Item = char>, other: &mut dyn Iterator<Item = char>| {
+        one.zip(other).take_while(|(one, other)| one == other).count()
+    };
+    let longer = typed.chars().count().max(meant.chars().count());
+    let ahead = alike(&mut typed.chars(), &mut meant.chars());
+    let behind = alike(&mut typed.chars().rev(), &mut meant.chars().rev());
+    ahead + behind + differing.min(ahead + behind) >= longer
+}
+
 /// The option that was meant, if only one place of the given one has to be corrected. clap's
 /// measure alone finds one for many a word that means something else.
 fn similar_option(error: &clap::Error) -> Option<String> {
     let (given, similar) =
         (text(error, ContextKind::InvalidArg)?, text(error, ContextKind::SuggestedArg)?);
-    let alike = |one: &mut dyn Iterator<Item = char>, other: &mut dyn Iterator<Item = char>| {
-        one.zip(other).take_while(|(one, other)| one == other).count()
-    };
     let given = given.split('=').next().unwrap_or_default();
     // With what all options begin with, two that have nothing in common would be alike.
     let name = |option: &str| option.trim_start_matches("--").trim_start_matches("no-").to_owned();
     let (typed, meant) = (name(given), name(&similar));
-    let longer = typed.chars().count().max(meant.chars().count());
-    let ahead = alike(&mut typed.chars(), &mut meant.chars());
-    let behind = alike(&mut typed.chars().rev(), &mut meant.chars().rev());
-    let is_misspelt = ahead + behind + MISSPELT_MAX.min(ahead + behind) >= longer;
+    let is_misspelt = is_misspelt(&typed, &meant, MISSPELT_MAX);
     let is_removing = REMOVING.iter().any(|start| similar.starts_with(start));
     let is_negated = |option: &str| option.starts_with("--no-");
     let is_meant = is_negated(given) == is_negated(&similar);

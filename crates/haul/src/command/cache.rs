@@ -23,18 +23,23 @@ pub(super) fn run(command: &CacheCommand) -> ExitCode {
 
 fn carry_out(action: CacheAction, report: &dyn Report) -> Result<(), CommandError> {
     let dir = state::cache_dir().ok_or_else(|| {
-        CommandError::usage("there is no place for a cache: HOME is not an absolute path")
+        let message = "there is no place for a cache: HOME is not an absolute path";
+        CommandError::new(ErrorKind::Io, message)
     })?;
     let place = CachePlace { dir, kept_max: state::kept_max() };
     let failed = |error: io::Error| {
         let dir = escape_bytes(place.dir.as_os_str().as_bytes());
         let why = match error.kind() {
             io::ErrorKind::WouldBlock => "another haul uses the cache".to_owned(),
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                "not a directory".to_owned()
+            }
             _ => haul_model::os_text(&error),
         };
-        CommandError::new(ErrorKind::Io, format!("{dir}: {why}"))
+        CommandError::new(ErrorKind::Io, format!("can't use the cache in {dir}: {why}"))
     };
-    let cache = place.open().map_err(failed)?;
+    let elsewhere = "set HAUL_CACHE_DIR to a directory of your own, or to one that can be created";
+    let cache = place.open().map_err(|error| failed(error).with_hint(elsewhere))?;
     match action {
         CacheAction::Show => {
             let figures = cache.figures().map_err(failed)?;

@@ -311,3 +311,42 @@ fn a_provider_that_changes_while_lanes_use_it_costs_nothing_but_time() {
         fs::remove_file(machines.path("there/c")).expect("removed");
     }
 }
+
+#[test]
+fn a_full_file_system_of_the_cache_costs_a_copy_nothing() {
+    // Less than the index of one file, and room for the index of a few.
+    for room in [4096, 40 << 10] {
+        let Some(mount) = haul_testkit::Mount::tmpfs(room) else { return };
+        let cache = mount.path().join("cache");
+        let place = cache.display().to_string();
+        let machines =
+            Machines::with(|_| vec![("HAUL_CACHE_DIR", place), ("HAUL_CACHE", "1GiB".to_owned())]);
+        for at in 0..6 {
+            let content = machines.random("a", LEN, 40 + at);
+            // Each replaces the one before, which would be kept.
+            let run = machines.haul().args(["copy", "--json", "--force", "a"]);
+            let run = run.arg(machines.there("a")).run().expect_ok();
+            assert_eq!(figures(&run.out()), (LEN, 0), "{run}");
+            assert!(machines.copied("a") == content);
+        }
+        assert_eq!(fs::read_dir(cache.join("kept")).expect("it is there").count(), 0);
+        // Nothing is half written there.
+        let run = machines.haul().args(["cache", "verify", machines.sshd.host()]).run();
+        if room > 4096 {
+            assert!(run.expect_ok().out().contains(" good"));
+        }
+    }
+}
+
+#[test]
+fn an_older_haul_on_a_host_is_named() {
+    let machines = Machines::new();
+    let old = machines.path("old");
+    fs::write(&old, "#!/bin/sh\nread -r line\necho 'haul: unknown words' >&2\nexit 2\n")
+        .expect("written");
+    haul_testkit::nasty::set_mode(&old, 0o755).expect("a mode");
+    let haul = machines.haul().env("HAUL_REMOTE_HAUL", old);
+    let run = haul.args(["cache", machines.sshd.host()]).run().expect_code(2);
+    assert!(run.err().contains("is too old for 'haul cache'"), "{run}");
+    assert!(run.err().contains("hint: run 'haul deploy "), "{run}");
+}

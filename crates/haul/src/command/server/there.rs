@@ -56,6 +56,13 @@ fn shown(bytes: &[u8]) -> String {
 pub(super) fn run(target: &SshTarget, words: &[String]) -> Result<ExitCode, CommandError> {
     let (answer, code) = call(target, words)?;
     super::print(&answer)?;
+    // The words are right ones, and 'haul cache' has no other error of usage.
+    if code == ExitCode::Usage && words.first().is_some_and(|word| word == "cache") {
+        let (host, address) = (target.host(), target.address());
+        let message = format!("haul on {host} is too old for 'haul cache'");
+        let hint = format!("run 'haul deploy {address}' to install this version there");
+        return Err(CommandError::usage(message).with_hint(hint));
+    }
     Ok(code)
 }
 
