@@ -144,7 +144,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (workloads, questions) = chosen(args.only.as_deref())?;
     let haul = args.program()?;
     let space = Space::new(args.dir.as_deref())?;
-    let sshd = Sshd::start()?;
+    let cache = space.path().join("cache");
+    let sshd = Sshd::builder().env("HAUL_CACHE_DIR", cache.display().to_string()).start()?;
     let mut bench = Bench::new(&haul, &sshd, space.path(), args.scale(), args.rounds())?;
     let mut report = Report::new(&haul, space.kind(), "loopback", args);
     for workload in workloads {

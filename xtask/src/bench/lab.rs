@@ -217,6 +217,17 @@ const TRIALS: [Trial; 6] = [
         loss: 0.0,
         workloads: &[
             Workload {
+                name: "lab-known-first",
+                title: "128 MiB that the host has not, kept connection, 80 Mbit/s, 30 ms",
+                data: Data::Part,
+                direction: Direction::Upload,
+                before: Before::First,
+                word: Word::Copy,
+                through: Through::Kept,
+                against: &[(Tool::Uncached, 1.03)],
+                once: &[],
+            },
+            Workload {
                 name: "lab-known-again",
                 title: "128 MiB that the host has under another name, kept connection, 80 Mbit/s, 30 ms",
                 data: Data::Part,

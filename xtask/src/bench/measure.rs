@@ -99,7 +99,7 @@ impl<'a> Bench<'a> {
             client_rss_bytes: None,
             agent_rss_bytes: None,
         };
-        let empties = matches!(workload.before, Before::Nothing | Before::Known);
+        let empties = workload.before.is_empty();
         if workload.before == Before::Known {
             self.make_known(workload)?;
         }
@@ -157,7 +157,7 @@ impl<'a> Bench<'a> {
     fn prepare(&self, workload: &Workload, tool: Tool) -> Result<()> {
         match workload.before {
             _ if tool == Tool::Login => Ok(()),
-            Before::Nothing | Before::Known => self.empty(tool),
+            Before::Nothing | Before::First | Before::Known => self.empty(tool),
             Before::Same => Ok(()),
             Before::Stale => {
                 Ok(workload.data.make_stale(&self.into(tool).join(workload.data.name()))?)
@@ -220,7 +220,7 @@ impl<'a> Bench<'a> {
             direction: workload.direction,
             word: workload.word,
             through: workload.through,
-            uses_cache: workload.before == Before::Known,
+            uses_cache: workload.before.uses_cache(),
             servers: self.servers.as_ref().filter(|_| workload.through == Through::Server),
         });
         let said = self.space.join("said");

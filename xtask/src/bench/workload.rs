@@ -57,9 +57,23 @@ pub(crate) enum Before {
     Same,
     /// The state that [`Data::make_stale`] makes.
     Stale,
+    /// Nothing, and the chunk cache of haul, which may be used, knows nothing of the file.
+    First,
     /// Nothing, but haul has copied the file elsewhere on the host, in that state if there is
     /// such a one.
     Known,
+}
+
+impl Before {
+    /// True if the destination is empty.
+    pub(crate) fn is_empty(self) -> bool {
+        matches!(self, Self::Nothing | Self::First | Self::Known)
+    }
+
+    /// True if haul may use its chunk cache.
+    pub(crate) fn uses_cache(self) -> bool {
+        matches!(self, Self::First | Self::Known)
+    }
 }
 
 /// The command of haul.
@@ -248,6 +262,17 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         word: Word::Copy,
         through: Through::Haul,
         against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.75)],
+        once: &[],
+    },
+    Workload {
+        name: "cache-up-1g",
+        title: "one 1 GiB file, upload with the chunk cache",
+        data: Data::One,
+        direction: Direction::Upload,
+        before: Before::First,
+        word: Word::Copy,
+        through: Through::Haul,
+        against: &[(Tool::Uncached, 1.03)],
         once: &[],
     },
     Workload {
