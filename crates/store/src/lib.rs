@@ -76,7 +76,7 @@ pub use private::{
     aside_name, is_lot, is_private, mark_name, old_name, private_name, sent_name, set_aside,
     superseded,
 };
-pub use remote::{Claimed, Journals, RemoteJournal, RemoteNames};
+pub use remote::{Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};
 pub use stage::{Publication, Sealed, Stage, for_a_moment, kept_time, remove_unpublished};
 pub use verified::{Mismatch, Moved, Proof, Staged, Verified, Written};

@@ -9,7 +9,7 @@
 //! PLACE32-ORIGIN32.origin
 //! ```
 
-use crate::remote::{Journals, check_owner, start_of};
+use crate::remote::{Journals, age, check_owner, start_of, sweep};
 use haul_model::Name;
 use haul_sys::Dir;
 use std::io;
@@ -53,7 +53,7 @@ impl Origins {
     /// text that tells it from every other directory of every host.
     pub fn has(&self, place: &[u8], origin: &[u8; 16]) -> bool {
         let name = Name::new(record(place, origin).as_bytes());
-        name.is_ok_and(|name| self.age(&name) <= AGE_MAX)
+        name.is_ok_and(|name| age(&self.dir, &name) <= AGE_MAX)
     }
 
     /// Keeps in mind that a job of `origin` makes the directory, or goes there again.
@@ -63,27 +63,15 @@ impl Origins {
     /// Those of making the record.
     pub fn remember(&self, place: &[u8], origin: &[u8; 16]) -> io::Result<()> {
         let (own, of_place) = (record(place, origin), start_of(place));
-        let names = self.dir.names_where(|name| name.ends_with(END.as_bytes()))?;
-        let others = names.into_iter().filter(|name| name.as_bytes() != own.as_bytes());
-        let mut others: Vec<_> = others.map(|name| (self.age(&name), name)).collect();
-        others.sort_unstable();
-        for (at, (age, name)) in others.iter().enumerate() {
-            let is_of_place = name.as_bytes().starts_with(of_place.as_bytes());
-            if is_of_place || *age > AGE_MAX || at + 1 >= RECORDS_MAX {
-                // One that stays is found by the next job.
-                let _ = self.dir.remove_file(name);
-            }
+        let mut others = self.dir.names_where(|name| name.ends_with(END.as_bytes()))?;
+        others.retain(|name| name.as_bytes() != own.as_bytes());
+        let is_of_place = |name: &mut Name| name.as_bytes().starts_with(of_place.as_bytes());
+        for name in others.extract_if(.., is_of_place) {
+            // If that fails, the next job removes it.
+            let _ = self.dir.remove_file(&name);
         }
+        sweep(&self.dir, others, AGE_MAX, RECORDS_MAX - 1);
         self.dir.open_private(&own)?.set_modified(SystemTime::now())
-    }
-
-    /// The time since a job last went there; the longest for what is no record.
-    fn age(&self, name: &Name) -> Duration {
-        let Ok(stat) = self.dir.stat(name) else { return Duration::MAX };
-        let Ok(secs) = u64::try_from(stat.mtime.secs) else { return Duration::MAX };
-        let went = SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
-        // A clock that was set back makes nothing older.
-        went.elapsed().unwrap_or_default()
     }
 }
 

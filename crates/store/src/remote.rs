@@ -7,7 +7,7 @@
 //! where it can't, all records are, and what it has lost shows if it lost the last of
 //! them.
 
-use crate::journal::{BootId, CommitPoint, Earlier, Journal, SourceId};
+use crate::journal::{BootId, Earlier, Journal, SourceId};
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
 use crate::private::{Names, private_name};
 use haul_model::{BlockHash, Name};
@@ -17,6 +17,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 /// The names under which a large file is on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +115,28 @@ pub(crate) fn start_of(place: &[u8]) -> String {
     format!("{}-", &blake3::hash(place).to_hex()[..32])
 }
 
+/// Removes `records` that nothing was written to for `age_max`, and of the others the oldest
+/// beyond `count_max`.
+pub(crate) fn sweep(dir: &Dir, records: Vec<Name>, age_max: Duration, count_max: usize) {
+    let mut records: Vec<_> = records.into_iter().map(|name| (age(dir, &name), name)).collect();
+    records.sort_unstable();
+    for (at, (age, name)) in records.iter().enumerate() {
+        if *age > age_max || at >= count_max {
+            // If that fails, the next job removes it.
+            let _ = dir.remove_file(name);
+        }
+    }
+}
+
+/// The time since the record was written last; the longest if there is none.
+pub(crate) fn age(dir: &Dir, record: &Name) -> Duration {
+    let Ok(stat) = dir.stat(record) else { return Duration::MAX };
+    let Ok(secs) = u64::try_from(stat.mtime.secs) else { return Duration::MAX };
+    let written = SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+    // A clock that was set back makes no record older.
+    written.elapsed().unwrap_or_default()
+}
+
 /// A journal of a stage on another machine, locked. Dropped, it stays, unless it
 /// says nothing.
 #[derive(Debug)]
@@ -126,10 +149,6 @@ pub struct RemoteJournal {
     boot: BootId,
     keep: bool,
 }
-
-/// The claim of the next commit.
-#[derive(Debug)]
-pub struct Claimed(CommitPoint);
 
 impl RemoteJournal {
     /// The stage that an earlier copy left in `dir`, where `source` is to be copied.
@@ -153,7 +172,7 @@ impl RemoteJournal {
 
     /// Removes what an earlier copy has left, unless another process has it.
     pub fn remove(dir: &Dir, names: &RemoteNames) {
-        if let Ok(_held) = lock_journal(dir, &names.journal, std::time::Duration::ZERO) {
+        if let Ok(_held) = lock_journal(dir, &names.journal, Duration::ZERO) {
             let _ = dir.remove_private(&names.journal);
         }
     }
@@ -185,7 +204,7 @@ impl RemoteJournal {
             if !dir.has_private(journal) {
                 continue;
             }
-            if let Ok(_held) = lock_journal(dir, journal, std::time::Duration::ZERO) {
+            if let Ok(_held) = lock_journal(dir, journal, Duration::ZERO) {
                 remove(stage);
                 let _ = dir.remove_private(journal);
             }
@@ -244,18 +263,14 @@ impl RemoteJournal {
         self.journal.append(block)
     }
 
-    /// Takes down what is on record now. Have the host make the stage durable
-    /// after this and before [`Self::commit`].
-    pub fn claim(&self) -> Claimed {
-        Claimed(self.journal.commit_point())
-    }
-
-    /// Commits to what was taken down.
+    /// Commits the blocks on record, after `sync` has had the host make the stage durable.
     ///
     /// # Errors
-    /// Those of writing.
-    pub fn commit(&mut self, claimed: &Claimed) -> io::Result<()> {
-        self.journal.commit(&claimed.0)
+    /// Those of `sync` and of writing.
+    pub fn commit(&mut self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let point = self.journal.commit_point();
+        sync()?;
+        self.journal.commit(&point)
     }
 
     /// Nothing will continue the stage: the journal goes when this is dropped.
@@ -338,9 +353,9 @@ mod tests {
         let (mut journal, blocks) = RemoteJournal::open(&dir, &names, &source, true).unwrap();
         assert!(blocks.is_empty());
         journal.append(block(0)).unwrap();
-        let claimed = journal.claim();
+        journal.commit(|| Ok(())).unwrap();
         journal.append(block(1)).unwrap();
-        journal.commit(&claimed).unwrap();
+        journal.commit(|| Err(io::ErrorKind::Other.into())).unwrap_err();
         drop(journal);
         let (_, blocks) = RemoteJournal::open(&dir, &names, &source, true).unwrap();
         assert_eq!(blocks, [block(0)]);

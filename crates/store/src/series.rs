@@ -1,23 +1,22 @@
-//! The names that one job gives its small stages on a host without haul, and how
-//! a later job on this machine knows that nobody writes to them any more.
+//! The names that one job gives its small stages on a host without haul, and how a later job
+//! on this machine detects that no process writes to them any more.
 //!
-//! All names of a job begin with the same random digits, and a record of those is
-//! kept beside the journals, locked as long as the job lives. A record whose lock
-//! is free is that of a job that was killed, or that has lost its host: no other
-//! process will ever use its digits, so whatever has them can go.
+//! All names of a job begin with the same random digits. For each directory that the job goes
+//! to there is a record beside the journals, which is locked as long as the job lives. If its
+//! lock is free, the job was killed or has lost its host: no process will use its digits again,
+//! so files with them can be removed.
 //!
 //! ```text
-//! HOST32-.haul-SERIES10.stages      what the record is called
-//! .haul-SERIES10COUNT6.sftp         what the job's stages are called
+//! HOST32-DIR32-.haul-SERIES10.stages   the name of a record
+//! .haul-SERIES10COUNT6.sftp            the name of a stage
 //! ```
 //!
-//! A record consists of lines of one length: the hash of a directory, and what is
-//! said of it. `+` is one to which the job went, and which a later job may not
-//! list by itself; `.` a later job that has looked through it.
+//! The name of a record holds all of its facts. Its length counts the jobs that have looked
+//! through the directory, plus one.
 
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
 use crate::private::{Form, SENT_END, SERIES_START_LEN, parse, sent_name, series_start};
-use crate::remote::{Journals, start_of};
+use crate::remote::{Journals, start_of, sweep};
 use haul_model::Name;
 use haul_sys::Dir;
 use std::collections::{HashMap, HashSet};
@@ -26,69 +25,60 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// The ending of the names of records.
 const END: &str = ".stages";
 
-/// Length of a line of a record, in bytes.
-const LINE_LEN: usize = 34;
-
-/// The longest record that is read, in bytes: longer than jobs write one.
-const RECORD_LEN_MAX: usize = 32 * LINE_LEN;
-
-/// Ends the line of a directory to which the job went.
-const WENT: u8 = b'+';
-
-/// Ends the line of a directory that a later job has looked through.
-const LOOKED: u8 = b'.';
-
 /// Names that a series has.
 const NAMES_MAX: u64 = 1 << 24;
 
-/// How long the record of a series is kept that nobody writes to any more. What
-/// it has left may be in a directory that no job goes to before that.
+/// The age from which on the record of a dead series is removed. A directory with its stages
+/// may be one that no job visits before.
 const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Records of such series that are kept, at most.
+/// Records of dead series, at most.
 const RECORDS_MAX: usize = 256;
 
-/// Jobs that look through the directory to which a dead one went, though they
-/// would not need to: more than one, since a server may still be at work when the
-/// first does.
-const LOOKS_MAX: usize = 3;
+/// Jobs that look through the directory of a dead job, though they need only a few names in
+/// it: more than one, since a server may still be at work during the first look.
+const LOOKS_MAX: u64 = 3;
 
-/// The names of one job's small stages on a host. Dropped, its record stays,
-/// unless [`Self::finish`] was called or it has given no name.
+/// The names of one job's small stages on a host. When it is dropped, its records stay, unless
+/// [`Self::finish`] was called or it has given no name.
 #[derive(Debug)]
 pub struct StageSeries {
     dir: Arc<Dir>,
-    record: String,
     start: String,
     next: AtomicU64,
     is_finished: AtomicBool,
-    /// The record's file, whose lock is held as long as it is open.
-    _file: File,
+    /// The records, locked as long as their files are open.
+    records: Vec<(String, File)>,
 }
 
 impl StageSeries {
-    /// Begins a series at `host`, a text that tells it from other hosts, of a job
-    /// that goes to the directories `roots`, texts that tell them from all others:
-    /// those that a later job may be about only a few names in.
+    /// Begins the series of a job that goes to the directories `roots` at `host`: texts that
+    /// tell each from all others.
     ///
     /// # Errors
-    /// Those of making and writing the record.
+    /// Those of making and writing the records.
     pub fn begin(journals: &Journals, host: &[u8], roots: &[Vec<u8>]) -> io::Result<Self> {
-        let start = series_start();
-        let record = format!("{}{start}{END}", start_of(host));
-        let file = lock_journal(journals.dir(), &record, LOCK_WAIT_MAX)?;
-        let dir = Arc::clone(journals.dir());
-        // Until something is in it, nobody takes it for one whose job has ended.
-        let lines: String = roots.iter().map(|root| line(&start_of(root), WENT)).collect();
-        let written = file.write_all_at(lines.as_bytes(), 0);
-        let (next, is_finished) = (AtomicU64::new(0), AtomicBool::new(false));
-        let series = Self { dir, record, start, next, is_finished, _file: file };
-        written.map(|()| series)
+        let mut series = Self {
+            dir: Arc::clone(journals.dir()),
+            start: series_start(),
+            next: AtomicU64::new(0),
+            is_finished: AtomicBool::new(false),
+            records: Vec::new(),
+        };
+        for root in roots {
+            let record = format!("{}{}{}{END}", start_of(host), start_of(root), series.start);
+            let file = lock_journal(&series.dir, &record, LOCK_WAIT_MAX)?;
+            // While it is empty, no job takes it for the record of a dead series.
+            let written = file.write_all_at(&[0], 0);
+            series.records.push((record, file));
+            written?;
+        }
+        Ok(series)
     }
 
     /// A fresh name.
@@ -100,7 +90,7 @@ impl StageSeries {
         format!("{}{count:06x}{SENT_END}", self.start)
     }
 
-    /// Nothing of it is left at the host: the record goes when this is dropped.
+    /// No stage of it is left at the host: the records are removed when this is dropped.
     pub fn finish(&self) {
         self.is_finished.store(true, Ordering::Relaxed);
     }
@@ -109,26 +99,27 @@ impl StageSeries {
 impl Drop for StageSeries {
     fn drop(&mut self) {
         if self.is_finished.load(Ordering::Relaxed) || self.next.load(Ordering::Relaxed) == 0 {
-            let _ = self.dir.remove_private(&self.record);
+            for (record, _) in &self.records {
+                let _ = self.dir.remove_private(record);
+            }
         }
     }
 }
 
-/// The series of a host that nobody writes to any more.
+/// The series of a host that no process writes to any more.
 #[derive(Debug, Default)]
 pub struct DeadSeries {
     /// The beginning of their names.
     starts: HashSet<String>,
-    /// Their records, by the directories that are to be looked through.
-    roots: HashMap<String, Vec<String>>,
+    /// Their records that are due, by the directories that are to be looked through.
+    due: HashMap<String, Vec<String>>,
     /// Where the records are.
     dir: Option<Arc<Dir>>,
 }
 
 impl DeadSeries {
-    /// Looks through the records for those of `host`. What can't be read is taken
-    /// for that of a living job. Records of any host that are too old, or too
-    /// many, are found once more and forgotten.
+    /// Finds the dead series of `host`. A record that can't be read counts as that of a living
+    /// job. Records of any host that are too old, or too many, are found once more and removed.
     pub fn find(journals: &Journals, host: &[u8]) -> Self {
         let dir = journals.dir();
         let is_record = |name: &[u8]| name.ends_with(END.as_bytes());
@@ -136,33 +127,27 @@ impl DeadSeries {
         let mut dead = Self { dir: Some(Arc::clone(dir)), ..Self::default() };
         let mut records = Vec::new();
         let of_host = start_of(host);
-        for name in &names {
-            let Ok(name) = std::str::from_utf8(name.as_bytes()) else { continue };
-            let Some(start) = start_in(name) else { continue };
-            let Ok(file) = lock_journal(dir, name, Duration::ZERO) else { continue };
+        for name in names {
+            let Ok(record) = std::str::from_utf8(name.as_bytes()) else { continue };
+            let Some((place, start)) = split(record) else { continue };
+            let Ok(file) = lock_journal(dir, record, Duration::ZERO) else { continue };
             let Ok(meta) = file.metadata() else { continue };
             if meta.len() == 0 {
-                // Its job was killed before it could use it, or makes it anew
-                // when it finds it gone.
-                let _ = dir.remove_private(name);
+                // Its job was killed before it could use the record, or makes it again when
+                // it finds it removed.
+                let _ = dir.remove_private(record);
                 continue;
             }
-            if name.starts_with(&of_host) {
+            if let Some(root) = place.strip_prefix(&of_host) {
                 dead.starts.insert(start.to_owned());
-                for root in due_in(&file, meta.len()) {
-                    dead.roots.entry(root).or_default().push(name.to_owned());
+                if meta.len() <= LOOKS_MAX {
+                    dead.due.entry(root.to_owned()).or_default().push(record.to_owned());
                 }
             }
-            records.push((meta.modified().unwrap_or(SystemTime::UNIX_EPOCH), name.to_owned()));
+            records.push(name);
         }
-        // The youngest come first. No series is begun anew: nobody needs the lock.
-        records.sort_unstable_by(|a, b| b.cmp(a));
-        for (at, (begun, name)) in records.iter().enumerate() {
-            let is_old = begun.elapsed().is_ok_and(|age| age > AGE_MAX);
-            if is_old || at >= RECORDS_MAX {
-                let _ = dir.remove_private(name);
-            }
-        }
+        // No series is begun twice: nobody needs the locks.
+        sweep(dir, records, AGE_MAX, RECORDS_MAX);
         dead
     }
 
@@ -171,22 +156,19 @@ impl DeadSeries {
         self.starts.is_empty()
     }
 
-    /// True if one of their jobs went to the directory `root`, and it was not
-    /// looked through as often as it should be.
+    /// True if one of their jobs went to the directory `root`, and too few jobs have looked
+    /// through it since.
     pub fn is_due(&self, root: &[u8]) -> bool {
-        !self.roots.is_empty() && self.roots.contains_key(&start_of(root))
+        !self.due.is_empty() && self.due.contains_key(&start_of(root))
     }
 
-    /// Puts on record that the directory `root` was looked through.
+    /// Records that a job has looked through the directory `root`.
     pub fn looked_through(&self, root: &[u8]) {
-        let root = start_of(root);
-        let (Some(dir), Some(records)) = (&self.dir, self.roots.get(&root)) else { return };
+        let (Some(dir), Some(records)) = (&self.dir, self.due.get(&start_of(root))) else { return };
         for record in records {
-            // Where it can't be done, the next job looks again.
+            // If that fails, the next job looks again.
             if let Ok((file, stat)) = dir.open_found(record) {
-                let lines_len = stat.size - stat.size % LINE_LEN as u64;
-                // The rest of a line that a full disk has cut is written over.
-                let _ = file.write_all_at(line(&root, LOOKED).as_bytes(), lines_len);
+                let _ = file.write_all_at(&[0], stat.size);
             }
         }
     }
@@ -201,34 +183,15 @@ impl DeadSeries {
     }
 }
 
-/// The line of a record that says `what` of the directory with the hash `root`.
-fn line(root: &str, what: u8) -> String {
-    format!("{root}{}", char::from(what))
-}
-
-/// The directories that are to be looked through by what the record in `file`
-/// says, which is `len` bytes long. One that can't be read says nothing.
-fn due_in(file: &File, len: u64) -> Vec<String> {
-    let mut lines = vec![0; RECORD_LEN_MAX.min(usize::try_from(len).unwrap_or(RECORD_LEN_MAX))];
-    if file.read_exact_at(&mut lines, 0).is_err() {
-        return Vec::new();
-    }
-    let said = |what| {
-        let lines = lines.chunks_exact(LINE_LEN).filter_map(<[u8]>::split_last);
-        lines.filter(move |(end, _)| **end == what).map(|(_, root)| root)
-    };
-    let is_due = |root: &&[u8]| said(LOOKED).filter(|looked| looked == root).count() < LOOKS_MAX;
-    let due = said(WENT).filter(is_due).filter_map(|root| std::str::from_utf8(root).ok());
-    due.map(str::to_owned).collect()
-}
-
-/// The beginning of the names of the series whose record is called `record`.
-fn start_in(record: &str) -> Option<&str> {
-    let (_, start) = record.strip_suffix(END)?.split_once('-')?;
-    // With as many digits as a whole name has it is one, or nothing of ours.
-    let is_start = start.len() == SERIES_START_LEN
-        && parse(format!("{start}000000").as_bytes()).is_some_and(|(form, _)| form == Form::Random);
-    is_start.then_some(start)
+/// The host and the directory in the name of a record, and the beginning of the names of its
+/// series.
+fn split(record: &str) -> Option<(&str, &str)> {
+    let stem = record.strip_suffix(END)?;
+    let (place, start) = stem.split_at_checked(stem.len().checked_sub(SERIES_START_LEN)?)?;
+    // With as many digits as a whole name has it is a private name, or not one of haul's.
+    let whole = format!("{start}000000");
+    let is_start = parse(whole.as_bytes()).is_some_and(|(form, _)| form == Form::Random);
+    is_start.then_some((place, start))
 }
 
 #[cfg(test)]
@@ -337,37 +300,17 @@ mod tests {
     fn a_record_that_was_damaged_causes_no_look() {
         let (temp, journals) = place();
         let series = StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap();
-        let (record, stage) = (temp.path().join(&series.record), name(&series.name()));
+        let (record, stage) = (temp.path().join(&series.records[0].0), name(&series.name()));
         drop(series);
-        let whole = std::fs::read(&record).unwrap();
-        for bytes in [&whole[1..], &[0xff; 2 * LINE_LEN][..], &[b'.'; 3 * RECORD_LEN_MAX][..]] {
-            std::fs::write(&record, bytes).unwrap();
-            let dead = DeadSeries::find(&journals, b"host");
-            assert!(!dead.is_due(b"root") && dead.has(&stage));
-        }
-    }
-
-    #[test]
-    fn a_line_that_was_cut_is_written_over_by_the_next() {
-        let (temp, journals) = place();
-        let series = StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap();
-        let record = temp.path().join(&series.record);
-        series.name();
-        drop(series);
-        let cut = [std::fs::read(&record).unwrap(), b"0123456789".to_vec()].concat();
-        std::fs::write(&record, cut).unwrap();
-        for _ in 0..LOOKS_MAX {
-            let dead = DeadSeries::find(&journals, b"host");
-            assert!(dead.is_due(b"root"));
-            dead.looked_through(b"root");
-        }
-        assert!(!DeadSeries::find(&journals, b"host").is_due(b"root"));
+        std::fs::write(&record, [0xff; 1000]).unwrap();
+        let dead = DeadSeries::find(&journals, b"host");
+        assert!(!dead.is_due(b"root") && dead.has(&stage));
     }
 
     #[test]
     fn a_record_that_says_nothing_is_no_dead_one() {
         let (temp, journals) = place();
-        let record = format!("{}{}{END}", start_of(b"host"), series_start());
+        let record = format!("{}{}{}{END}", start_of(b"host"), start_of(b"a"), series_start());
         std::fs::write(temp.path().join(record), "").unwrap();
         std::fs::write(temp.path().join("0-.haul-x.stages"), "other").unwrap();
         assert!(DeadSeries::find(&journals, b"host").is_empty());
@@ -379,11 +322,11 @@ mod tests {
         let (temp, journals) = place();
         let begin = || {
             let series = StageSeries::begin(&journals, b"host", &[b"root".to_vec()]).unwrap();
-            (temp.path().join(&series.record), name(&series.name()))
+            (temp.path().join(&series.records[0].0), name(&series.name()))
         };
         let age = |record, by| {
             let file = File::options().write(true).open(record).unwrap();
-            file.set_modified(SystemTime::now() - by).unwrap();
+            file.set_modified(std::time::SystemTime::now() - by).unwrap();
         };
         let (old, stage) = begin();
         age(old, AGE_MAX + Duration::from_secs(60));

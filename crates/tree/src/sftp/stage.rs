@@ -307,11 +307,9 @@ impl SftpStage {
         // What is closed was whole, and only its name is missing.
         let Some(file) = &self.open.file else { return Ok(()) };
         if record.keeps_durable && open > 0 && (due || at_once) {
-            let claimed = record.journal.claim();
-            // Each session's server has a file of its own open: what one wrote,
-            // the other makes durable, for it is the same file.
-            self.open.host.io(file.sync())?;
-            record.journal.commit(&claimed)?;
+            // Each session's server has opened the file by itself. It is the same file: one
+            // makes durable what the others wrote.
+            record.journal.commit(|| self.open.host.io(file.sync()))?;
             record.checked_at = Instant::now();
         }
         Ok(())
