@@ -153,7 +153,7 @@ pub fn converse(connection: Connection, dir: &[u8]) {
 
 fn files(client: &Client, path: &impl Fn(&str) -> Vec<u8>) -> Result<(), haul_sftp::SftpError> {
     let file = client.open(&path("file"), OpenFlags::CreateNew, Some(0o600))?;
-    let mut writer = file.writer(1000);
+    let mut writer = file.writer();
     writer.write_at(&content::bytes(2000, 1), 0)?;
     writer.drain()?;
     file.set_attrs(Attrs::with_mode(0o600))?;
@@ -163,7 +163,7 @@ fn files(client: &Client, path: &impl Fn(&str) -> Vec<u8>) -> Result<(), haul_sf
     assert!(file.read_at(&mut buf, 0)? <= buf.len());
     let mut reader = file.reader(0..2500, 1000);
     let mut read = 0;
-    while let Some(chunk) = reader.next_in_order()? {
+    while let Some(chunk) = reader.next_piece()? {
         assert_eq!(chunk.offset, read);
         read += chunk.len() as u64;
     }

@@ -157,18 +157,18 @@ impl SftpLogins {
             }
             let message =
                 format!("one of {} connections failed: continuing without it: {error}", self.count);
-            monitor.event(Event::Warning { side: None, path: host.name(), message: &message });
+            monitor.event(Event::Warning { side: None, path: &host.name, message: &message });
         };
         self.failed.iter().for_each(tell);
         let mut joined = Vec::new();
         loop {
-            asking.store(host.sessions().are_coming(), Ordering::Relaxed);
+            asking.store(host.sessions.are_coming(), Ordering::Relaxed);
             let Ok(News::Begun(begun)) = self.news.recv() else { break };
             match *begun {
-                Ok(session) if host.sessions().join(session.client().clone()) => {
+                Ok(session) if host.sessions.join(session.client().clone()) => {
                     joined.push(session);
                 }
-                Err(error) if host.sessions().miss() => tell(&error),
+                Err(error) if host.sessions.miss() => tell(&error),
                 // The job is over.
                 Ok(session) => session.finish(),
                 Err(_) => {}

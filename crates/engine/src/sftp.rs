@@ -44,15 +44,15 @@ const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 impl Lifeline for SftpHost {
     fn is_lost(&self) -> bool {
-        self.lost().happened()
+        self.lost.happened()
     }
 
     fn error(&self) -> Option<JobError> {
-        error_of(self.lost())
+        error_of(&self.lost)
     }
 
     fn signs_awaited(&self) -> Option<u64> {
-        self.sessions().signs_awaited()
+        self.sessions.signs_awaited()
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn run(
         };
         let joining = joining.map_err(JobError::Threads)?;
         let result = run_with(job, far, state, &host, monitor);
-        host.sessions().close();
+        host.sessions.close();
         match result {
             Ok(_) => logins_end.after_a_moment(),
             Err(_) => drop(logins_end),
@@ -259,9 +259,9 @@ fn needs_times(job: &Job) -> bool {
 /// Threads that wait for answers leave when the sessions end.
 impl Way for SftpHost {
     fn end(&self, result: &Result<Summary, JobError>, leaving: Leaving<'_>) {
-        self.sessions().close();
+        self.sessions.close();
         if result.is_err() && !leave_within(&leaving.others, LEAVE_MAX) {
-            self.sessions().joined().for_each(Client::end_session);
+            self.sessions.joined().for_each(Client::end_session);
         }
     }
 }

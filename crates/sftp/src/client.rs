@@ -2,15 +2,15 @@
 
 use crate::codec::{
     Answer, Attrs, CHUNK_LEN_MAX, Extension, Extensions, FsStats, Limits, OpenFlags,
-    PACKET_LEN_MAX, PATH_LEN_MAX, Request, StatusCode, TARGET_LEN_MAX,
+    PACKET_LEN_MAX, PATH_LEN_MAX, Request,
 };
 use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
-use crate::session::{Payload, Port, State};
+use crate::session::{Batch, Payload, Port, State};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A piece of a file in one packet, in bytes, where a server does not say what
-/// it allows: what every server has to take (section 3 of the draft).
+/// A piece of a file in one packet, in bytes, if a server reports no limits: every server
+/// must accept it (section 3 of the draft).
 const CHUNK_LEN_DEFAULT: u32 = 32 << 10;
 
 /// The bytes around the content in a packet, at most: a handle and some numbers.
@@ -18,13 +18,11 @@ const AROUND_LEN: u64 = 512;
 
 type Result<T> = std::result::Result<T, SftpError>;
 
-/// Asks a server; see the crate's documentation. A clone asks in the same
-/// session.
+/// Sends requests to a server; see the crate's documentation. Clones share the session.
 ///
-/// Paths are bytes, absolute or below the directory where the session begins,
-/// most often the user's home; the server resolves them and follows links on
-/// the way. All operations fail with [`SftpError`], and with
-/// [`Cause::Session`] in it once the session has ended.
+/// Paths are bytes, absolute or relative to the directory where the session begins, usually
+/// the user's home. The server resolves them and follows links in them. All operations fail
+/// with [`SftpError`], after the end of the session with [`Cause::Session`].
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<State>,
@@ -34,7 +32,7 @@ pub struct Client {
 /// The facts about the server.
 pub(crate) struct Server {
     extensions: Extensions,
-    /// Where it will say what it allows, if it was asked.
+    /// Where its limits will arrive, if they were requested.
     asked: Mutex<Option<Port>>,
     allowed: OnceLock<Allowed>,
 }
@@ -47,8 +45,8 @@ struct Allowed {
 }
 
 impl Server {
-    /// Asks a server with these extensions what it allows, if it can tell, and
-    /// does not wait for the answer.
+    /// Requests the limits of a server with these extensions, if it reports them, and does
+    /// not wait for the answer.
     pub(crate) fn ask(
         shared: &Arc<State>,
         extensions: Extensions,
@@ -63,14 +61,14 @@ impl Server {
         Ok(Self { extensions, asked: Mutex::new(asked), allowed: OnceLock::new() })
     }
 
-    /// Waits for what the server says, the first time.
+    /// Waits for the limits, the first time.
     fn allowed(&self) -> &Allowed {
         self.allowed.get_or_init(|| {
             let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
             Allowed::new(match asked.and_then(|mut port| port.next()) {
                 Some((_, Ok(Answer::Limits(limits)))) => limits,
-                // Announced, and not there after all; or the session has ended,
-                // and whatever is asked next says so.
+                // The server announces the extension and lacks it; or the session has ended,
+                // which the next request reports.
                 _ => Limits::default(),
             })
         })
@@ -115,67 +113,66 @@ impl Client {
         self.server.extensions.has(extension)
     }
 
-    /// The server's limits. This and the next two wait for the server to tell them, the
-    /// first time; until then other things can be asked.
+    /// The server's limits. The first call of this and of the next two waits for them; other
+    /// requests need not.
     pub fn limits(&self) -> &Limits {
         &self.server.allowed().limits
     }
 
-    /// The most content that is asked for at once, in bytes.
+    /// The most content that one request reads, in bytes.
     pub fn read_len(&self) -> usize {
         self.server.allowed().read_len as usize
     }
 
-    /// The most content that is sent at once, in bytes.
+    /// The most content that one request writes, in bytes.
     pub fn write_len(&self) -> usize {
         self.server.allowed().write_len as usize
     }
 
-    /// A number that changes whenever something moves in the session; `None` while nothing
+    /// A number that changes whenever bytes move in the session; `None` while no request
     /// waits for the server.
     pub fn signs_awaited(&self) -> Option<u64> {
         self.shared.signs_awaited()
     }
 
-    /// Ends the session at once, for all who ask in it. Whoever waits is told so.
+    /// Ends the session at once. All callers that wait get an error.
     pub fn end_session(&self) {
         self.shared.end(SessionError::Stopped);
     }
 
     /// The attributes of the entry at this path; a link at its end is followed.
     pub fn stat(&self, path: &[u8]) -> Result<Attrs> {
-        self.attrs(&Request::Stat { path }, path)
+        self.ask(Request::Stat { path }, path)?.attrs()
     }
 
     /// The attributes of the entry at this path; a link at its end is not followed.
     pub fn lstat(&self, path: &[u8]) -> Result<Attrs> {
-        self.attrs(&Request::Lstat { path }, path)
+        self.ask(Request::Lstat { path }, path)?.attrs()
     }
 
     /// Sets what `attrs` has; a link at the end of the path is followed.
     pub fn set_attrs(&self, path: &[u8], attrs: Attrs) -> Result<()> {
-        self.done(&Request::Setstat { path, attrs }, path)
+        self.done(Request::Setstat { path, attrs }, path)
     }
 
     /// Sets what `attrs` has of a link itself. Needs [`Extension::Lsetstat`].
     pub fn set_link_attrs(&self, path: &[u8], attrs: Attrs) -> Result<()> {
-        self.done(&Request::Lsetstat { path, attrs }, path)
+        self.done(Request::Lsetstat { path, attrs }, path)
     }
 
-    /// Makes a directory. The server may take bits of the mode away, as its
-    /// umask says.
+    /// Creates a directory. The umask of the server may remove bits of the mode.
     pub fn make_dir(&self, path: &[u8], mode: u32) -> Result<()> {
-        self.done(&Request::Mkdir { path, attrs: Attrs::with_mode(mode) }, path)
+        self.done(Request::Mkdir { path, attrs: Attrs::with_mode(mode) }, path)
     }
 
     /// Removes an empty directory.
     pub fn remove_dir(&self, path: &[u8]) -> Result<()> {
-        self.done(&Request::Rmdir { path }, path)
+        self.done(Request::Rmdir { path }, path)
     }
 
     /// Removes a file or a link.
     pub fn remove_file(&self, path: &[u8]) -> Result<()> {
-        self.done(&Request::Remove { path }, path)
+        self.done(Request::Remove { path }, path)
     }
 
     /// Gives the file `of` the further name `name`, which must be free. Needs
@@ -184,100 +181,72 @@ impl Client {
         check_path(of).map_err(|cause| {
             SftpError::new(&Request::HardLink { from: of, to: name }, of, cause)
         })?;
-        self.done(&Request::HardLink { from: of, to: name }, name)
+        self.done(Request::HardLink { from: of, to: name }, name)
     }
 
-    /// Makes a symbolic link that points to `target`; an error if the name is
-    /// taken.
+    /// Creates a symbolic link to `target`; an error if the name is taken.
     pub fn make_symlink(&self, target: &[u8], link: &[u8]) -> Result<()> {
         let request = Request::Symlink { target, link };
         check_path(target).map_err(|cause| SftpError::new(&request, target, cause))?;
-        self.done(&request, link)
+        self.done(request, link)
     }
 
     /// Where a symbolic link points. See [`Self::read_links`] for many.
     pub fn read_link(&self, path: &[u8]) -> Result<Box<[u8]>> {
-        self.path(&Request::Readlink { path }, path)
+        self.ask(Request::Readlink { path }, path)?.path()
     }
 
-    /// The absolute path without links and dots. Whether its last component has
-    /// to exist is the server's choice.
+    /// The absolute path without links and dots. Some servers need its last component to
+    /// exist.
     pub fn real_path(&self, path: &[u8]) -> Result<Box<[u8]>> {
-        self.path(&Request::Realpath { path }, path)
+        self.ask(Request::Realpath { path }, path)?.path()
     }
 
-    /// The attributes at a path, and its absolute path, asked for at the same time; see
+    /// The attributes of the entry at a path, and its absolute path, in one round trip; see
     /// [`Self::stat`] and [`Self::real_path`].
     pub fn stat_and_real_path(&self, path: &[u8]) -> Result<(Attrs, Box<[u8]>)> {
-        let (stat, real) = (Request::Stat { path }, Request::Realpath { path });
-        self.check(&stat, path).map_err(|cause| SftpError::new(&stat, path, cause))?;
-        let mut port = self.port();
-        for (tag, request) in [(0, &stat), (1, &real)] {
-            let sent = port.send(tag, request, Payload::NONE);
-            sent.map_err(|error| SftpError::new(request, path, error))?;
-        }
-        let (mut attrs, mut found) = (None, None);
-        while let Some((tag, answer)) = port.next() {
-            let request = if tag == 0 { &stat } else { &real };
-            let failed = |cause| SftpError::new(request, path, cause);
-            match answer.map_err(Cause::from).and_then(succeeded) {
-                Ok(Answer::Attrs(there)) if tag == 0 => attrs = Some(there),
-                Ok(Answer::Path(path)) if tag == 1 => found = Some(path),
-                Ok(other) => return Err(unexpected(request, path, other)),
-                Err(cause) => return Err(failed(cause)),
-            }
-        }
-        attrs.zip(found).ok_or_else(|| SftpError::new(&stat, path, SessionError::Stopped))
+        let requests = [Request::Stat { path }, Request::Realpath { path }];
+        let [attrs, real] = Batch::of(self, path, &requests).answers();
+        Ok((attrs?.attrs()?, real?.path()?))
     }
 
-    /// How much room there is. Needs [`Extension::Statvfs`].
+    /// The free space of a file system. Needs [`Extension::Statvfs`].
     pub fn fs_stats(&self, path: &[u8]) -> Result<FsStats> {
-        let request = Request::Statvfs { path };
-        match self.ask(&request, path)? {
-            Answer::FsStats(stats) => Ok(stats),
-            other => Err(unexpected(&request, path, other)),
-        }
+        self.ask(Request::Statvfs { path }, path)?.fs_stats()
     }
 
-    /// Opens a file. A link at the end of the path is followed, but for
-    /// [`OpenFlags::CreateNew`]. `mode` is for a file that is made.
+    /// Opens a file. A link at the end of the path is followed, except with
+    /// [`OpenFlags::CreateNew`]. A new file gets `mode`.
     pub fn open(&self, path: &[u8], flags: OpenFlags, mode: Option<u32>) -> Result<RemoteFile> {
         let attrs = Attrs { mode, ..Attrs::default() };
-        let handle = self.handle(&Request::Open { path, flags, attrs }, path)?;
+        let handle = self.ask(Request::Open { path, flags, attrs }, path)?.handle()?;
         Ok(RemoteFile::new(self.clone(), handle, path, flags == OpenFlags::Read))
     }
 
-    pub(crate) fn done(&self, request: &Request<'_>, path: &[u8]) -> Result<()> {
+    /// Opens an existing file and looks at the entry at its path, in one round trip. A link
+    /// is opened as in [`Self::open`]; the look follows it if the file is to be read, and
+    /// not if it is to be written. If the name is given to another file between the two, the
+    /// attributes are not those of the open file: [`RemoteFile::attrs`] shows it.
+    pub fn open_and_look(&self, path: &[u8], flags: OpenFlags) -> Result<(RemoteFile, Attrs)> {
+        let open = Request::Open { path, flags, attrs: Attrs::default() };
+        let look = match flags {
+            OpenFlags::Read => Request::Stat { path },
+            _ => Request::Lstat { path },
+        };
+        let [opened, found] = Batch::of(self, path, &[open, look]).answers();
+        let handle = opened?.handle()?;
+        let file = RemoteFile::new(self.clone(), handle, path, flags == OpenFlags::Read);
+        Ok((file, found?.attrs()?))
+    }
+
+    fn done(&self, request: Request<'_>, path: &[u8]) -> Result<()> {
         self.ask(request, path).map(drop)
     }
 
-    pub(crate) fn attrs(&self, request: &Request<'_>, path: &[u8]) -> Result<Attrs> {
-        match self.ask(request, path)? {
-            Answer::Attrs(attrs) => Ok(attrs),
-            other => Err(unexpected(request, path, other)),
-        }
-    }
-
-    pub(crate) fn handle(&self, request: &Request<'_>, path: &[u8]) -> Result<Box<[u8]>> {
-        match self.ask(request, path)? {
-            Answer::Handle(handle) => Ok(handle),
-            other => Err(unexpected(request, path, other)),
-        }
-    }
-
-    fn path(&self, request: &Request<'_>, path: &[u8]) -> Result<Box<[u8]>> {
-        match self.ask(request, path)? {
-            Answer::Path(found) => Ok(found),
-            other => Err(unexpected(request, path, other)),
-        }
-    }
-
-    /// Asks and waits; a status other than success is an error.
-    fn ask(&self, request: &Request<'_>, path: &[u8]) -> Result<Answer> {
-        self.check(request, path).map_err(|cause| SftpError::new(request, path, cause))?;
-        let answer = self.port().ask(request);
-        let answer = answer.map_err(|error| SftpError::new(request, path, error))?;
-        succeeded(answer).map_err(|cause| SftpError::new(request, path, cause))
+    /// Sends a request and waits for the answer; a status other than success is an error.
+    pub(crate) fn ask(&self, request: Request<'_>, path: &[u8]) -> Result<Answer> {
+        let [answer] = Batch::of(self, path, &[request]).answers();
+        answer
     }
 
     /// Checks that the request can be sent to this server.
@@ -294,16 +263,7 @@ impl Client {
     }
 }
 
-/// The answer, if it is no failure.
-pub(crate) fn succeeded(answer: Answer) -> std::result::Result<Answer, Cause> {
-    match answer {
-        Answer::Status(status) if status.code != StatusCode::Ok => Err(Cause::Status(status)),
-        Answer::LongTarget => Err(Cause::LongTarget(TARGET_LEN_MAX)),
-        answer => Ok(answer),
-    }
-}
-
-/// A path that a server reads as it is.
+/// Checks that a server reads the path as it is.
 pub(crate) fn check_path(path: &[u8]) -> std::result::Result<(), Cause> {
     if path.contains(&0) {
         // Servers would cut it there, or end the session.
@@ -313,12 +273,4 @@ pub(crate) fn check_path(path: &[u8]) -> std::result::Result<(), Cause> {
     } else {
         Ok(())
     }
-}
-
-/// The answer to another question. [`crate::codec::Expected`] lets none pass, so
-/// this is never seen.
-pub(crate) fn unexpected(request: &Request<'_>, path: &[u8], answer: Answer) -> SftpError {
-    debug_assert!(false, "{request:?} was answered with {answer:?}");
-    let error = crate::codec::PacketError::EmptySuccess(request.operation());
-    SftpError::new(request, path, crate::SessionError::from(error))
 }

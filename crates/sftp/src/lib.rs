@@ -1,24 +1,21 @@
 //! A client of SFTP version 3, for hosts that have an ssh server and no haul.
 //!
-//! [`Session::start`] greets the server over a [`haul_net::Connection`]; its
-//! [`Client`], which can be cloned, asks. Any number of threads can ask at once:
-//! their requests share the connection, and replies find their way back in
-//! whatever order they come. So what costs a round trip costs it only to the
-//! thread that waits, and where one thread has much to ask, it need not wait
-//! either: [`RangeReader`] and [`RangeWriter`] keep many requests for one file
-//! in flight, [`Puts`] and [`Gets`] many small files. [`Later`] is an answer that
-//! is on its way, and [`Opening`] a file that is. [`Lister`] lists directories
-//! before they are needed, with threads of its own.
+//! [`Session::start`] greets the server over a [`haul_net::Connection`]. Its [`Client`], which
+//! can be cloned, sends requests, from any number of threads. They share the connection, and
+//! one window bounds them all. Requests for one file that can be sent together are a batch,
+//! which takes one round trip. A thread need not wait for each round trip: [`RangeReader`] and
+//! [`RangeWriter`] keep many requests for one file in flight, [`Puts`] and [`Gets`] many small
+//! files. [`Later`] is an answer that is taken later. [`Lister`] lists directories before they
+//! are needed, with threads of its own.
 //!
-//! Blocking, without a runtime: each session has a thread that reads replies
-//! and one that sees to it that the server does not fall silent. Requests are
-//! written by the threads that make them.
+//! Blocking, without a runtime: each session has a thread that reads replies, and one that
+//! ends the session if the server falls silent. Callers write their requests themselves.
 //!
-//! What a server sends is checked and bounded before it is believed; what no
-//! server may send ends the session, and everyone who waits in it is told.
+//! Replies are checked and bounded before they are used. A reply that breaks the protocol
+//! ends the session, and every caller gets the reason.
 //!
-//! The crate knows files, not trees: nothing here decides what is copied, or
-//! guards against links on the way to a path.
+//! The crate knows files, not trees: it decides nothing about what is copied, and does not
+//! guard against links on the way to a path.
 //!
 //! # Rooms
 //!
@@ -28,14 +25,13 @@
 //!   - `shared.rs`: requests in flight, and the end of the session.
 //!   - `watch.rs`: silence. `signs.rs`: signs of movement, and of a file of this machine
 //!     that holds it up.
-//!   - `port.rs`: one asker's end. `payload.rs`: content from memory, or spliced from a
-//!     file.
+//!   - `port.rs`: one caller's end. `batch.rs`: requests that are sent together.
+//!     `payload.rs`: content from memory, or spliced from a file.
 //! - `client.rs`: operations on paths.
 //! - `listing.rs`: operations with many answers, asked ahead: entries of a directory, and
 //!   targets of links.
 //! - `naming.rs`: gives a whole file its name; the one way to replace an existing file.
-//! - `later.rs`: requests whose answer is taken later. `opening.rs`: files that are opened
-//!   without anybody waiting.
+//! - `later.rs`: requests whose answer is taken later.
 //! - `file/`: an open file; `RangeReader` and `RangeWriter` keep many requests for it in
 //!   flight. `small/`: `Puts` and `Gets` keep many small files in flight from one thread.
 //! - `lister.rs`: directories that are listed before they are needed, by threads of its
@@ -56,7 +52,6 @@ mod later;
 mod lister;
 mod listing;
 mod naming;
-mod opening;
 mod session;
 mod small;
 
@@ -68,6 +63,5 @@ pub use later::Later;
 pub use lister::Lister;
 pub use listing::DirEntry;
 pub use naming::Existing;
-pub use opening::Opening;
 pub use session::{Options, SLOW_FACTOR, Session};
 pub use small::{Get, Gets, Got, Put, Puts};

@@ -2,11 +2,11 @@
 //! by one thread.
 
 use crate::Client;
-use crate::client::{succeeded, unexpected};
 use crate::codec::{Answer, Attrs, Request, StatusCode};
 use crate::error::{Cause, SftpError};
-use crate::session::Payload;
+use crate::session::{Batch, Payload};
 use haul_model::Name;
+use std::collections::VecDeque;
 
 type Result<T> = std::result::Result<T, SftpError>;
 
@@ -76,14 +76,13 @@ impl Client {
             }
             let Some((_, answer)) = port.next() else { return Ok(Some(entries)) };
             asked -= 1;
-            let names = match answer.map_err(Cause::from).and_then(succeeded) {
-                // No names are no more names, as OpenSSH's client takes it too.
+            let names = match answer {
                 Ok(Answer::Names(names)) if !names.is_empty() => names,
-                Ok(Answer::Names(_)) => {
+                // An answer without names is the end, as for OpenSSH's client.
+                Ok(_) => {
                     is_at_end = true;
                     continue;
                 }
-                Ok(other) => return Err(unexpected(&read, path, other)),
                 Err(Cause::Status(status)) if status.code == StatusCode::Eof => {
                     is_at_end = true;
                     continue;
@@ -102,79 +101,59 @@ impl Client {
         }
     }
 
-    /// Where each of `count` symbolic links points, whose paths are what `path_of`
-    /// says: `each` is told in any order, by their numbers, and says whether more
-    /// is wanted. They are asked about at the same time, so that some may be told
-    /// behind that.
+    /// Where each of `count` symbolic links points. `path_of` gives their paths by number.
+    /// `each` receives the number and the target, and returns false to stop.
     pub fn read_links(
         &self,
         count: usize,
         path_of: impl Fn(usize) -> Vec<u8>,
-        each: impl FnMut(usize, Result<Box<[u8]>>) -> bool,
+        mut each: impl FnMut(usize, Result<Box<[u8]>>) -> bool,
     ) {
-        let taken = |answer| match answer {
-            Answer::Path(target) => Ok(target),
-            other => Err(other),
-        };
-        self.ask_each(count, path_of, |path| Request::Readlink { path }, taken, each);
+        self.ask_each(
+            count,
+            path_of,
+            |path| Request::Readlink { path },
+            |number, answer| each(number, answer.and_then(Answer::path)),
+        );
     }
 
-    /// The attributes at each of `count` paths, links not followed; told as by
+    /// The attributes at each of `count` paths, links not followed, as by
     /// [`Self::read_links`].
     pub fn lstat_each(
         &self,
         count: usize,
         path_of: impl Fn(usize) -> Vec<u8>,
-        each: impl FnMut(usize, Result<Attrs>) -> bool,
+        mut each: impl FnMut(usize, Result<Attrs>) -> bool,
     ) {
-        let taken = |answer| match answer {
-            Answer::Attrs(attrs) => Ok(attrs),
-            other => Err(other),
-        };
-        self.ask_each(count, path_of, |path| Request::Lstat { path }, taken, each);
+        self.ask_each(
+            count,
+            path_of,
+            |path| Request::Lstat { path },
+            |number, answer| each(number, answer.and_then(Answer::attrs)),
+        );
     }
 
-    /// Asks about each of `count` paths, about [`AT_ONCE_MAX`] of them at the same time.
-    fn ask_each<T>(
+    /// Sends a request about each of `count` paths, [`AT_ONCE_MAX`] at the same time.
+    fn ask_each(
         &self,
         count: usize,
         path_of: impl Fn(usize) -> Vec<u8>,
         request: impl for<'p> Fn(&'p [u8]) -> Request<'p>,
-        taken: impl Fn(Answer) -> std::result::Result<T, Answer>,
-        mut each: impl FnMut(usize, Result<T>) -> bool,
+        mut each: impl FnMut(usize, Result<Answer>) -> bool,
     ) {
-        let mut port = self.port();
-        let (mut next, mut asked, mut is_wanted) = (0, 0, true);
+        let mut asked = VecDeque::new();
+        let mut next = 0;
         loop {
-            while is_wanted && next < count && asked < AT_ONCE_MAX {
+            while next < count && asked.len() < AT_ONCE_MAX {
                 let path = path_of(next);
-                let request = request(&path);
-                let sent = self.check(&request, &path).and_then(|()| {
-                    port.send(next as u64, &request, Payload::NONE).map_err(Cause::from)
-                });
-                match sent {
-                    Ok(()) => asked += 1,
-                    Err(cause) => {
-                        is_wanted = each(next, Err(SftpError::new(&request, &path, cause)))
-                    }
-                }
+                asked.push_back((next, Batch::of(self, &path, &[request(&path)])));
                 next += 1;
             }
-            let Some((number, answer)) = port.next() else { return };
-            asked -= 1;
-            let failed = |cause: std::result::Result<Answer, Cause>| {
-                let path = path_of(number as usize);
-                let request = request(&path);
-                match cause {
-                    Ok(other) => unexpected(&request, &path, other),
-                    Err(cause) => SftpError::new(&request, &path, cause),
-                }
-            };
-            let found = match answer.map_err(Cause::from).and_then(succeeded) {
-                Ok(answer) => taken(answer).map_err(|other| failed(Ok(other))),
-                Err(cause) => Err(failed(Err(cause))),
-            };
-            is_wanted &= each(number as usize, found);
+            let Some((number, batch)) = asked.pop_front() else { return };
+            let [answer] = batch.answers();
+            if !each(number, answer) {
+                return;
+            }
         }
     }
 
@@ -185,7 +164,7 @@ impl Client {
         path: &[u8],
         weight_max: usize,
     ) -> Result<Option<Vec<DirEntry>>> {
-        let handle = self.handle(&Request::Opendir { path }, path)?;
+        let handle = self.ask(Request::Opendir { path }, path)?.handle()?;
         let listed = self.entries(&handle, path, weight_max);
         // The listing is what counts; nothing can be done about the handle.
         let port = self.port();

@@ -11,10 +11,10 @@
 //! [`crate::Puts`] for many at a time.
 
 use crate::Client;
-use crate::client::{check_path, succeeded};
+use crate::client::check_path;
 use crate::codec::{Answer, Attrs, Extension, FileType, Request, StatusCode};
-use crate::error::{Cause, OnlyStaged, SessionError, SftpError};
-use crate::session::Port;
+use crate::error::{Cause, OnlyStaged, SftpError};
+use crate::session::{Batch, Payload};
 use haul_model::escape_bytes;
 
 /// The fate of an existing file or link whose name another is to get. A
@@ -198,13 +198,14 @@ impl Renaming {
         self.refused.take().map_or(Ok(()), |refused| Err(("rename", refused)))
     }
 
-    /// Has it given up, behind what was asked for it before: the existing file gets
-    /// its name back, unless the new one has got it by then, and the stage goes.
-    pub(crate) fn give_up(&self, names: &Names<'_>, port: &Port) -> Result<(), SessionError> {
+    /// Requests that the existing file gets its name back, unless the new one has it by then,
+    /// and that the stage is removed.
+    pub(crate) fn give_up(&self, names: &Names<'_>, batch: &mut Batch) {
         if matches!(self.step, Step::Aside | Step::RenameAgain | Step::Back) {
-            port.tell(&Request::Rename { from: names.aside(), to: names.path })?;
+            let back = Request::Rename { from: names.aside(), to: names.path };
+            batch.send(&back, Payload::NONE);
         }
-        port.tell(&Request::Remove { path: names.stage })
+        batch.send(&Request::Remove { path: names.stage }, Payload::NONE);
     }
 }
 
@@ -228,8 +229,8 @@ impl Client {
         let names = Names { stage, path, existing };
         let mut naming = Renaming::new(existing, false);
         loop {
-            let answer = self.port().ask(&naming.request(&names, self));
-            let answer = answer.map_err(Cause::from).and_then(succeeded);
+            let answer = self.ask(naming.request(&names, self), path);
+            let answer = answer.map_err(|error| error.cause);
             if let Some(named) = naming.take(answer, &names, self) {
                 return named.map_err(failed);
             }

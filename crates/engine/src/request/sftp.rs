@@ -213,7 +213,7 @@ pub(crate) fn hash_of(
 ) -> Result<ContentHash, SftpError> {
     let mut content = file.reader(0..end, HASH_WINDOW);
     let mut hasher = ContentHasher::new();
-    while let Some(chunk) = content.next_in_order()? {
+    while let Some(chunk) = content.next_piece()? {
         hasher.update(&chunk);
         count(chunk.len() as u64);
     }

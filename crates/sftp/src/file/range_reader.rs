@@ -22,11 +22,10 @@ impl Deref for Chunk {
     }
 }
 
-/// Reads a range in pieces, in order or as they come.
+/// Reads a range in pieces, in order.
 ///
-/// A server may give less than was asked for; the rest is asked for again, so
-/// that pieces are of any length but have no gaps. After an error nothing more
-/// comes.
+/// A server may send less than was requested; the rest is requested again, so that pieces
+/// have any length but no gaps. After an error no more pieces follow.
 pub struct RangeReader {
     file: RemoteFile,
     port: Port,
@@ -34,14 +33,16 @@ pub struct RangeReader {
     next: u64,
     /// The end of the range, or of the file if that is earlier.
     end: u64,
-    /// The end of what was delivered in order.
+    /// The end of the pieces that were delivered in order.
     position: u64,
     window: usize,
-    /// Bytes that are asked for, and that have arrived and are not taken yet.
+    /// Bytes that are requested, or have arrived and are not taken yet.
     held: usize,
-    /// How much is asked for at each offset, in bytes.
+    /// The length that is requested at each offset, in bytes.
     asked: HashMap<u64, u32>,
     arrived: BTreeMap<u64, Buf>,
+    /// A part was requested again, after the requests of [`Self::start`].
+    pub(crate) has_asked_again: bool,
 }
 
 impl RangeReader {
@@ -57,6 +58,7 @@ impl RangeReader {
             held: 0,
             asked: HashMap::new(),
             arrived: BTreeMap::new(),
+            has_asked_again: false,
         }
     }
 
@@ -66,8 +68,8 @@ impl RangeReader {
         self.end
     }
 
-    /// Asks for the beginning of the range, as far as the window reaches, and
-    /// does not wait: for a reader that is drained later.
+    /// Requests the beginning of the range, as far as the window reaches, without waiting:
+    /// for a reader that is drained later.
     ///
     /// # Errors
     /// Those of the session.
@@ -82,16 +84,17 @@ impl RangeReader {
     /// # Errors
     /// The first failure of a read, in the order of the answers;
     /// [`Cause::WriteOnly`] if the file was opened to be written.
-    pub fn next_in_order(&mut self) -> Result<Option<Chunk>, SftpError> {
+    pub fn next_piece(&mut self) -> Result<Option<Chunk>, SftpError> {
         loop {
             self.ask()?;
             if self.position >= self.end {
                 return Ok(None);
             }
             if let Some(bytes) = self.arrived.remove(&self.position) {
-                let chunk = self.deliver(self.position, bytes);
-                self.position += chunk.len() as u64;
-                return Ok(Some(chunk));
+                let offset = self.position;
+                self.held -= bytes.len();
+                self.position += bytes.len() as u64;
+                return Ok(Some(Chunk { offset, bytes }));
             }
             if !self.take_answer()? {
                 return Ok(None);
@@ -99,32 +102,9 @@ impl RangeReader {
         }
     }
 
-    /// Any piece that has arrived; `None` once there are no more.
-    ///
-    /// # Errors
-    /// See [`Self::next_in_order`].
-    pub fn next_any(&mut self) -> Result<Option<Chunk>, SftpError> {
-        loop {
-            self.ask()?;
-            while let Some((offset, bytes)) = self.arrived.pop_first() {
-                let chunk = self.deliver(offset, bytes);
-                if offset < self.end {
-                    return Ok(Some(chunk));
-                }
-            }
-            if !self.take_answer()? {
-                return Ok(None);
-            }
-        }
-    }
-
-    fn deliver(&mut self, offset: u64, bytes: Buf) -> Chunk {
-        self.held -= bytes.len();
-        Chunk { offset, bytes }
-    }
-
-    /// Asks for as much as the window has room for, and at least for one piece.
-    fn ask(&mut self) -> Result<(), SftpError> {
+    /// Requests as much as the window has room for, and at least one piece. The requests may
+    /// stay queued.
+    pub(crate) fn ask(&mut self) -> Result<(), SftpError> {
         while self.next < self.end {
             let left = self.end - self.next;
             let len = left.min(self.file.client().read_len() as u64) as u32;
@@ -162,23 +142,23 @@ impl RangeReader {
                 let bytes = self.port.content(buffer, len);
                 self.arrived.insert(offset, bytes);
                 if rest > 0 {
+                    self.has_asked_again = true;
                     self.ask_for(offset + len as u64, rest)?;
                 }
                 Ok(true)
             }
-            Ok(Answer::Status(status)) if status.code == StatusCode::Eof => {
+            Err(Cause::Status(status)) if status.code == StatusCode::Eof => {
                 self.held -= asked as usize;
                 self.end = self.end.min(offset);
                 Ok(true)
             }
-            Ok(Answer::Status(status)) => Err(self.failed(Cause::Status(status))),
             Ok(_) => Ok(true),
-            Err(error) => Err(self.failed(error.into())),
+            Err(cause) => Err(self.failed(cause)),
         }
     }
 
     fn failed(&mut self, cause: Cause) -> SftpError {
-        // Nothing more is asked for.
+        // No more requests follow.
         self.next = self.end;
         SftpError::of("read", self.file.path(), cause)
     }

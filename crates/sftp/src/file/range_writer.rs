@@ -1,40 +1,41 @@
-//! Content on its way into a file, with many requests in flight.
+//! Content that is written to a file, with many requests in flight. The session bounds how
+//! many.
 
 use super::RemoteFile;
-use crate::client::succeeded;
 use crate::codec::{Answer, Request};
-use crate::error::{Cause, SessionError, SftpError};
+use crate::error::{Cause, SftpError};
 use crate::session::{FileRange, Payload, Port};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Writes without waiting for each answer: what the server says is collected
-/// while more is sent, and all of it in [`Self::drain`]. Dropped before, it
-/// leaves open what became of the last bytes.
+/// Writes without waiting for each answer. Failures are reported by the calls that follow,
+/// all of them by [`Self::drain`]. If it is dropped before, the outcome of the last writes
+/// stays unknown.
 pub struct RangeWriter {
     file: RemoteFile,
     port: Port,
-    window: usize,
-    /// Writes without an answer: offset, and number of bytes.
-    unanswered: BTreeMap<u64, usize>,
-    /// The sum of them, in bytes.
-    unanswered_len: usize,
-    /// The first write that the server has refused: where.
+    /// Where writes begin that have no answer yet.
+    unanswered: BTreeSet<u64>,
+    /// Where the first write begins that the server has refused.
     refused: Option<u64>,
     failed: Option<SftpError>,
 }
 
 impl RangeWriter {
-    pub(super) fn new(file: RemoteFile, window: usize) -> Self {
+    pub(super) fn new(file: RemoteFile) -> Self {
         let port = file.client().port();
-        let unanswered = BTreeMap::new();
-        Self { file, port, window, unanswered, unanswered_len: 0, refused: None, failed: None }
+        Self { file, port, unanswered: BTreeSet::new(), refused: None, failed: None }
     }
 
-    /// Sends all of `bytes`, to be written at `offset`. Returns when they are on
-    /// their way, which is later than at once when the window is full.
+    /// The file that it writes to.
+    pub fn file(&self) -> &RemoteFile {
+        &self.file
+    }
+
+    /// Sends `bytes`, to be written at `offset`. Waits for room in the session, not for the
+    /// answers.
     ///
     /// # Errors
     /// The first failure of this or an earlier write; it stays.
@@ -46,14 +47,13 @@ impl RangeWriter {
         self.flush()
     }
 
-    /// Sends a range of a file of this machine, to be written at the same place.
-    /// Where the connection is a pipe, as to ssh, its pages are handed over
-    /// without a copy; so a change of the file that comes before
-    /// [`Self::drain`] has returned may be sent.
+    /// Sends a range of a local file, to be written at the same offset. If the connection
+    /// is a pipe, as to ssh, pages are spliced without a copy; so a change of the file
+    /// before [`Self::drain`] has returned may be sent.
     ///
     /// # Errors
-    /// See [`Self::write_at`]; besides, [`Cause::Source`] when the range can't be
-    /// read or the file ends within it, and what was written is not its content.
+    /// See [`Self::write_at`]; besides, [`Cause::Source`] if the range can't be read or the
+    /// file ends within it. Then the content written is not that of the file.
     pub fn write_from(&mut self, source: &File, range: Range<u64>) -> Result<(), SftpError> {
         let mut offset = range.start;
         while offset < range.end {
@@ -71,18 +71,13 @@ impl RangeWriter {
 
     fn send(&mut self, offset: u64, len: usize, payload: Payload<'_>) -> Result<(), SftpError> {
         self.take_answers();
-        while self.unanswered_len > 0 && self.unanswered_len + len > self.window {
-            let Some((at, answer)) = self.port.next() else { break };
-            self.take(at, answer);
-        }
         self.check()?;
         let request = Request::Write { handle: self.file.handle(), offset, len: len as u32 };
         if let Err(error) = self.port.send(offset, &request, payload) {
             self.fail(error.into());
             return self.check();
         }
-        self.unanswered_len += len;
-        self.unanswered.insert(offset, len);
+        self.unanswered.insert(offset);
         Ok(())
     }
 
@@ -93,16 +88,15 @@ impl RangeWriter {
         self.check()
     }
 
-    /// Where the first write begins that the server has not confirmed, in bytes,
-    /// for it has refused it or has not answered yet; `None` if it has confirmed
-    /// all. Does not wait.
+    /// The offset of the first write that the server has refused or not answered yet;
+    /// `None` if it has confirmed all. Does not wait.
     pub fn first_unconfirmed(&mut self) -> Option<u64> {
         self.take_answers();
-        let unanswered = self.unanswered.first_key_value().map(|(at, _)| *at);
+        let unanswered = self.unanswered.first().copied();
         [unanswered, self.refused].into_iter().flatten().min()
     }
 
-    /// Waits until the server has answered everything so far.
+    /// Waits until the server has answered all writes.
     ///
     /// # Errors
     /// The first failure of any write.
@@ -119,9 +113,9 @@ impl RangeWriter {
         }
     }
 
-    fn take(&mut self, at: u64, answer: Result<Answer, SessionError>) {
-        self.unanswered_len -= self.unanswered.remove(&at).unwrap_or(0);
-        if let Err(cause) = answer.map_err(Cause::from).and_then(succeeded) {
+    fn take(&mut self, at: u64, answer: Result<Answer, Cause>) {
+        self.unanswered.remove(&at);
+        if let Err(cause) = answer {
             self.refused = Some(self.refused.map_or(at, |first| first.min(at)));
             self.fail(cause);
         }

@@ -1,5 +1,6 @@
 //! A session with a server, from its greeting to its end.
 
+mod batch;
 mod outbox;
 mod payload;
 mod port;
@@ -8,6 +9,7 @@ mod shared;
 mod signs;
 mod watch;
 
+pub(crate) use batch::Batch;
 pub(crate) use payload::{FileRange, Payload};
 pub(crate) use port::Port;
 pub(crate) use shared::{Buf, State};

@@ -1,9 +1,8 @@
 //! Requests on their way out.
 //!
-//! There is no thread that writes: whoever has something to send writes it,
-//! together with what others have queued meanwhile, and one at a time. So
-//! content goes from the caller's buffer to the stream without a copy, and
-//! requests that come at the same time leave in one write.
+//! There is no thread that writes. One caller at a time writes its request, and those that
+//! others have queued. So content goes from the caller's buffer to the stream without a copy,
+//! and requests of the same moment leave in one write.
 
 use super::payload::Payload;
 use super::signs::Signs;
@@ -17,14 +16,14 @@ const QUEUED_LEN_MAX: usize = 64 << 10;
 
 pub(super) struct Outbox {
     state: Mutex<State>,
-    /// Told when the writer comes back, and when something has left the queue.
+    /// Notified when the writer is free, and when the queue is shorter.
     free: Condvar,
     signs: Arc<Signs>,
 }
 
 struct State {
     queued: Vec<u8>,
-    /// Away while somebody writes.
+    /// `None` while a caller writes.
     writer: Option<Writer>,
     closed: bool,
 }
@@ -63,7 +62,7 @@ impl Outbox {
         self.drain(state, payload).map(drop)
     }
 
-    /// Sends what is queued, unless somebody is at it already.
+    /// Sends the queue, unless another caller does.
     pub(super) fn flush(&self) -> Result<(), SessionError> {
         let state = self.lock();
         if state.queued.is_empty() || state.writer.is_none() {
@@ -82,8 +81,7 @@ impl Outbox {
         drop(writer);
     }
 
-    /// Writes the queue, with `payload` behind what is in it now, and what is
-    /// queued meanwhile.
+    /// Writes the queue and then `payload`, and requests that are queued meanwhile.
     fn drain<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

@@ -1,17 +1,16 @@
-//! One asker's end of a session: it asks much, and gets the answers in the order
-//! in which they come.
+//! One caller's end of a session: it sends many requests, and receives the answers in the
+//! order in which they arrive.
 
 use super::payload::Payload;
 use super::shared::{Buf, State};
-use crate::codec::{Answer, Request};
-use crate::error::SessionError;
+use crate::codec::{Answer, Request, StatusCode, TARGET_LEN_MAX};
+use crate::error::{Cause, SessionError};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-type Result<T> = std::result::Result<T, SessionError>;
+type Result<T, E = SessionError> = std::result::Result<T, E>;
 
-/// Where the answers for one port arrive. It holds no more than the port has
-/// asked for.
+/// The answers for one port. It holds no more of them than the port has sent requests.
 #[derive(Default)]
 pub(super) struct Inbox {
     answers: Mutex<VecDeque<(u64, Result<Answer>)>>,
@@ -29,12 +28,12 @@ impl Inbox {
     }
 }
 
-/// Asks, and keeps count of what is not answered yet.
+/// Sends requests, and counts those without an answer.
 pub(crate) struct Port {
     shared: Arc<State>,
     inbox: Arc<Inbox>,
     outstanding: usize,
-    /// It asks for small files.
+    /// Its requests are about small files.
     is_small: bool,
 }
 
@@ -44,17 +43,17 @@ impl Port {
         Self { shared, inbox, outstanding: 0, is_small: false }
     }
 
-    /// One that asks for small files, at which no server is for long.
+    /// A port for small files, which take no server long.
     pub(crate) fn for_small(shared: &Arc<State>) -> Self {
         let mut port = Self::new(shared);
         port.is_small = true;
         port
     }
 
-    /// Asks, and calls it `tag`. Waits for room in the session, not for the
-    /// answer. What is asked may stay queued until [`Self::next`] or
-    /// [`Self::flush`], so that many requests leave in one write. After an error
-    /// nothing was asked, and nothing comes.
+    /// Sends a request, whose answer gets `tag`. Waits for room in the session, not for
+    /// the answer. The request may stay queued until [`Self::next`] or [`Self::flush`],
+    /// so that many requests leave in one write. After an error nothing was sent, and no
+    /// answer arrives.
     pub(crate) fn send(
         &mut self,
         tag: u64,
@@ -72,60 +71,42 @@ impl Port {
         self.shared.flush()
     }
 
-    /// The next answer and the tag of what it answers, as soon as it is there;
-    /// `None` if nothing is asked.
-    pub(crate) fn next(&mut self) -> Option<(u64, Result<Answer>)> {
+    /// Waits for the next answer, and returns it with its tag; `None` if no request is
+    /// without an answer.
+    pub(crate) fn next(&mut self) -> Option<(u64, Result<Answer, Cause>)> {
         if self.outstanding == 0 {
             return None;
         }
         if let Some(answer) = self.try_next() {
             return Some(answer);
         }
-        // If that fails, everything that was asked is answered with the reason.
+        // If that fails, every request is answered with the reason.
         let _ = self.flush();
         let mut answers = self.inbox.lock();
         loop {
-            if let Some(answer) = answers.pop_front() {
+            if let Some((tag, answer)) = answers.pop_front() {
                 self.outstanding -= 1;
-                return Some(answer);
+                return Some((tag, succeeded(answer)));
             }
             answers = self.inbox.arrived.wait(answers).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// The next answer, if it is there.
-    pub(crate) fn try_next(&mut self) -> Option<(u64, Result<Answer>)> {
-        if self.outstanding == 0 {
-            return None;
-        }
-        let answer = self.inbox.lock().pop_front()?;
+    /// The next answer, if it has arrived.
+    pub(crate) fn try_next(&mut self) -> Option<(u64, Result<Answer, Cause>)> {
+        let (tag, answer) = self.inbox.lock().pop_front()?;
         self.outstanding -= 1;
-        Some(answer)
+        Some((tag, succeeded(answer)))
     }
 
-    /// True if something that was asked is not taken yet.
-    pub(crate) fn waits(&self) -> bool {
-        self.outstanding > 0
-    }
-
-    /// Asks one thing and waits for the answer. Nothing else may be asked.
-    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Result<Answer> {
-        debug_assert_eq!(self.outstanding, 0);
-        self.send(0, request, Payload::NONE)?;
-        match self.next() {
-            Some((_, answer)) => answer,
-            None => Err(SessionError::Stopped),
-        }
-    }
-
-    /// Asks without wanting an answer. It may stay queued, as with
+    /// Sends a request whose answer is ignored. It may stay queued, as with
     /// [`Self::send`].
     pub(crate) fn tell(&self, request: &Request<'_>) -> Result<()> {
         let is_slow = request.is_slow(self.is_small);
         self.shared.submit(None, 0, request, Payload::NONE, is_slow)
     }
 
-    /// Content that has arrived, in a buffer that goes home by itself.
+    /// Content that has arrived, in a buffer that is used again when it is dropped.
     pub(crate) fn content(&self, buffer: Vec<u8>, len: usize) -> Buf {
         Buf::new(buffer, len, Arc::clone(&self.shared))
     }
@@ -134,10 +115,19 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         if self.outstanding > 0 {
-            // Others may wait for the room that these take. A session that has
-            // ended has told everyone.
+            // Others may wait for the room that these take. A session that has ended has
+            // answered everyone.
             let _ = self.flush();
         }
+    }
+}
+
+/// The answer, if it is not a failure.
+fn succeeded(answer: Result<Answer>) -> Result<Answer, Cause> {
+    match answer? {
+        Answer::Status(status) if status.code != StatusCode::Ok => Err(Cause::Status(status)),
+        Answer::LongTarget => Err(Cause::LongTarget(TARGET_LEN_MAX)),
+        answer => Ok(answer),
     }
 }
 

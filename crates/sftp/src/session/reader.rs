@@ -1,4 +1,4 @@
-//! The thread that reads replies and takes them to who asked.
+//! The thread that reads replies and delivers them to the callers.
 
 use super::shared::{State, Waiting};
 use super::signs::Signs;
@@ -7,8 +7,8 @@ use crate::error::SessionError;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
-/// Takes replies until the stream ends or the server breaks the protocol; then
-/// the session has ended. Never waits for anyone but the server.
+/// Delivers replies until the stream ends or the server breaks the protocol, and then ends
+/// the session. Waits for the server alone.
 pub(super) fn run(shared: &State, reader: BufReader<impl Read>) {
     let signs = Arc::clone(shared.signs());
     let mut reader = Counted { reader, signs };

@@ -24,9 +24,9 @@ const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) struct State {
     table: Mutex<Table>,
-    /// Told when a reply made room for a request, and at the end.
+    /// Notified when a reply made room for a request, and at the end.
     room: Condvar,
-    /// Told at the end.
+    /// Notified at the end.
     ended: Condvar,
     outbox: Outbox,
     killer: Killer,
@@ -50,9 +50,9 @@ struct Table {
 
 /// A request in flight.
 pub(super) struct Waiting {
-    /// Who wants the answer; nobody, if it was asked in passing.
+    /// Where the answer goes; `None` if it is ignored.
     pub(super) inbox: Option<Arc<Inbox>>,
-    /// The asker's number for it.
+    /// The caller's number for it.
     pub(super) tag: u64,
     pub(super) expected: Expected,
     /// Its name for messages.
@@ -89,9 +89,9 @@ impl State {
     /// Sends a request as soon as there is room for it; it may stay queued until
     /// [`Self::flush`]. `is_slow` says that a server may be at it for minutes.
     ///
-    /// An error means that nothing was asked. If what was asked can't be sent, the
-    /// session ends, and the reason is the answer: whoever counts answers must not miss
-    /// that one, nor take it for another's.
+    /// After an error the request was not accepted. If an accepted request can't be sent, the
+    /// session ends, and the reason is its answer: a caller that counts answers must not miss
+    /// one.
     pub(super) fn submit(
         &self,
         inbox: Option<&Arc<Inbox>>,
@@ -103,7 +103,7 @@ impl State {
         let cost = request.cost();
         let mut table = self.lock();
         while table.end.is_none() && !self.fits(&table, cost) {
-            // What others, or this thread, have queued must not be what we wait for.
+            // The room may be taken by requests in the queue.
             drop(table);
             self.flush()?;
             table = self.lock();
@@ -173,8 +173,8 @@ impl State {
         self.lock().end.clone().unwrap_or(SessionError::Stopped)
     }
 
-    /// Ends the session now: everyone who waits is told `reason`, or the reason
-    /// why it had ended before, and the connection is cut.
+    /// Ends the session now: all waiting callers get `reason`, or the reason why it had ended
+    /// before, and the connection is cut.
     pub(crate) fn end(&self, reason: SessionError) {
         let has_ended = matches!(reason, SessionError::Closed | SessionError::Broken(_));
         if self.stop(reason) && !(has_ended && self.killer.ends_within(LAST_WORDS_MAX)) {
@@ -191,7 +191,7 @@ impl State {
         self.outbox.close();
     }
 
-    /// Tells everyone; whether it is the first end.
+    /// Answers all requests with the reason; true if it is the first end.
     fn stop(&self, reason: SessionError) -> bool {
         let mut table = self.lock();
         let is_first = table.end.is_none();
@@ -216,8 +216,8 @@ impl State {
         self.lock().end.is_none()
     }
 
-    /// Waits until the session has ended, at most `patience`; if it has not, tells
-    /// what is waited for.
+    /// Waits until the session has ended, at most `patience`; if it has not, returns the
+    /// reason to wait for the server.
     pub(super) fn wait_ended(&self, patience: Duration) -> Option<Waits> {
         let table = self.lock();
         let waited = self.ended.wait_timeout_while(table, patience, |table| table.end.is_none());

@@ -1,4 +1,4 @@
-//! Signs that a session gets on, for who watches over its silence.
+//! Signs of progress in a session, for the thread that watches for silence.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,18 +10,18 @@ pub(super) struct Signs {
 }
 
 impl Signs {
-    /// Something has moved on the stream, in either direction.
+    /// Bytes have moved on the stream, in either direction.
     pub(super) fn count(&self) {
         self.moved.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A number that changes whenever something moves.
+    /// A number that changes whenever bytes move.
     pub(super) fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// Does `work`, which waits for a file of this machine and not for the server. One
-    /// at a time does: who has the stream.
+    /// Does `work`, which waits for a local file and not for the server. Only the caller that
+    /// has the stream does.
     pub(super) fn at_disk<T>(&self, work: impl FnOnce() -> T) -> T {
         self.at_disk.store(true, Ordering::Relaxed);
         let done = work();
@@ -29,7 +29,7 @@ impl Signs {
         done
     }
 
-    /// True if a file of this machine is waited for.
+    /// True while a caller waits for a local file.
     pub(super) fn is_at_disk(&self) -> bool {
         self.at_disk.load(Ordering::Relaxed)
     }

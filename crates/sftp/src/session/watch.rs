@@ -1,6 +1,5 @@
-//! The thread that sees to it that nobody waits for ever: it ends a session in
-//! which requests wait and nothing moves. It reaches those who wait for a reply
-//! as well as those who are blocked in writing.
+//! The thread that ends a session in which requests wait and no bytes move. Callers that wait
+//! for a reply and callers that are blocked in writing get an error.
 
 use super::shared::{State, Waits};
 use crate::error::SessionError;

@@ -1,19 +1,17 @@
 //! Small files on their way to the server.
 //!
-//! Each is made under a private name, and gets its own name when the server has
-//! confirmed all of it: content, length, mode and time.
+//! Each is made under a private name, and gets its own name when the server has confirmed its
+//! content, length, mode and time.
 
 mod job;
 
-use super::{has_room, tag, untag};
+use super::Queue;
 use crate::Client;
-use crate::client::{check_path, succeeded};
-use crate::codec::{Extension, Request, Times};
-use crate::error::{Cause, SessionError, SftpError};
+use crate::codec::Times;
+use crate::error::SftpError;
 use crate::naming::Existing;
-use crate::session::{Payload, Port};
+use crate::session::Batch;
 use job::Job;
-use std::collections::{HashMap, VecDeque};
 
 /// A small file to be written.
 #[derive(Debug, Clone)]
@@ -34,32 +32,25 @@ pub struct Put<C> {
     /// if it does not take its time; see [`Puts::has_lost_attributes`] and
     /// [`Puts::has_lost_time`].
     pub needs_attributes: bool,
-    /// The fate of an existing file at the path; see [`Client::name_file`]. One that is
-    /// to stay is looked for before the rename, since some servers replace in it.
+    /// The fate of an existing file at the path; see [`Client::name_file`]. If it stays, the
+    /// name is looked up before the rename, since some servers replace.
     pub existing: Existing,
-    /// Have the server make it durable before it gets its name, which needs
-    /// [`Extension::Fsync`]. The name itself can't be made durable in this
-    /// protocol.
+    /// The server makes it durable before it gets its name, which needs
+    /// [`Extension::Fsync`]. The protocol can't make the name itself durable.
     pub sync: bool,
-    /// Read it back before it gets its name: the stage is opened again, when the
-    /// server has confirmed all that was written and has closed it. The server
-    /// may answer from its memory. A difference is [`Cause::Differs`].
+    /// It is read back before it gets its name: the stage is opened again after the server
+    /// has confirmed all writes and has closed it. The server may answer from its memory. A
+    /// difference is [`Cause::Differs`].
     pub verify: bool,
 }
 
-/// Writes small files, many at a time. Dropped with files in flight, it has them
-/// removed, unless the session has ended.
+/// Writes small files, many at a time. If it is dropped with files in flight, it removes them
+/// and waits for that, unless the session ends.
 ///
-/// A file takes three round trips (open; write, set, look and close; rename),
-/// and two more to be read back. Those of different files overlap.
-pub struct Puts<C> {
-    client: Client,
-    port: Port,
-    jobs: HashMap<u64, Job<C>>,
-    next_job: u64,
-    /// Content of the files in flight, in bytes.
-    bytes: usize,
-    finished: VecDeque<(u64, Result<(), SftpError>)>,
+/// A file takes three round trips (open; write, set, look and close; rename), and two more to
+/// be read back. Those of different files overlap.
+pub struct Puts<C: AsRef<[u8]>> {
+    queue: Queue<Job<C>>,
     has_lost_time: bool,
     has_lost_attributes: bool,
 }
@@ -67,49 +58,17 @@ pub struct Puts<C> {
 impl<C: AsRef<[u8]>> Puts<C> {
     /// No files yet.
     pub fn new(client: &Client) -> Self {
-        Self {
-            client: client.clone(),
-            port: client.port_for_small(),
-            jobs: HashMap::new(),
-            next_job: 0,
-            bytes: 0,
-            finished: VecDeque::new(),
-            has_lost_time: false,
-            has_lost_attributes: false,
-        }
+        Self { queue: Queue::new(client), has_lost_time: false, has_lost_attributes: false }
     }
 
-    /// Begins a file. Goes on with others before, while too many are in flight.
+    /// Begins a file. Advances others first, while too many are in flight.
     pub fn push(&mut self, put: Put<C>) {
-        let len = put.content.as_ref().len();
-        while !has_room(&self.client, self.jobs.len(), self.bytes, len) {
-            self.step();
-        }
-        if let Err(cause) = self.check(&put) {
-            let error = SftpError::of("write", &put.path, cause);
-            self.finished.push_back((put.key, Err(error)));
-            return;
-        }
-        let number = self.next_job;
-        self.next_job += 1;
-        self.bytes += len;
-        let mut job = Job::new(put);
-        let sent = job.ask(&self.client, &mut Asker { port: &mut self.port, number });
-        self.jobs.insert(number, job);
-        self.check_sent(number, sent);
+        self.queue.make_room(put.content.as_ref().len());
+        let job = Job::begin(&self.queue.client, put);
+        self.queue.push(job);
     }
 
-    fn check(&self, put: &Put<C>) -> Result<(), Cause> {
-        check_path(&put.stage)?;
-        check_path(&put.path)?;
-        put.existing.check()?;
-        if put.sync && !self.client.has(Extension::Fsync) {
-            return Err(Cause::Missing(Extension::Fsync.name()));
-        }
-        Ok(())
-    }
-
-    /// True if the server has shown another time of a file than it was given.
+    /// True if the server has stored another time for a file than it was given.
     pub fn has_lost_time(&self) -> bool {
         self.has_lost_time
     }
@@ -120,92 +79,36 @@ impl<C: AsRef<[u8]>> Puts<C> {
         self.has_lost_attributes
     }
 
-    /// How many files are begun and not told by [`Self::next_done`] yet.
+    /// How many files are begun, and not returned by [`Self::next_done`] yet.
     pub fn pending(&self) -> usize {
-        self.jobs.len() + self.finished.len()
+        self.queue.pending()
     }
 
-    /// The next file that is done or has failed, by its key, in any order.
-    /// `None` if there are no more.
+    /// Waits for the next file that is done or has failed, in any order, and returns its key
+    /// and the outcome. `None` if there are no more.
     pub fn next_done(&mut self) -> Option<(u64, Result<(), SftpError>)> {
-        while self.finished.is_empty() && !self.jobs.is_empty() {
-            self.step();
-        }
-        self.finished.pop_front()
+        let job = self.queue.next_done()?;
+        Some(self.end(job))
     }
 
-    /// As [`Self::next_done`], but of those that are done already: it waits for
-    /// none.
+    /// Like [`Self::next_done`], without waiting.
     pub fn take_done(&mut self) -> Option<(u64, Result<(), SftpError>)> {
-        self.finished.pop_front()
+        let job = self.queue.finished.pop_front()?;
+        Some(self.end(job))
     }
 
-    /// Waits for one answer, and does what is next for its file.
-    fn step(&mut self) {
-        // Each file has something asked for.
-        let Some((tag, answer)) = self.port.next() else { return };
-        let (number, part) = untag(tag);
-        let Some(job) = self.jobs.get_mut(&number) else { return };
-        let answer = answer.map_err(Cause::from).and_then(succeeded);
-        let mut asker = Asker { port: &mut self.port, number };
-        let taken = job.take(part, answer, &self.client, &mut asker);
-        let sent = match taken {
-            Ok(()) if job.is_answered() => {
-                let goes_on = job.advance();
-                self.has_lost_time |= job.has_lost_time();
-                self.has_lost_attributes |= job.has_lost_attributes();
-                if !goes_on {
-                    return self.close(number);
-                }
-                job.ask(&self.client, &mut asker)
-            }
-            sent => sent,
-        };
-        self.check_sent(number, sent);
-    }
-
-    /// A request that could not be sent: the session is over.
-    fn check_sent(&mut self, number: u64, sent: Result<(), SessionError>) {
-        if let Err(error) = sent {
-            if let Some(job) = self.jobs.get_mut(&number) {
-                job.fail("write", error.into());
-            }
-            self.close(number);
-        }
-    }
-
-    fn close(&mut self, number: u64) {
-        if let Some(job) = self.jobs.remove(&number) {
-            self.bytes -= job.content_len();
-            self.finished.push_back(job.into_result());
-        }
+    fn end(&mut self, job: Job<C>) -> (u64, Result<(), SftpError>) {
+        self.has_lost_time |= job.has_lost_time;
+        self.has_lost_attributes |= job.has_lost_attributes;
+        job.into_result()
     }
 }
 
-/// Asks for one file.
-struct Asker<'a> {
-    port: &'a mut Port,
-    number: u64,
-}
-
-impl Asker<'_> {
-    fn send(
-        &mut self,
-        part: u64,
-        request: &Request<'_>,
-        payload: Payload<'_>,
-    ) -> Result<(), SessionError> {
-        self.port.send(tag(self.number, part), request, payload)
-    }
-}
-
-impl<C> Drop for Puts<C> {
+impl<C: AsRef<[u8]>> Drop for Puts<C> {
     fn drop(&mut self) {
-        for job in self.jobs.values() {
-            if job.give_up(&self.port).is_err() {
-                return;
-            }
-        }
-        let _ = self.port.flush();
+        let mut batch = Batch::new(self.queue.client.port_for_small(), b"");
+        self.queue.jobs.drain(..).for_each(|job| job.give_up(&mut batch));
+        // If the session ends before, the stages stay.
+        drop(batch.wait());
     }
 }

@@ -89,7 +89,7 @@ fn a_server_that_dies_is_told() {
 fn a_server_that_dies_is_told_to_who_writes() {
     let bench = failing(10, Fault::Die);
     let file = bench.client().open(&bench.path("new"), OpenFlags::CreateNew, None).unwrap();
-    let mut writer = file.writer(usize::MAX);
+    let mut writer = file.writer();
     let piece = vec![7; 1 << 20];
     let mut offset = 0;
     // More than any pipe holds.

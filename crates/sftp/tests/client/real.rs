@@ -110,7 +110,7 @@ fn large_files_are_written_in_order() {
         let bytes = content::bytes(3_000_001, 2);
         let path = bench.path("large");
         let file = bench.client().open(&path, OpenFlags::CreateNew, Some(0o600)).unwrap();
-        let mut writer = file.writer(1 << 20);
+        let mut writer = file.writer();
         for (n, piece) in bytes.chunks(100_000).enumerate() {
             writer.write_at(piece, n as u64 * 100_000).unwrap();
         }

@@ -15,7 +15,7 @@ fn each_thread_gets_its_own_answers() {
             let name = format!("file-{seed}");
             let bytes = content::bytes(200_000 + seed as usize, seed);
             let file = client.open(&path(&name), OpenFlags::CreateNew, Some(0o600)).unwrap();
-            let mut writer = file.writer(64 << 10);
+            let mut writer = file.writer();
             for (number, piece) in bytes.chunks(7_001).enumerate() {
                 writer.write_at(piece, number as u64 * 7_001).unwrap();
                 if number % 5 == 0 {

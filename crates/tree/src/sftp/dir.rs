@@ -357,7 +357,7 @@ impl Storage for SftpDir {
     }
 
     fn lanes(&self) -> usize {
-        self.host.sessions().max()
+        self.host.sessions.max()
     }
 
     fn small_files(&self) -> Option<&dyn SmallFiles> {

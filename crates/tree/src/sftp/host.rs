@@ -111,17 +111,20 @@ struct Spelled {
 
 /// A host that is reached through its SFTP server, over one session or several.
 pub struct SftpHost {
-    sessions: Sessions,
-    /// Tells it from other hosts, in the identities of its files.
-    name: Vec<u8>,
-    lost: Arc<Lost>,
-    /// Files are made durable or read back before they get their names.
-    holds: bool,
-    /// Files whose times are not taken fail.
-    needs_times: bool,
-    /// The server has not taken the time of a file.
+    /// The sessions with it.
+    pub sessions: Sessions,
+    /// Its name, which is a part of the identities of its files.
+    pub name: Vec<u8>,
+    /// Why its session ended, if it has.
+    pub lost: Arc<Lost>,
+    /// Files stay open when they are whole: they are made durable or read back before they
+    /// get their names.
+    pub(super) holds: bool,
+    /// Files fail if the server does not store their times.
+    pub(super) needs_times: bool,
+    /// The server has not stored the time of a file.
     has_lost_times: AtomicBool,
-    /// The server has refused to set the attributes of what the job has written.
+    /// The server has refused to set the attributes of a file of the job.
     has_lost_attributes: AtomicBool,
     /// See [`Self::kept_len`].
     kept_len: AtomicU64,
@@ -214,10 +217,6 @@ impl SftpHost {
         self.kept_len.fetch_max(len, Ordering::Relaxed);
     }
 
-    pub(super) fn needs_times(&self) -> bool {
-        self.needs_times
-    }
-
     /// A job begins that goes to the directories with these `places`
     /// ([`crate::Origin::place_on_record`]): what its stages are
     /// called is put on record, where the journals are, so that a later job knows
@@ -254,27 +253,6 @@ impl SftpHost {
     /// The first session's; see [`Sessions::first`].
     pub fn client(&self) -> &Client {
         self.sessions.first()
-    }
-
-    /// True if files stay open when they are whole: they are made durable or read
-    /// back before they get their names.
-    pub fn holds(&self) -> bool {
-        self.holds
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &[u8] {
-        &self.name
-    }
-
-    /// Why its session ended, if it has.
-    pub fn lost(&self) -> &Lost {
-        &self.lost
-    }
-
-    /// The sessions with it.
-    pub fn sessions(&self) -> &Sessions {
-        &self.sessions
     }
 
     /// The mark of the directory at `path`, by which it is told from others of this host and

@@ -136,16 +136,16 @@ impl Tree for SftpTree {
     }
 
     fn small_lanes(&self) -> usize {
-        self.host.sessions().max()
+        self.host.sessions.max()
     }
 
     fn uploads(&self, lane: usize) -> Option<Box<dyn Uploads + '_>> {
-        let client = self.host.sessions().wait(lane)?;
+        let client = self.host.sessions.wait(lane)?;
         Some(Box::new(SftpUploads::new(&self.host, client)))
     }
 
     fn downloads(&self, lane: usize) -> Option<Box<dyn Downloads + '_>> {
-        let client = self.host.sessions().wait(lane)?;
+        let client = self.host.sessions.wait(lane)?;
         Some(Box::new(SftpDownloads::new(&self.host, client)))
     }
 }

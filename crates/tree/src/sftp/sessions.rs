@@ -1,15 +1,15 @@
-//! The sessions with a host, of which a job needs one to begin.
+//! The sessions with a host. A job begins with the first of them.
 
 use crate::lock;
 use haul_sftp::Client;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
-/// The sessions with a host: one, and others that join it while it is at work. A
-/// login takes long, and some take longer than others.
+/// The sessions with a host: one, and others that join while the job runs. A login takes
+/// long, and some take longer than others.
 pub struct Sessions {
     /// In the order in which they have joined.
     joined: Vec<OnceLock<Client>>,
-    /// How many may join yet.
+    /// How many may still join.
     left: Mutex<usize>,
     changed: Condvar,
 }
@@ -22,8 +22,7 @@ impl Sessions {
         Self { joined, left: Mutex::new(others), changed: Condvar::new() }
     }
 
-    /// The one that everything goes through but the content of files, and all that
-    /// becomes of small ones.
+    /// The session for all requests except the content of files and small files.
     pub fn first(&self) -> &Client {
         self.joined[0].get().expect("set when this was made")
     }
@@ -38,7 +37,7 @@ impl Sessions {
         self.joined.iter().map_while(OnceLock::get)
     }
 
-    /// A number that changes whenever something moves in one of them; `None` while nothing
+    /// A number that changes whenever bytes move in one of them; `None` while no request
     /// waits for the server.
     pub fn signs_awaited(&self) -> Option<u64> {
         let awaited = self.joined().filter_map(Client::signs_awaited);
@@ -50,7 +49,7 @@ impl Sessions {
         *lock(&self.left) > 0
     }
 
-    /// One joins. Tells whether it may: not any more once this was [`Self::close`]d.
+    /// A session joins. False after [`Self::close`].
     pub fn join(&self, client: Client) -> bool {
         let mut left = lock(&self.left);
         if *left == 0 {
@@ -63,7 +62,7 @@ impl Sessions {
         true
     }
 
-    /// One of those that were expected does not come. Tells whether it still was.
+    /// An expected session will not join. True if it was still expected.
     pub fn miss(&self) -> bool {
         let mut left = lock(&self.left);
         let was_expected = *left > 0;
@@ -78,7 +77,7 @@ impl Sessions {
         self.changed.notify_all();
     }
 
-    /// Waits for the session of this number; `None` if it will not come.
+    /// Waits for the session of this number; `None` if it will not join.
     pub fn wait(&self, index: usize) -> Option<&Client> {
         let session = self.joined.get(index)?;
         let is_to_come = |left: &mut usize| session.get().is_none() && *left > 0;

@@ -25,7 +25,7 @@ impl SmallFiles for SftpDir {
             content,
             mode,
             times: times_of(mtime),
-            needs_attributes: self.host.needs_times(),
+            needs_attributes: self.host.needs_times,
             existing: self.host.existing(&self.path, name, on_existing),
             sync: sync && self.host.client().has(Extension::Fsync),
             verify,
@@ -41,34 +41,28 @@ impl SmallFiles for SftpDir {
 /// Puts small files through one session.
 pub(super) struct SftpUploads<'h> {
     host: &'h SftpHost,
-    client: &'h Client,
-    /// `None` only while this is dropped.
-    puts: Option<Puts<Vec<u8>>>,
-    /// The directories of those that are on their way.
+    puts: Puts<Vec<u8>>,
+    /// The directories of those that are in flight.
     dirs: HashMap<u64, Vec<u8>>,
 }
 
 impl<'h> SftpUploads<'h> {
-    pub(super) fn new(host: &'h SftpHost, client: &'h Client) -> Self {
-        Self { host, client, puts: Some(Puts::new(client)), dirs: HashMap::new() }
+    pub(super) fn new(host: &'h SftpHost, client: &Client) -> Self {
+        Self { host, puts: Puts::new(client), dirs: HashMap::new() }
     }
 
-    fn puts(&mut self) -> &mut Puts<Vec<u8>> {
-        self.puts.as_mut().expect("taken when this is dropped")
-    }
-
-    fn told(
+    fn outcome(
         &mut self,
         (key, result): (u64, Result<(), SftpError>),
     ) -> (u64, Result<Publication, NotPut>) {
         let dir = self.dirs.remove(&key).unwrap_or_default();
-        if self.puts().has_lost_time() {
+        if self.puts.has_lost_time() {
             self.host.lose_times();
         }
-        if self.puts().has_lost_attributes() {
+        if self.puts.has_lost_attributes() {
             self.host.lose_attributes();
         }
-        let told = match result {
+        let outcome = match result {
             Ok(()) => Ok(Publication::Published),
             Err(SftpError { cause: Cause::Taken, .. }) => Ok(Publication::Kept),
             Err(SftpError { cause: cause @ (Cause::Differs | Cause::Length { .. }), .. }) => {
@@ -80,36 +74,24 @@ impl<'h> SftpUploads<'h> {
                 self.host.wrote(&dir, Err(error)).map(|()| Publication::Published).map_err(failed)
             }
         };
-        (key, told)
+        (key, outcome)
     }
 }
 
 impl Uploads for SftpUploads<'_> {
     fn push(&mut self, key: u64, Put { dir, put }: Put) {
         self.dirs.insert(key, dir);
-        self.puts().push(haul_sftp::Put { key, ..put });
+        self.puts.push(haul_sftp::Put { key, ..put });
     }
 
     fn next_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)> {
-        let done = self.puts().next_done()?;
-        Some(self.told(done))
+        let done = self.puts.next_done()?;
+        Some(self.outcome(done))
     }
 
     fn take_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)> {
-        let done = self.puts().take_done()?;
-        Some(self.told(done))
-    }
-}
-
-impl Drop for SftpUploads<'_> {
-    fn drop(&mut self) {
-        let has_stages = self.puts().pending() > 0;
-        self.puts = None;
-        if has_stages {
-            // A server answers in order: what is on its way there is removed then. If
-            // the session ends before, the stages stay.
-            let _ = self.client.lstat(b".");
-        }
+        let done = self.puts.take_done()?;
+        Some(self.outcome(done))
     }
 }
 
@@ -125,7 +107,7 @@ impl<'h> SftpDownloads<'h> {
         Self { host, gets: Gets::new(client), asked: HashMap::new() }
     }
 
-    fn told(&mut self, (key, result): (u64, Result<Got, SftpError>)) -> (u64, Option<Fetched>) {
+    fn outcome(&mut self, (key, result): (u64, Result<Got, SftpError>)) -> (u64, Option<Fetched>) {
         let asked = self.asked.remove(&key);
         let got = result.inspect_err(|error| self.host.look_at(error)).ok();
         let fetched = got.zip(asked).and_then(|(got, (len, share))| fetched(got, len, share));
@@ -144,12 +126,12 @@ impl Downloads for SftpDownloads<'_> {
         let share = match self.host.small.try_take(room) {
             Some(share) => Some(share),
             None if self.gets.pending() > 0 => None,
-            // Nothing here stands in the way of those who have it. When the job
-            // ends early nobody takes what they have: it does not come back.
+            // This lane holds no share that others wait for. If the job ends early, files
+            // that have arrived are not taken, and their shares are not returned.
             None => self.host.small.take_unless(room, stopped),
         };
         let Some(share) = share else { return false };
-        // One byte of what is empty: it may not tell how long it is.
+        // One byte of an empty file: its content may be longer than its size.
         self.gets.push(haul_sftp::Get { key, path, len: len.max(1) as u32 });
         self.asked.insert(key, (len, share));
         true
@@ -157,12 +139,12 @@ impl Downloads for SftpDownloads<'_> {
 
     fn next_done(&mut self) -> Option<(u64, Option<Fetched>)> {
         let done = self.gets.next_done()?;
-        Some(self.told(done))
+        Some(self.outcome(done))
     }
 
     fn take_done(&mut self) -> Option<(u64, Option<Fetched>)> {
         let done = self.gets.take_done()?;
-        Some(self.told(done))
+        Some(self.outcome(done))
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::SftpHost;
 use super::attrs::seal_of;
-use super::branch::{Branch, in_each};
+use super::branch::{branch, in_each};
+use crate::beside::each_beside;
 use crate::budget::Share;
 use crate::lock;
 use crate::{ContentStream, Seal, SourceFile, TakePart};
 use haul_model::BLOCK_LEN;
-use haul_sftp::{Chunk, OpenFlags, RangeReader, RemoteFile};
+use haul_sftp::{Chunk, Client, OpenFlags, RangeReader, RemoteFile};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -32,8 +33,11 @@ pub(super) struct SftpSource {
     host: Arc<SftpHost>,
     path: Box<[u8]>,
     first: RemoteFile,
-    /// The same in the other sessions that its content is to come through.
-    others: Mutex<Vec<Branch>>,
+    /// Its content is read through all sessions.
+    is_large: bool,
+    /// The file in the sessions that have joined after the first, in their order; `None` in
+    /// those that are done without.
+    others: Mutex<Vec<Option<RemoteFile>>>,
     seal: Seal,
     /// A change may not show in its time.
     is_unsettled: bool,
@@ -59,33 +63,41 @@ impl SftpSource {
 
     /// Opens the file at `path`; in all sessions if it is `large`.
     pub(super) fn open(host: &Arc<SftpHost>, path: &[u8], large: bool) -> io::Result<Self> {
-        let first = host.client().open_later(path, OpenFlags::Read);
-        let mut others: Vec<_> = if large { Branch::all(host).collect() } else { Vec::new() };
-        others.iter_mut().for_each(|other| other.ask(host, path, OpenFlags::Read));
-        let (first, found) = host.io(first.wait())?;
+        let lanes = if large { host.sessions.max() } else { 1 };
+        let clients = host.sessions.joined().take(lanes).collect();
+        let mut opened =
+            each_beside(clients, |client: &Client| client.open_and_look(path, OpenFlags::Read))
+                .into_iter();
+        let (first, found) = host.io(opened.next().expect("one session has joined"))?;
         let seal = seal_of(&found)?;
-        // They were asked at the same time.
-        others.iter_mut().try_for_each(|other| other.wait(host, Some(seal)))?;
+        let others: io::Result<_> = opened.map(|opened| branch(host, opened, Some(seal))).collect();
         Ok(Self {
             host: Arc::clone(host),
             path: path.into(),
             first,
-            others: others.into(),
+            is_large: large,
+            others: Mutex::new(others?),
             seal,
             is_unsettled: false,
         })
     }
 
-    /// The file in each session where it is open by now, and whether there will be
-    /// more.
+    /// Sessions that its content may be read through.
+    fn lanes(&self) -> usize {
+        if self.is_large { self.host.sessions.max() } else { 1 }
+    }
+
+    /// The file in each session where it can be read, and whether more sessions may follow.
     fn files(&self) -> io::Result<(Vec<RemoteFile>, bool)> {
-        let (mut files, mut more) = (vec![self.first.clone()], false);
-        for other in lock(&self.others).iter_mut() {
-            let file = other.file(&self.host, &self.path, OpenFlags::Read, Some(self.seal))?;
-            files.extend(file.cloned());
-            more |= other.is_coming(&self.host);
+        let sessions = &self.host.sessions;
+        let mut others = lock(&self.others);
+        let new = sessions.joined().take(self.lanes()).skip(1 + others.len()).collect();
+        let open = |client: &Client| client.open_and_look(&self.path, OpenFlags::Read);
+        for opened in each_beside(new, open) {
+            others.push(branch(&self.host, opened, Some(self.seal))?);
         }
-        Ok((files, more))
+        let files = std::iter::once(&self.first).chain(others.iter().flatten()).cloned().collect();
+        Ok((files, self.is_large && sessions.are_coming()))
     }
 }
 
@@ -108,7 +120,7 @@ impl SourceFile for SftpSource {
             readers.push(reader);
         }
         for mut reader in readers {
-            while let Some(chunk) = self.host.io(reader.next_any())? {
+            while let Some(chunk) = self.host.io(reader.next_piece())? {
                 take(chunk.offset, &chunk)?;
             }
         }
@@ -127,7 +139,7 @@ impl SourceFile for SftpSource {
     /// Also of what was read through other sessions, by another handle. Each tells of a
     /// moment of its own: of a file that grows, one may still tell the old size.
     fn seal_now(&self) -> io::Result<Seal> {
-        let others = lock(&self.others).iter().filter_map(Branch::open).cloned().collect();
+        let others = lock(&self.others).iter().flatten().cloned().collect();
         let found = in_each(self.first.clone(), others, |file| file.attrs());
         let mut seals = Vec::new();
         for found in self.host.io(found)? {
@@ -162,8 +174,6 @@ pub(super) struct SftpStream<'f> {
     /// Where the next one begins.
     next: u64,
     end: u64,
-    /// Sessions that there may be.
-    lanes: usize,
     /// Whose turn it is.
     turn: usize,
 }
@@ -171,13 +181,12 @@ pub(super) struct SftpStream<'f> {
 impl<'f> SftpStream<'f> {
     fn new(file: &'f SftpSource, range: Range<u64>) -> Self {
         let Range { start: next, end } = range;
-        let lanes = 1 + lock(&file.others).len();
-        Self { file, ahead: VecDeque::new(), next, end, lanes, turn: 0 }
+        Self { file, ahead: VecDeque::new(), next, end, turn: 0 }
     }
 
     /// Asks for blocks ahead, and for one at least.
     fn ask(&mut self) -> io::Result<()> {
-        while self.next < self.end && self.ahead.len() < BLOCKS_AHEAD * self.lanes {
+        while self.next < self.end && self.ahead.len() < BLOCKS_AHEAD * self.file.lanes() {
             let (files, more) = self.file.files()?;
             // Content comes in order: what is left to those who are still to come
             // is not waited for from those who are there.
@@ -211,7 +220,7 @@ impl ContentStream for SftpStream<'_> {
             self.ask()?;
             let Some((reader, _)) = self.ahead.front_mut() else { return Ok(None) };
             let expected = reader.end();
-            if let Some(chunk) = self.file.host.io(reader.next_in_order())? {
+            if let Some(chunk) = self.file.host.io(reader.next_piece())? {
                 return Ok(Some(chunk));
             }
             if reader.end() < expected {

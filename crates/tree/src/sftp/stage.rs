@@ -1,23 +1,23 @@
-//! A file on its way to a host: staged under a private name in the directory
-//! where it is to appear, and renamed when the server has confirmed all of it.
+//! A file on its way to a host: staged under a private name in its final directory, and
+//! renamed when the server has confirmed all of it.
 //!
-//! 1. What is on record in the journal, which is on this machine, the server has
-//!    confirmed as written, and what is committed there as durable.
-//! 2. A stage that is continued has the last block of its record, read back from
-//!    the server.
+//! 1. The journal is on this machine. The server has confirmed each block in it as written,
+//!    and each committed block as durable.
+//! 2. A stage is continued only if its last block, read back from the server, is the one in
+//!    the journal.
 
 mod open;
 mod sealed;
 
 use super::attrs::attrs_for;
-use super::branch::{Branch, in_each};
+use super::branch::{branch, in_each};
 use super::{SftpHost, join};
 use crate::beside::both;
 use crate::lock;
-use crate::{KeptPart, NotMoved, SealedFile, StagedFile};
-use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept, Name};
+use crate::{NotMoved, SealedFile, StagedFile};
+use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept};
 use haul_sftp::{Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
-use haul_store::{Earlier, Journals, Pace, Proof, RemoteJournal, RemoteNames, SourceId};
+use haul_store::{Pace, Proof, RemoteJournal, RemoteNames, SourceId};
 use haul_sys::{Dir, Loss};
 use open::{Open, check_room};
 use sealed::SftpSealed;
@@ -29,62 +29,56 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Content of one file on its way to the server in one session, in bytes.
-const WINDOW_LEN: usize = 16 << 20;
-
-/// How often one that has to write looks for a session while more are to come.
+/// How often a thread that has to write looks for a session while more are to join.
 const LANE_POLL: Duration = Duration::from_millis(2);
 
 /// A file that is being written.
 pub(super) struct SftpStage {
-    /// One for each session. They are dropped before the file of the first one, so
-    /// that it is closed then.
+    /// One for each session. They are dropped before the file of the first session, so that
+    /// it is closed then.
     lanes: Vec<Mutex<Lane>>,
     open: Open,
     record: Option<Mutex<Record>>,
-    /// How long it is to be when it is sealed, where that was said.
+    /// Its length when it is sealed, if that was set.
     len: Mutex<Option<u64>>,
-    /// Where what was written ends, in bytes.
+    /// The end of the written content, in bytes.
     written: AtomicU64,
     /// It stays open when it is sealed.
     stays_open: AtomicBool,
 }
 
-/// The way of one session into the file.
+/// The file in one session.
 enum Lane {
-    First(RangeWriter),
-    /// The writer comes when the file is open there.
-    Other(Box<Branch>, Option<RangeWriter>),
+    /// The session has not joined, or no block was written through it.
+    Unopened,
+    Open(RangeWriter),
+    /// The job does without the session for this file.
+    Refused,
 }
 
 impl Lane {
-    /// Who writes here, if somebody does so far.
+    fn of(file: Option<&RemoteFile>) -> Self {
+        file.map_or(Self::Refused, |file| Self::Open(file.writer()))
+    }
+
     fn writer(&mut self) -> Option<&mut RangeWriter> {
         match self {
-            Self::First(writer) => Some(writer),
-            Self::Other(_, writer) => writer.as_mut(),
+            Self::Open(writer) => Some(writer),
+            Self::Unopened | Self::Refused => None,
         }
     }
 
-    /// Sees whether the file is open here by now; tells whether it will be later.
-    fn look(&mut self, stage: &Open) -> io::Result<bool> {
-        let Self::Other(branch, writer @ None) = self else { return Ok(false) };
-        let file = branch.file(&stage.host, &stage.path, OpenFlags::Write, None)?;
-        *writer = file.map(writer_of);
-        Ok(branch.is_coming(&stage.host))
-    }
-
-    /// The file in a session other than the first, where it was opened.
-    fn last(&mut self) -> Option<RemoteFile> {
-        match self {
-            Self::First(_) => None,
-            Self::Other(branch, _) => branch.last(),
+    /// Opens the file in session `number`, if it has joined. True if it still may.
+    fn open(&mut self, number: usize, stage: &Open) -> io::Result<bool> {
+        let sessions = &stage.host.sessions;
+        if !matches!(self, Self::Unopened) {
+            return Ok(false);
         }
+        let Some(client) = sessions.joined().nth(number) else { return Ok(sessions.are_coming()) };
+        let opened = client.open_and_look(&stage.path, OpenFlags::Write);
+        *self = Self::of(branch(&stage.host, opened, None)?.as_ref());
+        Ok(false)
     }
-}
-
-fn writer_of(file: &RemoteFile) -> RangeWriter {
-    file.writer(WINDOW_LEN)
 }
 
 /// The journal of a stage that can be continued.
@@ -95,66 +89,6 @@ struct Record {
     pace: Pace,
     checked_at: Instant,
     keeps_durable: bool,
-}
-
-/// Where the journal of a copy is, and what it and the stage are called.
-fn journal_of<'h>(
-    host: &'h SftpHost,
-    dir: &[u8],
-    name: &Name,
-    source: &SourceId,
-) -> Option<(&'h Arc<Dir>, RemoteNames)> {
-    let journals = host.journals.as_ref()?;
-    Some((journals.dir(), RemoteNames::of(journals, &host.place(dir), name, source)))
-}
-
-/// The stage that an earlier copy left.
-pub(super) fn earlier(host: &SftpHost, dir: &[u8], name: &Name, source: &SourceId) -> Earlier {
-    let journal = journal_of(host, dir, name, source);
-    journal.map_or(Earlier::Nothing, |(journals, names)| {
-        RemoteJournal::earlier(journals, &names, source)
-    })
-}
-
-/// The part that is kept of a copy that has ended early.
-pub(super) fn kept(
-    host: &SftpHost,
-    dir: &[u8],
-    name: &Name,
-    source: &SourceId,
-) -> Option<KeptPart> {
-    let (journals, names) = journal_of(host, dir, name, source)?;
-    let keeps_durable = host.client().has(Extension::Fsync);
-    let blocks = RemoteJournal::kept(journals, &names, source, keeps_durable);
-    let path = join(dir, names.stage.as_bytes());
-    Some(KeptPart { len: blocks * BLOCK_LEN, path })
-}
-
-/// Removes what an earlier copy has left; true if there was something.
-pub(super) fn remove_leftovers(
-    host: &SftpHost,
-    dir: &[u8],
-    name: &Name,
-    source: &SourceId,
-) -> bool {
-    let journal = journal_of(host, dir, name, source).filter(|(journals, names)| {
-        RemoteJournal::earlier(journals, names, source) != Earlier::Nothing
-    });
-    let Some((journals, names)) = journal else { return false };
-    // What is not there any more is gone as it should be.
-    let _ = host.client().remove_file(&join(dir, names.stage.as_bytes()));
-    RemoteJournal::remove(journals, &names);
-    true
-}
-
-/// Removes what earlier copies of other sources have left of `name`.
-pub(super) fn remove_stale(host: &SftpHost, dir: &[u8], name: &Name) {
-    let Some(journals) = host.journals.as_ref().map(Journals::dir) else { return };
-    let all = host.left.get_or_init(|| RemoteJournal::all(journals));
-    RemoteJournal::remove_stale(journals, all, &host.place(dir), name, |stage| {
-        // What is not there any more is gone as it should be.
-        let _ = host.client().remove_file(&join(dir, stage.as_bytes()));
-    });
 }
 
 impl SftpHost {
@@ -169,18 +103,18 @@ impl SftpHost {
 }
 
 impl SftpStage {
-    /// Begins or continues the file `name` in `dir`, a copy of `source`.
+    /// Begins or continues a file in `dir`, a copy of `source`, with these `names` among the
+    /// journals.
     pub(super) fn resume(
         host: &Arc<SftpHost>,
         dir: &[u8],
-        name: &Name,
+        journals: &Arc<Dir>,
+        names: &RemoteNames,
         source: &SourceId,
     ) -> io::Result<(Self, Vec<BlockHash>)> {
-        let (journals, names) =
-            journal_of(host, dir, name, source).ok_or(io::ErrorKind::Unsupported)?;
         let keeps_durable = host.client().has(Extension::Fsync);
         let (mut journal, mut blocks) =
-            RemoteJournal::open(journals, &names, source, keeps_durable)?;
+            RemoteJournal::open(journals, names, source, keeps_durable)?;
         let path = join(dir, names.stage.as_bytes());
         let there = match blocks.is_empty() {
             true => None,
@@ -222,9 +156,9 @@ impl SftpStage {
     }
 
     fn of(open: Open, record: Option<Record>) -> Self {
-        let first = open.file.iter().map(|file| Lane::First(writer_of(file)));
-        let others = Branch::all(&open.host).map(|branch| Lane::Other(Box::new(branch), None));
-        let lanes = first.chain(others).map(Mutex::new).collect();
+        let first = Lane::of(open.file.as_ref());
+        let others = (1..open.host.sessions.max()).map(|_| Lane::Unopened);
+        let lanes = std::iter::once(first).chain(others).map(Mutex::new).collect();
         Self {
             open,
             lanes,
@@ -235,26 +169,26 @@ impl SftpStage {
         }
     }
 
-    /// Something that ends there is on its way.
+    /// Content that ends at `end` is being written.
     fn wrote_to(&self, end: u64) {
         self.written.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Writes what begins at `offset` through a session that is ready, and that no
-    /// other thread is at, so that one that is slower than the others holds up none
-    /// of them. Blocks begin with different ones.
+    /// Writes content that begins at `offset` through a session that is ready and that no
+    /// other thread uses, so that a slow session holds up no other. Each block prefers the
+    /// session after that of the block before.
     fn write(
         &self,
         offset: u64,
         write: impl FnOnce(&mut RangeWriter) -> Result<(), SftpError>,
     ) -> io::Result<()> {
-        let (before, from) =
-            self.lanes.split_at((offset / BLOCK_LEN % self.lanes.len() as u64) as usize);
+        let count = self.lanes.len();
+        let preferred = (offset / BLOCK_LEN % count as u64) as usize;
         loop {
             let mut more = false;
-            for lane in from.iter().chain(before) {
-                let Ok(mut lane) = lane.try_lock() else { continue };
-                more |= lane.look(&self.open)?;
+            for number in (preferred..count).chain(0..preferred) {
+                let Ok(mut lane) = self.lanes[number].try_lock() else { continue };
+                more |= lane.open(number, &self.open)?;
                 if let Some(writer) = lane.writer() {
                     return self.open.written(write(writer));
                 }
@@ -262,12 +196,14 @@ impl SftpStage {
             if !more {
                 break;
             }
-            // It ends with the job, for then no more sessions are to come.
+            // This ends with the job: then no more sessions join.
             std::thread::sleep(LANE_POLL);
         }
-        let own = Some(lock(&from[0])).filter(|lane| !matches!(**lane, Lane::Other(_, None)));
-        // The first one was ready from the beginning.
-        let mut lane = own.unwrap_or_else(|| lock(&self.lanes[0]));
+        // The first session was ready from the beginning.
+        let mut lane = lock(&self.lanes[preferred]);
+        if lane.writer().is_none() {
+            lane = lock(&self.lanes[0]);
+        }
         let writer = lane.writer().ok_or(io::ErrorKind::NotConnected)?;
         self.open.written(write(writer))
     }
@@ -287,14 +223,14 @@ impl SftpStage {
         Ok(())
     }
 
-    /// Up to where the server has confirmed everything, in bytes.
+    /// The server has confirmed all content before this offset, in bytes.
     fn confirmed(&self) -> u64 {
         let first = |lane: &Mutex<Lane>| lock(lane).writer()?.first_unconfirmed();
         self.lanes.iter().filter_map(first).min().unwrap_or(u64::MAX)
     }
 
-    /// Puts on record what is confirmed, and has it made durable if that is due
-    /// or `at_once`.
+    /// Appends confirmed blocks to the journal, and makes them durable if that is due or
+    /// `at_once`.
     fn keep_record(&self, record: &mut Record, at_once: bool) -> io::Result<()> {
         let confirmed = self.confirmed();
         while !record.sent.is_empty() && (record.journal.blocks() + 1) * BLOCK_LEN <= confirmed {
@@ -390,7 +326,7 @@ impl StagedFile for SftpStage {
         // What ends with a hole has to be made as long as it is.
         let size = lock(&self.len).filter(|len| *len > written);
         let attrs = Attrs { size, ..attrs_for(attributes, kept) };
-        let stays_open = host.holds() || *self.stays_open.get_mut();
+        let stays_open = host.holds || *self.stays_open.get_mut();
         let found = if stays_open {
             // What comes through other sessions has to be there before.
             self.drain_from(1)?;
@@ -417,7 +353,7 @@ impl StagedFile for SftpStage {
         let is_kept = |found: &Attrs| attrs.times.is_none_or(|times| times.are_kept_as(found));
         if !host.has_lost_attributes() && !found.iter().any(is_kept) {
             host.lose_times();
-            if host.needs_times() {
+            if host.needs_times {
                 self.give_up();
                 return Err(io::Error::new(io::ErrorKind::Unsupported, Cause::Time.to_string()));
             }
@@ -435,7 +371,7 @@ impl SftpStage {
         }
         let (host, path) = (&self.open.host, &self.open.path);
         match host.client().set_attrs(path, attrs) {
-            Err(error) if error.is_refusal() && !host.needs_times() => host.lose_attributes(),
+            Err(error) if error.is_refusal() && !host.needs_times => host.lose_attributes(),
             Err(error) => {
                 let error = host.io(Err(error));
                 self.give_up();
@@ -449,7 +385,8 @@ impl SftpStage {
     /// The file in the sessions other than the first, where it was opened: to be
     /// closed, for nothing more is written there.
     fn others(&self) -> Vec<RemoteFile> {
-        self.lanes.iter().filter_map(|lane| lock(lane).last()).collect()
+        let file = |lane: &Mutex<Lane>| Some(lock(lane).writer()?.file().clone());
+        self.lanes.iter().skip(1).filter_map(file).collect()
     }
 
     /// Closes the file in each session, where it has not been closed.

@@ -1,17 +1,36 @@
 //! Large files that uploads which ended early have left on a host: the stages are there,
-//! their journals here.
+//! their journals on this machine.
 
 use super::dir::SftpDir;
-use super::stage::{self, SftpStage};
+use super::stage::SftpStage;
 use crate::{KeptPart, StagedFile, Unfinished};
-use haul_model::{BlockHash, Name};
-use haul_store::{Earlier, SourceId, StaleStages};
+use haul_model::{BLOCK_LEN, BlockHash, Name};
+use haul_sftp::Extension;
+use haul_store::{Earlier, RemoteJournal, RemoteNames, SourceId, StaleStages};
+use haul_sys::Dir;
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+
+impl SftpDir {
+    /// The directory of the journal of a copy, and the names of journal and stage. `None`
+    /// without a place for journals.
+    fn journal_of(&self, name: &Name, source: &SourceId) -> Option<(&Arc<Dir>, RemoteNames)> {
+        let journals = self.host.journals.as_ref()?;
+        let place = self.host.place(&self.path);
+        Some((journals.dir(), RemoteNames::of(journals, &place, name, source)))
+    }
+
+    fn remove_stage(&self, stage: &str) {
+        // It may have been removed already.
+        let _ = self.host.client().remove_file(&self.path_of(stage.as_bytes()));
+    }
+}
 
 impl Unfinished for SftpDir {
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
-        stage::earlier(&self.host, &self.path, name, source)
+        self.journal_of(name, source).map_or(Earlier::Nothing, |(journals, names)| {
+            RemoteJournal::earlier(journals, &names, source)
+        })
     }
 
     fn resume(
@@ -20,20 +39,37 @@ impl Unfinished for SftpDir {
         source: &SourceId,
     ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
         self.ready()?;
-        let (stage, blocks) = SftpStage::resume(&self.host, &self.path, name, source)?;
+        let (journals, names) = self.journal_of(name, source).ok_or(io::ErrorKind::Unsupported)?;
+        let (stage, blocks) = SftpStage::resume(&self.host, &self.path, journals, &names, source)?;
         Ok((Box::new(stage), blocks))
     }
 
     fn kept(&self, name: &Name, source: &SourceId) -> Option<KeptPart> {
-        // Without a place for journals nothing is.
-        Some(stage::kept(&self.host, &self.path, name, source).unwrap_or_default())
+        let part = self.journal_of(name, source).map(|(journals, names)| {
+            let keeps_durable = self.host.client().has(Extension::Fsync);
+            let blocks = RemoteJournal::kept(journals, &names, source, keeps_durable);
+            let path = self.path_of(names.stage.as_bytes());
+            KeptPart { len: blocks * BLOCK_LEN, path }
+        });
+        Some(part.unwrap_or_default())
     }
 
     fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool {
-        stage::remove_leftovers(&self.host, &self.path, name, source)
+        let Some((journals, names)) = self.journal_of(name, source) else { return false };
+        if RemoteJournal::earlier(journals, &names, source) == Earlier::Nothing {
+            return false;
+        }
+        self.remove_stage(&names.stage);
+        RemoteJournal::remove(journals, &names);
+        true
     }
 
     fn remove_stale(&self, name: &Name, _seen: &OnceLock<StaleStages>) {
-        stage::remove_stale(&self.host, &self.path, name);
+        let Some(journals) = &self.host.journals else { return };
+        let all = self.host.left.get_or_init(|| RemoteJournal::all(journals.dir()));
+        let place = self.host.place(&self.path);
+        RemoteJournal::remove_stale(journals.dir(), all, &place, name, |stage| {
+            self.remove_stage(stage);
+        });
     }
 }

@@ -1,191 +1,232 @@
-//! One small file on its way to the server: its steps, each of which waits for
-//! all the answers to the one before.
+//! One small file on its way to the server, step by step.
 
-use super::{Asker, Put};
-use crate::Client;
-use crate::codec::{Answer, Attrs, OpenFlags, Request, StatusCode};
-use crate::error::{Cause, SessionError, SftpError};
+use super::Put;
+use crate::client::check_path;
+use crate::codec::{Answer, Attrs, Extension, OpenFlags, Request};
+use crate::error::{Cause, SftpError};
 use crate::naming::{Names, Renaming};
-use crate::session::{Payload, Port};
+use crate::session::{Batch, Payload};
+use crate::small::Job as _;
+use crate::{Client, RangeReader, RemoteFile};
+
+type Result<T> = std::result::Result<T, SftpError>;
 
 /// The mode of a new file until its own is set.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// How much of one file is asked for at once when it is read back, in bytes. No
-/// small file has more, so it bounds what a large one holds twice.
+/// The most of one file that is requested at once when it is read back, in bytes. No
+/// small file is longer, so it bounds the memory that a large one takes twice.
 const READ_BACK_MAX: usize = 4 << 20;
 
-/// Which of a file's requests an answer is for.
-const OPEN: u64 = 0;
-const WRITE: u64 = 1;
-const SYNC: u64 = 2;
-const ATTRS: u64 = 3;
-const STAT: u64 = 4;
-const CLOSE: u64 = 5;
-const LOOK: u64 = 6;
-const NAME: u64 = 7;
-const REMOVE: u64 = 8;
-/// From here on it is a read, at the offset beyond it.
-const READ: u64 = 16;
-
-/// A set of requests that go together.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Requests that were sent together, and whose answers are awaited.
 enum Step {
-    Open,
-    /// All that needs the handle: a server does in order what concerns one file.
-    Fill,
-    /// Its attributes by its path, where the server refuses to set them through the handle.
-    SetByPath,
-    /// To be read back. It can't be read through the handle that it is written
-    /// with; see [`OpenFlags`].
-    Reopen,
-    ReadBack,
-    /// The mode of a file that its owner may not read, once it was read back.
-    LateMode,
-    /// Its name, in the steps of [`Renaming`].
-    Name,
-    /// After a failure with the file open.
-    Close,
+    Open(Batch),
+    /// All requests that need the handle: a server serves those for one file in order.
+    Fill(Batch),
+    /// Its attributes by its path, if the server refuses to set them through the handle.
+    SetByPath(Batch),
+    /// To be read back. It can't be read through the handle that it was written with; see
+    /// [`OpenFlags`].
+    Reopen(Batch),
+    ReadBack(RangeReader),
+    /// The mode of a file that its owner may not read, after it was read back.
+    LateMode(Batch),
+    Name(Renaming, Batch),
     /// After a failure.
-    Remove,
+    Remove(Batch),
 }
 
 pub(super) struct Job<C> {
     put: Put<C>,
-    step: Step,
-    /// Answers that must come before the next step.
-    awaited: usize,
-    /// Of the stage, while it is open.
-    handle: Option<Box<[u8]>>,
-    /// How far reading back has been asked for, in bytes.
-    read_to: usize,
-    /// Something was found to have the path.
-    is_taken: bool,
-    /// How it gets its name, once it is whole.
-    naming: Option<Renaming>,
-    is_named: bool,
-    /// Its attributes, as the server has told them last.
-    found: Option<Attrs>,
-    /// Why the server has refused to set them, the last time.
-    refused: Option<Cause>,
-    /// The server has not taken its time.
-    has_lost_time: bool,
-    /// It keeps those that it was made with.
-    has_lost_attributes: bool,
-    /// Why it fails, though there may be answers to come.
+    /// `None` at the end.
+    step: Option<Step>,
+    /// The server has stored another time.
+    pub(super) has_lost_time: bool,
+    /// It keeps the attributes that it was created with.
+    pub(super) has_lost_attributes: bool,
     failed: Option<SftpError>,
 }
 
-impl<C: AsRef<[u8]>> Job<C> {
-    pub(super) fn new(put: Put<C>) -> Self {
-        Self {
-            put,
-            step: Step::Open,
-            awaited: 0,
-            handle: None,
-            read_to: 0,
-            is_taken: false,
-            naming: None,
-            is_named: false,
-            found: None,
-            refused: None,
-            has_lost_time: false,
-            has_lost_attributes: false,
-            failed: None,
-        }
-    }
-
-    pub(super) fn content_len(&self) -> usize {
+impl<C: AsRef<[u8]>> crate::small::Job for Job<C> {
+    fn len(&self) -> usize {
         self.put.content.as_ref().len()
     }
 
-    pub(super) fn is_answered(&self) -> bool {
-        self.awaited == 0
+    fn advance(&mut self, client: &Client) -> bool {
+        let Some(step) = self.step.take() else { return false };
+        let is_staged = !matches!(step, Step::Open(_));
+        self.step = self.follow(step, client).unwrap_or_else(|error| {
+            // If the old file has no name, the stage must stay.
+            let goes = is_staged && !matches!(error.cause, Cause::OnlyStaged(_));
+            self.failed = Some(error);
+            let remove = Request::Remove { path: &self.put.stage };
+            goes.then(|| Step::Remove(self.send(client, &[remove])))
+        });
+        self.step.is_some()
+    }
+}
+
+impl<C: AsRef<[u8]>> Job<C> {
+    /// Sends the first request, unless it can be seen that the file can't be put.
+    pub(super) fn begin(client: &Client, put: Put<C>) -> Self {
+        let is_durable = match put.sync && !client.has(Extension::Fsync) {
+            true => Err(Cause::Missing(Extension::Fsync.name())),
+            false => Ok(()),
+        };
+        let paths = check_path(&put.stage).and(check_path(&put.path)).and(put.existing.check());
+        let failed = paths.and(is_durable).err();
+        let failed = failed.map(|cause| SftpError::of("write", &put.path, cause));
+        let mut job =
+            Self { put, step: None, has_lost_time: false, has_lost_attributes: false, failed };
+        if job.failed.is_none() {
+            job.step = Some(Step::Open(job.open(client, OpenFlags::CreateNew)));
+        }
+        job
     }
 
-    pub(super) fn has_lost_time(&self) -> bool {
-        self.has_lost_time
-    }
-
-    pub(super) fn has_lost_attributes(&self) -> bool {
-        self.has_lost_attributes
-    }
-
-    pub(super) fn fail(&mut self, operation: &'static str, cause: Cause) {
-        self.failed.get_or_insert(SftpError::of(operation, &self.put.path, cause));
-    }
-
-    /// Its fate, with the caller's key.
-    pub(super) fn into_result(self) -> (u64, Result<(), SftpError>) {
+    /// The outcome, with the caller's key.
+    pub(super) fn into_result(self) -> (u64, Result<()>) {
         (self.put.key, self.failed.map_or(Ok(()), Err))
     }
 
-    /// Asks for all that its step needs.
-    pub(super) fn ask(
+    /// Waits for the answers of `step`, and sends the requests of the next one.
+    fn follow(&mut self, step: Step, client: &Client) -> Result<Option<Step>> {
+        match step {
+            Step::Open(batch) => {
+                let handle = opened(batch, "make")?;
+                Ok(Some(Step::Fill(self.fill(client, &handle))))
+            }
+            Step::Fill(batch) => self.filled(client, batch.wait()),
+            Step::SetByPath(batch) => {
+                let [set, found] = batch.answers();
+                let found = self.checked(found)?;
+                match set {
+                    Err(error) if error.is_refusal() => self.lose_attributes(error)?,
+                    set => set.and_then(|_| self.compare_time(&found))?,
+                }
+                Ok(Some(self.read_back_or_name(client)))
+            }
+            Step::Reopen(batch) => {
+                let handle = opened(batch, "read back")?;
+                let file = RemoteFile::new(client.clone(), handle, &self.put.path, true);
+                let mut content = file.reader(0..self.len() as u64, READ_BACK_MAX);
+                content.ask()?;
+                Ok(Some(Step::ReadBack(content)))
+            }
+            Step::ReadBack(content) => {
+                self.compare(content)?;
+                Ok(Some(self.set_mode_or_name(client)))
+            }
+            Step::LateMode(batch) => {
+                let [set] = batch.answers();
+                match set {
+                    Err(error) if error.is_refusal() => self.lose_attributes(error)?,
+                    set => drop(set?),
+                }
+                Ok(Some(self.name(client, Renaming::new(&self.put.existing, true))))
+            }
+            Step::Name(mut naming, batch) => {
+                let [answer] = batch.answers();
+                let answer = answer.map_err(|error| error.cause);
+                match naming.take(answer, &names(&self.put), client) {
+                    None => Ok(Some(self.name(client, naming))),
+                    Some(Ok(())) => Ok(None),
+                    Some(Err((operation, cause))) => Err(self.error(operation, cause)),
+                }
+            }
+            Step::Remove(batch) => {
+                // Why it failed is known already.
+                drop(batch.wait());
+                Ok(None)
+            }
+        }
+    }
+
+    fn send(&self, client: &Client, requests: &[Request<'_>]) -> Batch {
+        let mut batch = Batch::new(client.port_for_small(), &self.put.path);
+        requests.iter().for_each(|request| batch.send(request, Payload::NONE));
+        batch
+    }
+
+    fn open(&self, client: &Client, flags: OpenFlags) -> Batch {
+        let mode = (flags == OpenFlags::CreateNew).then_some(PRIVATE_MODE);
+        let attrs = Attrs { mode, ..Attrs::default() };
+        self.send(client, &[Request::Open { path: &self.put.stage, flags, attrs }])
+    }
+
+    fn fill(&self, client: &Client, handle: &[u8]) -> Batch {
+        let mut batch = self.send(client, &[]);
+        let mut offset = 0;
+        for piece in self.put.content.as_ref().chunks(client.write_len()) {
+            let write = Request::Write { handle, offset, len: piece.len() as u32 };
+            batch.send(&write, Payload::Bytes(piece));
+            offset += piece.len() as u64;
+        }
+        let attrs = self.attrs();
+        batch.send(&Request::Fsetstat { handle, attrs }, Payload::NONE);
+        batch.send(&Request::Fstat { handle }, Payload::NONE);
+        if self.put.sync {
+            batch.send(&Request::Fsync { handle }, Payload::NONE);
+        }
+        batch.send(&Request::Close { handle }, Payload::NONE);
+        if self.put.existing.is_kept() {
+            batch.send(&Request::Lstat { path: &self.put.path }, Payload::NONE);
+        }
+        batch
+    }
+
+    /// Takes the answers to [`Self::fill`].
+    fn filled(
         &mut self,
         client: &Client,
-        asker: &mut Asker<'_>,
-    ) -> Result<(), SessionError> {
-        match self.step {
-            Step::Open => {
-                let attrs = Attrs::with_mode(PRIVATE_MODE);
-                self.open(OpenFlags::CreateNew, attrs, asker)
-            }
-            Step::Fill => self.fill(client, asker),
-            Step::SetByPath => {
-                self.refused = None;
-                self.awaited += 2;
-                let path = &self.put.stage;
-                let set = Request::Setstat { path, attrs: self.attrs() };
-                asker.send(ATTRS, &set, Payload::NONE)?;
-                asker.send(STAT, &Request::Lstat { path }, Payload::NONE)
-            }
-            Step::Reopen => self.open(OpenFlags::Read, Attrs::default(), asker),
-            Step::ReadBack => self.read_on(client, asker),
-            Step::LateMode => {
-                self.close_read(asker)?;
-                let attrs = Attrs::with_mode(self.put.mode);
-                self.awaited += 1;
-                let request = Request::Setstat { path: &self.put.stage, attrs };
-                asker.send(ATTRS, &request, Payload::NONE)
-            }
-            Step::Name => {
-                self.close_read(asker)?;
-                self.awaited += 1;
-                let looked = || Renaming::new(&self.put.existing, true);
-                let naming = self.naming.get_or_insert_with(looked);
-                asker.send(NAME, &naming.request(&names(&self.put), client), Payload::NONE)
-            }
-            Step::Close => self.close(asker),
-            Step::Remove => {
-                self.awaited += 1;
-                let remove = Request::Remove { path: &self.put.stage };
-                asker.send(REMOVE, &remove, Payload::NONE)
-            }
+        mut answers: Vec<Result<Answer>>,
+    ) -> Result<Option<Step>> {
+        let mut last = || answers.pop().expect("one answer for each request");
+        let looked = self.put.existing.is_kept().then(&mut last);
+        let closed = last();
+        let synced = self.put.sync.then(&mut last);
+        let (found, set) = (last(), last());
+        for answer in answers {
+            answer?;
         }
+        let refused = match set {
+            Err(error) if !error.is_refusal() => return Err(error),
+            set => set.is_err(),
+        };
+        let found = self.checked(found)?;
+        synced.transpose().and(closed)?;
+        // If the name can't be looked up, the rename shows whether it is free.
+        if matches!(looked, Some(Ok(_))) {
+            return Err(self.error("write", Cause::Taken));
+        }
+        if refused {
+            let (path, attrs) = (&*self.put.stage, self.attrs());
+            let requests = [Request::Setstat { path, attrs }, Request::Lstat { path }];
+            return Ok(Some(Step::SetByPath(self.send(client, &requests))));
+        }
+        self.compare_time(&found)?;
+        Ok(Some(self.read_back_or_name(client)))
     }
 
-    fn open(
-        &mut self,
-        flags: OpenFlags,
-        attrs: Attrs,
-        asker: &mut Asker<'_>,
-    ) -> Result<(), SessionError> {
-        self.awaited += 1;
-        asker.send(OPEN, &Request::Open { path: &self.put.stage, flags, attrs }, Payload::NONE)
+    fn read_back_or_name(&self, client: &Client) -> Step {
+        if self.put.verify && self.len() > 0 {
+            return Step::Reopen(self.open(client, OpenFlags::Read));
+        }
+        self.set_mode_or_name(client)
     }
 
-    fn fill(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
-        self.write(client, asker)?;
-        let (handle, attrs) = (self.handle(), self.attrs());
-        asker.send(ATTRS, &Request::Fsetstat { handle, attrs }, Payload::NONE)?;
-        asker.send(STAT, &Request::Fstat { handle }, Payload::NONE)?;
-        if self.put.sync {
-            asker.send(SYNC, &Request::Fsync { handle }, Payload::NONE)?;
+    fn set_mode_or_name(&self, client: &Client) -> Step {
+        if self.has_late_mode() {
+            let attrs = Attrs::with_mode(self.put.mode);
+            let set = Request::Setstat { path: &self.put.stage, attrs };
+            return Step::LateMode(self.send(client, &[set]));
         }
-        self.awaited += 2 + usize::from(self.put.sync);
-        self.close(asker)?;
-        if self.put.existing.is_kept() { self.look(asker) } else { Ok(()) }
+        self.name(client, Renaming::new(&self.put.existing, true))
+    }
+
+    fn name(&self, client: &Client, naming: Renaming) -> Step {
+        let request = naming.request(&names(&self.put), client);
+        Step::Name(naming, self.send(client, &[request]))
     }
 
     /// The attributes that it gets before it is read back.
@@ -199,236 +240,71 @@ impl<C: AsRef<[u8]>> Job<C> {
         self.put.verify && self.put.mode & OWNER_READS == 0
     }
 
-    fn write(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
-        let handle = self.handle();
-        let (mut offset, mut sent) = (0, 0);
-        for piece in self.put.content.as_ref().chunks(client.write_len()) {
-            let write = Request::Write { handle, offset, len: piece.len() as u32 };
-            asker.send(WRITE, &write, Payload::Bytes(piece))?;
-            offset += piece.len() as u64;
-            sent += 1;
+    /// The attributes of a stage that has the right length.
+    fn checked(&self, found: Result<Answer>) -> Result<Attrs> {
+        let attrs = found?.attrs()?;
+        let written = self.len() as u64;
+        match attrs.size {
+            Some(found) if found != written => {
+                Err(self.error("write", Cause::Length { written, found }))
+            }
+            _ => Ok(attrs),
         }
-        self.awaited += sent;
-        Ok(())
     }
 
-    fn look(&mut self, asker: &mut Asker<'_>) -> Result<(), SessionError> {
-        self.awaited += 1;
-        asker.send(LOOK, &Request::Lstat { path: &self.put.path }, Payload::NONE)
-    }
-
-    fn close(&mut self, asker: &mut Asker<'_>) -> Result<(), SessionError> {
-        asker.send(CLOSE, &Request::Close { handle: self.handle() }, Payload::NONE)?;
-        self.awaited += 1;
-        self.handle = None;
-        Ok(())
-    }
-
-    /// Closes what was read, if anything. What is said to that changes nothing.
-    fn close_read(&mut self, asker: &Asker<'_>) -> Result<(), SessionError> {
-        let handle = self.handle.take();
-        handle.map_or(Ok(()), |handle| asker.port.tell(&Request::Close { handle: &handle }))
-    }
-
-    /// Asks for more of what is read back, in pieces that begin at multiples of
-    /// the longest.
-    fn read_on(&mut self, client: &Client, asker: &mut Asker<'_>) -> Result<(), SessionError> {
-        let step = client.read_len();
-        let pieces_max = (READ_BACK_MAX / step).max(1);
-        while self.read_to < self.content_len() && self.awaited < pieces_max {
-            let offset = self.read_to;
-            self.read_to = (offset + step).min(self.content_len());
-            self.read(offset, self.read_to, asker)?;
-        }
-        Ok(())
-    }
-
-    fn read(
-        &mut self,
-        start: usize,
-        end: usize,
-        asker: &mut Asker<'_>,
-    ) -> Result<(), SessionError> {
-        let (offset, len) = (start as u64, (end - start) as u32);
-        let read = Request::Read { handle: self.handle(), offset, len };
-        asker.send(READ + offset, &read, Payload::NONE)?;
-        self.awaited += 1;
-        Ok(())
-    }
-
-    /// Takes an answer; asks for more where it is a part of what was asked for.
-    pub(super) fn take(
-        &mut self,
-        part: u64,
-        answer: Result<Answer, Cause>,
-        client: &Client,
-        asker: &mut Asker<'_>,
-    ) -> Result<(), SessionError> {
-        self.awaited -= 1;
-        match (part, answer) {
-            (OPEN, Ok(Answer::Handle(handle))) => self.handle = Some(handle),
-            (STAT, Ok(Answer::Attrs(Attrs { size: Some(found), .. })))
-                if found != self.content_len() as u64 =>
-            {
-                self.fail("write", Cause::Length { written: self.content_len() as u64, found });
-            }
-            (STAT, Ok(Answer::Attrs(found))) => self.found = Some(found),
-            (ATTRS, Err(cause)) if cause.is_refusal() => self.refused = Some(cause),
-            (LOOK, Ok(Answer::Attrs(_))) => self.is_taken = true,
-            // That it is free, or can't be looked at, the rename will show.
-            (LOOK, Err(Cause::Status(_))) => {}
-            (NAME, answer) => {
-                let named = self
-                    .naming
-                    .as_mut()
-                    .map(|naming| naming.take(answer, &names(&self.put), client));
-                match named.flatten() {
-                    Some(Ok(())) => self.is_named = true,
-                    Some(Err((operation, cause))) => self.fail(operation, cause),
-                    None => {}
-                }
-            }
-            // It failed already, and that is told.
-            (REMOVE, _) => {}
-            (READ.., answer) => {
-                let offset = (part - READ) as usize;
-                return self.compare(offset, answer, client, asker);
-            }
-            (_, Ok(_)) => {}
-            (OPEN, Err(cause)) if self.step == Step::Reopen => self.fail("read back", cause),
-            (part, Err(cause)) => self.fail(operation(part), cause),
-        }
-        Ok(())
-    }
-
-    fn compare(
-        &mut self,
-        offset: usize,
-        answer: Result<Answer, Cause>,
-        client: &Client,
-        asker: &mut Asker<'_>,
-    ) -> Result<(), SessionError> {
-        let mut read_end = offset;
-        match answer {
-            Ok(Answer::Data { buffer, len }) => {
-                let bytes = asker.port.content(buffer, len);
-                read_end += len;
-                if self.put.content.as_ref().get(offset..read_end) != Some(&*bytes) {
-                    self.fail("verify", Cause::Differs);
-                }
-            }
-            Ok(_) => {}
-            Err(Cause::Status(status)) if status.code == StatusCode::Eof => {
-                self.fail("verify", Cause::Differs);
-            }
-            Err(cause) => self.fail("read back", cause),
-        }
-        if self.failed.is_some() {
+    fn compare_time(&mut self, found: &Attrs) -> Result<()> {
+        if self.put.times.are_kept_as(found) {
             return Ok(());
         }
-        let step = client.read_len();
-        let piece_end = ((offset / step + 1) * step).min(self.content_len());
-        if read_end < piece_end {
-            self.read(read_end, piece_end, asker)?;
+        self.has_lost_time = true;
+        match self.put.needs_attributes {
+            true => Err(self.error("set the time of", Cause::Time)),
+            false => Ok(()),
         }
-        self.read_on(client, asker)
     }
 
-    /// Goes to the next step, all that was asked for being answered; `false` if
-    /// there is none.
-    pub(super) fn advance(&mut self) -> bool {
-        if self.failed.is_none() && self.step == Step::Fill && self.is_taken {
-            self.fail("write", Cause::Taken);
-        }
-        let is_set_elsewhere = self.step == Step::Fill && self.refused.is_some();
-        if self.failed.is_none() && !is_set_elsewhere {
-            self.judge_attributes();
-        }
-        let next = if self.failed.is_some() { self.next_of_failed() } else { self.next() };
-        if let Some(step) = next {
-            self.step = step;
-        }
-        next.is_some()
+    fn lose_attributes(&mut self, refusal: SftpError) -> Result<()> {
+        self.has_lost_attributes = true;
+        if self.put.needs_attributes { Err(refusal) } else { Ok(()) }
     }
 
-    /// Puts down which of its attributes the server has not taken.
-    fn judge_attributes(&mut self) {
-        let found = self.found.take();
-        if let Some(cause) = self.refused.take() {
-            self.has_lost_attributes = true;
-            if self.put.needs_attributes {
-                self.fail("set the attributes of", cause);
-            }
-        } else if found.is_some_and(|found| !self.put.times.are_kept_as(&found)) {
-            self.has_lost_time = true;
-            if self.put.needs_attributes {
-                self.fail("set the time of", Cause::Time);
+    fn compare(&self, mut content: RangeReader) -> Result<()> {
+        let differs = || self.error("verify", Cause::Differs);
+        let failed = |error| SftpError { operation: "read back", ..error };
+        while let Some(piece) = content.next_piece().map_err(failed)? {
+            let at = piece.offset as usize;
+            if self.put.content.as_ref().get(at..at + piece.len()) != Some(&*piece) {
+                return Err(differs());
             }
         }
+        if content.end() == self.len() as u64 { Ok(()) } else { Err(differs()) }
     }
 
-    fn next(&self) -> Option<Step> {
-        match self.step {
-            Step::Open => Some(Step::Fill),
-            Step::Fill if self.refused.is_some() => Some(Step::SetByPath),
-            Step::Fill | Step::SetByPath if self.put.verify && self.content_len() > 0 => {
-                Some(Step::Reopen)
+    fn error(&self, operation: &'static str, cause: Cause) -> SftpError {
+        SftpError::of(operation, &self.put.path, cause)
+    }
+
+    /// Requests its removal, after the requests that were sent before. If it has its name by
+    /// then, no file has the private one.
+    pub(super) fn give_up(mut self, batch: &mut Batch) {
+        match self.step.take() {
+            Some(Step::Name(naming, _)) => naming.give_up(&names(&self.put), batch),
+            Some(step) => {
+                // A file that is read back is closed first.
+                drop(step);
+                batch.send(&Request::Remove { path: &self.put.stage }, Payload::NONE);
             }
-            Step::Reopen => Some(Step::ReadBack),
-            Step::Fill | Step::SetByPath | Step::ReadBack if self.has_late_mode() => {
-                Some(Step::LateMode)
-            }
-            Step::Fill | Step::SetByPath | Step::ReadBack | Step::LateMode => Some(Step::Name),
-            Step::Name if !self.is_named => Some(Step::Name),
-            Step::Name | Step::Close | Step::Remove => None,
+            None => {}
         }
-    }
-
-    fn next_of_failed(&self) -> Option<Step> {
-        match self.step {
-            // Nothing was made, or it must stay, or it is gone.
-            Step::Open | Step::Remove => None,
-            _ if self.must_stay() => None,
-            _ if self.handle.is_some() => Some(Step::Close),
-            _ => Some(Step::Remove),
-        }
-    }
-
-    /// True if the existing file lacks its name.
-    fn must_stay(&self) -> bool {
-        matches!(self.failed, Some(SftpError { cause: Cause::OnlyStaged(_), .. }))
-    }
-
-    fn handle(&self) -> &[u8] {
-        self.handle.as_deref().unwrap_or_default()
     }
 }
 
-impl<C> Job<C> {
-    /// Has it removed, behind what was asked for it before. One that has got its
-    /// name by then is not found under its private one.
-    pub(super) fn give_up(&self, port: &Port) -> Result<(), SessionError> {
-        if let Some(handle) = &self.handle {
-            port.tell(&Request::Close { handle })?;
-        }
-        match &self.naming {
-            Some(naming) => naming.give_up(&names(&self.put), port),
-            None => port.tell(&Request::Remove { path: &self.put.stage }),
-        }
-    }
+/// The handle of a file that was opened.
+fn opened(batch: Batch, operation: &'static str) -> Result<Box<[u8]>> {
+    let [opened] = batch.answers();
+    opened.map_err(|error| SftpError { operation, ..error })?.handle()
 }
 
 fn names<C>(put: &Put<C>) -> Names<'_> {
     Names { stage: &put.stage, path: &put.path, existing: &put.existing }
-}
-
-fn operation(part: u64) -> &'static str {
-    match part {
-        OPEN => "make",
-        SYNC => "make durable",
-        ATTRS => "set the attributes of",
-        STAT => "read the metadata of",
-        CLOSE => "close",
-        _ => "write",
-    }
 }
