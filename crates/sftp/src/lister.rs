@@ -1,5 +1,5 @@
-//! Directories that are listed ahead, so that the listings of different ones
-//! overlap. What is listed when, and how much of it is kept, is in [`plan`].
+//! Directories that are listed ahead, so that the listings of different ones overlap. Their
+//! order, and the bounds of what is kept, are in [`plan`].
 
 mod plan;
 #[cfg(test)]
@@ -7,7 +7,7 @@ mod tests;
 
 use crate::error::SftpError;
 use crate::{Client, DirEntry};
-use plan::{Begun, DIR_ENTRIES_MAX, Plan, Standing};
+use plan::{DIR_ENTRIES_MAX, Plan, Standing};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -17,32 +17,30 @@ type Result<T> = std::result::Result<T, SftpError>;
 /// of 50 ms it makes 80 directories a second.
 const THREADS_MAX: usize = 8;
 
-/// Lists directories in the background, in the order in which a walk that goes
-/// into each directory before the next one needs them: what is asked for latest
-/// is listed first ([`Self::ahead`]).
+/// Lists directories in the background, in the order of a walk that goes into each directory
+/// before the next one: those of the latest call of [`Self::ahead`] first.
 ///
-/// Listings that were not taken yet are bounded: in all by 1,024 directories and 131,072
-/// entries, of those that one call has asked for by 64 directories and 32,768 entries.
-/// Directories that are being listed at that moment come on top, with no more than 32,768
-/// entries each. At a bound the threads wait until something is taken; [`Self::list`]
-/// never waits for that.
+/// Listings that are not taken yet are bounded: in all by 1,024 directories and 131,072
+/// entries, of one call by 64 directories. Directories that are being listed come on top, with
+/// no more than 32,768 entries each. At a bound the threads wait until a listing is taken;
+/// [`Self::list`] never waits for that.
 ///
-/// The threads begin when there is work, and end when this is dropped, after the
-/// listing that they are at. They keep no process alive.
+/// The threads begin when there is work, and end when this is dropped, after their current
+/// listing. They keep no process alive.
 pub struct Lister(Arc<Listings>);
 
 struct Listings {
     client: Client,
     threads_max: usize,
     plan: Mutex<Plan>,
-    /// Told when there is something to list, or room for it, and at the end.
+    /// Notified when there is a directory to list, or room for one, and at the end.
     work: Condvar,
-    /// Told when a listing is done.
+    /// Notified when a listing is done.
     listed: Condvar,
 }
 
 impl Lister {
-    /// With 1 to 8 threads at most; other numbers are made one of these.
+    /// A lister with up to `threads` threads, at least 1 and at most 8.
     pub fn new(client: &Client, threads: usize) -> Self {
         Self(Arc::new(Listings {
             client: client.clone(),
@@ -53,9 +51,8 @@ impl Lister {
         }))
     }
 
-    /// Has directories listed that [`Self::list`] will be asked for, in this
-    /// order, and before those of earlier calls. The paths are kept until they
-    /// are taken; a caller that will not ask for one says so ([`Self::forget`]).
+    /// Queues directories for which [`Self::list`] will be called, in this order, and before
+    /// those of earlier calls. The paths are kept until they are taken.
     pub fn ahead(&self, paths: impl IntoIterator<Item = Vec<u8>>) {
         let paths: Vec<Arc<[u8]>> = paths.into_iter().map(Arc::from).collect();
         let shared = &self.0;
@@ -68,7 +65,7 @@ impl Lister {
             let spawned =
                 thread::Builder::new().name("sftp-list".into()).spawn(move || working.list_ahead());
             if spawned.is_err() {
-                // Whoever asks lists by itself.
+                // The callers list by themselves.
                 break;
             }
             plan.threads += 1;
@@ -76,9 +73,8 @@ impl Lister {
         shared.work.notify_all();
     }
 
-    /// The entries of a directory, see [`Client::list`]: what was listed ahead,
-    /// which is given away once, or will have been in a moment, or else listed
-    /// now. What comes out may be as old as the call of [`Self::ahead`].
+    /// The entries of a directory; see [`Client::list`]. A listing that was made ahead is
+    /// returned once. It may be as old as the call of [`Self::ahead`].
     pub fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>> {
         let mut plan = self.0.lock();
         loop {
@@ -93,12 +89,6 @@ impl Lister {
         }
         drop(plan);
         self.0.client.list(path)
-    }
-
-    /// Drops a directory that will not be asked for, listed or not.
-    pub fn forget(&self, path: &[u8]) {
-        self.0.lock().forget(path);
-        self.0.work.notify_all();
     }
 }
 
@@ -122,9 +112,8 @@ impl Listings {
                 continue;
             };
             drop(plan);
-            let mut work = Work { shared: self, begun: Some(begun), listed: None };
-            let list = |begun: &Begun| self.client.list_up_to(&begun.path, DIR_ENTRIES_MAX);
-            work.listed = work.begun.as_ref().and_then(|begun| list(begun).transpose());
+            let mut work = Work { shared: self, path: begun, listed: None };
+            work.listed = self.client.list_up_to(&work.path, DIR_ENTRIES_MAX).transpose();
             drop(work);
             plan = self.lock();
         }
@@ -139,18 +128,16 @@ impl Listings {
     }
 }
 
-/// A listing that is under way: however it ends, who waits for it is told.
+/// A directory that is being listed: however it ends, waiting callers are notified.
 struct Work<'a> {
     shared: &'a Listings,
-    begun: Option<Begun>,
+    path: Arc<[u8]>,
     listed: Option<Result<Vec<DirEntry>>>,
 }
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        if let Some(begun) = self.begun.take() {
-            self.shared.lock().finish(begun, self.listed.take());
-            self.shared.listed.notify_all();
-        }
+        self.shared.lock().finish(&self.path, self.listed.take());
+        self.shared.listed.notify_all();
     }
 }

@@ -1,123 +1,72 @@
-//! Which directory is listed next, and what is kept of those that are listed:
-//! without threads, and without a server.
+//! The order in which directories are listed ahead, and the bounds of the listings that are
+//! kept: without threads, and without a server.
 
 use super::Result;
 use crate::DirEntry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Directories that are under way or listed and not taken, at most.
+/// Directories that are being listed, or listed and not taken, at most.
 pub(super) const DIRS_MAX: usize = 1024;
 
 /// Their entries, at most: about 15 MB. Those with long names count more than once.
 pub(super) const ENTRIES_MAX: usize = 128 << 10;
 
-/// Directories of one batch, at most, that are under way or listed and not
-/// taken. A walk goes deeper before it goes on, so that what it needs last must
-/// leave room for what it needs first: this many for each of 16 levels. It is
-/// also what is there for the walk while a slow directory holds up a thread.
+/// Directories of one batch, at most, that are being listed, or listed and not taken. A walk
+/// goes deeper before it goes on, so what it needs last must leave room for what it needs
+/// first: this many for each of 16 levels.
 pub(super) const BATCH_DIRS_MAX: usize = 64;
 
-/// Entries of one batch, at most; see [`BATCH_DIRS_MAX`].
-pub(super) const BATCH_ENTRIES_MAX: usize = 32 << 10;
-
-/// Entries of one directory, at most, that is listed ahead: so many are in memory
-/// for each thread besides. A larger one is listed when it is asked for.
+/// Entries of one directory, at most, that is listed ahead: each thread holds as many
+/// besides. A larger one is listed when it is needed.
 pub(super) const DIR_ENTRIES_MAX: usize = 32 << 10;
 
 #[derive(Default)]
 pub(super) struct Plan {
     slots: HashMap<Arc<[u8]>, Slot>,
-    /// Requests that were made together. The latest has the highest number.
+    /// The paths of one call each. The latest has the highest number.
     batches: BTreeMap<u64, Batch>,
     next_batch: u64,
-    held: Held,
+    /// Directories that are being listed, or listed and not taken.
+    dirs: usize,
+    /// Their entries.
+    entries: usize,
     pub(super) threads: usize,
     /// Threads that wait for work.
     pub(super) idle: usize,
-    /// Nothing more is to be listed.
+    /// No more directories are listed.
     pub(super) is_closed: bool,
 }
 
-/// Where a directory stands that was asked for.
-enum Slot {
-    Queued {
-        batch: u64,
-    },
+struct Slot {
+    batch: u64,
+    state: State,
+}
+
+enum State {
+    Queued,
     UnderWay,
-    /// Under way, and not wanted any more.
-    Unwanted,
-    Listed {
-        batch: u64,
-        listed: Result<Vec<DirEntry>>,
-    },
+    Listed(Result<Vec<DirEntry>>),
 }
 
 #[derive(Default)]
 struct Batch {
-    /// Paths that are not begun, and some that have been taken out since: by their slots
-    /// these are not queued in this batch.
+    /// Paths that are not begun. The first is; others may have been taken since.
     queue: VecDeque<Arc<[u8]>>,
-    held: Held,
+    /// Its directories that are being listed, or listed and not taken.
+    held: usize,
 }
 
-/// Directories and entries under way, or listed and not taken.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Held {
-    dirs: usize,
-    entries: usize,
-}
-
-impl Held {
-    fn is_below(self, dirs: usize, entries: usize) -> bool {
-        self.dirs < dirs && self.entries < entries
-    }
-}
-
-/// A directory that is to be listed now.
-#[derive(Debug)]
-pub(super) struct Begun {
-    pub(super) path: Arc<[u8]>,
-    batch: u64,
-}
-
-/// The answer to one who asks for a directory.
+/// The answer to a caller that needs a directory.
 pub(super) enum Standing {
     Listed(Result<Vec<DirEntry>>),
     UnderWay,
-    /// It is for the asker to list.
+    /// The caller lists it.
     NotBegun,
 }
 
-impl Batch {
-    /// Takes its first directory that is still queued in it.
-    fn next(&mut self, number: u64, slots: &mut HashMap<Arc<[u8]>, Slot>) -> Option<Begun> {
-        while let Some(path) = self.queue.pop_front() {
-            match slots.get_mut(&path) {
-                Some(slot) if slot.is_queued_in(number) => {
-                    *slot = Slot::UnderWay;
-                    self.held.dirs += 1;
-                    return Some(Begun { path, batch: number });
-                }
-                _ => {}
-            }
-        }
-        None
-    }
-
-    fn is_over(&self) -> bool {
-        self.queue.is_empty() && self.held == Held::default()
-    }
-}
-
-impl Slot {
-    fn is_queued_in(&self, number: u64) -> bool {
-        matches!(self, Self::Queued { batch } if *batch == number)
-    }
-}
-
 impl Plan {
-    /// One for which nothing is to be done any more.
+    /// A plan without work.
     pub(super) fn closed() -> Self {
         Self { is_closed: true, ..Self::default() }
     }
@@ -126,16 +75,18 @@ impl Plan {
     pub(super) fn add(&mut self, paths: Vec<Arc<[u8]>>) {
         let number = self.next_batch;
         self.next_batch += 1;
-        let mut batch = Batch::default();
+        self.batches.insert(number, Batch::default());
         for path in paths {
-            if let None | Some(Slot::Queued { .. }) = self.slots.get(&path) {
-                self.slots.insert(Arc::clone(&path), Slot::Queued { batch: number });
-                batch.queue.push_back(path);
-            }
+            let earlier = match self.slots.get(&path) {
+                None => None,
+                Some(Slot { batch, state: State::Queued }) => Some(*batch),
+                Some(_) => continue,
+            };
+            self.slots.insert(Arc::clone(&path), Slot { batch: number, state: State::Queued });
+            self.batches.entry(number).or_default().queue.push_back(path);
+            earlier.into_iter().for_each(|batch| self.trim(batch));
         }
-        if !batch.queue.is_empty() {
-            self.batches.insert(number, batch);
-        }
+        self.trim(number);
     }
 
     /// How many directories are not begun, or a few more.
@@ -143,112 +94,78 @@ impl Plan {
         self.batches.values().map(|batch| batch.queue.len()).sum()
     }
 
-    /// True if nothing is queued, under way, or listed and not taken.
+    /// True if no directory is queued, being listed, or listed and not taken.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.batches.is_empty() && self.held == Held::default()
+        self.slots.is_empty() && self.batches.is_empty() && self.dirs + self.entries == 0
     }
 
     /// The directory to be listed next, if there is room for it.
-    pub(super) fn begin(&mut self) -> Option<Begun> {
-        if !self.held.is_below(DIRS_MAX, ENTRIES_MAX) {
+    pub(super) fn begin(&mut self) -> Option<Arc<[u8]>> {
+        if self.dirs >= DIRS_MAX || self.entries >= ENTRIES_MAX {
             return None;
         }
-        let mut begun = None;
-        for (&number, batch) in self.batches.iter_mut().rev() {
-            if !batch.held.is_below(BATCH_DIRS_MAX, BATCH_ENTRIES_MAX) {
-                continue;
-            }
-            begun = batch.next(number, &mut self.slots);
-            if begun.is_some() {
-                self.held.dirs += 1;
-                break;
-            }
-        }
-        self.batches.retain(|_, batch| !batch.is_over());
-        begun
+        let has_work = |batch: &Batch| batch.held < BATCH_DIRS_MAX && !batch.queue.is_empty();
+        let (&number, batch) = self.batches.iter_mut().rev().find(|(_, batch)| has_work(batch))?;
+        let path = batch.queue.pop_front()?;
+        batch.held += 1;
+        self.dirs += 1;
+        self.slots.get_mut(&path)?.state = State::UnderWay;
+        self.trim(number);
+        Some(path)
     }
 
-    /// Keeps a listing until it is taken; one that came to nothing at all is as
-    /// if it had not been begun.
-    pub(super) fn finish(&mut self, begun: Begun, listed: Option<Result<Vec<DirEntry>>>) {
-        let Begun { path, batch } = begun;
-        let wanted = matches!(self.slots.get(&path), Some(Slot::UnderWay));
+    /// Keeps a listing until it is taken. Without one, the directory is as if it had not
+    /// been begun.
+    pub(super) fn finish(&mut self, path: &[u8], listed: Option<Result<Vec<DirEntry>>>) {
+        // A plan that was closed does not have it.
+        let Some(slot) = self.slots.get_mut(path) else { return };
         match listed {
-            Some(listed) if wanted => {
-                let entries = count(&listed);
-                self.held.entries += entries;
-                if let Some(batch) = self.batches.get_mut(&batch) {
-                    batch.held.entries += entries;
-                }
-                self.slots.insert(path, Slot::Listed { batch, listed });
+            Some(listed) => {
+                self.entries += count(&listed);
+                slot.state = State::Listed(listed);
             }
-            // The plan may have been closed, and know nothing of it.
-            _ => {
-                if self.slots.remove(&path).is_some() {
-                    self.release(batch, 0);
-                }
-            }
+            None => drop(self.remove(path)),
         }
     }
 
-    /// Gives away what was listed, and leaves to the asker what is not begun.
+    /// Takes a listing, or leaves a directory that is not begun to the caller.
     pub(super) fn take(&mut self, path: &[u8]) -> Standing {
-        match self.slots.get(path) {
-            None | Some(Slot::Unwanted) => return Standing::NotBegun,
-            Some(Slot::UnderWay) => return Standing::UnderWay,
-            Some(Slot::Queued { .. } | Slot::Listed { .. }) => {}
+        if let Some(Slot { state: State::UnderWay, .. }) = self.slots.get(path) {
+            return Standing::UnderWay;
         }
-        match self.slots.remove(path) {
-            Some(Slot::Listed { batch, listed }) => {
-                self.release(batch, count(&listed));
-                Standing::Listed(listed)
-            }
-            _ => {
-                self.sweep();
-                Standing::NotBegun
-            }
+        match self.remove(path) {
+            Some(State::Listed(listed)) => Standing::Listed(listed),
+            _ => Standing::NotBegun,
         }
     }
 
-    /// Takes a directory and drops what comes of it.
-    pub(super) fn forget(&mut self, path: &[u8]) {
-        if let Standing::UnderWay = self.take(path)
-            && let Some(slot) = self.slots.get_mut(path)
-        {
-            *slot = Slot::Unwanted;
+    fn remove(&mut self, path: &[u8]) -> Option<State> {
+        let Slot { batch: number, state } = self.slots.remove(path)?;
+        if let State::Listed(listed) = &state {
+            self.entries -= count(listed);
         }
+        if !matches!(state, State::Queued) {
+            self.dirs -= 1;
+            self.batches.entry(number).and_modify(|batch| batch.held -= 1);
+        }
+        self.trim(number);
+        Some(state)
     }
 
-    /// A batch holds one directory less.
-    fn release(&mut self, number: u64, entries: usize) {
-        self.held.dirs -= 1;
-        self.held.entries -= entries;
-        if let Some(batch) = self.batches.get_mut(&number) {
-            batch.held.dirs -= 1;
-            batch.held.entries -= entries;
-            if batch.is_over() {
-                self.batches.remove(&number);
-            }
-        }
-    }
-
-    /// Drops from the front of the queues what was taken out. A walk takes from
-    /// there, so that little stays behind.
-    fn sweep(&mut self) {
-        while let Some(mut last) = self.batches.last_entry() {
-            let number = *last.key();
-            let batch = last.get_mut();
-            while let Some(path) = batch.queue.front() {
-                if self.slots.get(path).is_some_and(|slot| slot.is_queued_in(number)) {
-                    return;
-                }
-                batch.queue.pop_front();
-            }
-            if !batch.is_over() {
+    /// Removes from the front of a queue the paths that are not queued there any more. A
+    /// walk takes from the front, so few of them stay behind it.
+    fn trim(&mut self, number: u64) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        let is_queued = |slot: &Slot| slot.batch == number && matches!(slot.state, State::Queued);
+        while let Some(path) = batch.queue.front() {
+            if self.slots.get(path).is_some_and(is_queued) {
                 return;
             }
-            last.remove();
+            batch.queue.pop_front();
+        }
+        if batch.held == 0 {
+            self.batches.remove(&number);
         }
     }
 }
