@@ -125,6 +125,8 @@ impl Reading {
             let [found] = batch.answers();
             found.and_then(Answer::attrs)
         };
+        // The last answer first: the thread sleeps once, and all others have arrived then.
+        let mut after = attrs(self.after)?;
         let before = attrs(self.before)?;
         let mut content = vec![0; len];
         while let Some(piece) = self.content.next_piece()? {
@@ -132,7 +134,6 @@ impl Reading {
             content[at..at + piece.len()].copy_from_slice(&piece);
         }
         content.truncate(self.content.end() as usize);
-        let mut after = attrs(self.after)?;
         if self.content.has_asked_again {
             after = self.file.attrs()?;
         }
