@@ -84,8 +84,8 @@
 //!   through SFTP, many at a time.
 //! - `providers/`: content that this machine already has. `bases.rs`: base directories;
 //!   `renamed.rs`: files that have a new name; `versions.rs`: old versions, with `begun.rs`
-//!   (stages that begin with one) and `similar.rs` (files with a similar name); `chunks.rs`:
-//!   the chunk cache.
+//!   (stages that begin with one) and `similar.rs` (files with a similar name); `chunks.rs`
+//!   and `chunked.rs`: the chunk cache.
 //! - `resume.rs`: what an earlier job has left; `proving.rs`: proof that it is of the
 //!   source as it is now.
 //! - `live.rs`: files that others write to while they are copied.

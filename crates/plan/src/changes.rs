@@ -31,3 +31,36 @@ const fn of_links(keeps: Kept) -> Kept {
     let times = Kept::TIMES.only_if(keeps.has(Kept::LINK_TIMES) && keeps.has(Kept::TIMES));
     times.with(keeps.and(Kept::OWNER.with(Kept::XATTRS)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{Attributes, Device, Timestamp};
+
+    #[test]
+    fn directories_and_specials_differ_by_what_they_are() {
+        let at = |secs| Timestamp { secs, nanos: 0 };
+        let differs = |kind: Kind, there, specials: (Option<Special>, Option<Special>), secs| {
+            let entry = Entry::new(None, kind, Attributes::new(0o755, at(7)));
+            let meta = Meta::new(there, Attributes::new(0o755, at(secs)));
+            let entry = Entry { special: specials.0, ..entry };
+            changes(&entry, &Meta { special: specials.1, ..meta }, None, Kept::OF_COPIES)
+        };
+        let none = (None, None);
+        assert_eq!(differs(Kind::Dir, MetaKind::Dir, none, 8), Changes::TIME);
+        assert_eq!(differs(Kind::Dir, MetaKind::Dir, none, 7), Changes::default());
+        assert_eq!(differs(Kind::Dir, MetaKind::Symlink, none, 7), Changes::KIND);
+        let device = |minor| Device { major: 1, minor };
+        let (block, other) = (Special::Block(device(2)), Special::Block(device(3)));
+        let char = Special::Char(device(2));
+        let special = |one, two| {
+            let specials = (Some(one), Some(two));
+            differs(Kind::Special, MetaKind::Special, specials, 7)
+        };
+        assert_eq!(special(block, block), Changes::default());
+        assert_eq!(special(block, other), Changes::TARGET);
+        assert_eq!(special(char, Special::Char(device(3))), Changes::TARGET);
+        assert_eq!(special(block, char), Changes::KIND);
+        assert_eq!(special(Special::Fifo, Special::Socket), Changes::KIND);
+    }
+}

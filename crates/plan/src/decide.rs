@@ -359,6 +359,16 @@ mod tests {
     }
 
     #[test]
+    fn empty_files_are_not_compared() {
+        let plan = Plan { same_by: Sameness::Content, ..mirror() };
+        let decided = |size| {
+            let meta = meta(MetaKind::File { size }, 7);
+            decide(&plan, &file(size, 7), at(7), Some(existing(&meta, None))).0
+        };
+        assert_eq!((decided(0), decided(1)), (Action::Leave, Action::Compare));
+    }
+
+    #[test]
     fn refusals_name_what_is_in_the_way() {
         let fault = |kind, is_source| refusal(&meta(kind, 7), is_source).map(|fault| fault.kind);
         assert_eq!(fault(MetaKind::File { size: 1 }, false), None);

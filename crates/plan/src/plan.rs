@@ -204,3 +204,85 @@ impl Plan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::Walking;
+
+    /// Each rule of a mirror is one of its plan, and none is one of a copy's.
+    #[test]
+    fn a_plan_has_each_rule_of_its_mirror() {
+        let mirror = Mirror {
+            links: true,
+            safe_links: true,
+            skips_newer: true,
+            sameness: Sameness::Size,
+            window: Some(3),
+            existing_only: true,
+            size_min: Some(1),
+            size_max: Some(2),
+            makes_way: true,
+            delete: Some(Delete { ignore_errors: true }),
+            delete_max: Some(4),
+            delta: true,
+            block_len: Some(5),
+            part: Part::AllElse,
+            executability: true,
+            bases: Some(Bases::Copy),
+            keeps_dir_links: true,
+            walking: Walking { relative: Relative::WithoutWay, ..Walking::default() },
+            updating: Updating::InPlace,
+            preallocates: true,
+            delays: true,
+            fuzzy: true,
+            leaves_zeros: true,
+            ..Mirror::default()
+        };
+        let policy = Policy { keeps: Kept::LINK_TIMES, ..Policy::default() };
+        let plan = Plan::of(&Task::Sync(policy, mirror), &policy);
+        let expected = Plan {
+            keeps: Kept::LINK_TIMES,
+            same_by: Sameness::Size,
+            window: Some(3),
+            keeps_existing: false,
+            newer: Newer::Kept,
+            replaces: Kinds::All,
+            only_existing: true,
+            size_min: 1,
+            size_max: 2,
+            links: true,
+            safe_links: true,
+            updating: Updating::InPlace,
+            bases: Some(Bases::Copy),
+            delta: true,
+            fuzzy: true,
+            block_len: Some(5),
+            preallocates: true,
+            leaves_zeros: true,
+            delays: true,
+            executability: true,
+            new_links_get_times: true,
+            leaves_dir_atimes: true,
+            keeps_dir_links: true,
+            leaves_ways: true,
+            updates_top: true,
+            delete: Some(Delete { ignore_errors: true }),
+            delete_max: 4,
+            part: Part::AllElse,
+            is_mirror: true,
+            reports_changes: true,
+        };
+        assert_eq!(plan, expected);
+        let plain = Policy { keeps: Kept::NONE, ..policy };
+        let relative = Walking { relative: Relative::Yes, ..Walking::default() };
+        let few = Plan::of_mirror(&plain, &Mirror { walking: relative, ..Mirror::default() });
+        assert!(!few.leaves_ways && !few.new_links_get_times && !few.links);
+        assert_eq!((few.newer, few.replaces), (Newer::Replaced, Kinds::AllButFullDirs));
+        assert_eq!((few.size_min, few.size_max, few.delete_max), (0, u64::MAX, u64::MAX));
+        let copy = Plan::of(&Task::Copy(policy), &policy);
+        let is_like_mirror = copy.is_mirror || copy.reports_changes || copy.updates_top;
+        assert!(!is_like_mirror && copy.links && copy.new_links_get_times);
+        assert_eq!((copy.replaces, copy.part, copy.delete), (Kinds::Contents, Part::All, None));
+    }
+}

@@ -274,6 +274,10 @@ impl Offers {
         let mut state = lock(&self.state);
         let file = state.files.get_mut(&index)?;
         file.is_over = file.unanswered.is_empty();
+        if file.offered == 0 {
+            // Nothing bounds the number of such files: none stays open until it is sent.
+            file.source = None;
+        }
         let last = file.unanswered.is_empty().then(|| file.waiting.take()).flatten();
         self.changed.notify_all();
         last

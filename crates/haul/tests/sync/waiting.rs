@@ -324,8 +324,9 @@ fn a_kill_leaves_old_files_and_new_ones() {
                 assert_eq!(run.code, Some(0), "{flags:?}: {run}");
                 is_halfway(scene, flags);
                 // Between the two steps of replacing, the new file has a name that stays until
-                // it is cleaned, of which the directory has the time.
-                scene.haul().args(["clean", "-r"]).arg(scene.path("dst")).run().expect_ok();
+                // it is cleaned, of which the directory has the time. With -T that is in its place.
+                let clean = || scene.haul().args(["clean", "-r"]);
+                clean().arg(scene.path("dst")).arg(scene.path("scratch")).run().expect_ok();
                 sync().run().expect_ok();
                 if !flags.iter().any(|flag| flag.starts_with("--delete")) {
                     scene.clear(&["dst/extra"]);

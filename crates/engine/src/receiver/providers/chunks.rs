@@ -7,6 +7,7 @@
 //!
 //! The answers of a file are in the order of its offers: one worker at a time answers.
 
+use super::chunked::{ChunkedFiles, Found};
 use super::{Looked, Part, Provider};
 use crate::Job;
 use crate::cache::ChunkCache;
@@ -14,9 +15,9 @@ use crate::dirs::DirNode;
 use crate::link::SenderPort;
 use crate::receiver::dirs::DirState;
 use crate::receiver::{Pending, Receiver, Work};
-use haul_delta::{CHUNK_LEN_MAX, Chunk, chunks};
+use haul_delta::{Chunk, chunks};
 use haul_model::{Name, Outcome, Updating, words};
-use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk, Reuse, Want};
+use haul_proto::{Known, Offer, OfferedChunk, Reuse, Want};
 use haul_store::{Cache, Place, Saved, short};
 use haul_sys::Dir;
 use haul_tree::{TreeDir, lock};
@@ -34,12 +35,6 @@ const FILE_LEN_MIN: u64 = 1 << 20;
 /// Offers that may wait for a worker: the reader waits beyond.
 const OFFERS_MAX: usize = 64;
 
-/// Chunks of files on their way that are to be in the index, at most.
-const LISTED_MAX: usize = 128 << 10;
-
-/// Parts of them that were found, at most.
-const FOUND_MAX: usize = 64 << 10;
-
 /// Files with found parts that are open, at most. Of others nothing is found.
 const OPEN_MAX: usize = 64;
 
@@ -51,7 +46,9 @@ pub(crate) struct Chunks {
     /// Read when it is first needed; `None` inside if that failed.
     cache: Mutex<Option<Option<Cache>>>,
     waiting: Mutex<Waiting>,
-    files: Mutex<Files>,
+    files: Mutex<ChunkedFiles>,
+    /// Files with found parts, by their numbers in the index, and its generation.
+    open: Mutex<HashMap<(u64, u32), Arc<File>>>,
     saved: AtomicU64,
     saved_parts: AtomicU64,
 }
@@ -62,41 +59,6 @@ struct Waiting {
     offers: VecDeque<Offer>,
     /// A worker answers them, or is about to.
     has_worker: bool,
-}
-
-/// The files on their way whose chunks were offered.
-#[derive(Default)]
-struct Files {
-    by_index: HashMap<u64, Chunked>,
-    /// The lengths of all their lists.
-    listed: usize,
-    found: usize,
-    /// By their numbers in the index, and its generation.
-    open: HashMap<(u64, u32), Arc<File>>,
-}
-
-#[derive(Default)]
-struct Chunked {
-    /// Where the next offer may begin, in bytes.
-    next: u64,
-    /// Where each chunk begins, its length, and the short form of its hash.
-    listed: Vec<(u64, u32, u64)>,
-    /// Its parts that were found, in the order of the file.
-    found: Vec<Found>,
-}
-
-/// A part of a file that is in another one.
-struct Found {
-    at: u64,
-    len: u64,
-    file: Arc<File>,
-    from: u64,
-}
-
-impl Found {
-    fn end(&self) -> u64 {
-        self.at + self.len
-    }
 }
 
 impl Chunks {
@@ -116,6 +78,7 @@ impl Chunks {
             cache: Mutex::default(),
             waiting: Mutex::default(),
             files: Mutex::default(),
+            open: Mutex::default(),
             saved: AtomicU64::new(0),
             saved_parts: AtomicU64::new(0),
         })
@@ -134,58 +97,9 @@ impl Chunks {
         cache.as_mut().map(with)
     }
 
-    /// True if something of the file was found.
+    /// True if some of a file was found.
     pub(crate) fn has_found(&self, index: u64) -> bool {
-        lock(&self.files).by_index.get(&index).is_some_and(|file| !file.found.is_empty())
-    }
-
-    /// The parts of other files that make up `reuse`; `None` if not all of them were found.
-    fn find(&self, reuse: &Reuse) -> Option<Vec<Part>> {
-        let files = lock(&self.files);
-        let found = &files.by_index.get(&reuse.index)?.found;
-        let first = found.partition_point(|found| found.end() <= reuse.at);
-        let (mut at, end) = (reuse.at, reuse.at.checked_add(reuse.len.into())?);
-        let mut parts = Vec::new();
-        for found in &found[first..] {
-            if at == end {
-                break;
-            }
-            if found.at > at {
-                return None;
-            }
-            let len = found.end().min(end) - at;
-            let (file, from) = (Arc::clone(&found.file), found.from + (at - found.at));
-            parts.push(Part { content: file, from, len });
-            at += len;
-        }
-        (at == end).then_some(parts)
-    }
-
-    /// Takes an offer; an error if it breaks a rule. False if its file has come to its end.
-    fn take(&self, offer: &Offer) -> Result<bool, &'static str> {
-        let lens = offer.chunks.iter().map(|chunk| u64::from(chunk.len));
-        let is_chunk = |len: u64| (1..=CHUNK_LEN_MAX.into()).contains(&len);
-        let is_list = (1..=OFFERED_PER_FRAME_MAX).contains(&offer.chunks.len());
-        let end = offer.at.checked_add(lens.clone().sum());
-        let (Some(end), true, true) = (end, is_list, lens.clone().all(is_chunk)) else {
-            return Err("it offered chunks that can't be");
-        };
-        let mut files = lock(&self.files);
-        let Files { by_index, listed, .. } = &mut *files;
-        let Some(file) = by_index.get_mut(&offer.index) else { return Ok(false) };
-        if offer.at < file.next {
-            return Err("it offered chunks twice");
-        }
-        file.next = end;
-        let mut at = offer.at;
-        for chunk in &offer.chunks {
-            if *listed < LISTED_MAX {
-                file.listed.push((at, chunk.len, short(&chunk.hash)));
-                *listed += 1;
-            }
-            at += u64::from(chunk.len);
-        }
-        Ok(true)
+        lock(&self.files).has_found(index)
     }
 
     /// The answer to an offer.
@@ -195,7 +109,8 @@ impl Chunks {
         for (number, chunk) in offer.chunks.iter().enumerate() {
             let number = number as u16;
             if let Some((file, from)) = self.look_up(chunk, content)
-                && self.found(offer.index, at, chunk.len, file, from)
+                && lock(&self.files)
+                    .found(offer.index, Found { at, len: chunk.len.into(), file, from })
             {
                 match known.last_mut() {
                     Some((_, end)) if *end == number => *end += 1,
@@ -216,7 +131,7 @@ impl Chunks {
             if place.read(&file, content) == Some(chunk.hash) {
                 return Some((file, place.at));
             }
-            lock(&self.files).open.remove(&(generation, place.file()));
+            lock(&self.open).remove(&(generation, place.file()));
             self.with_cache(|cache| {
                 if cache.generation() == generation {
                     cache.forget(place);
@@ -228,14 +143,14 @@ impl Chunks {
 
     fn open(&self, generation: u64, place: &Place) -> Option<Arc<File>> {
         let key = (generation, place.file());
-        let mut files = lock(&self.files);
-        if let Some(file) = files.open.get(&key) {
+        let mut open = lock(&self.open);
+        if let Some(file) = open.get(&key) {
             return Some(Arc::clone(file));
         }
-        if files.open.len() >= OPEN_MAX {
-            files.open.retain(|_, file| Arc::strong_count(file) > 1);
+        if open.len() >= OPEN_MAX {
+            open.retain(|_, file| Arc::strong_count(file) > 1);
         }
-        if files.open.len() >= OPEN_MAX {
+        if open.len() >= OPEN_MAX {
             return None;
         }
         let opened = self.with_cache(|cache| match cache.generation() == generation {
@@ -243,39 +158,8 @@ impl Chunks {
             false => None,
         });
         let file = Arc::new(opened??);
-        files.open.insert(key, Arc::clone(&file));
+        open.insert(key, Arc::clone(&file));
         Some(file)
-    }
-
-    /// A chunk was found; false if there is no room to keep that in mind.
-    fn found(&self, index: u64, at: u64, len: u32, file: Arc<File>, from: u64) -> bool {
-        let mut files = lock(&self.files);
-        let Files { by_index, found, .. } = &mut *files;
-        let Some(chunked) = by_index.get_mut(&index) else { return false };
-        let len = u64::from(len);
-        if let Some(last) = chunked.found.last_mut()
-            && last.end() == at
-            && last.from + last.len == from
-            && Arc::ptr_eq(&last.file, &file)
-        {
-            last.len += len;
-            return true;
-        }
-        if *found >= FOUND_MAX {
-            return false;
-        }
-        *found += 1;
-        chunked.found.push(Found { at, len, file, from });
-        true
-    }
-
-    /// Nothing more of a file is taken; its chunks, if any were offered.
-    fn end(&self, index: u64) -> Option<Vec<(u64, u32, u64)>> {
-        let mut files = lock(&self.files);
-        let Chunked { listed, found, .. } = files.by_index.remove(&index)?;
-        files.listed -= listed.len();
-        files.found -= found.len();
-        Some(listed)
     }
 
     /// Keeps the content of the file `name` in `dir`, if it is one with chunks.
@@ -325,17 +209,17 @@ impl Provider for Chunks {
     /// Has the chunks of a file offered: offers may come from then on.
     fn look(&self, _: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
         file.is_chunked = true;
-        lock(&self.files).by_index.insert(file.index, Chunked::default());
+        lock(&self.files).begin(file.index);
         Looked::PassedOn(file)
     }
 
     fn parts(&self, _: &Receiver<'_>, _: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
-        if reuse.from.is_none() { self.find(reuse) } else { None }
+        if reuse.from.is_none() { lock(&self.files).parts(reuse) } else { None }
     }
 
     fn forget(&self, file: &mut Pending) {
         if std::mem::take(&mut file.is_chunked) {
-            self.end(file.index);
+            lock(&self.files).end(file.index);
         }
     }
 }
@@ -345,7 +229,7 @@ impl Receiver<'_> {
     pub(crate) fn take_offer(&self, offer: Offer) -> Result<(), &'static str> {
         let chunks = self.providers.chunks.as_ref();
         let chunks = chunks.ok_or("it offered chunks, and none were requested")?;
-        if !chunks.take(&offer)? {
+        if !lock(&chunks.files).take(&offer)? {
             return Ok(());
         }
         let mut waiting = lock(&chunks.waiting);
@@ -360,8 +244,8 @@ impl Receiver<'_> {
     /// True if chunks with such a part of a file were found, or it has come to its end.
     pub(crate) fn may_have_parts(&self, reuse: &Reuse) -> bool {
         self.providers.chunks.as_ref().is_none_or(|chunks| {
-            let has_ended = || !lock(&chunks.files).by_index.contains_key(&reuse.index);
-            chunks.find(reuse).is_some() || has_ended()
+            let files = lock(&chunks.files);
+            files.parts(reuse).is_some() || !files.has(reuse.index)
         })
     }
 
@@ -398,7 +282,7 @@ impl Receiver<'_> {
     /// A file has its outcome: if it was published, the index has its chunks from now on.
     pub(crate) fn end_chunks(&self, file: &Pending, outcome: &Outcome) {
         let chunks = self.providers.chunks.as_ref().filter(|_| file.is_chunked);
-        let listed = chunks.and_then(|chunks| Some((chunks, chunks.end(file.index)?)));
+        let listed = chunks.and_then(|chunks| Some((chunks, lock(&chunks.files).end(file.index)?)));
         let Some((chunks, listed)) = listed else { return };
         let is_published = matches!(outcome, Outcome::Copied) && !self.delays();
         if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)

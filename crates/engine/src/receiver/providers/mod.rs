@@ -16,6 +16,7 @@
 
 mod bases;
 mod begun;
+mod chunked;
 mod chunks;
 mod renamed;
 mod similar;

@@ -1,0 +1,234 @@
+//! The files on their way whose chunks were offered: which chunks each has, and which parts of it
+//! were found in other files.
+
+use super::Part;
+use haul_delta::CHUNK_LEN_MAX;
+use haul_proto::{OFFERED_PER_FRAME_MAX, Offer, Reuse};
+use haul_store::short;
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::Arc;
+
+/// The most chunks of all files that are listed for the index.
+const LISTED_MAX: usize = 128 << 10;
+
+/// The most parts that are kept of all files.
+const FOUND_MAX: usize = 64 << 10;
+
+/// Where a chunk begins, its length, and the short form of its hash.
+pub(super) type Listed = (u64, u32, u64);
+
+#[derive(Default)]
+pub(super) struct ChunkedFiles {
+    by_index: HashMap<u64, Chunked>,
+    /// The lengths of all their lists.
+    listed: usize,
+    found: usize,
+}
+
+#[derive(Default)]
+struct Chunked {
+    /// Where the next offer may begin, in bytes.
+    next: u64,
+    listed: Vec<Listed>,
+    /// Its parts that were found, in the order of the file.
+    found: Vec<Found>,
+}
+
+/// A part of a file that is in another one.
+pub(super) struct Found {
+    pub(super) at: u64,
+    pub(super) len: u64,
+    pub(super) file: Arc<File>,
+    pub(super) from: u64,
+}
+
+impl Found {
+    fn end(&self) -> u64 {
+        self.at + self.len
+    }
+}
+
+impl ChunkedFiles {
+    /// Offers of a file may come from now on.
+    pub(super) fn begin(&mut self, index: u64) {
+        self.end(index);
+        self.by_index.insert(index, Chunked::default());
+    }
+
+    /// True if offers of a file may come.
+    pub(super) fn has(&self, index: u64) -> bool {
+        self.by_index.contains_key(&index)
+    }
+
+    /// True if some of a file was found.
+    pub(super) fn has_found(&self, index: u64) -> bool {
+        self.by_index.get(&index).is_some_and(|file| !file.found.is_empty())
+    }
+
+    /// Takes an offer; an error if it breaks a rule. False if its file has come to its end.
+    pub(super) fn take(&mut self, offer: &Offer) -> Result<bool, &'static str> {
+        let lens = offer.chunks.iter().map(|chunk| u64::from(chunk.len));
+        let is_chunk = |len: u64| (1..=CHUNK_LEN_MAX.into()).contains(&len);
+        let is_list = (1..=OFFERED_PER_FRAME_MAX).contains(&offer.chunks.len());
+        let end = offer.at.checked_add(lens.clone().sum());
+        let (Some(end), true, true) = (end, is_list, lens.clone().all(is_chunk)) else {
+            return Err("it offered chunks that can't be");
+        };
+        let Some(file) = self.by_index.get_mut(&offer.index) else { return Ok(false) };
+        if offer.at < file.next {
+            return Err("it offered chunks twice");
+        }
+        file.next = end;
+        let mut at = offer.at;
+        for chunk in &offer.chunks {
+            if self.listed < LISTED_MAX {
+                file.listed.push((at, chunk.len, short(&chunk.hash)));
+                self.listed += 1;
+            }
+            at += u64::from(chunk.len);
+        }
+        Ok(true)
+    }
+
+    /// A part of a file was found, behind all others; false if there is no room for it.
+    pub(super) fn found(&mut self, index: u64, part: Found) -> bool {
+        let Some(file) = self.by_index.get_mut(&index) else { return false };
+        if let Some(last) = file.found.last_mut()
+            && last.end() == part.at
+            && last.from + last.len == part.from
+            && Arc::ptr_eq(&last.file, &part.file)
+        {
+            last.len += part.len;
+            return true;
+        }
+        let has_room = self.found < FOUND_MAX;
+        if has_room {
+            self.found += 1;
+            file.found.push(part);
+        }
+        has_room
+    }
+
+    /// The parts of other files that make up `reuse`; `None` if not all of them were found.
+    pub(super) fn parts(&self, reuse: &Reuse) -> Option<Vec<Part>> {
+        let found = &self.by_index.get(&reuse.index)?.found;
+        let first = found.partition_point(|found| found.end() <= reuse.at);
+        let (mut at, end) = (reuse.at, reuse.at.checked_add(reuse.len.into())?);
+        let mut parts = Vec::new();
+        for found in &found[first..] {
+            if at == end {
+                break;
+            }
+            if found.at > at {
+                return None;
+            }
+            let len = found.end().min(end) - at;
+            let (file, from) = (Arc::clone(&found.file), found.from + (at - found.at));
+            parts.push(Part { content: file, from, len });
+            at += len;
+        }
+        (at == end).then_some(parts)
+    }
+
+    /// Nothing more of a file is taken; returns its chunks, if any were offered.
+    pub(super) fn end(&mut self, index: u64) -> Option<Vec<Listed>> {
+        let Chunked { listed, found, .. } = self.by_index.remove(&index)?;
+        self.listed -= listed.len();
+        self.found -= found.len();
+        Some(listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_proto::OfferedChunk;
+
+    fn offer(at: u64, lens: &[u32]) -> Offer {
+        let hash = [1; 32];
+        let chunks = lens.iter().map(|len| OfferedChunk { len: *len, hash }).collect();
+        Offer { index: 7, at, chunks }
+    }
+
+    fn file() -> Arc<File> {
+        Arc::new(tempfile::tempfile().expect("a file"))
+    }
+
+    #[test]
+    fn offers_come_in_order_and_are_chunks() {
+        let mut files = ChunkedFiles::default();
+        assert_eq!(files.take(&offer(0, &[5])), Ok(false));
+        files.begin(7);
+        assert_eq!(files.take(&offer(0, &[5, 6])), Ok(true));
+        assert_eq!(files.take(&offer(20, &[1])), Ok(true));
+        for bad in [
+            offer(20, &[1]),
+            offer(30, &[]),
+            offer(30, &[0]),
+            offer(30, &[CHUNK_LEN_MAX + 1]),
+            offer(30, &vec![1; OFFERED_PER_FRAME_MAX + 1]),
+            offer(u64::MAX, &[1]),
+        ] {
+            assert!(files.take(&bad).is_err(), "{bad:?}");
+        }
+        let listed = files.end(7).expect("it was begun");
+        let places: Vec<_> = listed.iter().map(|(at, len, _)| (*at, *len)).collect();
+        assert_eq!(places, [(0, 5), (5, 6), (20, 1)]);
+        assert!(files.end(7).is_none() && files.listed == 0);
+    }
+
+    #[test]
+    fn no_more_chunks_are_listed_than_there_is_room_for() {
+        let mut files = ChunkedFiles::default();
+        files.begin(7);
+        let lens = vec![1; OFFERED_PER_FRAME_MAX];
+        let offers = LISTED_MAX / OFFERED_PER_FRAME_MAX + 2;
+        for number in 0..offers as u64 {
+            let at = number * OFFERED_PER_FRAME_MAX as u64;
+            assert_eq!(files.take(&offer(at, &lens)), Ok(true));
+        }
+        assert_eq!(files.end(7).map(|listed| listed.len()), Some(LISTED_MAX));
+        assert_eq!(files.listed, 0);
+    }
+
+    #[test]
+    fn a_reuse_is_made_up_of_what_was_found() {
+        let mut files = ChunkedFiles::default();
+        files.begin(7);
+        let (one, other) = (file(), file());
+        let mut found = |at, len, file: &Arc<File>, from| {
+            files.found(7, Found { at, len, file: Arc::clone(file), from })
+        };
+        // The second goes on where the first ends, in the same file.
+        assert!(found(10, 5, &one, 100) && found(15, 5, &one, 105) && found(20, 5, &other, 0));
+        assert!(found(30, 5, &one, 0));
+        assert_eq!(files.found, 3);
+        let parts = |at, len| {
+            let parts = files.parts(&Reuse { index: 7, at, from: None, len })?;
+            Some(parts.iter().map(|part| (part.from, part.len)).collect::<Vec<_>>())
+        };
+        assert_eq!(parts(10, 10), Some(vec![(100, 10)]));
+        assert_eq!(parts(12, 10), Some(vec![(102, 8), (0, 2)]));
+        assert_eq!(parts(30, 5), Some(vec![(0, 5)]));
+        for (at, len) in [(9, 2), (24, 2), (25, 5), (30, 6), (40, 1), (u64::MAX, 1)] {
+            assert_eq!(parts(at, len), None, "{len} bytes at {at}");
+        }
+        assert!(files.has_found(7) && files.has(7));
+        files.begin(7);
+        assert!(files.has(7) && !files.has_found(7) && files.found == 0);
+    }
+
+    #[test]
+    fn parts_have_a_bound_and_ended_files_none() {
+        let mut files = ChunkedFiles::default();
+        let file = file();
+        let part = |at| Found { at, len: 1, file: Arc::clone(&file), from: 0 };
+        assert!(!files.found(7, part(0)), "no such file");
+        files.begin(7);
+        assert!((0..FOUND_MAX as u64).all(|at| files.found(7, part(at))));
+        assert!(!files.found(7, part(FOUND_MAX as u64)));
+        files.end(7);
+        assert_eq!(files.found, 0);
+    }
+}
