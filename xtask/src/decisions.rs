@@ -2,7 +2,7 @@
 //! destination that a decision may depend on: `crates/plan/tests/rsync.txt`, which the tests of
 //! the plan read.
 //!
-//! Each line is `options | source | existing | itemized`. An entry is written as its kind and
+//! The first line names the rsync. Each other line is `options | source | existing | itemized`. An entry is written as its kind and
 //! what it has: `file SIZE SECONDS MODE CONTENT`, `link TARGET SECONDS`, `fifo SECONDS MODE`,
 //! `dir`, `full` (a directory with something in it), or `-` for nothing. What rsync itemizes is
 //! `-` for nothing, and `refused` if it leaves a directory in the way.
@@ -94,7 +94,8 @@ const EXISTING: [&str; 30] = [
 
 pub(crate) fn run() -> Result<()> {
     let temp = tempfile::tempdir()?;
-    let mut table = String::new();
+    let version = repo::first_line("rsync", &["--version"]).ok_or("there is no rsync")?;
+    let mut table = format!("# {version}\n");
     for (number, options) in OPTIONS.iter().enumerate() {
         let (src, dst) =
             (temp.path().join(format!("s{number}")), temp.path().join(format!("d{number}")));
@@ -156,7 +157,7 @@ fn make(path: &Path, words: &str) -> Result<()> {
             touch(path, time)?;
         }
         ["fifo", time, bits] => {
-            Command::new("mkfifo").arg(path).status()?;
+            repo::run(Command::new("mkfifo").arg(path))?;
             mode(path, bits)?;
             touch(path, time)?;
         }
@@ -173,8 +174,7 @@ fn make(path: &Path, words: &str) -> Result<()> {
 fn touch(path: &Path, time: &str) -> Result<()> {
     let since = time_of(time)?.duration_since(SystemTime::UNIX_EPOCH)?;
     let at = format!("@{}.{:09}", since.as_secs(), since.subsec_nanos());
-    Command::new("touch").args(["-h", "-d", &at]).arg(path).status()?;
-    Ok(())
+    repo::run(Command::new("touch").args(["-h", "-d", &at]).arg(path))
 }
 
 /// The time that is so many seconds from [`BASE`].

@@ -1,5 +1,5 @@
 //! Mutation tests of one crate: each decision in its code is changed in turn, and the tests of the
-//! crate itself have to notice. CONTRIBUTING.md has the results.
+//! crate itself have to notice.
 
 use crate::{Result, repo};
 

@@ -1,5 +1,5 @@
 //! The size of the product: lines of code in each crate, without blank lines, comments and
-//! tests. The total may only shrink.
+//! tests. The total has a bound, which is lowered when the code shrinks.
 
 use crate::{Result, tidy};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lines of code that the product has at most. Lower it whenever the code has become shorter.
-pub(crate) const LINES_MAX: usize = 73_500;
+pub(crate) const LINES_MAX: usize = 72_950;
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let sizes = sizes(root)?;

@@ -1,6 +1,6 @@
 //! The chunk cache of this machine, as jobs are given it.
 //!
-//! It is opened before the job is confined, which may read the destinations of earlier jobs then:
+//! It is opened before the job is confined. The confined job may read earlier destinations:
 //! that is where the chunks are.
 
 use haul_store::{CACHE_DIR_MODE, Cache, destinations, note_destination};
@@ -97,11 +97,11 @@ impl ChunkCache {
         destinations(&self.dir).into_iter().filter(is_here).filter_map(open).collect()
     }
 
-    /// Keeps in mind that a job publishes below `path`.
+    /// Records that a job publishes below `path`.
     pub(crate) fn note_destination(&self, path: &[u8]) {
-        // All of a machine is no place to be looked into by every job.
+        // Every later job would get access to the whole machine.
         if path != b"/" {
-            // Without it what is there is not found by a job that is confined elsewhere.
+            // If that fails, a job that is confined elsewhere does not find these chunks.
             let _ = note_destination(&self.dir, path);
         }
     }
@@ -122,7 +122,7 @@ impl ChunkCache {
         self.read()?.figures()
     }
 
-    /// Removes all of it.
+    /// Removes the index, the kept files and the list of destinations.
     ///
     /// # Errors
     /// Those of removing files, and [`io::ErrorKind::WouldBlock`] if another process uses it.

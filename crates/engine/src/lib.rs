@@ -11,22 +11,22 @@
 //!   `assembly/schedule.rs` says: direct ones (`assembly/calling.rs`) or logins
 //!   (`assembly/beside.rs`; worth it or not: `assembly/chosen.rs`), each behind
 //!   `assembly/carrier.rs`; `assembly/lane.rs`: what one carries; `assembly/roster.rs`: the
-//!   stage of each; `callers.rs`: who is let in by a key, `agent/entrance.rs`: by a secret.
+//!   stage of each; `callers.rs`: accepts callers by key, `agent/entrance.rs`: by secret.
 //! - `request/session.rs`: a connection to an agent; `remote.rs`: a job over one; `agent.rs`: an
 //!   agent's way to its client, and
 //!   `agent/conversation.rs`: requests before its job; `agent/apart.rs`: a job in a process
 //!   of its own; `agent/heir.rs`: the next agent of
 //!   the same job. `vigil.rs`: notices a silent peer.
 //! - `relay.rs`: a job between two agents; `relay/passing.rs`: the frames from one to the
-//!   other; `relay/course.rs`: what they tell of the job; `relay/straight.rs` and
+//!   other; `relay/course.rs`: what they report of the job; `relay/straight.rs` and
 //!   `agent/calls.rs`: direct connections between them.
 //! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
 //!   sessions, which begin at the same time.
 //! - `beneath.rs`: directories behind links that lead nowhere else. `rules.rs`: files with
 //!   rules in the trees themselves.
 //! - `crew.rs`: the threads of a job; `workers.rs`: how many.
-//! - `control.rs`: the course of a job, and its figures. `monitor.rs`: what it tells;
-//!   `told.rs`: what a job that is run again has told, and `told/going.rs`: the sources that
+//! - `control.rs`: the course of a job, and its figures. `monitor.rs`: its events;
+//!   `told.rs`: what a repeated job has reported, and `told/going.rs`: the sources that
 //!   it may have removed; `census.rs`: entries by their kinds. `lacks.rs`: the words about
 //!   attributes that are not kept. `prefetch.rs`: places that were looked at ahead.
 //! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
@@ -49,7 +49,7 @@
 //!   wanted files on one machine.
 //! - `read.rs`: workers that read contents for a wire, and pack small files; `pieces.rs`:
 //!   large files, in pieces; `passed.rs`: how far one is; `stripes.rs`: by several workers;
-//!   `wants.rs`: the rules for what is asked for; `differences.rs`: files of which the
+//!   `wants.rs`: the rules for Wants; `offers.rs`: chunks; `differences.rs`: files of which the
 //!   Receiver has an older version; `counted.rs`: what counts as sent; `again.rs`: files that
 //!   are sent once more; `repeats.rs`: leases of contents, and what was lost with a lane.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
@@ -80,7 +80,7 @@
 //!   `in_place.rs`: files that keep their place; `waiting.rs`: files that wait for the end.
 //! - `pending.rs`: a file on its way. `work.rs`: workers, for local files and packs.
 //!   `filling.rs`: how a file gets into its stage. `incoming.rs`: a file in pieces;
-//!   `incoming/matched.rs`: its parts that the old version has. `small.rs`: small files
+//!   `incoming/matched.rs`: its parts that this machine has. `small.rs`: small files
 //!   through SFTP, many at a time.
 //! - `providers/`: content that this machine already has. `bases.rs`: base directories;
 //!   `renamed.rs`: files that have a new name; `versions.rs`: old versions, with `begun.rs`
@@ -93,7 +93,7 @@
 //! - `dirs.rs`: a directory that waits for its entries; `sealing.rs`: its mode and time,
 //!   set last.
 //! - `proofs.rs`: what the destination has of sources that are about to be removed;
-//!   `losing.rs`: what a move would lose. `ending.rs`: what is told before an early end.
+//!   `losing.rs`: what a move would lose. `ending.rs`: the reports before an early end.
 //!
 //! Content:
 //!
@@ -122,7 +122,7 @@
 //!   the marks that a peer asks for to find out.
 //! - `room.rs`: a bound on the memory for hard links; `receiver/linking/cost.rs`: what is
 //!   counted.
-//! - `pace.rs`: a bound on the bytes that a job moves in a second.
+//! - `pace.rs`: a bound on the bytes that a job moves in a second. `cache.rs`: its chunk cache.
 //! - `origin.rs`: the number of a directory that a job made as a new name.
 //! - `clean.rs`: removes what copies have left.
 //! - `deploy.rs`: puts haul onto a host, through an SFTP session and a shell that becomes

@@ -9,7 +9,7 @@ use haul_model::{
 /// An answer to what is done about an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Bring it, and put it there like this.
+    /// Copy it, with this rule for an existing object.
     Copy(OnExisting),
     /// The same, unless the directory at its place has something in it: then [`full_dir`] is the
     /// fault.

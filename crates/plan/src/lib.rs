@@ -3,7 +3,7 @@
 //! - [`Plan`]: what the user asked for, with one field per question that a decision asks.
 //!   `plan.rs` compiles it from the task of a job.
 //! - [`Existing`]: what the destination has at an entry's place. Whoever looks there fills it in.
-//! - [`decide`]: the [`Action`] for an entry, and how what exists differs from it.
+//! - [`screen`], then [`act`]: the [`Action`] for an entry, and its changes. [`decide`] is both.
 //! - [`changes`]: that comparison alone.
 //!
 //! Nothing here does I/O, takes a lock or knows a peer. `tests/rsync.txt` has what rsync does in

@@ -12,7 +12,7 @@ pub struct Plan {
     pub keeps: Kept,
     /// The proof that a file needs no copy.
     pub same_by: Sameness,
-    /// Times no further apart are one, in whole seconds; `None` compares all of them.
+    /// Times at most so many seconds apart are equal; `None` compares nanoseconds, too.
     pub window: Option<u32>,
     /// Nothing that exists is replaced.
     pub keeps_existing: bool,
@@ -36,7 +36,7 @@ pub struct Plan {
     pub bases: Option<Bases>,
     /// Of a changed file only the difference crosses a wire.
     pub delta: bool,
-    /// Of a missing file only the difference to one with a similar name does.
+    /// Of a missing file only the difference from one with a similar name crosses a wire.
     pub fuzzy: bool,
     /// The length of the blocks by which differences are found, in bytes, if it is given.
     pub block_len: Option<u32>,
@@ -52,7 +52,7 @@ pub struct Plan {
     pub new_links_get_times: bool,
     /// Directories keep the times when they were last read.
     pub leaves_dir_atimes: bool,
-    /// An existing symbolic link to a directory stands for that.
+    /// An existing symbolic link to a directory is used as that directory.
     pub keeps_dir_links: bool,
     /// So does one on the way to a source.
     pub leaves_ways: bool,
@@ -189,7 +189,7 @@ impl Plan {
         }
     }
 
-    /// The time that `there` is taken to have, if that of an entry is `mtime`.
+    /// Returns `there` if it counts as equal to `mtime`, the time of an entry.
     pub fn in_window(&self, mtime: Timestamp, there: Timestamp) -> Option<Timestamp> {
         let window = self.window?;
         (mtime.secs.abs_diff(there.secs) <= u64::from(window)).then_some(there)

@@ -1,8 +1,8 @@
 //! The chunks that this machine has: an index of where haul has published them, and, if the
 //! user turns it on, a bounded store of files that would be lost.
 //!
-//! 1. **The index is a hint.** It names a file, and a place in it. Nobody believes that before
-//!    the bytes were read and have the hash of the chunk.
+//! 1. **The index is a hint.** It names a file, and a place in it. A chunk is used only after
+//!    its bytes were read and have its hash.
 //! 2. An entry whose file is gone, or is another one, is dropped as soon as that is seen.
 //! 3. Both may be deleted or damaged at any time, and several processes may use them at once.
 //!    What is lost is found out, and costs the time of sending it.
@@ -43,14 +43,14 @@ const DESTINATIONS_MAX: usize = 64;
 /// Bytes of that file, at most.
 const DESTINATIONS_LEN_MAX: u64 = 512 << 10;
 
-/// How long that lock is waited for. Whoever has it is about to be done, or copies a large file.
+/// How long the lock is waited for. Its holder is about to be done, or copies a large file.
 const LOCK_MAX: Duration = Duration::from_millis(500);
-
-/// Chunks that were learned, from which on they are written before the end of the job.
-const FRESH_MANY: usize = 32 << 10;
 
 /// How often it is tried.
 const LOCK_POLL: Duration = Duration::from_millis(10);
+
+/// New chunks, from which on they are written before the end of the job.
+const FRESH_MANY: usize = 32 << 10;
 
 /// Content that was not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Cache {
         self.index.find(hash)
     }
 
-    /// A number that changes with those of the files: places of another one are of no use.
+    /// Changes when files get other numbers: places of another generation are invalid.
     pub fn generation(&self) -> u64 {
         self.index.generation
     }
@@ -156,7 +156,7 @@ impl Cache {
         self.index.drop_file(place.file);
     }
 
-    /// Learns of the chunks of a file that was published: where each begins, its length and its
+    /// Adds the chunks of a published file: where each begins, its length and the short form of its
     /// hash. `path` is absolute.
     pub fn add(&mut self, path: &[u8], chunks: impl IntoIterator<Item = (u64, u32, u64)>) {
         if let Ok((_, identity)) = open(path) {
@@ -204,7 +204,7 @@ impl Cache {
         self.index.saves(saved);
     }
 
-    /// Writes what was learned. Without the lock it is learned again by a later job.
+    /// Writes new chunks and figures. Without the lock they are dropped.
     ///
     /// # Errors
     /// Those of writing it: the disk may be full.
@@ -266,21 +266,29 @@ impl Cache {
         Ok(checked)
     }
 
-    /// Removes all of it.
+    /// Removes the index, the kept files and the list of destinations.
     ///
     /// # Errors
     /// Those of removing files, and [`io::ErrorKind::WouldBlock`] where another process uses it.
     pub fn clear(dir: &Dir) -> io::Result<()> {
         let _lock = lock(dir)?.ok_or(io::ErrorKind::WouldBlock)?;
         Index::remove(dir)?;
-        Kept::remove(dir)
+        Kept::remove(dir)?;
+        match dir.remove_file(&destinations_name()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
+}
+
+fn destinations_name() -> Name {
+    Name::new(DESTINATIONS.as_bytes()).expect("a name")
 }
 
 /// The destinations of earlier jobs, as absolute paths, the last first: what the index knows is
 /// below them. Those that could not be opened now are left out by the caller.
 pub fn destinations(dir: &Dir) -> Vec<Vec<u8>> {
-    let name = Name::new(DESTINATIONS.as_bytes()).expect("a name");
+    let name = destinations_name();
     let mut bytes = Vec::new();
     let read = dir
         .open_file(&name, false)
@@ -307,7 +315,7 @@ pub fn note_destination(dir: &Dir, path: &[u8]) -> io::Result<()> {
     // Nobody else writes: this one was left by a process that was killed.
     let _ = dir.remove_private(&temp);
     dir.create_private(&temp)?.write_all(&before.join(&0))?;
-    dir.publish_replacing(&temp, &Name::new(DESTINATIONS.as_bytes()).expect("a name"))
+    dir.publish_replacing(&temp, &destinations_name())
 }
 
 /// Opens the regular file with an absolute path.

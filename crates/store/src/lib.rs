@@ -21,14 +21,14 @@
 //! - `lot.rs`: whole files that wait for the end of their job in a directory of their own.
 //! - `private.rs`: the names that haul makes for itself, and how they are recognised.
 //! - `leftover.rs`: stages that earlier copies left in a directory, found and removed.
-//! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more
+//! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more, or 8 MiB far
 //!   (`RESUME_LEN_MIN`, `RESUME_LEN_MIN_FAR`): `.haul-NAME-SOURCE.part`, where NAME and SOURCE are hashes of the
 //!   destination's name and of the source's size and time. Beside it is a journal, whose
 //!   header identifies the source (`SourceId`), and whose lock says who writes.
 //!   Checkpoints run beside the copying.
 //! - `journal.rs`: the journal's format and invariants: which blocks are there, and their
 //!   hashes. `pace.rs`: when a checkpoint is due.
-//! - `cache.rs`: the chunks of content that this machine has, and where.
+//! - `cache.rs`: the chunk cache; `cache/index.rs`: its index; `cache/kept.rs`: its kept files.
 //! - `remote.rs`: the journal of a stage on a host without haul, kept here.
 //! - `series.rs`: the names of a job's small stages on such a host, and which jobs that
 //!   made some are dead.

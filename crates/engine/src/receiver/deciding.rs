@@ -67,7 +67,7 @@ impl Receiver<'_> {
         self.decide_about(dir, name, entry, true)
     }
 
-    /// The same; what is left as it is gets its attributes if it `stays` where it is.
+    /// The same. An entry that is left as it is gets attributes only if it `stays` in its place.
     pub(super) fn decide_about(
         &self,
         dir: &RecvDir,
@@ -131,7 +131,7 @@ impl Receiver<'_> {
             Err(Action::Leave) if stays => {
                 (self.leave(&case, Changes::default())?, Changes::default())
             }
-            Err(action) => (self.keep(&case, settled(action)), Changes::default()),
+            Err(action) => (self.sync_if_skipped(&case, settled(action)), Changes::default()),
         };
         Ok((decision, if self.plan.reports_changes { found } else { Changes::default() }))
     }
@@ -150,7 +150,7 @@ impl Receiver<'_> {
                 return Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
             }
             Action::Leave if stays => self.leave(case, found)?,
-            action => self.keep(case, settled(action)),
+            action => self.sync_if_skipped(case, settled(action)),
         };
         Ok((decision, found))
     }

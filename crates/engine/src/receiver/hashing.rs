@@ -1,5 +1,5 @@
 //! Contents that are compared by their hashes, which both sides compute at the same
-//! time: in checks, and in mirrors where neither length nor time is a proof.
+//! time: in checks, and in mirrors that compare by content or look for renamed files.
 
 use super::check::outcome_of;
 use super::deciding::{Case, Decision};
@@ -190,7 +190,7 @@ impl Receiver<'_> {
         is_asked
     }
 
-    /// Takes what the Sender says of a file that is compared.
+    /// Takes the Sender's hash of a file that is compared.
     pub(super) fn take_seal(&self, end: FileEnd) {
         let result = end.result.map_err(of_sender).and_then(|seal| match seal.hash {
             Some(_) => Ok(seal),
@@ -199,7 +199,7 @@ impl Receiver<'_> {
         self.meet(end.index, |hashing| hashing.of_source = Some(result));
     }
 
-    /// Puts down what is known of a file, and settles it when both hashes are.
+    /// Records a result about a file, and settles the file once both hashes are known.
     fn meet(&self, index: u64, put: impl FnOnce(&mut Hashing)) {
         let whole = {
             let mut hashing = lock(&self.hashing);
@@ -245,7 +245,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Tells what a check has found about a file.
+    /// Reports the result of a check about a file.
     fn end_check(
         &self,
         pending: Pending,
@@ -271,7 +271,7 @@ impl Receiver<'_> {
     }
 
     /// Leaves a file of a mirror as it is if its content is that of the source, and else
-    /// asks for that.
+    /// requests that content.
     fn end_hashing(
         &self,
         mut pending: Pending,
@@ -330,7 +330,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Asks for the content of a file that was waited for otherwise so far.
+    /// Requests the content of a file that was compared until now.
     pub(super) fn want_now(&self, pending: Pending, counted: u64) {
         self.reporter.begins_again(counted, 0);
         let (dir, mut wants) = (pending.dir(), Vec::new());

@@ -46,7 +46,7 @@ pub(crate) struct Incoming {
     recorded: AtomicU64,
     /// Its stage was begun: nobody who has the file has it for long.
     is_begun: AtomicBool,
-    /// Its fate is sealed.
+    /// The file has ended.
     has_ended: AtomicBool,
 }
 
@@ -110,7 +110,7 @@ impl Incoming {
         }
     }
 
-    /// True if its fate is sealed: what still comes is passed over.
+    /// True if the file has ended: further pieces are ignored.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }
@@ -171,7 +171,7 @@ impl Incoming {
         self.is_begun.fetch_or(state.into.is_some(), Ordering::Relaxed);
         self.has_ended.fetch_or(state.pending.is_none(), Ordering::Relaxed);
         if state.is_over() {
-            // What still comes is passed over, and nothing is waited for.
+            // Further pieces are ignored, and no lane waits.
             self.recorded.store(u64::MAX, Ordering::Relaxed);
         } else if let Some(into) = &state.into {
             self.recorded.store(into.recorded(), Ordering::Relaxed);
@@ -184,7 +184,7 @@ impl State {
     /// goes from the queue to here while the file is locked.
     fn take_piece(&mut self, receiver: &Receiver<'_>, piece: Piece) {
         match piece {
-            // Its fate is sealed: what still comes is passed over.
+            // The file has ended: further pieces are ignored.
             _ if self.pending.is_none() => {}
             // See the caller.
             Piece::End(_) => {}
@@ -301,7 +301,7 @@ impl State {
         self.pending.as_ref().is_some_and(|file| file.is_unhashed(receiver))
     }
 
-    /// Compares a block with what the Sender says of it, and puts it on record.
+    /// Compares a block with the Sender's hash, and records it.
     fn check_block(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal, route: Route) {
         if self.is_over() {
             return;
@@ -457,7 +457,7 @@ impl State {
         }
     }
 
-    /// Removes what was given up, unless somebody still has it, who does so then.
+    /// Removes the stage that was given up. If a [`Direct`] still has it, that one removes it.
     fn discard(&mut self) {
         let into = self.to_discard.take().map(Arc::try_unwrap);
         match into {

@@ -1,4 +1,4 @@
-//! A file on its way, from the wish for its content to its outcome.
+//! A listed entry that is no directory, on its way to its outcome.
 
 use super::dirs::Base;
 use super::dirs::RecvDir;
@@ -10,7 +10,7 @@ use haul_sys::Dir;
 use haul_tree::StagedFile;
 use std::sync::Arc;
 
-/// A listed file whose content is wanted.
+/// A listed file, link or special, until it has its outcome.
 pub(crate) struct Pending {
     pub(crate) index: u64,
     pub(super) dir: Arc<RecvDir>,
@@ -53,7 +53,7 @@ impl Pending {
         self.on_record = Some(into.recorded() * BLOCK_LEN);
     }
 
-    /// A file, or a link, of which nothing is there yet.
+    /// An entry as it was listed, with no content yet.
     pub(super) fn new(
         index: u64,
         dir: Arc<RecvDir>,

@@ -1,5 +1,5 @@
-//! Acts at an entry's place in the destination as soon as it is listed:
-//! files are decided about, directories and links are made.
+//! Acts at an entry's place in the destination as soon as it is listed: makes directories and
+//! links, and gives files that stay the attributes that they lack.
 
 use super::deciding::{Case, Decision, left_or_updated};
 use super::dirs::{DirState, RecvDir};
@@ -19,9 +19,9 @@ use std::io;
 use std::sync::Arc;
 
 impl Receiver<'_> {
-    /// The decision about an entry, but for a failure to make a file durable that is kept: a
+    /// The decision about an entry, or the failure to make a file durable that is skipped: a
     /// move may find that it is the same, and remove its source.
-    pub(super) fn keep(&self, case: &Case<'_>, decision: Decision) -> Decision {
+    pub(super) fn sync_if_skipped(&self, case: &Case<'_>, decision: Decision) -> Decision {
         let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
         let is_file = |meta: &Meta| matches!(meta.kind, MetaKind::File { .. });
         if !(self.policy.moving.is_some() && is_kept && case.existing.is_some_and(is_file)) {
@@ -57,7 +57,7 @@ impl Receiver<'_> {
     /// with holes was durable before it got its name.
     ///
     /// With `sync` each file is looked into: a medium that failed may have lost it a
-    /// moment ago, and the system has told that to somebody else.
+    /// moment ago, and the system has reported that to another process.
     pub(super) fn was_lost(
         &self,
         node: &Arc<DirNode>,
@@ -283,7 +283,7 @@ impl Receiver<'_> {
         self.release(Arc::clone(dir));
     }
 
-    /// Makes a symbolic link whose making takes round trips.
+    /// Makes a link, FIFO, socket or device where that takes round trips.
     pub(super) fn take_link(&self, link: Pending) {
         if self.control.stopped() {
             return;

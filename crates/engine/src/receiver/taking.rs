@@ -1,5 +1,5 @@
 //! Takes entries that are no directories as they are listed: settles them at once, makes
-//! them, asks for what is missing of them, or has a worker see to it.
+//! them, requests their content, or gives them to a worker.
 
 use super::deciding::Decision;
 use super::hashing::Candidate;
@@ -83,7 +83,7 @@ impl Receiver<'_> {
         Some(self.settle_listed(&listed, outcome))
     }
 
-    /// An entry has its outcome as it is listed.
+    /// Reports the outcome of an entry that has it when it is listed.
     pub(super) fn settle_listed(&self, listed: &Pending, outcome: Outcome) -> Outcome {
         let Pending { index, dir, entry, found, cost, .. } = listed;
         let outcome = self.as_synced(outcome, *found);

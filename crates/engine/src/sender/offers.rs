@@ -10,7 +10,7 @@
 //!
 //! - Where content leaves fast, nothing is offered any more.
 //! - While nothing that is offered is known, nobody waits for answers. What is answered in time is
-//!   used, and offers go on: from them the Receiver learns what it has.
+//!   used, and offers continue: from them the Receiver fills its index.
 
 use super::read::is_still_wanted;
 use super::{Item, Sender};
@@ -29,11 +29,11 @@ use std::time::{Duration, Instant};
 /// Content of one offer, in bytes, at least.
 const OFFER_LEN: u64 = 1 << 20;
 
-/// Content that is offered and was not passed by those who send, at most: the pages that were
+/// Bytes that were offered and that no worker has passed yet, at most: the pages that were
 /// read are still in memory when it is sent.
 const AHEAD_MAX: u64 = 64 << 20;
 
-/// Content that was answered without one known chunk, from which on nobody waits for answers.
+/// Bytes that were answered without a known chunk, from which on no worker waits for answers.
 const MISSED_MAX: u64 = 4 << 20;
 
 /// The longest time for which content waits for an answer.
@@ -170,7 +170,7 @@ impl Offers {
         lock(&self.state).files.get_mut(&index)?.source.take()
     }
 
-    /// So much of a file was sent, is a hole, or was told to be here or in the old version.
+    /// Counts `len` bytes of a file that were sent, are a hole, or went as a Reuse.
     pub(super) fn passed(&self, index: u64, len: u64) {
         let mut state = lock(&self.state);
         let State { files, ahead, .. } = &mut *state;

@@ -1,4 +1,4 @@
-//! Requests about one file that are sent together, and so take one round trip.
+//! Requests that are sent together, and so take one round trip. Most are about one file.
 
 use super::{Payload, Port};
 use crate::Client;
@@ -23,7 +23,7 @@ impl Batch {
         Self { port, path: path.into(), operations: Vec::new(), unsent: None }
     }
 
-    /// A batch of these requests, which [`Client::check`] must let pass.
+    /// A batch of these requests. From the first that [`Client::check`] rejects on, none is sent.
     pub(crate) fn of(client: &Client, path: &[u8], requests: &[Request<'_>]) -> Self {
         let mut batch = Self::new(client.port(), path);
         for request in requests {

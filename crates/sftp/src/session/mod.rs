@@ -158,7 +158,7 @@ impl Session {
         }
     }
 
-    /// The one who asks.
+    /// The client of this session.
     pub fn client(&self) -> &Client {
         &self.client
     }

@@ -90,7 +90,7 @@ impl<'a> FileRange<'a> {
         Ok(())
     }
 
-    /// How much of it was spliced; what is missing is for reading to tell.
+    /// Returns how much of it was spliced. Reading reports why the rest was not.
     fn splice(&self, out: &mut Writer, signs: &Signs) -> io::Result<usize> {
         let Some(pipe) = out.pipe() else { return Ok(0) };
         let mut sent = 0;

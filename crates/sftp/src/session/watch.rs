@@ -8,9 +8,9 @@ use std::time::Duration;
 /// How many times within the longest silence is looked.
 const LOOKS: u32 = 8;
 
-/// How many times longer a server may be silent that is at something which can take
-/// minutes, and does nothing else meanwhile: OpenSSH's makes a large file durable.
-/// That the host itself is gone ssh tells.
+/// How many times longer a server may be silent during a request that can take
+/// minutes, such as fsync of a large file: OpenSSH's server does nothing else meanwhile.
+/// If the host itself is gone, ssh reports that.
 pub const SLOW_FACTOR: u32 = 10;
 
 /// Watches until the session has ended. It counts looks: the time in which this

@@ -4,7 +4,7 @@
 //! On disk it is a number of segments. A segment is written whole under a private name, then
 //! renamed, and never changed; its last 32 bytes are the BLAKE3 hash of those before. So there is
 //! nothing to repair, and nothing is flushed: one that a power cut has damaged is removed. Each
-//! job that has learned something writes one. When there are [`SEGMENTS_MAX`], they become one.
+//! job with new chunks or figures writes one. When there are [`SEGMENTS_MAX`], they become one.
 //!
 //! ```text
 //! magic 8 bytes, saved (parts u64, bytes u64), files u32, places u32
@@ -117,6 +117,7 @@ impl Place {
 }
 
 /// The index in memory.
+#[derive(Default)]
 pub(super) struct Index {
     files: Vec<Indexed>,
     /// It changes with the numbers of files.
@@ -125,11 +126,11 @@ pub(super) struct Index {
     segments: Vec<Name>,
     /// The places that were read, in the order of their hashes.
     places: Vec<(u64, Place)>,
-    /// Those that were learned since.
+    /// The places that were added since.
     fresh: BTreeMap<(u64, u32, u64), u32>,
     /// Files from this one on were learned since; those in front of it have the newest first.
     fresh_files: u32,
-    /// Files from this one up to those have made way for newer ones.
+    /// Files from this one up to `fresh_files` were dropped for newer ones.
     oldest: u32,
     paths_len: usize,
     /// The newest file of each path, by a hash of it.
@@ -141,28 +142,10 @@ pub(super) struct Index {
 }
 
 impl Index {
-    fn new() -> Self {
-        Self {
-            files: Vec::new(),
-            generation: 0,
-            segments: Vec::new(),
-            places: Vec::new(),
-            fresh: BTreeMap::new(),
-            fresh_files: 0,
-            oldest: 0,
-            paths_len: 0,
-            by_path: HashMap::new(),
-            hasher: RandomState::new(),
-            saved: Saved::default(),
-            fresh_saved: Saved::default(),
-        }
-    }
-
     /// Reads the index in `dir`. Damaged segments are removed.
     pub(super) fn load(dir: &Dir) -> io::Result<Self> {
-        let mut index = Self::new();
         // The newest first: the oldest are left out if there is too much.
-        index.segments = segments(dir)?;
+        let mut index = Self { segments: segments(dir)?, ..Self::default() };
         for name in index.segments.clone().iter().rev() {
             let Ok((file, stat)) = dir.open_file(name, false) else { continue };
             let checked = check(&file, stat.size);
@@ -239,7 +222,7 @@ impl Index {
         }
     }
 
-    /// Learns of a file, which takes the place of what had its path before.
+    /// Adds a file, which replaces an earlier one with its path.
     pub(super) fn add(
         &mut self,
         path: &[u8],
@@ -281,7 +264,7 @@ impl Index {
         !self.fresh.is_empty() || self.fresh_saved != Saved::default()
     }
 
-    /// Writes what was learned as a segment, and makes one of all if there are many. The caller
+    /// Writes new places as a segment, and merges all segments if there are many. The caller
     /// has the lock.
     pub(super) fn flush(&mut self, dir: &Dir) -> io::Result<()> {
         let files = self.fresh_files..self.files.len() as u32;
@@ -298,7 +281,7 @@ impl Index {
         drop(places);
         // Others may have written some since this was read. Both would take twice the memory.
         let generation = self.generation + 1;
-        *self = Self::new();
+        *self = Self::default();
         *self = Self { generation, ..Self::load(dir)? };
         self.compact(dir)
     }

@@ -114,7 +114,7 @@ impl Kept {
     }
 }
 
-/// A file is used now. Where that can't be noted, it only makes way earlier.
+/// Sets the access time of a file that is used. If that fails, it is only removed earlier.
 fn used(file: &File) {
     let _ = file.set_times(FileTimes::new().set_accessed(SystemTime::now()));
 }

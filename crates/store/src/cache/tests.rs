@@ -187,7 +187,9 @@ fn the_store_keeps_to_its_bound_and_the_newest_stay() {
     let mut again = fixture.open();
     assert!(content(&mut again, &hashes[2]).is_some());
     assert!(again.keep(&File::open(&large).expect("opened")).expect("no error").is_none());
+    note_destination(&fixture.dir(), b"/dst").expect("noted");
     Cache::clear(&fixture.dir()).expect("cleared");
+    assert!(destinations(&fixture.dir()).is_empty());
     let figures = fixture.open().figures().expect("figures");
     assert_eq!((figures.chunks, figures.kept_len, figures.index_len), (0, 0, 0));
 }

@@ -49,7 +49,7 @@ impl Incoming {
         Some(Direct { file: self, receiver, route, into, pieces })
     }
 
-    /// Takes what the Sender says of a block, if that need not wait; `None` if it has to.
+    /// Takes the Sender's hash of a block, if that need not wait; `None` if it has to.
     /// `true` if a worker must be called.
     #[must_use]
     pub(crate) fn checks_block(

@@ -1,5 +1,5 @@
 //! Directories of the receiving machine besides the destination, in which a mirror looks
-//! for what the destination has not: what is the same there is not sent.
+//! for files that the destination lacks. A file that is the same there is not sent.
 
 use super::{Looked, Provider};
 use crate::dirs::{DirNode, OpenDirs};

@@ -1,7 +1,7 @@
 //! Stages of large files that begin with what the old version has, where the file system lets
 //! files share their content: what stays the same is neither sent nor written.
 //!
-//! It is a snapshot, too, which nobody else can change. Its sums are told, and what is kept of
+//! It is also a snapshot that nobody else can change. Its sums are sent, and what is kept of
 //! it is read from the stage when it is hashed: so what is proven is what gets the name.
 
 use super::Content;

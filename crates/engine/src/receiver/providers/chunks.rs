@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The shortest file whose chunks are asked for, in bytes.
 const FILE_LEN_MIN: u64 = 1 << 20;
 
-/// Offers that may wait for a worker: the reader waits beyond.
+/// Offers that may wait for a worker, at most. Beyond that the reader waits.
 const OFFERS_MAX: usize = 64;
 
 /// Files with found parts that are open, at most. Of others nothing is found.
@@ -43,7 +43,7 @@ pub(crate) struct Chunks {
     place: ChunkCache,
     /// The directory of the job, as an absolute path.
     root: Vec<u8>,
-    /// Read when it is first needed; `None` inside if that failed.
+    /// Read at its first use; `Some(None)` if that failed.
     cache: Mutex<Option<Option<Cache>>>,
     waiting: Mutex<Waiting>,
     files: Mutex<ChunkedFiles>,
@@ -84,7 +84,7 @@ impl Chunks {
         })
     }
 
-    /// Does something with the cache, which is read if it was not; `None` if that can't be done.
+    /// Calls `with` on the cache, which is read at its first use; `None` if it can't be read.
     fn with_cache<T>(&self, with: impl FnOnce(&mut Cache) -> T) -> Option<T> {
         let mut cache = lock(&self.cache);
         let cache = cache.get_or_insert_with(|| {
@@ -162,7 +162,7 @@ impl Chunks {
         Some(file)
     }
 
-    /// Keeps the content of the file `name` in `dir`, if it is one with chunks.
+    /// Copies the file `name` in `dir` into the store, if it is long enough for chunks.
     fn keep(&self, dir: &Dir, name: &Name) -> io::Result<()> {
         let is_file = dir.stat(name)?.is_file();
         let opened = is_file.then(|| dir.open_file(name, false)).transpose()?;
@@ -182,7 +182,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// Writes what the job has taught.
+    /// Writes the job's chunks and figures to the cache.
     fn flush(&self) {
         let saved = Saved {
             parts: self.saved_parts.swap(0, Ordering::Relaxed),
@@ -241,7 +241,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// True if chunks with such a part of a file were found, or it has come to its end.
+    /// True if all of `reuse` was found in other files, or its file has ended.
     pub(crate) fn may_have_parts(&self, reuse: &Reuse) -> bool {
         self.providers.chunks.as_ref().is_none_or(|chunks| {
             let files = lock(&chunks.files);
@@ -304,7 +304,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// The job has ended: writes what it has taught.
+    /// Writes the job's chunks and figures to the cache, when it has ended.
     pub(crate) fn flush_chunks(&self) {
         if let Some(chunks) = &self.providers.chunks {
             chunks.flush();

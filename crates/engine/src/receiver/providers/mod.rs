@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`BaseDirs`] | the whole file, in a base directory | metadata, or the hashes of both sides |
 //! | [`Renames`] | the whole file, under a name that is to be removed | the hashes of both sides |
-//! | [`Unfinished`] | the beginning, in the stage of an earlier job | the journal |
+//! | [`Unfinished`] | the beginning, or with delays all of it | what an earlier job left |
 //! | [`Versions`] | parts, in the old version or a file with a similar name | sums of its blocks |
 //! | [`Chunks`] | parts, in any file that haul published here | the hashes of chunks |
 //!
@@ -102,7 +102,7 @@ pub(crate) struct Providers {
 }
 
 impl Providers {
-    /// Those of `job`, whose roles both read what they hash where it is, or not.
+    /// The providers of `job`. `reads_own`: both roles hash files on their own machine.
     pub(crate) fn of(job: &Job, reads_own: bool, chunks: Option<Chunks>) -> Self {
         Self { renames: Renames::of(job, reads_own), versions: Versions::default(), chunks }
     }
@@ -114,13 +114,17 @@ impl Providers {
 
     /// Those that may have parts of a file, which are asked when its stage can be begun.
     fn of_parts(&self) -> impl Iterator<Item = &dyn Provider> {
-        let chunks = self.chunks.iter().map(|chunks| chunks as &dyn Provider);
-        [&Unfinished as &dyn Provider, &self.versions].into_iter().chain(chunks)
+        [&Unfinished as &dyn Provider, &self.versions].into_iter().chain(self.behind_versions())
+    }
+
+    /// Those of them that are asked after [`Versions`].
+    fn behind_versions(&self) -> impl Iterator<Item = &dyn Provider> {
+        self.chunks.iter().map(|chunks| chunks as &dyn Provider)
     }
 }
 
 impl Receiver<'_> {
-    /// Has a file brought from where its content costs least; returns its outcome if it has
+    /// Gets a file's content from where it costs least; returns its outcome if it has
     /// one already.
     pub(crate) fn provide(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
         match self.show(self.providers.of_files().into_iter(), Box::new(file), wants) {
@@ -130,7 +134,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Asks for what is missing of a file that is nowhere here as a whole; returns its outcome
+    /// Requests the missing parts of a file that no provider has whole; returns its outcome
     /// if it has one already.
     pub(crate) fn want_file(
         &self,
@@ -147,9 +151,9 @@ impl Receiver<'_> {
         self.want_parts(self.providers.of_parts(), file, wants)
     }
 
-    /// The same for a file that [`Versions`] had, who come second.
+    /// The same for a file that [`Versions`] passes on: asks the providers behind it.
     fn want_behind_versions(&self, file: Box<Pending>, wants: &mut Vec<Want>) {
-        let outcome = self.want_parts(self.providers.of_parts().skip(2), file, wants);
+        let outcome = self.want_parts(self.providers.behind_versions(), file, wants);
         debug_assert!(outcome.is_none(), "those that come behind pass each file on");
     }
 

@@ -148,7 +148,7 @@ impl Provider for Renames {
 }
 
 impl Receiver<'_> {
-    /// Has what only the destination has in `dir` wait for its removal, or removes it.
+    /// Defers the removal of extras in `dir`, or removes them.
     pub(crate) fn keep_or_delete(&self, dir: &Arc<RecvDir>, names: BTreeSet<Name>) {
         let has_room = || {
             let DirState::Open(node) = &dir.state else { return false };
@@ -228,7 +228,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Gives a file its new name if it can be had; else it is sent.
+    /// Links the old file to the new name if that can be done; else requests the content.
     pub(crate) fn take_renamed(&self, file: Pending, old: &Old) {
         let is_linked = self.link_to_old(&file, old).unwrap_or(false);
         if is_linked {
@@ -324,7 +324,7 @@ impl Receiver<'_> {
             && (keeps.has(Kept::ACL) || !inherits()?))
     }
 
-    /// Learns of the files in what waits to be removed, once one of them may be of use.
+    /// Collects the files among deferred extras, once one of them may be of use.
     fn look_through(&self) {
         let Some(state) = &self.providers.renames.0 else { return };
         loop {

@@ -281,7 +281,7 @@ struct Telling {
 }
 
 impl Telling {
-    /// Takes the sums of a part, and has those that are next told, as many at a time as a
+    /// Takes the sums of a part, and sends those that are next, as many at a time as a
     /// frame has.
     fn take(&mut self, part: u64, sums: Vec<u8>, tell: impl Fn(Vec<u8>)) {
         self.waiting.insert(part, sums);
@@ -301,7 +301,7 @@ fn is_missing(file: &Pending) -> bool {
     file.on_existing == OnExisting::Keep && file.found.has(Changes::MISSING)
 }
 
-/// A key that nobody has known before.
+/// A new random key.
 fn fresh_key() -> Key {
     let mut key = [0; Key::LEN];
     for (at, part) in key.chunks_mut(8).enumerate() {
