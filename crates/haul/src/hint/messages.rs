@@ -212,11 +212,12 @@ fn collect(dir: &Path, table: &mut String) {
 
 #[test]
 fn all_messages_of_all_crates() {
-    for name in ["model", "proto", "sys", "store", "tree", "net", "sftp", "engine", "haul"] {
+    for name in ["model", "plan", "proto", "sys", "store", "tree", "net", "sftp", "engine", "haul"]
+    {
         let dir = format!("{}/../{name}/src", env!("CARGO_MANIFEST_DIR"));
         let mut table = String::new();
         collect(Path::new(&dir), &mut table);
-        assert!(table.lines().count() > 5, "{table}");
+        assert!(table.lines().count() > 3, "{table}");
         insta::assert_snapshot!(name, table);
     }
 }

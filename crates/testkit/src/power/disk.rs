@@ -224,8 +224,8 @@ impl Disk {
         self.state().sync_takes = each;
     }
 
-    /// From now on the medium turns over the byte at `at` of each file that is
-    /// synced and that long. What is in the page cache stays right.
+    /// From now on the medium turns over the byte at `at` of each file when that byte, which was
+    /// written, is synced. What is in the page cache stays right.
     pub fn damage_at(&self, at: usize) {
         self.state().damages = Some(at);
     }
@@ -418,10 +418,12 @@ impl State {
         let mut is_file = false;
         if let Body::File(body) = &mut self.nodes.get_mut(&ino).expect("it exists").body {
             is_file = true;
+            let mut is_written = false;
             for data in body.pending.drain(..) {
+                is_written |= damaged.is_some_and(|at| data.writes(at));
                 data.apply(&mut body.durable);
             }
-            if let Some(at) = damaged.filter(|at| *at < body.now.len()) {
+            if let Some(at) = damaged.filter(|at| is_written && *at < body.now.len()) {
                 body.durable[at] ^= 0xff;
                 body.now[at] = body.durable[at];
             }
@@ -507,6 +509,14 @@ impl Change {
 }
 
 impl Data {
+    /// True if it writes the byte at `place`.
+    fn writes(&self, place: usize) -> bool {
+        match self {
+            Data::SetLen(_) => false,
+            Data::Write { at, bytes } => (index(*at)..index(*at) + bytes.len()).contains(&place),
+        }
+    }
+
     /// Does it to `content`.
     pub(super) fn apply(&self, content: &mut Vec<u8>) {
         match self {
