@@ -104,6 +104,26 @@ impl Place {
     }
 }
 
+/// Copies files that are about to be lost into the store.
+pub struct Keeper {
+    dir: Dir,
+    kept: Kept,
+}
+
+impl Keeper {
+    /// Keeps the content of a file, if there is room for it within the bound, and no other process
+    /// has the lock for long; returns the copy for its chunks to be [added](Cache::add_kept).
+    ///
+    /// # Errors
+    /// Those of copying it.
+    pub fn keep(&self, file: &File) -> io::Result<Option<(Name, File)>> {
+        match lock(&self.dir)? {
+            Some(_lock) => self.kept.keep(file),
+            None => Ok(None),
+        }
+    }
+}
+
 /// The cache in a directory.
 pub struct Cache {
     dir: Dir,
@@ -138,14 +158,28 @@ impl Cache {
     /// Opens the file that has a place; `None` if it can't be opened now. One that is gone, or is
     /// another file by now, is dropped.
     pub fn open_file(&mut self, place: &Place) -> Option<File> {
+        self.open_to(place, true)
+    }
+
+    /// The same; a kept file is not removed before others from now on, if it `is_used`.
+    fn open_to(&mut self, place: &Place, is_used: bool) -> Option<File> {
         let (path, identity) = self.index.file(place.file)?;
         let is_kept = !path.starts_with(b"/");
-        match if is_kept { self.kept.use_file(path) } else { open(path) } {
-            Ok((file, found)) if found == identity => Some(file),
+        match if is_kept { self.kept.open_file(path) } else { open(path) } {
+            Ok((file, found)) if found == identity => {
+                if is_kept && is_used {
+                    kept::used(&file);
+                }
+                Some(file)
+            }
             // This job may not reach the destination of another one.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
-            Ok(_) | Err(_) => {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 self.index.drop_file(place.file);
+                None
+            }
+            Ok(_) | Err(_) => {
+                self.index.drop_gone(place.file);
                 None
             }
         }
@@ -172,19 +206,15 @@ impl Cache {
         }
     }
 
-    /// Keeps the content of a file that is about to be lost, if there is room for it within the
-    /// bound; returns the copy for its chunks to be [added](Self::add_kept).
+    /// Keeps files that are about to be lost, while others use this; `None` if none are kept.
     ///
     /// # Errors
-    /// Those of copying it.
-    pub fn keep(&mut self, file: &File) -> io::Result<Option<(Name, File)>> {
-        if self.kept.max() == 0 {
+    /// Those of duplicating the handle of a directory.
+    pub fn keeper(&self) -> io::Result<Option<Keeper>> {
+        if self.kept.max() == 0 || self.is_read_only {
             return Ok(None);
         }
-        match self.lock()? {
-            Some(_lock) => self.kept.keep(file),
-            None => Ok(None),
-        }
+        Ok(Some(Keeper { dir: self.dir.try_clone()?, kept: self.kept.try_clone()? }))
     }
 
     /// Learns of the chunks of a file that was kept.
@@ -249,7 +279,7 @@ impl Cache {
         let mut last: Option<(u32, Option<File>)> = None;
         for (hash, place) in places {
             if last.as_ref().is_none_or(|(of, _)| *of != place.file) {
-                last = Some((place.file, self.open_file(&place)));
+                last = Some((place.file, self.open_to(&place, false)));
             }
             let file = last.as_ref().and_then(|(_, file)| file.as_ref());
             let found = file.and_then(|file| place.read(file, &mut content));
@@ -257,12 +287,12 @@ impl Cache {
                 true => checked.good += 1,
                 false => {
                     checked.dropped += 1;
-                    self.index.drop_file(place.file);
+                    self.index.drop_gone(place.file);
                 }
             }
         }
         let _lock = lock(&self.dir)?.ok_or(io::ErrorKind::WouldBlock)?;
-        self.index.compact(&self.dir)?;
+        self.index.renew(&self.dir)?;
         Ok(checked)
     }
 
@@ -303,11 +333,13 @@ pub fn destinations(dir: &Dir) -> Vec<Vec<u8>> {
 /// # Errors
 /// Those of writing it.
 pub fn note_destination(dir: &Dir, path: &[u8]) -> io::Result<()> {
-    let mut before = destinations(dir);
-    if before.first().is_some_and(|first| first == path) {
+    let is_first = |all: &[Vec<u8>]| all.first().is_some_and(|first| first == path);
+    if is_first(&destinations(dir)) {
         return Ok(());
     }
     let Some(_lock) = lock(dir)? else { return Ok(()) };
+    // Others may have noted theirs meanwhile.
+    let mut before = destinations(dir);
     before.retain(|other| other != path);
     before.insert(0, path.to_vec());
     before.truncate(DESTINATIONS_MAX);

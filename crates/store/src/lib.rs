@@ -60,7 +60,7 @@ mod zeros;
 
 pub use assembler::{Assembler, Block, NotAssembled};
 pub use cache::{
-    CACHE_DIR_MODE, Cache, CacheFigures, CheckedChunks, Place, Saved, destinations,
+    CACHE_DIR_MODE, Cache, CacheFigures, CheckedChunks, Keeper, Place, Saved, destinations,
     note_destination, short,
 };
 pub use haul_model::OnExisting;

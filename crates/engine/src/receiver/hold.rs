@@ -283,10 +283,12 @@ impl Receiver<'_> {
     /// Publishes a file or holds it, as [`Self::place`], or settles its fault.
     pub(super) fn conclude(
         &self,
-        pending: Pending,
+        mut pending: Pending,
         moved: u64,
         whole: Result<Whole, Fault>,
     ) -> Option<Settled> {
+        // A file that is held keeps no more open than its stage and its directory.
+        pending.old = None;
         match whole {
             Ok(whole) => {
                 self.reporter.hashed(pending.index, whole.hash);

@@ -66,7 +66,8 @@ impl Receiver<'_> {
     /// make it: the old version or a file with its chunks has changed meanwhile, or sums are
     /// of other blocks. So much was `counted`, and `matched` of it.
     pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
-        if !pending.takes_parts || self.control.stopped() {
+        let is_whole = !pending.takes_parts && pending.old.is_none();
+        if is_whole || self.control.stopped() {
             return false;
         }
         self.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);

@@ -65,6 +65,8 @@ struct Offered {
     /// The file as it was opened to be offered. Whoever sends it takes this one: it knows which
     /// pages were in memory before.
     source: Option<Arc<dyn SourceFile>>,
+    /// A worker sends it, and has opened it itself or taken that one.
+    is_sent: bool,
     /// Offers that were not answered: where each begins, and the lengths of its chunks.
     unanswered: VecDeque<(u64, Vec<u32>)>,
     /// How far it was answered, in bytes.
@@ -136,7 +138,11 @@ impl Offers {
         let give_up = Instant::now() + ANSWER_MAX;
         let mut state = lock(&self.state);
         loop {
-            let waits = state.waits() && Instant::now() < give_up && !stopped();
+            if state.waits() && Instant::now() >= give_up {
+                // Answers are late: nobody waits until one of them has a known chunk.
+                state.missed = MISSED_MAX;
+            }
+            let waits = state.waits() && !stopped();
             let Some(file) = state.files.get_mut(&index) else { return Part::New(end) };
             // Where content is far ahead of its offers, no answer is about to come.
             let waits = waits && at <= file.reached.saturating_add(AHEAD_MAX);
@@ -160,14 +166,17 @@ impl Offers {
 
     /// A file was opened to be offered.
     fn opened(&self, index: u64, source: &Arc<dyn SourceFile>) {
-        if let Some(file) = lock(&self.state).files.get_mut(&index) {
+        if let Some(file) = lock(&self.state).files.get_mut(&index).filter(|file| !file.is_sent) {
             file.source = Some(Arc::clone(source));
         }
     }
 
     /// Takes the file as it was opened, if it was: once.
     pub(super) fn take_source(&self, index: u64) -> Option<Arc<dyn SourceFile>> {
-        lock(&self.state).files.get_mut(&index)?.source.take()
+        let mut state = lock(&self.state);
+        let file = state.files.get_mut(&index)?;
+        file.is_sent = true;
+        file.source.take()
     }
 
     /// Counts `len` bytes of a file that were sent, are a hole, or went as a Reuse.
@@ -296,6 +305,7 @@ impl Offered {
         Self {
             waiting: waits.then_some(item),
             source: None,
+            is_sent: false,
             unanswered: VecDeque::new(),
             answered: 0,
             known: VecDeque::new(),

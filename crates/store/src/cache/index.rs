@@ -36,6 +36,9 @@ const FOUND_MAX: usize = 8;
 /// Bytes of the paths of the files that have them, at most.
 const PATHS_LEN_MAX: usize = 4 << 20;
 
+/// Files that are gone, from which on the index on disk is written anew.
+const GONE_MANY: usize = 64;
+
 /// Segments on disk, at most.
 const SEGMENTS_MAX: usize = 8;
 
@@ -139,6 +142,8 @@ pub(super) struct Index {
     /// Content that was not sent: before this was read, and since.
     saved: Saved,
     fresh_saved: Saved,
+    /// Files that no longer are what the index on disk says.
+    gone: Vec<Indexed>,
 }
 
 impl Index {
@@ -214,6 +219,16 @@ impl Index {
         Some((&file.path, file.identity))
     }
 
+    /// Forgets a file that was removed or changed: the index on disk does, too, when many are.
+    pub(super) fn drop_gone(&mut self, number: u32) {
+        let (Some((path, identity)), true) = (self.file(number), number < self.fresh_files) else {
+            return self.drop_file(number);
+        };
+        let gone = Indexed { path: path.into(), identity };
+        self.drop_file(number);
+        self.gone.push(gone);
+    }
+
     /// Forgets a file.
     pub(super) fn drop_file(&mut self, number: u32) {
         if let Some(file) = self.files.get_mut(number as usize) {
@@ -261,6 +276,10 @@ impl Index {
 
     /// True if there is something to be written.
     pub(super) fn has_news(&self) -> bool {
+        self.has_fresh() || self.gone.len() >= GONE_MANY
+    }
+
+    fn has_fresh(&self) -> bool {
         !self.fresh.is_empty() || self.fresh_saved != Saved::default()
     }
 
@@ -269,8 +288,10 @@ impl Index {
     pub(super) fn flush(&mut self, dir: &Dir) -> io::Result<()> {
         let files = self.fresh_files..self.files.len() as u32;
         let mut places: Vec<_> = self.fresh().filter(|(_, it)| self.has(it)).collect();
-        self.write(dir, self.fresh_saved, files.rev(), &mut places)?;
-        if segments(dir)?.len() < SEGMENTS_MAX {
+        if self.has_fresh() {
+            self.write(dir, self.fresh_saved, files.rev(), &mut places)?;
+        }
+        if segments(dir)?.len() < SEGMENTS_MAX && self.gone.len() < GONE_MANY {
             self.fresh.clear();
             self.places.extend(places);
             self.places.sort_unstable();
@@ -279,15 +300,28 @@ impl Index {
             return Ok(());
         }
         drop(places);
+        self.renew(dir)
+    }
+
+    /// Reads the index again, drops the files that are gone, and writes it as one segment. The
+    /// caller has the lock.
+    pub(super) fn renew(&mut self, dir: &Dir) -> io::Result<()> {
         // Others may have written some since this was read. Both would take twice the memory.
-        let generation = self.generation + 1;
+        let (generation, gone) = (self.generation + 1, std::mem::take(&mut self.gone));
         *self = Self::default();
         *self = Self { generation, ..Self::load(dir)? };
+        for Indexed { path, identity } in gone {
+            let number = self.by_path.get(&self.hasher.hash_one(&path)).copied();
+            let is_it = |number: &u32| self.file(*number) == Some((&*path, identity));
+            if let Some(number) = number.filter(is_it) {
+                self.drop_file(number);
+            }
+        }
         self.compact(dir)
     }
 
     /// Writes all that was read as one segment. The caller has the lock.
-    pub(super) fn compact(&mut self, dir: &Dir) -> io::Result<()> {
+    fn compact(&mut self, dir: &Dir) -> io::Result<()> {
         // A copy would take as much memory again.
         let mut places = std::mem::take(&mut self.places);
         places.retain(|(_, place)| self.has(place));

@@ -36,16 +36,19 @@ impl Kept {
         Ok(Self { dir: cache.open_dir(&name)?, max })
     }
 
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { dir: self.dir.try_clone()?, max: self.max })
+    }
+
     /// The bound, in bytes.
     pub(super) fn max(&self) -> u64 {
         self.max
     }
 
-    /// Opens a file by its name here. Others make way before it from now on.
-    pub(super) fn use_file(&self, name: &[u8]) -> io::Result<(File, Identity)> {
+    /// Opens a file by its name here.
+    pub(super) fn open_file(&self, name: &[u8]) -> io::Result<(File, Identity)> {
         let name = Name::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
         let (file, stat) = self.dir.open_file(&name, false)?;
-        used(&file);
         Ok((file, Identity::of(&stat)))
     }
 
@@ -55,11 +58,10 @@ impl Kept {
         // Nobody else writes: this one was left by a process that was killed.
         let _ = self.dir.remove_private(TEMP);
         let len = file.metadata()?.len();
-        if len > self.max {
-            return Ok(None);
-        }
         let room = haul_sys::room(&self.dir).map_or(u64::MAX, |room| room.bytes);
-        if room < len.saturating_add(FREE_MIN) {
+        if len > self.max || room < len.saturating_add(FREE_MIN) {
+            // The bound may have become lower since the last file was kept.
+            self.make_room(self.max)?;
             return Ok(None);
         }
         self.make_room(self.max - len)?;
@@ -115,6 +117,6 @@ impl Kept {
 }
 
 /// Sets the access time of a file that is used. If that fails, it is only removed earlier.
-fn used(file: &File) {
+pub(super) fn used(file: &File) {
     let _ = file.set_times(FileTimes::new().set_accessed(SystemTime::now()));
 }

@@ -6,6 +6,10 @@ use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
+fn keep(cache: &Cache, file: &File) -> io::Result<Option<(Name, File)>> {
+    cache.keeper()?.map_or(Ok(None), |keeper| keeper.keep(file))
+}
+
 /// A cache and files that it may know.
 struct Fixture {
     files: TempDir,
@@ -169,7 +173,7 @@ fn the_store_keeps_to_its_bound_and_the_newest_stay() {
         let path = fixture.path("lost");
         fs::write(&path, &content).expect("written");
         let original = File::open(&path).expect("opened");
-        let (name, copy) = cache.keep(&original).expect("kept").expect("there is room");
+        let (name, copy) = keep(&cache, &original).expect("kept").expect("there is room");
         let hash = *blake3::hash(&content).as_bytes();
         cache.add_kept((&name, &copy), [(0, 24 << 10, short(&hash))]);
         hashes.push(hash);
@@ -181,12 +185,12 @@ fn the_store_keeps_to_its_bound_and_the_newest_stay() {
     assert!(content(&mut cache, &hashes[2]).is_some());
     let large = fixture.path("large");
     fs::write(&large, vec![0; (32 << 10) + 1]).expect("written");
-    assert!(cache.keep(&File::open(&large).expect("opened")).expect("no error").is_none());
+    assert!(keep(&cache, &File::open(&large).expect("opened")).expect("no error").is_none());
     cache.flush().expect("written");
     // Without a bound nothing is added, and what is there is of use.
     let mut again = fixture.open();
     assert!(content(&mut again, &hashes[2]).is_some());
-    assert!(again.keep(&File::open(&large).expect("opened")).expect("no error").is_none());
+    assert!(keep(&again, &File::open(&large).expect("opened")).expect("no error").is_none());
     note_destination(&fixture.dir(), b"/dst").expect("noted");
     Cache::clear(&fixture.dir()).expect("cleared");
     assert!(destinations(&fixture.dir()).is_empty());
@@ -198,23 +202,100 @@ fn the_store_keeps_to_its_bound_and_the_newest_stay() {
 fn a_used_file_stays_longer() {
     let fixture = Fixture::new();
     let mut cache = Cache::open(fixture.dir(), 3000).expect("it opens");
-    let mut keep = |number: u8| {
+    let mut kept = |number: u8| {
         let path = fixture.path("lost");
         fs::write(&path, [number; 1000]).expect("written");
         let file = File::open(&path).expect("opened");
-        let (name, copy) = cache.keep(&file).expect("kept").expect("there is room");
+        let (name, copy) = keep(&cache, &file).expect("kept").expect("there is room");
         let hash = *blake3::hash(&[number; 1000]).as_bytes();
         cache.add_kept((&name, &copy), [(0, 1000, short(&hash))]);
         hash
     };
-    let (first, second) = (keep(1), keep(2));
-    keep(3);
+    let (first, second) = (kept(1), kept(2));
+    kept(3);
     assert!(content(&mut cache, &first).is_some());
     let path = fixture.path("lost");
     fs::write(&path, [4; 1000]).expect("written");
-    cache.keep(&File::open(&path).expect("opened")).expect("kept").expect("there is room");
+    keep(&cache, &File::open(&path).expect("opened")).expect("kept").expect("there is room");
     assert!(content(&mut cache, &first).is_some(), "it was used");
     assert!(content(&mut cache, &second).is_none());
+}
+
+#[test]
+fn checking_the_cache_uses_no_kept_file() {
+    let fixture = Fixture::new();
+    let mut cache = Cache::open(fixture.dir(), 2000).expect("it opens");
+    let path = fixture.path("lost");
+    let hashes = [1, 2].map(|number: u8| {
+        fs::write(&path, [number; 1000]).expect("written");
+        let file = File::open(&path).expect("opened");
+        let (name, copy) = keep(&cache, &file).expect("kept").expect("there is room");
+        let hash = *blake3::hash(&[number; 1000]).as_bytes();
+        cache.add_kept((&name, &copy), [(0, 1000, short(&hash))]);
+        hash
+    });
+    cache.flush().expect("written");
+    let mut cache = Cache::open(fixture.dir(), 2000).expect("it opens");
+    assert_eq!(cache.verify().expect("checked").good, 2);
+    fs::write(&path, [3; 1000]).expect("written");
+    keep(&cache, &File::open(&path).expect("opened")).expect("kept").expect("there is room");
+    assert!(content(&mut cache, &hashes[0]).is_none(), "the oldest is removed first");
+    assert!(content(&mut cache, &hashes[1]).is_some());
+}
+
+#[test]
+fn a_lower_bound_holds_from_the_next_file_on() {
+    let fixture = Fixture::new();
+    let path = fixture.path("lost");
+    let keep_one = |max: u64, len: usize| {
+        fs::write(&path, vec![1; len]).expect("written");
+        let cache = Cache::open(fixture.dir(), max).expect("it opens");
+        let kept = keep(&cache, &File::open(&path).expect("opened")).expect("no error");
+        (kept.is_some(), cache.figures().expect("figures").kept_len)
+    };
+    assert_eq!(keep_one(3000, 1500), (true, 1500));
+    assert_eq!(keep_one(3000, 1500), (true, 3000));
+    // This one is too long, and those before are too many by now.
+    assert_eq!(keep_one(2000, 2500), (false, 1500));
+}
+
+#[test]
+fn files_that_are_gone_leave_the_index_on_disk() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    know(&fixture.files, &mut cache, 100, 1);
+    cache.flush().expect("written");
+    for file in 0..80 {
+        fs::remove_file(fixture.path(&format!("{file:0100}"))).expect("removed");
+    }
+    let mut cache = fixture.open();
+    for file in 0..100 {
+        let places = cache.find(&made_up(file));
+        let is_open = cache.open_file(&places[0]).is_some();
+        assert_eq!(is_open, file >= 80);
+    }
+    // What another process has written meanwhile stays.
+    let mut other = fixture.open();
+    fs::write(fixture.path("new"), "new").expect("written");
+    let path = fixture.path("new");
+    other.add(path.as_os_str().as_encoded_bytes(), [(0, 3, short(&made_up(1000)))]);
+    other.flush().expect("written");
+    cache.flush().expect("written");
+    let again = fixture.open();
+    assert_eq!(again.figures().expect("figures").files, 21);
+    assert!(again.find(&made_up(0)).is_empty() && !again.find(&made_up(1000)).is_empty());
+}
+
+#[test]
+fn no_destination_is_lost_by_others() {
+    let fixture = Fixture::new();
+    std::thread::scope(|scope| {
+        for job in 0..8 {
+            let dir = fixture.dir();
+            scope.spawn(move || note_destination(&dir, format!("/{job}").as_bytes()));
+        }
+    });
+    assert_eq!(destinations(&fixture.dir()).len(), 8);
 }
 
 /// The hash of a chunk that is made up.

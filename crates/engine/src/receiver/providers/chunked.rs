@@ -10,7 +10,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 /// The most chunks of all files that are listed for the index.
-const LISTED_MAX: usize = 128 << 10;
+pub(super) const LISTED_MAX: usize = 128 << 10;
 
 /// The most parts that are kept of all files.
 const FOUND_MAX: usize = 64 << 10;

@@ -7,7 +7,7 @@
 //!
 //! The answers of a file are in the order of its offers: one worker at a time answers.
 
-use super::chunked::{ChunkedFiles, Found};
+use super::chunked::{ChunkedFiles, Found, LISTED_MAX};
 use super::{Looked, Part, Provider};
 use crate::Job;
 use crate::cache::ChunkCache;
@@ -169,11 +169,13 @@ impl Chunks {
         let Some((file, _)) = opened.filter(|(_, stat)| stat.size >= FILE_LEN_MIN) else {
             return Ok(());
         };
-        let kept = self.with_cache(|cache| cache.keep(&file)).transpose()?.flatten();
-        let Some((name, copy)) = kept else { return Ok(()) };
+        // Workers that answer offers do not wait for the copy.
+        let keeper = self.with_cache(|cache| cache.keeper()).transpose()?.flatten();
+        let Some(keeper) = keeper else { return Ok(()) };
+        let Some((name, copy)) = keeper.keep(&file)? else { return Ok(()) };
         let mut at = 0;
         let mut listed = Vec::new();
-        for chunk in chunks(&copy) {
+        for chunk in chunks(&copy).take(LISTED_MAX) {
             let Chunk { len, hash } = chunk?;
             listed.push((at, len, short(&hash)));
             at += u64::from(len);
