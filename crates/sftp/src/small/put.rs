@@ -28,7 +28,7 @@ pub struct Put<C> {
     pub mode: u32,
     /// Its times.
     pub times: Times,
-    /// It fails if the server refuses to set its mode and times, or with [`Cause::Time`]
+    /// It fails if the server refuses to set its mode and times, or with [`crate::Cause::Time`]
     /// if it does not take its time; see [`Puts::has_lost_attributes`] and
     /// [`Puts::has_lost_time`].
     pub needs_attributes: bool,
@@ -36,11 +36,11 @@ pub struct Put<C> {
     /// name is looked up before the rename, since some servers replace.
     pub existing: Existing,
     /// The server makes it durable before it gets its name, which needs
-    /// [`Extension::Fsync`]. The protocol can't make the name itself durable.
+    /// [`crate::Extension::Fsync`]. The protocol can't make the name itself durable.
     pub sync: bool,
     /// It is read back before it gets its name: the stage is opened again after the server
     /// has confirmed all writes and has closed it. The server may answer from its memory. A
-    /// difference is [`Cause::Differs`].
+    /// difference is [`crate::Cause::Differs`].
     pub verify: bool,
 }
 
