@@ -17,11 +17,11 @@ pub struct Meta {
     /// It is a file that takes less storage than its length, and so may have
     /// holes.
     pub is_thin: bool,
-    /// Who owns it, where that is told.
+    /// Its owner, where that is known.
     pub owner: Option<Owner>,
-    /// How many names it has, as far as that is told.
+    /// The number of its names; 1 where that is unknown.
     pub links: u64,
-    /// The kind of a [`MetaKind::Special`], where that is told.
+    /// The kind of a [`MetaKind::Special`], where that is known.
     pub special: Option<Special>,
 }
 
@@ -63,6 +63,11 @@ impl Meta {
             links: 1,
             special: None,
         }
+    }
+
+    /// True if it is a regular file.
+    pub fn is_file(&self) -> bool {
+        matches!(self.kind, MetaKind::File { .. })
     }
 
     /// The entry's kind for a listing; `target` is what a link points to.

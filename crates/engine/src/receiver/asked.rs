@@ -14,7 +14,7 @@ pub(crate) struct Asked {
     root: Point,
     /// Sources that the Sender has not accounted for yet.
     unanswered: usize,
-    /// Those of them that the Sender may leave out by rules.
+    /// The number of these sources that rules may leave out.
     left_out_max: usize,
     /// Directories may be listed, with what is in them.
     recursive: bool,

@@ -121,7 +121,7 @@ impl Receiver<'_> {
         let case = Case { dir, node, name, entry, existing };
         let (decision, found) = match screen(&self.plan, entry, mtime, there) {
             Ok(found) => match self.decide_with_bases(&case, found)? {
-                Some((Decision::HashBases(bases, _), _)) if existing.is_some_and(is_file) => {
+                Some((Decision::HashBases(bases, _), _)) if existing.is_some_and(Meta::is_file) => {
                     let (otherwise, found) = self.act(&case, found, stays)?;
                     (Decision::HashBases(bases, Box::new(otherwise)), found)
                 }
@@ -210,8 +210,4 @@ pub(super) fn left_or_updated(found: Changes) -> Outcome {
 
 pub(super) fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
     Ok(node.handle()?.open_dir(name, false)?.entries()?.is_empty())
-}
-
-fn is_file(meta: &Meta) -> bool {
-    matches!(meta.kind, MetaKind::File { .. })
 }

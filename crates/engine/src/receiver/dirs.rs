@@ -158,8 +158,8 @@ impl RecvDir {
         let _ = self.scope.set(scope);
     }
 
-    /// The rules of files for its entries: those of the directory above where nobody has
-    /// looked.
+    /// The rules for its entries from rule files. Until its own were read, the rules of the
+    /// directory above.
     pub(crate) fn scope(&self) -> Scope {
         let mut dir = Some(self);
         while let Some(here) = dir {

@@ -5,7 +5,6 @@ use super::dirs::DirState;
 use super::providers::Provider;
 use super::{Pending, Receiver};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Side, Updating, escape_bytes, size_words};
-use haul_plan::Kinds;
 use haul_sys::Room;
 use haul_tree::TreeDir;
 
@@ -16,7 +15,7 @@ impl Receiver<'_> {
     pub(super) fn lacks_room(&self, file: &Pending) -> Option<Fault> {
         let Pending { dir, entry, resumed, staging, .. } = file;
         let may_take_less = self.plan.delete.is_some()
-            || self.plan.replaces == Kinds::All
+            || self.makes_way()
             || self.plan.updating != Updating::Replaces;
         let is_plain = self.sender.is_far()
             && self.resumable(entry).is_some()

@@ -103,7 +103,7 @@ impl Receiver<'_> {
         wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None });
     }
 
-    /// True if a peer is to send the hash of a file, and has not.
+    /// True if the hash of a file was requested from a peer and has not arrived.
     pub(super) fn is_hashing(&self, index: u64) -> bool {
         lock(&self.hashing).get(&index).is_some_and(|hashing| !hashing.is_told)
     }

@@ -9,7 +9,7 @@ use crate::originals::also_a_source;
 use haul_model::{Changes, Entry, Fault, FaultKind, Outcome, Side, Updating};
 use haul_proto::Object;
 use haul_store::OnExisting;
-use haul_tree::{Meta, MetaKind, SealedFile, lock};
+use haul_tree::{Meta, SealedFile, lock};
 use std::io;
 
 impl Receiver<'_> {
@@ -52,7 +52,7 @@ impl Receiver<'_> {
         let DirState::Open(node) = &pending.dir.state else { return Err(parent_fault()) };
         let looked = node.handle().and_then(|handle| self.look_at(&*handle, &pending.name));
         match looked.map_err(|error| failed(&error))? {
-            Some(there) if matches!(there.kind, MetaKind::File { .. }) => Ok(Some(there)),
+            Some(there) if there.is_file() => Ok(Some(there)),
             // It was removed meanwhile.
             None => Ok(None),
             // It makes way for what a base has.

@@ -87,7 +87,7 @@ impl Receiver<'_> {
             }
             Some(meta) if meta.kind == MetaKind::Dir => {
                 let mut told = Vec::new();
-                // A directory that makes way is reported as what has its place.
+                // The entry that replaces the directory is reported in its place.
                 let gone = self.remove_tree(dir, node, name, false, &mut told);
                 self.tell_deleted(told);
                 gone.map_err(failed)

@@ -56,7 +56,7 @@ impl Receiver<'_> {
             return;
         }
         let is_one_kind = |there: &&Meta| match entry.kind {
-            Kind::File { .. } => matches!(there.kind, MetaKind::File { .. }),
+            Kind::File { .. } => there.is_file(),
             Kind::Dir => there.kind == MetaKind::Dir,
             Kind::Symlink { .. } => there.kind == MetaKind::Symlink,
             Kind::Special => there.kind == MetaKind::Special,

@@ -12,7 +12,7 @@ use super::backing::not_backed_up;
 use super::dirs::{DirState, RecvDir};
 use super::own::is_own;
 use super::{Pending, Receiver, losing, parent_fault};
-use haul_model::{Conflict, Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
+use haul_model::{Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
 use haul_plan::refusal;
 use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
@@ -184,7 +184,7 @@ impl Receiver<'_> {
             return Ok(None);
         }
         // Another program was faster.
-        if self.policy.conflict == Conflict::Keep {
+        if self.plan.keeps_existing {
             return Ok(Some(Outcome::Skipped(Skip::Exists)));
         }
         if let Some(refusal) = there.and_then(|there| refusal(&there, is_own(entry, there.id))) {

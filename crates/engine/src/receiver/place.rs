@@ -14,7 +14,7 @@ use haul_plan::changes;
 use haul_proto::{OutcomeItem, PACK_FILE_MAX};
 use haul_store::{OnExisting, Publication};
 use haul_tree::lock;
-use haul_tree::{Meta, MetaKind, TreeDir, in_whole_seconds};
+use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::io;
 use std::sync::Arc;
 
@@ -23,8 +23,7 @@ impl Receiver<'_> {
     /// move may find that it is the same, and remove its source.
     pub(super) fn sync_if_skipped(&self, case: &Case<'_>, decision: Decision) -> Decision {
         let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
-        let is_file = |meta: &Meta| matches!(meta.kind, MetaKind::File { .. });
-        if !(self.policy.moving.is_some() && is_kept && case.existing.is_some_and(is_file)) {
+        if !(self.policy.moving.is_some() && is_kept && case.existing.is_some_and(Meta::is_file)) {
             return decision;
         }
         match self.sync_left(case.dir, case.node, case.name) {

@@ -6,7 +6,7 @@ use super::own::{self, is_own};
 use super::{Receiver, naming};
 use crate::beneath;
 use crate::dirs::DirNode;
-use haul_model::{Conflict, Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
+use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
 use haul_plan::Kinds;
 use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
@@ -171,7 +171,7 @@ impl Receiver<'_> {
         if self.plan.replaces == Kinds::Contents || !found.as_ref().is_err_and(is_none) {
             return Ok(Presence::Found(found));
         }
-        if self.only_removes() || self.policy.conflict == Conflict::Keep {
+        if self.only_removes() || self.plan.keeps_existing {
             return Ok(Presence::Ruled);
         }
         // What this job has brought makes no way.

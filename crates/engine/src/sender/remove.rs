@@ -137,9 +137,9 @@ impl Sender<'_> {
         }
     }
 
-    /// Removes the files that have waited, then, but for a mirror, the directories that `sources` are and
-    /// those below them, as far as they are empty, if the destination has all of them:
-    /// those of `twins`, where both are on this machine. Reports each source that stays.
+    /// Removes the files that have waited. Then, but for a mirror, removes the empty directories at
+    /// and below `sources` that the destination has. If both are on this machine, `twins` are
+    /// their copies. Reports each source that stays.
     pub(crate) fn remove_dirs(
         &self,
         tree: &dyn Tree,

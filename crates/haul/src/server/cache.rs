@@ -54,7 +54,7 @@ pub(super) fn open(place: &Place, client: &Client) -> Option<ChunkCache> {
 /// again with another name, root or user.
 ///
 /// # Errors
-/// Those of reading the records, and of removing a cache.
+/// If the records can't be read, or a cache can't be removed.
 pub(crate) fn remove_unused(place: &Place) -> Result<(), CommandError> {
     let caches = place.caches();
     let there = match fs::read_dir(&caches) {

@@ -28,7 +28,7 @@ impl Receiver<'_> {
             || self.backing.as_ref().is_some_and(|backing| backing.is_root(meta))
     }
 
-    /// The rules for the entries of `dir`, with those of rule files in it.
+    /// The rules for the entries of `dir`. They include the rules of files in `dir`.
     ///
     /// # Errors
     /// Also where a file with rules is passed over: nothing in `dir` may be removed.
@@ -55,7 +55,7 @@ impl Receiver<'_> {
     }
 
     /// True if directories make way with all that is in them.
-    pub(super) fn makes_way(&self) -> bool {
+    pub(in crate::receiver) fn makes_way(&self) -> bool {
         self.plan.replaces == Kinds::All
     }
 

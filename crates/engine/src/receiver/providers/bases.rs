@@ -12,7 +12,7 @@ use haul_model::words;
 use haul_model::{
     Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Sameness, Side, Skip,
 };
-use haul_plan::{Kinds, changes};
+use haul_plan::changes;
 use haul_proto::{Want, Warning};
 use haul_store::{OnExisting, Publication};
 use haul_tree::{Meta, MetaKind, TreeDir, lock};
@@ -108,7 +108,7 @@ impl Receiver<'_> {
         case: &Case<'_>,
         existing: &Meta,
     ) -> io::Result<Option<(Decision, Changes)>> {
-        let makes_way = existing.kind != MetaKind::Dir || self.plan.replaces == Kinds::All;
+        let makes_way = existing.kind != MetaKind::Dir || self.makes_way();
         if !makes_way && !is_empty(case.node, case.name)? {
             return Ok(None);
         }

@@ -1,9 +1,10 @@
 //! Chunks that this machine has already, of files that come over a wire.
 //!
-//! The Sender offers the chunks of a wanted file ahead of its content. A worker looks each of them
-//! up in the index of the cache, reads what is there, and answers with those whose hashes are
-//! right. What the Sender then leaves out is taken from the files where it was found, and hashed
-//! once more with all the rest. When the file has its name, its chunks are in the index, too.
+//! The Sender offers the chunks of a wanted file ahead of its content. A worker looks up each chunk
+//! in the index of the cache, reads it from its file, and checks its hash. The answer names the
+//! chunks that were found. The Sender leaves these out, and the Receiver reads them from the files.
+//! The hash of the whole file covers them, too. Once the file is published, its chunks are added to
+//! the index.
 //!
 //! The answers of a file are in the order of its offers: one worker at a time answers.
 
@@ -62,8 +63,8 @@ struct Waiting {
 }
 
 impl Chunks {
-    /// Those of `job` in the directory `root`, if its content comes over a wire and there is a
-    /// cache.
+    /// The chunks of `job` in the directory `root`; `None` without a cache, or if no content comes
+    /// over a wire.
     pub(crate) fn of(
         cache: Option<ChunkCache>,
         root: &dyn TreeDir,

@@ -107,17 +107,17 @@ impl Providers {
         Self { renames: Renames::of(job, reads_own), versions: Versions::default(), chunks }
     }
 
-    /// Those that have a file whole or not at all.
+    /// The providers that have a file whole or not at all.
     fn of_files(&self) -> [&dyn Provider; 2] {
         [&BaseDirs, &self.renames]
     }
 
-    /// Those that may have parts of a file, which are asked when its stage can be begun.
+    /// The providers that may have parts of a file. They are asked when its stage can begin.
     fn of_parts(&self) -> impl Iterator<Item = &dyn Provider> {
         [&Unfinished as &dyn Provider, &self.versions].into_iter().chain(self.behind_versions())
     }
 
-    /// Those of them that are asked after [`Versions`].
+    /// The providers that are asked after [`Versions`].
     fn behind_versions(&self) -> impl Iterator<Item = &dyn Provider> {
         self.chunks.iter().map(|chunks| chunks as &dyn Provider)
     }
