@@ -19,7 +19,7 @@ mod tests;
 
 use std::ffi::OsString;
 
-pub(crate) use self::hosts::{Lab, Plan};
+pub(crate) use self::hosts::{Lab, Plan, SERVER};
 pub(crate) use self::link::{Link, Rate, Share};
 
 use self::command::Signals;

@@ -28,8 +28,12 @@ use std::time::{Duration, Instant};
 /// The rights to the directory: they are its owner's.
 pub const CACHE_DIR_MODE: u32 = 0o700;
 
-/// The file that is locked while segments are merged and while the store changes.
-const LOCK: &str = "lock";
+/// The file that is locked while the index on disk and the list of destinations change.
+const INDEX_LOCK: &str = "lock";
+
+/// The file that is locked while the store changes. A large file is copied meanwhile: jobs that
+/// write the index do not wait for it.
+const KEPT_LOCK: &str = "kept.lock";
 
 /// The longest chunk, in bytes: more is not read for one.
 const CHUNK_LEN_MAX: u32 = 256 << 10;
@@ -43,10 +47,10 @@ const DESTINATIONS_MAX: usize = 64;
 /// Bytes of that file, at most.
 const DESTINATIONS_LEN_MAX: u64 = 512 << 10;
 
-/// How long the lock is waited for. Its holder is about to be done, or copies a large file.
+/// How long a lock is waited for.
 const LOCK_MAX: Duration = Duration::from_millis(500);
 
-/// How often it is tried.
+/// How long to wait before the next try.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// New chunks, from which on they are written before the end of the job.
@@ -117,7 +121,7 @@ impl Keeper {
     /// # Errors
     /// Those of copying it.
     pub fn keep(&self, file: &File) -> io::Result<Option<(Name, File)>> {
-        match lock(&self.dir)? {
+        match lock(&self.dir, KEPT_LOCK)? {
             Some(_lock) => self.kept.keep(file),
             None => Ok(None),
         }
@@ -246,12 +250,12 @@ impl Cache {
         self.index.flush(&self.dir).inspect_err(|_| self.is_read_only = true)
     }
 
-    /// Locks the cache; `None` if another process has it for long, or had, or it can't be written.
+    /// Locks the index; `None` if another process has it for long, or had, or it can't be written.
     fn lock(&mut self) -> io::Result<Option<File>> {
         if self.is_read_only {
             return Ok(None);
         }
-        let locked = lock(&self.dir)?;
+        let locked = lock(&self.dir, INDEX_LOCK)?;
         self.is_read_only = locked.is_none();
         Ok(locked)
     }
@@ -291,7 +295,7 @@ impl Cache {
                 }
             }
         }
-        let _lock = lock(&self.dir)?.ok_or(io::ErrorKind::WouldBlock)?;
+        let _lock = lock(&self.dir, INDEX_LOCK)?.ok_or(io::ErrorKind::WouldBlock)?;
         self.index.renew(&self.dir)?;
         Ok(checked)
     }
@@ -301,7 +305,8 @@ impl Cache {
     /// # Errors
     /// Those of removing files, and [`io::ErrorKind::WouldBlock`] where another process uses it.
     pub fn clear(dir: &Dir) -> io::Result<()> {
-        let _lock = lock(dir)?.ok_or(io::ErrorKind::WouldBlock)?;
+        let _kept = lock(dir, KEPT_LOCK)?.ok_or(io::ErrorKind::WouldBlock)?;
+        let _index = lock(dir, INDEX_LOCK)?.ok_or(io::ErrorKind::WouldBlock)?;
         Index::remove(dir)?;
         Kept::remove(dir)?;
         match dir.remove_file(&destinations_name()) {
@@ -337,7 +342,7 @@ pub fn note_destination(dir: &Dir, path: &[u8]) -> io::Result<()> {
     if is_first(&destinations(dir)) {
         return Ok(());
     }
-    let Some(_lock) = lock(dir)? else { return Ok(()) };
+    let Some(_lock) = lock(dir, INDEX_LOCK)? else { return Ok(()) };
     // Others may have noted theirs meanwhile.
     let mut before = destinations(dir);
     before.retain(|other| other != path);
@@ -361,9 +366,9 @@ fn open(path: &[u8]) -> io::Result<(File, Identity)> {
     Ok((file, Identity::of(&stat)))
 }
 
-/// Locks the cache in `dir`; `None` if another process has it for long.
-fn lock(dir: &Dir) -> io::Result<Option<File>> {
-    let file = dir.open_private(LOCK)?;
+/// Locks the file `name` in `dir`; `None` if another process has the lock for [`LOCK_MAX`].
+fn lock(dir: &Dir, name: &str) -> io::Result<Option<File>> {
+    let file = dir.open_private(name)?;
     let end = Instant::now() + LOCK_MAX;
     while !haul_sys::try_lock(&file)? {
         if Instant::now() >= end {

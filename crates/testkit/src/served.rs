@@ -47,8 +47,16 @@ impl Served {
     /// # Errors
     /// When the server does not start, or does not enroll the user.
     pub fn start(haul: &Path, host: &str, root: &Path) -> io::Result<Served> {
+        Served::start_on("127.0.0.1:0", haul, host, root)
+    }
+
+    /// The same with the address that the server listens on.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_on(address: &str, haul: &Path, host: &str, root: &Path) -> io::Result<Served> {
         let mut served = Served::prepare(haul)?;
-        served.run_on("127.0.0.1:0")?;
+        served.run_on(address)?;
         served.enroll(CLIENT, host, root, &[])?;
         Ok(served)
     }

@@ -10,7 +10,7 @@ use super::tool::Tool;
 use super::workload::{Before, Data, Direction, NO_BOUND, Through, Word, Workload};
 use super::{Args, Space, conclude};
 use crate::Result;
-use crate::lab::{Lab, Link, Plan, Rate, Share};
+use crate::lab::{Lab, Link, Plan, Rate, SERVER, Share};
 
 /// A link, and what is copied over it.
 struct Trial {
@@ -24,7 +24,7 @@ struct Trial {
 
 /// scp asks for each file by itself, several times, and waits for each answer:
 /// a tree of 2,000 files takes minutes here. It has one round.
-const TRIALS: [Trial; 6] = [
+const TRIALS: [Trial; 7] = [
     Trial {
         rate_mbit: 200,
         round_trip_ms: 50,
@@ -107,6 +107,17 @@ const TRIALS: [Trial; 6] = [
                 once: &[],
             },
             Workload {
+                name: "lab-server-128m-up",
+                title: "one 128 MiB file, upload to a server, 1 Gbit/s, 100 ms",
+                data: Data::Part,
+                direction: Direction::Upload,
+                before: Before::Nothing,
+                word: Word::Copy,
+                through: Through::Server,
+                against: &[(Tool::Scp, 0.20)],
+                once: &[],
+            },
+            Workload {
                 name: "lab-ssh-128m-up",
                 title: "one 128 MiB file, upload by ssh alone, 1 Gbit/s, 100 ms",
                 data: Data::Part,
@@ -167,6 +178,23 @@ const TRIALS: [Trial; 6] = [
             through: Through::Haul,
             against: &[(Tool::Scp, 0.25)],
             once: &[],
+        }],
+    },
+    Trial {
+        rate_mbit: 200,
+        round_trip_ms: 50,
+        mtu_bytes: 1500,
+        loss: 0.01,
+        workloads: &[Workload {
+            name: "lab-server-loss-128m-up",
+            title: "one 128 MiB file, upload to a server, 200 Mbit/s, 50 ms, 1 % loss",
+            data: Data::Part,
+            direction: Direction::Upload,
+            before: Before::Nothing,
+            word: Word::Copy,
+            through: Through::Server,
+            against: &[(Tool::OverTcp, 0.35)],
+            once: &[Tool::OverTcp],
         }],
     },
     Trial {
@@ -318,6 +346,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
         let dir = space.path().join(first.name);
         fs::create_dir(&dir)?;
         let mut bench = Bench::new(&haul, lab.sshd(), &dir, args.scale(), args.rounds())?;
+        if workloads.iter().any(|workload| workload.through.is_server()) {
+            let start = || bench.start_servers(SERVER).map_err(|e| e.to_string());
+            lab.server().inside(start)??;
+        }
         for workload in workloads {
             let measured = lab.client().inside(|| {
                 // An error need not be able to leave the thread.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -83,13 +84,19 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// Starts the servers at an address of the host.
+    pub(crate) fn start_servers(&mut self, address: Ipv4Addr) -> Result<()> {
+        self.servers = Some(Servers::start(self.haul, &self.space, address)?);
+        Ok(())
+    }
+
     /// Runs every tool of the workload in turn, round by round.
     pub(crate) fn measure(&mut self, workload: &Workload) -> Result<Measured> {
         self.make(workload.data)?;
-        if workload.through == Through::Server && self.servers.is_none() {
-            self.servers = Some(Servers::start(self.haul, &self.space)?);
+        if workload.through.is_server() && self.servers.is_none() {
+            self.start_servers(Ipv4Addr::LOCALHOST)?;
         }
-        let servers = self.servers.as_ref().filter(|_| workload.through == Through::Server);
+        let servers = self.servers.as_ref().filter(|_| workload.through.is_server());
         let agents_of = servers.map_or(self.sshd.pid(), Servers::pid);
         let mut tools = vec![Tool::Haul];
         tools.extend(workload.against.iter().map(|(tool, _)| *tool));
@@ -221,7 +228,7 @@ impl<'a> Bench<'a> {
             word: workload.word,
             through: workload.through,
             uses_cache: workload.before.uses_cache(),
-            servers: self.servers.as_ref().filter(|_| workload.through == Through::Server),
+            servers: self.servers.as_ref().filter(|_| workload.through.is_server()),
         });
         let said = self.space.join("said");
         let log = File::create(&said)?;

@@ -266,7 +266,7 @@ fn topic(workload: &Workload, in_lab: bool) -> &'static str {
         Through::Sftp(_) if in_lab => "Slow and long links, to hosts without haul",
         _ if in_lab => "Slow and long links",
         Through::Sftp(_) => "Hosts without haul",
-        Through::Server | Through::Kept => "Servers and kept connections",
+        Through::Server | Through::Quic | Through::Kept => "Servers and kept connections",
         _ if workload.against.iter().all(|(tool, _)| tool.is_haul()) => "Options of haul",
         _ if workload.direction == Direction::Local => "One machine",
         _ => "Hosts with haul",

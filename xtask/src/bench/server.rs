@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -17,6 +17,7 @@ const HOST: &str = "haul-bench";
 /// Both servers. Their clients reach the directory `root`.
 pub(crate) struct Servers {
     root: PathBuf,
+    address: Ipv4Addr,
     haul: Served,
     daemon: Child,
     /// The daemon's port.
@@ -26,11 +27,11 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Starts both.
-    pub(crate) fn start(haul: &Path, root: &Path) -> Result<Servers> {
-        let haul = Served::start(haul, HOST, root)?;
+    /// Starts both at an address of this machine.
+    pub(crate) fn start(haul: &Path, root: &Path, address: Ipv4Addr) -> Result<Servers> {
+        let haul = Served::start_on(&format!("{address}:0"), haul, HOST, root)?;
         let dir = TempDir::with_prefix("haul-bench-")?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = TcpListener::bind((address, 0))?.local_addr()?.port();
         let config = dir.path().join("rsyncd.conf");
         let module = format!(
             "use chroot = no\nuid = root\ngid = root\n[bench]\npath = {}\nread only = no\n",
@@ -38,11 +39,11 @@ impl Servers {
         );
         fs::write(&config, module)?;
         let mut daemon = Command::new("rsync");
-        daemon.args(["--daemon", "--no-detach", "--address=127.0.0.1"]);
+        daemon.args(["--daemon", "--no-detach"]).arg(format!("--address={address}"));
         daemon.arg(format!("--port={port}")).arg(format!("--config={}", config.display()));
         let none = Stdio::null;
         let daemon = daemon.stdin(none()).stdout(none()).stderr(none()).spawn()?;
-        Ok(Servers { root: root.to_path_buf(), haul, daemon, port, _dir: dir })
+        Ok(Servers { root: root.to_path_buf(), address, haul, daemon, port, _dir: dir })
     }
 
     /// The client's state, for haul's `XDG_STATE_HOME`.
@@ -57,7 +58,7 @@ impl Servers {
 
     /// `path` at rsync's daemon.
     pub(crate) fn at_daemon(&self, path: &Path) -> OsString {
-        self.at(&format!("rsync://127.0.0.1:{}/bench/", self.port), path)
+        self.at(&format!("rsync://{}:{}/bench/", self.address, self.port), path)
     }
 
     fn at(&self, server: &str, path: &Path) -> OsString {

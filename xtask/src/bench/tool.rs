@@ -20,6 +20,8 @@ pub(crate) enum Tool {
     Zstd,
     /// haul, which is told to send what the host has.
     Uncached,
+    /// haul, which is told to reach a server by TLS over TCP, over one connection.
+    OverTcp,
     /// haul, which is not told to be fast.
     Hashing,
     /// haul, which copies to one destination after the other.
@@ -68,6 +70,7 @@ impl Tool {
             Tool::Plain => "haul-plain",
             Tool::Zstd => "haul-zstd",
             Tool::Uncached => "haul-uncached",
+            Tool::OverTcp => "haul-tcp",
             Tool::Hashing => "haul-hashing",
             Tool::OneByOne => "haul-one-by-one",
             Tool::Cp => "cp",
@@ -90,6 +93,7 @@ impl Tool {
             Tool::Plain => "haul --compress none",
             Tool::Zstd => "haul --compress zstd",
             Tool::Uncached => "haul --no-cache",
+            Tool::OverTcp => "haul --via server-tcp --parallel 1",
             Tool::Hashing => "haul copy",
             Tool::OneByOne => "haul copy, 4 times",
             Tool::Rsync => "rsync -a",
@@ -102,13 +106,18 @@ impl Tool {
     /// True if this is haul too, with other options.
     pub(crate) fn is_haul(self) -> bool {
         use Tool as T;
-        matches!(self, T::Plain | T::Zstd | T::Uncached | T::Hashing | T::OneByOne)
+        matches!(self, T::Plain | T::Zstd | T::Uncached | T::OverTcp | T::Hashing | T::OneByOne)
     }
 
     /// The command that does the job.
     pub(crate) fn command(self, job: &Job) -> Command {
         let mut command = match self {
-            Tool::Haul | Tool::Plain | Tool::Zstd | Tool::Uncached | Tool::Hashing => {
+            Tool::Haul
+            | Tool::Plain
+            | Tool::Zstd
+            | Tool::Uncached
+            | Tool::OverTcp
+            | Tool::Hashing => {
                 let mut haul = Command::new(job.haul);
                 match job.word {
                     Word::Fast if self == Tool::Haul => haul.args(["copy", "-q", "--fast"]),
@@ -119,6 +128,10 @@ impl Tool {
                 match self {
                     Tool::Plain => haul.args(["--compress", "none"]),
                     Tool::Zstd => haul.args(["--compress", "zstd"]),
+                    Tool::OverTcp => haul.args(["--via", "server-tcp", "--parallel", "1"]),
+                    Tool::Haul if job.through == Through::Quic => {
+                        haul.args(["--via", "server-quic"])
+                    }
                     _ => &mut haul,
                 };
                 let is_cached = job.uses_cache && self != Tool::Uncached;
@@ -131,7 +144,9 @@ impl Tool {
                     haul.arg("--rsh").arg(job.sshd.rsh());
                     match job.through {
                         Through::Kept => haul.args(["--keep=30s", "--remote-haul"]).arg(job.haul),
-                        Through::Haul | Through::Server => haul.arg("--remote-haul").arg(job.haul),
+                        Through::Haul | Through::Server | Through::Quic => {
+                            haul.arg("--remote-haul").arg(job.haul)
+                        }
                         Through::HaulBySsh => {
                             haul.args(["--via", "ssh", "--remote-haul"]).arg(job.haul)
                         }
@@ -190,7 +205,7 @@ impl Job<'_> {
     fn there(&self, tool: Tool, path: &Path) -> OsString {
         match (self.servers, tool) {
             (Some(servers), Tool::Daemon) => servers.at_daemon(path),
-            (Some(servers), Tool::Haul) => servers.location(path),
+            (Some(servers), Tool::Haul | Tool::OverTcp) => servers.location(path),
             _ => self.sshd.location(path),
         }
     }

@@ -43,10 +43,19 @@ pub(crate) enum Through {
     HaulBySsh,
     /// Its SFTP server alone, over that many connections.
     Sftp(u8),
-    /// A haul server that stays up.
+    /// A haul server that stays up, by the transport that haul chooses.
     Server,
+    /// The same by QUIC.
+    Quic,
     /// haul, over a connection that the last command has kept.
     Kept,
+}
+
+impl Through {
+    /// True for a haul server.
+    pub(crate) fn is_server(self) -> bool {
+        matches!(self, Self::Server | Self::Quic)
+    }
 }
 
 /// The destination's state before each run.
@@ -150,7 +159,7 @@ impl Workload {
             return 256 << 20;
         }
         match self.through {
-            Through::Server => 128 << 20,
+            Through::Server | Through::Quic => 128 << 20,
             Through::Haul if self.direction != Direction::Local => 128 << 20,
             Through::Haul | Through::HaulBySsh | Through::Kept => 64 << 20,
             Through::Sftp(_) => 96 << 20,
@@ -548,6 +557,28 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         word: Word::Copy,
         through: Through::Server,
         against: &[(Tool::Scp, 0.40)],
+        once: &[],
+    },
+    Workload {
+        name: "server-quic-up-1g",
+        title: "one 1 GiB file, upload to a server by QUIC",
+        data: Data::One,
+        direction: Direction::Upload,
+        before: Before::Nothing,
+        word: Word::Copy,
+        through: Through::Quic,
+        against: &[(Tool::OverTcp, 1.5)],
+        once: &[],
+    },
+    Workload {
+        name: "server-quic-down-1g",
+        title: "one 1 GiB file, download from a server by QUIC",
+        data: Data::One,
+        direction: Direction::Download,
+        before: Before::Nothing,
+        word: Word::Copy,
+        through: Through::Quic,
+        against: &[(Tool::OverTcp, 1.5)],
         once: &[],
     },
     Workload {

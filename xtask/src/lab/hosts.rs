@@ -71,7 +71,6 @@ impl Lab {
         &self.client
     }
 
-    #[cfg(test)]
     pub(crate) fn server(&self) -> &Namespace {
         &self.server
     }

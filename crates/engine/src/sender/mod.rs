@@ -202,8 +202,9 @@ impl<'a> Sender<'a> {
         self.control.fail(JobError::Protocol(format!("the peer broke the protocol: {rule}")));
     }
 
-    /// Lets the workers of a wire end.
+    /// Lets the workers of a wire and the thread that offers chunks end.
     pub(crate) fn close_queue(&self) {
+        drop(self.offers.turn_off());
         if let Queue::Wire(queue) = &self.queue {
             lock(queue).take();
         }

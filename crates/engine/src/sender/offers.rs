@@ -16,7 +16,7 @@ use super::read::is_still_wanted;
 use super::{Item, Sender};
 use crate::control::CANCEL_POLL;
 use crate::link::wire::Outbox;
-use haul_delta::chunks;
+use haul_delta::{CHUNK_LEN_MAX, chunks};
 use haul_model::Fault;
 use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk};
 use haul_tree::{SourceFile, lock};
@@ -357,6 +357,20 @@ impl Read for Ranged<'_> {
     }
 }
 
+/// The next part of `range` to be offered: data, with the holes in it that are shorter than a
+/// chunk may be. `None` if there is only a hole.
+fn next_dense(source: &dyn SourceFile, range: Range<u64>) -> io::Result<Option<Range<u64>>> {
+    let Some(mut dense) = source.next_data(range.start)? else { return Ok(None) };
+    while dense.end < range.end {
+        match source.next_data(dense.end)? {
+            Some(next) if next.start - dense.end < CHUNK_LEN_MAX.into() => dense.end = next.end,
+            _ => break,
+        }
+    }
+    let dense = dense.start..dense.end.min(range.end);
+    Ok(Some(dense).filter(|dense| !dense.is_empty()))
+}
+
 impl Sender<'_> {
     /// Has the workers of a wire send these, or has their chunks offered first.
     pub(super) fn send_wanted(&self, items: Vec<Item>) {
@@ -397,34 +411,50 @@ impl Sender<'_> {
         let source: Arc<dyn SourceFile> = self.open(item)?.into();
         self.offers.opened(item.index, &source);
         let size = source.seal().size;
-        if source.is_mostly_holes() || !is_still_wanted(item, &*source) {
+        if !is_still_wanted(item, &*source) {
             return Ok(());
         }
         for range in item.blocks.iter() {
             let (start, end) = range.bytes(size);
-            let mut offer = Offer { index: item.index, at: start, chunks: Vec::new() };
-            let mut len = 0;
-            for chunk in chunks(Ranged { source: &*source, range: start..end }) {
-                let Ok(haul_delta::Chunk { len: chunk_len, hash }) = chunk else { return Ok(()) };
-                offer.chunks.push(OfferedChunk { len: chunk_len, hash });
-                len += u64::from(chunk_len);
-                if len >= OFFER_LEN || offer.chunks.len() == OFFERED_PER_FRAME_MAX {
-                    let next = Offer { at: offer.at + len, index: item.index, chunks: Vec::new() };
-                    if !self.tell_offer(std::mem::replace(&mut offer, next), outbox, stopped) {
-                        return Ok(());
-                    }
-                    len = 0;
+            let mut at = start;
+            while let Ok(Some(range)) = next_dense(&*source, at..end) {
+                at = range.end;
+                let content = Ranged { source: &*source, range };
+                if !self.offer_range(item.index, content, outbox, stopped) {
+                    return Ok(());
                 }
-            }
-            if !offer.chunks.is_empty() && !self.tell_offer(offer, outbox, stopped) {
-                return Ok(());
             }
         }
         Ok(())
     }
 
+    /// Offers the chunks of a range of a file; false if no more of it are wanted.
+    fn offer_range(
+        &self,
+        index: u64,
+        content: Ranged<'_>,
+        outbox: &Outbox,
+        stopped: &dyn Fn() -> bool,
+    ) -> bool {
+        let mut offer = Offer { index, at: content.range.start, chunks: Vec::new() };
+        let mut len = 0;
+        for chunk in chunks(content) {
+            let Ok(haul_delta::Chunk { len: chunk_len, hash }) = chunk else { return false };
+            offer.chunks.push(OfferedChunk { len: chunk_len, hash });
+            len += u64::from(chunk_len);
+            if len >= OFFER_LEN || offer.chunks.len() == OFFERED_PER_FRAME_MAX {
+                let next = Offer { index, at: offer.at + len, chunks: Vec::new() };
+                if !self.send_offer(std::mem::replace(&mut offer, next), outbox, stopped) {
+                    return false;
+                }
+                len = 0;
+            }
+        }
+        offer.chunks.is_empty() || self.send_offer(offer, outbox, stopped)
+    }
+
     /// Sends an offer; false if no more of its file are wanted.
-    fn tell_offer(&self, offer: Offer, outbox: &Outbox, stopped: &dyn Fn() -> bool) -> bool {
+    fn send_offer(&self, offer: Offer, outbox: &Outbox, stopped: &dyn Fn() -> bool) -> bool {
         let goes_on = !outbox.is_fast() && self.offers.begin(&offer, stopped);
         if goes_on {
             self.receiver.offer(offer);

@@ -5,6 +5,7 @@ use crate::common::*;
 use haul_testkit::{Haul, Sshd, tree};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -283,6 +284,42 @@ fn a_killed_job_leaves_a_cache_of_use() {
     assert_known(machines.copy(&[], "a", machines.there("c")), LEN);
     let run = machines.haul().args(["cache", "verify", machines.sshd.host()]).run().expect_ok();
     assert!(run.out().contains(" chunks are good, 0 dropped"), "{run}");
+}
+
+#[test]
+fn a_resumed_file_is_known_from_its_beginning() {
+    let machines = Machines::new();
+    let content = machines.random("a", 40 << 20, 8);
+    let haul = machines.haul().args(["copy", "-q", "--bwlimit", "20m", "a"]);
+    let running = haul.arg(machines.there("a")).spawn().expect("it starts");
+    let received = || {
+        let files = fs::read_dir(machines.path("there")).expect("it is there");
+        let lens = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.blocks() * 512));
+        lens.sum::<u64>()
+    };
+    while received() < 24 << 20 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    running.kill_group();
+    let (sent, _) = machines.copy(&[], "a", machines.there("a"));
+    assert!(sent < 40 << 20, "it was resumed");
+    fs::write(machines.path("begin"), &content[..4 << 20]).expect("written");
+    let figures = machines.copy(&[], "begin", machines.there("begin"));
+    assert_known(figures, 4 << 20);
+}
+
+#[test]
+fn what_lies_between_large_holes_is_known() {
+    use std::os::unix::fs::FileExt;
+    let machines = Machines::new();
+    let content = machines.random("a", LEN, 9);
+    let sparse = fs::File::create_new(machines.path("sparse")).expect("made");
+    sparse.set_len(1 << 30).expect("set");
+    sparse.write_all_at(&content, 1 << 29).expect("written");
+    machines.copy(&[], "sparse", machines.there("sparse"));
+    let (_, known) = machines.copy(&[], "sparse", machines.there("again"));
+    assert!(known >= LEN / 16, "{known}");
+    assert_known(machines.copy(&[], "a", machines.there("a")), LEN);
 }
 
 #[test]

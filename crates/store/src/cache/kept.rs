@@ -1,7 +1,7 @@
 //! The store: copies of files that were replaced or removed, within a bound. They share their
 //! content with the original where the file system can do that.
 //!
-//! The caller has the lock of the cache whenever something is added, so the bound holds at every
+//! The caller has the lock of the store whenever something is added, so the bound holds at every
 //! moment, however many processes there are. The files that were not used for the longest time
 //! make way.
 
@@ -53,18 +53,16 @@ impl Kept {
     }
 
     /// Copies `file` here, and removes others to make room for it; `None` if it is larger than
-    /// the bound, or the file system is nearly full.
+    /// the bound, or the file system is nearly full even without the others.
     pub(super) fn keep(&self, file: &File) -> io::Result<Option<(Name, File)>> {
         // Nobody else writes: this one was left by a process that was killed.
         let _ = self.dir.remove_private(TEMP);
         let len = file.metadata()?.len();
-        let room = haul_sys::room(&self.dir).map_or(u64::MAX, |room| room.bytes);
-        if len > self.max || room < len.saturating_add(FREE_MIN) {
-            // The bound may have become lower since the last file was kept.
-            self.make_room(self.max)?;
+        // The bound may have become lower since the last file was kept.
+        self.make_room(self.max.checked_sub(len).unwrap_or(self.max))?;
+        if len > self.max || !self.is_free(len)? {
             return Ok(None);
         }
-        self.make_room(self.max - len)?;
         let copy = self.dir.create_private(TEMP)?;
         let named = (|| {
             copy_content(file, &copy, len)?;
@@ -81,6 +79,20 @@ impl Kept {
                 Err(error)
             }
         }
+    }
+
+    /// Removes files until [`FREE_MIN`] bytes are free, and then to have room for `len` bytes
+    /// more, if all files together are as large; false if there is no room then.
+    fn is_free(&self, len: u64) -> io::Result<bool> {
+        let missing = |len: u64| {
+            let room = haul_sys::room(&self.dir).map_or(u64::MAX, |room| room.bytes);
+            len.saturating_add(FREE_MIN).saturating_sub(room)
+        };
+        self.make_room(self.len()?.saturating_sub(missing(0)))?;
+        if let Some(rest) = self.len()?.checked_sub(missing(len)) {
+            self.make_room(rest)?;
+        }
+        Ok(missing(len) == 0)
     }
 
     /// Removes the files that were not used for the longest time until those that are left have

@@ -3,6 +3,7 @@
 
 use super::*;
 use std::fs;
+use std::io::{Seek, SeekFrom};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -257,6 +258,48 @@ fn a_lower_bound_holds_from_the_next_file_on() {
     assert_eq!(keep_one(3000, 1500), (true, 3000));
     // This one is too long, and those before are too many by now.
     assert_eq!(keep_one(2000, 2500), (false, 1500));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn kept_files_make_way_on_a_full_file_system() {
+    const MIB: u64 = 1 << 20;
+    let Some(mount) = haul_testkit::Mount::tmpfs(1080 * MIB) else { return };
+    let dir = Dir::open(mount.path()).expect("it is there");
+    let cache = Cache::open(dir, u64::MAX).expect("it opens");
+    let kept_len = || cache.figures().expect("figures").kept_len;
+    let lost = TempDir::new().expect("a directory");
+    let lost = File::create_new(lost.path().join("lost")).expect("made");
+    let keep_one = |len: u64| {
+        (&lost).seek(SeekFrom::Start(0)).expect("sought");
+        (&lost).write_all(&vec![1; len as usize]).expect("written");
+        lost.set_len(len).expect("set");
+        let is_kept = keep(&cache, &lost).expect("no error").is_some();
+        (is_kept, kept_len() / MIB)
+    };
+    assert_eq!(keep_one(24 * MIB), (true, 24));
+    assert_eq!(keep_one(24 * MIB), (true, 48));
+    // There is room for one of them beside it.
+    assert_eq!(keep_one(25 * MIB), (true, 49));
+    // What does not fit even so makes nothing go.
+    lost.set_len(1 << 40).expect("set");
+    assert!(keep(&cache, &lost).expect("no error").is_none());
+    assert_eq!(kept_len(), 49 * MIB);
+    // Others fill the file system.
+    fs::write(mount.path().join("full"), vec![0; 20 * MIB as usize]).expect("written");
+    assert_eq!(keep_one(60 * MIB), (false, 25));
+}
+
+#[test]
+fn a_file_that_is_copied_holds_up_no_writer_of_the_index() {
+    let fixture = Fixture::new();
+    let _kept = lock(&fixture.dir(), KEPT_LOCK).expect("no error").expect("it is free");
+    let mut cache = fixture.open();
+    let hash = fixture.publish(&mut cache, "a", b"content");
+    cache.flush().expect("written");
+    assert!(!fixture.open().find(&hash).is_empty());
+    let error = Cache::clear(&fixture.dir()).expect_err("it is in use");
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //!
 //! The answers of a file are in the order of its offers: one worker at a time answers.
 
-use super::chunked::{ChunkedFiles, Found, LISTED_MAX};
+use super::chunked::{ChunkedFiles, Found, LISTED_MAX, Listed};
 use super::{Looked, Part, Provider};
 use crate::Job;
 use crate::cache::ChunkCache;
@@ -17,14 +17,14 @@ use crate::link::SenderPort;
 use crate::receiver::dirs::DirState;
 use crate::receiver::{Pending, Receiver, Work};
 use haul_delta::{Chunk, chunks};
-use haul_model::{Name, Outcome, Updating, words};
+use haul_model::{BLOCK_LEN, Name, Outcome, Updating, words};
 use haul_proto::{Known, Offer, OfferedChunk, Reuse, Want};
 use haul_store::{Cache, Place, Saved, short};
 use haul_sys::Dir;
 use haul_tree::{TreeDir, lock};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -174,13 +174,7 @@ impl Chunks {
         let keeper = self.with_cache(|cache| cache.keeper()).transpose()?.flatten();
         let Some(keeper) = keeper else { return Ok(()) };
         let Some((name, copy)) = keeper.keep(&file)? else { return Ok(()) };
-        let mut at = 0;
-        let mut listed = Vec::new();
-        for chunk in chunks(&copy).take(LISTED_MAX) {
-            let Chunk { len, hash } = chunk?;
-            listed.push((at, len, short(&hash)));
-            at += u64::from(len);
-        }
+        let listed = list(&copy)?;
         self.with_cache(|cache| cache.add_kept((&name, &copy), listed));
         Ok(())
     }
@@ -199,6 +193,27 @@ impl Chunks {
             }
         }
     }
+}
+
+/// The chunks of `content`, as many as the index takes.
+fn list(content: impl Read) -> io::Result<Vec<Listed>> {
+    let mut at = 0;
+    let listed = chunks(content).take(LISTED_MAX).map(|chunk| {
+        let Chunk { len, hash } = chunk?;
+        let begin = at;
+        at += u64::from(len);
+        Ok((begin, len, short(&hash)))
+    });
+    listed.collect()
+}
+
+/// The chunks of the first `blocks` blocks of a published file.
+fn list_begin(node: &Arc<DirNode>, name: &Name, blocks: u64) -> io::Result<Vec<Listed>> {
+    if blocks == 0 {
+        return Ok(Vec::new());
+    }
+    let (file, _) = node.handle()?.system_handle()?.open_file(name, false)?;
+    list(file.take(blocks * BLOCK_LEN))
 }
 
 impl Provider for Chunks {
@@ -291,7 +306,9 @@ impl Receiver<'_> {
         if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)
         {
             let path = words::join(&chunks.root, &node.path_of(Some(&file.name)));
-            chunks.with_cache(|cache| cache.add(&path, listed));
+            // An earlier job has received the beginning, which is not offered again.
+            let resumed = list_begin(node, &file.name, file.resumed).unwrap_or_default();
+            chunks.with_cache(|cache| cache.add(&path, resumed.into_iter().chain(listed)));
         }
     }
 
