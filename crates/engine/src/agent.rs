@@ -60,17 +60,23 @@ pub fn serve(
 }
 
 /// Keeps this process, and so whoever it serves, below the directory `root`; with
-/// [`Rights::Read`] nothing there can be changed either. It may use `cache`. **To be called before any
-/// other thread is started.** Paths are taken as in a chroot.
+/// [`Rights::Read`] nothing there can be changed either. It may use `cache`. No symbolic link is
+/// followed in a `root` that `is_canonical`. **To be called before any other thread is started.**
+/// Paths are taken as in a chroot.
 ///
 /// # Errors
 /// Where the kernel can't enforce it, and those of opening the directory.
-pub fn stay_below(root: &Path, rights: Rights, cache: Option<&ChunkCache>) -> std::io::Result<()> {
+pub fn stay_below(
+    root: &Path,
+    is_canonical: bool,
+    rights: Rights,
+    cache: Option<&ChunkCache>,
+) -> std::io::Result<()> {
     // It is read where nothing can be opened afterwards.
     haul_sys::boot_id();
     haul_sys::umask();
     let besides: Vec<_> = cache.map(ChunkCache::dir).transpose()?.into_iter().collect();
-    haul_sys::enter_jail(root, rights == Rights::Write, &besides)
+    haul_sys::enter_jail(root, is_canonical, rights == Rights::Write, &besides)
 }
 
 /// How long a client that keeps its connection may take until its next visit. It ends the

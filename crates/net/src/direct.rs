@@ -351,8 +351,10 @@ impl Direct {
                 if processed.is_ok() && asked.is_some() {
                     has_greeted.store(true, Ordering::Relaxed);
                 }
-                self.send()?;
+                let sent = self.send();
+                // The other side may be gone; what was wrong with it is the better answer.
                 processed.map_err(broken)?;
+                sent?;
             }
         }
         self.send()?;
@@ -404,6 +406,10 @@ impl Read for Direct {
         loop {
             match self.tls.reader().read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The text of rustls names a page of its manual.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(io::Error::new(error.kind(), "the other side closed it"));
+                }
                 read => return read,
             }
             match self.tls.read_tls(&mut self.socket) {

@@ -310,15 +310,19 @@ impl Gate {
     }
 
     fn accept(&mut self) {
+        let mut new = 0;
         for _ in 0..ACCEPTED_MAX {
             let mut any = false;
             for nth in 0..self.listeners.len() {
                 match self.listeners[nth].accept() {
                     Ok((socket, from)) => {
                         any = true;
-                        self.make_way(source(from.ip()));
+                        self.make_way(source(from.ip()), new);
                         match Handshake::begin(socket, from, &self.config) {
-                            Ok(handshake) => self.handshakes.push_back(handshake),
+                            Ok(handshake) => {
+                                self.handshakes.push_back(handshake);
+                                new += 1;
+                            }
                             Err(error) => tracing::debug!(%error, "a caller was dropped"),
                         }
                     }
@@ -338,22 +342,25 @@ impl Gate {
         }
     }
 
-    /// Ends handshakes until there is room for another one from `new`.
-    fn make_way(&mut self, new: IpAddr) {
-        let same = |it: &Handshake| source(it.from.ip()) == new;
+    /// Ends handshakes until there is room for another one from `caller`. Nothing was read yet
+    /// of the last `new` ones.
+    fn make_way(&mut self, caller: IpAddr, new: usize) {
+        let same = |it: &Handshake| source(it.from.ip()) == caller;
         if self.handshakes.iter().filter(|it| same(it)).count() >= self.limits.per_source_max {
-            self.end_oldest(same);
+            self.end_oldest(same, new);
         }
         if self.handshakes.len() >= self.limits.handshakes_max {
-            self.end_oldest(|_| true);
+            self.end_oldest(|_| true, new);
         }
     }
 
     /// Ends the oldest of the handshakes that `are_meant`. One that has got no further than a
-    /// connection goes first: those cost the other side the least.
-    fn end_oldest(&mut self, are_meant: impl Fn(&Handshake) -> bool) {
+    /// connection goes first: those cost the other side the least. The last `new` ones had no
+    /// time to greet.
+    fn end_oldest(&mut self, are_meant: impl Fn(&Handshake) -> bool, new: usize) {
+        let read = self.handshakes.len().saturating_sub(new);
         let mut meant = self.handshakes.iter().enumerate().filter(|(_, it)| are_meant(it));
-        let silent = meant.clone().find(|(_, it)| !it.has_greeted);
+        let silent = meant.clone().find(|(at, it)| *at < read && !it.has_greeted);
         let oldest = silent.or(meant.next()).map(|(at, _)| at);
         if let Some(at) = oldest {
             self.handshakes.remove(at);

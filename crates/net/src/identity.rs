@@ -73,7 +73,10 @@ impl PublicKey {
     /// of TLS. A server with an old key and a new one answers with that one.
     pub(crate) fn label(&self) -> String {
         let hash = digest::digest(&digest::SHA256, &self.0);
-        data_encoding::HEXLOWER.encode(&hash.as_ref()[..FINGERPRINT_LEN])
+        let label = data_encoding::HEXLOWER.encode(&hash.as_ref()[..FINGERPRINT_LEN]);
+        // A number is no name of a server (RFC 1123, section 2.1).
+        let is_number = label.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { format!("k{label}") } else { label }
     }
 
     /// The key in its structure.
@@ -289,6 +292,19 @@ mod tests {
 
     fn chmod(path: &Path, mode: u32) {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("changed");
+    }
+
+    #[test]
+    fn each_label_is_a_name_of_a_server() {
+        const DIGITS: [u8; KEY_LEN] = [
+            252, 247, 105, 171, 214, 3, 249, 150, 211, 118, 151, 91, 139, 200, 37, 103, 91, 46,
+            116, 120, 135, 74, 196, 253, 28, 162, 127, 246, 229, 96, 123, 122,
+        ];
+        let key = Identity::of_seed(&DIGITS).expect("a key").key();
+        assert_eq!(key.label(), "k455423190919980422434021");
+        for key in [key, Identity::new().expect("a key").key()] {
+            rustls::pki_types::ServerName::try_from(key.label()).expect("a name");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long one address of a server is tried.
@@ -18,6 +19,13 @@ const TRY_MAX: Duration = Duration::from_secs(5);
 
 /// How long all of them are tried.
 const TRIES_MAX: Duration = Duration::from_secs(15);
+
+/// How often an address is called that ends the connection before it answers: a server that has
+/// too many callers ends some of them.
+const CALLS_MAX: usize = 4;
+
+/// How long it waits before the next call.
+const CALL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest name of a host, in bytes.
 const HOST_LEN_MAX: usize = 255;
@@ -212,6 +220,12 @@ impl Called {
     }
 }
 
+/// True if the other side has ended the connection before it answered.
+fn is_hang_up(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 /// Calls the first of `addresses` that answers. A server with another key is an answer.
 fn first_of(
     addresses: &[ServerAddress],
@@ -232,7 +246,15 @@ fn first_of(
             if left.is_zero() {
                 break;
             }
-            match call(address, left.min(TRY_MAX)) {
+            let mut called = call(address, left.min(TRY_MAX));
+            for _ in 1..CALLS_MAX {
+                if !called.as_ref().is_err_and(is_hang_up) {
+                    break;
+                }
+                thread::sleep(CALL_PAUSE);
+                called = call(address, left.min(TRY_MAX));
+            }
+            match called {
                 Err(error) if Broken::of(&error) != Some(Broken::WrongKey) => last_error = error,
                 answered => return answered,
             }
@@ -271,6 +293,24 @@ fn call(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_hangs_up_is_called_again() {
+        let address = ServerAddress::new("127.0.0.1", 1).expect("an address");
+        for (kind, expected) in [
+            (io::ErrorKind::ConnectionReset, CALLS_MAX),
+            (io::ErrorKind::UnexpectedEof, CALLS_MAX),
+            (io::ErrorKind::ConnectionRefused, 1),
+        ] {
+            let calls = std::cell::Cell::new(0);
+            let call = |_, _| {
+                calls.set(calls.get() + 1);
+                Err(kind.into())
+            };
+            assert!(first_of(std::slice::from_ref(&address), call).is_err());
+            assert_eq!(calls.get(), expected, "{kind}");
+        }
+    }
 
     #[test]
     fn an_address_reads_the_same_once_it_is_written() {

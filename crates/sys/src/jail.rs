@@ -18,15 +18,16 @@ use std::sync::OnceLock;
 static ROOT: OnceLock<Dir> = OnceLock::new();
 
 /// Keeps this process below the directory `path`, where it may write if `writes`
-/// says so. Through its open handles it may also work in the directories `besides`, which no path
+/// says so. No symbolic link is followed in a `path` that `is_canonical`: another client may
+/// have put it there since the path was resolved. Through its open handles it may also work in the directories `besides`, which no path
 /// leads to. **To be called before any other thread is started**: those that run
 /// already are not confined.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] where the kernel has not both of what this
 /// needs; those of opening the directory.
-pub fn enter(path: &Path, writes: bool, besides: &[Dir]) -> io::Result<()> {
-    let root = Dir::open(path)?;
+pub fn enter(path: &Path, is_canonical: bool, writes: bool, besides: &[Dir]) -> io::Result<()> {
+    let root = if is_canonical { system::open_canonical(path)? } else { Dir::open(path)? };
     rustix::process::fchdir(&root)?;
     system::open(&root, b".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC)
         .map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error))?;
@@ -115,8 +116,8 @@ const NO_MODE: Mode = Mode::empty();
 
 #[cfg(target_os = "linux")]
 mod system {
-    use super::{Dir, NO_MODE, OFlags, OwnedFd, io, refused};
-    use rustix::fs::ResolveFlags;
+    use super::{Dir, NO_MODE, OFlags, OwnedFd, Path, io, refused};
+    use rustix::fs::{CWD, ResolveFlags};
     use rustix::io::Errno;
     use std::os::fd::{AsFd, AsRawFd};
 
@@ -140,6 +141,12 @@ mod system {
         Err(refused())
     }
 
+    pub(super) fn open_canonical(path: &Path) -> io::Result<Dir> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat2(CWD, path, flags, NO_MODE, ResolveFlags::NO_SYMLINKS);
+        Ok(Dir::of(opened?))
+    }
+
     /// Where `dir` is below `root`, if it is there. It may be elsewhere a moment
     /// later: this is for a path that is resolved below `root` again.
     pub(super) fn path_below(root: &Dir, dir: &Dir) -> Option<Vec<u8>> {
@@ -160,13 +167,18 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use super::{Dir, OFlags, OwnedFd, io};
+    use super::{Dir, OFlags, OwnedFd, Path, io};
 
     /// Here that is open to be read, and must not wait.
     pub(super) const LOOK: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
     pub(super) fn open(_: &Dir, _: &[u8], _: OFlags) -> io::Result<OwnedFd> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this needs Linux"))
+    }
+
+    /// [`open`] refuses to work in it.
+    pub(super) fn open_canonical(path: &Path) -> io::Result<Dir> {
+        Dir::open(path)
     }
 
     pub(super) fn path_below(_: &Dir, _: &Dir) -> Option<Vec<u8>> {

@@ -33,7 +33,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     let rights = if words.read_only { Rights::Read } else { Rights::Write };
     if let Some(root) = &words.root {
         // Before any thread is started.
-        haul_engine::stay_below(root, rights, None).map_err(|error| {
+        haul_engine::stay_below(root, false, rights, None).map_err(|error| {
             let root = escape_bytes(root.as_os_str().as_bytes());
             failed(io::Error::new(
                 error.kind(),

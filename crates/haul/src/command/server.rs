@@ -19,7 +19,7 @@ use haul_net::{Invitation, PublicKey, ServerAddress, is_client_name};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -147,7 +147,14 @@ fn reload() -> Result<(), CommandError> {
 
 /// Has the running server, if there is one, read the records again.
 fn notify(place: &Place) -> Result<(), CommandError> {
-    ask(place, Request::Reload).map(drop)
+    match ask(place, Request::Reload)? {
+        Some(Status { error: Some(error), .. }) => {
+            let message = format!("the change is written, but the running server reports: {error}");
+            Err(CommandError::new(ErrorKind::Io, message)
+                .with_hint("correct that, then run 'haul server reload'"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn stop() -> Result<(), CommandError> {
@@ -266,7 +273,7 @@ fn checked(
     }
     let keys = place.keys();
     let own = keys.parent().and_then(|dir| fs::canonicalize(dir).ok());
-    let has_keys = own.is_some_and(|dir| dir.starts_with(&found));
+    let has_keys = own.is_some_and(|dir| dir.starts_with(&found) || found.starts_with(&dir));
     let is_same_user = !is_root() || terms.run_as.as_deref() == Some("root");
     if has_keys && is_same_user && !trusted {
         let message = format!("--root: {shown}: the keys of the server are in it");
@@ -342,8 +349,11 @@ fn invite(terms: &Terms, given: &[String]) -> Result<(), CommandError> {
         [] => addresses(&listen, &String::from_utf8_lossy(&node_name())),
         given => {
             let parse = |text: &String| {
-                let whole = text.parse().ok();
-                let address = whole.or_else(|| ServerAddress::new(text, port));
+                let is_host = !text.contains(':') || text.parse::<Ipv6Addr>().is_ok();
+                let address = match is_host {
+                    true => ServerAddress::new(text, port),
+                    false => text.parse().ok(),
+                };
                 address.ok_or_else(|| CommandError::usage("--address: write HOST or HOST:PORT"))
             };
             given.iter().map(parse).collect::<Result<_, _>>()?

@@ -144,7 +144,7 @@ pub(super) fn confine(
     }
     end_with_parent(parent)?;
     let root = escape_bytes(client.root.as_os_str().as_bytes());
-    let stay = haul_engine::stay_below(&client.root, client.right.into(), cache.as_ref());
+    let stay = haul_engine::stay_below(&client.root, true, client.right.into(), cache.as_ref());
     stay.map_err(|error| told(&format!("restrict access to {root}"), error))?;
     bounds.keep().map_err(|error| told("limit the process", error))?;
     Ok(cache)

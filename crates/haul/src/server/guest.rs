@@ -97,7 +97,8 @@ pub(crate) fn join(
             drop((reader, writer));
             match closer.explain() {
                 haul_net::ConnectError::NotEnrolled { .. } => Err(expired()),
-                error => Err(error.into()),
+                error => Err(CommandError::new(ErrorKind::Connection, error)
+                    .with_hint("run 'haul server join' again")),
             }
         }
     }

@@ -35,6 +35,9 @@ const GUEST_MAX: Duration = Duration::from_secs(10);
 /// How long no process for QUIC is started after the last one was.
 const QUIC_PAUSE: Duration = Duration::from_secs(1);
 
+/// How often records that can't be read are tried again.
+const UNREAD_POLL: Duration = Duration::from_secs(1);
+
 /// How often the records are tried to be changed while another process changes them.
 const NOTE_POLL: Duration = Duration::from_millis(50);
 
@@ -99,6 +102,8 @@ struct Server {
     records: Records,
     /// The state of the file of the records as it was read.
     read: RecordsState,
+    /// Why they can't be read as they are now.
+    unread: Option<String>,
     keys: Keys,
     gate: Gate,
     /// `None` in a child.
@@ -137,6 +142,7 @@ impl Server {
             settings,
             records,
             read,
+            unread: None,
             keys,
             gate,
             control,
@@ -211,7 +217,8 @@ impl Server {
             let stops = self.stops_at.map(|at| at.saturating_duration_since(Instant::now()));
             self.start_quic();
             let noting = (!self.to_note.is_empty()).then_some(NOTE_POLL);
-            let patience = [stops, self.jobs.patience(), self.quic_pause(), noting];
+            let reading = self.unread.as_ref().map(|_| UNREAD_POLL);
+            let patience = [stops, self.jobs.patience(), self.quic_pause(), noting, reading];
             let patience = patience.into_iter().flatten().min();
             let mut others: Vec<BorrowedFd<'_>> =
                 vec![self.signals.stop.as_fd(), self.signals.reload.as_fd()];
@@ -224,10 +231,10 @@ impl Server {
             self.jobs.proceed(jobs, &mut self.audit);
             self.note_keys().unwrap_or_else(|error| say(&error.to_string()));
             // Another process has changed the records, or one of the children.
-            if Records::state(&self.place) != self.read
-                && let Err(error) = self.read_records()
-            {
-                say(&error.to_string());
+            if Records::state(&self.place) != self.read {
+                let unread = self.read_records().err().map(|error| error.to_string());
+                unread.iter().filter(|_| unread != self.unread).for_each(|error| say(error));
+                self.unread = unread;
             }
             self.callers.extend(turn.callers);
             while let Some(caller) = self.callers.pop_front() {
@@ -277,8 +284,9 @@ impl Server {
 
     /// Reads the records again, and ends the jobs of clients whose record has changed.
     fn read_records(&mut self) -> Result<(), CommandError> {
-        self.read = Records::state(&self.place);
+        let read = Records::state(&self.place);
         self.records = Records::load(&self.place)?;
+        self.read = read;
         self.gate.know(self.records.keys());
         for job in self.jobs.iter_mut().filter(|job| job.is_outdated(&self.records.clients)) {
             job.end_within(REVOKED_MAX, "revoked");
@@ -286,12 +294,14 @@ impl Server {
         self.forget_old_keys()
     }
 
-    /// Reads everything again. Jobs go on. If something is wrong, all stays as it was.
+    /// Reads everything again. Jobs go on. If the settings or the records are wrong, those stay
+    /// as they were.
     fn reload(&mut self) -> Result<(), CommandError> {
         system::notify("RELOADING=1");
-        let reloaded = self.reload_settings().and_then(|()| self.read_records());
+        let settings = self.reload_settings();
+        let records = self.read_records();
         system::notify("READY=1");
-        reloaded
+        settings.and(records)
     }
 
     fn reload_settings(&mut self) -> Result<(), CommandError> {

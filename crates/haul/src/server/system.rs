@@ -39,17 +39,21 @@ pub(crate) struct Unit {
     pub(crate) text: String,
 }
 
-/// The unit and the socket of a server: that of `home`'s user, or of the whole system.
-/// `program` is this program, and `listen` are the addresses of the socket, for QUIC too if
+/// The unit and the socket of a server: that of a user, or of the whole system.
+/// `program` is this program, `variables` say where it finds its files, and `listen` are the addresses of the socket, for QUIC too if
 /// `quic` is set.
 pub(crate) fn unit_files(
     program: &Path,
-    home: &Path,
+    variables: &[(&str, PathBuf)],
     listen: &[String],
     quic: bool,
     user: bool,
 ) -> [Unit; 2] {
-    let (program, home) = (quoted(program), quoted(home));
+    let program = quoted(program);
+    let environment: String = variables
+        .iter()
+        .map(|(name, path)| format!("Environment=\"{name}={}\"\n", quoted(path)))
+        .collect();
     let (wanted_by, hardening) = match user {
         true => ("default.target", ""),
         // A server of root becomes the users of its clients; it needs no other right.
@@ -75,7 +79,7 @@ pub(crate) fn unit_files(
          [Service]\n\
          Type=notify\n\
          NotifyAccess=main\n\
-         Environment=\"HOME={home}\"\n\
+         {environment}\
          ExecStart=\"{program}\" server run\n\
          ExecReload=/bin/kill -HUP $MAINPID\n\
          KillMode=mixed\n\
@@ -140,7 +144,8 @@ mod tests {
         for kind in ["--user", "--system"] {
             let dir = tempfile::tempdir().expect("a directory");
             let haul = std::env::current_exe().expect("a program");
-            let units = unit_files(&haul, dir.path(), &listen, true, kind == "--user");
+            let home = [("HOME", dir.path().to_owned())];
+            let units = unit_files(&haul, &home, &listen, true, kind == "--user");
             let paths = units.map(|unit| {
                 let path = dir.path().join(unit.name);
                 std::fs::write(&path, unit.text).expect("written");
@@ -159,8 +164,10 @@ mod tests {
     fn units_start_this_program_and_listen_where_the_settings_say() {
         let listen = ["127.0.0.1:28790".to_owned(), "[::1]:28790".to_owned()];
         let files = |user| {
+            let variables = [("HOME", "/home/ann"), ("XDG_STATE_HOME", "/var/lib/ann 1")];
+            let variables = variables.map(|(name, path)| (name, path.into()));
             let [service, socket] =
-                unit_files(Path::new("/opt/haul"), Path::new("/home/ann"), &listen, true, user);
+                unit_files(Path::new("/opt/haul"), &variables, &listen, true, user);
             format!("# {}\n{}\n# {}\n{}", service.name, service.text, socket.name, socket.text)
         };
         insta::assert_snapshot!("user", files(true));

@@ -105,6 +105,40 @@ fn an_invitation_enrols_one_client_once() {
 }
 
 #[test]
+fn no_client_is_invited_to_the_keys_of_the_server() {
+    let server = Server::start();
+    for name in ["", "keys"] {
+        let root = format!("--root={}", server.state(name).display());
+        let refused =
+            server.command(&["invite", &root, "--run-as=root"]).output().expect("it runs");
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(error.contains("the keys of the server are in it"), "{error}");
+    }
+    for address in ["nas:0", "nas:99999", "::1:7:"] {
+        let root = format!("--root={}", server.root().display());
+        let words = ["invite", &root, "--run-as=root", "--address", address];
+        let refused = server.command(&words).output().expect("it runs");
+        assert_eq!(refused.status.code(), Some(2), "{address}");
+    }
+}
+
+#[test]
+fn a_client_is_revoked_also_where_the_settings_are_wrong() {
+    let server = Server::start();
+    let client = server.client("ann", &[]);
+    fs::write(server.root().join("x"), "x").expect("written");
+    client.download("/x", server.dir()).expect("copied");
+    let config = server.path("home/.config/haul");
+    fs::create_dir_all(&config).expect("made");
+    fs::write(config.join("server.toml"), "no settings").expect("written");
+    let revoked = server.command(&["revoke", "ann"]).output().expect("it runs");
+    assert!(!revoked.status.success());
+    let error = String::from_utf8_lossy(&revoked.stderr).into_owned();
+    assert!(error.contains("the change is written, but the running server reports"), "{error}");
+    client.download("/x", server.dir()).expect_err("it was revoked");
+}
+
+#[test]
 fn the_secret_of_an_invitation_opens_nothing_else() {
     let server = Server::start();
     let line = invite(&server, &[]);

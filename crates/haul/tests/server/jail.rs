@@ -75,6 +75,23 @@ fn a_client_does_not_leave_its_root() {
 }
 
 #[test]
+fn a_root_that_another_client_has_replaced_by_a_link_is_not_entered() {
+    let server = Server::start();
+    let (inbox, outside) = (server.root().join("inbox"), server.path("outside"));
+    fs::create_dir(&inbox).expect("a directory");
+    fs::create_dir(&outside).expect("a directory");
+    fs::write(outside.join("secret"), "secret").expect("written");
+    let client = server.client_of("bob", &inbox, &[]);
+    let got = server.path("got");
+    fs::create_dir(&got).expect("a directory");
+    fs::remove_dir(&inbox).expect("removed");
+    symlink(&outside, &inbox).expect("a link");
+    client.download("/secret", &got).expect_err("it is not served");
+    assert_eq!(listed(&got), []);
+    until("it is logged", || !server.audit("refused").is_empty());
+}
+
+#[test]
 fn a_client_that_reads_changes_nothing() {
     let server = Server::start();
     let client = server.client("ann", &["--read-only"]);

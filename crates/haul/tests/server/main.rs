@@ -121,9 +121,13 @@ impl Server {
 
     /// An enrolled client with that name, whose root is [`Self::root`].
     fn client(&self, name: &str, options: &[&str]) -> Client {
+        self.client_of(name, &self.root(), options)
+    }
+
+    /// The same with another root.
+    fn client_of(&self, name: &str, root: &Path, options: &[&str]) -> Client {
         let client = self.stranger();
-        let (key, root) =
-            (client.identity.key().to_string(), format!("--root={}", self.root().display()));
+        let (key, root) = (client.identity.key().to_string(), format!("--root={}", root.display()));
         let name = format!("--name={name}");
         let mut words = vec!["admit", &key, &root, &name];
         words.extend(options);

@@ -171,6 +171,29 @@ fn a_server_with_another_key_is_not_talked_to() {
 }
 
 #[test]
+fn a_server_with_another_key_that_hangs_up_at_once_is_no_server_that_is_silent() {
+    let (own, client) = (identity(), identity());
+    let server = Running::start(&[own], &[client.key()], GateLimits::default());
+    let between = listener();
+    let address = between.local_addr().expect("an address").into();
+    let upstream = server.socket();
+    thread::spawn(move || {
+        let (mut caller, _) = between.accept().expect("a caller");
+        let mut upstream = upstream;
+        let mut bytes = [0; 8192];
+        let greeting = caller.read(&mut bytes).expect("a greeting");
+        upstream.write_all(&bytes[..greeting]).expect("sent");
+        let answer = upstream.read(&mut bytes).expect("an answer");
+        caller.write_all(&bytes[..answer]).expect("sent");
+        socket2::SockRef::from(&caller).set_linger(Some(Duration::ZERO)).expect("set");
+    });
+    let other = identity().key();
+    let reaching = Reaching { via: ServerVia::Tcp, ..Reaching::default() };
+    let refused = connect_server("box", &[address], other, &client, reaching, |_| ());
+    assert!(matches!(refused, Err(ConnectError::ServerKey { .. })), "{:?}", refused.err());
+}
+
+#[test]
 fn a_port_where_nobody_listens_is_told_from_a_server_that_refuses() {
     for via in BOTH {
         let address = ServerAddress::from(listener().local_addr().expect("an address"));

@@ -14,16 +14,26 @@ const SYSTEMD: &str = "/run/systemd/system";
 /// The directory of units of the system.
 const SYSTEM_UNITS: &str = "/etc/systemd/system";
 
+/// The variables that say where the server finds its files.
+const VARIABLES: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"];
+
 pub(super) fn run(user: bool) -> Result<(), CommandError> {
     let program = std::env::current_exe().map_err(failed)?;
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.ok_or_else(|| CommandError::usage("HOME is not an absolute path"))?;
+    let set = |name: &'static str| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute()).map(|path| (name, path))
+    };
+    let variables: Vec<_> = VARIABLES.into_iter().filter_map(set).collect();
+    if variables.first().is_none_or(|(name, _)| *name != "HOME") {
+        return Err(CommandError::usage("HOME is not an absolute path"));
+    }
     if !Path::new(SYSTEMD).exists() {
+        let words = variables.iter().map(|(name, path)| format!("{name}={} ", quoted(path)));
         return print(&format!(
             "this machine does not run systemd: have it run, as this user, when it starts:\n\
-             HOME={} {} server run\n",
-            home.display(),
-            program.display()
+             env {}{} server run\n",
+            words.collect::<String>(),
+            quoted(&program)
         ));
     }
     if !user && !is_root() {
@@ -39,7 +49,7 @@ pub(super) fn run(user: bool) -> Result<(), CommandError> {
         false => PathBuf::from(SYSTEM_UNITS),
     };
     fs::create_dir_all(&dir).map_err(failed)?;
-    for unit in unit_files(&program, &home, &listen, settings.quic, user) {
+    for unit in unit_files(&program, &variables, &listen, settings.quic, user) {
         let path = dir.join(unit.name);
         let written = fs::write(&path, unit.text);
         written.map_err(|error| {
@@ -52,4 +62,22 @@ pub(super) fn run(user: bool) -> Result<(), CommandError> {
     print(&format!(
         "start it: {systemctl} daemon-reload && {systemctl} enable --now haul.socket haul.service{linger}\n"
     ))
+}
+
+/// `path` as a word of a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_of_a_shell() {
+        assert_eq!(quoted(Path::new("/opt/haul-1.0/haul")), "/opt/haul-1.0/haul");
+        assert_eq!(quoted(Path::new("/a b/it's")), "'/a b/it'\\''s'");
+    }
 }
