@@ -6,11 +6,11 @@ use crate::link::greeting::read_message;
 use crate::link::wire::ReadEnd;
 use haul_net::{Direct, DirectCaller, DirectListener, Killer};
 use haul_proto::{Join, LANES_MAX, Message};
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a known caller may take to name its lane.
@@ -39,7 +39,7 @@ pub(crate) fn let_in(
     let threads = AtomicUsize::new(0);
     let mut number = 0;
     std::thread::scope(|scope| {
-        while goes_on() && *lock(&taken) != u8::MAX - 1 {
+        while goes_on() && *taken.lock() != u8::MAX - 1 {
             if threads.load(Ordering::Relaxed) >= THREADS_MAX {
                 std::thread::sleep(LOOK_AGAIN);
                 continue;
@@ -57,14 +57,14 @@ pub(crate) fn let_in(
             number += 1;
             let from = Neighbourhood::of(caller.from());
             let has_greeted = caller.has_greeted();
-            let displaced = lock(&callers).add(Caller { number, from, has_greeted, killer });
+            let displaced = callers.lock().add(Caller { number, from, has_greeted, killer });
             if let Some(killer) = displaced {
                 killer.kill();
             }
             let (callers, taken, threads) = (&callers, &taken, &threads);
             let let_in = move || {
                 let known = identify(caller, goes_on, taken);
-                lock(callers).0.retain(|caller| caller.number != number);
+                callers.lock().0.retain(|caller| caller.number != number);
                 if let Err(end) = known.and_then(|(lane, direct)| take(lane, direct)) {
                     tracing::debug!(reason = %end, "a caller is not let in");
                 }
@@ -77,7 +77,7 @@ pub(crate) fn let_in(
                 threads.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        lock(&callers).0.iter().for_each(|caller| caller.killer.kill());
+        callers.lock().0.iter().for_each(|caller| caller.killer.kill());
     });
 }
 
@@ -156,7 +156,7 @@ fn identify(
         Err(ReadEnd::Lost(error)) => return Err(error),
         Err(ReadEnd::Refused(error)) => return Err(io::Error::other(error.to_string())),
     };
-    let mut taken = lock(taken);
+    let mut taken = taken.lock();
     if *taken & (1 << lane) != 0 {
         return Err(io::ErrorKind::AlreadyExists.into());
     }

@@ -10,10 +10,10 @@ use haul_model::{ContentHash, Entry, Fault, Kind, Naming, Outcome, Summary, word
 use haul_net::Killer;
 use haul_proto::Named;
 use haul_store::RESUME_LEN_MIN_FAR;
-use haul_tree::lock;
+use parking_lot::{Condvar, Mutex};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How often a waiting thread looks whether the user has interrupted.
@@ -163,7 +163,7 @@ impl<'a> Control<'a> {
     pub(crate) fn finish(&self, end: Result<Summary, JobError>) {
         let failed = end.is_err();
         tracing::debug!(?end, "the job ends");
-        lock(&self.end).get_or_insert(end);
+        self.end.lock().get_or_insert(end);
         if failed {
             self.stop.store(true, Ordering::Relaxed);
         }
@@ -172,7 +172,7 @@ impl<'a> Control<'a> {
 
     /// True if the job has ended.
     pub(crate) fn has_ended(&self) -> bool {
-        lock(&self.end).is_some() || self.stop.load(Ordering::Relaxed)
+        self.end.lock().is_some() || self.stop.load(Ordering::Relaxed)
     }
 
     /// From now on whoever reads from a peer waits for nothing but more of its words, and for
@@ -201,7 +201,7 @@ impl<'a> Control<'a> {
 
     /// This further connection to the `peer` is ended by `killer` when it is silent.
     pub(crate) fn watch(&self, vigil: &Arc<Vigil>, peer: &str, killer: Killer) {
-        lock(&self.lanes).push((Watch::new(vigil, peer), killer));
+        self.lanes.lock().push((Watch::new(vigil, peer), killer));
     }
 
     /// Waits for the end of the job, or for the user's interruption.
@@ -211,7 +211,7 @@ impl<'a> Control<'a> {
         };
         let (mut watch, mut other) = (watch(&self.peer), watch(&self.other_peer));
         let mut awaited = Awaited::new();
-        let mut end = lock(&self.end);
+        let mut end = self.end.lock();
         let result = loop {
             if let Some(result) = end.take() {
                 break result;
@@ -226,7 +226,7 @@ impl<'a> Control<'a> {
             if let Some(error) = [&mut watch, &mut other].into_iter().find_map(silence) {
                 break Err(error);
             }
-            lock(&self.lanes).retain_mut(|(watch, killer)| {
+            self.lanes.lock().retain_mut(|(watch, killer)| {
                 let is_silent = watch.silence().is_some();
                 if is_silent {
                     // The first time only asks a process to end.
@@ -236,10 +236,7 @@ impl<'a> Control<'a> {
                 !is_silent
             });
             self.tell_of_peer(watch.as_mut(), &mut awaited);
-            end = match self.ended.wait_timeout(end, CANCEL_POLL) {
-                Ok((end, _)) => end,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            self.ended.wait_for(&mut end, CANCEL_POLL);
         };
         self.stop.store(true, Ordering::Relaxed);
         // The other side may have greeted, and all been done, since the last look.

@@ -7,10 +7,10 @@
 
 use crate::JobError;
 use crate::control::Control;
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{Builder, Scope, scope};
 
 /// Begins the threads of a job, all of which are waited for at its end.
@@ -43,12 +43,12 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         let slot = Arc::new(Mutex::new(Some(work)));
         let taken = Arc::clone(&slot);
         let begun = self.try_begin(name, move || {
-            let work = lock(&taken).take();
+            let work = taken.lock().take();
             work.expect("it is taken back only if this does not run")();
         });
         begun.map_err(|error| {
             self.control.fail(JobError::Threads(error));
-            lock(&slot).take().expect("it was not run")
+            slot.lock().take().expect("it was not run")
         })
     }
 

@@ -7,11 +7,12 @@ use haul_model::words;
 use haul_model::{Asking, ContentHash, FileId, Filter, Name, Scope, Subject, Timestamp};
 use haul_proto::Object;
 use haul_store::RESUME_LEN_MIN;
-use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare, lock};
+use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
+use std::sync::{Arc, Once, OnceLock, Weak};
 
 /// Handles that are kept open for directories at rest, in each role, at most; see
 /// [`open_dirs_max`].
@@ -119,7 +120,7 @@ impl DirNode {
     /// Those of opening it; [`io::ErrorKind::NotFound`] if another directory
     /// stands in its place now.
     pub(crate) fn handle(self: &Arc<Self>) -> io::Result<Arc<dyn TreeDir>> {
-        let mut held = lock(&self.handle);
+        let mut held = self.handle.lock();
         if let Some(handle) = &*held {
             return Ok(Arc::clone(handle));
         }
@@ -142,7 +143,7 @@ impl DirNode {
     /// Gives up the handle, if that is of no matter. Whoever uses it at this moment
     /// keeps it until done.
     fn close(&self) {
-        if let Ok(mut held) = self.handle.try_lock() {
+        if let Some(mut held) = self.handle.try_lock() {
             held.take_if(|handle| handle.can_be_opened_again());
         }
     }
@@ -381,7 +382,7 @@ impl Default for OpenDirs {
 
 impl OpenDirs {
     fn add(&self, node: &Arc<DirNode>) {
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         nodes.push_back(Arc::downgrade(node));
         while nodes.len() > self.nodes_max {
             let Some(oldest) = nodes.pop_front().and_then(|node| node.upgrade()) else { continue };
@@ -392,7 +393,7 @@ impl OpenDirs {
 
 impl Spare for OpenDirs {
     fn close_idle(&self) {
-        let nodes = std::mem::take(&mut *lock(&self.nodes));
+        let nodes = std::mem::take(&mut *self.nodes.lock());
         nodes.iter().filter_map(Weak::upgrade).for_each(|node| node.close());
     }
 }

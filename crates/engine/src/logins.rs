@@ -5,10 +5,10 @@ use crate::{Event, JobError, Monitor};
 use crossbeam_channel::{Receiver, Sender};
 use haul_net::{Connection, Killer};
 use haul_sftp::{Options, Session, SessionError, StartError};
-use haul_tree::lock;
 use haul_tree::sftp::SftpHost;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,15 +52,15 @@ pub(crate) struct LoginsEnd(Arc<OnTheirWay>);
 impl LoginsEnd {
     /// The job is done: gives them a moment before.
     pub(crate) fn after_a_moment(self) {
-        let killers = lock(&self.0.killers);
+        let mut killers = self.0.killers.lock();
         let on_their_way = |killers: &mut Vec<_>| killers.iter().any(Option::is_some);
-        drop(self.0.changed.wait_timeout_while(killers, LOGIN_WAIT_MAX, on_their_way));
+        self.0.changed.wait_while_for(&mut killers, on_their_way, LOGIN_WAIT_MAX);
     }
 }
 
 impl Drop for LoginsEnd {
     fn drop(&mut self) {
-        let killers: Vec<Killer> = lock(&self.0.killers).iter().flatten().cloned().collect();
+        let killers: Vec<Killer> = self.0.killers.lock().iter().flatten().cloned().collect();
         // The first time ssh is asked, and gives the terminal back if it was asking
         // for a password; the second time it has no choice.
         for _ in 0..2 {
@@ -79,7 +79,7 @@ impl Drop for LoginsEnd {
 impl OnTheirWay {
     /// The login of this number is on its way no more.
     fn begun(&self, index: usize, session: Result<Session, StartError>) {
-        lock(&self.killers)[index] = None;
+        self.killers.lock()[index] = None;
         self.changed.notify_all();
         // It is dropped, and so ended, if nobody wants it any more.
         let _ = self.tell.send(News::Begun(Box::new(session)));

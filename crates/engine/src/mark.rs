@@ -3,12 +3,13 @@
 use haul_model::{Fault, Name, Side};
 use haul_proto::Marked;
 use haul_sys::Dir;
-use haul_tree::{Mark, lock};
+use haul_tree::Mark;
+use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The mark that a client has asked for, until it asks for its end or leaves.
 pub(crate) type Held = Arc<Mutex<Option<Mark>>>;
@@ -23,7 +24,7 @@ pub(crate) fn mark(
     both: bool,
     held: &Held,
 ) -> Result<Marked, Fault> {
-    *lock(held) = None;
+    *held.lock() = None;
     let failed = |error: &io::Error| {
         Fault::from_io(Side::Destination, "check whether it is the source itself", error)
     };
@@ -41,7 +42,7 @@ pub(crate) fn mark(
     }
     let made = Mark::make_new_dir(&dir).map_err(|error| failed(&error))?;
     let name = made.name().clone();
-    *lock(held) = Some(made);
+    *held.lock() = Some(made);
     Ok(Marked::Made(name))
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn mark(
 /// # Errors
 /// When it can't be removed.
 pub(crate) fn unmark(held: &Held) -> Result<(), Fault> {
-    let mark = lock(held).take();
+    let mark = held.lock().take();
     let removed = mark.map_or(Ok(()), Mark::remove);
     removed.map_err(|error| {
         Fault::from_io(Side::Destination, "remove a temporary entry from it", &error)

@@ -6,9 +6,8 @@ use crate::told::Told;
 use haul_model::{
     Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Skip, Summary, Task,
 };
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -291,12 +290,12 @@ impl Progress {
     /// raw, and as that of its entry. Empty if there was none.
     pub fn current(&self) -> Vec<u8> {
         self.current.asked.store(true, Ordering::Relaxed);
-        lock(&self.current.path).clone()
+        self.current.path.lock().clone()
     }
 
     /// The file that a later job goes on with; of several, the one that came further last.
     pub fn unfinished(&self) -> Option<Unfinished> {
-        lock(&self.unfinished).clone()
+        self.unfinished.lock().clone()
     }
 
     /// The names that entries get at the destination, once the Receiver has told them.
@@ -311,7 +310,7 @@ impl Progress {
         self.set_naming(Naming::Own);
         self.has_named.store(false, Ordering::Relaxed);
         self.asking.store(false, Ordering::Relaxed);
-        *lock(&self.unfinished) = None;
+        *self.unfinished.lock() = None;
         self.told.begin();
         self.census.begin();
         for (at, counter) in self.counters().into_iter().enumerate() {
@@ -342,7 +341,7 @@ impl Progress {
         if bytes == Some(0) {
             return;
         }
-        match &mut *lock(&self.unfinished) {
+        match &mut *self.unfinished.lock() {
             Some(unfinished) if unfinished.index == index => unfinished.bytes = bytes,
             unfinished => *unfinished = Some(Unfinished { index, path: path(), bytes }),
         }
@@ -350,7 +349,7 @@ impl Progress {
 
     /// Of a file that a later job goes on with no more than so many bytes are kept.
     pub(crate) fn keeps_at_most(&self, bytes: u64) {
-        let mut unfinished = lock(&self.unfinished);
+        let mut unfinished = self.unfinished.lock();
         if bytes == 0 {
             *unfinished = None;
         }
@@ -361,7 +360,7 @@ impl Progress {
 
     /// The large file at `path` has come to its end.
     pub(crate) fn keeps_none(&self, path: &[u8]) {
-        let mut unfinished = lock(&self.unfinished);
+        let mut unfinished = self.unfinished.lock();
         unfinished.take_if(|unfinished| unfinished.path == path);
     }
 
@@ -370,7 +369,7 @@ impl Progress {
         let asked = &self.current.asked;
         // Reading alone is as good as free, and that is what many threads do.
         if asked.load(Ordering::Relaxed) && asked.swap(false, Ordering::Relaxed) {
-            *lock(&self.current.path) = path();
+            *self.current.path.lock() = path();
         }
     }
 

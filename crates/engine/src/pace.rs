@@ -8,10 +8,9 @@
 //! On one machine contents go one after the other, in the order of the listing: more at once
 //! would only mean more that is partial when the job breaks off.
 
-use haul_tree::lock;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Steps of one second: after each there is a pause.
@@ -52,7 +51,7 @@ pub(crate) struct Precedence<'p> {
 
 impl Drop for Precedence<'_> {
     fn drop(&mut self) {
-        lock(&self.pace.in_order).remove(&self.number);
+        self.pace.in_order.lock().remove(&self.number);
         self.pace.one_ended.notify_all();
     }
 }
@@ -103,13 +102,10 @@ impl Pace {
     /// Waits until no file with a lower number is at work, while it `goes_on`.
     pub(crate) fn precedence(&self, number: u64, goes_on: impl Fn() -> bool) -> Precedence<'_> {
         let precedence = Precedence { pace: self, number };
-        let mut in_order = lock(&self.in_order);
+        let mut in_order = self.in_order.lock();
         in_order.insert(number);
         while in_order.first() != Some(&number) && goes_on() {
-            in_order = match self.one_ended.wait_timeout(in_order, SLEEP_MAX) {
-                Ok((in_order, _)) => in_order,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            self.one_ended.wait_for(&mut in_order, SLEEP_MAX);
         }
         drop(in_order);
         precedence
@@ -143,7 +139,7 @@ impl Pace {
     /// Waits for a turn, and takes the time for `len` bytes. Gives its end, or nothing where
     /// it does not go on.
     fn take_turn(&self, len: u64, rank: u64, goes_on: impl Fn() -> bool) -> Option<Instant> {
-        let mut turns = lock(&self.turns);
+        let mut turns = self.turns.lock();
         let number = turns.come(rank);
         while goes_on() {
             let now = Instant::now();
@@ -155,10 +151,7 @@ impl Pace {
                 return Some(until);
             }
             let patience = if busy.is_zero() { SLEEP_MAX } else { busy.min(SLEEP_MAX) };
-            turns = match self.changed.wait_timeout(turns, patience) {
-                Ok((turns, _)) => turns,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            self.changed.wait_for(&mut turns, patience);
         }
         self.end_turn(turns, number);
         None
@@ -192,7 +185,7 @@ mod tests {
     #[test]
     fn bytes_take_the_time_that_they_need() {
         let pace = pace(1000);
-        let mut turns = lock(&pace.turns);
+        let mut turns = pace.turns.lock();
         let now = turns.paid;
         assert_eq!(pace.pay(&mut turns, 500, now), now + Duration::from_millis(500));
         assert_eq!(pace.pay(&mut turns, 500, now), now + Duration::from_millis(1000));
@@ -211,14 +204,14 @@ mod tests {
         pace.wait(1000, 0, goes_on);
         // Nor does another wait for one that has left.
         pace.wait(1000, 0, || false);
-        assert!(lock(&pace.turns).waiting.is_empty());
+        assert!(pace.turns.lock().waiting.is_empty());
         assert!(begin.elapsed() < Duration::from_secs(60));
     }
 
     #[test]
     fn every_other_turn_is_for_what_was_begun_first_and_nobody_is_left_out() {
         let pace = pace(1000);
-        let mut turns = lock(&pace.turns);
+        let mut turns = pace.turns.lock();
         for rank in [3, 1, 0, 2] {
             turns.come(rank);
         }
@@ -268,7 +261,7 @@ mod tests {
                 let _later = pace.precedence(3, || true);
                 has_ended.load(std::sync::atomic::Ordering::SeqCst)
             });
-            while lock(&pace.in_order).len() < 2 {
+            while pace.in_order.lock().len() < 2 {
                 std::thread::yield_now();
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -276,7 +269,7 @@ mod tests {
             drop(first);
             assert!(later.join().expect("no panic"), "it did not wait");
         });
-        assert!(lock(&pace.in_order).is_empty());
+        assert!(pace.in_order.lock().is_empty());
     }
 
     #[test]

@@ -30,8 +30,8 @@ use crossbeam_channel::{Receiver as Left, bounded};
 use haul_model::{Compression, Place, Relative, words};
 use haul_net::{Closer, ConnectError, Killer};
 use haul_proto::{DirectWish, JobRequest, Message, NamedSources, Role, encode};
-use haul_tree::lock;
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// Two agents of a job.
 pub struct Between {
@@ -80,7 +80,7 @@ pub(crate) fn between(
     let requests = [sending(job, compression)?, receiving(job, &calls)?];
     let hosts = Hosts { control: &control, names, calls, lost: Mutex::default() };
     let (result, closers) = run(job, &hosts, [from, to], requests);
-    conclude(result, *lock(&hosts.lost), closers)
+    conclude(result, *hosts.lost.lock(), closers)
 }
 
 /// The request to the agent that sends.
@@ -219,7 +219,7 @@ impl Hosts<'_> {
             Ok(_) => leave_within(left, CLOSE_MAX),
             // Why a connection broke shows in how ssh ends by itself.
             Err(JobError::Connection(ConnectError::Lost { .. })) => {
-                let lost = *lock(&self.lost);
+                let lost = *self.lost.lock();
                 lost.map(|side| killers[side as usize].ends_within(LAST_WORDS_MAX));
                 false
             }
@@ -245,7 +245,7 @@ impl Hosts<'_> {
         let name = &self.names[side as usize];
         match end {
             ReadEnd::Lost(_) if !self.control.stopped() => {
-                lock(&self.lost).get_or_insert(side);
+                self.lost.lock().get_or_insert(side);
                 end.report(self.control, name);
             }
             ReadEnd::Refused(error) => self.control.fail(by(name, error)),

@@ -13,12 +13,11 @@ mod tests;
 use self::going::Going;
 use haul_model::words;
 use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Side, Skip, Task};
-use haul_tree::lock;
+use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Things that are remembered one by one, at most. A job with more failures, or in which
@@ -179,13 +178,13 @@ fn key_shown(path: &[u8]) -> u64 {
 impl Told {
     /// A job begins that is run once.
     pub(crate) fn begin(&self) {
-        *lock(&self.record) = Record::default();
+        *self.record.lock() = Record::default();
         self.keeps.store(false, Relaxed);
     }
 
     /// It may be run again.
     pub(crate) fn keep(&self, task: &Task) {
-        let mut record = lock(&self.record);
+        let mut record = self.record.lock();
         record.is_mirror = task.mirrors().is_some();
         record.finds_again = task.keeps_destination();
         record.going = Going::of(task.removes());
@@ -195,7 +194,7 @@ impl Told {
     /// The run has ended before its time, and another begins. `false` if it can't be told
     /// what this one has told.
     pub(crate) fn again(&self) -> bool {
-        let mut record = lock(&self.record);
+        let mut record = self.record.lock();
         let record = &mut *record;
         if record.is_full {
             return false;
@@ -219,7 +218,7 @@ impl Told {
 
     /// True if runs of this job were lost before this one.
     pub(crate) fn is_again(&self) -> bool {
-        self.keeps() && lock(&self.record).runs > 0
+        self.keeps() && self.record.lock().runs > 0
     }
 
     fn keeps(&self) -> bool {
@@ -232,7 +231,7 @@ impl Told {
         if !self.keeps() {
             return;
         }
-        let record = &mut *lock(&self.record);
+        let record = &mut *self.record.lock();
         let last = record.last.get_or_insert_default();
         place(last);
         let keys = Keys::of(last);
@@ -254,14 +253,14 @@ impl Told {
     /// All entries were listed.
     pub(crate) fn listed_all(&self) {
         if self.keeps() {
-            lock(&self.record).has_listed_all = true;
+            self.record.lock().has_listed_all = true;
         }
     }
 
     /// The content of the file of that number was asked for.
     pub(crate) fn wanted(&self, number: u64) {
         if self.keeps()
-            && let Some(open) = lock(&self.record).open.get_mut(&number)
+            && let Some(open) = self.record.lock().open.get_mut(&number)
         {
             open.wanted = true;
         }
@@ -270,7 +269,7 @@ impl Told {
     /// True if an earlier run has listed the entry of that number and not told of it.
     pub(crate) fn is_doubtful(&self, number: u64) -> bool {
         let is_doubtful = |open: &Open| open.standing == Standing::Doubtful;
-        self.is_again() && lock(&self.record).open.get(&number).is_some_and(is_doubtful)
+        self.is_again() && self.record.lock().open.get(&number).is_some_and(is_doubtful)
     }
 
     /// The outcome to tell of the entry of that number; `None` if it was told. Its `path`
@@ -285,7 +284,7 @@ impl Told {
         if !self.keeps() {
             return Some(outcome.clone());
         }
-        let mut record = lock(&self.record);
+        let mut record = self.record.lock();
         let not_listed =
             || Open { keys: Keys::of_path(&path()), standing: Standing::New, wanted: false };
         let open = record.open.remove(&number).unwrap_or_else(not_listed);
@@ -320,13 +319,13 @@ impl Told {
     /// True if it was not told that what is at `path` has failed after all. That says nothing
     /// of its outcome, which may come later.
     pub(crate) fn late(&self, path: &[u8]) -> bool {
-        !self.keeps() || lock(&self.record).is_single(key(path))
+        !self.keeps() || self.record.lock().is_single(key(path))
     }
 
     /// The fate of the source at `path`, which was to be removed, is told.
     pub(crate) fn removed(&self, path: &[u8]) {
         if self.keeps() {
-            lock(&self.record).going.told(key_shown(path), path);
+            self.record.lock().going.told(key_shown(path), path);
         }
     }
 
@@ -336,7 +335,7 @@ impl Told {
         if !self.is_again() {
             return Vec::new();
         }
-        let mut record = lock(&self.record);
+        let mut record = self.record.lock();
         let run = record.runs;
         record.going.take_gone(run)
     }
@@ -346,7 +345,7 @@ impl Told {
         if !self.keeps() {
             return true;
         }
-        let mut record = lock(&self.record);
+        let mut record = self.record.lock();
         !record.finds_again || record.is_single(!key(path))
     }
 }

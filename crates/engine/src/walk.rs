@@ -18,10 +18,11 @@ use crate::control::{CANCEL_POLL, Control};
 use crate::dirs::{DirNode, Selection};
 use crate::prefetch::Prefetched;
 use haul_model::{Fault, FaultKind, FileId, Filter, Name, Side, Walking};
-use haul_tree::{Meta, MetaKind, TreeEntry, lock};
+use haul_tree::{Meta, MetaKind, TreeEntry};
+use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Entries of directories that were read and not needed yet, beyond which none is begun.
 const ENTRIES_AHEAD_MAX: usize = 8192;
@@ -156,7 +157,7 @@ impl<'w> Walk<'w> {
     /// Looks at the place in which the walk begins.
     pub(crate) fn begin(&self, merged: Merged) -> PlaceListing {
         let listed = self.list(merged);
-        self.expect(&mut lock(&self.state), None, &listed.subdirs);
+        self.expect(&mut self.state.lock(), None, &listed.subdirs);
         listed
     }
 
@@ -167,7 +168,7 @@ impl<'w> Walk<'w> {
     /// Why it can't be walked.
     pub(crate) fn take(&self, subdirs: &Subdirs, at: usize) -> Read {
         let key = (subdirs.number, at);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if let Some(read) = state.read.remove(&key) {
                 state.entries -= weight(&read);
@@ -181,8 +182,7 @@ impl<'w> Walk<'w> {
                 break;
             }
             state.awaited = Some(key);
-            let waited = self.read_one.wait_timeout(state, CANCEL_POLL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.read_one.wait_for(&mut state, CANCEL_POLL);
             state.awaited = None;
         }
         let coming = state.coming.iter_mut().rev().find(|(one, _)| one.number == subdirs.number);
@@ -192,14 +192,14 @@ impl<'w> Walk<'w> {
         drop(state);
         let read = self.read(subdirs, at);
         if let Ok(listed) = &read {
-            self.expect(&mut lock(&self.state), Some(subdirs.number), &listed.subdirs);
+            self.expect(&mut self.state.lock(), Some(subdirs.number), &listed.subdirs);
         }
         read
     }
 
     /// The walk has left the directory that `subdirs` are in, and needs none of them.
     pub(crate) fn leave(&self, subdirs: &Subdirs) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let mut left = vec![subdirs.number];
         while let Some(number) = left.pop() {
             state.coming.retain(|(one, _)| one.number != number);
@@ -214,7 +214,7 @@ impl<'w> Walk<'w> {
 
     /// Takes a list back whose entries were listed.
     pub(crate) fn take_back(&self, emptied: Vec<Found>) {
-        lock(&self.state).emptied.keep(emptied);
+        self.state.lock().emptied.keep(emptied);
     }
 
     /// Ends the walk, and the helpers with it, when it is dropped.
@@ -225,11 +225,11 @@ impl<'w> Walk<'w> {
     /// Reads ahead until the walk has ended.
     pub(crate) fn help(&self) {
         let mut made = Made::default();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !state.is_over {
             let Some((subdirs, at)) = state.next() else {
                 state.idle += 1;
-                state = self.coming.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.coming.wait(&mut state);
                 state.idle -= 1;
                 continue;
             };
@@ -244,7 +244,7 @@ impl<'w> Walk<'w> {
             if let Ok(listed) = &read {
                 made.keep(listed);
             }
-            state = lock(&self.state);
+            state = self.state.lock();
             state.begun.remove(&key);
             if !state.coming.iter().any(|(one, _)| one.number == subdirs.number) {
                 // The walk has left the directory meanwhile.
@@ -295,7 +295,7 @@ impl<'w> Walk<'w> {
     }
 
     fn next_number(&self) -> u64 {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.next_number += 1;
         state.next_number
     }
@@ -312,7 +312,7 @@ impl<'w> Walk<'w> {
     ) -> io::Result<(Vec<Found>, Vec<Name>)> {
         let (node, follow) = (&layer.node, self.rules.follow);
         let led = self.rules.walking.led;
-        let emptied = lock(&self.state).emptied.take();
+        let emptied = self.state.lock().emptied.take();
         let (mut entries, mut names) = (emptied.unwrap_or_default(), Vec::new());
         entries.reserve(found.len());
         let of = |TreeEntry { name, target, .. }, looked, follow| {
@@ -387,7 +387,7 @@ impl<'w> Walk<'w> {
 
 impl Drop for EndOnDrop<'_, '_> {
     fn drop(&mut self) {
-        lock(&self.0.state).is_over = true;
+        self.0.state.lock().is_over = true;
         self.0.coming.notify_all();
     }
 }

@@ -7,7 +7,8 @@ use crate::codec::{
 use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
 use crate::session::{Batch, Payload, Port, State};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 
 /// A piece of a file in one packet, in bytes, if a server reports no limits: every server
 /// must accept it (section 3 of the draft).
@@ -64,7 +65,7 @@ impl Server {
     /// Waits for the limits, the first time.
     fn allowed(&self) -> &Allowed {
         self.allowed.get_or_init(|| {
-            let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let asked = self.asked.lock().take();
             Allowed::new(match asked.and_then(|mut port| port.next()) {
                 Some((_, Ok(Answer::Limits(limits)))) => limits,
                 // The server announces the extension and lacks it; or the session has ended,

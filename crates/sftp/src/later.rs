@@ -4,7 +4,8 @@ use crate::Client;
 use crate::codec::{Attrs, Request};
 use crate::error::SftpError;
 use crate::session::Batch;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 
 type Result<T> = std::result::Result<T, SftpError>;
 
@@ -34,7 +35,7 @@ impl Later {
     /// The server's refusal, or the end of the session.
     pub fn wait(&self) -> Result<()> {
         let receive = || {
-            let batch = self.0.batch.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let batch = self.0.batch.lock().take();
             let [answer] = batch.expect("taken once").answers();
             answer.map(drop)
         };

@@ -7,8 +7,9 @@ mod tests;
 
 use crate::error::SftpError;
 use crate::{Client, DirEntry};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use plan::{DIR_ENTRIES_MAX, Plan, Standing};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 type Result<T> = std::result::Result<T, SftpError>;
@@ -83,7 +84,7 @@ impl Lister {
                     self.0.work.notify_all();
                     return listed;
                 }
-                Standing::UnderWay => plan = self.0.wait(&self.0.listed, plan),
+                Standing::UnderWay => self.0.listed.wait(&mut plan),
                 Standing::NotBegun => break,
             }
         }
@@ -106,7 +107,7 @@ impl Listings {
         while !plan.is_closed {
             let Some(begun) = plan.begin() else {
                 plan.idle += 1;
-                plan = self.wait(&self.work, plan);
+                self.work.wait(&mut plan);
                 // One that is closed counts no more.
                 plan.idle = plan.idle.saturating_sub(1);
                 continue;
@@ -120,11 +121,7 @@ impl Listings {
     }
 
     fn lock(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, what: &Condvar, plan: MutexGuard<'a, Plan>) -> MutexGuard<'a, Plan> {
-        what.wait(plan).unwrap_or_else(PoisonError::into_inner)
+        self.plan.lock()
     }
 }
 

@@ -16,10 +16,11 @@
 use crate::verified::{Moved, Staged, Written};
 use crate::zeros::runs;
 use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Zeros that are written in one go where a hole is to be but something else is.
@@ -100,7 +101,7 @@ impl std::fmt::Debug for Order {
 
 impl Recording {
     fn order(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        self.order.lock()
     }
 }
 
@@ -254,10 +255,7 @@ impl<S: Staged> Assembler<S> {
             if !goes_on() {
                 return false;
             }
-            order = match self.shared.changed.wait_timeout(order, pause) {
-                Ok((order, _)) => order,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            self.shared.changed.wait_for(&mut order, pause);
         }
         true
     }

@@ -37,7 +37,7 @@ impl Staged for &Memory {
     type Sealed = ();
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let (mut file, start) = (self.bytes.lock().expect("sound"), offset as usize);
+        let (mut file, start) = (self.bytes.lock(), offset as usize);
         let end = start + bytes.len();
         if file.len() < end {
             file.resize(end, 0);
@@ -48,13 +48,13 @@ impl Staged for &Memory {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.try_it()?;
-        self.bytes.lock().expect("sound").resize(len as usize, 0);
+        self.bytes.lock().resize(len as usize, 0);
         Ok(())
     }
 
     fn record(&self, block: BlockHash) -> io::Result<()> {
         self.try_it()?;
-        self.records.lock().expect("sound").push(block);
+        self.records.lock().push(block);
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl Staged for &Memory {
 impl Memory {
     /// A later process goes on: what is not on record is cut off.
     fn resume(&self, ahead_max: u64) -> Assembler<&Self> {
-        let records = self.records.lock().expect("sound").clone();
+        let records = self.records.lock().clone();
         self.set_len(records.len() as u64 * BLOCK_LEN).expect("cut");
         Assembler::new(self, records, ahead_max)
     }
@@ -142,7 +142,7 @@ proptest! {
                 (0..3).for_each(|_| { scope.spawn(work); });
             });
         }
-        let there = stage.records.lock().expect("sound").clone();
+        let there = stage.records.lock().clone();
         let whole = content.chunks_exact(BLOCK_LEN as usize);
         let of_all: Vec<_> = (0..).zip(whole).map(|(index, block)| BlockHash::of(index, block)).collect();
         prop_assert!(of_all.starts_with(&there));
@@ -163,8 +163,8 @@ proptest! {
         });
         let written = into.finish(content.len() as u64).map_err(|(_, error)| error).expect("whole");
         prop_assert_eq!(written.hash(), ContentHash::of(&content));
-        prop_assert!(*stage.bytes.lock().expect("sound") == content);
-        prop_assert_eq!(&*stage.records.lock().expect("sound"), &of_all);
+        prop_assert!(*stage.bytes.lock() == content);
+        prop_assert_eq!(&*stage.records.lock(), &of_all);
     }
 }
 
@@ -203,10 +203,10 @@ fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
     let mut pieces = Pieces::default();
     pieces.take(&into, part(&content, 2), 0).expect("taken");
     assert!(matches!(seal_whole(&mut pieces, &into, 0, Some(sent)), Err(NotAssembled::Differs)));
-    assert!(memory.records.lock().expect("sound").is_empty());
+    assert!(memory.records.lock().is_empty());
     pieces.take(&into, part(&content, 0), 0).expect("taken again");
     seal_whole(&mut pieces, &into, 0, Some(sent)).expect("the one that was sent");
-    assert_eq!(*memory.records.lock().expect("sound"), [sent]);
+    assert_eq!(*memory.records.lock(), [sent]);
 }
 
 #[test]
@@ -316,8 +316,8 @@ fn a_content_of_which_no_hash_is_wanted_yields_none_and_leaves_no_record() {
     let moved = into.finish_unhashed(size).map_err(|(_, error)| error).expect("whole");
     let verified = moved.is_whole(size).map_err(|(_, error)| error).expect("as long");
     assert_eq!(verified.hash(), None);
-    assert_eq!(*memory.bytes.lock().expect("sound"), content);
-    assert!(memory.records.lock().expect("sound").is_empty());
+    assert_eq!(*memory.bytes.lock(), content);
+    assert!(memory.records.lock().is_empty());
 
     let (into, mut pieces) = unhashed();
     fill(&into, &mut pieces);
@@ -440,8 +440,8 @@ fn a_block_that_can_not_be_put_on_record_is_not_there_and_can_be_begun_anew() {
         }
         assert_eq!(into.recorded(), all);
         assert!(into.finish(content.len() as u64).is_ok(), "it is whole");
-        assert!(*stage.bytes.lock().expect("sound") == content);
-        assert_eq!(stage.records.lock().expect("sound").len(), BLOCKS);
+        assert!(*stage.bytes.lock() == content);
+        assert_eq!(stage.records.lock().len(), BLOCKS);
     }
 }
 

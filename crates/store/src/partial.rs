@@ -16,12 +16,13 @@ use crate::leftover;
 use crate::private::{Form, Names, as_name, parse};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
 use haul_sys::Dir;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Files from this length on, in bytes, are staged so that they can be resumed:
@@ -81,10 +82,6 @@ struct Kept {
     named: bool,
     /// Nobody will continue what is there.
     given_up: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A resumable stage, opened.
@@ -232,7 +229,7 @@ impl Partial {
     /// # Errors
     /// Those of `fsync`, now or at a checkpoint.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        let _turn = lock(&self.shared.turn);
+        let _turn = self.shared.turn.lock();
         self.check()?;
         if let Err(error) = self.shared.file.sync_all() {
             self.shared.kept().fail(error);
@@ -276,7 +273,7 @@ impl Kept {
 
 impl Record {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        lock(&self.journal)
+        self.journal.lock()
     }
 
     /// Makes the names of both files durable, where the file system can be asked
@@ -300,7 +297,7 @@ impl Record {
     /// page cache forget it: a large copy doesn't push out what others use.
     /// Runs beside the copying, which goes on meanwhile.
     fn checkpoint(&self) {
-        let _turn = lock(&self.turn);
+        let _turn = self.turn.lock();
         let (point, before, blocks, named) = {
             let kept = self.kept();
             let has_more = kept.journal.len() > kept.checked;

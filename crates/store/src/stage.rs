@@ -20,12 +20,13 @@ use crate::private::private_name;
 use crate::verified::{Proof, Staged};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, OnExisting, Timestamp};
 use haul_sys::Dir;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// How often a private name is drawn anew when it is taken, or the link under it
 /// is gone before it is renamed.
@@ -402,7 +403,7 @@ pub(crate) struct PrivateName {
 static UNPUBLISHED: Mutex<BTreeMap<String, Arc<Dir>>> = Mutex::new(BTreeMap::new());
 
 fn unpublished() -> MutexGuard<'static, BTreeMap<String, Arc<Dir>>> {
-    UNPUBLISHED.lock().unwrap_or_else(PoisonError::into_inner)
+    UNPUBLISHED.lock()
 }
 
 /// Removes every stage of this process that has a private name and could not be

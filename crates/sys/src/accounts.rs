@@ -6,10 +6,11 @@
 //! number, and gives the other.
 
 use nix::unistd::{Gid, Group, Uid, User};
+use parking_lot::Mutex;
 use std::io;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::mpsc;
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The kind of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,7 +74,7 @@ pub fn account_number(kind: AccountKind, name: &str) -> Option<u32> {
 fn ask(question: Question) -> Answer {
     let Some(way) = ANSWERING.get() else { return answer_to(question) };
     let (answer, answered) = mpsc::channel();
-    let way = way.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let way = way.lock().clone();
     let nothing = match question {
         Question::Name(..) => Answer::Name(None),
         Question::Number(..) => Answer::Number(None),

@@ -5,6 +5,7 @@
 use crate::jail;
 use crate::meta::{self, Stat};
 use haul_model::Name;
+use parking_lot::Mutex;
 #[cfg(target_os = "linux")]
 use rustix::fs::RawDir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
@@ -15,8 +16,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A directory held open for reading and for work on its entries.
 #[derive(Debug)]
@@ -499,7 +500,7 @@ impl Dir {
 /// system that can't do both in one step: in this process one at a time.
 fn rename_if_free(from: &OwnedFd, name: &[u8], to: &OwnedFd, new: &[u8]) -> io::Result<()> {
     static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = TURN.lock();
     match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Err(Errno::EXIST.into()),
         Err(Errno::NOENT) => Ok(rustix::fs::renameat(from, name, to, new)?),

@@ -1,9 +1,8 @@
 //! Waiting for several things at the same time, in threads that end with the call.
 //! A thread that can't be had costs time and nothing else.
 
-use crate::lock;
+use parking_lot::Mutex;
 use std::panic::resume_unwind;
-use std::sync::Mutex;
 use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
 
 /// Does `beside` in a thread of its own while `here` is done, or before it where no
@@ -44,7 +43,7 @@ impl<A: Send, F: FnOnce() -> A + Send> Beside<F> {
     }
 
     fn run(&self) -> A {
-        let work = lock(&self.0).take();
+        let work = self.0.lock().take();
         work.expect("it is done by one thread alone")()
     }
 

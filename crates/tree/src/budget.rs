@@ -1,8 +1,8 @@
 //! A number of bytes that the threads of a job share: what content may be in
 //! memory at the same time.
 
-use crate::lock;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often who waits looks whether to go on with that.
@@ -29,9 +29,9 @@ impl Budget {
     /// Waits for `len` bytes, which must be no more than there are in all.
     /// Whoever waits must hold no share that others wait for.
     pub fn take(self: &Arc<Self>, len: usize) -> Share {
-        let mut free = lock(&self.free);
+        let mut free = self.free.lock();
         while *free < len {
-            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+            self.freed.wait(&mut free);
         }
         *free -= len;
         Share { budget: Arc::clone(self), len }
@@ -39,13 +39,12 @@ impl Budget {
 
     /// As [`Self::take`], until `stopped`: then `None`.
     pub fn take_unless(self: &Arc<Self>, len: usize, stopped: impl Fn() -> bool) -> Option<Share> {
-        let mut free = lock(&self.free);
+        let mut free = self.free.lock();
         while *free < len {
             if stopped() {
                 return None;
             }
-            let waited = self.freed.wait_timeout(free, STOP_POLL);
-            free = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.freed.wait_for(&mut free, STOP_POLL);
         }
         *free -= len;
         Some(Share { budget: Arc::clone(self), len })
@@ -53,7 +52,7 @@ impl Budget {
 
     /// `len` bytes, if they are free now.
     pub fn try_take(self: &Arc<Self>, len: usize) -> Option<Share> {
-        let mut free = lock(&self.free);
+        let mut free = self.free.lock();
         *free = free.checked_sub(len)?;
         Some(Share { budget: Arc::clone(self), len })
     }
@@ -61,7 +60,7 @@ impl Budget {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        *lock(&self.budget.free) += self.len;
+        *self.budget.free.lock() += self.len;
         self.budget.freed.notify_all();
     }
 }

@@ -19,7 +19,7 @@
 //! - `origin.rs`: a directory's memory of the job that made it.
 //! - `mark.rs`: private entries that are there for a moment, and where they show.
 //! - `budget.rs`: bytes that threads share. `beside.rs`: threads that only overlap
-//!   waiting. `lock.rs`: mutexes.
+//!   waiting.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,6 @@ mod dir;
 mod faults;
 mod file;
 mod local;
-mod lock;
 mod mark;
 mod meta;
 mod origin;
@@ -48,7 +47,6 @@ pub use file::{ContentStream, NotMoved, Seal, SealedFile, SourceFile, StagedFile
 pub use haul_model::{Meta, MetaKind, Owner};
 pub use local::meta_of;
 pub use local::{LocalDir, LocalTree, local_tree};
-pub use lock::lock;
 pub use mark::{Mark, Sight, sight};
 pub use meta::{TreeEntry, in_whole_seconds};
 pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;

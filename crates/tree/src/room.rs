@@ -2,9 +2,10 @@
 //! up when the process, or the system, may have no more.
 
 use haul_sys::is_out_of_handles;
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,5 +62,5 @@ pub(crate) fn with_room<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Resul
 }
 
 fn spares() -> MutexGuard<'static, Vec<Weak<dyn Spare>>> {
-    SPARES.lock().unwrap_or_else(PoisonError::into_inner)
+    SPARES.lock()
 }

@@ -14,9 +14,10 @@
 
 use crate::local::LocalDir;
 use crate::room::with_room;
-use crate::{LocalTree, Tree, TreeDir, lock};
+use crate::{LocalTree, Tree, TreeDir};
 use haul_model::{BLOCK_LEN, BlockHasher, FileId, Timestamp};
 use haul_sys::{Dir, Stat};
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fmt;
@@ -24,7 +25,7 @@ use std::io;
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Bytes of blocks that are kept, at most. What jobs have taken and still send comes on top,
@@ -138,7 +139,7 @@ impl Drop for SharedBlock {
         if self.bytes.len() as u64 == BLOCK_LEN
             && let Some(home) = self.home.upgrade()
         {
-            let mut state = lock(&home.state);
+            let mut state = home.state.lock();
             let spare = state.spare.len() + 1;
             if spare <= SPARE_MAX || state.len + spare * self.bytes.len() <= home.len_max {
                 state.spare.push(mem::take(&mut self.bytes));
@@ -160,7 +161,7 @@ impl SharedBlocks {
 
     /// A job that reads with the others, as long as this lives.
     pub fn join(self: &Arc<Self>) -> Sharer {
-        lock(&self.state).sharers += 1;
+        self.state.lock().sharers += 1;
         Sharer(Arc::clone(self))
     }
 
@@ -183,7 +184,7 @@ impl SharedBlocks {
         self.begin_together(version, index);
         let key = (*version, index);
         let slot = self.slot(key, len)?;
-        let mut found = lock(&slot.block);
+        let mut found = slot.block.lock();
         let block = match &*found {
             Some(block) => Arc::clone(block),
             None => match self.read(index, len, |bytes, at| read(bytes, start + at)) {
@@ -200,7 +201,7 @@ impl SharedBlocks {
     /// Waits a moment for the others, where that is the first file that they can't share
     /// otherwise.
     fn begin_together(&self, version: &Version, index: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if version.size <= self.len_max as u64 || state.sharers < 2 {
             return;
         }
@@ -223,16 +224,13 @@ impl SharedBlocks {
                 self.changed.notify_all();
                 return;
             }
-            state = match self.changed.wait_timeout(state, left) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            self.changed.wait_for(&mut state, left);
         }
     }
 
     /// The place of a block of that length; `None` if nobody else reads.
     fn slot(&self, key: Key, len: usize) -> Option<Arc<Slot>> {
-        let (mut state, mut gone) = (lock(&self.state), Vec::new());
+        let (mut state, mut gone) = (self.state.lock(), Vec::new());
         if state.sharers < 2 {
             return None;
         }
@@ -262,7 +260,7 @@ impl SharedBlocks {
         len: usize,
         read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     ) -> io::Result<SharedBlock> {
-        let spare = if len as u64 == BLOCK_LEN { lock(&self.state).spare.pop() } else { None };
+        let spare = if len as u64 == BLOCK_LEN { self.state.lock().spare.pop() } else { None };
         let mut bytes = spare.unwrap_or_else(|| vec![0; len]);
         let mut hasher = BlockHasher::new(index);
         for part in bytes.chunks_mut(PART_LEN) {
@@ -277,11 +275,11 @@ impl SharedBlocks {
     /// A job has got the block of that place, which goes if it was the last one.
     fn take(&self, key: &Key, slot: &Arc<Slot>) {
         let taken = {
-            let mut taken = lock(&slot.taken);
+            let mut taken = slot.taken.lock();
             *taken += 1;
             *taken
         };
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let is_there = state.slots.get(key).is_some_and(|there| Arc::ptr_eq(there, slot));
         if taken >= state.sharers && is_there {
             state.ages.remove(&slot.age);
@@ -312,7 +310,7 @@ pub struct Sharer(Arc<SharedBlocks>);
 
 impl Drop for Sharer {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         state.sharers -= 1;
         self.0.changed.notify_all();
         if state.sharers < 2 {

@@ -18,7 +18,6 @@ use haul_proto::{
     Abort, Caps, FrameType, Header, Hello, JobRequest, Join, Message, Role, check_hello, encode,
     frame_bytes,
 };
-use haul_tree::lock;
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,7 +90,7 @@ pub(super) fn begin(line: Line, asking: Asking) -> Result<Option<LastRequest>, J
     });
     let talking = talking.map_err(JobError::Threads)?;
     let heard = Watch::new(&vigil, CLIENT).receive(&begun);
-    *lock(&mark) = None;
+    *mark.lock() = None;
     if heard.is_err() {
         killer.kill();
     }

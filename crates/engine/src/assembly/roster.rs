@@ -12,8 +12,8 @@ use super::opening::LOOK_AGAIN;
 use crate::link::wire::Outbox;
 use haul_net::{Closer, Killer, Onlooker};
 use haul_proto::LANES_MAX;
-use haul_tree::lock;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a job that is done waits for logins that have not finished. Some servers treat a
@@ -115,7 +115,7 @@ impl Ends {
 impl Roster {
     /// Looks at the stages, or changes them.
     pub(super) fn stages<T>(&self, look: impl FnOnce(&mut Stages) -> T) -> T {
-        look(&mut lock(&self.state).stages)
+        look(&mut self.state.lock().stages)
     }
 
     /// The login of a lane is on its way.
@@ -126,13 +126,13 @@ impl Roster {
 
     /// It is no more.
     pub(super) fn end_login(&self, lane: u8) {
-        lock(&self.state).ends.retain(|ends| ends.lane != lane);
+        self.state.lock().ends.retain(|ends| ends.lane != lane);
         self.changed.notify_all();
     }
 
     /// The lane has a connection; `false` if it had one before.
     pub(super) fn join(&self, lane: u8) -> bool {
-        let mut lanes = lock(&self.state);
+        let mut lanes = self.state.lock();
         lanes.has_told = false;
         lanes.stages.join(lane)
     }
@@ -143,7 +143,7 @@ impl Roster {
     }
 
     fn add_ends(&self, ends: Ends) {
-        let mut lanes = lock(&self.state);
+        let mut lanes = self.state.lock();
         match lanes.has_ended {
             true => ends.end(),
             false => lanes.ends.push(ends),
@@ -158,28 +158,27 @@ impl Roster {
     /// True for the first call after a lane has joined. If several lanes are lost together, the
     /// user gets one message.
     pub(super) fn tells_loss(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.state).has_told, true)
+        !std::mem::replace(&mut self.state.lock().has_told, true)
     }
 
     /// True if the loss of all lanes was reported, and none has joined since.
     pub(super) fn has_lost_all(&self) -> bool {
-        lock(&self.state).has_told
+        self.state.lock().has_told
     }
 
     /// True if the job has ended.
     pub(super) fn has_ended(&self) -> bool {
-        lock(&self.state).has_ended
+        self.state.lock().has_ended
     }
 
     /// Hangs up on all that have joined, and on those that still do. Where the job is done,
     /// logins on their way get a moment before.
     pub(super) fn hang_up(&self, is_done: bool) {
-        let mut lanes = lock(&self.state);
+        let mut lanes = self.state.lock();
         lanes.has_ended = true;
         let deadline = Instant::now() + LOGIN_WAIT_MAX;
         while is_done && lanes.ends.iter().any(Ends::is_at_the_door) && Instant::now() < deadline {
-            let waited = self.changed.wait_timeout(lanes, LOOK_AGAIN);
-            lanes = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut lanes, LOOK_AGAIN);
         }
         lanes.ends.iter().for_each(Ends::end);
     }

@@ -16,9 +16,9 @@ use crate::vigil::{Listening, Vigil, sign_after};
 use crossbeam_channel::{Sender as Giver, bounded};
 use haul_net::Writer;
 use haul_proto::Caps;
-use haul_tree::lock;
+use parking_lot::{Condvar, Mutex};
 use std::io::{BufReader, Read};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A stream from a peer.
@@ -58,7 +58,7 @@ struct Returned {
 impl AtRest {
     /// Takes both, if both are there.
     pub(crate) fn take(&self) -> Option<(FromPeer, Writer)> {
-        let Returned { input, output, .. } = std::mem::take(&mut *lock(&self.0.0));
+        let Returned { input, output, .. } = std::mem::take(&mut *self.0.0.lock());
         input.filter(|input| input.buffer().is_empty()).zip(output)
     }
 
@@ -66,13 +66,14 @@ impl AtRest {
     pub(crate) fn is_sent_within(&self, patience: Duration) -> bool {
         let (returned, changed) = &*self.0;
         let reads = |returned: &mut Returned| !returned.has_read;
-        let waited = changed.wait_timeout_while(lock(returned), patience, reads);
-        waited.unwrap_or_else(PoisonError::into_inner).0.input.is_some()
+        let mut returned = returned.lock();
+        changed.wait_while_for(&mut returned, reads, patience);
+        returned.input.is_some()
     }
 
     /// The reader has ended; `input` is set if the peer has sent Rest.
     fn read(&self, input: Option<FromPeer>) {
-        let mut returned = lock(&self.0.0);
+        let mut returned = self.0.0.lock();
         returned.has_read = true;
         returned.input = input;
         self.0.1.notify_all();
@@ -231,7 +232,7 @@ impl Wire {
             let sent = run_writer(&mut output, &frames, greeting, sign_after, of_job);
             drop(frames);
             match sent {
-                Ok(()) => lock(&at_rest.0.0).output = told.rests().then_some(output),
+                Ok(()) => at_rest.0.0.lock().output = told.rests().then_some(output),
                 Err(error) => {
                     drop(output);
                     // The peer may have said why before, or that all is done.

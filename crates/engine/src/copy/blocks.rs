@@ -7,9 +7,9 @@ use crate::control::{CANCEL_POLL, Control};
 use crate::crew::share_out;
 use haul_model::{BLOCK_LEN, BlockHash, Fault};
 use haul_store::{Assembler, Pieces};
-use haul_tree::{ContentStream, SourceFile, StagedFile, changed, check_size, lock};
+use haul_tree::{ContentStream, SourceFile, StagedFile, changed, check_size};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Threads that help to copy one large file, at most: more than this only wait
 /// for memory.
@@ -64,7 +64,7 @@ pub(crate) fn blocks(
                 // Another thread has failed, and says why.
                 return Ok(());
             }
-            block(source, into, index, &mut buffer, &mut |step| (lock(&told))(step))?;
+            block(source, into, index, &mut buffer, &mut |step| (told.lock())(step))?;
         }
     };
     let helpers = match into.stage().lanes() {
@@ -179,10 +179,10 @@ pub(super) fn in_several_threads(
     let failed = Mutex::new(None);
     let work_or_stop = || {
         if let Err(fault) = work() {
-            lock(&failed).get_or_insert(fault);
+            failed.lock().get_or_insert(fault);
             next.store(NOTHING_LEFT, Ordering::Relaxed);
         }
     };
     share_out(control, "copying", helpers, work_or_stop);
-    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    failed.into_inner().map_or(Ok(()), Err)
 }

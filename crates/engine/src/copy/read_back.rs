@@ -7,11 +7,11 @@ use haul_model::{
     BLOCK_LEN, BlockHasher, BlockTree, ContentHash, ContentHasher, Fault, FaultKind, Side,
 };
 use haul_sys::DIRECT_ALIGN;
-use haul_tree::{SealedFile, lock};
+use haul_tree::SealedFile;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Threads that read back one file, besides the first: they wait for the medium,
 /// however few processors there are.
@@ -76,10 +76,10 @@ pub(crate) fn read_back(
                 fill(buffer.bytes(), at, len)?;
                 hasher.update(&buffer.bytes()[..len as usize]);
             }
-            lock(&hashes).insert(index, hasher.finish());
+            hashes.lock().insert(index, hasher.finish());
         }
     })?;
-    let hashes = hashes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let hashes = hashes.into_inner();
     let whole = BlockTree::resume(hashes.into_values()).finish();
     Ok(whole.expect("there are two blocks or more"))
 }

@@ -7,9 +7,9 @@ use crate::link::greeting::read_message;
 use crate::link::wire::ReadEnd;
 use haul_net::{Direct, Doorway, Killer};
 use haul_proto::{DirectOffer, DirectWish, Flow, Measure, Measured, Message, encode};
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ struct Joined(Mutex<(Vec<Killer>, bool)>);
 
 impl Joined {
     fn is_closed(&self) -> bool {
-        lock(&self.0).1
+        self.0.lock().1
     }
 }
 
@@ -57,7 +57,7 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         let killers = {
-            let mut joined = lock(&self.joined.0);
+            let mut joined = self.joined.0.lock();
             joined.1 = true;
             std::mem::take(&mut joined.0)
         };
@@ -72,7 +72,7 @@ impl Drop for Door {
 fn serve(mut direct: Direct, joined: &Joined) -> io::Result<()> {
     let killer = direct.killer()?;
     {
-        let mut joined = lock(&joined.0);
+        let mut joined = joined.0.lock();
         if joined.1 {
             return Ok(());
         }

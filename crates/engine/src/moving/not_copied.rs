@@ -4,9 +4,8 @@
 use super::{MoveEvent, MoveMonitor};
 use crate::{Event, Monitor, Progress};
 use haul_model::{Action, Filter, Kind, Outcome, Pattern, Rule, words};
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 /// Paths that are remembered, at most. Of more, the directories that they are in are.
 const PATHS_MAX: usize = 4096;
@@ -38,12 +37,12 @@ impl NotCopied {
     }
 
     fn add(&self, path: &[u8]) {
-        lock(&self.0).add(path);
+        self.0.lock().add(path);
     }
 
     /// True if the source at `path` has failed as a whole.
     pub(super) fn has_source(&self, path: &[u8]) -> bool {
-        let paths = &lock(&self.0).paths;
+        let paths = &self.0.lock().paths;
         let name = words::split(path).name.unwrap_or_default();
         paths.contains(name) || paths.contains(path) || paths.contains(&b""[..])
     }
@@ -57,7 +56,7 @@ impl NotCopied {
     /// `without_source` says so.
     pub fn rules(&self, without_source: bool) -> Filter {
         let mut filter = Filter::default();
-        for path in &lock(&self.0).paths {
+        for path in &self.0.lock().paths {
             let start = match path.iter().position(|byte| *byte == b'/') {
                 Some(slash) if without_source => slash + 1,
                 None if without_source => continue,
@@ -72,7 +71,7 @@ impl NotCopied {
 
     /// Tells if more stays than what has failed.
     pub(super) fn tell(&self, monitor: &dyn MoveMonitor) {
-        let noted = lock(&self.0);
+        let noted = self.0.lock();
         if !noted.is_coarse {
             return;
         }

@@ -3,8 +3,7 @@
 use super::{At, MoveEvent, MoveMonitor};
 use crate::{Event, Monitor, Progress};
 use haul_model::{Changes, Fault, FaultKind, Kind, Naming, Outcome, Remove, Side, Skip};
-use haul_tree::lock;
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 /// Directories that stay, which are reported at the end; others are reported at once.
 const LEFT_DIRS_MAX: usize = 1024;
@@ -40,11 +39,11 @@ impl<'m> Removing<'m> {
 
     /// Its outcome.
     pub(super) fn end(self) -> Removed {
-        self.removed.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.removed.into_inner()
     }
 
     fn stays(&self, path: &[u8], fault: &Fault) {
-        lock(&self.removed).failed += 1;
+        self.removed.lock().failed += 1;
         self.monitor.tell(MoveEvent::Failed { path, at: self.at(), fault });
     }
 
@@ -70,7 +69,7 @@ impl<'m> Removing<'m> {
                 self.stays(path, &source(FaultKind::NotFound, message));
             }
             Outcome::Differs(_) if self.keeps && *kind != Kind::Dir => {
-                lock(&self.removed).kept += 1;
+                self.removed.lock().kept += 1;
             }
             Outcome::Differs(found) if !outcome.is_there() => {
                 let words: Vec<_> = found.words().collect();
@@ -97,12 +96,12 @@ impl<'m> Removing<'m> {
     }
 
     fn moved(&self, path: &[u8]) {
-        lock(&self.removed).moved += 1;
+        self.removed.lock().moved += 1;
         self.monitor.tell(MoveEvent::Moved { path, renamed: false });
     }
 
     fn not_removed(&self, path: &[u8], kind: &Kind, fault: &Fault) {
-        let mut removed = lock(&self.removed);
+        let mut removed = self.removed.lock();
         if *kind == Kind::Dir && removed.left_dirs.len() < LEFT_DIRS_MAX {
             removed.left_dirs.push((path.to_vec(), fault.clone()));
             return;

@@ -5,9 +5,9 @@ use super::*;
 use crate::monitor::Silent;
 use crate::{Placement, RequestError, Route, run};
 use haul_model::{Compression, Moving, Via};
+use parking_lot::Mutex;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 
 /// This machine, where something happens before a copy ends and before sources go.
 struct Here {
@@ -69,7 +69,7 @@ impl MoveMonitor for Events {
             let path = String::from_utf8_lossy(path);
             path.rsplit('/').next().unwrap_or_default().to_owned()
         };
-        self.0.lock().unwrap().push(match event {
+        self.0.lock().push(match event {
             MoveEvent::Moved { path, renamed } => format!("moved {} {renamed}", shown(path)),
             MoveEvent::Failed { path, fault, .. } => format!("failed {}: {fault}", shown(path)),
             MoveEvent::NotRemoved { path, fault, .. } => format!("left {}: {fault}", shown(path)),
@@ -120,7 +120,7 @@ fn move_tree(
     };
     let told = Events::default();
     let (figures, result) = run_move(&job, &mut here, &told);
-    let mut told = told.0.into_inner().unwrap();
+    let mut told = told.0.into_inner();
     told.sort();
     (figures, result, told)
 }

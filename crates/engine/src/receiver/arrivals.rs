@@ -7,10 +7,10 @@ use crate::pool::Pool;
 use haul_net::Killer;
 use haul_proto::{Arrived, LANES_MAX, Taken};
 use haul_store::Route;
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Contents on their way in.
 pub(crate) struct Arrivals {
@@ -54,7 +54,7 @@ impl Arrivals {
 
     /// A lane joins, which `killer` ends; `false` if it can't any more.
     pub(crate) fn join(&self, lane: u8, killer: Killer) -> bool {
-        let mut lanes = lock(&self.lanes);
+        let mut lanes = self.lanes.lock();
         let Some(inlet @ Inlet::Unknown) = lanes.get_mut(usize::from(lane)) else { return false };
         *inlet = Inlet::Open(killer);
         self.has_lanes.store(true, Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Arrivals {
     /// The Sender can send nothing more over a lane. Its reader reports the frames taken, or this
     /// does if there is none.
     pub(super) fn give_up(&self, receiver: &Receiver<'_>, lane: u8) {
-        let mut lanes = lock(&self.lanes);
+        let mut lanes = self.lanes.lock();
         match lanes.get_mut(usize::from(lane)) {
             Some(Inlet::Open(killer)) => {
                 killer.kill();
@@ -117,7 +117,7 @@ impl Arrivals {
         // Before anything of it comes by another.
         self.has_lost.store(true, Ordering::Relaxed);
         let left = {
-            let mut lanes = lock(&self.lanes);
+            let mut lanes = self.lanes.lock();
             if let Some(inlet) = lanes.get_mut(usize::from(lane)) {
                 *inlet = Inlet::Over;
             }

@@ -7,9 +7,10 @@ use crate::copy;
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, Side};
 use haul_store::{Moved, Mover, OnExisting, Publication};
-use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir, lock};
+use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
+use parking_lot::Mutex;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Where backups go.
 pub(super) struct Backing {
@@ -59,7 +60,7 @@ impl Backing {
     /// that if `makes`.
     fn dir_for(&self, node: &Arc<DirNode>, makes: bool) -> io::Result<Option<Arc<DirNode>>> {
         let Some(root) = &self.root else { return Ok(self.is_beside.then(|| Arc::clone(node))) };
-        let mut last = lock(&self.last);
+        let mut last = self.last.lock();
         if let Some((of, dir)) = &*last
             && Arc::ptr_eq(of, node)
         {

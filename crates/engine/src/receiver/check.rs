@@ -12,7 +12,6 @@ use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip};
 use haul_plan::changes;
 use haul_proto::{Extra, Want};
 use haul_store::OnExisting;
-use haul_tree::lock;
 use haul_tree::{Meta, MetaKind};
 use std::collections::BTreeSet;
 use std::io;
@@ -206,14 +205,14 @@ impl Receiver<'_> {
             }
             let names = self.task.finds_extras().then(|| names_in(node));
             match names.transpose() {
-                Ok(names) => *lock(&dir.unlisted) = names,
+                Ok(names) => *dir.unlisted.lock() = names,
                 Err(error) => {
                     let fault = Fault::from_io(Side::Destination, "read the directory", &error);
                     outcome = Outcome::Failed(fault);
                 }
             }
         }
-        lock(&self.listing).open.push((index, dir));
+        self.listing.lock().open.push((index, dir));
         outcome
     }
 
@@ -248,7 +247,7 @@ impl Receiver<'_> {
         if !self.task.finds_extras() || dir.parent.is_none() {
             return Err(Broken("it listed names of directories where none are expected"));
         }
-        let mut last = lock(&dir.last_names);
+        let mut last = dir.last_names.lock();
         for name in names {
             if last.dir.is_some() || last.subdir.as_ref().is_some_and(|last| last >= name) {
                 return Err(Broken("it listed the names of directories out of order"));
@@ -263,7 +262,7 @@ impl Receiver<'_> {
 
     /// Tells what is in `dir` and was not listed, when all names in it are known.
     pub(super) fn tell_extras(&self, dir: &Arc<RecvDir>) {
-        let (Some(names), DirState::Open(node)) = (lock(&dir.unlisted).take(), &dir.state) else {
+        let (Some(names), DirState::Open(node)) = (dir.unlisted.lock().take(), &dir.state) else {
             return;
         };
         if !self.checks() {

@@ -7,12 +7,13 @@ use crate::prefetch::Prefetched;
 use haul_model::words;
 use haul_model::{Attributes, Kept, Name, Scope};
 use haul_store::{RowNumber, StaleStages};
-use haul_tree::{PRIVATE_DIR_MODE, lock};
+use haul_tree::PRIVATE_DIR_MODE;
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
 /// The mode bits by which an owner may read and search a directory.
 const SEARCHABLE: u32 = 0o500;
@@ -181,8 +182,8 @@ impl RecvDir {
 
     /// The name is that of an entry, and of no extra. True if it is known to be there.
     pub(crate) fn has_listed(&self, name: &Name) -> bool {
-        let is_there = lock(&self.unlisted).as_mut().is_some_and(|names| names.remove(name));
-        if !is_there && let Some(listed) = lock(&self.listed).as_mut() {
+        let is_there = self.unlisted.lock().as_mut().is_some_and(|names| names.remove(name));
+        if !is_there && let Some(listed) = self.listed.lock().as_mut() {
             listed.push(name.clone());
         }
         is_there
@@ -191,14 +192,14 @@ impl RecvDir {
     /// True if the destination has something in it that was not listed; false where the job
     /// does not ask for that.
     pub(crate) fn has_extras(&self) -> bool {
-        lock(&self.unlisted).as_ref().is_some_and(|names| !names.is_empty())
+        self.unlisted.lock().as_ref().is_some_and(|names| !names.is_empty())
     }
 
     /// An entry with the path `shown` can't be listed: what the destination has
     /// under its name is no extra. If it is not the name of one, it may be that
     /// not all of the source's directory was read, and nothing is known.
     pub(crate) fn passed_over(&self, shown: &[u8]) {
-        let mut unlisted = lock(&self.unlisted);
+        let mut unlisted = self.unlisted.lock();
         let Some(names) = unlisted.as_mut() else { return };
         let name = shown.rsplit(|byte| *byte == b'/').next().unwrap_or(shown);
         if !Name::new(name).is_ok_and(|name| names.remove(&name)) {

@@ -6,8 +6,7 @@ use super::Receiver;
 use crate::JobError;
 use haul_model::{Kind, Outcome, escape_bytes};
 use haul_proto::OutcomeItem;
-use haul_tree::lock;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,7 +54,7 @@ impl Drop for Batch<'_> {
 impl Receiver<'_> {
     /// True if nothing more is begun: the job ends, or is about to.
     pub(super) fn is_ending(&self) -> bool {
-        self.control.stopped() || lock(&self.ending.reason).is_some()
+        self.control.stopped() || self.ending.reason.lock().is_some()
     }
 
     /// Tells the user the outcome of the entry of that number, 0 if it has none, before
@@ -72,7 +71,7 @@ impl Receiver<'_> {
             Outcome::Failed(fault) if fault.ends_the_job() => {
                 let path = escape_bytes(&self.path_there(&path()));
                 let error = JobError::Destination { path, fault: fault.clone() };
-                lock(&self.ending.reason).get_or_insert(error);
+                self.ending.reason.lock().get_or_insert(error);
             }
             _ => self.reporter.outcome(index, path, kind, moved, outcome),
         }
@@ -97,7 +96,7 @@ impl Receiver<'_> {
 
     /// Ends the job, if there is a reason that was reported.
     pub(super) fn end_early(&self) {
-        if let Some(error) = lock(&self.ending.reason).take() {
+        if let Some(error) = self.ending.reason.lock().take() {
             self.control.fail(error);
         }
     }

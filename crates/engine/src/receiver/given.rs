@@ -13,10 +13,10 @@ use haul_model::{
 };
 use haul_proto::{ACCOUNTS_MAX, Account};
 use haul_sys::{AccountKind, ROOT};
-use haul_tree::{Owner, lock};
+use haul_tree::Owner;
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// This machine's numbers of users and groups, by the Sender's.
@@ -84,7 +84,7 @@ impl Numbers {
         let altered = self.altered(kind, number, name);
         // A name that is none here keeps its number, as in rsync.
         let named = || haul_sys::account_number(kind, std::str::from_utf8(name).ok()?);
-        let mut told = lock(&self.told);
+        let mut told = self.told.lock();
         if told.len() >= ACCOUNTS_MAX {
             return Err(Broken("it named more users and groups than it may"));
         }
@@ -98,21 +98,21 @@ impl Numbers {
     /// The number here of an account of the Sender's.
     fn here(&self, kind: AccountKind, number: u32) -> u32 {
         if self.is_far
-            && let Some(here) = lock(&self.told).get(&(kind, number))
+            && let Some(here) = self.told.lock().get(&(kind, number))
         {
             return *here;
         }
         if self.map(kind).is_empty() {
             return number;
         }
-        if let Some(here) = lock(&self.found).get(&(kind, number)) {
+        if let Some(here) = self.found.lock().get(&(kind, number)) {
             return *here;
         }
         let has_name = !self.is_far && !self.is_numeric;
         let name = if has_name { haul_sys::account_name(kind, number) } else { None };
         let here = self.altered(kind, number, name.unwrap_or_default().as_bytes());
         let here = here.unwrap_or(number);
-        let mut found = lock(&self.found);
+        let mut found = self.found.lock();
         if found.len() < ACCOUNTS_MAX {
             found.insert((kind, number), here);
         }

@@ -12,7 +12,7 @@ use crate::link::SourceHandle;
 use haul_model::{BlockRanges, Changes, ContentHash, Fault, Name, Outcome, Side, Skip, Updating};
 use haul_proto::{FileEnd, FileSeal, How, OutcomeItem, Want};
 use haul_store::OnExisting;
-use haul_tree::{Meta, lock, meta_of};
+use haul_tree::{Meta, meta_of};
 use std::sync::Arc;
 
 /// A file whose content is being compared.
@@ -98,19 +98,19 @@ impl Receiver<'_> {
             hashes: Vec::new(),
             counted: 0,
         };
-        lock(&self.hashing).insert(index, hashing);
+        self.hashing.lock().insert(index, hashing);
         self.give(Work::Hash(index));
         wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None });
     }
 
     /// True if the hash of a file was requested from a peer and has not arrived.
     pub(super) fn is_hashing(&self, index: u64) -> bool {
-        lock(&self.hashing).get(&index).is_some_and(|hashing| !hashing.is_told)
+        self.hashing.lock().get(&index).is_some_and(|hashing| !hashing.is_told)
     }
 
     /// Hashes the destination's file of a comparison.
     pub(super) fn hash_own(&self, index: u64, scratch: &mut Vec<u8>) {
-        let place = lock(&self.hashing).get(&index).map(|hashing| {
+        let place = self.hashing.lock().get(&index).map(|hashing| {
             let Pending { dir, name, entry, .. } = &hashing.pending;
             let is_own = hashing.otherwise == Decision::Hash;
             let candidates = hashing.candidates.clone();
@@ -181,7 +181,9 @@ impl Receiver<'_> {
     /// [`Self::take_seal`]; `false` if the job has failed by that, since none was
     /// asked for, or it was sent before.
     pub(crate) fn admit_seal(&self, index: u64) -> bool {
-        let is_asked = lock(&self.hashing)
+        let is_asked = self
+            .hashing
+            .lock()
             .get_mut(&index)
             .is_some_and(|hashing| !std::mem::replace(&mut hashing.is_told, true));
         if !is_asked {
@@ -202,7 +204,7 @@ impl Receiver<'_> {
     /// Records a result about a file, and settles the file once both hashes are known.
     fn meet(&self, index: u64, put: impl FnOnce(&mut Hashing)) {
         let whole = {
-            let mut hashing = lock(&self.hashing);
+            let mut hashing = self.hashing.lock();
             let Some(one) = hashing.get_mut(&index) else { return };
             put(one);
             let is_whole = one.own.is_some() && one.of_source.is_some();

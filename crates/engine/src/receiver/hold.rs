@@ -22,12 +22,12 @@ use haul_model::words;
 use haul_model::{ContentHash, Fault, FaultKind, Name, Outcome, Side};
 use haul_store::RESUME_LEN_MIN;
 use haul_sys::Loss;
-use haul_tree::lock;
 use haul_tree::{SealedFile, StagedFile};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A failure at this ends the job.
@@ -141,7 +141,7 @@ impl Volume {
     /// Makes all durable that was written before this is called; `false` if it is
     /// not known to be, and each file has to be synced alone.
     fn sync(&self) -> bool {
-        let _turn = lock(&self.turn);
+        let _turn = self.turn.lock();
         self.failed.get().is_none() && self.ask().is_ok()
     }
 
@@ -168,7 +168,7 @@ impl Volume {
     /// Those of now, and one of before, if it may have been about what was left to
     /// this moment.
     fn sync_at_last(&self) -> io::Result<()> {
-        let _turn = lock(&self.turn);
+        let _turn = self.turn.lock();
         let before = self.failed.get().copied();
         self.ask()?;
         match before {
@@ -188,11 +188,11 @@ impl Default for Holding {
 impl Holding {
     /// True if something waits.
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.held).0.is_empty()
+        self.held.lock().0.is_empty()
     }
 
     fn is_full(&self) -> bool {
-        let held = lock(&self.held);
+        let held = self.held.lock();
         held.0.len() >= self.files_max || held.1 >= HELD_BYTES_MAX
     }
 
@@ -201,7 +201,7 @@ impl Holding {
     /// was reported to another process before is not reported to later handles.
     fn file_system(&self, node: &Arc<DirNode>) -> Option<(u64, Arc<Volume>)> {
         let device = node.id()?.dev;
-        let mut known = lock(&self.file_systems);
+        let mut known = self.file_systems.lock();
         let found = match known.get(&device) {
             Some(found) => found.clone(),
             None => {
@@ -269,7 +269,7 @@ impl Receiver<'_> {
         }
         whole.sealed.start_write_back();
         {
-            let mut held = lock(&self.holding.held);
+            let mut held = self.holding.held.lock();
             held.1 += pending.entry.size();
             held.0.push(Held { pending, moved, whole });
         }
@@ -301,7 +301,7 @@ impl Receiver<'_> {
     /// Makes what is held durable, reads it back if that is asked for, and
     /// publishes it.
     pub(super) fn publish_held(&self) {
-        let (held, _) = std::mem::take(&mut *lock(&self.holding.held));
+        let (held, _) = std::mem::take(&mut *self.holding.held.lock());
         if held.is_empty() || self.control.stopped() {
             return;
         }
@@ -314,13 +314,13 @@ impl Receiver<'_> {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(file) = held.get(at) else { return };
-                *lock(&results[at]) = self.make_sure(file, durable[at], at_once);
+                *results[at].lock() = self.make_sure(file, durable[at], at_once);
             }
         };
         share_out(self.control, "waiting", at_once - 1, work);
         let mut settled = Vec::with_capacity(held.len());
         for (Held { pending, moved, whole }, result) in held.into_iter().zip(results) {
-            let result = result.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let result = result.into_inner();
             if self.control.stopped() {
                 return;
             }
@@ -432,7 +432,7 @@ impl Receiver<'_> {
         if !self.policy.sync || self.policy.dry_run || self.control.stopped() {
             return;
         }
-        let known = lock(&self.holding.file_systems);
+        let known = self.holding.file_systems.lock();
         let whole = known.values().flatten().map(|volume| volume.sync_at_last());
         for synced in whole {
             if let Err(error) = synced {
@@ -477,11 +477,11 @@ mod tests {
                     scope.spawn(|| {
                         let began = Instant::now();
                         let durable = volume.sync();
-                        lock(&results).push((began, Instant::now(), durable));
+                        results.lock().push((began, Instant::now(), durable));
                     });
                 }
             });
-            let results = results.into_inner().expect("no panic");
+            let results = results.into_inner();
             let believed = results.iter().filter(|(.., durable)| *durable).count() as u64;
             assert_eq!(believed, nth - 1, "{results:?}");
             assert!(!volume.sync(), "a success after a failure counts");

@@ -9,7 +9,7 @@ use crate::originals::also_a_source;
 use haul_model::{Changes, Entry, Fault, FaultKind, Outcome, Side, Updating};
 use haul_proto::Object;
 use haul_store::OnExisting;
-use haul_tree::{Meta, SealedFile, lock};
+use haul_tree::{Meta, SealedFile};
 use std::io;
 
 impl Receiver<'_> {
@@ -86,7 +86,7 @@ impl Receiver<'_> {
             return Err(super::naming::another());
         }
         // Another entry may be another name of the same file: one is written after the other.
-        let _turn = (there.links != 1).then(|| lock(&self.updating));
+        let _turn = (there.links != 1).then(|| self.updating.lock());
         self.back_up_apart(node, name).map_err(not_backed_up)?;
         let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;
         let mut attributes = entry.attributes.clone();

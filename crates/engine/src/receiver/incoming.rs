@@ -19,10 +19,11 @@ use crate::copy::{Blocks, STEP_LEN, not_assembled};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
 use haul_proto::{BlockSeal, FileEnd, FileSeal, Reuse};
 use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces, Route, Took};
-use haul_tree::{StagedFile, changed, lock};
+use haul_tree::{StagedFile, changed};
+use parking_lot::Mutex;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Blocks that lanes may be ahead of the first that is not on record: so much at most is
 /// sent again when the job breaks off.
@@ -140,20 +141,20 @@ impl Incoming {
     /// Queues a piece; `true` if a worker must be called.
     #[must_use]
     pub(crate) fn push(&self, piece: Piece) -> bool {
-        lock(&self.queue).push(piece)
+        self.queue.lock().push(piece)
     }
 
     /// True if so much is queued that the reader has to wait.
     pub(crate) fn is_full(&self) -> bool {
-        lock(&self.queue).is_full()
+        self.queue.lock().is_full()
     }
 
     /// Works off what is queued. Called by one worker at a time.
     pub(crate) fn work(&self, receiver: &Receiver<'_>) {
         loop {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.take_up(receiver);
-            let Some(piece) = lock(&self.queue).next() else { return };
+            let Some(piece) = self.queue.lock().next() else { return };
             match piece {
                 Piece::End(end) => state.end = Some(end),
                 piece => state.take_piece(receiver, piece),

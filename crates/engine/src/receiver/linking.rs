@@ -16,12 +16,12 @@ use haul_model::{
     Changes, Entry, Fault, FaultKind, FileId, Kept, Name, Outcome, Side, Skip, escape_bytes, words,
 };
 use haul_store::OnExisting;
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::io;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// The files of several names that were listed.
 pub(super) struct Groups {
@@ -136,7 +136,7 @@ impl Receiver<'_> {
     }
 
     fn meet_others(&self, mut one: Pending) -> Met {
-        let mut known = lock(&self.groups.known);
+        let mut known = self.groups.known.lock();
         let Known { groups, room, .. } = &mut *known;
         match groups.entry(one.entry.links) {
             btree_map::Entry::Vacant(group) => {
@@ -175,7 +175,7 @@ impl Receiver<'_> {
         );
         let first = if is_there { self.first(dir, name.clone(), outcome) } else { None };
         let waiting = {
-            let Known { groups, room, .. } = &mut *lock(&self.groups.known);
+            let Known { groups, room, .. } = &mut *self.groups.known.lock();
             let Some(Group::Awaited(_)) = groups.get(&group) else { return };
             let ended = match first.clone() {
                 Some(first) => groups.insert(group, Group::There(Box::new(first))),
@@ -231,7 +231,7 @@ impl Receiver<'_> {
         if entry.links == 0 || there.is_none() && !needs_proof {
             return Ok(Changes::default());
         }
-        let Known { objects, room, .. } = &mut *lock(&self.groups.known);
+        let Known { objects, room, .. } = &mut *self.groups.known.lock();
         match objects.entry(entry.links) {
             btree_map::Entry::Vacant(group) => {
                 if !room.take(cost::OF_OBJECT) {

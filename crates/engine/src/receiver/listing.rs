@@ -11,7 +11,7 @@ use haul_model::{
 use haul_plan::{Action, Existing, Plan, decide};
 use haul_proto::{ListItem, Named, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
-use haul_tree::{Owner, lock};
+use haul_tree::Owner;
 use std::sync::Arc;
 
 /// The Sender broke a rule of the conversation.
@@ -119,7 +119,7 @@ impl Receiver<'_> {
                     outcomes.push(OutcomeItem { index, outcome });
                 }
                 if is_closed {
-                    *lock(&self.open_dir_of(index)?.unlisted) = None;
+                    *self.open_dir_of(index)?.unlisted.lock() = None;
                 }
             }
         }
@@ -128,7 +128,7 @@ impl Receiver<'_> {
 
     /// Reports that this job has made the destination, once an entry goes there.
     fn tell_made(&self) {
-        if self.only_removes() || std::mem::replace(&mut lock(&self.listing).has_told_made, true) {
+        if self.only_removes() || std::mem::replace(&mut self.listing.lock().has_told_made, true) {
             return;
         }
         let named = Named {
@@ -145,7 +145,7 @@ impl Receiver<'_> {
         wants: &mut Vec<Want>,
         outcomes: &mut Vec<OutcomeItem>,
     ) -> Result<(), Broken> {
-        let ended = lock(&self.listing).open.pop_if(|(number, _)| *number == dir);
+        let ended = self.listing.lock().open.pop_if(|(number, _)| *number == dir);
         let (_, ended) = ended.ok_or(Broken("it ended a directory that is not open"))?;
         ended.forget_prefetched();
         if dir == 0 {
@@ -190,7 +190,7 @@ impl Receiver<'_> {
         if entry.kind == Kind::Dir {
             let (above, name) = (Some(Arc::clone(dir)), entry.name.clone());
             let below = RecvDir::new(above, name, DirState::Ruled, false, None);
-            lock(&self.listing).open.push((index, below));
+            self.listing.lock().open.push((index, below));
         }
         self.close(cost);
         Outcome::Skipped(Skip::Ruled)
@@ -267,7 +267,7 @@ impl Receiver<'_> {
 
     /// The number of the next entry, and the directory that it is in.
     pub(super) fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
-        let mut listing = lock(&self.listing);
+        let mut listing = self.listing.lock();
         let parent = listing.opened_last(dir)?;
         let index = listing.next_index;
         listing.next_index += 1;
@@ -278,7 +278,7 @@ impl Receiver<'_> {
     /// Tells that `entry` in `dir` was listed. It `is_rival` if an earlier source has its place.
     pub(super) fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
         self.reporter.listed(index, entry, |place| {
-            place.source = lock(&self.listing).source;
+            place.source = self.listing.lock().source;
             (place.is_dir, place.is_rival) = (entry.kind == Kind::Dir, is_rival);
             dir.write_path(entry.name.as_ref(), &mut place.path);
         });
@@ -286,7 +286,7 @@ impl Receiver<'_> {
 
     /// The directory that was opened last, if it has this number.
     pub(super) fn open_dir_of(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
-        lock(&self.listing).opened_last(dir)
+        self.listing.lock().opened_last(dir)
     }
 
     /// The name that an entry gets, if the job covers it and it is in order; and true if
@@ -298,14 +298,14 @@ impl Receiver<'_> {
         entry: &Entry,
     ) -> Result<(Option<Name>, bool), Broken> {
         let mut is_closed = false;
-        if entry.kind == Kind::Dir && lock(&self.listing).open.len() > MAX_DEPTH {
+        if entry.kind == Kind::Dir && self.listing.lock().open.len() > MAX_DEPTH {
             return Err(Broken("it listed a tree deeper than 2048 directories"));
         }
         if entry.name.is_none() && (entry.kind != Kind::Dir || dir != 0) {
             return Err(Broken("it listed an entry without a name"));
         }
         if let Some(asked) = &self.asked {
-            let taken = lock(asked).take(dir, parent, entry)?;
+            let taken = asked.lock().take(dir, parent, entry)?;
             is_closed = taken.is_closed;
             let is_dir = entry.kind == Kind::Dir;
             if taken.is_ruled && self.leaves_out(parent, entry.name.as_ref(), is_dir) {
@@ -314,7 +314,7 @@ impl Receiver<'_> {
         }
         if dir != 0 || self.lists_once(entry) {
             let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
-            let mut names = lock(&parent.last_names);
+            let mut names = parent.last_names.lock();
             // What is no directory comes first.
             let late = entry.kind != Kind::Dir && (names.subdir.is_some() || names.dir.is_some());
             let last = if entry.kind == Kind::Dir { &mut names.dir } else { &mut names.file };
@@ -327,7 +327,7 @@ impl Receiver<'_> {
         if self.rename.is_none() {
             return Ok((entry.name.clone(), is_closed));
         }
-        let mut last = lock(&parent.last_names);
+        let mut last = parent.last_names.lock();
         if last.file.is_some() {
             return Err(Broken("it listed several sources for one name"));
         }
@@ -394,13 +394,13 @@ impl Receiver<'_> {
 
     /// A fault in `dir` may be listed.
     pub(super) fn check_fault(&self, dir: u64, name: &[u8]) -> Result<(), Broken> {
-        self.asked.as_ref().map_or(Ok(()), |asked| lock(asked).take_fault(dir, name))
+        self.asked.as_ref().map_or(Ok(()), |asked| asked.lock().take_fault(dir, name))
     }
 
     /// The listing may end: all that was asked for is accounted for.
     pub(super) fn check_end(&self) -> Result<(), Broken> {
         match &self.asked {
-            Some(asked) if !lock(asked).may_end() => Err(Broken("it ended the listing too early")),
+            Some(asked) if !asked.lock().may_end() => Err(Broken("it ended the listing too early")),
             _ => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use super::{Pending, Receiver};
 use crate::digest;
 use haul_model::{BLOCK_LEN, BlockRanges, ContentHash, Fault, FaultKind, Outcome, Side};
 use haul_proto::{How, Want};
-use haul_tree::{SourceFile, lock};
+use haul_tree::SourceFile;
 
 /// The course of reading a source.
 #[derive(Debug, Clone, Copy, Default)]
@@ -83,7 +83,7 @@ impl Receiver<'_> {
         let how = How::PLAIN.in_order_if(pending.is_in_order());
         let into = self.tell_into(&mut pending);
         let want = Want { index: pending.index, how, blocks: BlockRanges::all(), into };
-        lock(&self.wanted).insert(pending.index, Box::new(pending));
+        self.wanted.lock().insert(pending.index, Box::new(pending));
         self.sender.want(vec![want]);
     }
 }

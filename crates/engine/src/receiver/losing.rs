@@ -9,7 +9,7 @@ use haul_model::{
     Entry, Fault, FaultKind, Kept, Kind, Moving, Name, Outcome, SET_ID_MODE, Side, Special, Task,
 };
 use haul_sys::{AccountKind, NotKept};
-use haul_tree::{Meta, Owner, lock};
+use haul_tree::{Meta, Owner};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
@@ -47,7 +47,7 @@ impl Receiver<'_> {
 
     /// Learns who moves the sources.
     pub(super) fn take_mover(&self, mover: Owner) -> Result<(), Broken> {
-        let is_first = lock(&self.listing).next_index == 1;
+        let is_first = self.listing.lock().next_index == 1;
         if !self.losing.is_whole || !is_first || self.losing.mover.set(mover).is_err() {
             return Err(Broken("it named who moves the sources where that is not expected"));
         }
@@ -160,7 +160,7 @@ impl Receiver<'_> {
         if entry.kind == Kind::Dir {
             let shown = entry.name.clone();
             let left = RecvDir::new(Some(Arc::clone(&dir)), shown, DirState::Ruled, false, None);
-            lock(&self.listing).open.push((index, left));
+            self.listing.lock().open.push((index, left));
         }
         self.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.close(cost);

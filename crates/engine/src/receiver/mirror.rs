@@ -20,7 +20,7 @@ use haul_model::{
 use haul_plan::Kinds;
 use haul_proto::Extra;
 use haul_store::OnExisting;
-use haul_tree::{Meta, MetaKind, lock};
+use haul_tree::{Meta, MetaKind};
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -271,7 +271,7 @@ impl Receiver<'_> {
         told_apart: &mut HashSet<Name>,
     ) -> bool {
         let Ok(handle) = node.handle() else { return false };
-        let listed = lock(&dir.listed);
+        let listed = dir.listed.lock();
         if handle.tells_objects() {
             let is_claimed = |id| dir.claims().is_some_and(|claims| claims.has(id));
             let leads_to_it = |listed: &Name| {

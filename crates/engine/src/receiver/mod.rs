@@ -68,7 +68,7 @@ use haul_model::{
 use haul_plan::Plan;
 use haul_proto::{LIST_WINDOW, ListItem};
 use haul_sys::Dir;
-use haul_tree::{Outstanding, StagedFile, lock};
+use haul_tree::{Outstanding, StagedFile};
 use hold::Holding;
 use incoming::{Direct, Incoming, Piece};
 use linking::Groups;
@@ -76,13 +76,14 @@ use listing::{Broken, Listing};
 use losing::Losing;
 use mirror::Deleting;
 use naming::Merging;
+use parking_lot::Mutex;
 pub(crate) use pending::Pending;
 use proofs::Proofs;
 use providers::{Chunks, Providers};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use times::Units;
 use waiting::Waiting;
 
@@ -293,7 +294,7 @@ impl<'a> Receiver<'a> {
 
     /// Hands a task to the workers, as soon as they have room.
     pub(crate) fn give(&self, task: Work) {
-        let tasks = lock(&self.tasks).clone();
+        let tasks = self.tasks.lock().clone();
         if let Some(tasks) = tasks {
             tasks.give(task);
         }
@@ -326,12 +327,12 @@ impl<'a> Receiver<'a> {
 
     /// Lets the workers end when they have done what is there.
     pub(crate) fn close_tasks(&self) {
-        lock(&self.tasks).take();
+        self.tasks.lock().take();
     }
 
     /// Takes a wanted file out, to give it its content.
     pub(crate) fn claim(&self, index: u64) -> Option<Pending> {
-        lock(&self.wanted).remove(&index).map(|pending| *pending)
+        self.wanted.lock().remove(&index).map(|pending| *pending)
     }
 
     /// Of a file so many bytes are on record, which stay for a later job if it is a large
@@ -383,7 +384,7 @@ impl<'a> Receiver<'a> {
             let summary = self.reporter.summary();
             self.control.hear_out();
             if self.awaits_removals {
-                *lock(&self.settled) = Some(summary);
+                *self.settled.lock() = Some(summary);
                 self.sender.done(summary);
                 return None;
             }
@@ -403,7 +404,7 @@ impl ReceiverPort for Receiver<'_> {
     }
 
     fn files(&self, files: Vec<SourceHandle>) {
-        let tasks = lock(&self.tasks).clone();
+        let tasks = self.tasks.lock().clone();
         if let Some(tasks) = tasks {
             tasks.give_files(files);
         }
@@ -414,11 +415,11 @@ impl ReceiverPort for Receiver<'_> {
     }
 
     fn take_prefetched(&self, index: u64, prefetched: Prefetched) {
-        lock(&self.listing).prefetching.keep(index, prefetched);
+        self.listing.lock().prefetching.keep(index, prefetched);
     }
 
     fn proof(&self, index: u64) -> Option<Proof> {
-        lock(&self.proofs).remove(&index).flatten()
+        self.proofs.lock().remove(&index).flatten()
     }
 }
 

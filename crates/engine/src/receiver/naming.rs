@@ -15,11 +15,10 @@ use super::{Pending, Receiver, losing, parent_fault};
 use haul_model::{Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
 use haul_plan::refusal;
 use haul_store::{OnExisting, Publication};
-use haul_tree::lock;
 use haul_tree::{Meta, SealedFile, TreeDir};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The objects of one directory that belong to entries of the job, with how many.
@@ -47,7 +46,7 @@ impl Claims {
     /// An entry's name leads to the object `id` of `dir`; `false` if that is
     /// another entry's.
     pub(crate) fn find(&self, id: FileId, dir: &dyn TreeDir) -> bool {
-        let mut claimed = lock(&self.0);
+        let mut claimed = self.0.lock();
         let claim = claimed.entries.entry(id).or_default();
         claim.entries += 1;
         let entries = claim.entries;
@@ -61,18 +60,18 @@ impl Claims {
 
     /// True if the object `id` is an entry's.
     pub(super) fn has(&self, id: FileId) -> bool {
-        lock(&self.0).entries.contains_key(&id)
+        self.0.lock().entries.contains_key(&id)
     }
 
     /// True if an entry has put the object `id` there in this job.
     pub(super) fn has_brought(&self, id: FileId) -> bool {
-        lock(&self.0).entries.get(&id).is_some_and(|claim| claim.is_brought)
+        self.0.lock().entries.get(&id).is_some_and(|claim| claim.is_brought)
     }
 
     /// An entry brings the object `id` with it. The object counts once: its number may be
     /// that of a file that was replaced.
     pub(crate) fn bring(&self, id: FileId) {
-        lock(&self.0).entries.insert(id, Claim { entries: 1, is_brought: true });
+        self.0.lock().entries.insert(id, Claim { entries: 1, is_brought: true });
     }
 }
 

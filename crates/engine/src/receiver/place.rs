@@ -13,7 +13,6 @@ use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
 use haul_plan::changes;
 use haul_proto::{OutcomeItem, PACK_FILE_MAX};
 use haul_store::{OnExisting, Publication};
-use haul_tree::lock;
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use std::io;
 use std::sync::Arc;
@@ -175,7 +174,7 @@ impl Receiver<'_> {
         entry: &Entry,
         cost: u64,
     ) -> Option<Outcome> {
-        let prefetched = lock(&self.listing).prefetching.take(index);
+        let prefetched = self.listing.lock().prefetching.take(index);
         let prefetched = prefetched.filter(|ahead| match (&parent.state, &name) {
             (DirState::Open(node), Some(name)) => ahead.is_of(node, name),
             _ => false,
@@ -207,7 +206,7 @@ impl Receiver<'_> {
             dir
         };
         let mut dir = of(state, attributes);
-        *lock(&dir.prefetched) = prefetched;
+        *dir.prefetched.lock() = prefetched;
         self.take_over_lot_in(&dir);
         if !self.policy.dry_run && !dir.is_searchable() {
             dir.open_up();
@@ -218,7 +217,7 @@ impl Receiver<'_> {
             dir = of(DirState::Failed, None);
             outcome = Outcome::Failed(fault);
         }
-        lock(&self.listing).open.push((index, Arc::clone(&dir)));
+        self.listing.lock().open.push((index, Arc::clone(&dir)));
         let made = match &dir.state {
             DirState::Open(node) if fresh => node.handle().ok().and_then(|dir| dir.making()),
             _ => None,

@@ -6,7 +6,7 @@ use crate::dirs::DirNode;
 use crate::prefetch::{Names, Prefetched};
 use haul_model::{Kind, MAX_DEPTH, Name};
 use haul_proto::ListItem;
-use haul_tree::{Meta, TreeDir, lock};
+use haul_tree::{Meta, TreeDir};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Receiver<'_> {
 
     /// Looks at a directory of the listing, and keeps what was found for the lister.
     pub(super) fn look_at_dir(&self, dir: Ahead<'_>) -> Option<Arc<DirNode>> {
-        if self.is_ending() || !lock(&self.listing).prefetching.has_room() {
+        if self.is_ending() || !self.listing.lock().prefetching.has_room() {
             return None;
         }
         let names = dir.names();
@@ -127,13 +127,13 @@ impl Receiver<'_> {
         let Some(name) = name else { return Some(parent) };
         let found = self.look_below(above, &parent, name, names)?;
         let node = Arc::clone(found.dir());
-        lock(&self.listing).prefetching.keep(number, found);
+        self.listing.lock().prefetching.keep(number, found);
         Some(node)
     }
 
     /// The directory of that number, which the listing is in, if the destination had it.
     fn listed_dir(&self, number: u64) -> Option<Arc<DirNode>> {
-        let open = lock(&self.listing).open.iter().find(|(at, _)| *at == number)?.1.clone();
+        let open = self.listing.lock().open.iter().find(|(at, _)| *at == number)?.1.clone();
         match &open.state {
             // Nothing is in one that was made by the job but what the job puts there.
             DirState::Open(node) if !open.fresh => Some(Arc::clone(node)),
@@ -183,12 +183,12 @@ impl Receiver<'_> {
 impl RecvDir {
     /// The metadata that was found under `name` a moment ago, if somebody looked ahead.
     fn prefetched(&self, name: &Name) -> Option<Meta> {
-        lock(&self.prefetched).as_mut()?.take(name)
+        self.prefetched.lock().as_mut()?.take(name)
     }
 
     /// All entries that were looked up have been listed.
     pub(super) fn forget_prefetched(&self) {
-        *lock(&self.prefetched) = None;
+        *self.prefetched.lock() = None;
     }
 }
 

@@ -8,7 +8,7 @@ use crate::Event;
 use crate::link::Proof;
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side};
 use haul_proto::{ITEM_COST_MIN, LIST_WINDOW, NAMES_WAITING_MAX, Prove, Proven, Removal};
-use haul_tree::{Meta, lock};
+use haul_tree::Meta;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ impl Receiver<'_> {
                     self.tell_removal(&path, &kind, result.as_ref().copied());
                 }
                 Removal::End => {
-                    let Some(summary) = lock(&self.settled).take() else {
+                    let Some(summary) = self.settled.lock().take() else {
                         return self.refuse("it removed sources before all were compared");
                     };
                     for (path, kind) in self.control.monitor().progress().told.take_gone() {
@@ -73,7 +73,7 @@ impl Receiver<'_> {
             }
             _ => None,
         };
-        let mut proofs = lock(&self.proofs);
+        let mut proofs = self.proofs.lock();
         proofs.insert(index, proof);
         let is_too_many = proofs.len() > PROOFS_MAX && self.sender.is_far();
         drop(proofs);
@@ -87,7 +87,7 @@ impl Receiver<'_> {
     pub(crate) fn prove(&self, asked: Vec<Prove>) {
         let mut proven = Vec::with_capacity(asked.len());
         for Prove { index, aside } in asked {
-            let Some(proof) = lock(&self.proofs).remove(&index) else {
+            let Some(proof) = self.proofs.lock().remove(&index) else {
                 return self.refuse("it requested a proof of an unlisted entry");
             };
             let Some(aside) = aside else { continue };

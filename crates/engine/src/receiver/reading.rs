@@ -16,7 +16,6 @@ use haul_proto::{
     Unwrapper, decode, decode_data_start, decode_pack,
 };
 use haul_store::Route;
-use haul_tree::lock;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -250,7 +249,7 @@ impl Reading<'_, '_> {
             Message::FileEnd(end) => {
                 let file = self.open_incoming(end.index)?;
                 if !end.by_blocks {
-                    lock(&self.arrivals.incoming).remove(&end.index);
+                    self.arrivals.incoming.lock().remove(&end.index);
                 }
                 receiver.end_signed(end.index);
                 hand_on(receiver, file, Piece::End(end));
@@ -271,7 +270,7 @@ impl Reading<'_, '_> {
     /// The file to which that belongs which comes next. One that has ended may be begun once
     /// more, and over lanes what is left of it still comes.
     fn open_incoming(&self, index: u64) -> Result<Arc<Incoming>, ReadEnd> {
-        let mut incoming = lock(&self.arrivals.incoming);
+        let mut incoming = self.arrivals.incoming.lock();
         let known = incoming.get(&index);
         if let Some(file) = known.filter(|file| !file.has_ended()) {
             return Ok(Arc::clone(file));

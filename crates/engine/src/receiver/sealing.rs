@@ -8,7 +8,7 @@ use crate::dirs::DirNode;
 use haul_model::words;
 use haul_model::{Attributes, Changes, Entry, Fault, Kept, Kind, Outcome, Side, Skip};
 use haul_proto::Late;
-use haul_tree::{TreeDir, lock};
+use haul_tree::TreeDir;
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Receiver<'_> {
         });
         match set {
             Ok(None) => {}
-            Ok(Some(later)) => lock(&self.sealing).push_back((Arc::clone(dir), later)),
+            Ok(Some(later)) => self.sealing.lock().push_back((Arc::clone(dir), later)),
             Err(error) => self.not_sealed(dir, &error),
         }
         self.end_sealing(SEALING_MAX);
@@ -147,7 +147,7 @@ impl Receiver<'_> {
     pub(super) fn end_sealing(&self, left: usize) {
         loop {
             let next = {
-                let mut sealing = lock(&self.sealing);
+                let mut sealing = self.sealing.lock();
                 if sealing.len() > left { sealing.pop_front() } else { None }
             };
             let Some((dir, wait)) = next else { return };

@@ -263,6 +263,6 @@ impl Receiver<'_> {
 
     /// A file that was claimed is left to somebody else.
     fn put_back(&self, pending: Pending) {
-        haul_tree::lock(&self.wanted).insert(pending.index, Box::new(pending));
+        self.wanted.lock().insert(pending.index, Box::new(pending));
     }
 }

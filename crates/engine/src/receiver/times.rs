@@ -19,14 +19,14 @@ use crate::dirs::DirNode;
 use haul_model::{
     Attributes, Entry, Fault, FaultKind, FileId, Granularity, Kept, Kind, Side, Timestamp,
 };
-use haul_tree::lock;
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Entries of a directory whose times are looked at, at most.
 const WITNESSES_MAX: usize = 32;
@@ -180,14 +180,14 @@ impl Receiver<'_> {
         let (Some(id), Ok(handle)) = (node.id(), node.handle()) else { return true };
         // Where objects have no numbers, each directory may be on a file system of its own.
         let place = if handle.tells_objects() { FileId { ino: 0, ..id } } else { id };
-        let known = lock(&self.units.ranges).get(&place).and_then(|range| range.keeps(mtime.secs));
+        let known = self.units.ranges.lock().get(&place).and_then(|range| range.keeps(mtime.secs));
         if let Some(known) = known {
             return known;
         }
         // What is wrong there shows when something is made.
         let Ok(kept) = handle.kept_time(mtime) else { return true };
         let is_kept = Granularity::between(mtime, kept).is_some();
-        lock(&self.units.ranges).entry(place).or_default().learn(mtime.secs, is_kept);
+        self.units.ranges.lock().entry(place).or_default().learn(mtime.secs, is_kept);
         is_kept
     }
 
@@ -198,7 +198,7 @@ impl Receiver<'_> {
         let Some(place) = of_system.or_else(|| node.id()) else {
             return (Granularity::FINEST, false);
         };
-        let mut times = match lock(&self.units.by_place).get(&place) {
+        let mut times = match self.units.by_place.lock().get(&place) {
             Some(Unit::Known(unit)) => return (*unit, false),
             Some(Unit::Assumed { unit, last, .. }) if *last == node.id() => return (*unit, true),
             Some(Unit::Assumed { times, .. }) => times.clone(),
@@ -210,7 +210,7 @@ impl Receiver<'_> {
             Unit::Known(unit) => (unit, false),
             Unit::Assumed { unit, .. } => (unit, true),
         };
-        lock(&self.units.by_place).insert(place, unit);
+        self.units.by_place.lock().insert(place, unit);
         told
     }
 

@@ -20,11 +20,12 @@ use haul_model::{
 };
 use haul_plan::changes;
 use haul_store::{Lot, OnExisting, Row, RowNumber, StaleStages};
-use haul_tree::{Meta, SealedFile, TreeDir, lock};
+use haul_tree::{Meta, SealedFile, TreeDir};
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// Directories that are kept in mind, at most. If there are more, files get their names
 /// before the end.
@@ -100,7 +101,7 @@ impl Receiver<'_> {
     /// The lot of the file system that `node` is on, which is that of `dir`.
     fn lot_of(&self, dir: &RecvDir, node: &Arc<DirNode>) -> io::Result<Arc<Lot>> {
         let device = node.id().ok_or(io::ErrorKind::Unsupported)?.dev;
-        let mut lots = lock(&self.waiting.lots);
+        let mut lots = self.waiting.lots.lock();
         if let Some(lot) = lots.get(&device) {
             return Ok(Arc::clone(lot));
         }
@@ -119,7 +120,7 @@ impl Receiver<'_> {
 
     /// The lot of a file system, if there is one.
     fn lot_on(&self, device: u64) -> Option<Arc<Lot>> {
-        lock(&self.waiting.lots).get(&device).cloned()
+        self.waiting.lots.lock().get(&device).cloned()
     }
 
     /// The directory in which lots are for what appears in `node`: the highest one of the
@@ -141,7 +142,7 @@ impl Receiver<'_> {
     /// Takes over a lot in the destination itself that was left by a job that was killed, or
     /// lost its connection.
     pub(super) fn take_over_lot(&self) {
-        let root = lock(&self.listing).open.first().map(|(_, root)| Arc::clone(root));
+        let root = self.listing.lock().open.first().map(|(_, root)| Arc::clone(root));
         root.iter().for_each(|root| self.take_over_lot_in(root));
     }
 
@@ -158,7 +159,7 @@ impl Receiver<'_> {
             // One that the job has stays: a file system can be mounted in several places, and
             // what waits in another one then is sent again.
             let lot = Arc::new(lot);
-            lock(&self.waiting.lots).entry(id.dev).or_insert_with(|| Arc::clone(&lot));
+            self.waiting.lots.lock().entry(id.dev).or_insert_with(|| Arc::clone(&lot));
         }
     }
 
@@ -166,7 +167,7 @@ impl Receiver<'_> {
     /// connection was lost.
     pub(crate) fn leave_waiting(&self, error: &JobError) {
         if matches!(error, JobError::Connection(_)) {
-            lock(&self.waiting.lots).values().for_each(|lot| lot.leave());
+            self.waiting.lots.lock().values().for_each(|lot| lot.leave());
         }
     }
 
@@ -214,7 +215,7 @@ impl Receiver<'_> {
     /// names: the names of one file may belong to two by now.
     fn claims_alone(&self, there: &Meta) -> bool {
         let id = there.id.filter(|_| there.links > 1);
-        id.is_none_or(|id| lock(&self.waiting.claimed).insert(id))
+        id.is_none_or(|id| self.waiting.claimed.lock().insert(id))
     }
 
     /// The place where the file `name` of `dir` waits, if it does.
@@ -258,7 +259,7 @@ impl Receiver<'_> {
             parent.expect_waiting();
         }
         let dirs = {
-            let mut dirs = lock(&self.waiting.dirs);
+            let mut dirs = self.waiting.dirs.lock();
             dirs.push(Arc::clone(dir));
             if dirs.len() < DIRS_MAX { Vec::new() } else { std::mem::take(&mut *dirs) }
         };
@@ -277,12 +278,12 @@ impl Receiver<'_> {
 
     /// All is done but for what waits: that gets its names.
     pub(super) fn publish_waiting(&self) {
-        let dirs = std::mem::take(&mut *lock(&self.waiting.dirs));
+        let dirs = std::mem::take(&mut *self.waiting.dirs.lock());
         self.publish_in(&dirs);
         // Before directories get modes that keep their owner from writing. What waits still
         // is left where the connection was lost meanwhile.
         if !self.control.stopped() {
-            lock(&self.waiting.lots).clear();
+            self.waiting.lots.lock().clear();
         }
         self.seal_all(&dirs);
     }

@@ -13,9 +13,9 @@ use haul_proto::{
     ARRIVED_MAX, Arrived, Extra, LIST_WINDOW, Late, ListItem, Named, OutcomeItem, Want, Warning,
 };
 use haul_store::RESUME_LEN_MIN_FAR;
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The course of one job.
 pub(super) struct Course<'a> {
@@ -126,7 +126,7 @@ impl<'a> Course<'a> {
 
     /// The sender lists these.
     pub(super) fn listed(&self, items: Vec<ListItem>) -> Result<(), ReadEnd> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         for item in items {
             let cost = item.cost();
             match item {
@@ -201,7 +201,7 @@ impl<'a> Course<'a> {
     fn moved(&self, len: u64) {
         if len > 0 {
             let counted = {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 let counted = len.min(state.awaited.saturating_sub(state.passed));
                 state.passed += counted;
                 counted
@@ -226,7 +226,7 @@ impl<'a> Course<'a> {
         match index {
             Some(index) if blocks > 0 => self.sealed(index),
             Some(index) => {
-                let state = lock(&self.state);
+                let state = self.state.lock();
                 let item = state.items.get(&index);
                 item.into_iter().for_each(|item| self.reporter.at(|| item.path()));
             }
@@ -237,7 +237,7 @@ impl<'a> Course<'a> {
 
     /// The content of that file has so many bytes, whatever was listed.
     pub(super) fn sized(&self, index: u64, size: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let state = &mut *state;
         if let Some(item) = state.items.get_mut(&index)
             && item.wanted
@@ -250,7 +250,7 @@ impl<'a> Course<'a> {
 
     /// A block of that file has passed.
     pub(super) fn sealed(&self, index: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(item) = state.items.get_mut(&index) else { return };
         item.sealed += BLOCK_LEN;
         let keeps = |policy: &Policy| policy.resume != Resume::Never && policy.wants_hashes();
@@ -262,7 +262,7 @@ impl<'a> Course<'a> {
 
     /// The receiver wants these contents.
     pub(super) fn wanted(&self, wants: &[Want]) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let state = &mut *state;
         for want in wants.iter().filter(|want| !want.blocks.is_empty()) {
             // The sender refuses what it has not listed.
@@ -283,7 +283,7 @@ impl<'a> Course<'a> {
     pub(super) fn outcomes(&self, outcomes: Vec<OutcomeItem>) -> Result<(), ReadEnd> {
         for OutcomeItem { index, outcome } in outcomes {
             let (item, counted) = {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 let state = &mut *state;
                 let item = state.items.remove(&index);
                 let item = item
@@ -345,7 +345,7 @@ impl<'a> Course<'a> {
 
     /// All is done. Gives the figures.
     pub(super) fn done(&self, summary: Summary) -> Result<Summary, ReadEnd> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !state.listed_all || !state.items.is_empty() {
             let rule = "the peer ended the job before all outcomes";
             return Err(refused(rule));
@@ -358,7 +358,7 @@ impl<'a> Course<'a> {
 
     /// True once Done may be sent to the sender: it leaves then.
     pub(super) fn is_done(&self) -> bool {
-        lock(&self.state).is_done
+        self.state.lock().is_done
     }
 }
 

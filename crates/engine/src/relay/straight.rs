@@ -13,9 +13,8 @@ use haul_net::{ConnectError, Whereabouts, check_call_between};
 use haul_proto::{
     Call, Called, Caps, DirectKey, DirectOffer, DirectWish, FrameType, LANES_MAX, Message,
 };
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::num::NonZeroU8;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// How long a host may take to make a key.
@@ -145,14 +144,14 @@ impl<'a> Calls<'a> {
         let Some(Straight { key: Ok(_), from, to }) = &self.wish else {
             return Err(unexpected(FrameType::Direct));
         };
-        if std::mem::replace(&mut lock(&self.state).has_offered, true) {
+        if std::mem::replace(&mut self.state.lock().has_offered, true) {
             return Err(unexpected(FrameType::Direct));
         }
         let Ok(DirectOffer { address, .. }) = offer else { return Ok(Message::Direct(offer)) };
         let Err(reason) = check_call_between(address, from, to) else {
             return Ok(Message::Direct(offer));
         };
-        lock(&self.state).refused = Some(reason.clone());
+        self.state.lock().refused = Some(reason.clone());
         if !self.is_required {
             self.tell_not_direct(&reason);
         }
@@ -162,7 +161,7 @@ impl<'a> Calls<'a> {
     /// The calling host reports the result.
     pub(super) fn called(&self, called: Called) -> Result<(), ReadEnd> {
         let refused = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.news += 1;
             let is_of_turn = self.are_made() && state.has_offered && state.news <= NEWS_MAX;
             if !is_of_turn || matches!(called, Called::Key(_)) {

@@ -3,7 +3,6 @@
 
 use super::{Item, Sender};
 use haul_model::Kind;
-use haul_tree::lock;
 
 /// A content that is sent once more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,7 +25,7 @@ impl Sender<'_> {
 
     /// Lets the Receiver ask once more for a file.
     pub(super) fn offer_again(&self, index: u64) {
-        if let Some(item) = lock(&self.in_flight).items.get_mut(&index)
+        if let Some(item) = self.in_flight.lock().items.get_mut(&index)
             && item.repeat == Repeat::No
         {
             item.repeat = Repeat::Offered;
@@ -36,7 +35,7 @@ impl Sender<'_> {
     /// A wanted file was opened, and is `size` bytes long by now.
     pub(super) fn was_opened(&self, index: u64, size: u64) {
         if self.reporter.is_some()
-            && let Some(item) = lock(&self.in_flight).items.get_mut(&index)
+            && let Some(item) = self.in_flight.lock().items.get_mut(&index)
         {
             item.kind = Kind::File { size };
         }

@@ -5,7 +5,6 @@ use crate::control::Step;
 use crate::link::wire::Counted;
 use haul_model::{Fault, Policy, Resume};
 use haul_proto::FileSeal;
-use haul_tree::lock;
 
 impl Sender<'_> {
     /// Bytes of that file that count when they leave, if anybody looks at it.
@@ -35,7 +34,7 @@ impl Sender<'_> {
     pub(crate) fn came_by(&self, index: u64, step: Step) {
         let Some(reporter) = self.reporter else { return };
         reporter.took(step);
-        if let Some(item) = lock(&self.in_flight).items.get_mut(&index) {
+        if let Some(item) = self.in_flight.lock().items.get_mut(&index) {
             let counted = step.len().min(item.size().saturating_sub(item.counted));
             reporter.is_done(counted);
             reporter.at(|| item.path());

@@ -45,13 +45,14 @@ use haul_proto::{
     Extra, Known, LIST_WINDOW, Late, Named, OutcomeItem, Proven, Signature, Want, Warning,
 };
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
-use haul_tree::{Meta, MetaKind, lock};
+use haul_tree::{Meta, MetaKind};
 use linked::Linked;
 use offers::Offers;
+use parking_lot::{Condvar, Mutex};
 use portions::portions;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use wants::Signed;
 
 /// The role.
@@ -148,7 +149,7 @@ impl<'a> Sender<'a> {
 
     /// True if an item of `cost` can be listed now.
     fn has_room(&self, cost: u64) -> bool {
-        lock(&self.in_flight).cost + cost <= LIST_WINDOW
+        self.in_flight.lock().cost + cost <= LIST_WINDOW
     }
 
     /// Waits until an item of `cost` can be listed; `false` if the job ends.
@@ -163,38 +164,35 @@ impl<'a> Sender<'a> {
 
     /// True if all that was listed was dealt with.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.in_flight).cost == 0
+        self.in_flight.lock().cost == 0
     }
 
     fn wait_while(&self, shall_wait: impl Fn(&InFlight) -> bool) -> bool {
-        let mut in_flight = lock(&self.in_flight);
+        let mut in_flight = self.in_flight.lock();
         while shall_wait(&in_flight) {
             if self.control.stopped() {
                 return false;
             }
-            in_flight = match self.room.wait_timeout(in_flight, CANCEL_POLL) {
-                Ok((in_flight, _)) => in_flight,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            self.room.wait_for(&mut in_flight, CANCEL_POLL);
         }
         true
     }
 
     /// Remembers an item that is about to be listed.
     fn remember(&self, item: Item) {
-        let mut in_flight = lock(&self.in_flight);
+        let mut in_flight = self.in_flight.lock();
         in_flight.cost += item.cost;
         in_flight.items.insert(item.index, Box::new(item));
     }
 
     /// True if nothing more is to be listed.
     fn has_listed_all(&self) -> bool {
-        lock(&self.in_flight).listed_all
+        self.in_flight.lock().listed_all
     }
 
     /// Everything was listed, but for the end of the listing itself.
     fn listed_all(&self) {
-        lock(&self.in_flight).listed_all = true;
+        self.in_flight.lock().listed_all = true;
     }
 
     /// Ends the job because the Receiver broke a rule.
@@ -206,13 +204,13 @@ impl<'a> Sender<'a> {
     pub(crate) fn close_queue(&self) {
         drop(self.offers.turn_off());
         if let Queue::Wire(queue) = &self.queue {
-            lock(queue).take();
+            queue.lock().take();
         }
     }
 
     /// True if the receiver still waits for a file.
     pub(crate) fn is_awaited(&self, index: u64) -> bool {
-        lock(&self.in_flight).items.contains_key(&index)
+        self.in_flight.lock().items.contains_key(&index)
     }
 
     /// True if the job compares, and no content is sent.
@@ -287,7 +285,7 @@ impl SenderPort for Sender<'_> {
     fn want(&self, wants: Vec<Want>) {
         let mut items = Vec::with_capacity(wants.len());
         {
-            let mut in_flight = lock(&self.in_flight);
+            let mut in_flight = self.in_flight.lock();
             for want in wants {
                 let item = in_flight.items.get_mut(&want.index);
                 let hashes = want.blocks.is_empty();
@@ -347,7 +345,7 @@ impl SenderPort for Sender<'_> {
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
         let mut settled = Vec::with_capacity(outcomes.len());
         {
-            let mut in_flight = lock(&self.in_flight);
+            let mut in_flight = self.in_flight.lock();
             for outcome in outcomes {
                 if !self.can_come_to(&outcome.outcome) {
                     return self.refuse("it reported an outcome that this job can't have");
@@ -456,7 +454,7 @@ impl SenderPort for Sender<'_> {
 
     fn done(&self, summary: Summary) {
         {
-            let in_flight = lock(&self.in_flight);
+            let in_flight = self.in_flight.lock();
             if !in_flight.listed_all || !in_flight.items.is_empty() {
                 return self.refuse("it ended the job before all outcomes");
             }
@@ -480,7 +478,7 @@ impl SenderPort for Sender<'_> {
 
     fn proven(&self, mut proven: Vec<Proven>) {
         {
-            let mut asked = lock(&self.asked);
+            let mut asked = self.asked.lock();
             for one in &mut proven {
                 if !asked.remove(&one.index) {
                     return self.refuse("it sent a proof that was not requested");
@@ -515,7 +513,7 @@ impl Sender<'_> {
     /// Has the workers of a wire send these.
     fn queue_up(&self, items: Vec<Item>) {
         let Queue::Wire(queue) = &self.queue else { return };
-        let Some(queue) = lock(queue).clone() else { return };
+        let Some(queue) = queue.lock().clone() else { return };
         for item in items {
             // Its other end is dropped only when the job has ended.
             let _ = queue.send(item);

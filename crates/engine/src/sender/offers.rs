@@ -19,11 +19,12 @@ use crate::link::wire::Outbox;
 use haul_delta::{CHUNK_LEN_MAX, chunks};
 use haul_model::Fault;
 use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk};
-use haul_tree::{SourceFile, lock};
+use haul_tree::SourceFile;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Content of one offer, in bytes, at least.
@@ -111,7 +112,7 @@ impl Default for Offers {
 impl Offers {
     /// Has a file offered; gives it back if it is to be sent at once.
     fn add(&self, item: Item) -> Option<Item> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.is_off {
             return Some(item);
         }
@@ -125,7 +126,7 @@ impl Offers {
 
     /// A file has come to its end, or is sent whole.
     pub(super) fn forget(&self, index: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some(file) = state.files.remove(&index) {
             state.ahead -= file.ahead();
             self.changed.notify_all();
@@ -136,7 +137,7 @@ impl Offers {
     /// long as that may be of use.
     pub(super) fn next(&self, index: u64, at: u64, end: u64, stopped: impl Fn() -> bool) -> Part {
         let give_up = Instant::now() + ANSWER_MAX;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if state.waits() && Instant::now() >= give_up {
                 // Answers are late: nobody waits until one of them has a known chunk.
@@ -154,26 +155,25 @@ impl Offers {
                 let known = file.known.iter().map(|known| known.start);
                 return Part::New(known.filter(|start| *start > at).fold(end, u64::min));
             }
-            let waited = self.changed.wait_timeout(state, CANCEL_POLL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, CANCEL_POLL);
         }
     }
 
     /// True if the Receiver has some of a file.
     pub(super) fn has_used(&self, index: u64) -> bool {
-        lock(&self.state).files.get(&index).is_some_and(|file| file.is_used)
+        self.state.lock().files.get(&index).is_some_and(|file| file.is_used)
     }
 
     /// A file was opened to be offered.
     fn opened(&self, index: u64, source: &Arc<dyn SourceFile>) {
-        if let Some(file) = lock(&self.state).files.get_mut(&index).filter(|file| !file.is_sent) {
+        if let Some(file) = self.state.lock().files.get_mut(&index).filter(|file| !file.is_sent) {
             file.source = Some(Arc::clone(source));
         }
     }
 
     /// Takes the file as it was opened, if it was: once.
     pub(super) fn take_source(&self, index: u64) -> Option<Arc<dyn SourceFile>> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let file = state.files.get_mut(&index)?;
         file.is_sent = true;
         file.source.take()
@@ -181,7 +181,7 @@ impl Offers {
 
     /// Counts `len` bytes of a file that were sent, are a hole, or went as a Reuse.
     pub(super) fn passed(&self, index: u64, len: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let State { files, ahead, .. } = &mut *state;
         if let Some(file) = files.get_mut(&index) {
             let before = file.ahead();
@@ -193,7 +193,7 @@ impl Offers {
 
     /// Takes an answer: the file that waited for it, or an error if it breaks a rule.
     fn answer(&self, known: &Known) -> Result<Option<Item>, &'static str> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(file) = state.files.get_mut(&known.index) else { return Ok(None) };
         let (at, lens) = file.unanswered.pop_front().ok_or("it answered an offer twice")?;
         if at != known.at {
@@ -227,7 +227,7 @@ impl Offers {
     /// Nothing more is offered, as the link takes much, or the job ends; gives the files that
     /// wait.
     pub(super) fn turn_off(&self) -> Vec<Item> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.is_off = true;
         state.queue.clear();
         let waiting = state.files.values_mut().filter_map(|file| file.waiting.take());
@@ -239,7 +239,7 @@ impl Offers {
 
     /// The next file to be offered; `None` if there will be none.
     fn next_file(&self, stopped: impl Fn() -> bool) -> Option<Item> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if state.is_off || stopped() {
                 return None;
@@ -247,8 +247,7 @@ impl Offers {
             if let Some(item) = state.queue.pop_front() {
                 return Some(item);
             }
-            let waited = self.changed.wait_timeout(state, CANCEL_POLL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, CANCEL_POLL);
         }
     }
 
@@ -257,7 +256,7 @@ impl Offers {
     fn begin(&self, offer: &Offer, stopped: impl Fn() -> bool) -> bool {
         let lens: Vec<_> = offer.chunks.iter().map(|chunk| chunk.len).collect();
         let len: u64 = lens.iter().map(|len| u64::from(*len)).sum();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if state.is_off || stopped() || !state.files.contains_key(&offer.index) {
                 return false;
@@ -265,8 +264,7 @@ impl Offers {
             if state.ahead + len <= AHEAD_MAX {
                 break;
             }
-            let waited = self.changed.wait_timeout(state, CANCEL_POLL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, CANCEL_POLL);
         }
         let State { files, ahead, .. } = &mut *state;
         let Some(file) = files.get_mut(&offer.index) else { return false };
@@ -280,7 +278,7 @@ impl Offers {
 
     /// All of a file was offered; gives it if it waits and no answer will come.
     fn end(&self, index: u64) -> Option<Item> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let file = state.files.get_mut(&index)?;
         file.is_over = file.unanswered.is_empty();
         if file.offered == 0 {

@@ -127,7 +127,7 @@ fn offers_are_so_far_ahead_and_no_further() {
     assert!(offers.begin(&offer(7, AHEAD_MAX, 16), || false));
     assert!(!offers.begin(&offer(7, AHEAD_MAX + MIB, 16), || true));
     offers.forget(7);
-    assert_eq!(lock(&offers.state).ahead, 0);
+    assert_eq!(offers.state.lock().ahead, 0);
     assert!(!offers.begin(&offer(7, 0, 16), || false), "it has come to its end");
 }
 

@@ -13,7 +13,6 @@ use crossbeam_channel::RecvTimeoutError;
 use haul_model::words;
 use haul_model::{Fault, FaultKind, FileId, Kind, Name, Outcome, Remove, Side, Summary};
 use haul_proto::{Proven, Removal};
-use haul_tree::lock;
 use haul_tree::{Meta, Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
@@ -83,12 +82,12 @@ impl Sender<'_> {
         let is_proven = item.hashed || !matches!(item.kind, Kind::File { size: 1.. });
         if !is_proven || !self.may_go(item, outcome) {
             if let Some((id, _)) = self.other_names(item) {
-                lock(&self.linked).keep(id);
+                self.linked.lock().keep(id);
             }
             return Verdict::Stays;
         }
         let Some((id, links)) = self.other_names(item) else { return Verdict::Goes(proof) };
-        match lock(&self.linked).add(id, links, (item.clone(), proof)) {
+        match self.linked.lock().add(id, links, (item.clone(), proof)) {
             Met::Waits => Verdict::Waits,
             Met::All(all) => Verdict::AllGo(all),
             Met::Stays => {
@@ -133,7 +132,7 @@ impl Sender<'_> {
     /// The source at `path` is the directory `node`, and will be listed.
     pub(super) fn walks(&self, path: &[u8], node: &DirNode) {
         if self.removes() && self.task.mirrors().is_none() {
-            lock(&self.walked).insert(path.to_vec(), node.id());
+            self.walked.lock().insert(path.to_vec(), node.id());
         }
     }
 
@@ -161,7 +160,7 @@ impl Sender<'_> {
             if self.control.monitor().cancelled() {
                 return;
             }
-            let Some(&walked) = lock(&self.walked).get(source) else { continue };
+            let Some(&walked) = self.walked.lock().get(source) else { continue };
             let twin = twins.map_or(Ok(None), |twins| twins.of(source));
             let removed =
                 twin.and_then(|twin| remove_empty(tree, source, walked, twin, &self.filter));
@@ -180,7 +179,7 @@ impl Sender<'_> {
 
     /// The sources that have waited for other names, and are removed; reports the others.
     pub(super) fn take_linked(&self, tell: &mut dyn FnMut(Removal)) -> Vec<Going> {
-        lock(&self.linked).take_going(tell)
+        self.linked.lock().take_going(tell)
     }
 
     /// Tells the user, who is on this side.
@@ -194,7 +193,7 @@ impl Sender<'_> {
 
     /// An entry was dealt with: another can be listed.
     pub(super) fn make_room(&self, cost: u64) {
-        lock(&self.in_flight).cost -= cost;
+        self.in_flight.lock().cost -= cost;
         self.room.notify_all();
     }
 }

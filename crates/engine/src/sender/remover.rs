@@ -9,7 +9,7 @@ use crate::aside::Aside;
 use crate::control::CANCEL_POLL;
 use haul_model::{Fault, FaultKind, Outcome, Side, Summary};
 use haul_proto::{Prove, Proven, Removal};
-use haul_tree::{Tree, lock};
+use haul_tree::Tree;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 
@@ -189,7 +189,7 @@ impl<'r, 'a> Remover<'r, 'a> {
     fn flush(&mut self) {
         if !self.asks.is_empty() {
             let asked = self.asks.iter().filter(|ask| ask.aside.is_some()).map(|ask| ask.index);
-            lock(&self.sender.asked).extend(asked);
+            self.sender.asked.lock().extend(asked);
             self.sender.receiver.prove(std::mem::take(&mut self.asks));
         }
         if !self.told.is_empty() {

@@ -8,9 +8,9 @@ use super::{Item, Sender};
 use crate::link::wire::{Lanes, OnFate, OutFrame};
 use crossbeam_channel::{Receiver as Calls, Sender as Call, unbounded};
 use haul_proto::{FileEnd, Message};
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A content that is sent over one lane.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl Default for Stripes {
 impl Stripes {
     /// Takes a file, and calls so many workers to it.
     pub(super) fn begin(&self, file: &Arc<Striped>, helpers: usize) {
-        lock(&self.open).push(Arc::clone(file));
+        self.open.lock().push(Arc::clone(file));
         (0..helpers).for_each(|_| self.call());
     }
 
@@ -61,17 +61,17 @@ impl Stripes {
 
     /// The next thing to do, if there is one.
     pub(super) fn next(&self) -> Option<Task> {
-        if let Some(lost) = lock(&self.lost).pop_front() {
+        if let Some(lost) = self.lost.lock().pop_front() {
             return Some(Task::Repeat(lost));
         }
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         open.retain(|file| !file.is_over());
         open.iter().find(|file| file.needs_hands()).cloned().map(Task::Help)
     }
 
     /// Takes blocks from lanes that would hold up the end, when nothing is left to be begun.
     pub(super) fn take_back(&self, lanes: &Lanes) {
-        let files = lock(&self.open).clone();
+        let files = self.open.lock().clone();
         files.iter().flat_map(|file| file.may_lose()).for_each(|lane| lanes.cut_if_slow(lane));
     }
 
@@ -80,7 +80,7 @@ impl Stripes {
         let needs_hands = match lease {
             Lease::Block(file, turn) => file.settle(turn, has_arrived),
             lost => {
-                lock(&self.lost).extend((!has_arrived).then_some(lost));
+                self.lost.lock().extend((!has_arrived).then_some(lost));
                 !has_arrived
             }
         };
@@ -99,7 +99,7 @@ impl Sender<'_> {
     /// Has these files read once more, unless they are dealt with.
     fn send_again(&self, files: &[u64]) {
         let items: Vec<Item> = {
-            let mut in_flight = lock(&self.in_flight);
+            let mut in_flight = self.in_flight.lock();
             let mut repeated = |index: &u64| {
                 let item = in_flight.items.get_mut(index)?;
                 item.is_repeated = true;

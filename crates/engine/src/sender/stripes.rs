@@ -7,9 +7,10 @@ use crate::control::{CANCEL_POLL, Control};
 use crate::link::wire::Tally;
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
 use haul_proto::FileSeal;
-use haul_tree::{SourceFile, lock};
+use haul_tree::SourceFile;
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 /// Files are sent as stripes if at least so many blocks are wanted of them.
 const BLOCKS_MIN: u64 = 3;
@@ -104,32 +105,29 @@ impl Striped {
 
     /// True if there is something to send.
     pub(super) fn has_blocks(&self) -> bool {
-        lock(&self.state).has_blocks()
+        self.state.lock().has_blocks()
     }
 
     /// True if a worker has something to do.
     pub(super) fn needs_hands(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.has_blocks() || state.is_due()
     }
 
     /// True if all has arrived, and the end was sent.
     pub(super) fn is_over(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.is_told && state.is_still()
     }
 
     /// Leases the next block to this lane.
     pub(super) fn next(&self, lane: u8, control: &Control<'_>) -> Option<Turn> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while state.is_far_ahead() {
             if control.stopped() {
                 return None;
             }
-            state = match self.changed.wait_timeout(state, CANCEL_POLL) {
-                Ok((state, _)) => state,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            self.changed.wait_for(&mut state, CANCEL_POLL);
         }
         let again = state.again.pop_first();
         let turn = match again {
@@ -150,12 +148,12 @@ impl Striped {
 
     /// The Receiver has some of it.
     pub(super) fn uses_known(&self) {
-        lock(&self.state).may_repeat = true;
+        self.state.lock().may_repeat = true;
     }
 
     /// A block was queued in full, or could not be.
     pub(super) fn queued(&self, block: u64, hash: Result<Option<BlockHash>, Fault>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match hash {
             Ok(hash) => state.merge(block, hash),
             Err(fault) => state.fail(fault),
@@ -167,7 +165,7 @@ impl Striped {
     /// A lease ends: the block has arrived, or was lost. True if a worker has something to do
     /// by that.
     pub(super) fn settle(&self, turn: Turn, has_arrived: bool) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.leased.remove(&turn.block);
         if !has_arrived && !matches!(state.end, Some(Err(_))) {
             state.again.insert(turn.block, turn.tally);
@@ -180,12 +178,12 @@ impl Striped {
 
     /// Lanes that have a block which may be taken from them.
     pub(super) fn may_lose(&self) -> Vec<u8> {
-        lock(&self.state).leased.values().flatten().copied().collect()
+        self.state.lock().leased.values().flatten().copied().collect()
     }
 
     /// The next step to the end, if it is time for it.
     pub(super) fn step(&self) -> Option<Step> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !state.is_due() {
             return None;
         }
@@ -203,7 +201,7 @@ impl Striped {
 
     /// The end was found out.
     pub(super) fn ends_with(&self, end: Result<FileSeal, Fault>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.is_ending = false;
         match end {
             Err(fault) => state.fail(fault),
@@ -215,7 +213,7 @@ impl Striped {
 
     /// The end was sent.
     pub(super) fn told(&self) {
-        lock(&self.state).is_ending = false;
+        self.state.lock().is_ending = false;
     }
 }
 

@@ -4,9 +4,8 @@ use super::{Item, Sender};
 use haul_delta::{Key, Shape, Signature};
 use haul_model::{Kind, Mirror, Updating};
 use haul_proto::{SIGNED_MAX, SUMS_LEN_MAX, Want};
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 /// The sums of files that are not sent to their end.
 #[derive(Default)]
@@ -50,24 +49,24 @@ impl State {
 impl Signed {
     /// The sums of a file, for the worker that sends it. They count until [`Self::release`].
     pub(super) fn take(&self, index: u64) -> Option<Signature> {
-        lock(&self.0).by_index.remove(&index)
+        self.0.lock().by_index.remove(&index)
     }
 
     /// Sums that were taken are of no more use.
     pub(super) fn release(&self, shape: &Shape) {
-        lock(&self.0).release(shape);
+        self.0.lock().release(shape);
     }
 
     /// Forgets the sums of a file by which nobody will read it.
     pub(super) fn forget(&self, index: u64) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         if let Some(signature) = state.by_index.remove(&index) {
             state.release(signature.shape());
         }
     }
 
     fn are_whole(&self, index: u64) -> bool {
-        lock(&self.0).by_index.get(&index).is_some_and(Signature::is_whole)
+        self.0.lock().by_index.get(&index).is_some_and(Signature::is_whole)
     }
 }
 
@@ -75,7 +74,9 @@ impl Sender<'_> {
     /// Takes the sums of the Receiver's old version of a file.
     pub(super) fn take_sums(&self, told: haul_proto::Signature) {
         let index = told.index();
-        let may_differ = lock(&self.in_flight)
+        let may_differ = self
+            .in_flight
+            .lock()
             .items
             .get(&index)
             .is_some_and(|item| !item.wanted && item.may_be_signed());
@@ -87,12 +88,12 @@ impl Sender<'_> {
                 match Shape::new(old_size, block_len, strong_len) {
                     Some(shape) => {
                         let signature = Signature::new(shape, Key::from(key));
-                        lock(&self.signed.0).begin(index, signature)
+                        self.signed.0.lock().begin(index, signature)
                     }
                     None => Err("it sent checksums of an unknown kind"),
                 }
             }
-            haul_proto::Signature::Sums { sums, .. } => lock(&self.signed.0).go_on(index, &sums),
+            haul_proto::Signature::Sums { sums, .. } => self.signed.0.lock().go_on(index, &sums),
         };
         if let Err(rule) = taken {
             self.refuse(rule);

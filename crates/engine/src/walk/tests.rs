@@ -124,7 +124,7 @@ fn who_reads_ahead_looks_at_the_destination_for_what_was_read() {
     }
     let asked = Mutex::new(Vec::new());
     let prefetch = |above: u64, name: &Name, found: &[Found]| {
-        lock(&asked).push((above, name.clone(), found[0].name.clone()));
+        asked.lock().push((above, name.clone(), found[0].name.clone()));
         None
     };
     let control = Control::new(&*SILENT);
@@ -139,12 +139,12 @@ fn who_reads_ahead_looks_at_the_destination_for_what_was_read() {
             walk.take(&listed.subdirs, at).unwrap();
         }
         let begun = Instant::now();
-        while lock(&asked).is_empty() && begun.elapsed() < Duration::from_secs(20) {
+        while asked.lock().is_empty() && begun.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
     with_helpers(&control, "walk", 1, || walk.help(), work);
-    let asked = asked.into_inner().unwrap();
+    let asked = asked.into_inner();
     assert!(!asked.is_empty(), "nobody has looked ahead");
     for (above, name, entry) in asked {
         assert_eq!(above, LISTED_AS);

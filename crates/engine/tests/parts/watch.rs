@@ -2,8 +2,8 @@
 
 use haul_engine::{Event, Monitor, Outcome, Progress};
 use haul_model::escape_bytes;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Of longer paths only the end is kept, and how much was in front of it: in a deep
@@ -30,13 +30,13 @@ pub(crate) struct Watch {
 impl Watch {
     /// The outcomes of all entries, by their paths, escaped.
     pub(crate) fn outcomes(&self) -> BTreeMap<String, Outcome> {
-        self.outcomes.lock().expect("nobody panicked").clone()
+        self.outcomes.lock().clone()
     }
 
     /// All warnings, with their paths.
     #[allow(dead_code, reason = "not every test program asks")]
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.warnings.lock().expect("nobody panicked").clone()
+        self.warnings.lock().clone()
     }
 
     /// Interrupts the job.
@@ -53,7 +53,7 @@ impl Monitor for Watch {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Entry { path, outcome, .. } => {
-                let mut outcomes = self.outcomes.lock().expect("nobody panicked");
+                let mut outcomes = self.outcomes.lock();
                 outcomes.insert(shown(path), outcome.clone());
             }
             Event::Extra { .. }
@@ -64,7 +64,7 @@ impl Monitor for Watch {
             | Event::Link(_) => {}
             Event::Warning { path, message, .. } => {
                 let warning = format!("{}: {message}", shown(path));
-                self.warnings.lock().expect("nobody panicked").push(warning);
+                self.warnings.lock().push(warning);
             }
         }
     }

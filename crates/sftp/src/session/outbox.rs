@@ -8,8 +8,9 @@ use super::payload::Payload;
 use super::signs::Signs;
 use crate::error::SessionError;
 use haul_net::Writer;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io::{self, IoSlice, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Requests without content are queued up to this many bytes.
 const QUEUED_LEN_MAX: usize = 64 << 10;
@@ -44,10 +45,10 @@ impl Outbox {
         let mut state = self.lock();
         if let Some(bytes) = payload.queueable() {
             while state.queued.len() >= QUEUED_LEN_MAX && !state.closed {
-                state = match state.writer {
-                    Some(_) => self.drain(state, Payload::NONE)?,
-                    None => self.wait(state),
-                };
+                match state.writer {
+                    Some(_) => state = self.drain(state, Payload::NONE)?,
+                    None => self.free.wait(&mut state),
+                }
             }
             state.open()?;
             encode(&mut state.queued);
@@ -55,7 +56,7 @@ impl Outbox {
             return Ok(());
         }
         while state.writer.is_none() && !state.closed {
-            state = self.wait(state);
+            self.free.wait(&mut state);
         }
         state.open()?;
         encode(&mut state.queued);
@@ -143,11 +144,7 @@ impl Outbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.free.wait(state).unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -5,8 +5,9 @@ use super::payload::Payload;
 use super::shared::{Buf, State};
 use crate::codec::{Answer, Request, StatusCode, TARGET_LEN_MAX};
 use crate::error::{Cause, SessionError};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 type Result<T, E = SessionError> = std::result::Result<T, E>;
 
@@ -24,7 +25,7 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(u64, Result<Answer>)>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.answers.lock()
     }
 }
 
@@ -88,7 +89,7 @@ impl Port {
                 self.outstanding -= 1;
                 return Some((tag, succeeded(answer)));
             }
-            answers = self.inbox.arrived.wait(answers).unwrap_or_else(PoisonError::into_inner);
+            self.inbox.arrived.wait(&mut answers);
         }
     }
 

@@ -9,9 +9,10 @@ use super::signs::Signs;
 use crate::codec::{Answer, CHUNK_LEN_MAX, Expected, Request};
 use crate::error::SessionError;
 use haul_net::{Killer, Writer};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Buffers for content that are kept to be used again; more than these are
@@ -111,7 +112,7 @@ impl State {
                 break;
             }
             table.blocked += 1;
-            table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
+            self.room.wait(&mut table);
             table.blocked -= 1;
         }
         if let Some(end) = &table.end {
@@ -219,9 +220,8 @@ impl State {
     /// Waits until the session has ended, at most `patience`; if it has not, returns the
     /// reason to wait for the server.
     pub(super) fn wait_ended(&self, patience: Duration) -> Option<Waits> {
-        let table = self.lock();
-        let waited = self.ended.wait_timeout_while(table, patience, |table| table.end.is_none());
-        let (table, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.lock();
+        self.ended.wait_while_for(&mut table, |table| table.end.is_none(), patience);
         let waits = match (table.waiting.is_empty(), table.slow) {
             (true, _) => Waits::No,
             (false, 0) => Waits::Quick,
@@ -247,7 +247,7 @@ impl State {
 
     /// A buffer of at least `len` bytes, of unspecified content.
     pub(super) fn buffer(&self, len: usize) -> Vec<u8> {
-        let kept = lock(&self.buffers).pop();
+        let kept = self.buffers.lock().pop();
         let mut buffer = kept.unwrap_or_default();
         if buffer.len() < len {
             buffer.resize(len, 0);
@@ -256,14 +256,14 @@ impl State {
     }
 
     fn keep_buffer(&self, buffer: Vec<u8>) {
-        let mut buffers = lock(&self.buffers);
+        let mut buffers = self.buffers.lock();
         if buffers.len() < BUFFERS_KEPT_MAX && buffer.len() <= CHUNK_LEN_MAX as usize {
             buffers.push(buffer);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        lock(&self.table)
+        self.table.lock()
     }
 }
 
@@ -300,8 +300,4 @@ impl Drop for Buf {
     fn drop(&mut self) {
         self.home.keep_buffer(std::mem::take(&mut self.bytes));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -375,16 +375,24 @@ fn the_index_of_10_gib_takes_at_most_8_mib() {
     }
 }
 
+/// By the time of this thread: the machine may be busy.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_million_chunks_are_looked_up_within_two_seconds() {
+    let took = || {
+        let stat = fs::read_to_string("/proc/thread-self/schedstat").expect("it is there");
+        let nanos = stat.split(' ').next().and_then(|text| text.parse().ok());
+        Duration::from_nanos(nanos.expect("a number"))
+    };
     let fixture = Fixture::new();
     know(&fixture.files, &mut fixture.open(), 8, 20_480);
     let cache = fixture.open();
     let hashes: Vec<_> = (0..1_000_000).map(made_up).collect();
-    let begin = Instant::now();
+    let begin = took();
     let found = hashes.iter().filter(|hash| !cache.find(hash).is_empty()).count();
     assert_eq!(found, 8 * 20_480);
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    let took = took() - begin;
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 /// A process of its own: the peak is of all that it did.

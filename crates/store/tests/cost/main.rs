@@ -8,8 +8,9 @@ use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
 use haul_store::{Pace, SourceId, Stage, Staged};
 use haul_sys::Dir;
 use haul_testkit::{FileSystem, Mount, TempDir};
+use parking_lot::{Mutex, MutexGuard};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A file of 4 GiB.
@@ -24,7 +25,7 @@ const TIME: Timestamp = Timestamp { secs: 1_600_000_000, nanos: 5 };
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    ALONE.lock()
 }
 
 fn open(dir: &Path, pace: Pace) -> (Stage, Vec<BlockHash>) {

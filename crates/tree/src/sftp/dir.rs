@@ -6,7 +6,6 @@ use super::links;
 use super::making::Making;
 use super::source::SftpSource;
 use super::{SftpHost, join};
-use crate::lock;
 use crate::{
     Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile, StagedFile,
     Storage, TreeDir, TreeEntry, in_whole_seconds,
@@ -15,10 +14,11 @@ use haul_model::{Attributes, FileId, KEPT_MODE, Kept, Name, ParentFailed, Timest
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile};
 use haul_store::{OnExisting, Publication, mark_name};
 use haul_sys::{Dir, Room};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Where the links of one directory point, as far as all of that is asked ahead, in
 /// bytes.
@@ -189,7 +189,7 @@ impl TreeDir for SftpDir {
         let path = self.path_of(name.as_bytes());
         // It is given away once: one that is opened again, since it had to make room, is
         // not empty any more.
-        let made = lock(&self.known).made.remove(name);
+        let made = self.known.lock().made.remove(name);
         if let Some(made) = made {
             let inherited = self.special_bits() & SET_GROUP_ID;
             let made = Some((made, inherited));
@@ -197,7 +197,7 @@ impl TreeDir for SftpDir {
             return Ok(Arc::new(dir));
         }
         // What is not listed by now would have to be, for a single name.
-        let is_listed = self.is_around || lock(&self.known).there.is_some();
+        let is_listed = self.is_around || self.known.lock().there.is_some();
         let found = match self.is_destination && !is_listed {
             true => self.ask(name, false)?,
             false => self.attrs_of(name)?,
@@ -216,7 +216,7 @@ impl TreeDir for SftpDir {
 
     fn open_file(&self, name: &Name, _follow: bool) -> io::Result<Box<dyn SourceFile>> {
         let path = self.path_of(name.as_bytes());
-        let large = lock(&self.known).large.remove(name);
+        let large = self.known.lock().large.remove(name);
         Ok(Box::new(SftpSource::open_settled(&self.host, &path, large)?))
     }
 
@@ -228,7 +228,7 @@ impl TreeDir for SftpDir {
         self.ready()?;
         let path = self.path_of(name.as_bytes());
         let made = self.host.client().make_dir_later(&path, mode);
-        lock(&self.known).made.insert(name.clone(), made);
+        self.known.lock().made.insert(name.clone(), made);
         Ok(())
     }
 
@@ -268,12 +268,12 @@ impl TreeDir for SftpDir {
     }
 
     fn remove_file(&self, name: &Name) -> io::Result<()> {
-        lock(&self.known).removed.insert(name.clone());
+        self.known.lock().removed.insert(name.clone());
         self.host.io(self.host.client().remove_file(&self.path_of(name.as_bytes())))
     }
 
     fn remove_dir(&self, name: &Name) -> io::Result<()> {
-        lock(&self.known).removed.insert(name.clone());
+        self.known.lock().removed.insert(name.clone());
         self.host.io(self.host.client().remove_dir(&self.path_of(name.as_bytes())))
     }
 
@@ -375,11 +375,11 @@ impl Storage for SftpDir {
 
     /// A directory that this job has made may be on its way yet, and is known here alone.
     fn can_be_opened_again(&self) -> bool {
-        self.made.is_none() && lock(&self.known).made.is_empty()
+        self.made.is_none() && self.known.lock().made.is_empty()
     }
 
     fn was_tidied(&self) -> bool {
-        lock(&self.host.tidied).contains(&self.path)
+        self.host.tidied.lock().contains(&self.path)
     }
 
     fn kept_time(&self, time: Timestamp) -> io::Result<Timestamp> {

@@ -3,7 +3,6 @@
 use super::settling::Settling;
 use super::{Sessions, found_or_missing, join};
 use crate::budget::{Budget, Share};
-use crate::lock;
 use haul_model::{ContentHash, FileId, MAX_NAME_LEN, Name};
 use haul_sftp::{
     Cause, Client, DirEntry, Existing, Extension, FsStats, Lister, SessionError, SftpError,
@@ -11,10 +10,11 @@ use haul_sftp::{
 };
 use haul_store::{DeadSeries, Journals, OnExisting, Publication, StageSeries, old_name, sent_name};
 use haul_sys::Room;
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// Content of a host's large files that may be in memory at the same time, in
 /// bytes: more than most links hold in a round trip.
@@ -316,14 +316,14 @@ impl SftpHost {
     pub fn spells(&self, dir: &[u8], name: &[u8]) -> io::Result<bool> {
         let Ok(name) = Name::new(name) else { return Ok(true) };
         let has_it = |last: &Spelled| last.dir == dir && last.names.contains(&name);
-        if lock(&self.spelled).as_ref().is_some_and(has_it) {
+        if self.spelled.lock().as_ref().is_some_and(has_it) {
             return Ok(true);
         }
         let listed = self.io(self.client().list(dir))?;
         let len = listed.iter().map(remembered_len).sum();
         let names: HashSet<_> = listed.into_iter().map(|entry| entry.name).collect();
         let is_there = names.contains(&name);
-        let mut spelled = lock(&self.spelled);
+        let mut spelled = self.spelled.lock();
         // The room of the last directory is free for this one.
         *spelled = None;
         let share = self.remembered.try_take(len);

@@ -5,7 +5,6 @@ use super::attrs::{is_whole, meta_of};
 use super::host::remembered_len;
 use super::{SftpDir, found_or_missing};
 use crate::budget::Share;
-use crate::lock;
 use crate::{Meta, Storage};
 use haul_model::words::may_be_one_name;
 use haul_model::{BLOCK_LEN, MAX_NAME_LEN, Name};
@@ -127,13 +126,13 @@ impl SftpDir {
     /// Keeps in mind that something was removed, if it was.
     fn tidied(&self, has_removed: bool) {
         if has_removed {
-            lock(&self.host.tidied).insert(self.path.clone());
+            self.host.tidied.lock().insert(self.path.clone());
         }
     }
 
     /// Its entries when it was first asked.
     fn there(&self) -> io::Result<Arc<There>> {
-        if let Some(there) = &lock(&self.known).there {
+        if let Some(there) = &self.known.lock().there {
             return Ok(Arc::clone(there));
         }
         let mut listed = self.list()?;
@@ -150,19 +149,19 @@ impl SftpDir {
             }
         };
         let there = Arc::new(there);
-        lock(&self.known).there = Some(Arc::clone(&there));
+        self.known.lock().there = Some(Arc::clone(&there));
         Ok(there)
     }
 
     /// The attributes of `name` itself; `None` if nothing has that name.
     pub(super) fn attrs_of(&self, name: &Name) -> io::Result<Option<Attrs>> {
-        if lock(&self.known).removed.contains(name) {
+        if self.known.lock().removed.contains(name) {
             return self.ask(name, false);
         }
         if self.is_destination {
             if self.asks_by_itself() {
                 let found = self.ask(name, false)?;
-                let mut known = lock(&self.known);
+                let mut known = self.known.lock();
                 if known.asked == 1 && found.is_some() {
                     known.first = Some(name.clone());
                 }
@@ -184,7 +183,7 @@ impl SftpDir {
                 };
             }
         }
-        if let Some(attrs) = lock(&self.known).dirs.get(name) {
+        if let Some(attrs) = self.known.lock().dirs.get(name) {
             return Ok(Some(*attrs));
         }
         if self.is_looked_through()
@@ -206,7 +205,7 @@ impl SftpDir {
     /// True if the entry `name` may be the one that was found first, by a name that
     /// no entry has in this spelling.
     fn may_be_the_first(&self, name: &Name, there: &HashMap<Name, Attrs>) -> bool {
-        let known = lock(&self.known);
+        let known = self.known.lock();
         let first = known.first.as_ref().filter(|first| !there.contains_key(*first));
         first.is_some_and(|first| may_be_one_name(first.as_bytes(), name.as_bytes()))
     }
@@ -215,7 +214,7 @@ impl SftpDir {
     /// more than it is about, and it is mostly about one name. But where a job was
     /// killed, what it has left is to be found.
     fn asks_by_itself(&self) -> bool {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         known.asked += 1;
         self.is_around
             && known.there.is_none()
@@ -226,7 +225,7 @@ impl SftpDir {
     /// The server's answer about `name` now.
     pub(super) fn ask(&self, name: &Name, follow: bool) -> io::Result<Option<Attrs>> {
         // That holds for the first who asks: it is no older than a round trip.
-        let ahead = lock(&self.known).ahead.take_if(|(asked, _)| asked == name);
+        let ahead = self.known.lock().ahead.take_if(|(asked, _)| asked == name);
         let attrs = match ahead {
             Some((_, attrs)) if !follow => attrs,
             _ => {
@@ -244,7 +243,7 @@ impl SftpDir {
 
     /// Keeps in mind what an entry of a source is, or with `follow` what it leads to.
     pub(super) fn remember(&self, name: &Name, attrs: &Attrs, follow: bool) {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if self.is_worth_all(attrs) {
             known.large.insert(name.clone());
         }

@@ -3,7 +3,6 @@
 use super::attrs::attrs_for;
 use super::host::must_stay;
 use super::{SftpHost, join};
-use crate::lock;
 use haul_model::{Attributes, Fault, Kept, Name};
 use haul_sftp::Extension;
 use haul_store::{OnExisting, Publication};
@@ -52,7 +51,7 @@ pub(super) fn symbolic(
     if leads_to(host, dir, target, name) {
         return Err(io::Error::other(Fault::of_link_to_itself()));
     }
-    let _turn = lock(&host.linking);
+    let _turn = host.linking.lock();
     let mut attempts = 0;
     loop {
         attempts += 1;

@@ -26,15 +26,15 @@ pub use sessions::Sessions;
 
 use super::{Downloads, Tree, TreeDir, Uploads};
 use crate::beside::both;
-use crate::lock;
 use attrs::times_of;
 use dir::SftpDir;
 use haul_model::Name;
 use haul_model::words;
 use haul_sftp::{Attrs, FileType, SftpError, StatusCode};
+use parking_lot::Mutex;
 use small::{SftpDownloads, SftpUploads};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The tree of a host.
 pub struct SftpTree {
@@ -76,7 +76,7 @@ impl SftpTree {
         if whole.as_ref().is_err_and(is_missing)
             && let Ok(dir) = above
         {
-            *lock(&self.above) = Some(Above { path: split.parent.to_vec(), dir });
+            *self.above.lock() = Some(Above { path: split.parent.to_vec(), dir });
         }
         self.found(whole)
     }
@@ -88,7 +88,7 @@ impl SftpTree {
         let dir = self.found(dir)?;
         // What is wrong with it shows when it is wanted.
         if let Ok(there) = found_or_missing(there) {
-            lock(&dir.known).ahead = Some((name.clone(), there));
+            dir.known.lock().ahead = Some((name.clone(), there));
         }
         Ok(dir)
     }
@@ -110,7 +110,7 @@ impl SftpTree {
 
 impl Tree for SftpTree {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let above = lock(&self.above).take_if(|above| above.path == path);
+        let above = self.above.lock().take_if(|above| above.path == path);
         let dir = match above {
             Some(above) => above.dir,
             None if self.is_destination => self.open_or_above(path)?,

@@ -1,8 +1,8 @@
 //! The sessions with a host. A job begins with the first of them.
 
-use crate::lock;
 use haul_sftp::Client;
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use parking_lot::{Condvar, Mutex};
+use std::sync::OnceLock;
 
 /// The sessions with a host: one, and others that join while the job runs. A login takes
 /// long, and some take longer than others.
@@ -46,12 +46,12 @@ impl Sessions {
 
     /// True if more may join.
     pub fn are_coming(&self) -> bool {
-        *lock(&self.left) > 0
+        *self.left.lock() > 0
     }
 
     /// A session joins. False after [`Self::close`].
     pub fn join(&self, client: Client) -> bool {
-        let mut left = lock(&self.left);
+        let mut left = self.left.lock();
         if *left == 0 {
             return false;
         }
@@ -64,7 +64,7 @@ impl Sessions {
 
     /// An expected session will not join. True if it was still expected.
     pub fn miss(&self) -> bool {
-        let mut left = lock(&self.left);
+        let mut left = self.left.lock();
         let was_expected = *left > 0;
         *left = left.saturating_sub(1);
         self.changed.notify_all();
@@ -73,7 +73,7 @@ impl Sessions {
 
     /// No more may join.
     pub fn close(&self) {
-        *lock(&self.left) = 0;
+        *self.left.lock() = 0;
         self.changed.notify_all();
     }
 
@@ -81,8 +81,7 @@ impl Sessions {
     pub fn wait(&self, index: usize) -> Option<&Client> {
         let session = self.joined.get(index)?;
         let is_to_come = |left: &mut usize| session.get().is_none() && *left > 0;
-        let waited = self.changed.wait_while(lock(&self.left), is_to_come);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.changed.wait_while(&mut self.left.lock(), is_to_come);
         session.get()
     }
 }

@@ -6,10 +6,9 @@
 //! clock stands. Only of which files the time may be of now is a matter of two clocks: of
 //! those whose time is near to what ours shows.
 
-use crate::lock;
 use haul_model::Timestamp;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A second, and what clocks lag behind by which a system sets the times of files.
@@ -33,7 +32,7 @@ impl Settling {
             return None;
         }
         let now = Instant::now();
-        let mut told = lock(&self.0);
+        let mut told = self.0.lock();
         let first = match told.iter().find(|(secs, _)| *secs == mtime.secs) {
             Some((_, first)) => *first,
             None => {

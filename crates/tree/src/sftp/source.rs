@@ -5,14 +5,14 @@ use super::attrs::seal_of;
 use super::branch::{branch, in_each};
 use crate::beside::each_beside;
 use crate::budget::Share;
-use crate::lock;
 use crate::{ContentStream, Seal, SourceFile, TakePart};
 use haul_model::BLOCK_LEN;
 use haul_sftp::{Chunk, Client, OpenFlags, RangeReader, RemoteFile};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
@@ -90,7 +90,7 @@ impl SftpSource {
     /// The file in each session where it can be read, and whether more sessions may follow.
     fn files(&self) -> io::Result<(Vec<RemoteFile>, bool)> {
         let sessions = &self.host.sessions;
-        let mut others = lock(&self.others);
+        let mut others = self.others.lock();
         let new = sessions.joined().take(self.lanes()).skip(1 + others.len()).collect();
         let open = |client: &Client| client.open_and_look(&self.path, OpenFlags::Read);
         for opened in each_beside(new, open) {
@@ -139,7 +139,7 @@ impl SourceFile for SftpSource {
     /// Also of what was read through other sessions, by another handle. Each tells of a
     /// moment of its own: of a file that grows, one may still tell the old size.
     fn seal_now(&self) -> io::Result<Seal> {
-        let others = lock(&self.others).iter().flatten().cloned().collect();
+        let others = self.others.lock().iter().flatten().cloned().collect();
         let found = in_each(self.first.clone(), others, |file| file.attrs());
         let mut seals = Vec::new();
         for found in self.host.io(found)? {

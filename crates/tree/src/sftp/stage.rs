@@ -13,20 +13,20 @@ use super::attrs::attrs_for;
 use super::branch::{branch, in_each};
 use super::{SftpHost, join};
 use crate::beside::both;
-use crate::lock;
 use crate::{NotMoved, SealedFile, StagedFile};
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept};
 use haul_sftp::{Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
 use haul_store::{Pace, Proof, RemoteJournal, RemoteNames, SourceId};
 use haul_sys::{Dir, Loss};
 use open::{Open, check_room};
+use parking_lot::Mutex;
 use sealed::SftpSealed;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How often a thread that has to write looks for a session while more are to join.
@@ -150,7 +150,7 @@ impl SftpStage {
         let record = Record { journal, sent, pace, checked_at, keeps_durable };
         let stage = Self::of(open, Some(record));
         // The end may be a hole, which nobody writes.
-        *lock(&stage.len) = Some(source.size);
+        *stage.len.lock() = Some(source.size);
         stage.written.store(blocks.len() as u64 * BLOCK_LEN, Ordering::Relaxed);
         Ok((stage, blocks))
     }
@@ -187,7 +187,7 @@ impl SftpStage {
         loop {
             let mut more = false;
             for number in (preferred..count).chain(0..preferred) {
-                let Ok(mut lane) = self.lanes[number].try_lock() else { continue };
+                let Some(mut lane) = self.lanes[number].try_lock() else { continue };
                 more |= lane.open(number, &self.open)?;
                 if let Some(writer) = lane.writer() {
                     return self.open.written(write(writer));
@@ -200,9 +200,9 @@ impl SftpStage {
             std::thread::sleep(LANE_POLL);
         }
         // The first session was ready from the beginning.
-        let mut lane = lock(&self.lanes[preferred]);
+        let mut lane = self.lanes[preferred].lock();
         if lane.writer().is_none() {
-            lane = lock(&self.lanes[0]);
+            lane = self.lanes[0].lock();
         }
         let writer = lane.writer().ok_or(io::ErrorKind::NotConnected)?;
         self.open.written(write(writer))
@@ -216,7 +216,7 @@ impl SftpStage {
     /// The same for the sessions from the `first` one on.
     fn drain_from(&self, first: usize) -> io::Result<()> {
         for lane in &self.lanes[first..] {
-            if let Some(writer) = lock(lane).writer() {
+            if let Some(writer) = lane.lock().writer() {
                 self.open.written(writer.drain())?;
             }
         }
@@ -225,7 +225,7 @@ impl SftpStage {
 
     /// The server has confirmed all content before this offset, in bytes.
     fn confirmed(&self) -> u64 {
-        let first = |lane: &Mutex<Lane>| lock(lane).writer()?.first_unconfirmed();
+        let first = |lane: &Mutex<Lane>| lane.lock().writer()?.first_unconfirmed();
         self.lanes.iter().filter_map(first).min().unwrap_or(u64::MAX)
     }
 
@@ -283,7 +283,7 @@ impl StagedFile for SftpStage {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        *lock(&self.len) = Some(len);
+        *self.len.lock() = Some(len);
         Ok(())
     }
 
@@ -306,7 +306,7 @@ impl StagedFile for SftpStage {
 
     fn record(&self, block: BlockHash) -> io::Result<()> {
         let Some(record) = &self.record else { return Ok(()) };
-        let mut record = lock(record);
+        let mut record = record.lock();
         record.sent.push_back(block);
         self.keep_record(&mut record, false)
     }
@@ -324,7 +324,7 @@ impl StagedFile for SftpStage {
         let host = Arc::clone(&self.open.host);
         let written = self.written.load(Ordering::Relaxed);
         // What ends with a hole has to be made as long as it is.
-        let size = lock(&self.len).filter(|len| *len > written);
+        let size = self.len.lock().filter(|len| *len > written);
         let attrs = Attrs { size, ..attrs_for(attributes, kept) };
         let stays_open = host.holds || *self.stays_open.get_mut();
         let found = if stays_open {
@@ -385,7 +385,7 @@ impl SftpStage {
     /// The file in the sessions other than the first, where it was opened: to be
     /// closed, for nothing more is written there.
     fn others(&self) -> Vec<RemoteFile> {
-        let file = |lane: &Mutex<Lane>| Some(lock(lane).writer()?.file().clone());
+        let file = |lane: &Mutex<Lane>| Some(lane.lock().writer()?.file().clone());
         self.lanes.iter().skip(1).filter_map(file).collect()
     }
 
@@ -401,7 +401,7 @@ impl SftpStage {
     fn give_up(&mut self) {
         self.open.keep = false;
         if let Some(record) = &self.record {
-            lock(record).journal.forget();
+            record.lock().journal.forget();
         }
     }
 }
@@ -409,7 +409,7 @@ impl SftpStage {
 impl Drop for SftpStage {
     fn drop(&mut self) {
         let Some(record) = &self.record else { return };
-        let mut record = lock(record);
+        let mut record = record.lock();
         if self.open.keep {
             // Whether that works or not: what is on record is confirmed.
             let _ = self.drain();

@@ -35,7 +35,7 @@ fn take(blocks: &SharedBlocks, version: &Version, index: u64, file: &Counted) ->
 }
 
 fn len(blocks: &SharedBlocks) -> usize {
-    lock(&blocks.state).len
+    blocks.state.lock().len
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_slow_job_holds_up_nobody_and_memory_is_bounded() {
     for index in 0..10 {
         take(&blocks, &version, index, &file);
         assert!(len(&blocks) <= len_max);
-        assert!(lock(&blocks.state).slots.len() <= 3);
+        assert!(blocks.state.lock().slots.len() <= 3);
     }
     assert_eq!(file.times(), 10);
     for index in 7..10 {
@@ -81,7 +81,7 @@ fn a_slow_job_holds_up_nobody_and_memory_is_bounded() {
     assert_eq!(len(&blocks), 0);
     take(&blocks, &version, 0, &file);
     assert_eq!(file.times(), 11, "the first is read again");
-    assert!(lock(&blocks.state).spare.len() <= SPARE_MAX);
+    assert!(blocks.state.lock().spare.len() <= SPARE_MAX);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_memory_of_all_that_a_slow_job_was_behind_is_used_again() {
     let (blocks, file) = (SharedBlocks::new(SHARED_LEN_MAX), Counted::default());
     let version = version(24 * BLOCK_LEN);
     let _sharers = [blocks.join(), blocks.join()];
-    let spare = || lock(&blocks.state).spare.len();
+    let spare = || blocks.state.lock().spare.len();
     for behind in [0..12, 12..24] {
         let ahead = behind.clone();
         ahead.for_each(|index| drop(take(&blocks, &version, index, &file)));
@@ -109,7 +109,7 @@ fn small_files_count_for_more_than_their_content() {
         let block = take(&blocks, &version, 0, &file);
         assert_eq!(block.hasher().finish_alone(), ContentHash::of(&[1]));
     }
-    let state = lock(&blocks.state);
+    let state = blocks.state.lock();
     assert!(state.slots.len() < 512 && state.slots.len() == state.ages.len());
 }
 

@@ -1,7 +1,6 @@
 //! How fast content leaves by a lane, and how much of it waits there.
 
-use haul_tree::lock;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
 /// Bytes of which the pace tells the time.
@@ -33,7 +32,7 @@ struct State {
 impl Flow {
     /// `len` bytes are queued; before they were compressed they were `content`.
     pub(super) fn queued(&self, len: usize, content: usize) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         if state.queued == 0 {
             state.moved = Some(Instant::now());
         }
@@ -44,23 +43,23 @@ impl Flow {
 
     /// Bytes that were ever queued, as they leave.
     pub(super) fn all(&self) -> u64 {
-        lock(&self.0).all
+        self.0.lock().all
     }
 
     /// The same before they were compressed.
     pub(super) fn content(&self) -> u64 {
-        lock(&self.0).content
+        self.0.lock().content
     }
 
     /// Bytes that were written.
     pub(super) fn written(&self) -> u64 {
-        let state = lock(&self.0);
+        let state = self.0.lock();
         state.all.saturating_sub(state.queued)
     }
 
     /// So many of these bytes were written in this time.
     pub(super) fn left(&self, len: usize, took: Duration) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.queued = state.queued.saturating_sub(len as u64);
         state.moved = Some(Instant::now());
         if len > 0 {
@@ -73,13 +72,13 @@ impl Flow {
 
     /// The time that 1 MiB takes, at the pace so far.
     pub(super) fn pace(&self) -> Option<Duration> {
-        lock(&self.0).pace
+        self.0.lock().pace
     }
 
     /// True if the queue needs longer, at the pace so far, or nothing has left for so
     /// long.
     pub(super) fn needs(&self, time: Duration) -> bool {
-        let State { queued, pace, moved, .. } = *lock(&self.0);
+        let State { queued, pace, moved, .. } = *self.0.lock();
         let needs = pace.map(|pace| pace.mul_f64(queued as f64 / UNIT as f64));
         let still = moved.map(|moved| moved.elapsed());
         [needs, still].into_iter().flatten().any(|needs| needs > time)
@@ -87,7 +86,7 @@ impl Flow {
 
     /// True if all that was queued has left.
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.0).queued == 0
+        self.0.lock().queued == 0
     }
 
     /// Bytes that leave in that time, at the pace so far.
@@ -99,7 +98,7 @@ impl Flow {
     /// Bytes that leave in that time behind those that are queued; none where nobody knows.
     pub(super) fn room_within(&self, time: Duration) -> u64 {
         let within = self.within(time).unwrap_or(0);
-        within.saturating_sub(lock(&self.0).queued)
+        within.saturating_sub(self.0.lock().queued)
     }
 
     /// The bytes of content that are written before they are reported as leaving.
@@ -111,7 +110,7 @@ impl Flow {
     /// The time until so many bytes more have been written, too. None at all for the first
     /// of a lane; until these are sent its pace is unknown, and others are better.
     pub(super) fn due(&self, len: u64) -> Duration {
-        let state = lock(&self.0);
+        let state = self.0.lock();
         match state.pace {
             Some(pace) => pace.mul_f64((state.queued + len) as f64 / UNIT as f64),
             None if state.queued == 0 => Duration::ZERO,
@@ -163,7 +162,7 @@ mod tests {
     fn steps_are_short_where_little_leaves() {
         let flow = Flow::default();
         let step_at = |pace| {
-            lock(&flow.0).pace = Some(pace);
+            flow.0.lock().pace = Some(pace);
             flow.step() as u64
         };
         assert_eq!(step_at(MS(60_000)), STEP_LEN.0);

@@ -11,10 +11,10 @@ use crate::control::{CANCEL_POLL, Control};
 use haul_model::BLOCK_LEN;
 use haul_net::Killer;
 use haul_proto::{LANES_MAX, LaneOver, Message, PACK_TARGET, Taken};
-use haul_tree::lock;
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A lane that contents leave by.
@@ -228,7 +228,7 @@ impl Lanes {
     /// asks**, or it may wait for itself.
     pub(crate) fn of(&self, worker: usize, load: Load, control: &Control<'_>) -> Option<Lane> {
         let begin = Instant::now();
-        let mut joined = lock(&self.joined);
+        let mut joined = self.joined.lock();
         loop {
             let lane = match joined.is_empty() {
                 false => self.soonest(&joined, worker, load, begin.elapsed()),
@@ -250,8 +250,7 @@ impl Lanes {
             } else {
                 LOOK_AGAIN
             };
-            let waited = self.has_joined.wait_timeout(joined, patience);
-            joined = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.has_joined.wait_for(&mut joined, patience);
         }
     }
 
@@ -356,7 +355,7 @@ impl Lanes {
     }
 
     fn are_waiting(&self) -> bool {
-        let joined = lock(&self.joined);
+        let joined = self.joined.lock();
         joined.iter().chain([&self.main]).any(|lane| lane.outbox.waiting() > 0)
     }
 
@@ -368,7 +367,7 @@ impl Lanes {
 
     /// A lane is about to join, which `killer` ends.
     pub(crate) fn expect(&self, lane: &Lane, killer: Killer) {
-        lock(&self.known).insert(lane.number, (Arc::clone(&lane.outbox), killer));
+        self.known.lock().insert(lane.number, (Arc::clone(&lane.outbox), killer));
     }
 
     /// Contents take this lane, too, from now on, whose other end answers within
@@ -378,7 +377,7 @@ impl Lanes {
         let is_long = round_trip.is_some_and(|time| time >= LONG_ROUND_TRIP);
         self.is_long.fetch_or(is_long, Ordering::Relaxed);
         self.has_alike.fetch_or(round_trip.is_none(), Ordering::Relaxed);
-        let mut joined = lock(&self.joined);
+        let mut joined = self.joined.lock();
         // One that was lost meanwhile is closed before it leaves.
         if !lane.outbox.is_closed() {
             joined.push(lane);
@@ -398,7 +397,7 @@ impl Lanes {
             return Err(Implausible("it named an unknown lane"));
         }
         // One that it was called by may never have joined here.
-        let ledger = lock(&self.known).get(&lane).and_then(|(outbox, _)| outbox.ledger.clone());
+        let ledger = self.known.lock().get(&lane).and_then(|(outbox, _)| outbox.ledger.clone());
         if let Some(ledger) = ledger {
             ledger.taken(frames, is_over)?;
         }
@@ -425,13 +424,13 @@ impl Lanes {
             }
         }
         ledger.settle();
-        Some(lock(&self.joined).len())
+        Some(self.joined.lock().len())
     }
 
     /// Content that was to leave by that lane is lost with it: `on_fate` is called when it is
     /// known what else is.
     pub(crate) fn unsent(&self, number: u8, on_fate: OnFate) {
-        let known = lock(&self.known).get(&number).map(|(outbox, _)| Arc::clone(outbox));
+        let known = self.known.lock().get(&number).map(|(outbox, _)| Arc::clone(outbox));
         let ledger = known.as_ref().and_then(|outbox| outbox.ledger.as_ref());
         let late = match ledger {
             Some(ledger) => ledger.unsent(on_fate),
@@ -451,7 +450,7 @@ impl Lanes {
             return;
         }
         let is_slow = {
-            let joined = lock(&self.joined);
+            let joined = self.joined.lock();
             let Some(lane) = joined.iter().find(|lane| lane.number == number) else { return };
             let blocks = lane.on_their_way().max(1) as u64;
             let free = joined.iter().filter(|lane| lane.has_nothing_to_do());
@@ -466,9 +465,9 @@ impl Lanes {
 
     /// Ends a lane: no content takes it any more, and what is on its way is lost.
     fn end(&self, number: u8) -> Option<Arc<Outbox>> {
-        let known = lock(&self.known).get(&number).cloned();
+        let known = self.known.lock().get(&number).cloned();
         known.iter().for_each(|(outbox, _)| outbox.close());
-        lock(&self.joined).retain(|lane| lane.number != number);
+        self.joined.lock().retain(|lane| lane.number != number);
         let (outbox, killer) = known?;
         outbox.cut();
         killer.kill();

@@ -39,7 +39,7 @@ fn what_shrinks_takes_no_more_lanes_than_what_is_left_of_it_is_worth() {
     const MANY: u8 = 4;
     let (lanes, _frames) = lanes(ByWire::Nothing);
     let _lanes_frames = join_far(&lanes, MANY);
-    let worth = |len| lanes.worth(&lock(&lanes.joined), len);
+    let worth = |len| lanes.worth(&lanes.joined.lock(), len);
     let len = u64::from(MANY) * FAR_LANE_LEN;
     assert_eq!(worth(len), 4, "nothing was sent yet");
     lanes.main.outbox.flow().queued(1000, 1000);
@@ -60,7 +60,7 @@ const BLOCK: Load = Load { len: BLOCK_LEN, is_block: true, of_job: BLOCK_LEN };
 
 /// The number of the lane that a block takes now.
 fn lane_of_block(lanes: &Lanes) -> Option<u8> {
-    lanes.soonest(&lock(&lanes.joined), 0, BLOCK, Duration::ZERO).map(|lane| lane.number)
+    lanes.soonest(&lanes.joined.lock(), 0, BLOCK, Duration::ZERO).map(|lane| lane.number)
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn on_a_long_way_a_block_waits_for_a_lane_that_is_free_and_what_is_small_does_no
     let (joined, main) = (take(), take());
     assert_eq!([joined.number, main.number], [1, 0]);
     let small = Load { is_block: false, ..BLOCK };
-    assert!(lanes.soonest(&lock(&lanes.joined), 0, small, Duration::ZERO).is_some());
+    assert!(lanes.soonest(&lanes.joined.lock(), 0, small, Duration::ZERO).is_some());
     assert_eq!(lane_of_block(&lanes), None, "both are held");
     for _ in 0..=WAITING_FEW {
         main.outbox.send(OutFrame::whole(vec![1])).expect("there is room");
@@ -91,7 +91,7 @@ fn a_slow_lane_takes_no_block_for_which_the_job_would_wait() {
     const MIB: usize = 1 << 20;
     let (lanes, _frames) = lanes(ByWire::Nothing);
     let _lanes_frames = join_far(&lanes, 3);
-    let joined = lock(&lanes.joined).clone();
+    let joined = lanes.joined.lock().clone();
     let flow = |lane: usize| joined[lane - 1].outbox.flow();
     for (lane, pace) in [(1, 10), (2, 10), (3, 100)] {
         flow(lane).queued(MIB, MIB);
@@ -133,7 +133,7 @@ fn a_lane_that_holds_up_the_end_is_ended_if_another_would_bring_it_far_sooner() 
     ] {
         let (lanes, _frames) = lanes(ByWire::Nothing);
         let _lanes_frames = join_far(&lanes, 2);
-        let joined = lock(&lanes.joined).clone();
+        let joined = lanes.joined.lock().clone();
         for (lane, pace) in joined.iter().zip(paces) {
             lane.outbox.flow().queued(MIB, MIB);
             lane.outbox.flow().left(MIB, ms(pace));
@@ -141,11 +141,11 @@ fn a_lane_that_holds_up_the_end_is_ended_if_another_would_bring_it_far_sooner() 
         joined[0].outbox.flow().queued(left, left);
         let _held = (!is_free).then(|| joined[1].clone().held());
         lanes.cut_if_slow(1);
-        let numbers: Vec<_> = lock(&lanes.joined).iter().map(|lane| lane.number).collect();
+        let numbers: Vec<_> = lanes.joined.lock().iter().map(|lane| lane.number).collect();
         assert_eq!(numbers, if is_ended { vec![2] } else { vec![1, 2] }, "{paces:?} {left}");
         // The last one stays, whatever it does.
         lanes.cut_if_slow(*numbers.last().expect("one is left"));
-        assert_eq!(lock(&lanes.joined).len(), numbers.len());
+        assert_eq!(lanes.joined.lock().len(), numbers.len());
     }
 }
 
@@ -154,7 +154,7 @@ fn a_login_that_is_quick_has_shown_so_and_takes_a_block_behind_others() {
     let (lanes, _frames) = lanes(ByWire::Any);
     let (outbox, _login_frames) = lanes.beside();
     lanes.join(Lane::new(1, outbox), None);
-    let login = lock(&lanes.joined)[0].clone();
+    let login = lanes.joined.lock()[0].clone();
     let _held = (login.clone().held(), lanes.main().held());
     let flow = login.outbox.flow();
     let write = |len, took| {
@@ -200,7 +200,7 @@ fn a_lane_that_is_new_does_not_tell_that_the_link_takes_more() {
     squeeze.wish(Compression::Auto);
     squeeze.allow(Caps::OURS);
     let _lanes_frames = join_far(&lanes, 1);
-    let joined = lock(&lanes.joined)[0].clone();
+    let joined = lanes.joined.lock()[0].clone();
     // From now on an empty queue counts.
     let swallowed = OutFrame::content(vec![1], squeezed(4 << 20));
     let body = swallowed.body.as_ref().expect("a body");

@@ -1,8 +1,7 @@
 //! The account of what was sent over a lane and is not known to have arrived.
 
-use haul_tree::lock;
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// The parts of a lane on their way, at most. A receiver that says in time what it has taken
@@ -42,7 +41,7 @@ pub(crate) struct Implausible(pub(crate) &'static str);
 impl Ledger {
     /// A frame is about to be written.
     pub(super) fn write(&self) {
-        lock(&self.state).written += 1;
+        self.state.lock().written += 1;
     }
 
     /// All that was written so far ends a part, which is lost if it does not arrive.
@@ -50,7 +49,7 @@ impl Ledger {
     /// # Errors
     /// When far more is on its way than can be.
     pub(super) fn part(&self, on_fate: OnFate) -> Result<(), Implausible> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.parts.len() >= PARTS_MAX {
             return Err(Implausible("it did not acknowledge the data of a lane"));
         }
@@ -67,7 +66,7 @@ impl Ledger {
 
     /// The same for a part that never leaves; returned if all losses were reported already.
     pub(crate) fn unsent(&self, on_fate: OnFate) -> Option<OnFate> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.is_settled {
             return Some(on_fate);
         }
@@ -80,7 +79,7 @@ impl Ledger {
     /// # Errors
     /// When these are more than were sent.
     pub(crate) fn taken(&self, frames: u64, is_over: bool) -> Result<(), Implausible> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if frames > state.written {
             return Err(Implausible("it acknowledged more data than a lane carried"));
         }
@@ -100,26 +99,23 @@ impl Ledger {
 
     /// Contents that have left, or are queued, and are not known to have arrived.
     pub(super) fn on_their_way(&self) -> usize {
-        lock(&self.state).parts.len()
+        self.state.lock().parts.len()
     }
 
     /// Waits a moment for the receiver to say what it has taken; true if it has.
     pub(crate) fn is_over_within(&self, patience: Duration) -> bool {
-        let state = lock(&self.state);
-        if state.taken.is_some() {
-            return true;
+        let mut state = self.state.lock();
+        if state.taken.is_none() {
+            self.changed.wait_for(&mut state, patience);
         }
-        match self.changed.wait_timeout(state, patience) {
-            Ok((state, _)) => state.taken.is_some(),
-            Err(_) => false,
-        }
+        state.taken.is_some()
     }
 
     /// Tells all losses, when the receiver has said what it has, and nobody sends any more.
     pub(crate) fn settle(&self) {
         loop {
             let parts = {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 state.is_settled = state.parts.is_empty();
                 std::mem::take(&mut state.parts)
             };
@@ -138,7 +134,7 @@ mod tests {
 
     fn part(fates: &Arc<Mutex<Vec<(u32, bool)>>>, number: u32) -> OnFate {
         let fates = Arc::clone(fates);
-        Box::new(move |has_arrived| lock(&fates).push((number, has_arrived)))
+        Box::new(move |has_arrived| fates.lock().push((number, has_arrived)))
     }
 
     #[test]
@@ -157,10 +153,10 @@ mod tests {
         assert!(ledger.unsent(part(&fates, 9)).is_none());
         ledger.settle();
         let lost = [2, 3, 4, 9].map(|number| (number, false));
-        assert_eq!(*lock(&fates), [&[(0, true), (1, true)], &lost[..]].concat());
+        assert_eq!(*fates.lock(), [&[(0, true), (1, true)], &lost[..]].concat());
         let late = ledger.unsent(part(&fates, 10)).expect("it is too late for that");
         late(false);
-        assert_eq!(lock(&fates).last(), Some(&(10, false)));
+        assert_eq!(fates.lock().last(), Some(&(10, false)));
     }
 
     #[test]
@@ -170,12 +166,12 @@ mod tests {
         ledger.write();
         assert!(ledger.taken(2, false).is_ok());
         assert!(ledger.part(part(&fates, 1)).is_ok());
-        assert_eq!(*lock(&fates), [(1, true)]);
+        assert_eq!(*fates.lock(), [(1, true)]);
         ledger.write();
         assert!(ledger.part(part(&fates, 2)).is_ok());
-        assert_eq!(lock(&fates).len(), 1, "it is on its way");
+        assert_eq!(fates.lock().len(), 1, "it is on its way");
         assert!(ledger.taken(3, false).is_ok());
-        assert_eq!(lock(&fates).last(), Some(&(2, true)));
+        assert_eq!(fates.lock().last(), Some(&(2, true)));
     }
 
     #[test]

@@ -5,9 +5,9 @@
 
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::{Receiver as Waiting, Sender as Giver, unbounded};
-use haul_tree::lock;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Bytes of the listing that may wait: more than the window of a job admits, as a rule, for
 /// its items are shorter than they cost. So who lists honestly doesn't wait for room, and
@@ -51,23 +51,22 @@ impl Lists {
     /// has ended.
     pub(crate) fn send(&self, frame: Vec<u8>) -> Option<()> {
         let len = frame.len() + FRAME_EXTRA;
-        let mut taken = lock(&self.room.taken);
+        let mut taken = self.room.taken.lock();
         while *taken > 0 && *taken + len > LISTED_BYTES_MAX {
             if self.room.is_over.load(Ordering::Relaxed) {
                 return None;
             }
-            let waited = self.room.left.wait_timeout(taken, CANCEL_POLL);
-            taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.room.left.wait_for(&mut taken, CANCEL_POLL);
         }
         *taken += len;
         drop(taken);
-        lock(&self.frames).as_ref()?.send(frame).ok()
+        self.frames.lock().as_ref()?.send(frame).ok()
     }
 
     /// The job has ended: nothing more is queued, and what waits is of no use.
     pub(super) fn close(&self) {
         self.room.is_over.store(true, Ordering::Relaxed);
-        lock(&self.frames).take();
+        self.frames.lock().take();
     }
 }
 
@@ -82,7 +81,7 @@ impl Listed {
         if self.room.is_over.load(Ordering::Relaxed) {
             return None;
         }
-        let mut taken = lock(&self.room.taken);
+        let mut taken = self.room.taken.lock();
         *taken = taken.saturating_sub(frame.len() + FRAME_EXTRA);
         // A thread that is woken for each frame would only find room for another one.
         if *taken <= LISTED_BYTES_MAX / 2 {

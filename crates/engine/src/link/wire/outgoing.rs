@@ -9,10 +9,10 @@ use super::squeeze::Squeeze;
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::SendTimeoutError;
 use haul_proto::{Caps, Message};
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Frames that may wait for the writer.
@@ -134,7 +134,7 @@ impl Outbox {
 
     /// Frames that wait for the writer.
     pub(super) fn waiting(&self) -> usize {
-        lock(&self.frames).as_ref().map_or(0, crossbeam_channel::Sender::len)
+        self.frames.lock().as_ref().map_or(0, crossbeam_channel::Sender::len)
     }
 
     /// The content that is on its way.
@@ -153,7 +153,7 @@ impl Outbox {
 
     /// The same with a bound on the time that it may take.
     pub(crate) fn send_within(&self, mut frame: OutFrame, patience: Duration) -> Option<()> {
-        let frames = lock(&self.frames).clone()?;
+        let frames = self.frames.lock().clone()?;
         let mut waited = Duration::ZERO;
         loop {
             frame = match frames.send_timeout(frame, CANCEL_POLL) {
@@ -187,12 +187,12 @@ impl Outbox {
     /// Lets the writer end once it has sent what is queued.
     pub(crate) fn close(&self) {
         self.lists.close();
-        lock(&self.frames).take();
+        self.frames.lock().take();
     }
 
     /// True if nothing can be queued any more.
     pub(super) fn is_closed(&self) -> bool {
-        lock(&self.frames).is_none()
+        self.frames.lock().is_none()
     }
 
     /// Lets go who waits for a writer that can't get rid of what it has.

@@ -19,9 +19,9 @@
 use super::frame::{Body, OutFrame};
 use haul_model::Compression;
 use haul_proto::{Caps, Codec, Wrapper};
-use haul_tree::lock;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Codecs and their levels, from those that take the least time to those that save the most.
@@ -310,14 +310,14 @@ impl Squeeze {
                 let (min, max) = (*Compression::LEVELS.start(), *Compression::LEVELS.end());
                 Effort { codec: Codec::Zstd, level: level.clamp(min, max).into() }
             }
-            Compression::Auto => LADDER[lock(state).next(waiting)?],
+            Compression::Auto => LADDER[state.lock().next(waiting)?],
         };
         effort.is_taken(*taken).then_some(effort)
     }
 
     /// A frame has left.
     pub(super) fn sent(&self, frame: Left) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match self.mode.get() {
             Some(Compression::Auto) => state.sent(frame),
             _ => state.note(frame.len, frame.at),
@@ -326,7 +326,7 @@ impl Squeeze {
 
     /// True if the link takes [`SLOW_MAX`] or more, by all connections together.
     pub(super) fn leaves_fast(&self) -> bool {
-        lock(&self.state).leaves(SLOW_MAX)
+        self.state.lock().leaves(SLOW_MAX)
     }
 }
 

@@ -21,7 +21,7 @@ fn frames_that_wait_have_the_next_ones_compressed_better_and_none_less() {
     let efforts = |waiting: usize, frames: u32| {
         (0..frames).map(|_| squeeze.effort(waiting)).collect::<Vec<_>>()
     };
-    lock(&squeeze.state).swallows = 0;
+    squeeze.state.lock().swallows = 0;
     let (took, at) = (Duration::from_millis(1), Instant::now());
     for frame in 0..LAST_MANY as u32 {
         let (squeezed, at) = (Some((1 << 18, took)), at + took * frame);
@@ -47,7 +47,7 @@ fn the_listing_moves_a_gear_of_its_own_and_takes_no_step_of_contents() {
     let listed = |waiting| (0..3 * STEPS).map(|_| squeeze.effort_of_list(waiting)).last().flatten();
     assert_eq!(listed(1), Some(LADDER[1]));
     assert_eq!(listed(WAITING_MANY), Some(LADDER[3]));
-    assert_eq!(lock(&squeeze.state).run, 0, "what is compared with others is as it was");
+    assert_eq!(squeeze.state.lock().run, 0, "what is compared with others is as it was");
     assert_eq!(squeeze.effort(1), Some(LADDER[1]));
 }
 
@@ -139,7 +139,7 @@ fn the_time_in_which_no_frame_was_there_is_not_the_links() {
         outbox.close();
         writer.join().expect("no panic").expect("written");
     });
-    let seconds = lock(&outbox.squeeze.state).squeezed.seconds;
+    let seconds = outbox.squeeze.state.lock().squeezed.seconds;
     assert!(seconds < 0.05, "{seconds}");
 }
 

@@ -340,11 +340,9 @@ mod tests {
     use crate::link::wire::Outbox;
     use haul_model::Compression;
     use haul_proto::{Caps, HEADER_LEN, Header, Unwrapper};
-    use haul_tree::lock;
     use std::collections::BTreeMap;
     use std::io::Read;
     use std::os::unix::net::UnixStream;
-    use std::sync::Mutex;
     use std::thread;
 
     const MIB: u64 = 1 << 20;
@@ -413,11 +411,11 @@ mod tests {
             outbox.send(OutFrame::content(vec![1], body).counting(counts)).expect("there is room");
         }
         outbox.close();
-        let told: Mutex<BTreeMap<u64, u64>> = Mutex::default();
-        let sum = || lock(&told).values().sum::<u64>();
+        let told: parking_lot::Mutex<BTreeMap<u64, u64>> = parking_lot::Mutex::default();
+        let sum = || told.lock().values().sum::<u64>();
         thread::scope(|scope| {
             let write = || {
-                let on_leaving = |index, len| *lock(&told).entry(index).or_default() += len;
+                let on_leaving = |index, len| *told.lock().entry(index).or_default() += len;
                 let monitor = crate::monitor::Silent::default();
                 let of_job = Control::new(&monitor);
                 let of_job = Some((&of_job, &on_leaving as OnLeaving<'_>));
@@ -436,6 +434,6 @@ mod tests {
             assert_eq!(read.len() as u64, FRAMES * (MIB + 1));
             writer.join().expect("no panic").expect("written");
         });
-        assert_eq!(*lock(&told), BTreeMap::from([(1, FRAMES * MIB), (3, 2 * FRAMES * MIB)]));
+        assert_eq!(*told.lock(), BTreeMap::from([(1, FRAMES * MIB), (3, 2 * FRAMES * MIB)]));
     }
 }

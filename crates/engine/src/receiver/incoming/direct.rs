@@ -7,9 +7,9 @@ use crate::copy::{Blocks, not_assembled};
 use crate::receiver::Receiver;
 use haul_proto::BlockSeal;
 use haul_store::{Pieces, Route};
-use haul_tree::lock;
+use parking_lot::MutexGuard;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
 /// A file in the hands of a thread that reads a connection.
 pub(crate) struct Direct<'f> {
@@ -77,16 +77,16 @@ impl Incoming {
         {
             return None;
         }
-        if !self.is_begun.load(Ordering::Relaxed) && lock(&self.queue).has_worker() {
+        if !self.is_begun.load(Ordering::Relaxed) && self.queue.lock().has_worker() {
             return None;
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         // A stage that can be continued may have to be waited for, since another
         // process has it, and all that is in it may have to be read.
         if !state.is_begun(receiver) {
             return None;
         }
-        let queued = lock(&self.queue).take_of(route.lane);
+        let queued = self.queue.lock().take_of(route.lane);
         queued.into_iter().for_each(|piece| state.take_piece(receiver, piece));
         Some(state)
     }
@@ -97,7 +97,7 @@ impl Direct<'_> {
     pub(crate) fn take(&mut self, content: &[u8], offset: u64) {
         let Some(into) = &self.into else { return };
         let took = self.pieces.take_by(self.route, into, content, offset);
-        let mut state = lock(&self.file.state);
+        let mut state = self.file.state.lock();
         if state.is_over() {
             self.into = None;
             return;
@@ -119,7 +119,7 @@ impl Direct<'_> {
 impl Drop for Direct<'_> {
     fn drop(&mut self) {
         self.into = None;
-        let mut state = lock(&self.file.state);
+        let mut state = self.file.state.lock();
         state.pieces.put_back(std::mem::take(&mut self.pieces));
         state.discard();
         self.file.note(&state);

@@ -10,7 +10,7 @@ use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::listing::Broken;
 use haul_model::{FileId, Missing, Name, Part, Systems, Walking};
 use haul_proto::Extra;
-use haul_tree::{Meta, MetaKind, lock};
+use haul_tree::{Meta, MetaKind};
 use std::io;
 
 impl Receiver<'_> {
@@ -24,7 +24,7 @@ impl Receiver<'_> {
         if !self.task.finds_extras() || dir.parent.is_none() {
             return Err(Broken("it closed a directory unexpectedly"));
         }
-        *lock(&dir.unlisted) = None;
+        *dir.unlisted.lock() = None;
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl Receiver<'_> {
             return Err(Broken("it reported a missing source unexpectedly"));
         }
         if let Some(asked) = &self.asked {
-            lock(asked).take_missing(&dir, name)?;
+            asked.lock().take_missing(&dir, name)?;
         }
         let is_own = |part| matches!(part, Part::All | Part::AllElse);
         if self.rename.is_none() && self.plan.is_mirror && is_own(self.plan.part) {

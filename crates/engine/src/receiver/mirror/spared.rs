@@ -7,7 +7,7 @@ use crate::receiver::{Receiver, check, is_stage};
 use crate::rules::{self, Unruly};
 use haul_model::{Asking, Fault, Name, Scope, Side, Subject};
 use haul_plan::Kinds;
-use haul_tree::{Meta, MetaKind, TreeDir, lock};
+use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 
 impl Receiver<'_> {
@@ -92,8 +92,8 @@ impl Receiver<'_> {
                 let tells_apart = node
                     .handle()
                     .is_ok_and(|handle| handle.tells_objects() && handle.tells_names_apart());
-                *lock(&dir.listed) = (!tells_apart).then(Vec::new);
-                *lock(&dir.unlisted) = Some(names);
+                *dir.listed.lock() = (!tells_apart).then(Vec::new);
+                *dir.unlisted.lock() = Some(names);
             }
             // The job that removes reports it.
             Err(_) if !self.removes_extras() => {}

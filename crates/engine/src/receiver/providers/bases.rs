@@ -15,7 +15,7 @@ use haul_model::{
 use haul_plan::changes;
 use haul_proto::{Want, Warning};
 use haul_store::{OnExisting, Publication};
-use haul_tree::{Meta, MetaKind, TreeDir, lock};
+use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
 
@@ -367,7 +367,7 @@ impl Receiver<'_> {
             size: entry.size(),
             follow: false,
         };
-        lock(&self.wanted).insert(pending.index, pending);
+        self.wanted.lock().insert(pending.index, pending);
         self.give(Work::Files(vec![file]));
     }
 

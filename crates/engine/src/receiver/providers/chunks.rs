@@ -21,13 +21,13 @@ use haul_model::{BLOCK_LEN, Name, Outcome, Updating, words};
 use haul_proto::{Known, Offer, OfferedChunk, Reuse, Want};
 use haul_store::{Cache, Place, Saved, short};
 use haul_sys::Dir;
-use haul_tree::{TreeDir, lock};
+use haul_tree::TreeDir;
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The shortest file whose chunks are asked for, in bytes.
@@ -87,7 +87,7 @@ impl Chunks {
 
     /// Calls `with` on the cache, which is read at its first use; `None` if it can't be read.
     fn with_cache<T>(&self, with: impl FnOnce(&mut Cache) -> T) -> Option<T> {
-        let mut cache = lock(&self.cache);
+        let mut cache = self.cache.lock();
         let cache = cache.get_or_insert_with(|| {
             let read = self.place.read();
             if let Err(error) = &read {
@@ -100,7 +100,7 @@ impl Chunks {
 
     /// True if some of a file was found.
     pub(crate) fn has_found(&self, index: u64) -> bool {
-        lock(&self.files).has_found(index)
+        self.files.lock().has_found(index)
     }
 
     /// The answer to an offer.
@@ -110,7 +110,9 @@ impl Chunks {
         for (number, chunk) in offer.chunks.iter().enumerate() {
             let number = number as u16;
             if let Some((file, from)) = self.look_up(chunk, content)
-                && lock(&self.files)
+                && self
+                    .files
+                    .lock()
                     .found(offer.index, Found { at, len: chunk.len.into(), file, from })
             {
                 match known.last_mut() {
@@ -132,7 +134,7 @@ impl Chunks {
             if place.read(&file, content) == Some(chunk.hash) {
                 return Some((file, place.at));
             }
-            lock(&self.open).remove(&(generation, place.file()));
+            self.open.lock().remove(&(generation, place.file()));
             self.with_cache(|cache| {
                 if cache.generation() == generation {
                     cache.forget(place);
@@ -144,7 +146,7 @@ impl Chunks {
 
     fn open(&self, generation: u64, place: &Place) -> Option<Arc<File>> {
         let key = (generation, place.file());
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if let Some(file) = open.get(&key) {
             return Some(Arc::clone(file));
         }
@@ -185,7 +187,7 @@ impl Chunks {
             parts: self.saved_parts.swap(0, Ordering::Relaxed),
             bytes: self.saved.swap(0, Ordering::Relaxed),
         };
-        if let Some(Some(cache)) = &mut *lock(&self.cache) {
+        if let Some(Some(cache)) = &mut *self.cache.lock() {
             cache.saves(saved);
             self.place.note_destination(&self.root);
             if let Err(error) = cache.flush() {
@@ -227,17 +229,17 @@ impl Provider for Chunks {
     /// Has the chunks of a file offered: offers may come from then on.
     fn look(&self, _: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
         file.is_chunked = true;
-        lock(&self.files).begin(file.index);
+        self.files.lock().begin(file.index);
         Looked::PassedOn(file)
     }
 
     fn parts(&self, _: &Receiver<'_>, _: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
-        if reuse.from.is_none() { lock(&self.files).parts(reuse) } else { None }
+        if reuse.from.is_none() { self.files.lock().parts(reuse) } else { None }
     }
 
     fn forget(&self, file: &mut Pending) {
         if std::mem::take(&mut file.is_chunked) {
-            lock(&self.files).end(file.index);
+            self.files.lock().end(file.index);
         }
     }
 }
@@ -247,10 +249,10 @@ impl Receiver<'_> {
     pub(crate) fn take_offer(&self, offer: Offer) -> Result<(), &'static str> {
         let chunks = self.providers.chunks.as_ref();
         let chunks = chunks.ok_or("it offered chunks, and none were requested")?;
-        if !lock(&chunks.files).take(&offer)? {
+        if !chunks.files.lock().take(&offer)? {
             return Ok(());
         }
-        let mut waiting = lock(&chunks.waiting);
+        let mut waiting = chunks.waiting.lock();
         waiting.offers.push_back(offer);
         if !std::mem::replace(&mut waiting.has_worker, true) {
             drop(waiting);
@@ -262,7 +264,7 @@ impl Receiver<'_> {
     /// True if all of `reuse` was found in other files, or its file has ended.
     pub(crate) fn may_have_parts(&self, reuse: &Reuse) -> bool {
         self.providers.chunks.as_ref().is_none_or(|chunks| {
-            let files = lock(&chunks.files);
+            let files = chunks.files.lock();
             files.parts(reuse).is_some() || !files.has(reuse.index)
         })
     }
@@ -278,7 +280,7 @@ impl Receiver<'_> {
     /// True if so many offers wait that the reader has to.
     pub(crate) fn has_many_offers(&self) -> bool {
         let chunks = self.providers.chunks.as_ref();
-        chunks.is_some_and(|chunks| lock(&chunks.waiting).offers.len() >= OFFERS_MAX)
+        chunks.is_some_and(|chunks| chunks.waiting.lock().offers.len() >= OFFERS_MAX)
     }
 
     /// Answers the offers that wait.
@@ -287,7 +289,7 @@ impl Receiver<'_> {
         let mut content = Vec::new();
         loop {
             let offer = {
-                let mut waiting = lock(&chunks.waiting);
+                let mut waiting = chunks.waiting.lock();
                 let offer = waiting.offers.pop_front().filter(|_| !self.control.stopped());
                 waiting.has_worker = offer.is_some();
                 offer
@@ -300,7 +302,7 @@ impl Receiver<'_> {
     /// A file has its outcome: if it was published, the index has its chunks from now on.
     pub(crate) fn end_chunks(&self, file: &Pending, outcome: &Outcome) {
         let chunks = self.providers.chunks.as_ref().filter(|_| file.is_chunked);
-        let listed = chunks.and_then(|chunks| Some((chunks, lock(&chunks.files).end(file.index)?)));
+        let listed = chunks.and_then(|chunks| Some((chunks, chunks.files.lock().end(file.index)?)));
         let Some((chunks, listed)) = listed else { return };
         let is_published = matches!(outcome, Outcome::Copied) && !self.delays();
         if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)

@@ -34,7 +34,7 @@ use super::{Pending, Receiver};
 use crate::Job;
 use haul_model::{BlockRanges, Outcome};
 use haul_proto::{How, Reuse, Want};
-use haul_tree::{SourceFile, lock};
+use haul_tree::SourceFile;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -176,7 +176,7 @@ impl Receiver<'_> {
             .unhashed_if(file.is_unhashed(self));
         let into = self.tell_into(&mut file);
         wants.push(Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into });
-        lock(&self.wanted).insert(file.index, file);
+        self.wanted.lock().insert(file.index, file);
         None
     }
 

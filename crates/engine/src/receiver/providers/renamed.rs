@@ -17,10 +17,11 @@ use haul_model::{Changes, Entry, FileId, Kept, Name, Outcome, Scope};
 use haul_plan::changes;
 use haul_proto::{LIST_WINDOW, OutcomeItem, PACK_FILE_MAX, Want};
 use haul_store::{OnExisting, Publication};
-use haul_tree::{Meta, MetaKind, TreeDir, lock};
+use haul_tree::{Meta, MetaKind, TreeDir};
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Files that are known by their old names, at most.
 const KNOWN_MAX: usize = 65_536;
@@ -128,9 +129,9 @@ impl Provider for Renames {
     /// Compares the file with one that may be it, or has it wait until all such are known.
     fn look(&self, receiver: &Receiver<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked {
         let Some(state) = &self.0 else { return Looked::PassedOn(file) };
-        lock(state).is_of_use = true;
+        state.lock().is_of_use = true;
         receiver.look_through();
-        let mut state = lock(state);
+        let mut state = state.lock();
         if let Some(old) = state.take(&file.entry) {
             state.open += 1;
             drop(state);
@@ -162,7 +163,7 @@ impl Receiver<'_> {
             Some(_) if names.is_empty() => return,
             // Another job removes it in any case.
             Some(state) if !self.removes_extras() || has_room() => {
-                let mut state = lock(state);
+                let mut state = state.lock();
                 let has_place = state.late_names + names.len() <= LATE_MAX;
                 if has_place {
                     state.late_names += names.len();
@@ -185,7 +186,7 @@ impl Receiver<'_> {
     pub(crate) fn settle_renames(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
         let Some(state) = &self.providers.renames.0 else { return };
         let held: Vec<_> = {
-            let mut state = lock(state);
+            let mut state = state.lock();
             let held: Vec<_> = std::mem::take(&mut state.held).into();
             let with_old = |file: Box<Pending>| {
                 let old = state.take(&file.entry);
@@ -206,7 +207,7 @@ impl Receiver<'_> {
             // It was waited for twice.
             self.release(dir);
         }
-        lock(state).listed_all = true;
+        state.lock().listed_all = true;
         self.remove_late();
     }
 
@@ -214,7 +215,7 @@ impl Receiver<'_> {
     fn remove_late(&self) {
         let Some(state) = &self.providers.renames.0 else { return };
         let late = {
-            let mut state = lock(state);
+            let mut state = state.lock();
             if !state.is_settled() { Vec::new() } else { std::mem::take(&mut state.late) }
         };
         for (dir, names) in late {
@@ -251,7 +252,7 @@ impl Receiver<'_> {
     /// A file was compared with the one that it may have been.
     pub(crate) fn end_renaming(&self) {
         if let Some(state) = &self.providers.renames.0 {
-            lock(state).open -= 1;
+            state.lock().open -= 1;
         }
         self.remove_late();
     }
@@ -329,7 +330,7 @@ impl Receiver<'_> {
         let Some(state) = &self.providers.renames.0 else { return };
         loop {
             let (dir, names) = {
-                let mut state = lock(state);
+                let mut state = state.lock();
                 let next = state.late.get(state.looked_through).cloned();
                 let Some(next) = next.filter(|_| state.is_of_use) else { return };
                 state.looked_through += 1;
@@ -341,7 +342,7 @@ impl Receiver<'_> {
                 ClearedDir { node: Arc::clone(node), scope: dir.scope(), front: dir.front() };
             self.look_at_extras(&above, names, false, &mut found);
             while let Some(below) = found.pop() {
-                if self.control.stopped() || lock(state).known_count >= KNOWN_MAX {
+                if self.control.stopped() || state.lock().known_count >= KNOWN_MAX {
                     return;
                 }
                 let names = below.node.handle().and_then(|handle| handle.entries());
@@ -375,7 +376,7 @@ impl Receiver<'_> {
                 (MetaKind::File { size }, Some(id)) if size > PACK_FILE_MAX && meta.links == 1 => {
                     let old = Old { node: Arc::clone(&at.node), name, id };
                     let key = (size, meta.attributes.mtime.secs);
-                    let mut state = lock(state);
+                    let mut state = state.lock();
                     if state.known_count >= KNOWN_MAX {
                         return;
                     }

@@ -17,11 +17,12 @@ use haul_proto::{
 };
 use haul_store::OnExisting;
 use haul_sys::{VectorWork, with_vectors};
-use haul_tree::{SourceFile, lock};
+use haul_tree::SourceFile;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// The shortest old file, in bytes, for which that is worth a round trip.
 const OLD_LEN_MIN: u64 = 16 << 10;
@@ -104,7 +105,7 @@ impl Provider for Versions {
 
     /// Has the old version summed when its turn comes.
     fn look(&self, receiver: &Receiver<'_>, file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
-        lock(&self.0).waiting.push_back(file);
+        self.0.lock().waiting.push_back(file);
         receiver.sign_next();
         Looked::Kept
     }
@@ -136,7 +137,7 @@ impl Receiver<'_> {
     fn sign_next(&self) {
         loop {
             let next = {
-                let mut state = lock(&self.providers.versions.0);
+                let mut state = self.providers.versions.0.lock();
                 if state.under_way.len() >= SIGNED_MAX {
                     return;
                 }
@@ -150,7 +151,7 @@ impl Receiver<'_> {
 
     /// A file has come to its end, as far as the Sender goes.
     pub(crate) fn end_signed(&self, index: u64) {
-        if lock(&self.providers.versions.0).release(index) {
+        if self.providers.versions.0.lock().release(index) {
             self.sign_next();
         }
     }
@@ -168,7 +169,7 @@ impl Receiver<'_> {
         if let Some((old, shape)) = old {
             let begins = self.may_begin_with(&file, &*old);
             let taken = Taken { sums_len: shape.sums_len(), begun: usize::from(begins) };
-            let mut state = lock(&self.providers.versions.0);
+            let mut state = self.providers.versions.0.lock();
             if !state.reserve(index, taken) {
                 // It is begun again when another has come to its end.
                 state.under_way.remove(&index);
@@ -235,12 +236,12 @@ impl Receiver<'_> {
                 }
                 let sums = with_vectors(Summing { summer: &summer, shape: &shape, blocks });
                 let tell = |sums| self.sender.signature(Signature::Sums { index, sums });
-                lock(&telling).take(part, sums, tell);
+                telling.lock().take(part, sums, tell);
             }
         };
         let helpers = (workers() - 1).min(HELPERS_MAX).min((parts / PARTS_EACH) as usize);
         share_out(self.control, "summing", helpers, sum);
-        let left = std::mem::take(&mut lock(&telling).sums);
+        let left = std::mem::take(&mut telling.lock().sums);
         self.sender.signature(Signature::Sums { index, sums: left });
         is_whole.into_inner()
     }
