@@ -201,13 +201,16 @@ fn serve_job(
     let Serving { rights, on_failure, on_end, doorway, cache, .. } = serving;
     let JobRequest { task, filter, altered, rate, compression, token, direct, joins, chunks, role } =
         job;
+    let side = match &role {
+        Role::Receiver { .. } => Side::Destination,
+        Role::Sender { .. } => Side::Source,
+    };
     if let Err(error) = JobError::of_open_files() {
-        client.tell(&Message::Abort(abort(&error)));
-        return client.into_line().and(Err(error));
+        return refuse(client, (&task, side), error, on_end)?.map(drop);
     }
     if let Some(reason) = refused(rights, &role, &task) {
-        client.tell(&Message::Abort(Abort::Usage(reason.to_owned())));
-        return client.into_line().map(drop);
+        let error = JobError::Usage(reason.to_owned());
+        return refuse(client, (&task, side), error, on_end).map(drop);
     }
     // A login that joins may come before the one before has left.
     let handover = joins.and_then(|secret| entrance::open(&secret));
@@ -263,8 +266,8 @@ fn receive(
     let (destination, dirs) = match found {
         Ok(found) => found,
         Err(error) => {
-            client.tell(&Message::Abort(abort(&error)));
-            return client.into_line().map(drop);
+            let side = (&job.task, Side::Destination);
+            return refuse(client, side, error, around.on_end).map(drop);
         }
     };
     // What writes from here on is confined with the rest.
@@ -273,6 +276,19 @@ fn receive(
     job.confine_receiver(&dirs);
     let receiving = Receiving { asked, tells_arrivals, ..Receiving::of(tree, destination) };
     run(job, line, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
+}
+
+/// Ends a job that has not begun; returns its end.
+fn refuse(
+    client: Client,
+    (task, side): (&Task, Side),
+    error: JobError,
+    on_end: &OnEnd<'_>,
+) -> Result<Result<Summary, JobError>, JobError> {
+    client.tell(&Message::Abort(abort(&error)));
+    let end = Err(error);
+    on_end(task, side, &end);
+    client.into_line().map(|_| end)
 }
 
 fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {

@@ -36,7 +36,7 @@ pub(crate) use self::guest::join;
 pub(crate) use self::keys::Keys;
 pub(crate) use self::listening::{PORT, is_reachable, shown as listens_on};
 pub(crate) use self::place::Place;
-pub(crate) use self::records::{Client, Invited, Records, Right, now_text};
+pub(crate) use self::records::{Client, INVITATION_SPAN, Invited, Records, Right, now_text};
 pub(crate) use self::run::run;
 pub(crate) use self::settings::Settings;
 pub(crate) use self::system::unit_files;

@@ -9,8 +9,8 @@ use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::report::end_of_command;
 use crate::server::known::{self, Known};
 use crate::server::{
-    self, Client, Invited, Keys, PORT, Place, Records, Request, Right, Settings, Status, ask,
-    is_reachable, listens_on, now_text,
+    self, Client, INVITATION_SPAN, Invited, Keys, PORT, Place, Records, Request, Right, Settings,
+    Status, ask, is_reachable, listens_on, now_text,
 };
 use crate::{sshd, stdout};
 use haul_engine::{has_user, is_root, node_name};
@@ -28,9 +28,6 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
-
-/// How long an invitation is valid.
-const INVITATION_SPAN: Duration = Duration::from_secs(600);
 
 /// How long a server may take to start, and to stop.
 const START_MAX: Duration = Duration::from_secs(5);
@@ -271,6 +268,9 @@ fn checked(
         let user = escape_text(user);
         return Err(CommandError::usage(format!("--run-as: there is no user '{user}'")));
     }
+    if terms.run_as.is_some() && !is_root() {
+        return Err(CommandError::usage("--run-as: only a server of root has users"));
+    }
     let keys = place.keys();
     let own = keys.parent().and_then(|dir| fs::canonicalize(dir).ok());
     let has_keys = own.is_some_and(|dir| dir.starts_with(&found) || found.starts_with(&dir));
@@ -408,7 +408,16 @@ fn join(
 ) -> Result<(), CommandError> {
     let name = name.clone().unwrap_or_else(own_name);
     let first = invitation.addresses.first().map(|address| address.host().to_owned());
+    let is_chosen = host.is_some();
     let host = host.clone().or(first).unwrap_or_default();
+    let known = known::find(&host)?.filter(|known| known.key != invitation.server);
+    if known.is_some() && !is_chosen {
+        let host = escape_text(&host);
+        let message = format!("{host} is known as a server with another key");
+        return Err(CommandError::usage(message).with_hint(format!(
+            "choose another name with --host; '--host {host}' replaces the one that is known"
+        )));
+    }
     let identity = known::identity()?;
     server::join(invitation, &identity, &name)?;
     let (addresses, key) = (invitation.addresses.clone(), invitation.server);

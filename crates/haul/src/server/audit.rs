@@ -13,8 +13,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// An open log; in a child, none.
-pub(super) struct Audit(Option<File>);
+/// An open log.
+pub(super) struct Audit {
+    /// `None` in a child.
+    file: Option<File>,
+    /// The last line may have been written in part.
+    is_cut_off: bool,
+}
 
 /// A client, as each line names it.
 #[derive(Debug, Clone, Serialize)]
@@ -93,22 +98,28 @@ impl Audit {
             }
             Ok(file)
         };
-        open().map(|file| Self(Some(file))).map_err(|error| failed(path, &error))
+        open()
+            .map(|file| Self { file: Some(file), is_cut_off: false })
+            .map_err(|error| failed(path, &error))
     }
 
     /// Closes this process's copy of the file.
     pub(super) fn abandon(&mut self) {
-        self.0 = None;
+        self.file = None;
     }
 
     /// Adds a line. A log that can't be written is reported on standard error: jobs go on.
     pub(super) fn tell(&mut self, who: &Who, event: Event<'_>) {
-        let Some(file) = &mut self.0 else { return };
+        let Some(file) = &mut self.file else { return };
         let line = Line { time: now_text(), event, who };
         let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
+            if self.is_cut_off {
+                line.insert(0, b'\n');
+            }
             file.write_all(&line)
         });
+        self.is_cut_off = written.is_err();
         if let Err(error) = written {
             let _ = writeln!(io::stderr(), "haul server: can't write the audit log: {error}");
         }

@@ -3,10 +3,11 @@
 use super::{Place, store};
 use crate::error::{CommandError, ErrorKind};
 use haul_engine::Rights;
-use haul_model::escape_text;
+use haul_model::{escape_bytes, escape_text};
 use haul_net::PublicKey;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::thread;
@@ -20,6 +21,9 @@ const LOCK_MAX: Duration = Duration::from_secs(5);
 
 /// How often they are asked for.
 const LOCK_POLL: Duration = Duration::from_millis(10);
+
+/// How long an invitation is valid.
+pub(crate) const INVITATION_SPAN: Duration = Duration::from_secs(600);
 
 /// The most clients, and the most invitations.
 const RECORDS_MAX: usize = 10_000;
@@ -105,8 +109,8 @@ pub(crate) struct Invited {
 }
 
 impl Invited {
-    /// True if it can be used at `now`. The clock may jump: one that is expired stays so only
-    /// once it is removed.
+    /// True if it can be used at `now`. The clock may jump: a running server measures the time
+    /// itself.
     fn is_open(&self, now: SystemTime) -> bool {
         self.expiry() > now
     }
@@ -143,6 +147,20 @@ impl Records {
     /// When the file can't be read, or is not right.
     pub(crate) fn load(place: &Place) -> Result<Self, CommandError> {
         store::load(&place.clients())
+    }
+
+    /// The same, with their state. A file without content is about to be written.
+    ///
+    /// # Errors
+    /// See [`Self::load`].
+    pub(super) fn load_written(place: &Place) -> Result<(Self, RecordsState), CommandError> {
+        let state = Self::state(place);
+        if state.is_some_and(|(_, size, ..)| size == 0) {
+            let path = escape_bytes(place.clients().as_os_str().as_bytes());
+            return Err(CommandError::new(ErrorKind::Io, format!("{path} is empty"))
+                .with_hint("remove it, if there are no clients"));
+        }
+        Ok((Self::load(place)?, state))
     }
 
     /// Changes the records of `place`; no other process changes them meanwhile. If `change`
@@ -227,9 +245,10 @@ impl Records {
     }
 
     /// True if all clients know the server's key `newest`, and nobody can use an invitation,
-    /// which may name an older one.
+    /// which may name an older one. False without clients: the file may be half written.
     pub(super) fn all_know(&self, newest: &PublicKey, now: SystemTime) -> bool {
-        self.clients.iter().all(|client| client.server_key.as_ref() == Some(newest))
+        !self.clients.is_empty()
+            && self.clients.iter().all(|client| client.server_key.as_ref() == Some(newest))
             && !self.invitations.iter().any(|invited| invited.is_open(now))
     }
 
@@ -299,7 +318,7 @@ mod tests {
         let knows = |key| Client { server_key: key, ..client("ann") };
         let now = UNIX_EPOCH + Duration::from_secs(100);
         for (clients, invitations, all_know) in [
-            (vec![], vec![], true),
+            (vec![], vec![], false),
             (vec![knows(Some(newest))], vec![], true),
             (vec![knows(Some(newest)), knows(None)], vec![], false),
             (vec![knows(Some(old))], vec![], false),

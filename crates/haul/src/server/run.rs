@@ -7,7 +7,7 @@ use super::control::{Control, Request, Status, answer};
 use super::jobs::{Job, Jobs};
 use super::keys::Keys;
 use super::listening::{self, Sockets};
-use super::records::{Client, Invited, Records, RecordsState};
+use super::records::{Client, INVITATION_SPAN, Invited, Records, RecordsState};
 use super::settings::Settings;
 use super::{Place, system};
 use crate::error::{CommandError, ErrorKind, ExitCode};
@@ -16,7 +16,7 @@ use haul_net::{Caller, Forwarder, Gate, PublicKey};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, PipeReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -104,6 +104,8 @@ struct Server {
     read: RecordsState,
     /// Why they can't be read as they are now.
     unread: Option<String>,
+    /// When the invitations expire, whatever the clock says.
+    expiries: HashMap<PublicKey, Instant>,
     keys: Keys,
     gate: Gate,
     /// `None` in a child.
@@ -124,8 +126,8 @@ struct Server {
 impl Server {
     fn new(place: Place, control: Control, listen: &[String]) -> Result<Self, CommandError> {
         let settings = Settings::load(&place, listen)?;
-        let read = Records::state(&place);
-        let records = Records::load(&place)?;
+        let (records, read) = Records::load_written(&place)?;
+        let expiries = expiries(&records, &HashMap::new());
         let keys = Keys::load(&place)?;
         let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
         let Sockets { tcp, udp } = listening::sockets(&settings)?;
@@ -143,6 +145,7 @@ impl Server {
             records,
             read,
             unread: None,
+            expiries,
             keys,
             gate,
             control,
@@ -218,7 +221,10 @@ impl Server {
             self.start_quic();
             let noting = (!self.to_note.is_empty()).then_some(NOTE_POLL);
             let reading = self.unread.as_ref().map(|_| UNREAD_POLL);
-            let patience = [stops, self.jobs.patience(), self.quic_pause(), noting, reading];
+            let expiring = self.expiries.values().min();
+            let expiring = expiring.map(|at| at.saturating_duration_since(Instant::now()));
+            let patience =
+                [stops, self.jobs.patience(), self.quic_pause(), noting, reading, expiring];
             let patience = patience.into_iter().flatten().min();
             let mut others: Vec<BorrowedFd<'_>> =
                 vec![self.signals.stop.as_fd(), self.signals.reload.as_fd()];
@@ -230,6 +236,7 @@ impl Server {
             let (jobs, asked) = ready.split_at(self.jobs.len());
             self.jobs.proceed(jobs, &mut self.audit);
             self.note_keys().unwrap_or_else(|error| say(&error.to_string()));
+            self.remove_expired().unwrap_or_else(|error| say(&error.to_string()));
             // Another process has changed the records, or one of the children.
             if Records::state(&self.place) != self.read {
                 let unread = self.read_records().err().map(|error| error.to_string());
@@ -284,10 +291,9 @@ impl Server {
 
     /// Reads the records again, and ends the jobs of clients whose record has changed.
     fn read_records(&mut self) -> Result<(), CommandError> {
-        let read = Records::state(&self.place);
-        self.records = Records::load(&self.place)?;
-        self.read = read;
+        (self.records, self.read) = Records::load_written(&self.place)?;
         self.gate.know(self.records.keys());
+        self.expiries = expiries(&self.records, &self.expiries);
         for job in self.jobs.iter_mut().filter(|job| job.is_outdated(&self.records.clients)) {
             job.end_within(REVOKED_MAX, "revoked");
         }
@@ -474,6 +480,22 @@ impl Server {
         noted.map(drop)
     }
 
+    /// Removes invitations that have expired by the time that has passed, here and on disk.
+    fn remove_expired(&mut self) -> Result<(), CommandError> {
+        let now = Instant::now();
+        let expired: Vec<_> = self.expiries.extract_if(|_, at| *at <= now).collect();
+        if expired.is_empty() {
+            return Ok(());
+        }
+        let is_open = |it: &Invited| expired.iter().all(|(key, _)| *key != it.key);
+        self.records.invitations.retain(is_open);
+        self.gate.know(self.records.keys());
+        Records::change(&self.place, |records| {
+            records.invitations.retain(is_open);
+            Ok(())
+        })
+    }
+
     /// Removes older keys once nobody needs them.
     fn forget_old_keys(&mut self) -> Result<(), CommandError> {
         if !self.keys.has_old() || !self.records.all_know(&self.keys.newest(), SystemTime::now()) {
@@ -485,8 +507,49 @@ impl Server {
     }
 }
 
+/// When the invitations of `records` expire. Those that are `known` keep their time.
+fn expiries(records: &Records, known: &HashMap<PublicKey, Instant>) -> HashMap<PublicKey, Instant> {
+    let (now, clock) = (Instant::now(), SystemTime::now());
+    let expiry = |invited: &Invited| {
+        let left = invited.expiry().duration_since(clock).unwrap_or_default();
+        now + left.min(INVITATION_SPAN)
+    };
+    let invitations = records.invitations.iter();
+    invitations
+        .map(|it| (it.key, known.get(&it.key).copied().unwrap_or_else(|| expiry(it))))
+        .collect()
+}
+
 /// Prints a message of the server on standard error.
 fn say(message: &str) {
     // There is no other place to say it.
     let _ = writeln!(io::stderr(), "haul server: {message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Right;
+    use haul_net::Identity;
+    use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn an_invitation_expires_in_time_whatever_the_clock_says() {
+        let key = Identity::new().expect("a key").key();
+        let expires_in = |seconds: i64| {
+            let clock = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
+            let expires = clock.saturating_add_signed(seconds);
+            let (name, user, right) = (None, None, Right::Read);
+            let invited = Invited { key, name, root: "/".into(), right, user, expires };
+            Records { invitations: vec![invited], ..Records::default() }
+        };
+        let begin = Instant::now();
+        let of = |seconds| expiries(&expires_in(seconds), &HashMap::new())[&key];
+        assert!(of(-60) <= Instant::now());
+        assert!(of(60) > begin + Duration::from_secs(50));
+        // The clock was set back.
+        assert!(of(3600) <= Instant::now() + INVITATION_SPAN);
+        let known = HashMap::from([(key, begin)]);
+        assert_eq!(expiries(&expires_in(600), &known), known);
+    }
 }

@@ -79,9 +79,9 @@ impl Settings {
         let bad = numbers.iter().find(|(_, number)| !(1..=NUMBER_MAX).contains(number));
         let bad = bad.map(|(key, _)| format!("'{key}' must be a number from 1 to {NUMBER_MAX}"));
         let bad = bad.or_else(|| {
-            let few = settings.open_files_per_job < 64 || settings.memory_per_job_mib < 256;
+            let few = settings.open_files_per_job < 64 || settings.memory_per_job_mib < 512;
             few.then(|| {
-                "'open-files-per-job' must be 64 or more, and 'memory-per-job-mib' 256 or more"
+                "'open-files-per-job' must be 64 or more, and 'memory-per-job-mib' 512 or more"
                     .to_owned()
             })
         });

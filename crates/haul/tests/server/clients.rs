@@ -109,14 +109,16 @@ fn no_client_is_invited_to_the_keys_of_the_server() {
     let server = Server::start();
     for name in ["", "keys"] {
         let root = format!("--root={}", server.state(name).display());
-        let refused =
-            server.command(&["invite", &root, "--run-as=root"]).output().expect("it runs");
+        let mut words = vec!["invite", &root];
+        words.extend(is_root().then_some("--run-as=root"));
+        let refused = server.command(&words).output().expect("it runs");
         let error = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(error.contains("the keys of the server are in it"), "{error}");
     }
     for address in ["nas:0", "nas:99999", "::1:7:"] {
         let root = format!("--root={}", server.root().display());
-        let words = ["invite", &root, "--run-as=root", "--address", address];
+        let mut words = vec!["invite", &root, "--address", address];
+        words.extend(is_root().then_some("--run-as=root"));
         let refused = server.command(&words).output().expect("it runs");
         assert_eq!(refused.status.code(), Some(2), "{address}");
     }
@@ -136,6 +138,39 @@ fn a_client_is_revoked_also_where_the_settings_are_wrong() {
     let error = String::from_utf8_lossy(&revoked.stderr).into_owned();
     assert!(error.contains("the change is written, but the running server reports"), "{error}");
     client.download("/x", server.dir()).expect_err("it was revoked");
+}
+
+#[test]
+fn an_invitation_replaces_no_server_that_is_known() {
+    let (server, other) = (Server::start(), Server::start());
+    let join = |line: &str, options: &[&str]| {
+        let words = [&["join", line, "--name", "ann"], options].concat();
+        let joined = server.command_of("ann", &words).output().expect("it runs");
+        (joined.status.code(), String::from_utf8_lossy(&joined.stderr).into_owned())
+    };
+    assert_eq!(join(&invite(&server, &[]), &[]).0, Some(0));
+    let line = invite(&other, &[]);
+    let (code, error) = join(&line, &[]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("127.0.0.1 is known as a server with another key"), "{error}");
+    assert_eq!(join(&line, &["--host=127.0.0.1"]).0, Some(0), "the user has chosen that");
+}
+
+#[test]
+fn old_keys_stay_while_the_records_are_empty() {
+    let server = Server::start();
+    let client = server.client("ann", &[]);
+    fs::write(server.root().join("x"), "x").expect("written");
+    server.ok(&["rotate"]);
+    let clients = server.state("clients.toml");
+    let records = fs::read(&clients).expect("read");
+    for empty in ["", "client = []\n"] {
+        fs::write(&clients, empty).expect("written");
+        let _ = server.command(&["reload"]).output().expect("it runs");
+        fs::write(&clients, &records).expect("written");
+        server.ok(&["reload"]);
+        client.download("/x", server.dir()).expect("it knows the old key");
+    }
 }
 
 #[test]

@@ -104,6 +104,8 @@ fn a_client_that_reads_changes_nothing() {
     let source = server.path("y");
     fs::write(&source, "y").expect("written");
     client.upload(&[&source], "/").expect_err("it may not write");
+    let refused = |job: &serde_json::Value| job["role"] == "receive" && job["entries"] == 0;
+    until("it is logged", || server.audit("job").iter().any(refused));
     let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
     let dest = got.as_os_str().as_bytes().to_vec();
     let removal = Job { task, sources: vec![b"/dir".to_vec()], dest, into_dir: true, ..copy() };
