@@ -4,7 +4,7 @@
 //! that is where the chunks are.
 
 use haul_store::{CACHE_DIR_MODE, Cache, destinations, note_destination};
-use haul_sys::Dir;
+use haul_sys::{Dir, MountPoints};
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
@@ -21,9 +21,9 @@ const OTHERS: u32 = 0o077;
 /// Where the chunk cache of a job is on this machine, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachePlace {
-    /// Its directory.
+    /// Its directory; an empty path if this machine has no place for one. The other side may.
     pub dir: PathBuf,
-    /// Bytes of content that would be lost and is kept, at most.
+    /// The bound of the replaced and removed files that are kept, in bytes.
     pub kept_max: u64,
 }
 
@@ -41,13 +41,15 @@ impl CachePlace {
 #[derive(Clone)]
 pub struct ChunkCache {
     dir: Arc<Dir>,
-    /// Bytes of content that would be lost and is kept, at most.
+    /// The bound of the replaced and removed files that are kept, in bytes.
     kept_max: u64,
+    /// Read now: a confined job may not.
+    mounts: Arc<MountPoints>,
 }
 
 impl ChunkCache {
     /// The cache in the directory `path`, which is made if it is missing; it keeps at most
-    /// `kept_max` bytes of content that would be lost.
+    /// `kept_max` bytes of replaced and removed files.
     ///
     /// # Errors
     /// The errors of opening the directory, and [`io::ErrorKind::PermissionDenied`] if others
@@ -68,10 +70,11 @@ impl ChunkCache {
     /// # Errors
     /// The errors of opening the directory.
     pub fn open_for_other(path: &Path, kept_max: u64) -> io::Result<Self> {
-        Ok(Self { dir: Arc::new(Dir::open(path)?), kept_max })
+        let mounts = Arc::new(MountPoints::read());
+        Ok(Self { dir: Arc::new(Dir::open(path)?), kept_max, mounts })
     }
 
-    /// True if it keeps content that would be lost.
+    /// True if it keeps replaced and removed files.
     pub(crate) fn keeps(&self) -> bool {
         self.kept_max > 0
     }
@@ -89,29 +92,37 @@ impl ChunkCache {
             let dir = Dir::open(path).ok()?;
             (haul_sys::path_to(&dir)? == path).then_some(dir)
         };
-        let mounts = haul_sys::MountPoints::read();
         let Some(here) = haul_sys::path_to(root) else { return Vec::new() };
-        let is_here = |path: &Vec<u8>| {
-            path != b"/" && mounts.of(path) == mounts.of(here.as_os_str().as_bytes())
-        };
-        destinations(&self.dir).into_iter().filter(is_here).filter_map(open).collect()
+        let is_here = self.is_on_mount_of(here.as_os_str().as_bytes());
+        let all = destinations(&self.dir).into_iter();
+        all.filter(|path| is_noted(path) && is_here(path)).filter_map(open).collect()
+    }
+
+    /// Tells of an absolute path if it is on the mount of `here`: others may not answer. Below the
+    /// root of a jail all are taken to be on one.
+    fn is_on_mount_of(&self, here: &[u8]) -> impl Fn(&[u8]) -> bool {
+        let here = self.mounts.of(here).filter(|_| !haul_sys::is_jailed());
+        move |path| here.is_none() || self.mounts.of(path) == here
     }
 
     /// Records that a job publishes below `path`.
     pub(crate) fn note_destination(&self, path: &[u8]) {
-        // Every later job would get access to the whole machine.
-        if path != b"/" {
+        if is_noted(path) {
             // If that fails, a job that is confined elsewhere does not find these chunks.
             let _ = note_destination(&self.dir, path);
         }
     }
 
-    /// Reads the index.
+    /// Reads the index, for a job in the directory `root`, an absolute path.
     ///
     /// # Errors
     /// Those of reading it.
-    pub(crate) fn read(&self) -> io::Result<Cache> {
-        Cache::open(self.dir.try_clone()?, self.kept_max)
+    pub(crate) fn read_for(&self, root: &[u8]) -> io::Result<Cache> {
+        Cache::open(self.dir.try_clone()?, self.kept_max, self.is_on_mount_of(root))
+    }
+
+    fn read(&self) -> io::Result<Cache> {
+        Cache::open(self.dir.try_clone()?, self.kept_max, |_| true)
     }
 
     /// The figures of the cache.
@@ -137,4 +148,10 @@ impl ChunkCache {
     pub fn verify(&self) -> io::Result<CheckedChunks> {
         self.read()?.verify()
     }
+}
+
+/// True for a destination that later jobs may read. Below `/` that is the whole machine, or in a
+/// jail what is there for this client.
+fn is_noted(path: &[u8]) -> bool {
+    path != b"/" || haul_sys::is_jailed()
 }

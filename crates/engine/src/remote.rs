@@ -4,7 +4,7 @@
 use crate::assembly::{
     Assembly, AtRest, Beside, Calling, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire,
 };
-use crate::cache::ChunkCache;
+use crate::cache::{CachePlace, ChunkCache};
 use crate::control::{Control, Reporter};
 use crate::job::{Job, JobError};
 use crate::link::greeting::hello;
@@ -94,7 +94,8 @@ pub(crate) fn download(
 
 /// Opens the chunk cache of this machine, if the job may use it. Without it all is sent.
 fn open_cache(job: &Job, monitor: &dyn Monitor) -> Option<ChunkCache> {
-    let place = job.cache.as_ref().filter(|_| job.has_contents())?;
+    let is_used = |place: &&CachePlace| job.has_contents() && !place.dir.as_os_str().is_empty();
+    let place = job.cache.as_ref().filter(is_used)?;
     let warn = |error| {
         let message = format!("can't open the chunk cache: {}", os_text(&error));
         let path = place.dir.as_os_str().as_bytes();

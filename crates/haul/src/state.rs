@@ -36,16 +36,15 @@ pub(crate) fn config_dir() -> Option<PathBuf> {
     Some(base("XDG_CONFIG_HOME", ".config")?.join("haul"))
 }
 
-/// The chunk cache of a job whose contents take that way; `None` if it may not use one, or the
-/// environment names no place for it.
+/// The chunk cache of a job whose contents take that way; `None` if it may not use one.
 pub(crate) fn cache(passage: &Passage) -> Option<CachePlace> {
-    let dir = cache_dir().filter(|_| !passage.no_cache)?;
-    Some(CachePlace { dir, kept_max: passage.kept_max })
+    let place = || CachePlace { dir: cache_dir().unwrap_or_default(), kept_max: passage.kept_max };
+    (!passage.no_cache).then(place)
 }
 
 /// Opens the chunk cache for a job that another machine asks for. Without it all is sent.
 pub(crate) fn open_cache() -> Option<ChunkCache> {
-    let place = cache(&Passage { kept_max: kept_max(), ..Passage::default() })?;
+    let place = CachePlace { dir: cache_dir()?, kept_max: kept_max() };
     let open =
         |error| tracing::warn!(%error, dir = %place.dir.display(), "can't open the chunk cache");
     place.open().map_err(open).ok()

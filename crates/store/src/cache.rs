@@ -3,9 +3,10 @@
 //!
 //! 1. **The index is a hint.** It names a file, and a place in it. A chunk is used only after
 //!    its bytes were read and have its hash.
-//! 2. An entry whose file is gone, or is another one, is dropped as soon as that is seen.
+//! 2. An entry whose file is gone, or is another one, is dropped as soon as that is seen, and on
+//!    disk at the end of the job.
 //! 3. Both may be deleted or damaged at any time, and several processes may use them at once.
-//!    What is lost is found out, and costs the time of sending it.
+//!    Lost entries are detected. Their content is sent again.
 //! 4. The directory is the user's alone, or a server's for one of its clients and one root.
 //!
 //! `index.rs` has the index in memory and on disk, `kept.rs` the store.
@@ -133,20 +134,30 @@ pub struct Cache {
     dir: Dir,
     index: Index,
     kept: Kept,
-    /// Another process had the lock for long, or writing has failed: neither is tried again.
-    is_read_only: bool,
+    /// Writing has failed, or another process had the lock for long: this job writes no more.
+    has_given_up: bool,
 }
 
 impl Cache {
-    /// The cache in `dir`, which keeps at most `store_max` bytes of content that would be lost;
-    /// with 0 nothing is kept, and what is there stays. A damaged part is removed.
+    /// The cache in `dir`, which keeps at most `store_max` bytes of replaced and removed files;
+    /// with 0 nothing is kept, and what is there stays. A damaged part is removed. A file whose
+    /// absolute path is not `reachable` is not opened: its file system may not answer.
     ///
     /// # Errors
     /// When the directory can't be read.
-    pub fn open(dir: Dir, store_max: u64) -> io::Result<Self> {
-        let index = Index::load(&dir)?;
+    pub fn open(dir: Dir, store_max: u64, reachable: impl Fn(&[u8]) -> bool) -> io::Result<Self> {
+        let reachable = |path: &[u8]| !path.starts_with(b"/") || reachable(path);
+        let mut index = Index::load(&dir, reachable)?;
+        if index.is_scattered()
+            && let Some(_lock) = lock(&dir, INDEX_LOCK)?
+        {
+            // Others may have written some since. Both would take twice the memory.
+            drop(index);
+            index = Index::load(&dir, reachable)?;
+            index.merge(&dir)?;
+        }
         let kept = Kept::open(&dir, store_max)?;
-        Ok(Self { dir, index, kept, is_read_only: false })
+        Ok(Self { dir, index, kept, has_given_up: false })
     }
 
     /// The places where a chunk may be, by its hash.
@@ -154,20 +165,15 @@ impl Cache {
         self.index.find(hash)
     }
 
-    /// Changes when files get other numbers: places of another generation are invalid.
-    pub fn generation(&self) -> u64 {
-        self.index.generation
+    /// Opens the file with this [number](Place::file); `None` if it can't be opened now. One that
+    /// is gone, or is another file by now, is dropped. Numbers stay the same.
+    pub fn open_file(&mut self, number: u32) -> Option<File> {
+        self.open_to(number, true)
     }
 
-    /// Opens the file that has a place; `None` if it can't be opened now. One that is gone, or is
-    /// another file by now, is dropped.
-    pub fn open_file(&mut self, place: &Place) -> Option<File> {
-        self.open_to(place, true)
-    }
-
-    /// The same; a kept file is not removed before others from now on, if it `is_used`.
-    fn open_to(&mut self, place: &Place, is_used: bool) -> Option<File> {
-        let (path, identity) = self.index.file(place.file)?;
+    /// Opens the file. If it `is_used`, it is the most recently used one of the store.
+    fn open_to(&mut self, number: u32, is_used: bool) -> Option<File> {
+        let (path, identity) = self.index.file(number)?;
         let is_kept = !path.starts_with(b"/");
         match if is_kept { self.kept.open_file(path) } else { open(path) } {
             Ok((file, found)) if found == identity => {
@@ -177,21 +183,20 @@ impl Cache {
                 Some(file)
             }
             // This job may not reach the destination of another one.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                self.index.drop_file(place.file);
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.index.cant_open(number);
                 None
             }
             Ok(_) | Err(_) => {
-                self.index.drop_gone(place.file);
+                self.index.drop_gone(number);
                 None
             }
         }
     }
 
     /// Forgets a file whose content is not what the index says.
-    pub fn forget(&mut self, place: &Place) {
-        self.index.drop_file(place.file);
+    pub fn forget(&mut self, number: u32) {
+        self.index.drop_gone(number);
     }
 
     /// Adds the chunks of a published file: where each begins, its length and the short form of its
@@ -215,7 +220,7 @@ impl Cache {
     /// # Errors
     /// Those of duplicating the handle of a directory.
     pub fn keeper(&self) -> io::Result<Option<Keeper>> {
-        if self.kept.max() == 0 || self.is_read_only {
+        if self.kept.max() == 0 || self.has_given_up {
             return Ok(None);
         }
         Ok(Some(Keeper { dir: self.dir.try_clone()?, kept: self.kept.try_clone()? }))
@@ -246,18 +251,15 @@ impl Cache {
         if !self.index.has_news() {
             return Ok(());
         }
-        let Some(_lock) = self.lock()? else { return Ok(()) };
-        self.index.flush(&self.dir).inspect_err(|_| self.is_read_only = true)
-    }
-
-    /// Locks the index; `None` if another process has it for long, or had, or it can't be written.
-    fn lock(&mut self) -> io::Result<Option<File>> {
-        if self.is_read_only {
-            return Ok(None);
+        if self.has_given_up {
+            return Ok(());
         }
-        let locked = lock(&self.dir, INDEX_LOCK)?;
-        self.is_read_only = locked.is_none();
-        Ok(locked)
+        // Until that is done.
+        self.has_given_up = true;
+        let Some(_lock) = lock(&self.dir, INDEX_LOCK)? else { return Ok(()) };
+        self.index.flush(&self.dir)?;
+        self.has_given_up = false;
+        Ok(())
     }
 
     /// The figures.
@@ -275,7 +277,7 @@ impl Cache {
     ///
     /// # Errors
     /// As [`Self::clear`].
-    pub fn verify(&mut self) -> io::Result<CheckedChunks> {
+    pub fn verify(mut self) -> io::Result<CheckedChunks> {
         let mut places: Vec<_> = self.index.places().collect();
         places.sort_unstable_by_key(|(_, place)| *place);
         let mut checked = CheckedChunks::default();
@@ -283,7 +285,7 @@ impl Cache {
         let mut last: Option<(u32, Option<File>)> = None;
         for (hash, place) in places {
             if last.as_ref().is_none_or(|(of, _)| *of != place.file) {
-                last = Some((place.file, self.open_to(&place, false)));
+                last = Some((place.file, self.open_to(place.file, false)));
             }
             let file = last.as_ref().and_then(|(_, file)| file.as_ref());
             let found = file.and_then(|file| place.read(file, &mut content));
@@ -292,11 +294,15 @@ impl Cache {
                 false => {
                     checked.dropped += 1;
                     self.index.drop_gone(place.file);
+                    // Nothing else in it is good, either.
+                    last = Some((place.file, None));
                 }
             }
         }
         let _lock = lock(&self.dir, INDEX_LOCK)?.ok_or(io::ErrorKind::WouldBlock)?;
-        self.index.renew(&self.dir)?;
+        self.index.flush(&self.dir)?;
+        drop(self.index);
+        Index::load(&self.dir, |_| true)?.merge(&self.dir)?;
         Ok(checked)
     }
 

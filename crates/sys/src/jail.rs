@@ -39,6 +39,11 @@ pub fn enter(path: &Path, is_canonical: bool, writes: bool, besides: &[Dir]) -> 
     ROOT.set(root).map_err(|_| again())
 }
 
+/// True if this process stays below a directory, at which its paths begin.
+pub fn is_jailed() -> bool {
+    root().is_some()
+}
+
 /// The directory, if this process has one.
 pub(crate) fn root() -> Option<&'static Dir> {
     ROOT.get()

@@ -111,7 +111,7 @@ pub use early::is_stdout_closed;
 pub use giving_up::{Bounds, become_user, end_with_parent, give_to_user, has_user};
 pub use handover::{Giver, HandedOver, Handover, Taker};
 pub use held::Held;
-pub use jail::{absolute, enter as enter_jail, path_to};
+pub use jail::{absolute, enter as enter_jail, is_jailed, path_to};
 pub use known::remembers_reads;
 pub use limits::{
     ROOT, Room, boot_id, cache_id, effective_group, effective_user, is_in_foreground,

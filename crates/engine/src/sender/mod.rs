@@ -202,7 +202,7 @@ impl<'a> Sender<'a> {
 
     /// Lets the workers of a wire and the thread that offers chunks end.
     pub(crate) fn close_queue(&self) {
-        drop(self.offers.turn_off());
+        self.offers.turn_off();
         if let Queue::Wire(queue) = &self.queue {
             queue.lock().take();
         }

@@ -2,15 +2,15 @@
 //! sent as a Reuse, without its content.
 //!
 //! One thread reads the files ahead, in the order in which they are wanted, cuts them and offers
-//! the chunks. Offers go out with the listing, in front of contents. A file waits for its first
-//! answer apart from all that can be sent; behind that, the answers are there before its content
-//! is read, as a rule.
+//! the chunks. Offers go out with the listing, in front of contents. A file is queued for sending
+//! when its first offer is answered. Later answers usually arrive before its content is read.
 //!
 //! It must not cost time where nothing is gained by it:
 //!
-//! - Where content leaves fast, nothing is offered any more.
-//! - While nothing that is offered is known, nobody waits for answers. What is answered in time is
-//!   used, and offers continue: from them the Receiver fills its index.
+//! - While content leaves fast, nothing is offered.
+//! - After 4 MiB without a known chunk, nobody waits for answers. What is answered in time is used,
+//!   and offers continue: from them the Receiver fills its index.
+//! - No file waits longer than 2 s to be queued, and where answers are late nobody waits.
 
 use super::read::is_still_wanted;
 use super::{Item, Sender};
@@ -37,8 +37,11 @@ const AHEAD_MAX: u64 = 64 << 20;
 /// Bytes that were answered without a known chunk, from which on no worker waits for answers.
 const MISSED_MAX: u64 = 4 << 20;
 
-/// The longest time for which content waits for an answer.
+/// The longest time for which a file, or content, waits for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Late answers after which nobody waits any more.
+const LATE_MAX: u32 = 3;
 
 /// The files whose chunks are offered.
 pub(super) struct Offers {
@@ -55,14 +58,16 @@ struct State {
     ahead: u64,
     /// Bytes that were answered since a chunk was known.
     missed: u64,
+    /// Answers for which content has waited in vain.
+    late: u32,
     /// Nothing is offered any more.
     is_off: bool,
 }
 
 /// A file that is being offered.
 struct Offered {
-    /// The file, until it is sent.
-    waiting: Option<Item>,
+    /// The file, until it is sent, and since when it waits.
+    waiting: Option<(Item, Instant)>,
     /// The file as it was opened to be offered. Whoever sends it takes this one: it knows which
     /// pages were in memory before.
     source: Option<Arc<dyn SourceFile>>,
@@ -75,7 +80,7 @@ struct Offered {
     /// Its parts that the Receiver has.
     known: VecDeque<Range<u64>>,
     /// Nothing more of it is offered.
-    is_over: bool,
+    is_all: bool,
     /// The Receiver has some of it.
     is_used: bool,
     /// Bytes of it that were offered, and those that were passed. Content may pass ahead of its
@@ -140,8 +145,9 @@ impl Offers {
         let mut state = self.state.lock();
         loop {
             if state.waits() && Instant::now() >= give_up {
-                // Answers are late: nobody waits until one of them has a known chunk.
+                // Nobody waits until one of the answers has a known chunk.
                 state.missed = MISSED_MAX;
+                state.late += 1;
             }
             let waits = state.waits() && !stopped();
             let Some(file) = state.files.get_mut(&index) else { return Part::New(end) };
@@ -151,7 +157,7 @@ impl Offers {
                 file.is_used |= matches!(part, Part::Known(_));
                 return part;
             }
-            if !waits || file.is_over {
+            if !waits || file.has_no_answer_due() {
                 let known = file.known.iter().map(|known| known.start);
                 return Part::New(known.filter(|start| *start > at).fold(end, u64::min));
             }
@@ -191,10 +197,10 @@ impl Offers {
         }
     }
 
-    /// Takes an answer: the file that waited for it, or an error if it breaks a rule.
-    fn answer(&self, known: &Known) -> Result<Option<Item>, &'static str> {
+    /// Takes an answer; an error if it breaks a rule. Returns the files that wait no longer.
+    fn answer(&self, known: &Known) -> Result<Vec<Item>, &'static str> {
         let mut state = self.state.lock();
-        let Some(file) = state.files.get_mut(&known.index) else { return Ok(None) };
+        let Some(file) = state.files.get_mut(&known.index) else { return Ok(Vec::new()) };
         let (at, lens) = file.unanswered.pop_front().ok_or("it answered an offer twice")?;
         if at != known.at {
             return Err("it answered what was not offered");
@@ -221,98 +227,112 @@ impl Offers {
             false => state.missed = 0,
         }
         self.changed.notify_all();
-        Ok(waiting)
+        Ok(waiting.map(|(item, _)| item).into_iter().chain(state.release()).collect())
     }
 
-    /// Nothing more is offered, as the link takes much, or the job ends; gives the files that
-    /// wait.
-    pub(super) fn turn_off(&self) -> Vec<Item> {
+    /// The job ends: nothing more is offered, and what waits is not sent.
+    pub(super) fn turn_off(&self) {
         let mut state = self.state.lock();
         state.is_off = true;
         state.queue.clear();
-        let waiting = state.files.values_mut().filter_map(|file| file.waiting.take());
-        let mut waiting: Vec<_> = waiting.collect();
-        waiting.sort_unstable_by_key(|item| item.index);
         self.changed.notify_all();
-        waiting
     }
 
-    /// The next file to be offered; `None` if there will be none.
-    fn next_file(&self, stopped: impl Fn() -> bool) -> Option<Item> {
+    /// True if the job has ended.
+    fn is_off(&self) -> bool {
+        self.state.lock().is_off
+    }
+
+    /// The files that have waited long enough.
+    fn release(&self) -> Vec<Item> {
+        self.state.lock().release()
+    }
+
+    /// The next file to be offered, if there is one within a moment.
+    fn next_file(&self) -> Option<Item> {
         let mut state = self.state.lock();
-        loop {
-            if state.is_off || stopped() {
-                return None;
-            }
-            if let Some(item) = state.queue.pop_front() {
-                return Some(item);
-            }
+        if state.queue.is_empty() && !state.is_off {
             self.changed.wait_for(&mut state, CANCEL_POLL);
         }
+        state.queue.pop_front()
     }
 
-    /// Notes an offer that is about to be sent, as soon as there is room; false if its file is of
-    /// no more interest.
-    fn begin(&self, offer: &Offer, stopped: impl Fn() -> bool) -> bool {
+    /// Notes an offer that is about to be sent. `None` if there is no room within a moment; false
+    /// if its file is of no more interest.
+    fn begin(&self, offer: &Offer) -> Option<bool> {
         let lens: Vec<_> = offer.chunks.iter().map(|chunk| chunk.len).collect();
         let len: u64 = lens.iter().map(|len| u64::from(*len)).sum();
         let mut state = self.state.lock();
-        loop {
-            if state.is_off || stopped() || !state.files.contains_key(&offer.index) {
-                return false;
-            }
-            if state.ahead + len <= AHEAD_MAX {
-                break;
-            }
+        if state.ahead + len > AHEAD_MAX && !state.is_off {
             self.changed.wait_for(&mut state, CANCEL_POLL);
         }
-        let State { files, ahead, .. } = &mut *state;
-        let Some(file) = files.get_mut(&offer.index) else { return false };
+        let State { files, ahead, is_off, .. } = &mut *state;
+        let Some(file) = files.get_mut(&offer.index).filter(|_| !*is_off) else {
+            return Some(false);
+        };
+        if *ahead + len > AHEAD_MAX {
+            return None;
+        }
         file.unanswered.push_back((offer.at, lens));
         let before = file.ahead();
         file.offered += len;
         file.reached = offer.at + len;
         *ahead += file.ahead() - before;
-        true
+        Some(true)
     }
 
     /// All of a file was offered; gives it if it waits and no answer will come.
     fn end(&self, index: u64) -> Option<Item> {
         let mut state = self.state.lock();
         let file = state.files.get_mut(&index)?;
-        file.is_over = file.unanswered.is_empty();
+        file.is_all = true;
         if file.offered == 0 {
             // Nothing bounds the number of such files: none stays open until it is sent.
             file.source = None;
         }
-        let last = file.unanswered.is_empty().then(|| file.waiting.take()).flatten();
+        let last = file.waiting.take_if(|_| file.unanswered.is_empty());
         self.changed.notify_all();
-        last
+        last.map(|(item, _)| item)
     }
 }
 
 impl State {
     /// True if content waits for answers.
     fn waits(&self) -> bool {
-        !self.is_off && self.missed < MISSED_MAX
+        !self.is_off && self.missed < MISSED_MAX && self.late < LATE_MAX
+    }
+
+    /// The files that have waited long enough, in the order in which they were wanted.
+    fn release(&mut self) -> Vec<Item> {
+        let waits = self.waits();
+        let is_over = |(_, since): &mut (Item, Instant)| !waits || since.elapsed() >= ANSWER_MAX;
+        let files = self.files.values_mut();
+        let mut over: Vec<_> = files.filter_map(|file| file.waiting.take_if(is_over)).collect();
+        over.sort_unstable_by_key(|(item, _)| item.index);
+        over.into_iter().map(|(item, _)| item).collect()
     }
 }
 
 impl Offered {
     fn new(item: Item, waits: bool) -> Self {
         Self {
-            waiting: waits.then_some(item),
+            waiting: waits.then(|| (item, Instant::now())),
             source: None,
             is_sent: false,
             unanswered: VecDeque::new(),
             answered: 0,
             known: VecDeque::new(),
-            is_over: false,
+            is_all: false,
             is_used: false,
             offered: 0,
             passed: 0,
             reached: 0,
         }
+    }
+
+    /// True if no answer will come.
+    fn has_no_answer_due(&self) -> bool {
+        self.is_all && self.unanswered.is_empty()
     }
 
     /// Bytes of it that were offered and not passed.
@@ -386,26 +406,27 @@ impl Sender<'_> {
     /// Takes the Receiver's answer to an offer.
     pub(super) fn take_known(&self, known: &Known) {
         match self.offers.answer(known) {
-            Ok(waited) => self.queue_up(waited.into_iter().collect()),
+            Ok(items) => self.queue_up(items),
             Err(rule) => self.refuse(rule),
         }
     }
 
-    /// Offers the chunks of what is wanted, until the job ends or it is of no use.
+    /// Offers the chunks of what is wanted, until the job ends.
     pub(crate) fn run_offers(&self, outbox: &Outbox) {
-        let stopped = || self.control.has_ended();
-        while let Some(item) = self.offers.next_file(stopped) {
-            // A read error is reported by the worker that sends it.
-            let _ = self.offer(&item, outbox, &stopped);
-            self.queue_up(self.offers.end(item.index).into_iter().collect());
-            if outbox.is_fast() {
-                break;
+        while !self.offers.is_off() && !self.control.has_ended() {
+            if let Some(item) = self.offers.next_file() {
+                // A read error is reported by the worker that sends it.
+                let _ = self.offer(&item, outbox);
+                self.queue_up(self.offers.end(item.index).into_iter().collect());
             }
+            self.queue_up(self.offers.release());
         }
-        self.queue_up(self.offers.turn_off());
     }
 
-    fn offer(&self, item: &Item, outbox: &Outbox, stopped: &dyn Fn() -> bool) -> Result<(), Fault> {
+    fn offer(&self, item: &Item, outbox: &Outbox) -> Result<(), Fault> {
+        if outbox.is_fast() {
+            return Ok(());
+        }
         let source: Arc<dyn SourceFile> = self.open(item)?.into();
         self.offers.opened(item.index, &source);
         let size = source.seal().size;
@@ -418,7 +439,7 @@ impl Sender<'_> {
             while let Ok(Some(range)) = next_dense(&*source, at..end) {
                 at = range.end;
                 let content = Ranged { source: &*source, range };
-                if !self.offer_range(item.index, content, outbox, stopped) {
+                if !self.offer_range(item.index, content, outbox) {
                     return Ok(());
                 }
             }
@@ -427,13 +448,7 @@ impl Sender<'_> {
     }
 
     /// Offers the chunks of a range of a file; false if no more of it are wanted.
-    fn offer_range(
-        &self,
-        index: u64,
-        content: Ranged<'_>,
-        outbox: &Outbox,
-        stopped: &dyn Fn() -> bool,
-    ) -> bool {
+    fn offer_range(&self, index: u64, content: Ranged<'_>, outbox: &Outbox) -> bool {
         let mut offer = Offer { index, at: content.range.start, chunks: Vec::new() };
         let mut len = 0;
         for chunk in chunks(content) {
@@ -442,22 +457,28 @@ impl Sender<'_> {
             len += u64::from(chunk_len);
             if len >= OFFER_LEN || offer.chunks.len() == OFFERED_PER_FRAME_MAX {
                 let next = Offer { index, at: offer.at + len, chunks: Vec::new() };
-                if !self.send_offer(std::mem::replace(&mut offer, next), outbox, stopped) {
+                if !self.send_offer(std::mem::replace(&mut offer, next), outbox) {
                     return false;
                 }
                 len = 0;
             }
         }
-        offer.chunks.is_empty() || self.send_offer(offer, outbox, stopped)
+        offer.chunks.is_empty() || self.send_offer(offer, outbox)
     }
 
     /// Sends an offer; false if no more of its file are wanted.
-    fn send_offer(&self, offer: Offer, outbox: &Outbox, stopped: &dyn Fn() -> bool) -> bool {
-        let goes_on = !outbox.is_fast() && self.offers.begin(&offer, stopped);
-        if goes_on {
-            self.receiver.offer(offer);
+    fn send_offer(&self, offer: Offer, outbox: &Outbox) -> bool {
+        while !outbox.is_fast() && !self.control.has_ended() {
+            match self.offers.begin(&offer) {
+                Some(true) => {
+                    self.receiver.offer(offer);
+                    return true;
+                }
+                Some(false) => return false,
+                None => self.queue_up(self.offers.release()),
+            }
         }
-        goes_on
+        false
     }
 }
 

@@ -4,7 +4,6 @@ use super::*;
 use crate::sender::again::Repeat;
 use haul_model::{BlockRanges, Kind};
 use haul_proto::How;
-use std::cell::Cell;
 
 const MIB: u64 = 1 << 20;
 
@@ -46,23 +45,27 @@ fn known(index: u64, at: u64, chunks: &[(u16, u16)]) -> Known {
 fn offered() -> Offers {
     let offers = Offers::default();
     assert!(offers.add(item(7)).is_none(), "it waits for its first answer");
-    assert!(offers.begin(&offer(7, 0, 16), || false));
+    assert_eq!(offers.begin(&offer(7, 0, 16)), Some(true));
     offers
+}
+
+fn indices(items: &[Item]) -> Vec<u64> {
+    items.iter().map(|item| item.index).collect()
 }
 
 #[test]
 fn a_file_is_sent_behind_its_first_answer() {
     let offers = offered();
     let waited = offers.answer(&known(7, 0, &[(0, 2), (4, 16)])).expect("a right answer");
-    assert_eq!(waited.map(|item| item.index), Some(7));
+    assert_eq!(indices(&waited), [7]);
     let next = |at| offers.next(7, at, 4 * MIB, || false);
     let chunk = 64 << 10;
     assert_eq!(next(0), Part::Known(2 * chunk));
     assert_eq!(next(chunk), Part::Known(2 * chunk));
     assert_eq!(next(2 * chunk), Part::New(4 * chunk));
     assert_eq!(next(4 * chunk), Part::Known(MIB));
-    assert!(offers.begin(&offer(7, MIB, 16), || false));
-    assert!(offers.answer(&known(7, MIB, &[(0, 16)])).expect("a right answer").is_none());
+    assert_eq!(offers.begin(&offer(7, MIB, 16)), Some(true));
+    assert!(offers.answer(&known(7, MIB, &[(0, 16)])).expect("a right answer").is_empty());
     assert_eq!(next(4 * chunk), Part::Known(2 * MIB), "known parts are one");
     assert_eq!(offers.next(7, 4 * chunk, MIB, || false), Part::Known(MIB), "up to the end");
 }
@@ -82,7 +85,7 @@ fn answers_that_break_a_rule_are_refused() {
     let offers = offered();
     assert!(offers.answer(&known(7, 0, &[])).is_ok());
     assert!(offers.answer(&known(7, 0, &[])).is_err(), "it was answered");
-    assert_eq!(offers.answer(&known(8, 0, &[])).map(|item| item.is_some()), Ok(false));
+    assert!(offers.answer(&known(8, 0, &[])).expect("it has ended").is_empty());
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn nobody_waits_where_nothing_is_known() {
     let offers = offered();
     offers.answer(&known(7, 0, &[])).expect("a right answer");
     for part in 1..4 {
-        assert!(offers.begin(&offer(7, part * MIB, 16), || false));
+        assert_eq!(offers.begin(&offer(7, part * MIB, 16)), Some(true));
         offers.answer(&known(7, part * MIB, &[])).expect("a right answer");
     }
     let begun = Instant::now();
@@ -98,7 +101,7 @@ fn nobody_waits_where_nothing_is_known() {
     assert!(begun.elapsed() < ANSWER_MAX);
     assert_eq!(offers.add(item(8)).map(|item| item.index), Some(8), "it is sent at once");
     // It is offered all the same, and used if it is known in time.
-    assert!(offers.begin(&offer(8, 0, 16), || false));
+    assert_eq!(offers.begin(&offer(8, 0, 16)), Some(true));
     offers.answer(&known(8, 0, &[(0, 16)])).expect("a right answer");
     assert_eq!(offers.next(8, 0, MIB, || false), Part::Known(MIB));
     assert!(offers.add(item(9)).is_none(), "it is of use again");
@@ -120,15 +123,15 @@ fn offers_are_so_far_ahead_and_no_further() {
     offers.add(item(7));
     let ahead = AHEAD_MAX / MIB;
     for part in 0..ahead {
-        assert!(offers.begin(&offer(7, part * MIB, 16), || false));
+        assert_eq!(offers.begin(&offer(7, part * MIB, 16)), Some(true));
     }
-    assert!(!offers.begin(&offer(7, AHEAD_MAX, 16), || true), "there is no room");
+    assert_eq!(offers.begin(&offer(7, AHEAD_MAX, 16)), None, "there is no room");
     offers.passed(7, MIB);
-    assert!(offers.begin(&offer(7, AHEAD_MAX, 16), || false));
-    assert!(!offers.begin(&offer(7, AHEAD_MAX + MIB, 16), || true));
+    assert_eq!(offers.begin(&offer(7, AHEAD_MAX, 16)), Some(true));
+    assert_eq!(offers.begin(&offer(7, AHEAD_MAX + MIB, 16)), None);
     offers.forget(7);
     assert_eq!(offers.state.lock().ahead, 0);
-    assert!(!offers.begin(&offer(7, 0, 16), || false), "it has come to its end");
+    assert_eq!(offers.begin(&offer(7, 0, 16)), Some(false), "it has come to its end");
 }
 
 #[test]
@@ -141,10 +144,7 @@ fn content_ahead_of_its_offers_waits_for_none_and_stops_none() {
     let begun = Instant::now();
     assert_eq!(offers.next(7, at, at + MIB, || false), Part::New(at + MIB));
     assert!(begun.elapsed() < ANSWER_MAX);
-    let begins = |offer: &Offer| {
-        let has_waited = Cell::new(false);
-        offers.begin(offer, || has_waited.replace(true))
-    };
+    let begins = |offer: &Offer| offers.begin(offer) == Some(true);
     for part in 1..at / MIB {
         assert!(begins(&offer(7, part * MIB, 16)), "{part}");
     }
@@ -157,14 +157,41 @@ fn content_ahead_of_its_offers_waits_for_none_and_stops_none() {
 }
 
 #[test]
-fn what_waits_is_sent_when_no_more_is_offered() {
+fn files_that_wait_are_sent_where_waiting_is_of_no_use() {
+    let offers = offered();
+    assert!(offers.add(item(9)).is_none() && offers.add(item(8)).is_none());
+    assert_eq!(indices(&offers.answer(&known(7, 0, &[])).expect("a right answer")), [7]);
+    for part in 1..4 {
+        assert_eq!(offers.begin(&offer(7, part * MIB, 16)), Some(true));
+        let released = offers.answer(&known(7, part * MIB, &[])).expect("a right answer");
+        assert_eq!(indices(&released), if part == 3 { &[8, 9][..] } else { &[] });
+    }
+}
+
+#[test]
+fn no_file_waits_for_long() {
+    let offers = offered();
+    assert!(offers.release().is_empty());
+    std::thread::sleep(ANSWER_MAX);
+    assert_eq!(indices(&offers.release()), [7]);
+    assert!(offers.add(item(8)).is_none(), "the next one waits");
+    for late in 1..=LATE_MAX {
+        offers.state.lock().missed = 0;
+        assert_eq!(offers.next(7, 0, MIB, || false), Part::New(MIB), "{late}");
+    }
+    offers.state.lock().missed = 0;
+    assert_eq!(offers.add(item(9)).map(|item| item.index), Some(9), "answers are late");
+}
+
+#[test]
+fn nothing_is_offered_once_the_job_has_ended() {
     let offers = Offers::default();
-    (7..10).for_each(|index| assert!(offers.add(item(index)).is_none()));
-    assert_eq!(offers.next_file(|| false).map(|item| item.index), Some(7));
+    (7..9).for_each(|index| assert!(offers.add(item(index)).is_none()));
+    assert_eq!(offers.next_file().map(|item| item.index), Some(7));
     assert_eq!(offers.end(7).map(|item| item.index), Some(7), "nothing of it was offered");
-    let indices: Vec<_> = offers.turn_off().iter().map(|item| item.index).collect();
-    assert_eq!(indices, [8, 9]);
-    assert!(offers.next_file(|| false).is_none());
+    offers.turn_off();
+    assert!(offers.is_off() && offers.next_file().is_none());
+    assert_eq!(offers.begin(&offer(8, 0, 16)), Some(false));
     assert_eq!(offers.add(item(10)).map(|item| item.index), Some(10));
     assert_eq!(offers.next(8, 0, MIB, || false), Part::New(MIB));
 }
@@ -173,5 +200,8 @@ fn what_waits_is_sent_when_no_more_is_offered() {
 fn a_file_that_waits_for_its_last_answer_waits_on() {
     let offers = offered();
     assert!(offers.end(7).is_none());
-    assert!(offers.answer(&known(7, 0, &[])).expect("a right answer").is_some());
+    assert_eq!(indices(&offers.answer(&known(7, 0, &[])).expect("a right answer")), [7]);
+    let begun = Instant::now();
+    assert_eq!(offers.next(7, MIB, 2 * MIB, || false), Part::New(2 * MIB));
+    assert!(begun.elapsed() < ANSWER_MAX, "no answer is due");
 }

@@ -262,7 +262,8 @@ fn each_client_has_a_chunk_cache_of_its_own() {
         });
         let source = server.path("content");
         haul_testkit::tree::random_file(&source, 3 << 20, 1).expect("a file");
-        let cache = Some(CachePlace { dir: server.path("cache"), kept_max: 0 });
+        // The client's machine has no place for a cache.
+        let cache = Some(CachePlace { dir: PathBuf::new(), kept_max: 0 });
         let upload = |client: &Client, name: &str| {
             let job = Job {
                 sources: vec![source.as_os_str().as_bytes().to_vec()],
@@ -277,8 +278,10 @@ fn each_client_has_a_chunk_cache_of_its_own() {
         assert!(upload(&ann, "/b").1 > 0);
         assert_eq!(upload(&bob, "/c"), (3 << 20, 0), "it is not bob's");
         assert!(upload(&bob, "/d").1 > 0);
+        fs::create_dir(server.root().join("sub")).expect("made");
+        assert!(upload(&ann, "/sub/e").1 > 0, "a job below may read what is above");
         let content = fs::read(&source).expect("read");
-        for name in ["a", "b", "c", "d"] {
+        for name in ["a", "b", "c", "d", "sub/e"] {
             assert!(fs::read(server.root().join(name)).expect("read") == content, "{name}");
         }
         let caches = || {

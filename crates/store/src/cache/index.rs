@@ -4,7 +4,8 @@
 //! On disk it is a number of segments. A segment is written whole under a private name, then
 //! renamed, and never changed; its last 32 bytes are the BLAKE3 hash of those before. So there is
 //! nothing to repair, and nothing is flushed: one that a power cut has damaged is removed. Each
-//! job with new chunks or figures writes one. When there are [`SEGMENTS_MAX`], they become one.
+//! job with new chunks or figures writes one. A file without places in it is gone. When there are
+//! [`SEGMENTS_MAX`], the next process that reads them makes them one.
 //!
 //! ```text
 //! magic 8 bytes, saved (parts u64, bytes u64), files u32, places u32
@@ -33,13 +34,16 @@ const FRESH_MAX: usize = PLACES_MAX / 4;
 /// Places of one chunk that are found, at most. Many files may have the same one.
 const FOUND_MAX: usize = 8;
 
-/// Bytes of the paths of the files that have them, at most.
-const PATHS_LEN_MAX: usize = 4 << 20;
+/// Bytes of the files that have them, at most: of their paths, and [`FILE_COST`] for each.
+const FILES_COST_MAX: usize = 6 << 20;
 
-/// Files that are gone, from which on the index on disk is written anew.
-const GONE_MANY: usize = 64;
+/// Bytes of a file in memory, beside its path.
+const FILE_COST: usize = 64;
 
-/// Segments on disk, at most.
+/// The number of a file without places.
+const NO_FILE: u32 = u32::MAX;
+
+/// Segments on disk from which on they become one.
 const SEGMENTS_MAX: usize = 8;
 
 /// The longest segment, in bytes.
@@ -78,9 +82,15 @@ pub struct Place {
 struct Indexed {
     path: Box<[u8]>,
     identity: Identity,
+    /// This job can't open it.
+    is_out: bool,
 }
 
 impl Indexed {
+    fn cost(&self) -> usize {
+        FILE_COST + self.path.len()
+    }
+
     fn read(from: &mut impl Read) -> io::Result<Self> {
         let mut path = vec![0; u16::from_le_bytes(array(from)?).into()].into_boxed_slice();
         from.read_exact(&mut path)?;
@@ -88,7 +98,8 @@ impl Indexed {
         let secs = i64::from_le_bytes(array(from)?);
         let nanos = u32::from_le_bytes(array(from)?);
         let inode = u64::from_le_bytes(array(from)?);
-        Ok(Self { path, identity: Identity { size, mtime: Timestamp { secs, nanos }, inode } })
+        let identity = Identity { size, mtime: Timestamp { secs, nanos }, inode };
+        Ok(Self { path, identity, is_out: false })
     }
 
     fn write(&self, to: &mut impl Write) -> io::Result<()> {
@@ -123,8 +134,6 @@ impl Place {
 #[derive(Default)]
 pub(super) struct Index {
     files: Vec<Indexed>,
-    /// It changes with the numbers of files.
-    pub(super) generation: u64,
     /// The segments that were read.
     segments: Vec<Name>,
     /// The places that were read, in the order of their hashes.
@@ -133,31 +142,35 @@ pub(super) struct Index {
     fresh: BTreeMap<(u64, u32, u64), u32>,
     /// Files from this one on were learned since; those in front of it have the newest first.
     fresh_files: u32,
-    /// Files from this one up to `fresh_files` were dropped for newer ones.
+    /// Files in `oldest..fresh_files` were dropped to make room for newer ones.
     oldest: u32,
-    paths_len: usize,
+    /// The cost of all files: see [`FILES_COST_MAX`].
+    files_cost: usize,
     /// The newest file of each path, by a hash of it.
     by_path: HashMap<u64, u32>,
     hasher: RandomState,
     /// Content that was not sent: before this was read, and since.
     saved: Saved,
     fresh_saved: Saved,
-    /// Files that no longer are what the index on disk says.
+    /// Files that no longer are what the index on disk says, until it does.
     gone: Vec<Indexed>,
 }
 
 impl Index {
-    /// Reads the index in `dir`. Damaged segments are removed.
-    pub(super) fn load(dir: &Dir) -> io::Result<Self> {
+    /// Reads the index in `dir`. Damaged segments are removed. Of the files, those that are not
+    /// `reachable` are not opened.
+    pub(super) fn load(dir: &Dir, reachable: impl Fn(&[u8]) -> bool) -> io::Result<Self> {
         // The newest first: the oldest are left out if there is too much.
         let mut index = Self { segments: segments(dir)?, ..Self::default() };
         for name in index.segments.clone().iter().rev() {
             let Ok((file, stat)) = dir.open_file(name, false) else { continue };
             let checked = check(&file, stat.size);
             if checked.and_then(|()| index.take(BufReader::new(file))).is_err() {
-                dir.remove_file(name)?;
+                // Another process may have removed it.
+                let _ = dir.remove_file(name);
             }
         }
+        index.files.iter_mut().for_each(|file| file.is_out = !reachable(&file.path));
         index.places.sort_unstable();
         index.fresh_files = index.files.len() as u32;
         index.oldest = index.fresh_files;
@@ -186,13 +199,17 @@ impl Index {
             {
                 self.places.push((hash, Place { file: number, ..place }));
             }
-            let (key, len) = (self.hasher.hash_one(&indexed.path), indexed.path.len());
-            let has_room = self.paths_len + len <= PATHS_LEN_MAX && self.places.len() <= PLACES_MAX;
-            if has_room && self.places.len() > before && !self.by_path.contains_key(&key) {
+            let key = self.hasher.hash_one(&indexed.path);
+            let cost = self.files_cost + indexed.cost();
+            let has_room = cost <= FILES_COST_MAX && self.places.len() <= PLACES_MAX;
+            // Also one that is gone takes the place of what older segments say.
+            let is_newest = !self.by_path.contains_key(&key);
+            if has_room && self.places.len() > before && is_newest {
                 self.by_path.insert(key, number);
-                self.paths_len += len;
+                self.files_cost = cost;
                 self.files.push(indexed);
             } else {
+                self.by_path.entry(key).or_insert(NO_FILE);
                 self.places.truncate(before);
             }
         }
@@ -210,7 +227,8 @@ impl Index {
         let fresh = self.fresh.range((hash, 0, 0)..=(hash, u32::MAX, u64::MAX));
         let fresh = fresh.map(|((_, file, at), len)| Place { file: *file, at: *at, len: *len });
         let all = fresh.chain(read.map(|(_, place)| *place));
-        all.filter(|place| self.has(place)).take(FOUND_MAX).collect()
+        let can_open = |place: &Place| self.has(place) && !self.files[place.file as usize].is_out;
+        all.filter(can_open).take(FOUND_MAX).collect()
     }
 
     /// The path of a file and its identity, unless it was dropped.
@@ -219,21 +237,24 @@ impl Index {
         Some((&file.path, file.identity))
     }
 
-    /// Forgets a file that was removed or changed: the index on disk does, too, when many are.
+    /// Forgets a file that is gone or was changed, as the index on disk will.
     pub(super) fn drop_gone(&mut self, number: u32) {
-        let (Some((path, identity)), true) = (self.file(number), number < self.fresh_files) else {
-            return self.drop_file(number);
-        };
-        let gone = Indexed { path: path.into(), identity };
-        self.drop_file(number);
-        self.gone.push(gone);
+        let dropped = self.drop_file(number);
+        self.gone.extend(dropped.filter(|_| number < self.fresh_files));
     }
 
     /// Forgets a file.
-    pub(super) fn drop_file(&mut self, number: u32) {
+    fn drop_file(&mut self, number: u32) -> Option<Indexed> {
+        let file = self.files.get_mut(number as usize).filter(|file| !file.path.is_empty())?;
+        self.files_cost -= file.cost();
+        let path = std::mem::take(&mut file.path);
+        Some(Indexed { path, ..*file })
+    }
+
+    /// This job can't open a file.
+    pub(super) fn cant_open(&mut self, number: u32) {
         if let Some(file) = self.files.get_mut(number as usize) {
-            self.paths_len -= file.path.len();
-            file.path = Box::default();
+            file.is_out = true;
         }
     }
 
@@ -248,17 +269,18 @@ impl Index {
         if let Some(before) = self.by_path.remove(&key) {
             self.drop_file(before);
         }
-        while self.paths_len + path.len() > PATHS_LEN_MAX && self.oldest > 0 {
+        let file = Indexed { path: Box::from(path), identity, is_out: false };
+        while self.files_cost + file.cost() > FILES_COST_MAX && self.oldest > 0 {
             self.oldest -= 1;
             self.drop_file(self.oldest);
         }
-        if path.is_empty() || self.paths_len + path.len() > PATHS_LEN_MAX {
+        if path.is_empty() || self.files_cost + file.cost() > FILES_COST_MAX {
             return;
         }
         let number = self.files.len() as u32;
         self.by_path.insert(key, number);
-        self.paths_len += path.len();
-        self.files.push(Indexed { path: Box::from(path), identity });
+        self.files_cost += file.cost();
+        self.files.push(file);
         for (at, len, hash) in chunks {
             // One place in a file is enough: it may have a great many chunks of zeros.
             let mut known = self.fresh.range((hash, number, 0)..=(hash, number, u64::MAX));
@@ -276,52 +298,34 @@ impl Index {
 
     /// True if there is something to be written.
     pub(super) fn has_news(&self) -> bool {
-        self.has_fresh() || self.gone.len() >= GONE_MANY
+        !self.fresh.is_empty() || self.fresh_saved != Saved::default() || !self.gone.is_empty()
     }
 
-    fn has_fresh(&self) -> bool {
-        !self.fresh.is_empty() || self.fresh_saved != Saved::default()
+    /// True if there are many segments.
+    pub(super) fn is_scattered(&self) -> bool {
+        self.segments.len() >= SEGMENTS_MAX
     }
 
-    /// Writes new places as a segment, and merges all segments if there are many. The caller
-    /// has the lock.
+    /// Writes new places, and the files that are gone, as a segment. The caller has the lock.
     pub(super) fn flush(&mut self, dir: &Dir) -> io::Result<()> {
         let files = self.fresh_files..self.files.len() as u32;
         let mut places: Vec<_> = self.fresh().filter(|(_, it)| self.has(it)).collect();
-        if self.has_fresh() {
-            self.write(dir, self.fresh_saved, files.rev(), &mut places)?;
-        }
-        if segments(dir)?.len() < SEGMENTS_MAX && self.gone.len() < GONE_MANY {
-            self.fresh.clear();
+        self.write(dir, self.fresh_saved, files.rev(), &mut places)?;
+        self.fresh.clear();
+        self.gone.clear();
+        // A later job finds those for which there is no room.
+        if self.places.len() + places.len() <= PLACES_MAX {
+            self.places.reserve_exact(places.len());
             self.places.extend(places);
             self.places.sort_unstable();
-            self.fresh_files = self.files.len() as u32;
-            (self.saved, self.fresh_saved) = (self.saved(), Saved::default());
-            return Ok(());
         }
-        drop(places);
-        self.renew(dir)
+        self.fresh_files = self.files.len() as u32;
+        (self.saved, self.fresh_saved) = (self.saved(), Saved::default());
+        Ok(())
     }
 
-    /// Reads the index again, drops the files that are gone, and writes it as one segment. The
-    /// caller has the lock.
-    pub(super) fn renew(&mut self, dir: &Dir) -> io::Result<()> {
-        // Others may have written some since this was read. Both would take twice the memory.
-        let (generation, gone) = (self.generation + 1, std::mem::take(&mut self.gone));
-        *self = Self::default();
-        *self = Self { generation, ..Self::load(dir)? };
-        for Indexed { path, identity } in gone {
-            let number = self.by_path.get(&self.hasher.hash_one(&path)).copied();
-            let is_it = |number: &u32| self.file(*number) == Some((&*path, identity));
-            if let Some(number) = number.filter(is_it) {
-                self.drop_file(number);
-            }
-        }
-        self.compact(dir)
-    }
-
-    /// Writes all that was read as one segment. The caller has the lock.
-    fn compact(&mut self, dir: &Dir) -> io::Result<()> {
+    /// Writes all that was read as one segment. The caller has had the lock since then.
+    pub(super) fn merge(&mut self, dir: &Dir) -> io::Result<()> {
         // A copy would take as much memory again.
         let mut places = std::mem::take(&mut self.places);
         places.retain(|(_, place)| self.has(place));
@@ -356,6 +360,7 @@ impl Index {
             numbers[number as usize] = listed.len() as u32;
             listed.push(&self.files[number as usize]);
         }
+        listed.extend(&self.gone);
         places.sort_unstable_by_key(|(_, place)| (numbers[place.file as usize], place.at));
         write(dir, |file| {
             file.write_all(MAGIC)?;

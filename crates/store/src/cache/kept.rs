@@ -52,15 +52,13 @@ impl Kept {
         Ok((file, Identity::of(&stat)))
     }
 
-    /// Copies `file` here, and removes others to make room for it; `None` if it is larger than
-    /// the bound, or the file system is nearly full even without the others.
+    /// Copies `file` here, and removes others to make room for it. `None` if it is larger than
+    /// the bound, or if 1 GiB would not stay free even without the others.
     pub(super) fn keep(&self, file: &File) -> io::Result<Option<(Name, File)>> {
         // Nobody else writes: this one was left by a process that was killed.
         let _ = self.dir.remove_private(TEMP);
         let len = file.metadata()?.len();
-        // The bound may have become lower since the last file was kept.
-        self.make_room(self.max.checked_sub(len).unwrap_or(self.max))?;
-        if len > self.max || !self.is_free(len)? {
+        if !self.make_room(len)? {
             return Ok(None);
         }
         let copy = self.dir.create_private(TEMP)?;
@@ -81,38 +79,32 @@ impl Kept {
         }
     }
 
-    /// Removes files until [`FREE_MIN`] bytes are free, and then to have room for `len` bytes
-    /// more, if all files together are as large; false if there is no room then.
-    fn is_free(&self, len: u64) -> io::Result<bool> {
-        let missing = |len: u64| {
-            let room = haul_sys::room(&self.dir).map_or(u64::MAX, |room| room.bytes);
-            len.saturating_add(FREE_MIN).saturating_sub(room)
-        };
-        self.make_room(self.len()?.saturating_sub(missing(0)))?;
-        if let Some(rest) = self.len()?.checked_sub(missing(len)) {
-            self.make_room(rest)?;
-        }
-        Ok(missing(len) == 0)
-    }
-
-    /// Removes the files that were not used for the longest time until those that are left have
-    /// no more than `max` bytes.
-    fn make_room(&self, max: u64) -> io::Result<()> {
+    /// Removes the files that were not used for the longest time, as far as that makes room for
+    /// `len` more bytes, within the bound and with [`FREE_MIN`] bytes free. Those are freed, and
+    /// the bound is kept, even if there is no room: false then.
+    pub(super) fn make_room(&self, len: u64) -> io::Result<bool> {
         let mut files = Vec::new();
         for entry in self.dir.entries()? {
             let stat = self.dir.stat(&entry.name)?;
             files.push((stat.atime, entry.name, stat.size));
         }
         files.sort_unstable();
-        let mut len: u64 = files.iter().map(|(_, _, len)| len).sum();
+        let mut all: u64 = files.iter().map(|(_, _, len)| len).sum();
+        let missing = |len: u64| {
+            let room = haul_sys::room(&self.dir).map_or(u64::MAX, |room| room.bytes);
+            len.saturating_add(FREE_MIN).saturating_sub(room)
+        };
+        let fits = len <= self.max && missing(len) <= all;
+        let len = if fits { len } else { 0 };
+        let rest = (self.max - len.min(self.max)).min(all.saturating_sub(missing(len)));
         for (_, name, file_len) in files {
-            if len <= max {
+            if all <= rest {
                 break;
             }
             self.dir.remove_file(&name)?;
-            len -= file_len;
+            all -= file_len;
         }
-        Ok(())
+        Ok(fits && missing(len) == 0)
     }
 
     /// Bytes of all files.
@@ -123,8 +115,7 @@ impl Kept {
 
     /// Removes all.
     pub(super) fn remove(cache: &Dir) -> io::Result<()> {
-        let kept = Self::open(cache, 0)?;
-        kept.make_room(0)
+        Self::open(cache, 0)?.make_room(0).map(drop)
     }
 }
 

@@ -119,7 +119,7 @@ impl Outbox {
 
     /// True if so much content leaves that nothing is gained by sending less.
     pub(crate) fn is_fast(&self) -> bool {
-        self.squeeze.leaves_fast()
+        self.squeeze.is_link_fast()
     }
 
     /// True if the connection continues after the job: each side ends with [`Message::Rest`].

@@ -66,6 +66,13 @@ const SLOW_MAX: f64 = 64e6;
 /// The frames, the last ones, by which it is seen how much leaves.
 const LAST_MANY: usize = 16;
 
+/// Bytes on the wire by which a link is judged, at least. A pipe, ssh and sockets take some
+/// megabytes at once.
+const JUDGED_LEN_MIN: usize = 10 << 20;
+
+/// How long a judgement is good for after the last frame.
+const RECENT_MAX: Duration = Duration::from_millis(500);
+
 /// Frames that wait while the link is what is short. There are no more buffers than that
 /// on small machines, besides those that are being filled and sent.
 pub(super) const WAITING_MANY: usize = 2;
@@ -126,6 +133,10 @@ impl Left {
         let len = body.content_len();
         Self { len, squeezed, took, at, was_behind }
     }
+
+    fn len_on_wire(&self) -> usize {
+        self.squeezed.map_or(self.len, |(len, _)| len)
+    }
 }
 
 /// Content that has left, and the time that it took.
@@ -174,8 +185,8 @@ struct State {
     squeezed: Yield,
     /// Of the codec, in one thread.
     codec: Yield,
-    /// The last frames by whichever connection: the length of their content, and when they left.
-    last: VecDeque<(usize, Instant)>,
+    /// The last frames by whichever connection.
+    last: VecDeque<Left>,
 }
 
 impl Default for State {
@@ -227,25 +238,38 @@ impl State {
 
     /// True if at least so many bytes of content leave in a second.
     fn leaves(&self, rate: f64) -> bool {
-        let (Some((first, begin)), Some((_, end))) = (self.last.front(), self.last.back()) else {
-            return false;
-        };
-        let bytes = self.last.iter().map(|(len, _)| len).sum::<usize>() - first;
-        let took = end.duration_since(*begin).as_secs_f64();
+        let took = self.last_took().as_secs_f64();
+        let bytes: usize = self.last.iter().skip(1).map(|frame| frame.len).sum();
         self.last.len() == LAST_MANY && bytes as f64 >= rate * took
     }
 
-    /// A frame with so much content has left.
-    fn note(&mut self, len: usize, at: Instant) {
+    /// The time from the first to the last of the frames that have left last.
+    fn last_took(&self) -> Duration {
+        let ends = self.last.front().zip(self.last.back());
+        ends.map(|(first, last)| last.at.duration_since(first.at)).unwrap_or_default()
+    }
+
+    /// True if the link takes [`SLOW_MAX`] or more, by all connections together. Less than
+    /// [`JUDGED_LEN_MIN`] may be in buffers on the way, and what has left long ago tells nothing.
+    fn is_link_fast(&self) -> bool {
+        let bytes: usize = self.last.iter().skip(1).map(Left::len_on_wire).sum();
+        let is_recent = self.last.back().is_some_and(|last| last.at.elapsed() <= RECENT_MAX);
+        is_recent
+            && bytes >= JUDGED_LEN_MIN
+            && bytes as f64 >= SLOW_MAX * self.last_took().as_secs_f64()
+    }
+
+    /// A frame has left.
+    fn note(&mut self, frame: Left) {
         if self.last.len() == LAST_MANY {
             self.last.pop_front();
         }
-        self.last.push_back((len, at));
+        self.last.push_back(frame);
     }
 
     /// A frame has left.
     fn sent(&mut self, frame: Left) {
-        self.note(frame.len, frame.at);
+        self.note(frame);
         if let Some((len, took)) = frame.squeezed {
             self.swallows = self.swallows.saturating_sub(len);
             self.codec.add(frame.len, took);
@@ -320,13 +344,13 @@ impl Squeeze {
         let mut state = self.state.lock();
         match self.mode.get() {
             Some(Compression::Auto) => state.sent(frame),
-            _ => state.note(frame.len, frame.at),
+            _ => state.note(frame),
         }
     }
 
-    /// True if the link takes [`SLOW_MAX`] or more, by all connections together.
-    pub(super) fn leaves_fast(&self) -> bool {
-        self.state.lock().leaves(SLOW_MAX)
+    /// True if sending less gains nothing: the link is fast.
+    pub(super) fn is_link_fast(&self) -> bool {
+        self.state.lock().is_link_fast()
     }
 }
 

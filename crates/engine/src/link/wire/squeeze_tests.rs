@@ -79,6 +79,27 @@ fn the_way_stays_by_which_more_content_leaves() {
 }
 
 #[test]
+fn a_link_is_judged_by_what_is_on_the_wire_now() {
+    const LEN: usize = 1 << 20;
+    let judged = |frames: u32, on_wire: usize, rate: f64, ago: Duration| {
+        let (mut state, took) = (State::default(), Duration::from_secs_f64(on_wire as f64 / rate));
+        let begin = Instant::now() - ago - took * frames;
+        let squeezed = (on_wire < LEN).then_some((on_wire, Duration::ZERO));
+        for frame in 1..=frames {
+            let at = begin + took * frame;
+            state.note(Left { len: LEN, squeezed, took, at, was_behind: true });
+        }
+        state.is_link_fast()
+    };
+    let (now, fast) = (Duration::ZERO, SLOW_MAX * 2.0);
+    assert!(judged(16, LEN, fast, now));
+    assert!(!judged(16, LEN, SLOW_MAX / 2.0, now));
+    assert!(!judged(8, LEN, fast, now), "buffers may have taken that");
+    assert!(!judged(100, LEN / 20, fast, now), "and that");
+    assert!(!judged(16, LEN, fast, RECENT_MAX * 2), "it is long ago");
+}
+
+#[test]
 fn connections_that_are_not_equally_fast_are_not_taken_for_a_slow_codec() {
     const LEN: usize = 1 << 20;
     // One of ssh and two direct ones share a link of 50 MB/s, and each takes now more and

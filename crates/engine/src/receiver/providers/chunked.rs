@@ -1,13 +1,10 @@
 //! The files on their way whose chunks were offered: which chunks each has, and which parts of it
 //! were found in other files.
 
-use super::Part;
 use haul_delta::CHUNK_LEN_MAX;
 use haul_proto::{OFFERED_PER_FRAME_MAX, Offer, Reuse};
 use haul_store::short;
 use std::collections::HashMap;
-use std::fs::File;
-use std::sync::Arc;
 
 /// The most chunks of all files that are listed for the index.
 pub(super) const LISTED_MAX: usize = 128 << 10;
@@ -36,10 +33,13 @@ struct Chunked {
 }
 
 /// A part of a file that is in another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) at: u64,
     pub(super) len: u64,
-    pub(super) file: Arc<File>,
+    /// The number of the other file in the index.
+    pub(super) file: u32,
+    /// Where the part begins there, in bytes.
     pub(super) from: u64,
 }
 
@@ -97,7 +97,7 @@ impl ChunkedFiles {
         if let Some(last) = file.found.last_mut()
             && last.end() == part.at
             && last.from + last.len == part.from
-            && Arc::ptr_eq(&last.file, &part.file)
+            && last.file == part.file
         {
             last.len += part.len;
             return true;
@@ -111,7 +111,7 @@ impl ChunkedFiles {
     }
 
     /// The parts of other files that make up `reuse`; `None` if not all of them were found.
-    pub(super) fn parts(&self, reuse: &Reuse) -> Option<Vec<Part>> {
+    pub(super) fn parts(&self, reuse: &Reuse) -> Option<Vec<Found>> {
         let found = &self.by_index.get(&reuse.index)?.found;
         let first = found.partition_point(|found| found.end() <= reuse.at);
         let (mut at, end) = (reuse.at, reuse.at.checked_add(reuse.len.into())?);
@@ -123,9 +123,8 @@ impl ChunkedFiles {
             if found.at > at {
                 return None;
             }
-            let len = found.end().min(end) - at;
-            let (file, from) = (Arc::clone(&found.file), found.from + (at - found.at));
-            parts.push(Part { content: file, from, len });
+            let (len, from) = (found.end().min(end) - at, found.from + (at - found.at));
+            parts.push(Found { at, len, from, ..*found });
             at += len;
         }
         (at == end).then_some(parts)
@@ -149,10 +148,6 @@ mod tests {
         let hash = [1; 32];
         let chunks = lens.iter().map(|len| OfferedChunk { len: *len, hash }).collect();
         Offer { index: 7, at, chunks }
-    }
-
-    fn file() -> Arc<File> {
-        Arc::new(tempfile::tempfile().expect("a file"))
     }
 
     #[test]
@@ -196,13 +191,10 @@ mod tests {
     fn a_reuse_is_made_up_of_what_was_found() {
         let mut files = ChunkedFiles::default();
         files.begin(7);
-        let (one, other) = (file(), file());
-        let mut found = |at, len, file: &Arc<File>, from| {
-            files.found(7, Found { at, len, file: Arc::clone(file), from })
-        };
+        let mut found = |at, len, file, from| files.found(7, Found { at, len, file, from });
         // The second goes on where the first ends, in the same file.
-        assert!(found(10, 5, &one, 100) && found(15, 5, &one, 105) && found(20, 5, &other, 0));
-        assert!(found(30, 5, &one, 0));
+        assert!(found(10, 5, 1, 100) && found(15, 5, 1, 105) && found(20, 5, 2, 0));
+        assert!(found(30, 5, 1, 0));
         assert_eq!(files.found, 3);
         let parts = |at, len| {
             let parts = files.parts(&Reuse { index: 7, at, from: None, len })?;
@@ -222,8 +214,7 @@ mod tests {
     #[test]
     fn parts_have_a_bound_and_ended_files_none() {
         let mut files = ChunkedFiles::default();
-        let file = file();
-        let part = |at| Found { at, len: 1, file: Arc::clone(&file), from: 0 };
+        let part = |at| Found { at, len: 1, file: 1, from: 0 };
         assert!(!files.found(7, part(0)), "no such file");
         files.begin(7);
         assert!((0..FOUND_MAX as u64).all(|at| files.found(7, part(at))));

@@ -19,11 +19,11 @@ use crate::receiver::{Pending, Receiver, Work};
 use haul_delta::{Chunk, chunks};
 use haul_model::{BLOCK_LEN, Name, Outcome, Updating, words};
 use haul_proto::{Known, Offer, OfferedChunk, Reuse, Want};
-use haul_store::{Cache, Place, Saved, short};
+use haul_store::{Cache, Saved, short};
 use haul_sys::Dir;
 use haul_tree::TreeDir;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
@@ -36,7 +36,7 @@ const FILE_LEN_MIN: u64 = 1 << 20;
 /// Offers that may wait for a worker, at most. Beyond that the reader waits.
 const OFFERS_MAX: usize = 64;
 
-/// Files with found parts that are open, at most. Of others nothing is found.
+/// Files with found parts that stay open, at most.
 const OPEN_MAX: usize = 64;
 
 /// The chunks of a job.
@@ -48,8 +48,8 @@ pub(crate) struct Chunks {
     cache: Mutex<Option<Option<Cache>>>,
     waiting: Mutex<Waiting>,
     files: Mutex<ChunkedFiles>,
-    /// Files with found parts, by their numbers in the index, and its generation.
-    open: Mutex<HashMap<(u64, u32), Arc<File>>>,
+    /// Files of the index, by their numbers. The one that was used last is behind the others.
+    open: Mutex<VecDeque<(u32, Arc<File>)>>,
     saved: AtomicU64,
     saved_parts: AtomicU64,
 }
@@ -89,7 +89,7 @@ impl Chunks {
     fn with_cache<T>(&self, with: impl FnOnce(&mut Cache) -> T) -> Option<T> {
         let mut cache = self.cache.lock();
         let cache = cache.get_or_insert_with(|| {
-            let read = self.place.read();
+            let read = self.place.read_for(&self.root);
             if let Err(error) = &read {
                 tracing::warn!(%error, "the chunk cache can't be read");
             }
@@ -126,42 +126,36 @@ impl Chunks {
     }
 
     /// A file with the content of a chunk, and where it begins there.
-    fn look_up(&self, chunk: &OfferedChunk, content: &mut Vec<u8>) -> Option<(Arc<File>, u64)> {
-        let found = |cache: &mut Cache| (cache.generation(), cache.find(&chunk.hash));
-        let (generation, places) = self.with_cache(found)?;
+    fn look_up(&self, chunk: &OfferedChunk, content: &mut Vec<u8>) -> Option<(u32, u64)> {
+        let places = self.with_cache(|cache| cache.find(&chunk.hash))?;
         places.iter().filter(|place| place.len == chunk.len).find_map(|place| {
-            let file = self.open(generation, place)?;
+            let file = self.open(place.file())?;
             if place.read(&file, content) == Some(chunk.hash) {
-                return Some((file, place.at));
+                return Some((place.file(), place.at));
             }
-            self.open.lock().remove(&(generation, place.file()));
-            self.with_cache(|cache| {
-                if cache.generation() == generation {
-                    cache.forget(place);
-                }
-            });
+            self.open.lock().retain(|(number, _)| *number != place.file());
+            self.with_cache(|cache| cache.forget(place.file()));
             None
         })
     }
 
-    fn open(&self, generation: u64, place: &Place) -> Option<Arc<File>> {
-        let key = (generation, place.file());
+    /// The file with this number in the index, if it can be opened and is still the same.
+    fn open(&self, number: u32) -> Option<Arc<File>> {
         let mut open = self.open.lock();
-        if let Some(file) = open.get(&key) {
-            return Some(Arc::clone(file));
-        }
+        let at = open.iter().position(|(other, _)| *other == number);
+        let file = match at.and_then(|at| open.remove(at)) {
+            Some((_, file)) => file,
+            None => {
+                drop(open);
+                let file = Arc::new(self.with_cache(|cache| cache.open_file(number))??);
+                open = self.open.lock();
+                file
+            }
+        };
         if open.len() >= OPEN_MAX {
-            open.retain(|_, file| Arc::strong_count(file) > 1);
+            open.pop_front();
         }
-        if open.len() >= OPEN_MAX {
-            return None;
-        }
-        let opened = self.with_cache(|cache| match cache.generation() == generation {
-            true => cache.open_file(place),
-            false => None,
-        });
-        let file = Arc::new(opened??);
-        open.insert(key, Arc::clone(&file));
+        open.push_back((number, Arc::clone(&file)));
         Some(file)
     }
 
@@ -176,7 +170,7 @@ impl Chunks {
         let keeper = self.with_cache(|cache| cache.keeper()).transpose()?.flatten();
         let Some(keeper) = keeper else { return Ok(()) };
         let Some((name, copy)) = keeper.keep(&file)? else { return Ok(()) };
-        let listed = list(&copy)?;
+        let listed = list(&copy, &|| false)?;
         self.with_cache(|cache| cache.add_kept((&name, &copy), listed));
         Ok(())
     }
@@ -197,25 +191,17 @@ impl Chunks {
     }
 }
 
-/// The chunks of `content`, as many as the index takes.
-fn list(content: impl Read) -> io::Result<Vec<Listed>> {
+/// The chunks of `content`, as many as the index takes, until it is `stopped`.
+fn list(content: impl Read, stopped: &dyn Fn() -> bool) -> io::Result<Vec<Listed>> {
     let mut at = 0;
-    let listed = chunks(content).take(LISTED_MAX).map(|chunk| {
+    let chunks = chunks(content).take(LISTED_MAX).take_while(|_| !stopped());
+    let listed = chunks.map(|chunk| {
         let Chunk { len, hash } = chunk?;
         let begin = at;
         at += u64::from(len);
         Ok((begin, len, short(&hash)))
     });
     listed.collect()
-}
-
-/// The chunks of the first `blocks` blocks of a published file.
-fn list_begin(node: &Arc<DirNode>, name: &Name, blocks: u64) -> io::Result<Vec<Listed>> {
-    if blocks == 0 {
-        return Ok(Vec::new());
-    }
-    let (file, _) = node.handle()?.system_handle()?.open_file(name, false)?;
-    list(file.take(blocks * BLOCK_LEN))
 }
 
 impl Provider for Chunks {
@@ -234,7 +220,10 @@ impl Provider for Chunks {
     }
 
     fn parts(&self, _: &Receiver<'_>, _: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
-        if reuse.from.is_none() { self.files.lock().parts(reuse) } else { None }
+        let found = if reuse.from.is_none() { self.files.lock().parts(reuse)? } else { None? };
+        let part =
+            |Found { len, file, from, .. }| Some(Part { content: self.open(file)?, from, len });
+        found.into_iter().map(part).collect()
     }
 
     fn forget(&self, file: &mut Pending) {
@@ -308,10 +297,23 @@ impl Receiver<'_> {
         if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)
         {
             let path = words::join(&chunks.root, &node.path_of(Some(&file.name)));
-            // An earlier job has received the beginning, which is not offered again.
-            let resumed = list_begin(node, &file.name, file.resumed).unwrap_or_default();
+            // Where all of the rest was offered, the link is slow: there is time to read the
+            // beginning, which an earlier job has received.
+            let is_whole =
+                listed.last().is_some_and(|(at, len, _)| at + u64::from(*len) == file.entry.size());
+            let resumed = if is_whole { self.list_resumed(node, file) } else { Ok(Vec::new()) };
+            let resumed = resumed.unwrap_or_default();
             chunks.with_cache(|cache| cache.add(&path, resumed.into_iter().chain(listed)));
         }
+    }
+
+    /// The chunks of a published file that an earlier job has received.
+    fn list_resumed(&self, node: &Arc<DirNode>, file: &Pending) -> io::Result<Vec<Listed>> {
+        if file.resumed == 0 {
+            return Ok(Vec::new());
+        }
+        let (content, _) = node.handle()?.system_handle()?.open_file(&file.name, false)?;
+        list(content.take(file.resumed * BLOCK_LEN), &|| self.control.stopped())
     }
 
     /// Keeps the content of the entry `name` of `node`, which is about to be lost, if the user
