@@ -268,7 +268,7 @@ fn start(
     let further = is_agent.then(|| Further(Arc::new(target.clone())));
     let kept = match (&further, traffic) {
         (Some(further), Traffic::Content | Traffic::Words) => {
-            kept(further, &stdout, &stdin, &stderr)
+            kept(further, (&stdout, &stdin, &stderr), &diagnostics)
         }
         _ => None,
     };
@@ -305,12 +305,12 @@ fn start(
     })
 }
 
-/// The way to keep a connection with these streams, if it is to be kept.
+/// The way to keep a connection with these streams, if it is to be kept. The user is told why it
+/// can't be.
 fn kept(
     further: &Further,
-    input: impl AsFd,
-    output: impl AsFd,
-    errors: impl AsFd,
+    (input, output, errors): (impl AsFd, impl AsFd, impl AsFd),
+    diagnostics: &Diagnostics,
 ) -> Option<Box<Kept>> {
     let keep = further.0.keep()?;
     let streams = Streams::of(input, output, errors);
@@ -319,7 +319,10 @@ fn kept(
         Ok(Box::new(Kept { streams, keeper, further: further.clone(), _errors: None }))
     });
     if let Err(error) = &kept {
-        tracing::debug!(%error, "the connection can't be kept");
+        let (host, why) = (further.0.display(), haul_model::os_text(error));
+        let dir = keep.dir.display();
+        let line = format!("haul: the connection to {host} is not kept: {dir}: {why}");
+        diagnostics(line.as_bytes());
     }
     kept.ok()
 }

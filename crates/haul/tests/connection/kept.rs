@@ -197,7 +197,9 @@ fn only_its_user_reaches_a_kept_connection() {
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("opened");
     let before = agent_of(&scene);
     scene.file("b", "b");
-    copy(&scene, "b", &["--keep"]);
+    let copied = copy(&scene, "b", &["--keep"]);
+    let shown = format!("is not kept: {}: permission denied", dir.display());
+    assert!(copied.err().contains(&shown), "{copied}");
     assert_eq!(scene.read("to-b"), "b");
     assert_eq!(agent_of(&scene), before, "the other was not kept");
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).expect("closed");
