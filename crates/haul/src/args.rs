@@ -41,7 +41,6 @@ use crate::config::{Config, Settings};
 use crate::error::{CommandError, ExitCode};
 use crate::lines::Lines;
 use crate::location::{Location, parse_host};
-use crate::peer::Reaches;
 use crate::report::{Detail, Show};
 use crate::stdout;
 use crate::until::Until;
@@ -109,7 +108,6 @@ pub(crate) struct Copy {
     pub(crate) altered: Altered,
     pub(crate) policy: Policy,
     pub(crate) detail: Detail,
-    pub(crate) reaches: Reaches,
     /// How entries are told of, if the copy makes a mirror.
     pub(crate) lines: Lines,
     /// The directories that a mirror looks into besides the destination.
@@ -146,7 +144,6 @@ pub(crate) struct Ls {
     /// Sizes have units.
     pub(crate) readable: bool,
     pub(crate) null: bool,
-    pub(crate) reaches: Reaches,
     pub(crate) detail: Detail,
 }
 
@@ -155,7 +152,6 @@ pub(crate) struct Ls {
 pub(crate) struct Stat {
     pub(crate) paths: Vec<Location>,
     pub(crate) follow: bool,
-    pub(crate) reaches: Reaches,
     pub(crate) detail: Detail,
 }
 
@@ -163,7 +159,6 @@ pub(crate) struct Stat {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hash {
     pub(crate) paths: Vec<Location>,
-    pub(crate) reaches: Reaches,
     pub(crate) detail: Detail,
 }
 
@@ -276,19 +271,19 @@ impl Words {
             CommandWords::Sync(Late(words)) => Command::Sync(words.into_sync(&load()?)?),
             CommandWords::Check(Late(words)) => Command::Check(words.into_check(&load()?)?),
             CommandWords::Ls(Late(words)) => {
-                let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
+                let paths = words.remote.locations(&words.paths, &load()?)?;
                 let detail = detail(false, 0, words.json);
                 let (long, readable) = (words.long, words.human_readable);
-                Command::Ls(Ls { paths, long, readable, null: words.null, reaches, detail })
+                Command::Ls(Ls { paths, long, readable, null: words.null, detail })
             }
             CommandWords::Stat(Late(words)) => {
-                let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
+                let paths = words.remote.locations(&words.paths, &load()?)?;
                 let detail = detail(false, 0, words.json);
-                Command::Stat(Stat { paths, follow: words.dereference, reaches, detail })
+                Command::Stat(Stat { paths, follow: words.dereference, detail })
             }
             CommandWords::Hash(Late(words)) => {
-                let (paths, reaches) = words.remote.locations(&words.paths, &load()?)?;
-                Command::Hash(Hash { paths, reaches, detail: detail(false, 0, words.json) })
+                let paths = words.remote.locations(&words.paths, &load()?)?;
+                Command::Hash(Hash { paths, detail: detail(false, 0, words.json) })
             }
             CommandWords::Config(Late(words)) => Command::Config(words.into_shown(load()?)?),
             CommandWords::Clean(Late(words)) => Command::Clean(Clean {
@@ -334,8 +329,7 @@ impl CopyWords {
         }
         let DetailWords { quiet, verbose, json } = self.detail;
         self.familiar.refuse_port(&self.paths)?;
-        let (sources, dest, reaches) =
-            self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
+        let (sources, dest) = self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
         let (sources, dest, to_all) = match self.to_all {
             true => to_all::split(sources, dest)?,
             false => (sources, dest, Vec::new()),
@@ -367,7 +361,6 @@ impl CopyWords {
                 moving: None,
             },
             detail: detail(quiet, verbose, json),
-            reaches,
             lines: Lines::default(),
             bases: Vec::new(),
             backup: None,
@@ -383,8 +376,7 @@ impl CopyWords {
 
 impl MoveWords {
     fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
-        let (sources, dest, reaches) =
-            self.remote.sources_and_dest(&self.paths, MOVE_USAGE, config)?;
+        let (sources, dest) = self.remote.sources_and_dest(&self.paths, MOVE_USAGE, config)?;
         let passage = self.remote.passage(&sources, &dest, config);
         let DetailWords { quiet, verbose, json } = self.detail;
         let conflict = conflict(self.force, self.no_clobber, self.update);
@@ -408,7 +400,6 @@ impl MoveWords {
                 ..Policy::default()
             },
             detail: detail(quiet, verbose, json),
-            reaches,
             lines: Lines::default(),
             bases: Vec::new(),
             backup: None,
@@ -428,7 +419,7 @@ impl ConfigWords {
         let Settings { verify, sync, .. } = self.safety.settings();
         let words = Settings { verify, sync, ..words };
         let host = self.host.map(|host| parse_host(&host)).transpose()?;
-        let host = host.map(|target| target.host().to_owned());
+        let host = host.map(|host| host.name().to_owned());
         Ok(ShowConfig {
             settings: config.with(words, host.as_deref()),
             host,
@@ -458,7 +449,7 @@ fn conflict(force: bool, no_clobber: bool, update: bool) -> Conflict {
 impl CheckWords {
     fn into_check(self, config: &Config) -> Result<Check, CommandError> {
         self.familiar.refuse_port(&self.paths)?;
-        let (sources, dest, reaches) =
+        let (sources, dest) =
             self.remote.sources_and_dest(&self.paths, CHECK_USAGE, &self.retry, config)?;
         let copy = Copy {
             sources,
@@ -470,7 +461,6 @@ impl CheckWords {
             altered: Altered::default(),
             policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
             detail: detail(self.quiet, self.verbose.into(), self.json),
-            reaches,
             lines: Lines::default(),
             bases: Vec::new(),
             backup: None,

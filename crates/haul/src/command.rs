@@ -21,11 +21,12 @@ mod sync;
 
 use crate::args::Command;
 use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::host::Host;
 use crate::hosts::{Hosts, Questions};
 use crate::interrupt::Interrupt;
 use crate::location::{Location, Machine};
 use crate::monitor::JobMonitor;
-use crate::peer::{Peers, Reaches};
+use crate::peer::Peers;
 use crate::progress::Screen;
 use crate::report::{Detail, Report};
 use haul_engine::{Event, Monitor, Progress, RequestError, Requests};
@@ -62,12 +63,11 @@ pub(crate) fn run(command: Command) -> ExitCode {
 fn each_path(
     detail: Detail,
     paths: &[Location],
-    reaches: &Reaches,
     mut ask: impl FnMut(&mut Requests, Asked<'_>) -> Result<(), RequestError>,
 ) -> ExitCode {
     let screen = Screen::default();
     let report = &*detail.report(&screen);
-    let hosts = Hosts::new(reaches.clone(), &screen);
+    let hosts = Hosts::new(&screen);
     // A signal just ends the program: a question leaves nothing behind.
     let monitor = Asking(JobMonitor::new(report, Task::default(), Interrupt::default()));
     let refused = |error: CommandError| match error.kind {
@@ -75,7 +75,7 @@ fn each_path(
         ErrorKind::Interrupted => report.finish(ExitCode::Success),
         _ => report.refused(&error.of_question(), None),
     };
-    let peers = Peers::new(report, &screen, reaches.clone());
+    let peers = Peers::new(report, &screen);
     let mut questions = Questions::new(&hosts, peers, &monitor);
     for given in paths {
         let locations = match expand::paths(given, &mut questions, report) {
@@ -135,8 +135,5 @@ struct Asked<'a> {
 
 /// The host's name, unless the place is here.
 fn host(machine: &Machine) -> Option<String> {
-    match machine {
-        Machine::Here => None,
-        Machine::There(target) | Machine::Sftp(target) => Some(target.display()),
-    }
+    machine.host().map(Host::to_string)
 }

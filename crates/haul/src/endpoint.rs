@@ -16,7 +16,7 @@
 //! ([`haul_net::Connection::standing_in`]).
 
 use crate::error::CommandError;
-use crate::peer::Reach;
+use crate::host::Host;
 use crate::progress::Screen;
 use crate::report::remote_line;
 use crate::server::known::{self, Known, Login};
@@ -46,8 +46,7 @@ pub(crate) enum UseServer {
 
 /// Whom to connect to, what for, and who hears of it.
 pub(crate) struct Call<'c> {
-    pub(crate) target: &'c SshTarget,
-    pub(crate) reach: Reach,
+    pub(crate) host: &'c Host,
     /// A connection that an earlier command has left will do.
     pub(crate) may_be_kept: bool,
     /// An earlier connection was lost. What ssh has to say is in the error, if it fails; the
@@ -112,12 +111,12 @@ impl Call<'_> {
     /// When there is no way to it, or its server has another key. Where ssh leads to no haul
     /// shows when something is read ([`ConnectError::lacks_haul`]).
     pub(crate) fn connect(&self) -> Result<Session, JobError> {
-        let server = self.reach.server;
+        let server = self.host.server;
         let known = match server {
             UseServer::Never => None,
-            _ => known::find(self.target.host()).map_err(unusable)?,
+            _ => known::find(self.host.name()).map_err(unusable)?,
         };
-        let host = &*self.target.display();
+        let host = &*self.host.to_string();
         let unknown = || JobError::Usage(format!("{host}: no server of this host is known"));
         let may_be_kept = self.may_be_kept && !self.is_again;
         let (first, second) = endpoints(server, known, may_be_kept).ok_or_else(unknown)?;
@@ -136,15 +135,15 @@ impl Call<'_> {
     }
 
     fn connect_to(&self, endpoint: &Endpoint) -> Result<Session, JobError> {
-        let target = self.target;
+        let host = self.host;
         Ok(match endpoint {
             Endpoint::Kept => {
-                let none = || lost(target, "no connection is kept");
-                let kept = haul_net::connect_kept(target, diagnostics(self.screen));
+                let none = || lost(host, "no connection is kept");
+                let kept = haul_net::connect_kept(host.ssh(), diagnostics(self.screen));
                 let begun = Instant::now();
                 let takes_long = || begun.elapsed() > GREETING_MAX;
                 let requests = Requests::remote_unless(kept.ok_or_else(none)?, &takes_long)?;
-                greeted(requests, target)?.into()
+                greeted(requests, host)?.into()
             }
             Endpoint::Ssh => {
                 let (target, diagnostics) = self.login();
@@ -156,10 +155,10 @@ impl Call<'_> {
             Endpoint::Server(known, via) => {
                 let identity = known::identity().map_err(unusable)?;
                 let via = via.unwrap_or_else(|| known.usual_via());
-                let (patience, congestion) = (target.patience(), self.reach.congestion);
+                let (patience, congestion) = (host.patience(), host.congestion);
                 let connection =
                     known.connect(&identity, Reaching { patience, via, congestion })?;
-                let (host, is_quic) = (&*target.display(), connection.closer.is_quic());
+                let (host, is_quic) = (&*host.to_string(), connection.closer.is_quic());
                 (self.tell)(LinkEvent::Server { host, is_quic });
                 connection.into()
             }
@@ -175,11 +174,11 @@ impl Call<'_> {
     fn login(&self) -> (Cow<'_, SshTarget>, Diagnostics) {
         if !self.is_again {
             // It keeps in mind what ssh says of its settings.
-            return (Cow::Borrowed(self.target), diagnostics(self.screen));
+            return (Cow::Borrowed(self.host.ssh()), diagnostics(self.screen));
         }
-        let silence_max = self.target.patience().silence_max;
+        let silence_max = self.host.patience().silence_max;
         let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
-        let target = self.target.clone().with_patience(Patience { silence_max, login_max });
+        let target = self.host.ssh().clone().with_patience(Patience { silence_max, login_max });
         (Cow::Owned(target), Arc::new(|_: &[u8]| {}))
     }
 }
@@ -195,19 +194,19 @@ pub(crate) fn diagnostics(screen: &Screen) -> Diagnostics {
     Arc::new(move |line: &[u8]| screen.line(&remote_line(line)))
 }
 
-/// The connection of `requests` to the agent of `target`, for a job.
+/// The connection of `requests` to the agent of `host`, for a job.
 ///
 /// # Errors
 /// When the agent was lost.
-pub(crate) fn greeted(requests: Requests, target: &SshTarget) -> Result<Greeted, JobError> {
+pub(crate) fn greeted(requests: Requests, host: &Host) -> Result<Greeted, JobError> {
     match requests.into_standing() {
         Some(Standing::Agent(greeted)) => Ok(greeted),
-        _ => Err(lost(target, "it accepts nothing")),
+        _ => Err(lost(host, "it accepts nothing")),
     }
 }
 
-fn lost(target: &SshTarget, detail: &str) -> JobError {
-    ConnectError::Lost { host: target.display(), detail: detail.to_owned() }.into()
+fn lost(host: &Host, detail: &str) -> JobError {
+    ConnectError::Lost { host: host.to_string(), detail: detail.to_owned() }.into()
 }
 
 #[cfg(test)]
@@ -216,8 +215,8 @@ mod tests {
     use haul_net::Identity;
 
     fn known(is_through_ssh: bool) -> Known {
-        let target = SshTarget::new(Some("ann"), "nas").expect("a host");
-        let login = is_through_ssh.then(|| Login::of(&target));
+        let host = Host::new(Some("ann"), "nas").expect("a host");
+        let login = is_through_ssh.then(|| Login::of(&host));
         let key = Identity::new().expect("a key").key();
         Known { host: "nas".into(), addresses: Vec::new(), key, login }
     }

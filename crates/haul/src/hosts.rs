@@ -10,8 +10,9 @@ use crate::command::deploy;
 use crate::endpoint::Call;
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
+use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
-use crate::peer::{Peers, Reach, Reaches, WayThere, WithoutHaul, connect_sftp, neither_helps};
+use crate::peer::{Peers, WayThere, connect_sftp, neither_helps};
 use crate::progress::Screen;
 use crate::retry::{Attempts, Retry};
 use crate::state;
@@ -20,31 +21,30 @@ use haul_engine::{
     Route, Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
 };
 use haul_model::{Fault, FaultKind, Logins};
-use haul_net::{ConnectError, SshTarget};
+use haul_net::ConnectError;
 use std::num::NonZeroU8;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The hosts of a command.
 pub(crate) struct Hosts {
     screen: Screen,
-    reaches: Reaches,
     /// Those that turned out to have no haul.
-    lacking: Mutex<Vec<SshTarget>>,
+    lacking: Mutex<Vec<Host>>,
     /// The way to the place of the first job, if somebody was asked there.
     standing: Mutex<Option<(Machine, WayThere)>>,
     /// Those of which a haul has greeted.
-    greeted: Mutex<Vec<SshTarget>>,
+    greeted: Mutex<Vec<Host>>,
     /// Other jobs read the same sources at the same time.
     sharer: Mutex<Option<Arc<Sharer>>>,
 }
 
 impl Hosts {
     /// None is known yet; what ssh has to say is shown on `screen`.
-    pub(crate) fn new(reaches: Reaches, screen: &Screen) -> Self {
+    pub(crate) fn new(screen: &Screen) -> Self {
         let (lacking, greeted) = (Mutex::default(), Mutex::default());
         let standing = Mutex::default();
         let sharer = Mutex::default();
-        Self { screen: screen.clone(), reaches, lacking, greeted, standing, sharer }
+        Self { screen: screen.clone(), lacking, greeted, standing, sharer }
     }
 
     /// The same for a job that shares what it reads here with others, until [`Self::leave`].
@@ -74,14 +74,14 @@ impl Hosts {
 
     /// Keeps in mind the hosts whose hauls have greeted `peers`.
     pub(crate) fn heard_of(&self, peers: &Peers<'_>) {
-        peers.greeted().for_each(|target| self.has_greeted(target));
+        peers.greeted().for_each(|host| self.has_greeted(host));
     }
 
     /// Keeps in mind that the haul of a host has greeted.
-    fn has_greeted(&self, target: &SshTarget) {
+    fn has_greeted(&self, host: &Host) {
         let mut greeted = self.greeted();
-        if !greeted.contains(target) {
-            greeted.push(target.clone());
+        if !greeted.contains(host) {
+            greeted.push(host.clone());
         }
     }
 
@@ -123,15 +123,15 @@ impl Hosts {
                 attempts.came_further();
             }
             parts_before = parts_now;
-            let known = machine.host().filter(|target| self.greeted().contains(target));
-            let retries = known.map_or(0, |target| self.reaches.of(target).retries);
-            let host = known.map(SshTarget::display).unwrap_or_default();
+            let known = machine.host().filter(|host| self.greeted().contains(host));
+            let retries = known.map_or(0, |host| host.retries);
+            let host = known.map(Host::to_string).unwrap_or_default();
             attempts.wait(&host, retries, error)?;
             is_again = true;
         }
     }
 
-    fn greeted(&self) -> MutexGuard<'_, Vec<SshTarget>> {
+    fn greeted(&self) -> MutexGuard<'_, Vec<Host>> {
         self.greeted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,10 +167,9 @@ impl Hosts {
             Route::Between(from, to) => (from.host(), to.host()),
         };
         ran.map_err(|error| {
-            let error = error.at_host(to.map(SshTarget::display).as_deref());
+            let error = error.at_host(to.map(Host::to_string).as_deref());
             let error = error.of_task(&leg.job.task);
-            let targets = from.into_iter().chain(to);
-            targets.fold(error, |error, target| self.reaches.explained(target, error))
+            from.into_iter().chain(to).fold(error, |error, host| host.explained(error))
         })
     }
 
@@ -181,21 +180,19 @@ impl Hosts {
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
         let Leg { job, route } = leg;
-        let (target, mut may_have_haul) = match machine {
-            Machine::Here => return Ok(haul_engine::run(job, Placement::Local, monitor)?),
-            Machine::There(target) => (target, !self.lacks_haul(target)),
-            Machine::Sftp(target) => (target, false),
+        let Machine::There(host) = machine else {
+            return Ok(haul_engine::run(job, Placement::Local, monitor)?);
         };
-        let reach = self.reaches.of(target);
+        let mut may_have_haul = !host.by_sftp && !self.lacks_haul(host);
         let mut standing = None;
         match self.take_standing(machine) {
             Some(WayThere { standing: Standing::Agent(greeted), .. }) => {
-                return Ok(self.run_agent(job, route, target, Some(greeted), monitor)?);
+                return Ok(self.run_agent(job, route, host, Some(greeted), monitor)?);
             }
             Some(WayThere { standing: Standing::Sftp(session), is_sftp_only }) => {
                 // That there is no haul was found out where it was asked.
-                if may_have_haul && (is_sftp_only || !reach.deploy) {
-                    self.tell_lacks_haul(target, is_sftp_only, monitor);
+                if may_have_haul && (is_sftp_only || !host.deploy) {
+                    self.tell_lacks_haul(host, is_sftp_only, monitor);
                     may_have_haul = false;
                 }
                 standing = Some(session);
@@ -203,33 +200,32 @@ impl Hosts {
             None => {}
         }
         if !may_have_haul {
-            return self.run_sftp(job, route, target, standing, monitor);
+            return self.run_sftp(job, route, host, standing, monitor);
         }
-        let missing = match self.run_agent(job, route, target, None, monitor) {
+        let missing = match self.run_agent(job, route, host, None, monitor) {
             Err(JobError::Connection(error)) if error.lacks_haul() => error,
             ran => return Ok(ran?),
         };
-        if reach.deploy && !missing.runs_nothing() {
-            self.deploy(target, monitor)?;
-            return Ok(self.run_agent(job, route, target, None, monitor)?);
+        if host.deploy && !missing.runs_nothing() {
+            self.deploy(host, monitor)?;
+            return Ok(self.run_agent(job, route, host, None, monitor)?);
         }
-        match reach.without_haul {
+        match host.without_haul {
             WithoutHaul::Fail => Err(missing.into()),
-            _ => self.run_without(job, route, target, missing, monitor),
+            _ => self.run_without(job, route, host, missing, monitor),
         }
     }
 
     /// Puts haul onto a host that has none.
-    fn deploy(&self, target: &SshTarget, monitor: &dyn Monitor) -> Result<(), CommandError> {
-        let put = deploy::put(target, None, &self.screen, &|| monitor.cancelled());
+    fn deploy(&self, host: &Host, monitor: &dyn Monitor) -> Result<(), CommandError> {
+        let put = deploy::put(host, None, &self.screen, &|| monitor.cancelled());
         // Ctrl-C ends ssh too, and what is seen of it first is a broken connection.
         let put = put.map_err(|error| match monitor.cancelled() {
             true => CommandError::interrupted(),
             false => error,
         })?;
-        let host = target.display();
-        let line = deploy::deployed_line(target, put);
-        let message = format!("no haul there: {}", line.trim_end());
+        let line = deploy::deployed_line(host, put);
+        let (host, message) = (host.to_string(), format!("no haul there: {}", line.trim_end()));
         monitor.event(Event::Warning { side: None, path: host.as_bytes(), message: &message });
         Ok(())
     }
@@ -237,14 +233,14 @@ impl Hosts {
     /// The call to a host for a job.
     fn call<'c>(
         &'c self,
-        target: &'c SshTarget,
+        host: &'c Host,
         job: &Job,
         is_first: bool,
         tell: &'c dyn Fn(LinkEvent<'_>),
     ) -> Call<'c> {
-        let (reach, is_again, screen) = (self.reaches.of(target), !is_first, &self.screen);
         let has_content = !job.task.keeps_destination();
-        Call { target, reach, may_be_kept: true, is_again, has_content, screen, tell }
+        let (is_again, screen) = (!is_first, &self.screen);
+        Call { host, may_be_kept: true, is_again, has_content, screen, tell }
     }
 
     /// Runs `job` with the haul of the host, which has `greeted` or is connected to, and
@@ -253,28 +249,34 @@ impl Hosts {
         &self,
         job: &Job,
         route: &Route<Machine>,
-        target: &SshTarget,
+        host: &Host,
         mut standing: Option<Greeted>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
         let is_upload = !matches!(route, Route::Download(_));
-        let has_greeted = &|| self.greeted().contains(target);
-        let Reach { retries, parallel, .. } = self.reaches.of(target);
-        let logins = logins_of(parallel);
+        let has_greeted = &|| self.greeted().contains(host);
+        let (logins, retries) = (logins_of(host.parallel), host.retries);
         let job = &Job { logins, ..job.clone() };
-        let host = target.display();
-        let retry =
-            Retry { job, is_upload, reads_here: is_upload, retries, monitor, host, has_greeted };
+        let name = host.to_string();
+        let retry = Retry {
+            job,
+            is_upload,
+            reads_here: is_upload,
+            retries,
+            monitor,
+            host: name,
+            has_greeted,
+        };
         let ran = retry.run(|job, is_first, monitor| {
             let session = match standing.take() {
                 Some(greeted) => greeted.into(),
                 None => {
                     let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-                    self.call(target, job, is_first, &tell).connect()?
+                    self.call(host, job, is_first, &tell).connect()?
                 }
             };
             if matches!(session, Session::Greeted(_)) {
-                self.has_greeted(target);
+                self.has_greeted(host);
             }
             let placement = match (is_upload, self.sharer()) {
                 (true, Some(sharer)) => Placement::UploadShared(session, sharer),
@@ -284,7 +286,7 @@ impl Hosts {
             haul_engine::run(job, placement, monitor)
         });
         if monitor.progress().reached() {
-            self.has_greeted(target);
+            self.has_greeted(host);
         }
         ran
     }
@@ -294,17 +296,17 @@ impl Hosts {
         &self,
         job: &Job,
         route: &Route<Machine>,
-        target: &SshTarget,
+        host: &Host,
         missing: ConnectError,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
-        let connections = match self.connect(target, 0) {
+        let connections = match self.connect(host, 0) {
             Ok(connections) => connections,
             Err(neither) => return Err(neither_helps(missing, &neither)),
         };
         let is_sftp_only = missing.runs_nothing();
-        self.tell_lacks_haul(target, is_sftp_only, monitor);
-        match self.go_through(job, route, connections, None, monitor) {
+        self.tell_lacks_haul(host, is_sftp_only, monitor);
+        match self.go_through(job, route, host, connections, None, monitor) {
             Err(JobError::Connection(neither)) if neither.lacks_sftp() => {
                 Err(neither_helps(missing, &neither.into()))
             }
@@ -314,43 +316,38 @@ impl Hosts {
 
     /// Keeps in mind, and tells, that there is no haul at a host, or no program can be
     /// started there.
-    fn tell_lacks_haul(&self, target: &SshTarget, is_sftp_only: bool, monitor: &dyn Monitor) {
-        let host = target.display();
+    fn tell_lacks_haul(&self, host: &Host, is_sftp_only: bool, monitor: &dyn Monitor) {
         let message = match is_sftp_only {
             true => "only SFTP is allowed there: using SFTP".to_owned(),
             false => format!("no haul there: using SFTP; 'haul deploy {host}' makes it faster"),
         };
-        monitor.event(Event::Warning { side: None, path: host.as_bytes(), message: &message });
-        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
+        let path = host.to_string();
+        monitor.event(Event::Warning { side: None, path: path.as_bytes(), message: &message });
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push(host.clone());
     }
 
-    fn lacks_haul(&self, target: &SshTarget) -> bool {
-        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).contains(target)
+    fn lacks_haul(&self, host: &Host) -> bool {
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).contains(host)
     }
 
     fn run_sftp(
         &self,
         job: &Job,
         route: &Route<Machine>,
-        target: &SshTarget,
+        host: &Host,
         standing: Option<SftpSession>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
-        let connections = self.connect(target, u8::from(standing.is_some()))?;
-        let ran = self.go_through(job, route, connections, standing, monitor);
+        let connections = self.connect(host, u8::from(standing.is_some()))?;
+        let ran = self.go_through(job, route, host, connections, standing, monitor);
         ran.map_err(|error| through_sftp(error, route))
     }
 
     /// Connects to the SFTP server of a host, as often as the user wants, where so many
     /// connections stand.
-    fn connect(
-        &self,
-        target: &SshTarget,
-        standing: u8,
-    ) -> Result<Vec<haul_net::Connection>, JobError> {
-        let reach = self.reaches.of(target);
-        let connect = |_| connect_sftp(target, &reach, &self.screen);
-        let parallel = reach.parallel.map_or(1, NonZeroU8::get);
+    fn connect(&self, host: &Host, standing: u8) -> Result<Vec<haul_net::Connection>, JobError> {
+        let connect = |_| connect_sftp(host, &self.screen);
+        let parallel = host.parallel.map_or(1, NonZeroU8::get);
         Ok((standing..parallel).map(connect).collect::<Result<_, _>>()?)
     }
 
@@ -358,6 +355,7 @@ impl Hosts {
         &self,
         job: &Job,
         route: &Route<Machine>,
+        host: &Host,
         connections: Vec<haul_net::Connection>,
         standing: Option<SftpSession>,
         monitor: &dyn Monitor,
@@ -376,7 +374,7 @@ impl Hosts {
             Route::Download(_) => Placement::SftpDownload(route_there),
             _ => Placement::SftpUpload(route_there),
         };
-        let without = self.reaches.without_defaults_of_haul(job);
+        let without = host.without_defaults_of_haul(job);
         if job.rate != without.rate {
             monitor.event(Event::Warning {
                 side: None,

@@ -3,9 +3,10 @@
 //! as they were given.
 
 use crate::hint::Hint;
+use crate::host::Host;
 use haul_engine::Spot;
 use haul_model::{escape_bytes, escape_text, words};
-use haul_net::{ConnectError, SshTarget};
+use haul_net::ConnectError;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
@@ -29,18 +30,21 @@ pub(crate) enum Machine {
     /// This one.
     Here,
     /// Another one, and how it is reached.
-    There(SshTarget),
-    /// Another one that has an SFTP server, whether there is a haul or not.
-    Sftp(SshTarget),
+    There(Host),
 }
 
 impl Machine {
     /// The host, unless it is this machine.
-    pub(crate) fn host(&self) -> Option<&SshTarget> {
+    pub(crate) fn host(&self) -> Option<&Host> {
         match self {
             Self::Here => None,
-            Self::There(target) | Self::Sftp(target) => Some(target),
+            Self::There(host) => Some(host),
         }
+    }
+
+    /// True if a host's SFTP server is used.
+    pub(crate) fn is_by_sftp(&self) -> bool {
+        self.host().is_some_and(|host| host.by_sftp)
     }
 }
 
@@ -48,7 +52,7 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Here => f.write_str("here"),
-            Self::There(target) | Self::Sftp(target) => f.write_str(&target.display()),
+            Self::There(host) => host.fmt(f),
         }
     }
 }
@@ -172,7 +176,7 @@ impl fmt::Display for Location {
 ///
 /// # Errors
 /// Names the words and what is wrong with them.
-pub(crate) fn parse_host(words: &OsStr) -> Result<SshTarget, LocationError> {
+pub(crate) fn parse_host(words: &OsStr) -> Result<Host, LocationError> {
     let given = words.as_bytes().to_vec();
     let host = || {
         if given.is_empty() {
@@ -183,7 +187,9 @@ pub(crate) fn parse_host(words: &OsStr) -> Result<SshTarget, LocationError> {
             // "ssh://host/" is how URLs of hosts are written.
             let slash: &[u8] = if is_url { b"/" } else { b"" };
             return match parse(given.strip_suffix(slash).unwrap_or(&given))? {
-                (Machine::There(target), path) if path == START_DIRECTORY => Ok(target),
+                (Machine::There(host), path) if path == START_DIRECTORY && !host.by_sftp => {
+                    Ok(host)
+                }
                 _ => Err(Problem::NotHost),
             };
         }
@@ -191,7 +197,7 @@ pub(crate) fn parse_host(words: &OsStr) -> Result<SshTarget, LocationError> {
             return Err(Problem::NotHost);
         }
         let (user, name) = split_user(&given);
-        target(user, unbracketed(name))
+        host_of(user, unbracketed(name))
     };
     host().map_err(|why| LocationError { given: given.clone(), why })
 }
@@ -204,13 +210,15 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), Problem> {
         return Err(Problem::Nul);
     }
     if let Some((scheme, rest)) = split_scheme(words) {
-        let machine = match scheme.to_ascii_lowercase().as_str() {
-            "ssh" => Machine::There,
-            "sftp" => Machine::Sftp,
+        let by_sftp = match scheme.to_ascii_lowercase().as_str() {
+            "ssh" => false,
+            "sftp" => true,
             "rsync" => return Err(Problem::Daemon),
             _ => return Err(Problem::Scheme(scheme.to_owned())),
         };
-        return parse_url(rest).map(|(target, path)| (machine(target), path));
+        let (mut host, path) = parse_url(rest)?;
+        host.by_sftp = by_sftp;
+        return Ok((Machine::There(host), path));
     }
     let Some(colon) = host_end(words) else { return Ok((Machine::Here, words.to_vec())) };
     let (login, path) = (&words[..colon], &words[colon + 1..]);
@@ -221,7 +229,7 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), Problem> {
     }
     refuse_other_home(path)?;
     let path = if path.is_empty() { START_DIRECTORY } else { path };
-    Ok((Machine::There(target(user, unbracketed(name))?), path.to_vec()))
+    Ok((Machine::There(host_of(user, unbracketed(name))?), path.to_vec()))
 }
 
 /// Splits `scheme://rest`.
@@ -255,7 +263,7 @@ fn host_end(words: &[u8]) -> Option<usize> {
 }
 
 /// Reads the part behind `ssh://` and `sftp://`.
-fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Problem> {
+fn parse_url(rest: &[u8]) -> Result<(Host, Vec<u8>), Problem> {
     let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(slash);
     let (user, host) = split_user(authority);
@@ -264,10 +272,10 @@ fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Problem> {
         return Err(Problem::Password);
     }
     let user = user.map(percent_decoded).transpose()?;
-    let target = target(user.as_deref(), &percent_decoded(name)?)?;
-    let target = match port {
-        Some(port) => target.with_port(port),
-        None => target,
+    let host = host_of(user.as_deref(), &percent_decoded(name)?)?;
+    let host = match port {
+        Some(port) => host.with_ssh(|ssh| Ok(ssh.with_port(port)))?,
+        None => host,
     };
     let path = percent_decoded(path)?;
     if path.contains(&0) {
@@ -286,7 +294,7 @@ fn parse_url(rest: &[u8]) -> Result<(SshTarget, Vec<u8>), Problem> {
         }
         _ => path,
     };
-    Ok((target, path))
+    Ok((host, path))
 }
 
 /// Refuses a path on a host that begins with `~` and the name of a user: a shell there
@@ -330,9 +338,9 @@ fn unbracketed(name: &[u8]) -> &[u8] {
 }
 
 /// The host that is reached as `user@host`. ssh decides what is left out.
-fn target(user: Option<&[u8]>, host: &[u8]) -> Result<SshTarget, Problem> {
+fn host_of(user: Option<&[u8]>, name: &[u8]) -> Result<Host, Problem> {
     let text = |bytes| str::from_utf8(bytes).map_err(|_| Problem::NotText);
-    Ok(SshTarget::new(user.map(text).transpose()?, text(host)?)?)
+    Ok(Host::new(user.map(text).transpose()?, text(name)?)?)
 }
 
 /// RFC 3986, section 2.1: `%` and two hexadecimal digits stand for a byte.

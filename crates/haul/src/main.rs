@@ -26,7 +26,8 @@
 //!   command line.
 //! - `interrupt.rs`: signals; those that are ignored from the start stay so.
 //! - `mistake.rs`: the end of the process after a panic.
-//! - `endpoint.rs`: connects, and chooses how; `retry.rs`: again, when a connection was lost;
+//! - `host.rs`: a host, and all that is said about the way there. `endpoint.rs`: connects, and
+//!   chooses how; `retry.rs`: again, when a connection was lost;
 //!   `peer.rs`: the hosts that single requests go to, and their connections. `hosts.rs`: runs
 //!   jobs (`hosts/between.rs`: between two hosts), and turns to a host's SFTP server when
 //!   there is no haul (`ConnectError::lacks_haul`), as `peer.rs` does for single requests.
@@ -43,6 +44,7 @@ mod config;
 mod endpoint;
 mod error;
 mod hint;
+mod host;
 mod hosts;
 mod interrupt;
 mod json;

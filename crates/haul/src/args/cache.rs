@@ -1,6 +1,6 @@
 //! The words of `haul cache`.
 
-use super::server::{Server, ServerAction, target};
+use super::server::{Server, ServerAction, reached};
 use super::wrong::is_misspelt;
 use super::{Command, Config};
 use crate::error::CommandError;
@@ -79,7 +79,7 @@ impl CacheWords {
         let Some(host) = host else { return Ok(Command::Cache(CacheCommand { action, json })) };
         let words = ["cache", word].into_iter().chain(json.then_some("--json"));
         let words = words.map(str::to_owned).collect();
-        let action = ServerAction::There { target: target(&host, rsh, &load()?)?, words };
+        let action = ServerAction::There { host: reached(&host, rsh, &load()?)?, words };
         Ok(Command::Server(Server { action, json }))
     }
 }

@@ -3,16 +3,16 @@
 use super::remote::{TimeoutWords, set_up};
 use crate::config::{Config, Settings, typed};
 use crate::error::CommandError;
+use crate::host::Host;
 use crate::location::parse_host;
 use clap::Args;
-use haul_net::SshTarget;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// `haul deploy`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Deploy {
-    pub(crate) target: SshTarget,
+    pub(crate) host: Host,
     pub(crate) action: Deployment,
     /// The haul that other commands start there instead, as the configuration says.
     pub(crate) elsewhere: Option<String>,
@@ -67,18 +67,18 @@ pub(super) struct DeployWords {
 
 impl DeployWords {
     pub(super) fn into_deploy(self, config: &Config) -> Result<Deploy, CommandError> {
-        let target = parse_host(&self.host)?;
+        let host = parse_host(&self.host)?;
         let words = Settings {
             rsh: self.rsh.map(typed),
             timeout: self.timeout.timeout.map(typed),
             ..Settings::default()
         };
-        let mut settings = config.with(words, Some(target.host()));
+        let mut settings = config.with(words, Some(host.name()));
         // A haul is put where it is looked for.
         let elsewhere = settings.remote_haul.as_ref().map(|given| given.value.clone());
         settings.put_aside_unless_typed();
-        let target = set_up(target, &settings)?;
+        let host = set_up(host, &settings)?;
         let action = if self.remove { Deployment::Remove } else { Deployment::Put(self.binary) };
-        Ok(Deploy { target, action, elsewhere, quiet: self.quiet })
+        Ok(Deploy { host, action, elsewhere, quiet: self.quiet })
     }
 }

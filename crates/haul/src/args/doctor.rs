@@ -5,7 +5,6 @@ use super::remote::RemoteWords;
 use crate::config::Config;
 use crate::error::CommandError;
 use crate::location::{Location, Machine, parse_host};
-use crate::peer::Reaches;
 use crate::report::Detail;
 use clap::{Args, ValueHint};
 use haul_model::Ports;
@@ -20,7 +19,6 @@ pub(crate) struct Doctor {
     pub(crate) path: Option<Vec<u8>>,
     /// The ports that the host may open, if not any.
     pub(crate) ports: Option<Ports>,
-    pub(crate) reaches: Reaches,
     pub(crate) detail: Detail,
 }
 
@@ -60,10 +58,10 @@ pub(super) struct DoctorWords {
 impl DoctorWords {
     pub(super) fn into_doctor(self, config: &Config) -> Result<Doctor, CommandError> {
         let words = as_location(&self.host)?;
-        let (location, reaches) = self.remote.location(&words, config)?;
+        let location = self.remote.location(&words, config)?;
         let path = names_path(&words, &location).then_some(location.path);
         let detail = detail(false, 0, self.json);
-        Ok(Doctor { machine: location.machine, path, ports: self.port_range, reaches, detail })
+        Ok(Doctor { machine: location.machine, path, ports: self.port_range, detail })
     }
 }
 

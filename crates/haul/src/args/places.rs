@@ -3,10 +3,9 @@
 
 use super::remote;
 use crate::config::Config;
-use crate::location::Location;
-use crate::location::Machine;
+use crate::host::Host;
+use crate::location::{Location, Machine};
 use clap::Args;
-use haul_net::SshTarget;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -32,7 +31,7 @@ pub(crate) struct Places {
     /// The beginning of a location.
     pub(crate) word: Vec<u8>,
     /// The path of a host that the word begins, and how that host is reached.
-    pub(crate) there: Option<(SshTarget, Vec<u8>)>,
+    pub(crate) there: Option<(Host, Vec<u8>)>,
     /// Hosts alone are meant, without paths.
     pub(crate) hosts_alone: bool,
     /// The hosts that the configuration names.
@@ -54,11 +53,11 @@ impl PlacesWords {
         let Self { hosts: hosts_alone, word } = self;
         let hosts = config.hosts().map(str::to_owned).collect();
         let there = Location::parse(&word).ok().and_then(|location| {
-            let Machine::There(target) = location.machine else { return None };
+            let Machine::There(host) = location.machine else { return None };
             // An empty path is the home directory, of which the word says nothing.
             let path =
                 if word.as_encoded_bytes().ends_with(b":") { Vec::new() } else { location.path };
-            remote::reached(target, config).ok().map(|target| (target, path))
+            remote::reached(host, config).ok().filter(|host| !host.by_sftp).map(|host| (host, path))
         });
         Places { word: word.into_vec(), there, hosts_alone, hosts }
     }

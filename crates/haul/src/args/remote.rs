@@ -6,12 +6,12 @@ use crate::config::{
 };
 use crate::endpoint::UseServer;
 use crate::error::CommandError;
+use crate::host::{Host, WithoutHaul};
 use crate::location::{Location, Machine};
-use crate::peer::{Reach, Reaches, WithoutHaul};
 use crate::state;
 use clap::Args;
 use haul_model::{Compression, Ports, Via};
-use haul_net::{Congestion, Keep, Patience, ServerVia, SshTarget};
+use haul_net::{Congestion, Keep, Patience, ServerVia};
 use std::ffi::OsString;
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU64};
@@ -104,9 +104,9 @@ impl Passage {
     ) -> Self {
         let machines = || [dest].into_iter().chain(sources).map(|location| &location.machine);
         if let Some(host) = machines().find_map(Machine::host) {
-            words = config.with(words, Some(host.host()));
+            words = config.with(words, Some(host.name()));
         }
-        if machines().any(|machine| matches!(machine, Machine::Sftp(_))) {
+        if machines().any(Machine::is_by_sftp) {
             words.put_aside_of_haul_unless_typed();
         }
         Self {
@@ -161,55 +161,6 @@ fn exclude(one: &dyn fmt::Display, other: &str) -> CommandError {
     CommandError::usage(format!("{one} and {other} exclude each other"))
 }
 
-/// The same as other words have said it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Typed {
-    pub(super) rsh: Option<String>,
-    pub(super) remote_haul: Option<String>,
-    pub(super) timeout: Option<u32>,
-    pub(super) transport: Option<Transport>,
-    pub(super) retries: Option<u32>,
-    pub(super) parallel: Option<NonZeroU8>,
-    pub(super) keep: Option<KeepFor>,
-    pub(super) via: Option<Via>,
-    pub(super) congestion: Option<Congestion>,
-}
-
-impl Typed {
-    /// As [`TransferWords::sources_and_dest`].
-    pub(super) fn sources_and_dest(
-        self,
-        words: &[OsString],
-        usage: &str,
-        config: &Config,
-    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let Self { rsh, remote_haul, timeout, transport, retries, parallel, keep, .. } = self;
-        let (via, congestion) = (self.via.map(typed), self.congestion.map(typed));
-        let timeout = TimeoutWords { timeout };
-        let remote = RemoteWords { remote_haul, rsh, transport, timeout, keep };
-        let (retry, parallel) = (RetryWords { retries }, parallel.map(typed));
-        let words_of = Settings { parallel, via, congestion, ..retry.add_to(&remote) };
-        let way = Way { words: words_of, deploy: false, config };
-        way.sources_and_dest(words, usage)
-    }
-
-    /// The same of one source, which is to be listed: its destination is this machine.
-    pub(super) fn source_alone(
-        self,
-        words: &[OsString],
-        config: &Config,
-    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let Self { rsh, remote_haul, timeout, transport, retries, keep, .. } = self;
-        let (via, congestion) = (self.via.map(typed), self.congestion.map(typed));
-        let timeout = TimeoutWords { timeout };
-        let remote = RemoteWords { remote_haul, rsh, transport, timeout, keep };
-        let words_of = Settings { via, congestion, ..RetryWords { retries }.add_to(&remote) };
-        let way = Way { words: words_of, deploy: false, config };
-        let (sources, reaches) = way.locations(words)?;
-        Ok((sources, Location::root(), reaches))
-    }
-}
-
 impl RemoteWords {
     /// The settings of these words.
     fn settings(&self) -> Settings {
@@ -233,51 +184,49 @@ pub(super) struct Way<'c> {
     config: &'c Config,
 }
 
-/// Locations, and how their hosts are reached.
-pub(super) type Located = (Vec<Location>, Reaches);
+impl<'c> Way<'c> {
+    /// As `words` and `config` say.
+    pub(super) fn new(words: Settings, config: &'c Config) -> Self {
+        Self { words, deploy: false, config }
+    }
 
-impl Way<'_> {
-    /// The location that the words mean, and how its host is reached.
-    fn location(&self, words: &OsString) -> Result<(Location, Option<Reach>), CommandError> {
+    /// The location that the words mean, with the way to its host.
+    fn location(&self, words: &OsString) -> Result<Location, CommandError> {
         let mut location = Location::parse(words)?;
-        let (target, by_sftp) = match location.machine.clone() {
-            Machine::Here => return Ok((location, None)),
-            Machine::There(target) => (target, false),
-            Machine::Sftp(target) => (target, true),
-        };
-        if by_sftp && let Some(option) = names_haul(&self.words) {
+        let Machine::There(host) = location.machine.clone() else { return Ok(location) };
+        if host.by_sftp
+            && let Some(option) = names_haul(&self.words)
+        {
             return Err(exclude(&location, option).with_hint(WRITE_SSH));
         }
-        let mut settings = self.config.with(self.words.clone(), Some(target.host()));
-        if by_sftp || self.deploy {
+        let mut settings = self.config.with(self.words.clone(), Some(host.name()));
+        if host.by_sftp || self.deploy {
             settings.put_aside_unless_typed();
         }
-        let target = set_up(target, &settings)?;
-        let asks_sftp = settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
-        location.machine = match by_sftp || asks_sftp {
-            true => Machine::Sftp(target.clone()),
-            false => Machine::There(target.clone()),
-        };
+        let mut host = set_up(host, &settings)?;
+        host.by_sftp |= settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
         // Who names haul's path on the host, or asks for haul, means no other.
-        let without_haul = match names_haul(&settings) {
-            Some(_) => WithoutHaul::Fail,
-            None => WithoutHaul::GoOn,
-        };
-        let parallel = settings.parallel.as_ref().map(|given| given.value);
-        let (retries, has_timeout) = (settings.retries(), settings.timeout.is_some());
-        let deploy = self.deploy;
-        let server = self.server(&settings, &target);
-        let congestion = settings.congestion.as_ref().map(|given| given.value).unwrap_or_default();
-        let reach =
-            Reach { without_haul, parallel, retries, has_timeout, deploy, server, congestion };
-        Ok((location, Some(reach)))
+        if names_haul(&settings).is_some() {
+            host.without_haul = WithoutHaul::Fail;
+        }
+        host.parallel = settings.parallel.as_ref().map(|given| given.value);
+        host.retries = settings.retries();
+        host.has_timeout = settings.timeout.is_some();
+        host.deploy = self.deploy;
+        host.server = self.server(&settings, &host);
+        host.congestion = settings.congestion.as_ref().map(|given| given.value).unwrap_or_default();
+        host.asks_to_compress = self.words.compress.is_some();
+        host.asks_for_rate = self.words.bwlimit.is_some();
+        host.asks_for_way = self.words.via.is_some();
+        location.machine = Machine::There(host);
+        Ok(location)
     }
 
     /// The use of a host's server. Words about ssh ask for ssh.
-    fn server(&self, settings: &Settings, target: &SshTarget) -> UseServer {
+    fn server(&self, settings: &Settings, host: &Host) -> UseServer {
         let Settings { rsh, remote_haul, transport, .. } = &self.words;
         let names_ssh = rsh.is_some() || remote_haul.is_some() || transport.is_some();
-        let names_login = target.port().is_some() || target.user().is_some();
+        let names_login = host.port().is_some() || host.user().is_some();
         match settings.via.as_ref().map(|given| given.value) {
             Some(Via::Server) => UseServer::Always(None),
             Some(Via::ServerTcp) => UseServer::Always(Some(ServerVia::Tcp)),
@@ -288,40 +237,37 @@ impl Way<'_> {
         }
     }
 
-    /// The locations that the words mean.
-    fn locations(&self, words: &[OsString]) -> Result<Located, CommandError> {
+    /// The locations that the words mean, with the ways to their hosts.
+    pub(super) fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
         if self.words.contradict() {
             let error = exclude(&"--transport sftp", "--remote-haul");
             return Err(error.with_hint("leave out one of them: SFTP starts no haul"));
         }
-        let mut locations = Vec::with_capacity(words.len());
-        let mut reaches = Reaches::default();
-        for words in words {
-            let (location, reach) = self.location(words)?;
-            if let (Machine::There(target) | Machine::Sftp(target), Some(reach)) =
-                (&location.machine, reach)
-            {
-                reaches.add(target, reach);
-                if let Some(file) = location.here_instead() {
-                    reaches.add_here_instead(target, file);
-                }
+        let locations = words.iter().map(|words| self.location(words));
+        let mut locations = locations.collect::<Result<Vec<_>, _>>()?;
+        let meant = |place: &Location| Some((place.machine.clone(), place.here_instead()?));
+        let meant: Vec<_> = locations.iter().filter_map(meant).collect();
+        for place in &mut locations {
+            let of_host = meant.iter().filter(|(machine, _)| *machine == place.machine);
+            let files = of_host.map(|(_, file)| file.clone()).collect();
+            if let Machine::There(host) = &mut place.machine {
+                host.here_instead = files;
             }
-            locations.push(location);
         }
-        Ok((locations, reaches))
+        Ok(locations)
     }
 
-    /// The sources, the destination, which is last, and how their hosts are reached.
-    fn sources_and_dest(
+    /// The sources, and the destination, which is last.
+    pub(super) fn sources_and_dest(
         &self,
         words: &[OsString],
         usage: &str,
-    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let (mut sources, reaches) = self.locations(words)?;
+    ) -> Result<(Vec<Location>, Location), CommandError> {
+        let mut sources = self.locations(words)?;
         let dest = sources.pop().filter(|_| !sources.is_empty()).ok_or_else(|| {
             CommandError::usage("the destination is missing").with_hint(format!("usage: {usage}"))
         })?;
-        Ok((sources, dest, reaches))
+        Ok((sources, dest))
     }
 }
 
@@ -335,26 +281,26 @@ fn names_haul(settings: &Settings) -> Option<&'static str> {
 }
 
 /// The host, reached as the configuration says.
-pub(super) fn reached(target: SshTarget, config: &Config) -> Result<SshTarget, CommandError> {
-    let settings = config.with(Settings::default(), Some(target.host()));
-    set_up(target, &settings)
+pub(super) fn reached(host: Host, config: &Config) -> Result<Host, CommandError> {
+    let settings = config.with(Settings::default(), Some(host.name()));
+    set_up(host, &settings)
 }
 
 /// The host, reached as the settings say.
-pub(super) fn set_up(
-    mut target: SshTarget,
-    settings: &Settings,
-) -> Result<SshTarget, CommandError> {
-    if let Some(command) = &settings.rsh {
-        target = target.with_rsh(&command.value)?;
-    }
-    if let Some(path) = &settings.remote_haul {
-        target = target.with_remote_haul(&path.value)?;
-    }
-    if let Some(keep) = settings.keep.as_ref().and_then(|given| keep(given.value.value)) {
-        target = target.with_keep(Arc::new(keep));
-    }
-    Ok(target.with_patience(Patience::of_seconds(settings.timeout_seconds())))
+pub(super) fn set_up(host: Host, settings: &Settings) -> Result<Host, CommandError> {
+    let set_up = host.with_ssh(|mut ssh| {
+        if let Some(command) = &settings.rsh {
+            ssh = ssh.with_rsh(&command.value)?;
+        }
+        if let Some(path) = &settings.remote_haul {
+            ssh = ssh.with_remote_haul(&path.value)?;
+        }
+        if let Some(keep) = settings.keep.as_ref().and_then(|given| keep(given.value.value)) {
+            ssh = ssh.with_keep(Arc::new(keep));
+        }
+        Ok(ssh.with_patience(Patience::of_seconds(settings.timeout_seconds())))
+    });
+    Ok(set_up?)
 }
 
 /// The way to keep connections for so long, if there is one.
@@ -365,27 +311,25 @@ fn keep(lasts: Duration) -> Option<Keep> {
 }
 
 impl RemoteWords {
-    /// One location, and how its host is reached.
+    /// One location, with the way to its host.
     pub(super) fn location(
         &self,
         words: &OsString,
         config: &Config,
-    ) -> Result<(Location, Reaches), CommandError> {
-        let way = Way { words: self.settings(), deploy: false, config };
-        let (mut locations, reaches) = way.locations(std::slice::from_ref(words))?;
-        Ok((locations.remove(0), reaches))
+    ) -> Result<Location, CommandError> {
+        let way = Way::new(self.settings(), config);
+        Ok(way.locations(std::slice::from_ref(words))?.remove(0))
     }
 
-    /// The sources, the destination, which is last, and how their hosts are reached.
+    /// The sources, and the destination, which is last.
     pub(super) fn sources_and_dest(
         &self,
         words: &[OsString],
         usage: &str,
         retry: &RetryWords,
         config: &Config,
-    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let way = Way { words: retry.add_to(self), deploy: false, config };
-        way.sources_and_dest(words, usage)
+    ) -> Result<(Vec<Location>, Location), CommandError> {
+        Way::new(retry.add_to(self), config).sources_and_dest(words, usage)
     }
 }
 
@@ -401,14 +345,15 @@ impl TransferWords {
         Passage { no_cache, ..Passage::of(self.words(), sources, dest, config) }
     }
 
-    /// The words about that way.
+    /// The words about that way, and about how hosts are reached.
     fn words(&self) -> Settings {
         Settings {
             bwlimit: self.bwlimit.clone().map(typed),
             compress: self.compress.map(typed),
             via: self.via.map(typed),
+            congestion: self.congestion.map(typed),
             port_range: self.port_range.map(typed),
-            ..Settings::default()
+            ..self.parallel.add_to(&self.remote)
         }
     }
 
@@ -418,30 +363,33 @@ impl TransferWords {
         words: &[OsString],
         usage: &str,
         config: &Config,
-    ) -> Result<(Vec<Location>, Location, Reaches), CommandError> {
-        let (via, congestion) = (self.via.map(typed), self.congestion.map(typed));
-        let settings = Settings { via, congestion, ..self.parallel.add_to(&self.remote) };
-        let way = Way { words: settings, deploy: self.deploy, config };
-        let (sources, dest, reaches) = way.sources_and_dest(words, usage)?;
-        let by_sftp = |location: &&Location| matches!(location.machine, Machine::Sftp(_));
+    ) -> Result<(Vec<Location>, Location), CommandError> {
+        let way = Way { words: self.words(), deploy: self.deploy, config };
+        let (sources, dest) = way.sources_and_dest(words, usage)?;
+        let by_sftp = |location: &&Location| location.machine.is_by_sftp();
         let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
         match by_sftp.filter(|_| self.deploy) {
             Some(location) => Err(exclude(location, "--deploy").with_hint(WRITE_SSH)),
-            None => Ok((sources, dest, reaches.asking(&self.words()))),
+            None => Ok((sources, dest)),
         }
     }
 }
 
 impl RequestWords {
-    /// The locations that the words mean, and the course where there is no haul.
+    /// The locations that the words mean, with the ways to their hosts.
     pub(super) fn locations(
         &self,
         words: &[OsString],
         config: &Config,
-    ) -> Result<Located, CommandError> {
-        let words_of = self.retry.add_to(&self.remote);
-        let way = Way { words: words_of, deploy: false, config };
-        let (locations, reaches) = way.locations(words)?;
-        Ok((locations, if self.quiet { reaches.quietly() } else { reaches }))
+    ) -> Result<Vec<Location>, CommandError> {
+        let mut locations = Way::new(self.retry.add_to(&self.remote), config).locations(words)?;
+        for place in locations.iter_mut().filter(|_| self.quiet) {
+            if let Machine::There(host) = &mut place.machine
+                && host.without_haul == WithoutHaul::GoOn
+            {
+                host.without_haul = WithoutHaul::GoOnQuietly;
+            }
+        }
+        Ok(locations)
     }
 }

@@ -6,9 +6,10 @@ use super::remote::set_up;
 use super::{CacheCommand, Command};
 use crate::config::{Config, Settings, typed};
 use crate::error::CommandError;
+use crate::host::Host;
 use crate::location::parse_host;
 use clap::{Args, Subcommand};
-use haul_net::{Invitation, PublicKey, SshTarget, is_client_name};
+use haul_net::{Invitation, PublicKey, is_client_name};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -56,7 +57,7 @@ pub(crate) enum ServerAction {
     },
     /// Enrol this user at a host, through ssh.
     Enroll {
-        target: Box<SshTarget>,
+        host: Host,
         terms: Terms,
         yes: bool,
     },
@@ -71,7 +72,7 @@ pub(crate) enum ServerAction {
     },
     /// Do it on a host, through ssh.
     There {
-        target: Box<SshTarget>,
+        host: Host,
         words: Vec<String>,
     },
     /// Serve a client that comes through ssh.
@@ -266,15 +267,15 @@ pub(super) struct InstallWords {
 }
 
 /// The host, reached as the words and the configuration say.
-pub(super) fn target(
+pub(super) fn reached(
     host: &OsString,
     rsh: Option<String>,
     config: &Config,
-) -> Result<Box<SshTarget>, CommandError> {
-    let target = parse_host(host)?;
+) -> Result<Host, CommandError> {
+    let host = parse_host(host)?;
     let words = Settings { rsh: rsh.map(typed), ..Settings::default() };
-    let settings = config.with(words, Some(target.host()));
-    set_up(target, &settings).map(Box::new)
+    let settings = config.with(words, Some(host.name()));
+    set_up(host, &settings)
 }
 
 impl AtWords {
@@ -288,8 +289,8 @@ impl AtWords {
         match self.host {
             None => Ok(action),
             Some(host) => {
-                let target = target(&host, self.rsh, &load()?)?;
-                Ok(ServerAction::There { target, words })
+                let host = reached(&host, self.rsh, &load()?)?;
+                Ok(ServerAction::There { host, words })
             }
         }
     }
@@ -367,8 +368,8 @@ impl ServerWords {
                 at.or_there(A::Install { user }, words, load)?
             }
             Self::Enroll(Late(EnrollWords { host, terms, yes, rsh })) => {
-                let target = target(&host, rsh, &load()?)?;
-                A::Enroll { target, terms: terms.terms()?, yes }
+                let host = reached(&host, rsh, &load()?)?;
+                A::Enroll { host, terms: terms.terms()?, yes }
             }
             Self::Invite(Late(InviteWords { terms, address, at })) => {
                 let terms = terms.terms()?;

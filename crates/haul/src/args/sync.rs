@@ -20,7 +20,7 @@ pub(super) use self::switches::has;
 use self::switches::{Given, Switches};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
-use super::remote::Passage;
+use super::remote::{Passage, Way};
 use super::{Copy, Stats};
 use crate::config::{self, Config, KeepFor, Rate, Transport};
 use crate::error::CommandError;
@@ -237,19 +237,19 @@ impl SyncWords {
                 Given::Off(word) => word.apply(&mut wish, false, OsStr::new(""))?,
             }
         }
-        let typed = wish.typed()?;
+        let settings = wish.settings()?;
         wish.lists |= self.paths.len() == 1;
         let is_alone = self.paths.len() == 1;
         let splits = old_args::is_wanted(wish.old_args, wish.secludes)?;
         let paths = std::mem::take(&mut self.paths);
         let paths = if splits { old_args::split(paths) } else { paths };
-        let (sources, dest, reaches) = match is_alone {
-            true => typed.source_alone(&paths, config)?,
-            false => typed.sources_and_dest(&paths, SYNC_USAGE, config)?,
+        let way = Way::new(settings.clone(), config);
+        let (sources, dest) = match is_alone {
+            true => (way.locations(&paths)?, Location::root()),
+            false => way.sources_and_dest(&paths, SYNC_USAGE)?,
         };
-        let reaches = reaches.asking(&wish.passage());
         let no_cache = wish.no_cache;
-        let passage = Passage { no_cache, ..Passage::of(wish.passage(), &sources, &dest, config) };
+        let passage = Passage { no_cache, ..Passage::of(settings, &sources, &dest, config) };
         let detail = match (self.json, wish.quiet) {
             (true, _) => Detail::Json,
             (_, true) => Detail::Text(Show::Quiet),
@@ -270,7 +270,6 @@ impl SyncWords {
             sources,
             dest,
             to_all: Vec::new(),
-            reaches,
             recursive: wish.is_recursive() || mirror.walking.only_dirs,
             follow: wish.copy_links,
             filter: wish.with_own_rules(self.rules(wish.style(), wish.links())?)?,

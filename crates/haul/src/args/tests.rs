@@ -1,11 +1,10 @@
 //! Words of the command line as structs, and their help.
 
 use super::*;
+use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
-use crate::peer::WithoutHaul;
 use clap::CommandFactory;
 use haul_model::{Conflict, Kept, Policy};
-use haul_net::SshTarget;
 use std::num::NonZeroU8;
 
 mod passage;
@@ -220,13 +219,21 @@ fn words_of_other_programs_are_answered_where_they_are_not_taken() {
 #[test]
 fn hosts_are_reached_as_the_options_say() {
     let copy = copy("copy -e rsh --remote-haul /opt/haul u@host:a b");
-    let Machine::There(target) = &copy.sources[0].machine else { panic!("not on a host") };
-    let expected = haul_net::SshTarget::new(Some("u"), "host")
-        .and_then(|target| target.with_rsh("rsh"))
-        .and_then(|target| target.with_remote_haul("/opt/haul"))
+    let expected = Host::new(Some("u"), "host")
+        .and_then(|host| host.with_ssh(|ssh| ssh.with_rsh("rsh")?.with_remote_haul("/opt/haul")))
         .expect("names that are right");
-    assert_eq!(target, &expected);
+    let host = copy.sources[0].machine.host().expect("on a host");
+    assert_eq!(host.ssh(), expected.ssh());
     assert_eq!(copy.dest.machine, Machine::Here);
+}
+
+#[test]
+fn a_host_is_the_same_for_all_words_that_name_it() {
+    let copy = copy("copy --compress none h:a sftp://h/b h:c ann@h:d");
+    let host = |at: &Location| at.machine.host().expect("on a host").clone();
+    let [a, b, c] = [0, 1, 2].map(|at| host(&copy.sources[at]));
+    assert!(a == c && a != b && a != host(&copy.dest));
+    assert!(b.by_sftp && !a.by_sftp && a.asks_to_compress && !a.asks_for_rate);
 }
 
 #[test]
@@ -238,13 +245,10 @@ fn every_command_that_names_a_host_takes_a_timeout() {
             Command::Ls(ls) => ls.paths[0].machine.clone(),
             Command::Stat(stat) => stat.paths[0].machine.clone(),
             Command::Hash(hash) => hash.paths[0].machine.clone(),
-            Command::Deploy(deploy) => Machine::There(deploy.target),
+            Command::Deploy(deploy) => Machine::There(deploy.host),
             other => panic!("a command without hosts: {other:?}"),
         };
-        let (Machine::There(target) | Machine::Sftp(target)) = machine else {
-            panic!("not on a host")
-        };
-        target.patience().silence_max.map(|silence| silence.as_secs())
+        machine.host().expect("on a host").patience().silence_max.map(|silence| silence.as_secs())
     };
     for (command, rest) in
         [("copy", "h:a b"), ("move", "sftp://h/a b"), ("check", "h:a b"), ("ls", "h:a")]
@@ -278,13 +282,9 @@ fn requests_have_their_flags() {
 fn who_is_asked_on_a_host_is_as_the_options_say() {
     let asked = |words: &str| match parse(&format!("hash {words}")) {
         Ok(Command::Hash(hash)) => {
-            let sftp = hash.paths.iter().map(|at| matches!(at.machine, Machine::Sftp(_)));
-            let hosts = hash.paths.iter().filter_map(|at| match &at.machine {
-                Machine::Here => None,
-                Machine::There(target) | Machine::Sftp(target) => Some(target),
-            });
-            let mut without: Vec<_> =
-                hosts.map(|host| hash.reaches.of(host).without_haul).collect();
+            let sftp = hash.paths.iter().map(|at| at.machine.is_by_sftp());
+            let hosts = hash.paths.iter().filter_map(|at| at.machine.host());
+            let mut without: Vec<_> = hosts.map(|host| host.without_haul).collect();
             without.dedup();
             assert_eq!(without.len(), 1, "{without:?}");
             (sftp.collect::<Vec<_>>(), without[0])
@@ -309,11 +309,12 @@ fn a_deployment_has_a_host_and_a_program() {
     };
     let plain = deploy("ann@box");
     assert_eq!((plain.action, plain.quiet), (Deployment::Put(None), false));
-    assert_eq!(plain.target, SshTarget::new(Some("ann"), "box").expect("names that are right"));
+    assert_eq!(plain.host.to_string(), "ann@box");
     let other = deploy("-q -e 'my-ssh' --binary /a/b ssh://box:7");
     assert_eq!((other.action, other.quiet), (Deployment::Put(Some("/a/b".into())), true));
-    let target = SshTarget::new(None, "box").and_then(|target| target.with_rsh("'my-ssh'"));
-    assert_eq!(other.target, target.expect("names that are right").with_port(7));
+    let host = Host::new(None, "box");
+    let host = host.and_then(|it| it.with_ssh(|ssh| Ok(ssh.with_rsh("'my-ssh'")?.with_port(7))));
+    assert_eq!(other.host.ssh(), host.expect("names that are right").ssh());
     assert_eq!(deploy("--remove box").action, Deployment::Remove);
 }
 
@@ -335,22 +336,21 @@ fn the_configuration_stands_behind_the_words() {
     assert!(plain.policy.verify && plain.policy.sync);
     assert!(!copied(&config, "copy -V --no-verify a b").policy.verify);
     assert!(copied(&config, "copy --no-verify -V a b").policy.verify);
-    let Machine::Sftp(target) = &plain.dest.machine else { panic!("{:?}", plain.dest) };
-    assert_eq!(plain.reaches.of(target).parallel.map(NonZeroU8::get), Some(3));
+    let host = |copy: &Copy| copy.dest.machine.host().expect("on a host").clone();
+    assert!(host(&plain).by_sftp);
+    assert_eq!(host(&plain).parallel.map(NonZeroU8::get), Some(3));
     let other = copied(&config, "copy --no-verify --no-sync a other:b");
     assert!(!other.policy.verify && !other.policy.sync);
-    let Machine::There(target) = &other.dest.machine else { panic!("{:?}", other.dest) };
-    assert_eq!(other.reaches.of(target).parallel, None);
+    assert!(!host(&other).by_sftp && host(&other).parallel.is_none());
 
     // What is typed puts aside what it contradicts.
     let typed = copied(&config, "copy --remote-haul /x a h:b");
-    let Machine::There(target) = &typed.dest.machine else { panic!("{:?}", typed.dest) };
-    assert_eq!(typed.reaches.of(target).without_haul, WithoutHaul::Fail);
+    assert_eq!(host(&typed).without_haul, WithoutHaul::Fail);
     let deployed = copied(&config, "copy --deploy a h:b");
-    assert!(matches!(deployed.dest.machine, Machine::There(_)));
+    assert!(!host(&deployed).by_sftp);
     let config = Config::of_text("remote-haul = \"/x\"");
     let by_sftp = copied(&config, "copy a sftp://h/b");
-    assert!(matches!(by_sftp.dest.machine, Machine::Sftp(_)));
+    assert!(host(&by_sftp).by_sftp);
     assert!(parse(&config, "deploy h").is_ok());
 }
 

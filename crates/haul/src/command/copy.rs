@@ -358,7 +358,6 @@ mod tests {
     use super::*;
     use crate::args::Passage;
     use crate::lines::Lines;
-    use crate::peer::Reaches;
     use crate::report::{Detail, Show};
     use haul_model::{Altered, Filter, Policy};
     use std::ffi::OsStr;
@@ -378,7 +377,6 @@ mod tests {
             altered: Altered::default(),
             policy: Policy::default(),
             detail: Detail::Text(Show::Normal),
-            reaches: Reaches::default(),
             lines: Lines::default(),
             bases: Vec::new(),
             backup: None,
@@ -392,11 +390,8 @@ mod tests {
     }
 
     fn host(machine: &Machine) -> String {
-        match machine {
-            Machine::Here => "here".to_owned(),
-            Machine::There(target) => target.display(),
-            Machine::Sftp(target) => format!("sftp {}", target.display()),
-        }
+        let way = if machine.is_by_sftp() { "sftp " } else { "" };
+        format!("{way}{machine}")
     }
 
     /// The steps as `route: sources -> dest`, or the refusal.

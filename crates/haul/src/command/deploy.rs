@@ -4,11 +4,12 @@ use crate::args::{Deploy, Deployment};
 use crate::endpoint::diagnostics;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hint::Hint;
+use crate::host::Host;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Detail, Show};
 use haul_engine::{Change, DeployError, Deployed, JobError, Program, Suspect, Undeployed};
-use haul_net::{ConnectError, DEPLOY_DIR, DEPLOYED_NAME, SshTarget};
+use haul_net::{ConnectError, DEPLOY_DIR, DEPLOYED_NAME};
 use std::path::Path;
 
 /// Where Linux shows the program of a process, even if its file has another
@@ -20,12 +21,12 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
     let screen = Screen::default();
     let show = if deploy.quiet { Show::Quiet } else { Show::Normal };
     let report = Detail::Text(show).report(&screen);
-    let target = &deploy.target;
+    let host = &deploy.host;
     let done = match &deploy.action {
-        Deployment::Put(binary) => put(target, binary.as_deref(), &screen, &|| false)
-            .map(|deployed| deployed_line(target, deployed)),
-        Deployment::Remove => haul_engine::undeploy(target, &diagnostics(&screen))
-            .map(|undeployed| undeployed_line(target, undeployed))
+        Deployment::Put(binary) => put(host, binary.as_deref(), &screen, &|| false)
+            .map(|deployed| deployed_line(host, deployed)),
+        Deployment::Remove => haul_engine::undeploy(host.ssh(), &diagnostics(&screen))
+            .map(|undeployed| undeployed_line(host, undeployed))
             .map_err(CommandError::from),
     };
     if let (Ok(_), Deployment::Put(_), Some(path), true) =
@@ -34,7 +35,7 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
         let message = format!(
             "the configuration sets remote-haul to '{path}': other commands start that, not the installed haul"
         );
-        report.warning(target.display().as_bytes(), &message);
+        report.warning(host.to_string().as_bytes(), &message);
     }
     match done {
         Ok(line) => report.conclude(ExitCode::Success, &line),
@@ -49,7 +50,7 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
 /// # Errors
 /// With what the user can do. What was on the host before still is.
 pub(crate) fn put(
-    target: &SshTarget,
+    host: &Host,
     binary: Option<&Path>,
     screen: &Screen,
     is_cancelled: &dyn Fn() -> bool,
@@ -58,7 +59,7 @@ pub(crate) fn put(
         Some(path) => Program::open(path)?,
         None => own_program()?,
     };
-    Ok(haul_engine::deploy(target, &diagnostics(screen), &program, is_cancelled)?)
+    Ok(haul_engine::deploy(host.ssh(), &diagnostics(screen), &program, is_cancelled)?)
 }
 
 /// The program that runs now.
@@ -74,13 +75,13 @@ fn own_program() -> Result<Program, CommandError> {
 }
 
 /// Where a deployed haul is, as a location.
-fn location(target: &SshTarget) -> String {
-    format!("{}:~/{DEPLOY_DIR}/{DEPLOYED_NAME}", target.display())
+fn location(host: &Host) -> String {
+    format!("{host}:~/{DEPLOY_DIR}/{DEPLOYED_NAME}")
 }
 
 /// The result of a deployment, for people.
-pub(crate) fn deployed_line(target: &SshTarget, deployed: Deployed) -> String {
-    let (location, bytes) = (location(target), quantity::bytes(deployed.bytes));
+pub(crate) fn deployed_line(host: &Host, deployed: Deployed) -> String {
+    let (location, bytes) = (location(host), quantity::bytes(deployed.bytes));
     let version = env!("CARGO_PKG_VERSION");
     match deployed.change {
         Change::New => format!("installed haul {version} as {location}, {bytes}\n"),
@@ -91,8 +92,8 @@ pub(crate) fn deployed_line(target: &SshTarget, deployed: Deployed) -> String {
     }
 }
 
-fn undeployed_line(target: &SshTarget, undeployed: Undeployed) -> String {
-    let location = location(target);
+fn undeployed_line(host: &Host, undeployed: Undeployed) -> String {
+    let location = location(host);
     let mut line = match undeployed.was_there {
         true => format!("removed {location}"),
         false => format!("nothing to remove: no {location}"),
@@ -168,10 +169,10 @@ mod tests {
 
     #[test]
     fn lines_say_what_was_done_and_where() {
-        let target = SshTarget::new(Some("ann"), "box").expect("names that are right");
-        let deployed = |change| deployed_line(&target, Deployed { bytes: 5 << 20, change });
+        let host = Host::new(Some("ann"), "box").expect("names that are right");
+        let deployed = |change| deployed_line(&host, Deployed { bytes: 5 << 20, change });
         let undeployed =
-            |was_there, dirs_stay| undeployed_line(&target, Undeployed { was_there, dirs_stay });
+            |was_there, dirs_stay| undeployed_line(&host, Undeployed { was_there, dirs_stay });
         let lines = [
             deployed(Change::New),
             deployed(Change::Replaced),

@@ -85,26 +85,23 @@ fn diagnose<'d>(
     report: &dyn Report,
     screen: &Screen,
 ) -> Result<Diagnosis<'d>, CommandError> {
-    let (Machine::There(target) | Machine::Sftp(target)) = &doctor.machine else {
+    let Machine::There(mut host) = doctor.machine.clone() else {
         return Err(CommandError::usage("the host is missing"));
     };
-    let host = target.display();
-    let mut reach = doctor.reaches.of(target);
-    if reach.server == UseServer::IfKnown && known::find(target.host())?.is_some() {
+    if host.server == UseServer::IfKnown && known::find(host.name())?.is_some() {
         // Advice about ssh would be wrong: paths mean other places there.
-        reach.server = UseServer::Always(None);
+        host.server = UseServer::Always(None);
     }
-    let is_sftp = matches!(doctor.machine, Machine::Sftp(_));
-    let by_server = !is_sftp && matches!(reach.server, UseServer::Always(_));
-    let answering = if is_sftp {
-        Answering::at_sftp(target, &reach, screen)?
+    let host = &host;
+    let by_server = !host.by_sftp && matches!(host.server, UseServer::Always(_));
+    let answering = if host.by_sftp {
+        Answering::at_sftp(host, screen)?
     } else {
         // As a copy does it, with the ciphers that it would have.
         let (may_be_kept, is_again, has_content) = (false, false, true);
         let tell = &|event: LinkEvent<'_>| report.link(event);
-        let call = Call { target, reach, may_be_kept, is_again, has_content, screen, tell };
-        let explained = |error: CommandError| doctor.reaches.explained(target, error);
-        Answering::at(&call, &|| false).map_err(explained)?
+        let call = Call { host, may_be_kept, is_again, has_content, screen, tell };
+        Answering::at(&call, &|| false).map_err(|error| host.explained(error))?
     };
     let Answering { mut requests, login, .. } = answering;
     let draws = report.is_text() && Screen::is_terminal();
@@ -115,7 +112,7 @@ fn diagnose<'d>(
     };
     let wish = Wish { path: doctor.path.as_deref(), ports: doctor.ports, told: &told };
     let findings = examine(&mut requests, &wish)?;
-    let path = doctor.path.as_deref();
+    let (path, host) = (doctor.path.as_deref(), host.to_string());
     let advice = advice(&host, &findings, by_server);
     Ok(Diagnosis { host, login, by_server, findings, path, advice })
 }

@@ -18,27 +18,22 @@ use std::thread;
 
 /// Prints a line for each file.
 pub(super) fn run(hash: &Hash) -> ExitCode {
-    each_path(
-        hash.detail,
-        &hash.paths,
-        &hash.reaches,
-        |requests, Asked { location, report, .. }| {
-            let hashing = Mutex::default();
-            let mut answers = Answers::new();
-            let mut told = |now| {
-                *hashing.lock().unwrap_or_else(PoisonError::into_inner) = now;
-                if let Some(line) = answers.line(|| counts(location, now)) {
-                    report.answer(&line);
-                }
-            };
-            let work = || requests.hash(&location.path, &mut told);
-            let hash = watched(report, location, &hashing, work)?;
-            report.tell(&Hashed { location, hash });
-            // The next hash may take long.
-            report.flush();
-            Ok(())
-        },
-    )
+    each_path(hash.detail, &hash.paths, |requests, Asked { location, report, .. }| {
+        let hashing = Mutex::default();
+        let mut answers = Answers::new();
+        let mut told = |now| {
+            *hashing.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            if let Some(line) = answers.line(|| counts(location, now)) {
+                report.answer(&line);
+            }
+        };
+        let work = || requests.hash(&location.path, &mut told);
+        let hash = watched(report, location, &hashing, work)?;
+        report.tell(&Hashed { location, hash });
+        // The next hash may take long.
+        report.flush();
+        Ok(())
+    })
 }
 
 /// How far the `hashing` of a file is.

@@ -14,7 +14,7 @@ use haul_model::{Entry, Fault, FaultKind, Kind, Name, escape_bytes};
 pub(super) fn run(ls: &Ls) -> ExitCode {
     let mut is_first = true;
     let mut shown = Shown::default();
-    each_path(ls.detail, &ls.paths, &ls.reaches, |requests, asked| {
+    each_path(ls.detail, &ls.paths, |requests, asked| {
         let Asked { location, report, is_again, parts } = asked;
         shown = match is_again {
             true => Shown { behind: shown.last.clone(), ..std::mem::take(&mut shown) },

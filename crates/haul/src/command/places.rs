@@ -4,12 +4,13 @@
 
 use crate::args::Places;
 use crate::error::ExitCode;
+use crate::host::Host;
 use crate::report::end_of_command;
 use crate::server::known as servers;
 use crate::stdout::Stdout;
 use haul_engine::Requests;
 use haul_model::{Kind, Name, escape_bytes, words};
-use haul_net::{Killer, Patience, SshTarget, connect_over_shared};
+use haul_net::{Killer, Patience, connect_over_shared};
 use std::sync::mpsc::{self, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ const PLACES_AHEAD: usize = 64;
 /// Prints a line for each.
 pub(super) fn run(asked: &Places) -> ExitCode {
     let places = match &asked.there {
-        Some((target, path)) if !asked.hosts_alone => paths(target, &asked.word, path),
+        Some((host, path)) if !asked.hosts_alone => paths(host, &asked.word, path),
         Some(_) => Vec::new(),
         None => hosts(asked),
     };
@@ -51,24 +52,24 @@ fn hosts(asked: &Places) -> Vec<Vec<u8>> {
     let colon: &[u8] = if asked.hosts_alone { b"" } else { b":" };
     let fits = names.iter().filter(|name| name.as_bytes().starts_with(begun));
     // What is no host to haul, or could mean something to a shell, is none.
-    let fits = fits.filter(|name| SshTarget::new(None, name).is_ok());
+    let fits = fits.filter(|name| Host::new(None, name).is_ok());
     fits.map(|name| [user, name.as_bytes(), colon].concat()).collect()
 }
 
-/// The paths of `target` that begin with `path`, as `word` would go on with them.
-fn paths(target: &SshTarget, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
+/// The paths of `host` that begin with `path`, as `word` would go on with them.
+fn paths(host: &Host, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (dir, begun) = path.split_at(start);
     let Some(given) = word.strip_suffix(begun) else { return Vec::new() };
     let patience = Patience { silence_max: Some(ANSWER_MAX), login_max: Some(ANSWER_MAX) };
-    let target = target.clone().with_patience(patience);
+    let (host, target) = (host.clone(), host.ssh().clone().with_patience(patience));
     let dir = if dir.is_empty() { b"." } else { words::without_tilde(dir) }.to_vec();
     let (begun, given) = (begun.to_vec(), given.to_vec());
     gathered(ANSWER_MAX, move |killers, found| {
         // A path means another place through ssh.
-        let server = match target.user().is_some() || target.port().is_some() {
+        let server = match host.user().is_some() || host.port().is_some() {
             true => None,
-            false => servers::find(target.host()).unwrap_or_default(),
+            false => servers::find(host.name()).unwrap_or_default(),
         };
         let reach = |sftp| {
             let connection = match &server {

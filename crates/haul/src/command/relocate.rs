@@ -58,7 +58,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         cache: state::cache(&copy.passage),
     };
     let monitor = JobMonitor::new(report, task, interrupt);
-    let mut reached = Reached { copy, hosts: &hosts, monitor: &monitor, peers: Some(peers) };
+    let mut reached = Reached { hosts: &hosts, monitor: &monitor, peers: Some(peers) };
     let (mut summary, result) = shown(&monitor, || run_move(&job, &mut reached, &monitor));
     summary.failed += unmatched;
     let error = result.err();
@@ -95,7 +95,6 @@ fn is_nameless(source: &Location) -> bool {
 
 /// The machines of a move, as its words say that they are reached.
 struct Reached<'m> {
-    copy: &'m Copy,
     hosts: &'m Hosts,
     monitor: &'m JobMonitor<'m>,
     /// Those who are asked at the moment.
@@ -112,8 +111,7 @@ impl Machines for Reached<'_> {
         question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
     ) -> Result<Result<T, Fault>, CommandError> {
         // The copy will tell of hosts without haul.
-        let reaches = || self.copy.reaches.clone().quietly();
-        let new = || Peers::new(self.monitor.report(), self.hosts.screen(), reaches());
+        let new = || Peers::new(self.monitor.report(), self.hosts.screen()).quietly();
         let (peers, machine) = (self.peers.get_or_insert_with(new), host.unwrap_or(&Machine::Here));
         self.hosts.ask(machine, peers, self.monitor, &|| 0, question)
     }

@@ -11,16 +11,11 @@ use haul_model::{Entry, Kind, Special, escape_bytes};
 
 /// Prints a paragraph for each path.
 pub(super) fn run(stat: &Stat) -> ExitCode {
-    each_path(
-        stat.detail,
-        &stat.paths,
-        &stat.reaches,
-        |requests, Asked { location, report, .. }| {
-            let entry = requests.stat(&location.path, stat.follow)?;
-            report.tell(&Described { location, entry });
-            Ok(())
-        },
-    )
+    each_path(stat.detail, &stat.paths, |requests, Asked { location, report, .. }| {
+        let entry = requests.stat(&location.path, stat.follow)?;
+        report.tell(&Described { location, entry });
+        Ok(())
+    })
 }
 
 /// An entry that was asked about.

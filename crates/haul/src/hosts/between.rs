@@ -4,21 +4,21 @@
 use super::{Hosts, logins_of};
 use crate::endpoint::{Call, greeted};
 use crate::error::CommandError;
+use crate::host::Host;
 use crate::location::Machine;
 use crate::retry::Retry;
 use haul_engine::{
     Between, Event, Job, JobError, LinkEvent, Monitor, Placement, Requests, Straight, Summary,
 };
-use haul_net::SshTarget;
 use std::cell::Cell;
 
 /// Both hosts of a job.
 struct Both<'h> {
     hosts: &'h Hosts,
-    from: &'h SshTarget,
-    to: &'h SshTarget,
+    from: &'h Host,
+    to: &'h Host,
     /// The one that is being logged in to.
-    reaching: Cell<&'h SshTarget>,
+    reaching: Cell<&'h Host>,
 }
 
 impl Hosts {
@@ -30,8 +30,9 @@ impl Hosts {
         to: &Machine,
         monitor: &dyn Monitor,
     ) -> Result<Summary, CommandError> {
-        let (Machine::There(source), Machine::There(dest)) = (from, to) else {
-            let by_sftp = if matches!(from, Machine::Sftp(_)) { from } else { to };
+        let hosts = from.host().zip(to.host());
+        let Some((source, dest)) = hosts.filter(|(from, to)| !from.by_sftp && !to.by_sftp) else {
+            let by_sftp = if from.is_by_sftp() { from } else { to };
             let message = format!("{by_sftp}: a copy between hosts needs haul on both");
             return Err(in_two_steps(CommandError::usage(message), to));
         };
@@ -42,11 +43,11 @@ impl Hosts {
                 Err(JobError::Connection(error)) if error.lacks_haul() => error,
                 ran => return Ok(ran?),
             };
-            let target = both.reaching.get();
-            if !self.reaches.of(target).deploy || lacking == Some(dest) {
+            let host = both.reaching.get();
+            if !host.deploy || lacking == Some(dest) {
                 return Err(in_two_steps(missing.into(), to));
             }
-            self.deploy(target, monitor)?;
+            self.deploy(host, monitor)?;
         }
         Ok(both.run(job, monitor)?)
     }
@@ -59,16 +60,14 @@ fn in_two_steps(error: CommandError, to: &Machine) -> CommandError {
 
 impl<'h> Both<'h> {
     fn run(&self, job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
-        let (from, to) = (self.from.display(), self.to.display());
-        let retries = |host| self.hosts.reaches.of(host).retries;
-        let parallel = |host| self.hosts.reaches.of(host).parallel;
-        let logins = logins_of(parallel(self.from).max(parallel(self.to)));
+        let (from, to) = (self.from, self.to);
+        let logins = logins_of(from.parallel.max(to.parallel));
         let job = &Job { logins, ..job.clone() };
         let retry = Retry {
             job,
             is_upload: true,
             reads_here: false,
-            retries: retries(self.from).min(retries(self.to)),
+            retries: from.retries.min(to.retries),
             monitor,
             host: format!("{from} or {to}"),
             has_greeted: &|| {
@@ -91,16 +90,16 @@ impl<'h> Both<'h> {
     /// other has greeted, too.
     fn greet(
         &self,
-        target: &'h SshTarget,
+        host: &'h Host,
         job: &Job,
         is_first: bool,
         monitor: &dyn Monitor,
     ) -> Result<Requests, JobError> {
-        self.reaching.set(target);
+        self.reaching.set(host);
         let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-        let call = Call { may_be_kept: false, ..self.hosts.call(target, job, is_first, &tell) };
+        let call = Call { may_be_kept: false, ..self.hosts.call(host, job, is_first, &tell) };
         let requests = Requests::remote_unless(call.connect()?, &|| monitor.cancelled())?;
-        self.hosts.has_greeted(target);
+        self.hosts.has_greeted(host);
         Ok(requests)
     }
 }

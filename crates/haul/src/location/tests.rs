@@ -14,18 +14,12 @@ fn shape(words: &[u8]) -> String {
         Ok(Location { machine: Machine::Here, path, .. }) => {
             format!("here|{}", escape_bytes(&path))
         }
-        Ok(Location {
-            machine: machine @ (Machine::There(_) | Machine::Sftp(_)), path, ..
-        }) => {
-            let (sftp, host) = match machine {
-                Machine::Sftp(host) => ("sftp:", host),
-                Machine::There(host) => ("", host),
-                Machine::Here => unreachable!("it was matched"),
-            };
+        Ok(Location { machine: Machine::There(host), path, .. }) => {
+            let sftp = if host.by_sftp { "sftp:" } else { "" };
             format!(
                 "{sftp}{}|{}|{}|{}",
                 host.user().unwrap_or(""),
-                host.host(),
+                host.name(),
                 host.port().map(|p| p.to_string()).unwrap_or_default(),
                 escape_bytes(&path)
             )

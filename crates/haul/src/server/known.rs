@@ -2,6 +2,7 @@
 
 use super::store;
 use crate::error::{CommandError, ErrorKind};
+use crate::host::Host;
 use crate::state;
 use haul_engine::try_lock;
 use haul_net::{
@@ -46,9 +47,9 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// The one that `target` stands for.
-    pub(crate) fn of(target: &SshTarget) -> Self {
-        Self { user: target.user().map(str::to_owned), port: target.port() }
+    /// The one that `host` stands for.
+    pub(crate) fn of(host: &Host) -> Self {
+        Self { user: host.user().map(str::to_owned), port: host.port() }
     }
 
     /// Connects by ssh to the haul there, which serves the client with the key `client` as the

@@ -4,7 +4,6 @@
 use super::switches::Given;
 use super::table::Word;
 use super::{SyncWords, Wish};
-use crate::args::remote::Typed;
 use crate::config::{Settings, typed};
 use crate::error::CommandError;
 use haul_engine::Links;
@@ -84,30 +83,23 @@ impl SyncWords {
 }
 
 impl Wish {
-    /// The words about how hosts are reached.
-    pub(super) fn typed(&self) -> Result<Typed, CommandError> {
-        Ok(Typed {
-            rsh: self.rsh()?,
-            remote_haul: self.remote_haul.clone(),
-            timeout: self.timeout,
-            transport: self.transport,
-            retries: self.retries,
-            parallel: self.parallel,
-            keep: self.keep.clone(),
-            via: self.via,
-            congestion: self.congestion,
-        })
-    }
-
-    /// The words about the way that contents take.
-    pub(super) fn passage(&self) -> Settings {
-        Settings {
+    /// The words about how hosts are reached, and about the way that contents take.
+    pub(super) fn settings(&self) -> Result<Settings, CommandError> {
+        Ok(Settings {
+            rsh: self.rsh()?.map(typed),
+            remote_haul: self.remote_haul.clone().map(typed),
+            timeout: self.timeout.map(typed),
+            transport: self.transport.map(typed),
+            retries: self.retries.map(typed),
+            parallel: self.parallel.map(typed),
+            keep: self.keep.clone().map(typed),
             bwlimit: self.rate.clone().map(typed),
             compress: self.compression().map(typed),
             via: self.via.map(typed),
+            congestion: self.congestion.map(typed),
             port_range: self.ports.map(typed),
             ..Settings::default()
-        }
+        })
     }
 
     /// The way in which what travels is compressed, if a word says it.

@@ -5,7 +5,6 @@ use crate::error::CommandError;
 use crate::location::{Location, Machine};
 use haul_engine::Links;
 use haul_model::{Fault, Side, escape_bytes, words};
-use haul_net::SshTarget;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -62,18 +61,11 @@ pub(super) fn read(
 /// True if `list` is a place of `host`. What it leaves open about the way there, the other
 /// words say.
 fn is_at(list: &Machine, host: &Machine) -> bool {
-    target(list).zip(target(host)).is_some_and(|(list, host)| {
-        list.host() == host.host()
+    list.host().zip(host.host()).is_some_and(|(list, host)| {
+        list.name() == host.name()
             && (list.user().is_none() || list.user() == host.user())
             && (list.port().is_none() || list.port() == host.port())
     })
-}
-
-fn target(machine: &Machine) -> Option<&SshTarget> {
-    match machine {
-        Machine::Here => None,
-        Machine::There(target) | Machine::Sftp(target) => Some(target),
-    }
 }
 
 fn read_text(path: &OsStr, links: Links) -> io::Result<Vec<u8>> {

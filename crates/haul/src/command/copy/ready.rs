@@ -45,10 +45,10 @@ pub(in crate::command) fn prepare<'r>(
     refuse(copy)?;
     refuse_between_hosts(copy, task)?;
     let interrupt = Interrupt::listen()?;
-    let hosts = Hosts::new(copy.reaches.clone(), screen);
+    let hosts = Hosts::new(screen);
     let monitor = JobMonitor::new(report, task, interrupt.clone());
     // What a host lacks the copy tells.
-    let peers = Peers::new(report, screen, copy.reaches.clone().quietly()).before(task);
+    let peers = Peers::new(report, screen).quietly().before(task);
     let mut questions = Questions::new(&hosts, peers, &monitor);
     let asked = complete(copy.clone(), &mut questions)
         .and_then(|copy| expand::sources(&copy, &mut questions, report));

@@ -55,8 +55,8 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         .into_iter()
         .zip(&reports)
         .map(|(leg, report)| {
-            let hosts = Hosts::new(copy.reaches.clone(), &screen);
-            let shares = matches!(leg.route, Route::Upload(Machine::There(_)));
+            let hosts = Hosts::new(&screen);
+            let shares = matches!(&leg.route, Route::Upload(machine) if !machine.is_by_sftp());
             Run {
                 hosts: if shares { hosts.sharing(&shared) } else { hosts },
                 monitor: JobMonitor::new(report, task, interrupt.clone()),

@@ -5,23 +5,23 @@ use super::{Admitted, State, own_name, print};
 use crate::args::Terms;
 use crate::command::deploy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::host::Host;
 use crate::progress::Screen;
 use crate::server::is_reachable;
 use crate::server::known::{self, Known, Login};
 use haul_model::escape_text;
-use haul_net::{ConnectError, ServerAddress, SshTarget};
+use haul_net::{ConnectError, ServerAddress};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 
-pub(super) fn run(target: &SshTarget, terms: &Terms, yes: bool) -> Result<(), CommandError> {
+pub(super) fn run(host: &Host, terms: &Terms, yes: bool) -> Result<(), CommandError> {
     let identity = known::identity()?;
     let name = terms.name.clone().unwrap_or_else(own_name);
-    let state = running(target, yes)?;
-    let status = state.status.ok_or_else(|| bad_answer(target))?;
+    let state = running(host, yes)?;
+    let status = state.status.ok_or_else(|| bad_answer(host))?;
     let is_here = state.reached.is_none_or(|ip| ip.to_canonical().is_loopback());
     if !is_reachable(&status.listen) && !is_here {
-        let host = target.display();
         let message = format!("the server on {host} listens on that machine only");
         return Err(CommandError::new(ErrorKind::Connection, message).with_hint(format!(
             "set 'listen' in its server.toml, then run 'haul server reload {host}'"
@@ -29,10 +29,10 @@ pub(super) fn run(target: &SshTarget, terms: &Terms, yes: bool) -> Result<(), Co
     }
     let mut words = vec!["admit".to_owned(), "--json".to_owned(), identity.key().to_string()];
     words.extend(Terms { name: Some(name.clone()), ..terms.clone() }.words()?);
-    let admitted: Admitted = answered(target, &words)?;
-    let addresses = addresses(&status.listen, state.reached, target.host());
-    let host = target.host().to_owned();
-    let login = Some(Login::of(target));
+    let admitted: Admitted = answered(host, &words)?;
+    let addresses = addresses(&status.listen, state.reached, host.name());
+    let login = Some(Login::of(host));
+    let host = host.name().to_owned();
     known::remember(Known { host: host.clone(), addresses, key: admitted.key, login })?;
     let right = if terms.read_only { "read-only " } else { "" };
     let (root, key) = (escape_text(&admitted.root), admitted.key.fingerprint());
@@ -45,20 +45,19 @@ pub(super) fn run(target: &SshTarget, terms: &Terms, yes: bool) -> Result<(), Co
 
 /// The state of the server there, which runs. The user is asked before anything is installed
 /// or started.
-fn running(target: &SshTarget, yes: bool) -> Result<State, CommandError> {
+fn running(host: &Host, yes: bool) -> Result<State, CommandError> {
     let asks = ["status", "--json"].map(str::to_owned);
-    let host = target.display();
-    let first = match call(target, &asks) {
+    let first = match call(host, &asks) {
         Err(error) if lacks_haul(&error) => {
             confirm(&format!("{host} has no haul. Install it there?"), yes)?;
             let screen = Screen::default();
-            let deployed = deploy::put(target, None, &screen, &|| false)?;
-            print(&deploy::deployed_line(target, deployed))?;
-            call(target, &asks)?
+            let deployed = deploy::put(host, None, &screen, &|| false)?;
+            print(&deploy::deployed_line(host, deployed))?;
+            call(host, &asks)?
         }
         called => called?,
     };
-    let state: State = parse(target, &first.0)?;
+    let state: State = parse(host, &first.0)?;
     if state.running {
         return Ok(state);
     }
@@ -68,37 +67,36 @@ fn running(target: &SshTarget, yes: bool) -> Result<State, CommandError> {
         None => String::new(),
     };
     confirm(&format!("No server runs on {host}. Start it{wherever}?"), yes)?;
-    let (said, code) = call(target, &["start", "--reached"].map(str::to_owned))?;
+    let (said, code) = call(host, &["start", "--reached"].map(str::to_owned))?;
     if code != ExitCode::Success {
         return Err(CommandError::new(ErrorKind::Connection, "the server does not start there"));
     }
     print(&format!("{host}: {said}"))?;
-    answered(target, &asks)
+    answered(host, &asks)
 }
 
 fn lacks_haul(error: &CommandError) -> bool {
     matches!(error.source.downcast_ref(), Some(ConnectError::HaulMissing { tried: None, .. }))
 }
 
-fn answered<T: DeserializeOwned>(target: &SshTarget, words: &[String]) -> Result<T, CommandError> {
-    match call(target, words)? {
-        (answer, ExitCode::Success) => parse(target, &answer),
+fn answered<T: DeserializeOwned>(host: &Host, words: &[String]) -> Result<T, CommandError> {
+    match call(host, words)? {
+        (answer, ExitCode::Success) => parse(host, &answer),
         (_, code) => {
             let kind = if code == ExitCode::Usage { ErrorKind::Usage } else { ErrorKind::Io };
-            let message = format!("the server on {} refused it", target.display());
+            let message = format!("the server on {host} refused it");
             Err(CommandError::new(kind, message))
         }
     }
 }
 
-fn parse<T: DeserializeOwned>(target: &SshTarget, answer: &str) -> Result<T, CommandError> {
-    serde_json::from_str(answer.trim()).map_err(|_| bad_answer(target))
+fn parse<T: DeserializeOwned>(host: &Host, answer: &str) -> Result<T, CommandError> {
+    serde_json::from_str(answer.trim()).map_err(|_| bad_answer(host))
 }
 
-fn bad_answer(target: &SshTarget) -> CommandError {
-    let host = target.display();
+fn bad_answer(host: &Host) -> CommandError {
     CommandError::new(ErrorKind::Protocol, format!("the haul on {host} gave an unknown answer"))
-        .with_hint(format!("install this version there: 'haul deploy {}'", target.address()))
+        .with_hint(format!("install this version there: 'haul deploy {}'", host.address()))
 }
 
 /// Asks, unless the user has said yes already.

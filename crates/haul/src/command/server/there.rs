@@ -2,25 +2,23 @@
 
 use crate::endpoint::diagnostics;
 use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::host::Host;
 use crate::progress::Screen;
 use haul_model::is_unsafe_to_show;
-use haul_net::{ConnectError, Connection, SshTarget, connect_server_command};
+use haul_net::{ConnectError, Connection, connect_server_command};
 use std::io::{Read, Write};
 
 /// The longest answer, in bytes.
 const ANSWER_LEN_MAX: u64 = 8 << 20;
 
-/// Has the haul of `target` carry out `words`; its output and its status.
+/// Has the haul of `host` carry out `words`; its output and its status.
 ///
 /// # Errors
 /// When there is no way to it.
-pub(super) fn call(
-    target: &SshTarget,
-    words: &[String],
-) -> Result<(String, ExitCode), CommandError> {
+pub(super) fn call(host: &Host, words: &[String]) -> Result<(String, ExitCode), CommandError> {
     let mut line = serde_json::to_vec(words).map_err(|e| CommandError::new(ErrorKind::Io, e))?;
     line.push(b'\n');
-    let connection = connect_server_command(target, diagnostics(&Screen::default()))?;
+    let connection = connect_server_command(host.ssh(), diagnostics(&Screen::default()))?;
     let Connection { reader, mut writer, closer } = connection;
     let sent = writer.write_all(&line);
     drop(writer);
@@ -53,12 +51,12 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 /// Carries out `words` there, and shows the answer.
-pub(super) fn run(target: &SshTarget, words: &[String]) -> Result<ExitCode, CommandError> {
-    let (answer, code) = call(target, words)?;
+pub(super) fn run(host: &Host, words: &[String]) -> Result<ExitCode, CommandError> {
+    let (answer, code) = call(host, words)?;
     super::print(&answer)?;
     // The words are right ones, and 'haul cache' has no other error of usage.
     if code == ExitCode::Usage && words.first().is_some_and(|word| word == "cache") {
-        let (host, address) = (target.host(), target.address());
+        let (host, address) = (host.name(), host.address());
         let message = format!("haul on {host} is too old for 'haul cache'");
         let hint = format!("run 'haul deploy {address}' to install this version there");
         return Err(CommandError::usage(message).with_hint(hint));

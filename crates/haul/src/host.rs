@@ -1,0 +1,148 @@
+//! A host that the words of a command name, and how it is reached. Only what starts ssh asks for
+//! [`Host::ssh`].
+
+use crate::endpoint::UseServer;
+use crate::error::CommandError;
+use haul_engine::Job;
+use haul_model::{Compression, Via};
+use haul_net::{Congestion, ConnectError, Patience, SshTarget};
+use std::fmt;
+use std::num::NonZeroU8;
+use std::sync::Arc;
+
+/// The course to take where a host turns out to have no haul.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WithoutHaul {
+    /// It fails.
+    Fail,
+    /// It goes on through the host's SFTP server, and that is told.
+    GoOn,
+    /// It goes on, and nothing is said of it.
+    GoOnQuietly,
+}
+
+/// A host, and all that the words of a command and the configuration say about the way there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    ssh: Arc<SshTarget>,
+    /// Its SFTP server is used, even if there is a haul.
+    pub(crate) by_sftp: bool,
+    /// The course where there is no haul.
+    pub(crate) without_haul: WithoutHaul,
+    /// Logins, at most, for contents that go by ssh or through SFTP. Where the user has not
+    /// said it, haul chooses by ssh, and there is one through SFTP.
+    pub(crate) parallel: Option<NonZeroU8>,
+    /// How often in a row a lost connection is made again.
+    pub(crate) retries: u32,
+    /// The user has said how long it may be silent.
+    pub(crate) has_timeout: bool,
+    /// A host without haul gets one first.
+    pub(crate) deploy: bool,
+    pub(crate) server: UseServer,
+    /// The congestion control of what is sent to a server by QUIC.
+    pub(crate) congestion: Congestion,
+    /// The words of the command say how to compress, and not the configuration alone.
+    pub(crate) asks_to_compress: bool,
+    /// The same of a bound on the rate.
+    pub(crate) asks_for_rate: bool,
+    /// The same of the connections that contents take.
+    pub(crate) asks_for_way: bool,
+    /// Files of this machine that words which name the host may have meant.
+    pub(crate) here_instead: Vec<String>,
+}
+
+impl Host {
+    /// The host with that name or address, reached as if nothing was said.
+    ///
+    /// # Errors
+    /// See [`SshTarget::new`].
+    pub(crate) fn new(user: Option<&str>, name: &str) -> Result<Self, ConnectError> {
+        Ok(Self {
+            ssh: SshTarget::new(user, name)?.into(),
+            by_sftp: false,
+            without_haul: WithoutHaul::GoOn,
+            parallel: None,
+            retries: 0,
+            has_timeout: false,
+            deploy: false,
+            server: UseServer::Never,
+            congestion: Congestion::default(),
+            asks_to_compress: false,
+            asks_for_rate: false,
+            asks_for_way: false,
+            here_instead: Vec::new(),
+        })
+    }
+
+    /// The same, with what ssh is started with changed.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub(crate) fn with_ssh(
+        self,
+        change: impl FnOnce(SshTarget) -> Result<SshTarget, ConnectError>,
+    ) -> Result<Self, ConnectError> {
+        Ok(Self { ssh: change(Arc::unwrap_or_clone(self.ssh))?.into(), ..self })
+    }
+
+    /// The host as ssh is started for it.
+    pub(crate) fn ssh(&self) -> &SshTarget {
+        &self.ssh
+    }
+
+    /// Its name or address.
+    pub(crate) fn name(&self) -> &str {
+        self.ssh.host()
+    }
+
+    /// The user, if one was given.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.ssh.user()
+    }
+
+    /// The port of ssh, if one was given.
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.ssh.port()
+    }
+
+    /// The host as `haul deploy` takes it, to show.
+    pub(crate) fn address(&self) -> String {
+        self.ssh.address()
+    }
+
+    /// How long it is waited for.
+    pub(crate) fn patience(&self) -> Patience {
+        self.ssh.patience()
+    }
+
+    /// `job` as it runs through SFTP: what the configuration alone says of haul is put aside.
+    pub(crate) fn without_defaults_of_haul(&self, job: &Job) -> Job {
+        let compression = match self.asks_to_compress {
+            true => job.compression,
+            false => Compression::Auto,
+        };
+        let rate = job.rate.filter(|_| self.asks_for_rate);
+        let via = if self.asks_for_way { job.via } else { Via::Auto };
+        Job { compression, rate, via, ..job.clone() }
+    }
+
+    /// `error`, with the files of this machine that were meant, perhaps, where there is no way
+    /// to the host.
+    pub(crate) fn explained(&self, error: CommandError) -> CommandError {
+        use ConnectError as E;
+        let no_way = matches!(
+            error.source.downcast_ref(),
+            Some(E::Unreachable { .. } | E::HostKey { .. } | E::LoginRefused { .. })
+        );
+        let files = self.here_instead.iter().filter(|_| no_way);
+        files.fold(error, |error, file| {
+            error.with_hint(format!("write '{file}' for the local file"))
+        })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.ssh.display())
+    }
+}
