@@ -21,10 +21,9 @@ mod sync;
 
 use crate::args::Command;
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::host::Host;
 use crate::hosts::{Hosts, Questions};
 use crate::interrupt::Interrupt;
-use crate::location::{Location, Machine};
+use crate::location::Location;
 use crate::monitor::JobMonitor;
 use crate::peer::Peers;
 use crate::progress::Screen;
@@ -90,7 +89,7 @@ fn each_path(
             });
             match answer {
                 Ok(Ok(())) => {}
-                Ok(Err(fault)) => report.fault(host(&location.machine), &location.path, &fault),
+                Ok(Err(fault)) => report.fault(location.machine.name(), &location.path, &fault),
                 Err(error) => return refused(error),
             }
             if report.is_broken() {
@@ -131,9 +130,4 @@ struct Asked<'a> {
     is_again: bool,
     /// The number of parts of its answer that were told, over all connections.
     parts: &'a Cell<u64>,
-}
-
-/// The host's name, unless the place is here.
-fn host(machine: &Machine) -> Option<String> {
-    machine.host().map(Host::to_string)
 }

@@ -5,7 +5,7 @@ use crate::hint::{self, Hint};
 use crate::location::LocationError;
 use haul_engine::{JobError, Summary};
 use haul_model::{Fault, FaultKind, Task};
-use haul_net::ConnectError;
+use haul_net::{CLIENT_BUSY_STATUS, ConnectError};
 use std::error::Error;
 use std::fmt;
 
@@ -24,6 +24,8 @@ pub(crate) enum ExitCode {
     Destination,
     /// A signal ended the command.
     Interrupted,
+    /// An agent that takes a server's place refuses a client that has too many jobs.
+    Busy,
     /// One of rsync's.
     Rsync(u8),
 }
@@ -50,6 +52,7 @@ impl ExitCode {
             Self::Connection => 12,
             Self::Destination => 11,
             Self::Interrupted => 20,
+            Self::Busy => CLIENT_BUSY_STATUS,
             Self::Rsync(code) => code,
         })
     }
@@ -82,6 +85,7 @@ impl ExitCode {
             Self::Connection => 3,
             Self::Destination => 4,
             Self::Interrupted => 130,
+            Self::Busy => CLIENT_BUSY_STATUS,
             Self::Rsync(code) => code,
         }
     }
@@ -145,6 +149,11 @@ impl CommandError {
     /// An error without hints.
     pub(crate) fn new(kind: ErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: source.into(), hints: Vec::new() }
+    }
+
+    /// The system refuses something, or a value can't be written.
+    pub(crate) fn io(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(ErrorKind::Io, source)
     }
 
     /// The command's words are at fault.

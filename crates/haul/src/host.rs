@@ -117,10 +117,7 @@ impl Host {
 
     /// `job` as it runs through SFTP: what the configuration alone says of haul is put aside.
     pub(crate) fn without_defaults_of_haul(&self, job: &Job) -> Job {
-        let compression = match self.asks_to_compress {
-            true => job.compression,
-            false => Compression::Auto,
-        };
+        let compression = if self.asks_to_compress { job.compression } else { Compression::Auto };
         let rate = job.rate.filter(|_| self.asks_for_rate);
         let via = if self.asks_for_way { job.via } else { Via::Auto };
         Job { compression, rate, via, ..job.clone() }

@@ -257,14 +257,13 @@ impl Hosts {
         let has_greeted = &|| self.greeted().contains(host);
         let (logins, retries) = (logins_of(host.parallel), host.retries);
         let job = &Job { logins, ..job.clone() };
-        let name = host.to_string();
         let retry = Retry {
             job,
             is_upload,
             reads_here: is_upload,
             retries,
             monitor,
-            host: name,
+            host: host.to_string(),
             has_greeted,
         };
         let ran = retry.run(|job, is_first, monitor| {

@@ -1,6 +1,6 @@
 //! Handles the user's Ctrl-C and the system's wish to end the program.
 
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use haul_engine::JobError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
@@ -30,9 +30,8 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// Listens from now on.
     pub(crate) fn listen() -> Result<Self, CommandError> {
-        let failed = |error| CommandError::new(ErrorKind::Io, error);
-        let (told, tell) = io::pipe().map_err(failed)?;
-        let interrupt = Self::register(&tell).map_err(failed)?;
+        let (told, tell) = io::pipe().map_err(CommandError::io)?;
+        let interrupt = Self::register(&tell).map_err(CommandError::io)?;
         let watch = move || see_to_the_end(told, TIDYING_MAX);
         let begun = thread::Builder::new().name("signals".to_owned()).spawn(watch);
         begun.map_err(JobError::Threads)?;

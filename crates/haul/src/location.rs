@@ -42,6 +42,11 @@ impl Machine {
         }
     }
 
+    /// The host's name to show, unless it is this machine.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.host().map(Host::to_string)
+    }
+
     /// True if a host's SFTP server is used.
     pub(crate) fn is_by_sftp(&self) -> bool {
         self.host().is_some_and(|host| host.by_sftp)

@@ -158,10 +158,9 @@ impl<'r> Peers<'r> {
             Machine::Here => (Requests::local(), false),
             Machine::There(host) => {
                 let reached = match host.by_sftp {
-                    true => match Answering::at_sftp(host, &self.screen) {
-                        Ok(answering) => Ok((answering.requests, false)),
-                        Err(error) => Err(error.into()),
-                    },
+                    true => Answering::at_sftp(host, &self.screen)
+                        .map(|answering| (answering.requests, false))
+                        .map_err(CommandError::from),
                     false => self.agent(host, is_again, cancelled),
                 };
                 reached.map_err(|error| host.explained(error))?

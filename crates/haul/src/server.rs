@@ -6,7 +6,7 @@
 //! - `place.rs`: the files of a server. `store.rs`: TOML files that are replaced in one step.
 //! - `settings.rs`: `server.toml`. `records.rs`: clients and invitations. `keys.rs`: the
 //!   server's own keys.
-//! - `cache.rs`: the chunk caches of clients.
+//! - `cache.rs`: the chunk caches of clients. `slots.rs`: the number of their jobs.
 //! - `run.rs`: the main process; `jobs.rs`: its children; `child.rs`: the work of one.
 //! - `guest.rs`: the conversation of an invited client, both sides of it.
 //! - `control.rs`: requests to a running server, over a socket of its user. `audit.rs`: the
@@ -27,11 +27,12 @@ mod place;
 mod records;
 mod run;
 mod settings;
+pub(crate) mod slots;
 mod store;
 mod system;
 mod through_ssh;
 
-pub(crate) use self::control::{Request, Status, ask};
+pub(crate) use self::control::{JobStatus, Request, Status, ask, is_running};
 pub(crate) use self::guest::join;
 pub(crate) use self::keys::Keys;
 pub(crate) use self::listening::{PORT, is_reachable, shown as listens_on};

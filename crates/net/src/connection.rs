@@ -114,7 +114,7 @@ impl Connection {
     }
 
     /// The same, in place of a server that does not answer. Without it there is no way to what the
-    /// server serves: whatever is wrong, [`Closer::explain`] tells [`ConnectError::NoServer`].
+    /// server serves: whatever is wrong there, [`Closer::explain`] tells [`ConnectError::NoServer`].
     #[must_use]
     pub fn standing_in(mut self) -> Self {
         self.closer.stands_in = true;
@@ -547,7 +547,9 @@ impl Closer {
             }
         };
         match error {
-            ConnectError::Lost { .. } | ConnectError::Stopped { .. } => error,
+            ConnectError::Lost { .. }
+            | ConnectError::Stopped { .. }
+            | ConnectError::Busy { .. } => error,
             error if stands_in => {
                 ConnectError::NoServer { host, detail: format!("nor through ssh: {error}") }
             }

@@ -23,6 +23,10 @@ const NOT_EXECUTABLE: i32 = 126;
 /// connection to it broke. A client that was stopped, or asleep, finds it when it wakes up.
 pub const CLIENT_LOST_STATUS: u8 = 3;
 
+/// The status of an agent in place of a server if the client has as many jobs as it may:
+/// `EX_TEMPFAIL` of sysexits.h.
+pub const CLIENT_BUSY_STATUS: u8 = 75;
+
 /// Whom the connection was to, for messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
@@ -61,6 +65,7 @@ pub(crate) fn diagnose(
 ) -> Result<(), ConnectError> {
     let host = || peer.name.clone();
     let last_words = || said.lines.back().map(|line| shown(line)).unwrap_or_default();
+    let is_agent_of_server = matches!(&peer.runs, Remote::Haul { command: Subcommand::Server, .. });
     let missing = match &peer.runs {
         Remote::Haul { path, address, .. } => Some(ConnectError::HaulMissing {
             host: host(),
@@ -91,6 +96,9 @@ pub(crate) fn diagnose(
         (Some(status), Some(_)) if status == i32::from(CLIENT_LOST_STATUS) && was_heard => {
             let detail = "the host timed out".to_owned();
             Err(ConnectError::Lost { host: host(), detail })
+        }
+        (Some(status), _) if is_agent_of_server && status == i32::from(CLIENT_BUSY_STATUS) => {
+            Err(ConnectError::Busy { host: host() })
         }
         (Some(status), _) => {
             Err(ConnectError::Agent { host: host(), status, detail: last_words() })

@@ -79,6 +79,17 @@ fn an_agent_that_lost_its_client_can_be_connected_to_again() {
 }
 
 #[test]
+fn an_agent_in_place_of_a_server_tells_that_the_client_has_too_many_jobs() {
+    let status = i32::from(CLIENT_BUSY_STATUS);
+    assert!(matches!(after(status, &[]), Err(ConnectError::Agent { .. })));
+    let runs = Remote::Haul { path: None, address: "box".into(), command: Subcommand::Server };
+    let said = Said { lines: Default::default(), haul_missing: false };
+    let status = Some(ExitStatus::from_raw(status << 8));
+    let error = diagnose(&Peer { name: "box".into(), runs }, status, &said, false).unwrap_err();
+    assert!(matches!(error, ConnectError::Busy { .. }) && error.retriable(), "{error}");
+}
+
+#[test]
 fn a_changed_host_key_is_more_than_an_unknown_one() {
     let unknown =
         after(255, &["No ED25519 host key is known for box.", "Host key verification failed."]);

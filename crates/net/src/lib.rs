@@ -66,7 +66,7 @@ mod tls;
 mod whereabouts;
 
 pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
-pub use diagnosis::CLIENT_LOST_STATUS;
+pub use diagnosis::{CLIENT_BUSY_STATUS, CLIENT_LOST_STATUS};
 pub use direct::{Direct, DirectCaller, DirectListener};
 pub use doorway::{Doorway, Forwarded, Forwarder};
 pub use error::{ConnectError, NO_LOGIN};

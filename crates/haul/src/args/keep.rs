@@ -70,9 +70,7 @@ impl KeepWords {
         let action = match (self.action, &*self.words) {
             (None | Some(ActionWord::List), []) => KeepAction::List,
             (Some(ActionWord::Stop), []) => KeepAction::Stop(None),
-            (Some(ActionWord::Stop), [host]) => {
-                KeepAction::Stop(Some(parse_host(host)?.address()))
-            }
+            (Some(ActionWord::Stop), [host]) => KeepAction::Stop(Some(parse_host(host)?.address())),
             (Some(ActionWord::Hold), [dir, name, host]) => KeepAction::Hold {
                 dir: dir.into(),
                 name: name.to_str().ok_or_else(usage)?.to_owned(),

@@ -1,7 +1,6 @@
 //! Patterns in the paths of hosts, replaced by the paths that they stand for. On this
 //! machine the shell has done that.
 
-use super::host;
 use crate::args::Copy;
 use crate::error::CommandError;
 use crate::hosts::Questions;
@@ -50,7 +49,7 @@ pub(super) fn paths(
         Err(fault) => failed(location, fault),
     };
     for (path, fault) in &found.faults {
-        report.fault(host(&location.machine), path, fault);
+        report.fault(location.machine.name(), path, fault);
     }
     let paths = found.paths.into_iter().map(|path| location.beside(path)).collect();
     Ok((paths, found.faults.len() as u64))

@@ -1,7 +1,7 @@
 //! `haul hash`: the BLAKE3 hashes of files, taken where they are; here, of a
 //! file on a host without haul.
 
-use super::{Asked, each_path, host};
+use super::{Asked, each_path};
 use crate::args::Hash;
 use crate::error::ExitCode;
 use crate::json::{HashLine, Line, Path};
@@ -96,7 +96,7 @@ impl Statement for Hashed<'_> {
     }
 
     fn json(&self) -> Vec<u8> {
-        let (host, path) = (host(&self.location.machine), Path::of(&self.location.path));
+        let (host, path) = (self.location.machine.name(), Path::of(&self.location.path));
         Line::Hash(HashLine { host, path, hash: self.hash.to_string() }).to_bytes()
     }
 }

@@ -1,6 +1,6 @@
 //! `haul ls`: what is in directories.
 
-use super::{Asked, each_path, host};
+use super::{Asked, each_path};
 use crate::args::Ls;
 use crate::error::ExitCode;
 use crate::json::{EntryLine, Line};
@@ -39,7 +39,7 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
             match found {
                 Ok(entry) => report.tell(&Listed { ls, location, is_within: true, entry: &entry }),
                 Err((name, fault)) => {
-                    report.fault(host(&location.machine), &join(&location.path, &name), &fault)
+                    report.fault(location.machine.name(), &join(&location.path, &name), &fault)
                 }
             }
         })
@@ -132,7 +132,7 @@ impl Statement for Listed<'_> {
     }
 
     fn json(&self) -> Vec<u8> {
-        let (host, path) = (host(&self.location.machine), self.path(false));
+        let (host, path) = (self.location.machine.name(), self.path(false));
         Line::Entry(EntryLine::of(host, &path, self.entry)).to_bytes()
     }
 }

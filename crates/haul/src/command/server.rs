@@ -9,8 +9,8 @@ use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::report::end_of_command;
 use crate::server::known::{self, Known};
 use crate::server::{
-    self, Client, INVITATION_SPAN, Invited, Keys, PORT, Place, Records, Request, Right, Settings,
-    Status, ask, is_reachable, listens_on, now_text,
+    self, Client, INVITATION_SPAN, Invited, JobStatus, Keys, PORT, Place, Records, Request, Right,
+    Settings, Status, ask, is_reachable, listens_on, now_text, slots,
 };
 use crate::{sshd, stdout};
 use haul_engine::{has_user, is_root, node_name};
@@ -75,12 +75,8 @@ fn print(text: &str) -> Result<(), CommandError> {
 }
 
 fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
-    let line = serde_json::to_string(value).map_err(|e| CommandError::new(ErrorKind::Io, e))?;
+    let line = serde_json::to_string(value).map_err(CommandError::io)?;
     print(&format!("{line}\n"))
-}
-
-fn failed(error: io::Error) -> CommandError {
-    CommandError::new(ErrorKind::Io, error)
 }
 
 /// The answer of `haul server status --json`.
@@ -90,6 +86,9 @@ struct State {
     /// The address of this machine that ssh has reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reached: Option<IpAddr>,
+    /// The jobs of agents that take the server's place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    through_ssh: Vec<JobStatus>,
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
 }
@@ -104,27 +103,31 @@ fn listens(status: &Status) -> String {
 }
 
 fn status(json: bool) -> Result<ExitCode, CommandError> {
-    let status = ask(&Place::find()?, Request::Status)?;
+    let place = Place::find()?;
+    let (status, through_ssh) = (ask(&place, Request::Status)?, slots::jobs_through_ssh(&place));
     let code = if status.is_some() { ExitCode::Success } else { ExitCode::SomeFailed };
     if json {
         let running = status.is_some();
-        print_json(&State { running, reached: reached(), status })?;
+        print_json(&State { running, reached: reached(), through_ssh, status })?;
         return Ok(code);
     }
-    let Some(status) = status else {
-        print("no server runs\n")?;
-        return Ok(code);
-    };
-    let listen = listens(&status);
-    let Status { pid, version, key, clients, jobs, .. } = status;
-    let key = key.fingerprint();
-    let mut text = format!(
-        "haul {version}, process {pid}\nlistening on {listen}\nkey {key}, {clients} clients, {} jobs\n",
-        jobs.len()
-    );
-    for job in jobs {
-        let (name, from) = (escape_text(&job.client), job.from);
-        text.push_str(&format!("  {name} from {from}, process {}, {} s\n", job.pid, job.seconds));
+    let mut text = "no server runs\n".to_owned();
+    let mut jobs = Vec::new();
+    if let Some(status) = status {
+        let listen = listens(&status);
+        let Status { pid, version, key, clients, .. } = status;
+        let key = key.fingerprint();
+        jobs = status.jobs;
+        text = format!(
+            "haul {version}, process {pid}\nlistening on {listen}\nkey {key}, {clients} clients, {} jobs\n",
+            jobs.len()
+        );
+    }
+    for (jobs, way) in [(jobs, ""), (through_ssh, ", through ssh")] {
+        for JobStatus { client, from, pid, seconds } in jobs {
+            let name = escape_text(&client);
+            text.push_str(&format!("  {name} from {from}, process {pid}, {seconds} s{way}\n"));
+        }
     }
     print(&text)?;
     Ok(code)
@@ -158,7 +161,7 @@ fn stop() -> Result<(), CommandError> {
     let place = Place::find()?;
     let Some(status) = ask(&place, Request::Stop)? else { return Err(no_server()) };
     let begin = Instant::now();
-    while place.try_lock("server.lock")?.is_none() {
+    while server::is_running(&place)? {
         if begin.elapsed() > STOP_MAX {
             return Err(CommandError::new(ErrorKind::Io, "the server does not stop"));
         }
@@ -186,19 +189,20 @@ fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
     Settings::load(&place, &listen)?;
     let path = place.messages();
     let mut open = OpenOptions::new();
-    let log = open.append(true).create(true).mode(0o600).open(&path).map_err(failed)?;
-    let mut command = std::process::Command::new(std::env::current_exe().map_err(failed)?);
+    let log = open.append(true).create(true).mode(0o600).open(&path).map_err(CommandError::io)?;
+    let mut command =
+        std::process::Command::new(std::env::current_exe().map_err(CommandError::io)?);
     command.args(["server", "run"]).args(listen.iter().map(|it| format!("--listen={it}")));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
-    haul_engine::leave_descriptors_to_none().map_err(failed)?;
-    let mut child = command.current_dir("/").spawn().map_err(failed)?;
+    haul_engine::leave_descriptors_to_none().map_err(CommandError::io)?;
+    let mut child = command.current_dir("/").spawn().map_err(CommandError::io)?;
     let begin = Instant::now();
     loop {
         if let Some(status) = ask(&place, Request::Status)? {
             let listen = listens(&status);
             return print(&format!("started process {}, listening on {listen}\n", status.pid));
         }
-        let has_ended = child.try_wait().map_err(failed)?.is_some();
+        let has_ended = child.try_wait().map_err(CommandError::io)?.is_some();
         if has_ended || begin.elapsed() > START_MAX {
             let path = escape_bytes(path.as_os_str().as_bytes());
             return Err(CommandError::new(ErrorKind::Io, "the server does not start")
@@ -214,7 +218,7 @@ fn config(json: bool) -> Result<(), CommandError> {
     if json {
         return print_json(&settings);
     }
-    let text = toml::to_string(&settings).map_err(|e| CommandError::new(ErrorKind::Io, e))?;
+    let text = toml::to_string(&settings).map_err(CommandError::io)?;
     let path = escape_bytes(place.config().as_os_str().as_bytes());
     let missing = if place.config().exists() { "" } else { " (there is none)" };
     print(&format!("# file: {path}{missing}\n{text}"))
@@ -263,7 +267,7 @@ fn checked(
             .with_hint("name the user whose rights the client gets: --run-as USER"));
     }
     if let Some(user) = &terms.run_as
-        && !has_user(user).map_err(failed)?
+        && !has_user(user).map_err(CommandError::io)?
     {
         let user = escape_text(user);
         return Err(CommandError::usage(format!("--run-as: there is no user '{user}'")));
@@ -322,6 +326,7 @@ fn revoke(name: &str) -> Result<(), CommandError> {
     })?;
     notify(&place)?;
     server::cache::remove_unused(&place)?;
+    slots::remove_unused(&place)?;
     print(&format!("revoked {shown}\n"))
 }
 
@@ -366,9 +371,10 @@ fn invite(terms: &Terms, given: &[String]) -> Result<(), CommandError> {
         );
     }
     let server = Keys::load(&place)?.newest();
-    let invitation = Invitation::new(addresses, server, INVITATION_SPAN).map_err(failed)?;
+    let invitation =
+        Invitation::new(addresses, server, INVITATION_SPAN).map_err(CommandError::io)?;
     let expires = invitation.expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let key = invitation.identity().map_err(failed)?.key();
+    let key = invitation.identity().map_err(CommandError::io)?.key();
     let invited = Invited { key, name: terms.name.clone(), root, right, user, expires };
     Records::change(&place, |records| records.invite(invited))?;
     notify(&place)?;
@@ -430,9 +436,9 @@ fn join(
 /// run any command; so this checks only that they are of a command of `haul server`.
 fn words() -> Result<ExitCode, CommandError> {
     // Not a byte more is read: what follows the line belongs to the command.
-    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(CommandError::io)?);
     let (mut line, mut byte) = (Vec::new(), [0]);
-    while line.len() < WORDS_LEN_MAX && input.read(&mut byte).map_err(failed)? == 1 {
+    while line.len() < WORDS_LEN_MAX && input.read(&mut byte).map_err(CommandError::io)? == 1 {
         if byte == *b"\n" {
             break;
         }

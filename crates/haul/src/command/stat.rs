@@ -1,6 +1,6 @@
 //! `haul stat`: what stands at paths.
 
-use super::{Asked, each_path, host};
+use super::{Asked, each_path};
 use crate::args::Stat;
 use crate::error::ExitCode;
 use crate::json::{EntryLine, Line};
@@ -31,7 +31,7 @@ impl Statement for Described<'_> {
 
     fn json(&self) -> Vec<u8> {
         let Location { machine, path, .. } = self.location;
-        Line::Entry(EntryLine::of(host(machine), path, &self.entry)).to_bytes()
+        Line::Entry(EntryLine::of(machine.name(), path, &self.entry)).to_bytes()
     }
 }
 

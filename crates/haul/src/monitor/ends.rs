@@ -26,12 +26,11 @@ pub(super) type Located = (Option<String>, Vec<u8>);
 impl Ends {
     /// Those of a job.
     pub(super) fn of(leg: &Leg<Machine>) -> Self {
-        let host = |machine: &Machine| (*machine != Machine::Here).then(|| machine.to_string());
         let (source_host, dest_host) = match &leg.route {
             Route::Local => (None, None),
-            Route::Upload(machine) => (None, host(machine)),
-            Route::Download(machine) => (host(machine), None),
-            Route::Between(from, to) => (host(from), host(to)),
+            Route::Upload(machine) => (None, machine.name()),
+            Route::Download(machine) => (machine.name(), None),
+            Route::Between(from, to) => (from.name(), to.name()),
         };
         let (sources, dest) = (leg.job.sources.clone(), leg.job.dest.clone());
         let relative = leg.job.task.mirrors().map(|mirror| mirror.walking.relative);

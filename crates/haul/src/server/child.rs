@@ -10,7 +10,7 @@ use haul_engine::{
     Bounds, ChunkCache, JobError, Rights, Serving, Summary, become_user, end_with_parent, is_root,
 };
 use haul_model::{Side, Task, escape_bytes};
-use haul_net::{Caller, Doorway, Forwarded, Killer, PublicKey};
+use haul_net::{Caller, Connection, Doorway, Forwarded, Killer, PublicKey};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::pipe;
@@ -101,21 +101,8 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
         Ok((connection, socket, cache)) => {
             let doorway = Doorway::Server(around.forwarded.clone());
             around.reports.tell(&Report::Ready);
-            let on_end = |task: &Task, side, result: &Result<Summary, JobError>| {
-                around.reports.tell(&Report::Job(job_report(task, side, result)));
-            };
-            let on_requests = |count| around.reports.tell(&Report::Requests(count));
-            let serving = Serving {
-                rights: client.right.into(),
-                on_failure: &interrupt::leave_in_time,
-                doorway: Ok(&doorway),
-                program: None,
-                calls: false,
-                on_end: &on_end,
-                cache: &|| cache.clone(),
-                on_requests: &on_requests,
-            };
-            let served = haul_engine::serve_with(serving, connection);
+            let tell = |report: Report| around.reports.tell(&report);
+            let served = serve_over(connection, client, cache, Ok(&doorway), &tell);
             read_rest(socket);
             match served {
                 Ok(()) => 0,
@@ -124,6 +111,27 @@ pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 
             }
         }
     }
+}
+
+/// Serves `client` over `connection`, and has its reports told.
+pub(super) fn serve_over(
+    connection: Connection,
+    client: &Client,
+    cache: Option<ChunkCache>,
+    doorway: Result<&Doorway, &'static str>,
+    tell: &(dyn Fn(Report) + Sync),
+) -> Result<(), JobError> {
+    let serving = Serving {
+        rights: client.right.into(),
+        on_failure: &interrupt::leave_in_time,
+        doorway,
+        program: None,
+        calls: false,
+        on_end: &|task, side, result| tell(Report::Job(job_report(task, side, result))),
+        cache: &|| cache.clone(),
+        on_requests: &|count| tell(Report::Requests(count)),
+    };
+    haul_engine::serve_with(serving, connection)
 }
 
 /// Gives up all but what the client may do; returns its chunk cache. This process ends with
@@ -171,7 +179,7 @@ fn end_on_request(killer: Killer) -> io::Result<()> {
     thread::Builder::new().name("ending".to_owned()).spawn(wait).map(drop)
 }
 
-pub(super) fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> JobReport {
+fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> JobReport {
     let task = match task {
         Task::Copy(policy) if policy.moving.is_some() => "move",
         Task::Copy(_) => "copy",

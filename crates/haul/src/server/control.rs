@@ -1,8 +1,8 @@
 //! Requests to a running server, over a socket that only its user can reach: a word, answered
 //! by a line of JSON.
 
-use super::Place;
 use super::place::failed;
+use super::{Place, store};
 use crate::error::{CommandError, ErrorKind};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Permissions};
@@ -87,7 +87,7 @@ impl Control {
     /// # Errors
     /// If another server of this user runs, and those of the file system.
     pub(super) fn bind(place: &Place) -> Result<Self, CommandError> {
-        let Some(lock) = place.try_lock("server.lock")? else {
+        let Some(lock) = store::try_lock(&place.server_lock())? else {
             return Err(CommandError::new(ErrorKind::Io, "a server of this user runs already")
                 .with_hint("'haul server status' shows it, 'haul server stop' ends it"));
         };
@@ -129,6 +129,14 @@ impl Control {
     pub(super) fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// True if a server runs.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn is_running(place: &Place) -> Result<bool, CommandError> {
+    store::try_lock(&place.server_lock()).map(|lock| lock.is_none())
 }
 
 /// Answers a request.

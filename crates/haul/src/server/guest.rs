@@ -72,7 +72,7 @@ pub(crate) fn join(
     if invitation.expires <= SystemTime::now() {
         return Err(expired());
     }
-    let guest = invitation.identity().map_err(|error| CommandError::new(ErrorKind::Io, error))?;
+    let guest = invitation.identity().map_err(CommandError::io)?;
     let host = invitation.addresses.first().map_or("", |address| address.host());
     let forgets = |_: PublicKey| ();
     let connection = connect_server(

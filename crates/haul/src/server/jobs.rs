@@ -4,6 +4,7 @@ use super::audit::{Audit, Event, Who};
 use super::child::{LOST, REPORT_LEN_MAX, Report};
 use super::control::JobStatus;
 use super::records::Client;
+use super::slots::Slot;
 use haul_engine::Child;
 use haul_model::escape_text;
 use haul_net::{Forwarder, PublicKey};
@@ -25,8 +26,9 @@ const TEXT_CHARS_MAX: usize = 400;
 pub(super) struct Job {
     child: Child,
     who: Who,
-    /// The client as it was when the job began; `None` for a guest.
-    client: Option<Client>,
+    /// The client as it was when the job began, and its slot; `None` for a guest, and for a
+    /// client that is refused.
+    served: Option<(Client, Slot)>,
     /// The key that has opened the connection.
     pub(super) key: PublicKey,
     since: Instant,
@@ -45,14 +47,14 @@ impl Job {
     pub(super) fn new(
         child: Child,
         who: Who,
-        client: Option<Client>,
+        served: Option<(Client, Slot)>,
         key: PublicKey,
         (reports, forwarder): (PipeReader, Arc<Forwarder>),
     ) -> Self {
         Self {
             child,
             who,
-            client,
+            served,
             key,
             since: Instant::now(),
             reports,
@@ -84,7 +86,7 @@ impl Job {
 
     /// True if the client's record is gone, or has other rights.
     pub(super) fn is_outdated(&self, clients: &[Client]) -> bool {
-        let Some(client) = &self.client else { return false };
+        let Some((client, _)) = &self.served else { return false };
         !clients.iter().any(|known| known.is_served_like(client))
     }
 }
@@ -110,9 +112,10 @@ impl Jobs {
         self.0.iter_mut()
     }
 
-    /// The number of those that `key` has begun.
-    pub(super) fn count(&self, key: &PublicKey) -> usize {
-        self.0.iter().filter(|job| job.key == *key).count()
+    /// The number of those that serve the client with that key, or that do not: they refuse it,
+    /// or talk to a guest.
+    pub(super) fn count(&self, key: &PublicKey, serving: bool) -> usize {
+        self.0.iter().filter(|job| job.key == *key && job.served.is_some() == serving).count()
     }
 
     /// The descriptors by which they report, one each.

@@ -1,26 +1,20 @@
 //! The client's side: the servers that this user is enrolled at, and how they are reached.
 
 use super::store;
-use crate::error::{CommandError, ErrorKind};
+use crate::error::CommandError;
 use crate::host::Host;
 use crate::state;
-use haul_engine::try_lock;
 use haul_net::{
     ConnectError, Connection, Diagnostics, Identity, Measured, Patience, PublicKey, Reaching,
     ServerAddress, ServerVia, SshTarget, connect_server,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
-
-/// How often the lock of the file is asked for, and how long it is waited in between.
-const LOCK_ASKS_MAX: u32 = 500;
-const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// A server that this user is enrolled at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,18 +103,7 @@ impl Files {
     ) -> Result<(), CommandError> {
         let failed = |error| super::place::failed(path, &error);
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
-        let mut open = OpenOptions::new();
-        open.write(true).create(true).truncate(false).mode(0o600);
-        let lock = open.open(self.dir.join("servers.lock")).map_err(failed)?;
-        let mut asks = 0;
-        while !try_lock(&lock).map_err(failed)? {
-            asks += 1;
-            if asks > LOCK_ASKS_MAX {
-                let message = "another process is changing the servers";
-                return Err(CommandError::new(ErrorKind::Io, message));
-            }
-            thread::sleep(LOCK_POLL);
-        }
+        let _lock = store::lock(&self.dir.join("servers.lock"), "servers")?;
         let mut value: T = store::load(path)?;
         change(&mut value);
         store::save(path, &value)

@@ -151,16 +151,15 @@ fn lacks_ipv6(address: &SocketAddr, error: &io::Error) -> bool {
 
 /// The sockets that `settings` ask for: those that `gate` has, and new ones.
 pub(super) fn rebind(settings: &Settings, gate: &Gate) -> Result<Sockets, CommandError> {
-    let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
     let (mut sockets, mut new) = (Sockets { tcp: Vec::new(), udp: Vec::new() }, Vec::new());
     for address in settings.addresses()? {
-        let Some(listener) = gate.listener(address).map_err(failed)? else {
+        let Some(listener) = gate.listener(address).map_err(CommandError::io)? else {
             new.push(address);
             continue;
         };
         sockets.tcp.push(listener);
         if settings.quic {
-            let socket = match gate.quic_socket(address).map_err(failed)? {
+            let socket = match gate.quic_socket(address).map_err(CommandError::io)? {
                 Some(socket) => socket,
                 None => bind_udp(address).map_err(|error| cannot_listen(address, &error))?,
             };

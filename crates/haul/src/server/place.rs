@@ -3,12 +3,11 @@
 
 use crate::error::{CommandError, ErrorKind};
 use crate::state;
-use haul_engine::try_lock;
 use haul_model::escape_bytes;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The permission bits of others than the owner.
@@ -71,6 +70,11 @@ impl Place {
         self.dir.join("caches")
     }
 
+    /// The directory of the slots of clients.
+    pub(crate) fn slots(&self) -> PathBuf {
+        self.dir.join("slots")
+    }
+
     /// The socket for requests to the running server.
     pub(crate) fn control(&self) -> PathBuf {
         self.dir.join("control.sock")
@@ -86,16 +90,14 @@ impl Place {
         self.dir.join("server.log")
     }
 
-    /// The lock of `name`, if nobody holds it: as long as the file is open.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<File>, CommandError> {
-        let path = self.dir.join(name);
-        let mut open = OpenOptions::new();
-        open.write(true).create(true).truncate(false).mode(0o600);
-        let locked = open.open(&path).and_then(|file| Ok(try_lock(&file)?.then_some(file)));
-        locked.map_err(|error| failed(&path, &error))
+    /// The file whose lock the running server has.
+    pub(crate) fn server_lock(&self) -> PathBuf {
+        self.dir.join("server.lock")
+    }
+
+    /// The file whose lock a process has that changes the records.
+    pub(super) fn clients_lock(&self) -> PathBuf {
+        self.dir.join("clients.lock")
     }
 }
 

@@ -1,7 +1,7 @@
 //! `clients.toml`: the clients of a server, and its invitations that nobody has used yet.
 
 use super::{Place, store};
-use crate::error::{CommandError, ErrorKind};
+use crate::error::CommandError;
 use haul_engine::Rights;
 use haul_model::{escape_bytes, escape_text};
 use haul_net::PublicKey;
@@ -10,17 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// The file whose lock a process has that changes the records.
-const LOCK: &str = "clients.lock";
-
-/// How long another process may have the records.
-const LOCK_MAX: Duration = Duration::from_secs(5);
-
-/// How often they are asked for.
-const LOCK_POLL: Duration = Duration::from_millis(10);
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long an invitation is valid.
 pub(crate) const INVITATION_SPAN: Duration = Duration::from_secs(600);
@@ -157,7 +147,7 @@ impl Records {
         let state = Self::state(place);
         if state.is_some_and(|(_, size, ..)| size == 0) {
             let path = escape_bytes(place.clients().as_os_str().as_bytes());
-            return Err(CommandError::new(ErrorKind::Io, format!("{path} is empty"))
+            return Err(CommandError::io(format!("{path} is empty"))
                 .with_hint("remove it, if there are no clients"));
         }
         Ok((Self::load(place)?, state))
@@ -173,17 +163,7 @@ impl Records {
         change: impl FnOnce(&mut Self) -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
         place.make()?;
-        let begin = Instant::now();
-        let _lock = loop {
-            match place.try_lock(LOCK)? {
-                Some(lock) => break lock,
-                None if begin.elapsed() > LOCK_MAX => {
-                    let message = "another process is changing the clients";
-                    return Err(CommandError::new(ErrorKind::Io, message));
-                }
-                None => thread::sleep(LOCK_POLL),
-            }
-        };
+        let _lock = store::lock(&place.clients_lock(), "clients")?;
         Self::change_locked(place, change)
     }
 
@@ -195,7 +175,7 @@ impl Records {
         place: &Place,
         change: impl FnOnce(&mut Self) -> Result<T, CommandError>,
     ) -> Result<Option<T>, CommandError> {
-        let lock = place.try_lock(LOCK)?;
+        let lock = store::try_lock(&place.clients_lock())?;
         lock.map(|_lock| Self::change_locked(place, change)).transpose()
     }
 

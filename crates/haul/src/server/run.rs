@@ -9,8 +9,9 @@ use super::keys::Keys;
 use super::listening::{self, Sockets};
 use super::records::{Client, INVITATION_SPAN, Invited, Records, RecordsState};
 use super::settings::Settings;
+use super::slots::Slot;
 use super::{Place, system};
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use haul_engine::fork;
 use haul_net::{Caller, Forwarder, Gate, PublicKey};
 use signal_hook::SigId;
@@ -41,8 +42,9 @@ const UNREAD_POLL: Duration = Duration::from_secs(1);
 /// How often the records are tried to be changed while another process changes them.
 const NOTE_POLL: Duration = Duration::from_millis(50);
 
-/// Clients of one key that hear at once that they have too many jobs. Others are hung up on.
-const REFUSALS_MAX: usize = 4;
+/// Connections of one client that are told at the same time that it has too many jobs, besides as
+/// many as it may have jobs. The server closes others without a word. One job opens fewer.
+const REFUSALS_MAX: usize = 32;
 
 /// Children at once, of all clients.
 const JOBS_MAX: usize = 1024;
@@ -64,7 +66,7 @@ pub(crate) fn run(listen: &[String]) -> Result<ExitCode, CommandError> {
     let ended = server.serve();
     server.gate.end_quic();
     server.control.iter().for_each(Control::remove);
-    ended.map_err(|error| CommandError::new(ErrorKind::Io, error))?;
+    ended.map_err(CommandError::io)?;
     Ok(ExitCode::Success)
 }
 
@@ -129,13 +131,13 @@ impl Server {
         let (records, read) = Records::load_written(&place)?;
         let expiries = expiries(&records, &HashMap::new());
         let keys = Keys::load(&place)?;
-        let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
         let Sockets { tcp, udp } = listening::sockets(&settings)?;
-        let gate = Gate::new(tcp, &keys.identities(), settings.gate_limits()).map_err(failed)?;
+        let gate =
+            Gate::new(tcp, &keys.identities(), settings.gate_limits()).map_err(CommandError::io)?;
         let mut gate = gate.with_quic(udp, settings.congestion);
         gate.know(records.keys());
-        let audit = Audit::open(settings.audit_log.as_deref().unwrap_or(&place.audit_log()))?;
-        let signals = Signals::register().map_err(failed)?;
+        let audit = Audit::open(&place, &settings)?;
+        let signals = Signals::register().map_err(CommandError::io)?;
         let jobs = Jobs::default();
         let (listen, control) = (listen.to_vec(), Some(control));
         Ok(Self {
@@ -313,17 +315,16 @@ impl Server {
     fn reload_settings(&mut self) -> Result<(), CommandError> {
         let settings = Settings::load(&self.place, &self.listen)?;
         let keys = Keys::load(&self.place)?;
-        let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
-        let audit = Audit::open(settings.audit_log.as_deref().unwrap_or(&self.place.audit_log()))?;
+        let audit = Audit::open(&self.place, &settings)?;
         let moves = settings.addresses()? != self.settings.addresses()?
             || settings.quic != self.settings.quic
             || settings.congestion != self.settings.congestion;
         if moves {
             let Sockets { tcp, udp } = listening::rebind(&settings, &self.gate)?;
-            self.gate.listen(tcp, udp, settings.congestion).map_err(failed)?;
+            self.gate.listen(tcp, udp, settings.congestion).map_err(CommandError::io)?;
         }
         self.gate.set_limits(settings.gate_limits());
-        self.gate.set_own(&keys.identities()).map_err(failed)?;
+        self.gate.set_own(&keys.identities()).map_err(CommandError::io)?;
         (self.settings, self.keys, self.audit) = (settings, keys, audit);
         if moves {
             self.announce();
@@ -362,21 +363,28 @@ impl Server {
 
     fn serve_client(&mut self, caller: Caller, client: Client) {
         let who = Who::new(&client, caller.from());
-        let (count, may_have) = (self.jobs.count(&client.key), self.settings.jobs_per_client);
-        let is_full = count >= may_have + REFUSALS_MAX || self.jobs.len() >= JOBS_MAX;
-        let refusal = is_full.then_some(child::TOO_MANY);
-        if let Some(reason) = refusal.or_else(|| child::refusal(&client)) {
-            self.audit.tell(&who, Event::Refused { reason });
-            return;
+        let (key, may_have) = (client.key, self.settings.jobs_per_client);
+        let slot = match self.jobs.count(&key, true) < may_have {
+            true => Slot::take(&self.place, &key, may_have),
+            false => Ok(None),
+        };
+        let is_crowded = self.jobs.count(&key, false) >= may_have + REFUSALS_MAX;
+        let refusal = match (child::refusal(&client), &slot) {
+            (Some(reason), _) => Some(reason.to_owned()),
+            (_, Err(error)) => Some(error.to_string()),
+            (_, Ok(None)) if is_crowded => Some(child::TOO_MANY.to_owned()),
+            _ => (self.jobs.len() >= JOBS_MAX).then(|| child::TOO_MANY.to_owned()),
+        };
+        match (refusal, slot) {
+            (None, Ok(Some(slot))) => {
+                let served = client.clone();
+                self.start(caller, who, Some((client, slot)), key, |around, caller| {
+                    child::serve(around, caller, &served)
+                });
+            }
+            (None, _) => self.start(caller, who, None, key, child::refuse),
+            (Some(reason), _) => self.audit.tell(&who, Event::Refused { reason: &reason }),
         }
-        let served = client.clone();
-        let key = client.key;
-        if count >= may_have {
-            return self.start(caller, who, None, key, child::refuse);
-        }
-        self.start(caller, who, Some(client), key, |around, caller| {
-            child::serve(around, caller, &served)
-        });
     }
 
     fn serve_guest(&mut self, caller: Caller, invited: Invited) {
@@ -391,7 +399,7 @@ impl Server {
         };
         let who = Who::new(&guest, caller.from());
         // One conversation at a time has an invitation.
-        if self.jobs.count(&invited.key) > 0 || self.jobs.len() >= JOBS_MAX {
+        if self.jobs.count(&invited.key, false) > 0 || self.jobs.len() >= JOBS_MAX {
             return;
         }
         let key = invited.key;
@@ -404,10 +412,11 @@ impl Server {
         &mut self,
         caller: Caller,
         who: Who,
-        client: Option<Client>,
+        served: Option<(Client, Slot)>,
         key: PublicKey,
         work: impl FnOnce(&Around<'_>, Caller) -> u8,
     ) {
+        let (client, mut slot) = served.unzip();
         let begun = io::pipe().and_then(|(reports, to)| {
             let newest = self.keys.newest();
             let new_key = (!caller.knows(&newest)).then_some(newest);
@@ -417,8 +426,8 @@ impl Server {
             let (mut caller, mut forwarder) = (Some(caller), Some(forwarder));
             let child = fork(|| {
                 self.abandon();
-                // That end is the main process's.
-                forwarder = None;
+                // These are the main process's.
+                (forwarder, slot) = (None, None);
                 let reports = Reports::new(to);
                 let around = Around { place: &place, bounds, parent, new_key, reports, forwarded };
                 caller.take().map_or(1, |caller| work(&around, caller))
@@ -429,10 +438,11 @@ impl Server {
         match begun {
             Ok((child, reports, forwarder)) => {
                 self.audit.tell(&who, Event::Connected { pid: child.id() });
-                let is_guest = client.is_none();
+                let served = client.zip(slot);
+                let is_guest = served.is_none();
                 let forwarder = Arc::new(forwarder);
                 self.gate.forward_to(&forwarder);
-                let mut job = Job::new(child, who, client, key, (reports, forwarder));
+                let mut job = Job::new(child, who, served, key, (reports, forwarder));
                 if is_guest {
                     job.limit(GUEST_MAX);
                 }
@@ -501,9 +511,8 @@ impl Server {
         if !self.keys.has_old() || !self.records.all_know(&self.keys.newest(), SystemTime::now()) {
             return Ok(());
         }
-        let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
-        self.keys.forget_old(&self.place).map_err(failed)?;
-        self.gate.set_own(&self.keys.identities()).map_err(failed)
+        self.keys.forget_old(&self.place).map_err(CommandError::io)?;
+        self.gate.set_own(&self.keys.identities()).map_err(CommandError::io)
     }
 }
 

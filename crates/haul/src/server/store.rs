@@ -1,4 +1,5 @@
-//! TOML files that haul writes itself. Each is private to its user, and replaced in one step.
+//! TOML files that haul writes itself, and their locks. Each is private to its user, and replaced in one
+//! step.
 
 use super::place::{failed, shown};
 use crate::config;
@@ -9,6 +10,43 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long another process may hold a lock.
+const LOCK_MAX: Duration = Duration::from_secs(5);
+
+/// How often it is asked for.
+const LOCK_POLL: Duration = Duration::from_millis(10);
+
+/// The lock of the file `path`, as long as the file is open; `None` if another process has it.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn try_lock(path: &Path) -> Result<Option<File>, CommandError> {
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(false).mode(0o600);
+    let locked = open.open(path).and_then(|file| Ok(haul_engine::try_lock(&file)?.then_some(file)));
+    locked.map_err(|error| failed(path, &error))
+}
+
+/// The same, once no other process has it: one that changes `what`.
+///
+/// # Errors
+/// Those of the file system, and if it takes too long.
+pub(crate) fn lock(path: &Path, what: &str) -> Result<File, CommandError> {
+    let begin = Instant::now();
+    loop {
+        match try_lock(path)? {
+            Some(lock) => return Ok(lock),
+            None if begin.elapsed() > LOCK_MAX => {
+                let message = format!("another process is changing the {what}");
+                return Err(CommandError::new(ErrorKind::Io, message));
+            }
+            None => thread::sleep(LOCK_POLL),
+        }
+    }
+}
 
 /// The value in the file `path`, or the default if there is no file.
 ///
@@ -31,7 +69,7 @@ pub(crate) fn load<T: DeserializeOwned + Default>(path: &Path) -> Result<T, Comm
 /// # Errors
 /// Those of the file system.
 pub(crate) fn save<T: Serialize>(path: &Path, value: &T) -> Result<(), CommandError> {
-    let text = toml::to_string(value).map_err(|error| CommandError::new(ErrorKind::Io, error))?;
+    let text = toml::to_string(value).map_err(CommandError::io)?;
     replace(path, text.as_bytes()).map_err(|error| failed(path, &error))
 }
 

@@ -2,16 +2,15 @@
 //! is served as the server would serve it: with its root, its right and its user.
 
 use super::audit::{Audit, Event, Who};
-use super::child::{confine, job_report, refusal};
-use super::{Client, Place, Records, Settings};
+use super::child::{Report, TOO_MANY, confine, refusal, serve_over};
+use super::slots::Slot;
+use super::{Client, JobStatus, Place, Records, Settings};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt;
 use crate::report::end_of_command;
 use crate::sshd;
-use haul_engine::{JobError, Serving, Summary, fork};
-use haul_model::{Side, Task};
+use haul_engine::{JobError, fork};
 use haul_net::{Connection, PublicKey};
-use std::io;
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,7 +22,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(200);
 /// stays. **No other thread runs yet.**
 ///
 /// # Errors
-/// When the client is not enrolled, or there can be no process for it.
+/// When the client is not enrolled, or there can be no process for it. A client with too many
+/// jobs is told so by the status.
 pub(crate) fn serve(key: PublicKey) -> Result<ExitCode, CommandError> {
     let place = Place::find()?;
     let mut read = Records::state(&place);
@@ -32,17 +32,31 @@ pub(crate) fn serve(key: PublicKey) -> Result<ExitCode, CommandError> {
     if let Some(reason) = refusal(&client) {
         return Err(refused(reason));
     }
-    let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
+    let settings = Settings::load(&place, &[])?;
+    // Another program than sshd may have started this one.
+    let from = sshd::login().and_then(|login| login.client);
+    let who = Who::new(&client, from.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()));
+    let mut slot = Slot::take(&place, &client.key, settings.jobs_per_client)?;
+    if slot.is_none() {
+        Audit::open(&place, &settings)?.tell(&who, Event::Refused { reason: TOO_MANY });
+        return Ok(ExitCode::Busy);
+    }
     // The client's stream ends the process that serves it.
-    interrupt::outlive_hangup().map_err(failed)?;
+    interrupt::outlive_hangup().map_err(CommandError::io)?;
     let parent = std::process::id();
-    let child = fork(|| match serve_here(&place, &client, parent) {
-        Ok(code) => code.number(),
-        Err(error) => end_of_command(&error).number(),
+    let child = fork(|| {
+        // It belongs to the parent, which frees it.
+        slot = None;
+        match serve_here(&place, &settings, &client, &who, parent) {
+            Ok(code) => code.number(),
+            Err(error) => end_of_command(&error).number(),
+        }
     });
-    let child = child.map_err(failed)?;
+    let child = child.map_err(CommandError::io)?;
+    let job = JobStatus { client: who.client.clone(), from: who.from, pid: child.id(), seconds: 0 };
+    slot.iter_mut().try_for_each(|slot| slot.describe(&job)).map_err(CommandError::io)?;
     loop {
-        if let Some(status) = child.wait_within(CHECK_EVERY).map_err(failed)? {
+        if let Some(status) = child.wait_within(CHECK_EVERY).map_err(CommandError::io)? {
             return Ok(match status {
                 Some(0) => ExitCode::Success,
                 Some(status) if status == ExitCode::Connection.number() => ExitCode::Connection,
@@ -54,45 +68,37 @@ pub(crate) fn serve(key: PublicKey) -> Result<ExitCode, CommandError> {
             read = state;
             let is_it = |known: &Client| known.is_served_like(&client);
             if !Records::load(&place).is_ok_and(|records| records.clients.iter().any(is_it)) {
-                child.kill().map_err(failed)?;
+                child.kill().map_err(CommandError::io)?;
             }
         }
     }
 }
 
 /// Serves `client` in a process of its own, which ends with `parent`.
-fn serve_here(place: &Place, client: &Client, parent: u32) -> Result<ExitCode, CommandError> {
-    let settings = Settings::load(place, &[])?;
-    let mut audit = Audit::open(settings.audit_log.as_deref().unwrap_or(&place.audit_log()))?;
-    // Another program than sshd may have started this one.
-    let from = sshd::login().and_then(|login| login.client);
-    let who = Who::new(client, from.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()));
-    let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
-    let cache = confine(place, settings.bounds(), parent, client).map_err(failed)?;
-    let (input, output) = sshd::streams().map_err(failed)?;
+fn serve_here(
+    place: &Place,
+    settings: &Settings,
+    client: &Client,
+    who: &Who,
+    parent: u32,
+) -> Result<ExitCode, CommandError> {
+    let mut audit = Audit::open(place, settings)?;
+    let cache = confine(place, settings.bounds(), parent, client).map_err(CommandError::io)?;
+    let (input, output) = sshd::streams().map_err(CommandError::io)?;
     let begun = Instant::now();
-    audit.tell(&who, Event::Connected { pid: std::process::id() });
+    audit.tell(who, Event::Connected { pid: std::process::id() });
     let audit = Mutex::new(audit);
     let tell = |event: Event<'_>| {
-        audit.lock().unwrap_or_else(PoisonError::into_inner).tell(&who, event);
+        audit.lock().unwrap_or_else(PoisonError::into_inner).tell(who, event);
     };
-    let on_end = |task: &Task, side: Side, result: &Result<Summary, JobError>| {
-        tell(Event::Job(&job_report(task, side, result)));
+    let report = |report: Report| match report {
+        Report::Job(job) => tell(Event::Job(&job)),
+        Report::Requests(count) => tell(Event::Requests { count }),
+        Report::Ready | Report::Refused(_) | Report::Enrolled(_) => {}
     };
-    let on_requests = |count| tell(Event::Requests { count });
-    let serving = Serving {
-        rights: client.right.into(),
-        on_failure: &interrupt::leave_in_time,
-        doorway: Err("a login restricted to a directory opens no ports"),
-        program: None,
-        calls: false,
-        on_end: &on_end,
-        cache: &|| cache.clone(),
-        on_requests: &on_requests,
-    };
-    let connection = Connection::of_streams(input, output).map_err(failed)?;
-    let served = haul_engine::serve_with(serving, connection);
-    let (outcome, code) = match served {
+    let doorway = Err("a login restricted to a directory opens no ports");
+    let connection = Connection::of_streams(input, output).map_err(CommandError::io)?;
+    let (outcome, code) = match serve_over(connection, client, cache, doorway, &report) {
         Ok(()) => ("done", ExitCode::Success),
         Err(JobError::Connection(_)) => ("lost", ExitCode::Connection),
         // The client was told over the connection, or is gone.

@@ -84,6 +84,71 @@ fn words_for_another_machine_run_no_other_command() {
 }
 
 #[test]
+fn a_client_has_as_many_jobs_through_ssh_as_at_the_server() {
+    let server = Server::prepare();
+    let sshd = host(&server);
+    let config = server.path("client/.config/haul");
+    fs::create_dir_all(&config).expect("a directory");
+    fs::write(config.join("config.toml"), format!("rsh = {:?}\n", sshd.rsh())).expect("set");
+    let here = server.path("client");
+    let command = |words: &[&str]| {
+        let mut command = server.program_of("client", words);
+        command.current_dir(&here).env("HAUL_RETRIES", "0").stdout(Stdio::null());
+        command
+    };
+    let root = format!("--root={}", server.root().display());
+    let mut enroll = vec!["server", "enroll", "haul-test", &root, "--name=ann", "--yes"];
+    if is_root() {
+        enroll.push("--run-as=root");
+    }
+    assert!(command(&enroll).status().expect("it runs").success());
+    let settings = server.path("home/.config/haul/server.toml");
+    let port = fs::read_to_string(&settings).expect("settings");
+    fs::write(&settings, port + "jobs-per-client = 1\n").expect("written");
+    server.ok(&["stop"]);
+    haul_testkit::tree::random_file(here.join("large"), 64 << 20, 7).expect("made");
+    let copying = |dest: &str| {
+        let mut copying = command(&["copy", "--bwlimit", "4m", "large", dest]);
+        copying.stderr(Stdio::null()).spawn().expect("run")
+    };
+    let refused = || {
+        let output = command(&["ls", "haul-test:"]).output().expect("it runs");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{error}");
+        assert!(error.contains("runs as many jobs of this client as it may"), "{error}");
+        assert!(error.contains("'jobs-per-client'"), "{error}");
+    };
+    let state = || {
+        let output = server.haul(&["status", "--json"]);
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).expect("JSON")
+    };
+    // An agent in place of the server holds the one slot, for others as for the server.
+    let mut first = copying("haul-test:one");
+    until("it copies", || state()["through_ssh"][0]["client"] == "ann");
+    assert_eq!(state()["running"], false);
+    let text = server.haul(&["status"]).stdout;
+    assert!(String::from_utf8_lossy(&text).contains(" s, through ssh\n"));
+    refused();
+    assert_eq!(server.audit("refused")[0]["reason"], "too many jobs at once");
+    server.ok(&["start"]);
+    refused();
+    first.kill().expect("killed");
+    first.wait().expect("it ends");
+    until("it has ended", || state()["through_ssh"].is_null());
+    // A job at the server holds it as well.
+    let mut second = copying("haul-test:two");
+    until("it copies", || state()["jobs"][0]["client"] == "ann");
+    refused();
+    second.kill().expect("killed");
+    second.wait().expect("it ends");
+    until("it has ended", || state()["jobs"].as_array().is_some_and(Vec::is_empty));
+    assert!(command(&["ls", "haul-test:"]).status().expect("it runs").success());
+    server.ok(&["stop"]);
+    server.ok(&["revoke", "ann"]);
+    assert_eq!(fs::read_dir(server.state("slots")).expect("a directory").count(), 0);
+}
+
+#[test]
 fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files() {
     let server = Server::prepare();
     let sshd = host(&server);

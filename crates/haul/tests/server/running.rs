@@ -214,6 +214,39 @@ fn a_reload_keeps_jobs_and_takes_the_settings() {
 }
 
 #[test]
+fn all_connections_of_a_client_with_too_many_jobs_are_told_so() {
+    /// More than the lanes of a job, and its jobs.
+    const CALLS: usize = 32;
+    for via in BOTH {
+        let mut server = Server::prepare();
+        fs::create_dir_all(server.path("home/.config/haul")).expect("a directory");
+        let settings = server.path("home/.config/haul/server.toml");
+        fs::write(settings, "jobs-per-client = 1\n").expect("written");
+        server.run();
+        let client = server.client("ann", &[]).by(via);
+        let connection = client.connect().expect("connected");
+        until("a job runs", || server.status()["jobs"][0]["client"] == "ann");
+        // None of them leaves before all have called.
+        let together = Barrier::new(CALLS);
+        let call = || {
+            let called = client.connect();
+            together.wait();
+            match called.map_err(JobError::from).and_then(haul_engine::Requests::remote) {
+                Err(JobError::Connection(ConnectError::Busy { .. })) => {}
+                Err(error) => panic!("by {via:?}: {error}"),
+                Ok(_) => panic!("by {via:?}: it is served"),
+            }
+        };
+        thread::scope(|scope| (0..CALLS).for_each(|_| drop(scope.spawn(call))));
+        // Those that are refused are no jobs: the next one is served.
+        drop(connection);
+        until("it has ended", || server.status()["jobs"].as_array().is_some_and(Vec::is_empty));
+        let served = haul_engine::Requests::remote(client.connect().expect("connected"));
+        assert!(served.is_ok(), "by {via:?}: {:?}", served.err());
+    }
+}
+
+#[test]
 fn a_service_manager_hears_when_the_server_is_ready() {
     let server = Server::prepare();
     let socket = UnixDatagram::bind(server.path("notify")).expect("a socket");

@@ -1,6 +1,6 @@
 //! `haul server install`: the files of a service.
 
-use super::{failed, print};
+use super::print;
 use crate::error::{CommandError, ErrorKind};
 use crate::server::{Place, Settings, unit_files};
 use haul_engine::is_root;
@@ -18,7 +18,7 @@ const SYSTEM_UNITS: &str = "/etc/systemd/system";
 const VARIABLES: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"];
 
 pub(super) fn run(user: bool) -> Result<(), CommandError> {
-    let program = std::env::current_exe().map_err(failed)?;
+    let program = std::env::current_exe().map_err(CommandError::io)?;
     let set = |name: &'static str| {
         let path = std::env::var_os(name).map(PathBuf::from);
         path.filter(|path| path.is_absolute()).map(|path| (name, path))
@@ -48,7 +48,7 @@ pub(super) fn run(user: bool) -> Result<(), CommandError> {
             .join("systemd/user"),
         false => PathBuf::from(SYSTEM_UNITS),
     };
-    fs::create_dir_all(&dir).map_err(failed)?;
+    fs::create_dir_all(&dir).map_err(CommandError::io)?;
     for unit in unit_files(&program, &variables, &listen, settings.quic, user) {
         let path = dir.join(unit.name);
         let written = fs::write(&path, unit.text);

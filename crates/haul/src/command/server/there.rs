@@ -16,7 +16,7 @@ const ANSWER_LEN_MAX: u64 = 8 << 20;
 /// # Errors
 /// When there is no way to it.
 pub(super) fn call(host: &Host, words: &[String]) -> Result<(String, ExitCode), CommandError> {
-    let mut line = serde_json::to_vec(words).map_err(|e| CommandError::new(ErrorKind::Io, e))?;
+    let mut line = serde_json::to_vec(words).map_err(CommandError::io)?;
     line.push(b'\n');
     let connection = connect_server_command(host.ssh(), diagnostics(&Screen::default()))?;
     let Connection { reader, mut writer, closer } = connection;
