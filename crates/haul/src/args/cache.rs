@@ -5,6 +5,7 @@ use super::wrong::is_misspelt;
 use super::{Command, Config};
 use crate::error::CommandError;
 use clap::{Args, ValueHint};
+use haul_net::PublicKey;
 use std::ffi::{OsStr, OsString};
 
 /// `haul cache` on this machine.
@@ -12,6 +13,8 @@ use std::ffi::{OsStr, OsString};
 pub(crate) struct CacheCommand {
     pub(crate) action: CacheAction,
     pub(crate) json: bool,
+    /// The client of this machine's server whose cache it is, if it is not the user's.
+    pub(crate) client: Option<PublicKey>,
 }
 
 /// An action on the chunk cache.
@@ -54,6 +57,9 @@ pub(super) struct CacheWords {
     json: bool,
     #[arg(short = 'e', long, value_name = "COMMAND")]
     rsh: Option<String>,
+    /// Another machine asks for its cache at this machine's server.
+    #[arg(long, value_name = "KEY", hide = true)]
+    client: Option<String>,
 }
 
 impl CacheWords {
@@ -62,7 +68,7 @@ impl CacheWords {
         self,
         load: impl FnOnce() -> Result<Config, CommandError>,
     ) -> Result<Command, CommandError> {
-        let Self { first, second, json, rsh } = self;
+        let Self { first, second, json, rsh, client } = self;
         let named =
             first.as_ref().and_then(|first| ACTIONS.into_iter().find(|(it, _)| first == it));
         let ((word, action), host) = match (named, first, second) {
@@ -76,7 +82,10 @@ impl CacheWords {
                 (ACTIONS[0], Some(host))
             }
         };
-        let Some(host) = host else { return Ok(Command::Cache(CacheCommand { action, json })) };
+        let Some(host) = host else {
+            let client = client.map(|key| key.parse()).transpose().map_err(CommandError::usage)?;
+            return Ok(Command::Cache(CacheCommand { action, json, client }));
+        };
         let words = ["cache", word].into_iter().chain(json.then_some("--json"));
         let words = words.map(str::to_owned).collect();
         let action = ServerAction::There { host: reached(&host, rsh, &load()?)?, words };
@@ -112,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_word_is_an_action_or_a_host() {
-        let here = |action| Command::Cache(CacheCommand { action, json: false });
+        let here = |action| Command::Cache(CacheCommand { action, json: false, client: None });
         for (words, action) in [
             ("cache", CacheAction::Show),
             ("cache show", CacheAction::Show),

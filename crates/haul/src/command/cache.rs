@@ -6,8 +6,8 @@ use crate::json::{CacheLine, CheckedLine, Line};
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Detail, Report, Show, Statement};
-use crate::state;
-use haul_engine::{CacheFigures, CachePlace, CheckedChunks};
+use crate::{server, state};
+use haul_engine::{CacheFigures, CachePlace, CheckedChunks, ChunkCache};
 use haul_model::escape_bytes;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -15,17 +15,20 @@ use std::os::unix::ffi::OsStrExt;
 pub(super) fn run(command: &CacheCommand) -> ExitCode {
     let detail = if command.json { Detail::Json } else { Detail::Text(Show::Normal) };
     let report = &*detail.report(&Screen::default());
-    match carry_out(command.action, report) {
+    match carry_out(command, report) {
         Ok(()) => report.finish(ExitCode::Success),
         Err(error) => report.refused(&error, None),
     }
 }
 
-fn carry_out(action: CacheAction, report: &dyn Report) -> Result<(), CommandError> {
-    let dir = state::cache_dir().ok_or_else(|| {
-        let message = "there is no place for a cache: HOME is not an absolute path";
-        CommandError::new(ErrorKind::Io, message)
-    })?;
+fn carry_out(command: &CacheCommand, report: &dyn Report) -> Result<(), CommandError> {
+    let dir = match &command.client {
+        Some(client) => server::cache::dir_of(client)?,
+        None => state::cache_dir().ok_or_else(|| {
+            let message = "there is no place for a cache: HOME is not an absolute path";
+            CommandError::new(ErrorKind::Io, message)
+        })?,
+    };
     let place = CachePlace { dir, kept_max: state::kept_max() };
     let failed = |error: io::Error| {
         let dir = escape_bytes(place.dir.as_os_str().as_bytes());
@@ -39,8 +42,13 @@ fn carry_out(action: CacheAction, report: &dyn Report) -> Result<(), CommandErro
         CommandError::new(ErrorKind::Io, format!("can't use the cache in {dir}: {why}"))
     };
     let elsewhere = "set HAUL_CACHE_DIR to a directory of your own, or to one that can be created";
-    let cache = place.open().map_err(|error| failed(error).with_hint(elsewhere))?;
-    match action {
+    let opened = match &command.client {
+        // It may be another user's, who the client's jobs run as.
+        Some(_) => ChunkCache::open_for_other(&place.dir, place.kept_max),
+        None => place.open(),
+    };
+    let cache = opened.map_err(|error| failed(error).with_hint(elsewhere))?;
+    match command.action {
         CacheAction::Show => {
             let figures = cache.figures().map_err(failed)?;
             report.tell(&Shown { place: &place, figures });

@@ -3,10 +3,11 @@
 
 use super::place::{Place, failed};
 use super::records::{Client, Records};
-use crate::error::CommandError;
+use crate::error::{CommandError, ErrorKind};
 use crate::state;
 use haul_engine::{ChunkCache, give_to_user};
 use haul_model::ContentHash;
+use haul_net::PublicKey;
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, DirEntry};
 use std::io;
@@ -32,6 +33,20 @@ fn dir(place: &Place, client: &Client) -> PathBuf {
     let whose = [key.as_bytes(), user, root].join(&0);
     let number = ContentHash::of(&whose).to_string();
     place.caches().join(format!("{}-{}", client.name, &number[..16]))
+}
+
+/// The directory of the cache of the client with this key. It is made if it is missing.
+///
+/// # Errors
+/// If there is no such client, and those of the file system.
+pub(crate) fn dir_of(key: &PublicKey) -> Result<PathBuf, CommandError> {
+    let place = Place::find()?;
+    let clients = Records::load(&place)?.clients;
+    let client = clients.iter().find(|client| client.key == *key);
+    let unknown = || CommandError::new(ErrorKind::Refused, "no client of the server has this key");
+    let client = client.ok_or_else(unknown)?;
+    open(&place, client);
+    Ok(dir(&place, client))
 }
 
 /// Opens the cache of `client`, before this process becomes another user and is confined.

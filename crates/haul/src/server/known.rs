@@ -46,6 +46,14 @@ impl Login {
         Self { user: host.user().map(str::to_owned), port: host.port() }
     }
 
+    /// The login at the host of `target`.
+    ///
+    /// # Errors
+    /// If the user is invalid.
+    pub(crate) fn target(&self, target: &SshTarget) -> Result<SshTarget, ConnectError> {
+        target.clone().with_login(self.user.as_deref(), self.port)
+    }
+
     /// Connects by ssh to the haul there, which serves the client with the key `client` as the
     /// server would. Where paths lead is decided there, by the record of the client.
     ///
@@ -57,7 +65,7 @@ impl Login {
         client: PublicKey,
         diagnostics: Diagnostics,
     ) -> Result<Connection, ConnectError> {
-        let target = target.clone().with_login(self.user.as_deref(), self.port)?;
+        let target = self.target(target)?;
         let connection = haul_net::connect_server_command(&target, diagnostics)?;
         let mut connection = connection.standing_in();
         let words = format!("[\"agent\",\"{client}\"]\n");

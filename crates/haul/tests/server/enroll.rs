@@ -62,6 +62,11 @@ fn a_host_is_enrolled_at_and_asked_through_ssh() {
     let again: Vec<&str> = enroll.iter().copied().filter(|word| *word != "--read-only").collect();
     ok(&again);
     assert!(server.ok(&["clients"]).starts_with("ann  write "));
+    // Jobs go to the server, so its cache of this client is meant.
+    let words = ["cache", "-e", &*rsh, "--json", "haul-test"];
+    let shown = server.program_of("client", &words).output().expect("it runs");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("haul/server/caches/ann-"), "{shown}");
     let said = ok(&["revoke", "ann"]);
     assert_eq!(said, "revoked ann\n");
     assert_eq!(client(&["revoke", "ann"]).status.code(), Some(2));

@@ -47,13 +47,13 @@ pub(super) fn run(host: &Host, terms: &Terms, yes: bool) -> Result<(), CommandEr
 /// or started.
 fn running(host: &Host, yes: bool) -> Result<State, CommandError> {
     let asks = ["status", "--json"].map(str::to_owned);
-    let first = match call(host, &asks) {
+    let first = match call(host.ssh(), &asks) {
         Err(error) if lacks_haul(&error) => {
             confirm(&format!("{host} has no haul. Install it there?"), yes)?;
             let screen = Screen::default();
             let deployed = deploy::put(host, None, &screen, &|| false)?;
             print(&deploy::deployed_line(host, deployed))?;
-            call(host, &asks)?
+            call(host.ssh(), &asks)?
         }
         called => called?,
     };
@@ -67,7 +67,7 @@ fn running(host: &Host, yes: bool) -> Result<State, CommandError> {
         None => String::new(),
     };
     confirm(&format!("No server runs on {host}. Start it{wherever}?"), yes)?;
-    let (said, code) = call(host, &["start", "--reached"].map(str::to_owned))?;
+    let (said, code) = call(host.ssh(), &["start", "--reached"].map(str::to_owned))?;
     if code != ExitCode::Success {
         return Err(CommandError::new(ErrorKind::Connection, "the server does not start there"));
     }
@@ -80,7 +80,7 @@ fn lacks_haul(error: &CommandError) -> bool {
 }
 
 fn answered<T: DeserializeOwned>(host: &Host, words: &[String]) -> Result<T, CommandError> {
-    match call(host, words)? {
+    match call(host.ssh(), words)? {
         (answer, ExitCode::Success) => parse(host, &answer),
         (_, code) => {
             let kind = if code == ExitCode::Usage { ErrorKind::Usage } else { ErrorKind::Io };

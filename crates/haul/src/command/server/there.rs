@@ -4,8 +4,9 @@ use crate::endpoint::diagnostics;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::host::Host;
 use crate::progress::Screen;
+use crate::server::known;
 use haul_model::is_unsafe_to_show;
-use haul_net::{ConnectError, Connection, connect_server_command};
+use haul_net::{ConnectError, Connection, SshTarget, connect_server_command};
 use std::io::{Read, Write};
 
 /// The longest answer, in bytes.
@@ -15,10 +16,10 @@ const ANSWER_LEN_MAX: u64 = 8 << 20;
 ///
 /// # Errors
 /// When there is no way to it.
-pub(super) fn call(host: &Host, words: &[String]) -> Result<(String, ExitCode), CommandError> {
+pub(super) fn call(host: &SshTarget, words: &[String]) -> Result<(String, ExitCode), CommandError> {
     let mut line = serde_json::to_vec(words).map_err(CommandError::io)?;
     line.push(b'\n');
-    let connection = connect_server_command(host.ssh(), diagnostics(&Screen::default()))?;
+    let connection = connect_server_command(host, diagnostics(&Screen::default()))?;
     let Connection { reader, mut writer, closer } = connection;
     let sent = writer.write_all(&line);
     drop(writer);
@@ -52,10 +53,23 @@ fn shown(bytes: &[u8]) -> String {
 
 /// Carries out `words` there, and shows the answer.
 pub(super) fn run(host: &Host, words: &[String]) -> Result<ExitCode, CommandError> {
-    let (answer, code) = call(host, words)?;
+    let (mut words, mut target) = (words.to_vec(), host.ssh().clone());
+    let is_of_cache = words.first().is_some_and(|word| word == "cache");
+    // Jobs go to the server of the host, and this client has a cache there.
+    let is_plain = host.user().is_none() && host.port().is_none();
+    if is_of_cache
+        && is_plain
+        && let Some(known) = known::find(host.name())?
+    {
+        words.push(format!("--client={}", known::identity()?.key()));
+        if let Some(login) = &known.login {
+            target = login.target(&target)?;
+        }
+    }
+    let (answer, code) = call(&target, &words)?;
     super::print(&answer)?;
     // The words are right ones, and 'haul cache' has no other error of usage.
-    if code == ExitCode::Usage && words.first().is_some_and(|word| word == "cache") {
+    if code == ExitCode::Usage && is_of_cache {
         let (host, address) = (host.name(), host.address());
         let message = format!("haul on {host} is too old for 'haul cache'");
         let hint = format!("run 'haul deploy {address}' to install this version there");
