@@ -156,8 +156,10 @@ impl Call<'_> {
                 let identity = known::identity().map_err(unusable)?;
                 let via = via.unwrap_or_else(|| known.usual_via());
                 let (patience, congestion) = (host.patience(), host.congestion);
-                let connection =
-                    known.connect(&identity, Reaching { patience, via, congestion })?;
+                let connection = known.connect(
+                    &identity,
+                    Reaching { patience, via, congestion, ..Reaching::default() },
+                )?;
                 let (host, is_quic) = (&*host.to_string(), connection.closer.is_quic());
                 (self.tell)(LinkEvent::Server { host, is_quic });
                 connection.into()

@@ -136,7 +136,7 @@ impl ServerVia {
 }
 
 /// How a server is reached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reaching {
     /// How long it is waited for, once it has answered.
     pub patience: Patience,
@@ -144,6 +144,19 @@ pub struct Reaching {
     pub via: ServerVia,
     /// The congestion control of what this side sends by QUIC.
     pub congestion: Congestion,
+    /// How long its addresses are tried, by all protocols together, at most [`TRIES_MAX`].
+    pub tries_max: Duration,
+}
+
+impl Default for Reaching {
+    fn default() -> Self {
+        Self {
+            patience: Patience::default(),
+            via: ServerVia::default(),
+            congestion: Congestion::default(),
+            tries_max: TRIES_MAX,
+        }
+    }
 }
 
 impl From<Patience> for Reaching {
@@ -176,10 +189,11 @@ pub fn connect_server(
         host: host.to_owned(),
         detail: os_text(error),
     };
+    let end = Instant::now() + reaching.tries_max.min(TRIES_MAX);
     let mut first_error = None;
     for below in reaching.via.order() {
         let call = |address, left| call_by(*below, address, server, identity, reaching, left);
-        match first_of(addresses, call) {
+        match first_of(addresses, end, call) {
             Ok(called) => {
                 let opening = Opening::Hears(Box::new(on_new_key) as OnNewKey);
                 let connection = called.into_connection(host.to_owned(), reaching, opening);
@@ -229,9 +243,9 @@ fn is_hang_up(error: &io::Error) -> bool {
 /// Calls the first of `addresses` that answers. A server with another key is an answer.
 fn first_of(
     addresses: &[ServerAddress],
+    end: Instant,
     call: impl Fn(SocketAddr, Duration) -> io::Result<Called>,
 ) -> io::Result<Called> {
-    let begin = Instant::now();
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no address is known");
     for address in addresses {
         let found = match (address.host(), address.port()).to_socket_addrs() {
@@ -242,17 +256,17 @@ fn first_of(
             }
         };
         for address in found {
-            let left = TRIES_MAX.saturating_sub(begin.elapsed());
-            if left.is_zero() {
+            let left = || end.saturating_duration_since(Instant::now()).min(TRY_MAX);
+            if left().is_zero() {
                 break;
             }
-            let mut called = call(address, left.min(TRY_MAX));
+            let mut called = call(address, left());
             for _ in 1..CALLS_MAX {
                 if !called.as_ref().is_err_and(is_hang_up) {
                     break;
                 }
                 thread::sleep(CALL_PAUSE);
-                called = call(address, left.min(TRY_MAX));
+                called = call(address, left());
             }
             match called {
                 Err(error) if Broken::of(&error) != Some(Broken::WrongKey) => last_error = error,
@@ -307,7 +321,8 @@ mod tests {
                 calls.set(calls.get() + 1);
                 Err(kind.into())
             };
-            assert!(first_of(std::slice::from_ref(&address), call).is_err());
+            let end = Instant::now() + TRIES_MAX;
+            assert!(first_of(std::slice::from_ref(&address), end, call).is_err());
             assert_eq!(calls.get(), expected, "{kind}");
         }
     }

@@ -144,7 +144,7 @@ impl Jobs {
         let now = Instant::now();
         let mut ready = ready.iter();
         self.0.retain_mut(|job| {
-            if job.ends_at.is_some_and(|at| at <= now) {
+            if job.ends_at.take_if(|at| *at <= now).is_some() {
                 let _ = job.child.kill();
             }
             let is_ready = ready.next().is_some_and(|ready| *ready);
@@ -154,6 +154,8 @@ impl Jobs {
 
     /// Kills all of them.
     pub(super) fn kill(&mut self, audit: &mut Audit) {
+        // Each has the same time to end.
+        self.0.iter_mut().for_each(|job| drop(job.child.kill()));
         for mut job in self.0.drain(..) {
             job.outcome = "killed";
             job.reap(audit);

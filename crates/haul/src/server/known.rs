@@ -14,7 +14,7 @@ use std::fs::DirBuilder;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A server that this user is enrolled at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +131,23 @@ struct WayTo {
     lossy: bool,
     /// No packet of QUIC was answered.
     quic_failed: bool,
+    /// The last time when the server did not answer at all: seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    away_at: Option<u64>,
+}
+
+/// How long after that the server is tried for a short time only.
+const AWAY_SPAN: Duration = Duration::from_secs(600);
+
+/// The time for which it is tried then.
+const AWAY_TRIES_MAX: Duration = Duration::from_secs(2);
+
+impl WayTo {
+    /// True if the server did not answer a while ago, at `now`.
+    fn is_away(&self, now: SystemTime) -> bool {
+        let at = self.away_at.map(|at| UNIX_EPOCH + Duration::from_secs(at));
+        at.and_then(|at| now.duration_since(at).ok()).is_some_and(|ago| ago < AWAY_SPAN)
+    }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -280,9 +297,20 @@ impl Known {
                 tracing::warn!(%error, "the new key of the server is not stored");
             }
         };
-        let reaching = reaching.into();
-        let mut connection =
-            connect_server(&self.host, &self.addresses, self.key, identity, reaching, store)?;
+        let now = SystemTime::now();
+        let was_away = self.way().is_ok_and(|way| way.is_away(now));
+        let mut reaching: Reaching = reaching.into();
+        if was_away {
+            reaching.tries_max = AWAY_TRIES_MAX;
+        }
+        let connected =
+            connect_server(&self.host, &self.addresses, self.key, identity, reaching, store);
+        let is_away = matches!(connected, Err(ConnectError::NoServer { .. }));
+        if is_away || was_away {
+            let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            note(&self.host, |way| way.away_at = is_away.then_some(since_1970));
+        }
+        let mut connection = connected?;
         let is_quic = connection.closer.is_quic();
         if is_quic || reaching.via == ServerVia::QuicFirst {
             note(&self.host, |way| way.quic_failed = !is_quic);
@@ -313,6 +341,16 @@ mod tests {
             let measured = Measured { packets, lost, round_trip: Duration::from_millis(ms) };
             assert_eq!(is_lossy(&measured), told, "{measured:?}");
         }
+    }
+
+    #[test]
+    fn a_server_is_away_for_ten_minutes() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let away = WayTo { away_at: Some(1000), ..WayTo::default() };
+        for (now, is_away) in [(999, false), (1000, true), (1599, true), (1600, false)] {
+            assert_eq!(away.is_away(at(now)), is_away, "{now}");
+        }
+        assert!(!WayTo::default().is_away(at(1000)));
     }
 
     #[test]

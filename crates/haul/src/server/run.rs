@@ -493,17 +493,24 @@ impl Server {
     /// Removes invitations that have expired by the time that has passed, here and on disk.
     fn remove_expired(&mut self) -> Result<(), CommandError> {
         let now = Instant::now();
-        let expired: Vec<_> = self.expiries.extract_if(|_, at| *at <= now).collect();
+        let is_over = |(key, at): (&PublicKey, &Instant)| (*at <= now).then_some(*key);
+        let expired: Vec<_> = self.expiries.iter().filter_map(is_over).collect();
         if expired.is_empty() {
             return Ok(());
         }
-        let is_open = |it: &Invited| expired.iter().all(|(key, _)| *key != it.key);
+        let is_open = |it: &Invited| !expired.contains(&it.key);
         self.records.invitations.retain(is_open);
         self.gate.know(self.records.keys());
-        Records::change(&self.place, |records| {
+        let removed = Records::try_change(&self.place, |records| {
             records.invitations.retain(is_open);
             Ok(())
-        })
+        });
+        match &removed {
+            // Another process is changing the records.
+            Ok(None) => self.expiries.extend(expired.into_iter().map(|key| (key, now + NOTE_POLL))),
+            _ => self.expiries.retain(|_, at| *at > now),
+        }
+        removed.map(drop)
     }
 
     /// Removes older keys once nobody needs them.
