@@ -22,7 +22,7 @@ use crate::control::{CANCEL_POLL, Control};
 use crate::crew::Crew;
 use crate::link::wire::ByWire;
 use crate::{Event, JobError, LinkEvent};
-use crossbeam_channel::{Sender as Giver, unbounded};
+use crossbeam_channel::{Sender as Giver, select, unbounded};
 use haul_model::escape_controls;
 use haul_net::{ConnectError, DirectListener};
 use haul_proto::LANES_MAX;
@@ -191,7 +191,15 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                 break;
             }
             let patience = if is_over && is_told { CANCEL_POLL } else { LOOK_AGAIN };
-            let Ok((attempt, stands)) = told.recv_timeout(patience) else { continue };
+            let (attempt, stands) = select! {
+                recv(told) -> ended => match ended {
+                    Ok(ended) => ended,
+                    Err(_) => continue,
+                },
+                // The end of the job must not wait for this.
+                recv(self.joins.roster.ended()) -> _ => continue,
+                default(patience) => continue,
+            };
             let taken = stands.and_then(|carrier| {
                 let count = means.count_for(&carrier);
                 self.take(attempt.lane, carrier).map(|()| count).map_err(Failure::of_io)
@@ -298,7 +306,8 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             if let Some(found) = look() {
                 return Some(found);
             }
-            std::thread::sleep(LOOK_AGAIN);
+            // The end of the job must not wait for this.
+            let _ = self.joins.roster.ended().recv_timeout(LOOK_AGAIN);
         }
         None
     }

@@ -10,6 +10,7 @@
 
 use super::opening::LOOK_AGAIN;
 use crate::link::wire::Outbox;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use haul_net::{Closer, Killer, Onlooker};
 use haul_proto::LANES_MAX;
 use parking_lot::{Condvar, Mutex};
@@ -68,11 +69,20 @@ impl Stages {
 }
 
 /// The lanes of a job.
-#[derive(Default)]
 pub(super) struct Roster {
     state: Mutex<Lanes>,
     /// A login is on its way no more.
     changed: Condvar,
+    /// Disconnected once the job has ended.
+    ended: Receiver<()>,
+}
+
+impl Default for Roster {
+    fn default() -> Self {
+        let (runs, ended) = bounded(0);
+        let state = Mutex::new(Lanes { runs: Some(runs), ..Lanes::default() });
+        Self { state, changed: Condvar::new(), ended }
+    }
 }
 
 #[derive(Default)]
@@ -81,7 +91,8 @@ struct Lanes {
     ends: Vec<Ends>,
     /// The loss of the last lane was reported.
     has_told: bool,
-    has_ended: bool,
+    /// `None` once the job has ended.
+    runs: Option<Sender<()>>,
 }
 
 /// The ways to end the connection of a lane.
@@ -144,9 +155,9 @@ impl Roster {
 
     fn add_ends(&self, ends: Ends) {
         let mut lanes = self.state.lock();
-        match lanes.has_ended {
-            true => ends.end(),
-            false => lanes.ends.push(ends),
+        match lanes.runs {
+            None => ends.end(),
+            Some(_) => lanes.ends.push(ends),
         }
     }
 
@@ -168,14 +179,19 @@ impl Roster {
 
     /// True if the job has ended.
     pub(super) fn has_ended(&self) -> bool {
-        self.state.lock().has_ended
+        self.state.lock().runs.is_none()
+    }
+
+    /// Disconnected once the job has ended, for those that wait.
+    pub(super) fn ended(&self) -> &Receiver<()> {
+        &self.ended
     }
 
     /// Hangs up on all that have joined, and on those that still do. Where the job is done,
     /// logins on their way get a moment before.
     pub(super) fn hang_up(&self, is_done: bool) {
         let mut lanes = self.state.lock();
-        lanes.has_ended = true;
+        lanes.runs = None;
         let deadline = Instant::now() + LOGIN_WAIT_MAX;
         while is_done && lanes.ends.iter().any(Ends::is_at_the_door) && Instant::now() < deadline {
             self.changed.wait_for(&mut lanes, LOOK_AGAIN);
@@ -187,6 +203,15 @@ impl Roster {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_job_is_waited_for_by_nobody() {
+        let roster = Roster::default();
+        let wait = |patience| roster.ended().recv_timeout(patience).expect_err("nothing comes");
+        assert!(wait(Duration::ZERO).is_timeout() && !roster.has_ended());
+        roster.hang_up(false);
+        assert!(wait(Duration::from_secs(60)).is_disconnected() && roster.has_ended());
+    }
 
     #[test]
     fn of_lanes_that_are_lost_together_one_is_told() {
