@@ -1,15 +1,22 @@
 //! Streams that one process of a user hands over to another, which is known by a secret: a
 //! connection that was made for one is served by the other.
 
-use crate::post::SECRET_LEN;
+use crate::meeting::{Meeting, SECRET_LEN};
+use crate::passing::pass;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::fs::File;
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+/// The purpose of the secret.
+const PURPOSE: &[u8] = b"haul lanes\0";
 
 /// Takes what other processes hand over, until it is dropped.
 #[derive(Debug)]
-pub struct Handover(system::Listener);
+pub struct Handover(Meeting);
 
 /// Two streams that were handed over, to be read from and written to.
 #[derive(Debug)]
@@ -26,7 +33,7 @@ pub struct HandedOver {
 
 /// The process that has handed something over.
 #[derive(Debug)]
-pub struct Giver(#[expect(dead_code, reason = "its end is what they wait for")] system::Stream);
+pub struct Giver(#[expect(dead_code, reason = "its end is what they wait for")] UnixStream);
 
 impl Handover {
     /// One for those who know `secret`. `None` on a system where that can't be done.
@@ -34,7 +41,9 @@ impl Handover {
     /// # Errors
     /// Those of the system.
     pub fn new(secret: &[u8; SECRET_LEN]) -> io::Result<Option<Self>> {
-        Ok(system::listen(secret)?.map(Self))
+        let Some(meeting) = Meeting::listen(PURPOSE, secret)? else { return Ok(None) };
+        meeting.listener.set_nonblocking(true)?;
+        Ok(Some(Self(meeting)))
     }
 
     /// Waits at most `patience` for streams from a process of the same user that knows the
@@ -43,13 +52,40 @@ impl Handover {
     /// # Errors
     /// Those of `poll` and `accept`.
     pub fn take_within(&self, patience: Duration) -> io::Result<Option<HandedOver>> {
-        self.0.take_within(patience)
+        let listener = &self.0.listener;
+        let patience = Timespec::try_from(patience).unwrap_or_default();
+        match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match listener.accept() {
+            Ok((stream, _)) => Ok(self.hear(stream)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The streams that a process that has connected hands over; none of one that may not.
+    fn hear(&self, stream: UnixStream) -> Option<HandedOver> {
+        let mut words = [0; SECRET_LEN + 1];
+        let files = self.0.hear(&stream, &mut words)?;
+        let [input, output] = <[OwnedFd; 2]>::try_from(files).ok()?;
+        Some(HandedOver {
+            input: File::from(input),
+            output: File::from(output),
+            number: words[SECRET_LEN],
+            giver: Giver(stream),
+        })
     }
 }
 
 /// The process that takes what is handed over.
 #[derive(Debug)]
-pub struct Taker(system::Taker);
+pub struct Taker {
+    stream: UnixStream,
+    secret: [u8; SECRET_LEN],
+}
 
 impl Taker {
     /// Finds the process of the same user that waits for those who know `secret`.
@@ -57,7 +93,7 @@ impl Taker {
     /// # Errors
     /// When there is none, or it belongs to another user.
     pub fn find(secret: &[u8; SECRET_LEN]) -> io::Result<Self> {
-        system::find(secret).map(Self)
+        Ok(Self { stream: Meeting::find(PURPOSE, secret)?, secret: *secret })
     }
 
     /// Hands `input` and `output` over, with a `number`, and waits until this process is
@@ -66,167 +102,22 @@ impl Taker {
     /// # Errors
     /// Those of the system.
     pub fn hand_over(
-        self,
+        mut self,
         number: u8,
         input: BorrowedFd<'_>,
         output: BorrowedFd<'_>,
     ) -> io::Result<()> {
-        self.0.hand_over(number, input, output)
-    }
-}
-
-#[cfg(target_os = "linux")]
-mod system {
-    use super::{Giver, HandedOver};
-    use crate::passing::{is_of_user, pass, receive_passed};
-    use crate::post::{SECRET_LEN, name_of};
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::io::Errno;
-    use std::fs::File;
-    use std::io::{self, ErrorKind, Read};
-    use std::os::fd::{BorrowedFd, OwnedFd};
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-    use std::time::Duration;
-
-    /// How long somebody who knocks may take to hand something over.
-    const SAID_MAX: Duration = Duration::from_secs(1);
-
-    /// The secret, and a number.
-    const SAID_LEN: usize = SECRET_LEN + 1;
-
-    pub(super) type Stream = UnixStream;
-
-    #[derive(Debug)]
-    pub(super) struct Listener {
-        socket: UnixListener,
-        secret: [u8; SECRET_LEN],
-    }
-
-    fn address(secret: &[u8; SECRET_LEN]) -> io::Result<SocketAddr> {
-        SocketAddr::from_abstract_name(name_of(b"haul lanes\0", secret))
-    }
-
-    pub(super) fn listen(secret: &[u8; SECRET_LEN]) -> io::Result<Option<Listener>> {
-        let socket = UnixListener::bind_addr(&address(secret)?)?;
-        socket.set_nonblocking(true)?;
-        Ok(Some(Listener { socket, secret: *secret }))
-    }
-
-    impl Listener {
-        pub(super) fn take_within(&self, patience: Duration) -> io::Result<Option<HandedOver>> {
-            let patience = Timespec::try_from(patience).unwrap_or_default();
-            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience)) {
-                Ok(0) | Err(Errno::INTR) => return Ok(None),
-                Ok(_) => {}
-                Err(error) => return Err(error.into()),
-            }
-            match self.socket.accept() {
-                Ok((stream, _)) => Ok(self.hear(stream).ok().flatten()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-                Err(error) => Err(error),
-            }
-        }
-
-        /// The streams that somebody who has knocked hands over; none of one who may not.
-        fn hear(&self, stream: UnixStream) -> io::Result<Option<HandedOver>> {
-            if !is_of_user(&stream)? {
-                return Ok(None);
-            }
-            stream.set_nonblocking(false)?;
-            stream.set_read_timeout(Some(SAID_MAX))?;
-            let mut said = [0; SAID_LEN];
-            let (len, files) = receive_passed(&stream, &mut said)?;
-            let is_known = len == SAID_LEN && said[..SECRET_LEN] == self.secret;
-            let Ok([input, output]) = <[OwnedFd; 2]>::try_from(files) else { return Ok(None) };
-            Ok(is_known.then(|| HandedOver {
-                input: File::from(input),
-                output: File::from(output),
-                number: said[SECRET_LEN],
-                giver: Giver(stream),
-            }))
-        }
-    }
-
-    #[derive(Debug)]
-    pub(super) struct Taker {
-        stream: UnixStream,
-        secret: [u8; SECRET_LEN],
-    }
-
-    pub(super) fn find(secret: &[u8; SECRET_LEN]) -> io::Result<Taker> {
-        let stream = UnixStream::connect_addr(&address(secret)?)?;
-        // Whoever listens there hears the secret.
-        if !is_of_user(&stream)? {
-            return Err(io::Error::new(ErrorKind::PermissionDenied, "another user listens"));
-        }
-        Ok(Taker { stream, secret: *secret })
-    }
-
-    impl Taker {
-        pub(super) fn hand_over(
-            mut self,
-            number: u8,
-            input: BorrowedFd<'_>,
-            output: BorrowedFd<'_>,
-        ) -> io::Result<()> {
-            let said = [&self.secret[..], &[number]].concat();
-            pass(&self.stream, &said, &[input, output])?;
-            // Nobody writes to it: it ends.
-            self.stream.read(&mut [0]).map(drop)
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use super::HandedOver;
-    use crate::post::SECRET_LEN;
-    use std::io;
-    use std::os::fd::BorrowedFd;
-    use std::time::Duration;
-
-    pub(super) type Stream = std::convert::Infallible;
-
-    #[derive(Debug)]
-    pub(super) enum Listener {}
-
-    pub(super) fn listen(_: &[u8; SECRET_LEN]) -> io::Result<Option<Listener>> {
-        Ok(None)
-    }
-
-    impl Listener {
-        pub(super) fn take_within(&self, _: Duration) -> io::Result<Option<HandedOver>> {
-            match *self {}
-        }
-    }
-
-    #[derive(Debug)]
-    pub(super) enum Taker {}
-
-    pub(super) fn find(_: &[u8; SECRET_LEN]) -> io::Result<Taker> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    impl Taker {
-        pub(super) fn hand_over(
-            self,
-            _: u8,
-            _: BorrowedFd<'_>,
-            _: BorrowedFd<'_>,
-        ) -> io::Result<()> {
-            match self {}
-        }
+        pass(&self.stream, &[&self.secret[..], &[number]].concat(), &[input, output])?;
+        // Nobody writes to it: it ends.
+        self.stream.read(&mut [0]).map(drop)
     }
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
-    use std::os::fd::{AsFd, OwnedFd};
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixStream};
+    use std::io::Write;
+    use std::os::fd::AsFd;
     use std::thread;
 
     const SOON: Duration = Duration::from_secs(20);
@@ -270,8 +161,7 @@ mod tests {
     fn one_who_does_not_know_it_gets_nothing_and_holds_up_nobody_for_long() {
         let secret = secret(12);
         let handover = Handover::new(&secret).expect("it is free").expect("it can be had");
-        let name = crate::post::name_of(b"haul lanes\0", &secret);
-        let address = SocketAddr::from_abstract_name(name).expect("an address");
+        let address = crate::meeting::address(PURPOSE, &secret).expect("an address");
         for said in [&[0; SECRET_LEN + 1][..], b"short", b""] {
             let mut stream = UnixStream::connect_addr(&address).expect("it listens");
             stream.write_all(said).expect("written");

@@ -45,6 +45,7 @@
 //! - `descriptors.rs`: descriptors that another program has left to this one.
 //! - `passing.rs`: descriptors that one process passes to another.
 //! - `post.rs`: a place that one process at a time holds, and the next takes over.
+//!   `meeting.rs`: how such processes find each other.
 //! - `making.rs`: links, FIFOs, sockets and devices.
 //! - `lock.rs`: locks of files. `login.rs`: limits that the system sets to connections.
 //! - `memory.rs`: the allocator, and thrift where address space is little.
@@ -76,6 +77,7 @@ mod lock;
 mod login;
 mod made_up;
 mod making;
+mod meeting;
 mod memory;
 mod meta;
 mod mounts;
@@ -121,6 +123,7 @@ pub use limits::{
 pub use lock::try_lock;
 pub use login::{Limit, congestion_control, is_congestion_name, login_limit};
 pub use made_up::{is_made_up, is_readable_within, memory_file};
+pub use meeting::{SECRET_LEN, secret};
 pub use memory::{Memory, spare_address_space};
 pub use meta::{
     Stat, file_stat, is_mount_point, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime,
@@ -132,7 +135,7 @@ pub use not_kept::NotKept;
 pub use onlooking::{has_session, has_terminal, round_trip_of};
 pub use passing::{is_of_user, pass, receive_passed};
 pub use pattern::name_matches;
-pub use post::{Post, SECRET_LEN, Successor, secret};
+pub use post::{Post, Successor};
 pub use reserving::{has_no_room, reserve};
 pub use routes::{Measured, measured, mtu_to};
 pub use schedule::wait_for_turns;

@@ -1,0 +1,86 @@
+//! Processes of one user that meet by a secret: one listens under a name that is made from it,
+//! and another that connects sends the secret itself.
+
+use crate::passing::{is_of_user, receive_passed};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+/// Bytes of the secret.
+pub const SECRET_LEN: usize = 16;
+
+/// How long a process that has connected may take to send the secret.
+const SECRET_MAX: Duration = Duration::from_secs(1);
+
+/// A secret that nobody can guess.
+///
+/// # Errors
+/// Those of reading from the system's source of random bytes.
+pub fn secret() -> io::Result<[u8; SECRET_LEN]> {
+    let mut secret = [0; SECRET_LEN];
+    File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    Ok(secret)
+}
+
+/// The process that listens, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Meeting {
+    pub(crate) listener: UnixListener,
+    secret: [u8; SECRET_LEN],
+}
+
+impl Meeting {
+    /// Listens for processes that know `secret`, for this `purpose`. `None` on a system where
+    /// that can't be done.
+    ///
+    /// # Errors
+    /// Those of the system, and [`ErrorKind::AddrInUse`] if another process listens.
+    pub(crate) fn listen(purpose: &[u8], secret: &[u8; SECRET_LEN]) -> io::Result<Option<Self>> {
+        let address = match address(purpose, secret) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(None),
+            address => address?,
+        };
+        Ok(Some(Self { listener: UnixListener::bind_addr(&address)?, secret: *secret }))
+    }
+
+    /// Connects to the process of the same user that listens.
+    ///
+    /// # Errors
+    /// When there is none, or it belongs to another user.
+    pub(crate) fn find(purpose: &[u8], secret: &[u8; SECRET_LEN]) -> io::Result<UnixStream> {
+        let stream = UnixStream::connect_addr(&address(purpose, secret)?)?;
+        // The process that listens gets the secret.
+        match is_of_user(&stream)? {
+            true => Ok(stream),
+            false => Err(io::Error::new(ErrorKind::PermissionDenied, "another user listens")),
+        }
+    }
+
+    /// Receives the secret, and what follows it, into `words`, which are as long as that is, and
+    /// descriptors. `None` if the process does not belong to this user, does not know the
+    /// secret, or does not send it within a second.
+    pub(crate) fn hear(&self, stream: &UnixStream, words: &mut [u8]) -> Option<Vec<OwnedFd>> {
+        if !is_of_user(stream).ok()? {
+            return None;
+        }
+        stream.set_nonblocking(false).ok()?;
+        stream.set_read_timeout(Some(SECRET_MAX)).ok()?;
+        let (len, files) = receive_passed(stream, words).ok()?;
+        (len == words.len() && words[..SECRET_LEN] == self.secret).then_some(files)
+    }
+}
+
+/// The name under which they meet. It does not tell the secret.
+#[cfg(target_os = "linux")]
+pub(crate) fn address(purpose: &[u8], secret: &[u8; SECRET_LEN]) -> io::Result<SocketAddr> {
+    let hash = haul_model::ContentHash::of(&[purpose, &secret[..]].concat());
+    let digits: String = hash.as_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(format!("haul-{digits}"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn address(_: &[u8], _: &[u8; SECRET_LEN]) -> io::Result<SocketAddr> {
+    Err(ErrorKind::Unsupported.into())
+}
