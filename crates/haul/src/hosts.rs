@@ -22,8 +22,9 @@ use haul_engine::{
 };
 use haul_model::{Fault, FaultKind, Logins};
 use haul_net::ConnectError;
+use parking_lot::{Mutex, MutexGuard};
 use std::num::NonZeroU8;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The hosts of a command.
 pub(crate) struct Hosts {
@@ -54,11 +55,11 @@ impl Hosts {
 
     /// The job has ended, and reads nothing more.
     pub(crate) fn leave(&self) {
-        self.sharer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.sharer.lock().take();
     }
 
     fn sharer(&self) -> Option<Arc<Sharer>> {
-        self.sharer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.sharer.lock().clone()
     }
 
     /// The same, where `peers` were asked: the first of `legs` goes on over the connection
@@ -132,12 +133,12 @@ impl Hosts {
     }
 
     fn greeted(&self) -> MutexGuard<'_, Vec<Host>> {
-        self.greeted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.greeted.lock()
     }
 
     /// The way to `place`, if somebody was asked there just now.
     fn take_standing(&self, machine: &Machine) -> Option<WayThere> {
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let standing = self.standing.lock().take();
         standing.filter(|(asked, _)| asked == machine).map(|(_, way)| way)
     }
 
@@ -322,11 +323,11 @@ impl Hosts {
         };
         let path = host.to_string();
         monitor.event(Event::Warning { side: None, path: path.as_bytes(), message: &message });
-        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push(host.clone());
+        self.lacking.lock().push(host.clone());
     }
 
     fn lacks_haul(&self, host: &Host) -> bool {
-        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).contains(host)
+        self.lacking.lock().contains(host)
     }
 
     fn run_sftp(

@@ -18,10 +18,11 @@ use haul_model::{
     Attributes, Changes, ContentHash, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task,
     Timestamp, escape_bytes, escape_octal,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod compared;
@@ -245,7 +246,7 @@ impl<'r> JobMonitor<'r> {
 
     /// Faults of entries are those of the job of `leg` from now on.
     pub(crate) fn locate_by(&self, leg: &Leg<Machine>) {
-        *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = Ends::of(leg);
+        *self.ends.lock() = Ends::of(leg);
     }
 
     /// Where the thing is that a fault on that side is about.
@@ -253,18 +254,18 @@ impl<'r> JobMonitor<'r> {
         match at {
             At::Named { host, path } => (host.map(str::to_owned), path.to_vec()),
             At::Entry(naming) => {
-                let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+                let ends = self.ends.lock();
                 ends.locate(side, path, naming)
             }
         }
     }
 
     fn before(&self) -> MutexGuard<'_, Summary> {
-        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+        self.before.lock()
     }
 
     fn order(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        self.order.lock()
     }
 
     /// True if lines about entries come in the order of the listing.
@@ -281,7 +282,7 @@ impl<'r> JobMonitor<'r> {
     }
 
     fn running(&self) -> MutexGuard<'_, bool> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 
     /// How far the jobs are.
@@ -298,7 +299,7 @@ impl<'r> JobMonitor<'r> {
     /// The listed entry with this number, which is no longer needed after that. As with rsync, what
     /// is removed has no attributes.
     fn take_listed(&self, number: Option<u64>) -> Listed {
-        let mut of = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of = self.listed.lock();
         let kept = self.task.keeps();
         let none = || Listed {
             attributes: Attributes::new(0, Timestamp { secs: 0, nanos: 0 }),
@@ -397,7 +398,7 @@ impl<'r> JobMonitor<'r> {
     fn count_unread(&self, path: &[u8], kind: FaultKind) {
         if kind != FaultKind::NotFound {
             self.unread.fetch_add(1, Ordering::Relaxed);
-        } else if !self.ends.lock().unwrap_or_else(PoisonError::into_inner).is_source(path) {
+        } else if !self.ends.lock().is_source(path) {
             // A source that was never there is no reason to hold anything back, either.
             self.vanished.fetch_add(1, Ordering::Relaxed);
         }
@@ -513,7 +514,7 @@ impl Monitor for JobMonitor<'_> {
                 self.lines.print(&listed, self.report);
             }
             Event::Warning { side, path, message } if self.report.warns() => {
-                let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+                let ends = self.ends.lock();
                 let host = ends.host_of(path).map(|host| format!("{host}:")).unwrap_or_default();
                 let path = [host.as_bytes(), path].concat();
                 match side {
@@ -547,7 +548,7 @@ impl Monitor for JobMonitor<'_> {
         if is_device || self.wants_attributes() || self.shows_hashes() {
             let Attributes { mode, mtime, user, group, .. } = entry.attributes;
             let attributes = Attributes { user, group, ..Attributes::new(mode, mtime) };
-            let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut listed = self.listed.lock();
             listed.insert(number, Listed { attributes, is_device, hash: None });
         }
     }
@@ -567,7 +568,7 @@ impl Monitor for JobMonitor<'_> {
     }
 
     fn hashed(&self, number: u64, hash: ContentHash) {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         if let Some(listed) = listed.get_mut(&number) {
             listed.hash = Some(hash);
         }

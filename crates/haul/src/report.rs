@@ -9,7 +9,7 @@ use crate::hint;
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Task, escape_bytes};
-use std::sync::MutexGuard;
+use parking_lot::MutexGuard;
 
 mod addressed;
 mod json;

@@ -10,6 +10,7 @@ use haul_model::{
     Conflict, ContentHash, Entry, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating,
 };
 use haul_net::ConnectError;
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +18,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -281,7 +281,7 @@ impl<'m> Once<'m> {
     fn is_new(&self, path: &[u8], message: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         (path, message).hash(&mut hasher);
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock();
         if warned.len() >= WARNINGS_MAX {
             return !warned.contains(&hasher.finish());
         }

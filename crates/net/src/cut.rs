@@ -3,12 +3,13 @@
 //! standard input and output: whoever reads then would never meet the end. And the
 //! client of an agent may keep its connection, and say nothing.
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Lets go of streams.
 pub(crate) struct Cut {
@@ -39,7 +40,7 @@ impl Cut {
     /// Lets go of the streams at once.
     pub(crate) fn let_go(&self) {
         self.let_go.store(true, Ordering::Relaxed);
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let held = self.held.lock().take();
         // There is room for a byte. Where nobody else has it, closing it does the same.
         let _ = held.map(|mut held| held.write_all(&[0]));
     }
@@ -196,7 +197,7 @@ mod tests {
     #[test]
     fn streams_are_let_go_of_though_another_process_has_the_same_pipes() {
         let cut = Cut::new().expect("a pipe");
-        let of_another = cut.held.lock().expect("no panic").as_ref().map(PipeWriter::try_clone);
+        let of_another = cut.held.lock().as_ref().map(PipeWriter::try_clone);
         let (input, far_output) = io::pipe().expect("a pipe");
         let mut input = Cuttable::new(input, &cut).expect("a stream");
         let reader = thread::spawn(move || input.read(&mut [0]).expect("the end"));

@@ -8,9 +8,10 @@ use crate::connection::{Connection, Refusal, Served, Writer};
 use crate::direct::{READ_LEN, WRITTEN_MAX, prepare};
 use crate::tls::{Broken, broken};
 use crate::{Patience, PublicKey};
+use parking_lot::Mutex;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long the last words may take, when nobody may read them any more.
@@ -80,10 +81,6 @@ impl Established {
     }
 }
 
-fn lock(tls: &Mutex<rustls::Connection>) -> MutexGuard<'_, rustls::Connection> {
-    tls.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct TlsReader {
     tls: Arc<Mutex<rustls::Connection>>,
     socket: Arc<TcpStream>,
@@ -99,7 +96,7 @@ struct TlsReader {
 impl TlsReader {
     /// Decrypts what has come: `None` if there is nothing to read before more comes.
     fn decrypt(&mut self, buf: &mut [u8]) -> io::Result<Option<usize>> {
-        let mut tls = lock(&self.tls);
+        let mut tls = self.tls.lock();
         loop {
             match tls.reader().read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -128,7 +125,7 @@ impl TlsReader {
         self.filled = 0..len;
         if len == 0 {
             // Without an orderly end, the next read of what was decrypted fails.
-            lock(&self.tls).read_tls(&mut io::empty())?;
+            self.tls.lock().read_tls(&mut io::empty())?;
         }
         Ok(())
     }
@@ -224,7 +221,7 @@ impl TlsWriter {
         write: impl FnOnce(&mut rustls::Connection) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let len = {
-            let mut tls = lock(&self.tls);
+            let mut tls = self.tls.lock();
             let len = write(&mut tls)?;
             while tls.wants_write() {
                 tls.write_tls(&mut self.sealed)?;
@@ -284,11 +281,11 @@ mod tests {
             let (mut bytes, refusal) = (said, OnceLock::new());
             let heard = Arc::new(Mutex::new(None));
             let tell = Arc::clone(&heard);
-            let on_new_key = Box::new(move |key| *tell.lock().expect("no panic") = Some(key));
+            let on_new_key = Box::new(move |key| *tell.lock() = Some(key));
             let result = hear_opening(|buf| bytes.read(buf), on_new_key, &refusal);
             let refusal = refusal.get().copied();
             assert_eq!(result.map(|()| refusal).map_err(|_| refusal), refused, "{said:?}");
-            assert_eq!(*heard.lock().expect("no panic"), new_key, "{said:?}");
+            assert_eq!(*heard.lock(), new_key, "{said:?}");
         }
         for (opening, said) in [
             (Opening::Says(None), &[NO_NEW_KEY][..]),

@@ -13,6 +13,7 @@ use crate::duplex::{Established, Opening};
 use crate::quic::{Handed, QuicCaller, QuicGate};
 use crate::tls::server_config;
 use crate::{Congestion, Connection, Forwarder, Identity, Patience, PublicKey, QuicChild};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustls::ServerConfig;
@@ -22,7 +23,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Callers that are taken from a listener at once, before those that wait get their turn.
@@ -139,7 +140,7 @@ impl Gate {
 
     /// Lets in who has one of these keys, from now on, each until its time.
     pub fn know(&mut self, keys: impl IntoIterator<Item = (PublicKey, Option<SystemTime>)>) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = keys.into_iter().collect();
+        *self.known.lock() = keys.into_iter().collect();
         self.update_quic();
     }
 
@@ -413,7 +414,7 @@ pub(crate) fn source(ip: IpAddr) -> IpAddr {
 
 /// The keys of clients as they are now.
 fn snapshot(known: &Known) -> Vec<(PublicKey, Option<SystemTime>)> {
-    let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.lock();
     known.iter().map(|(key, expires)| (*key, *expires)).collect()
 }
 
@@ -423,7 +424,7 @@ pub(crate) fn tls_config(own: &[Identity], known: &Known) -> io::Result<Arc<Serv
     let known = Arc::clone(known);
     // An unknown key, a revoked one and an expired one take the same course.
     let accepts = move |key: &PublicKey| {
-        let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.lock();
         let expires = known.get(key).copied();
         expires.is_some_and(|expires| expires.is_none_or(|at| SystemTime::now() < at))
     };

@@ -4,10 +4,11 @@
 use crate::ConnectError;
 use crate::diagnosis::{ends_connection, is_repeated};
 use crate::remote_command::MISSING_MARKER;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -87,7 +88,7 @@ impl StderrReader {
     }
 
     fn withheld(&self) -> MutexGuard<'_, Withheld> {
-        self.heard.withheld.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heard.withheld.lock()
     }
 
     /// Waits until the stream has ended, at most `timeout`; tells whether it has.
@@ -97,7 +98,7 @@ impl StderrReader {
 
     /// The lines until now.
     pub(crate) fn said(&self) -> Said {
-        self.heard.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.heard.said.lock().clone()
     }
 }
 
@@ -113,7 +114,7 @@ impl Drop for StderrReader {
 
 /// Keeps `line` back if the error about the end of the connection may say the same.
 fn withhold(withheld: &Mutex<Withheld>, line: &[u8]) -> bool {
-    let mut withheld = withheld.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut withheld = withheld.lock();
     let keeps = !withheld.over && withheld.lines.len() < LINES_KEPT_MAX && ends_connection(line);
     if keeps {
         withheld.lines.push(line.to_vec());
@@ -123,7 +124,7 @@ fn withhold(withheld: &Mutex<Withheld>, line: &[u8]) -> bool {
 
 /// Keeps `line`; tells whether it is one for the user.
 fn heard_line(said: &Mutex<Said>, line: &[u8]) -> bool {
-    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut said = said.lock();
     if line == MISSING_MARKER {
         said.haul_missing = true;
         return false;
@@ -203,7 +204,7 @@ mod tests {
             io::Cursor::new(bytes),
             Arc::new(move |line: &[u8]| {
                 assert_ne!(line, MISSING_MARKER);
-                *count.lock().unwrap() += 1;
+                *count.lock() += 1;
             }),
         )
         .unwrap();
@@ -212,6 +213,6 @@ mod tests {
         assert!(said.haul_missing);
         assert_eq!(said.lines.len(), LINES_KEPT_MAX);
         assert_eq!(said.lines[LINES_KEPT_MAX - 1], b"line 99");
-        assert_eq!(*shown.lock().unwrap(), 100);
+        assert_eq!(*shown.lock(), 100);
     }
 }

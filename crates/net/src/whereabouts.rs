@@ -3,9 +3,10 @@
 
 use crate::SshTarget;
 use crate::ssh::host_name;
+use parking_lot::{Condvar, Mutex};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ struct Shared {
 
 impl Shared {
     fn find(&self, addresses: Vec<IpAddr>) {
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(addresses);
+        *self.found.lock() = Some(addresses);
         self.is_found.notify_all();
     }
 }
@@ -70,10 +71,9 @@ impl Whereabouts {
 
     /// Its addresses; none if its name leads nowhere, or that takes long.
     fn addresses(&self) -> Vec<IpAddr> {
-        let found = self.shared.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.shared.found.lock();
         let unknown = |found: &mut Option<Vec<IpAddr>>| found.is_none();
-        let waited = self.shared.is_found.wait_timeout_while(found, LOOKUP_MAX, unknown);
-        let (found, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.shared.is_found.wait_while_for(&mut found, unknown, LOOKUP_MAX);
         found.clone().unwrap_or_default()
     }
 

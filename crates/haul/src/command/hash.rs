@@ -11,9 +11,9 @@ use crate::progress::{Answers, Counts};
 use crate::report::{Report, Statement};
 use haul_engine::Hashing;
 use haul_model::{ContentHash, escape_bytes};
+use parking_lot::Mutex;
 use std::io::IsTerminal;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Prints a line for each file.
@@ -22,7 +22,7 @@ pub(super) fn run(hash: &Hash) -> ExitCode {
         let hashing = Mutex::default();
         let mut answers = Answers::new();
         let mut told = |now| {
-            *hashing.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            *hashing.lock() = now;
             if let Some(line) = answers.line(|| counts(location, now)) {
                 report.answer(&line);
             }
@@ -64,7 +64,7 @@ fn watched<T>(
         let (stop, stopped) = mpsc::channel::<()>();
         let tick = move || {
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                let hashing = *hashing.lock().unwrap_or_else(PoisonError::into_inner);
+                let hashing = *hashing.lock();
                 report.progress(Some(counts(location, hashing)));
             }
         };

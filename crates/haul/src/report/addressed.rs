@@ -8,9 +8,9 @@ use crate::json::{self, ErrorLine, Line, Path, Warning};
 use crate::progress::Counts;
 use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Task, escape_bytes, escape_text};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Messages about sources that are remembered, at most.
 const TOLD_MAX: usize = 4096;
@@ -24,7 +24,7 @@ impl ToldOnce {
     fn is_new(&self, path: &[u8], message: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         (path, message).hash(&mut hasher);
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.0.lock();
         match told.len() {
             TOLD_MAX.. => !told.contains(&hasher.finish()),
             _ => told.insert(hasher.finish()),

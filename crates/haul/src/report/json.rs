@@ -7,7 +7,7 @@ use crate::json::{ConnectionLost, ErrorLine, Line, Path, ServerAway, ServerUsed,
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome, Skip};
 use haul_model::{Fault, Kind, Task};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How far apart progress lines are, at least.
@@ -105,7 +105,7 @@ impl Report for Json {
 
     fn progress(&self, counts: Option<Counts>) {
         let Some(counts) = counts else { return };
-        let mut told = self.progress_told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.progress_told.lock();
         if told.is_none_or(|told| told.elapsed() >= PROGRESS_EVERY) {
             *told = Some(Instant::now());
             self.print(&Line::Progress(counts.into()));
@@ -121,6 +121,6 @@ impl Report for Json {
     }
 
     fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+        self.output.lock()
     }
 }

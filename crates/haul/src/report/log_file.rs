@@ -8,11 +8,12 @@ use crate::progress::Counts;
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Side, Task, escape_bytes, escape_controls, escape_text};
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The file, and how it tells of entries.
 pub(crate) struct LogFile {
@@ -69,7 +70,7 @@ impl LogFile {
         let id = std::process::id();
         let line = |line: &str| format!("{time} [{id}] {line}\n");
         let all: String = text.lines().map(line).collect();
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         if file.1.is_ok() {
             // At once: what a kill leaves is whole.
             file.1 = file.0.write_all(all.as_bytes());
@@ -78,7 +79,7 @@ impl LogFile {
 
     /// Why not all of it could be written, if so.
     fn failure(&self) -> Option<CommandError> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         let error = std::mem::replace(&mut file.1, Ok(())).err()?;
         let fault = Fault::from_io(Side::Destination, "write to the log", &error);
         let path = escape_bytes(self.wish.path.as_bytes());

@@ -8,7 +8,7 @@ use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome, Skip};
 use haul_model::{Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Tells people as much as they want.
@@ -161,7 +161,7 @@ impl Report for Text {
     }
 
     fn progress(&self, counts: Option<Counts>) {
-        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drawn = self.drawn.lock();
         let Some(counts) = counts else {
             drawn.since = None;
             return self.screen.clear();
@@ -182,6 +182,6 @@ impl Report for Text {
     }
 
     fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+        self.output.lock()
     }
 }

@@ -11,13 +11,13 @@ use haul_engine::{
 };
 use haul_model::{Side, Task, escape_bytes};
 use haul_net::{Caller, Connection, Doorway, Forwarded, Killer, PublicKey};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::pipe;
 use std::io::{self, PipeWriter, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Reports {
         line.push(b'\n');
         if line.len() <= REPORT_LEN_MAX {
             // Without a main process nobody writes a log.
-            let _ = self.0.lock().map(|mut to| to.write_all(&line));
+            let _ = self.0.lock().write_all(&line);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Running {
         let new_key = (own.len() > 1).then(|| own[0].key());
         thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
-                let turn = shared.lock().expect("a gate").turn(&[], Some(TURN)).expect("a turn");
+                let turn = shared.lock().turn(&[], Some(TURN)).expect("a turn");
                 turn.callers.into_iter().for_each(|caller| echo(caller, new_key));
                 // The lock is not fair.
                 thread::sleep(Duration::from_micros(100));
@@ -121,7 +121,7 @@ fn talk(connection: Connection, content: &[u8]) -> io::Result<Vec<u8>> {
 #[test]
 fn bytes_go_in_both_directions_at_once() {
     use crate::quic::tests::MUCH_MEMORY;
-    let _alone = MUCH_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = MUCH_MEMORY.lock();
     for via in BOTH {
         let client = identity();
         let server = Running::start_by(via, &[identity()], &[client.key()], GateLimits::default());
@@ -149,7 +149,7 @@ fn unknown_revoked_and_expired_keys_meet_the_same_refusal() {
         let past = SystemTime::now() - Duration::from_secs(1);
         let future = SystemTime::now() + Duration::from_secs(600);
         let keys = [(expired.key(), Some(past)), (known.key(), Some(future))];
-        server.gate.lock().expect("a gate").know(keys);
+        server.gate.lock().know(keys);
         let refusals = [&unknown, &revoked, &expired].map(|client| refusal(&server, client));
         assert_eq!(refusals[0].1, "the server at box does not accept this client's key");
         assert!(refusals.iter().all(|refusal| *refusal == refusals[0]), "{refusals:?}");
@@ -264,7 +264,7 @@ fn a_stream_that_is_cut_off_does_not_look_like_one_that_has_ended() {
 #[cfg(target_os = "linux")]
 fn many_callers_without_keys_cost_little_and_do_not_keep_others_out() {
     use crate::quic::tests::{MUCH_MEMORY, memory};
-    let _alone = MUCH_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = MUCH_MEMORY.lock();
     let client = identity();
     let server = Running::start(&[identity()], &[client.key()], GateLimits::default());
     let before = memory();
@@ -297,7 +297,7 @@ fn many_callers_without_keys_cost_little_and_do_not_keep_others_out() {
     });
     let grown = memory().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes");
-    assert!(server.gate.lock().expect("a gate").waiting() <= 256);
+    assert!(server.gate.lock().waiting() <= 256);
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn callers_that_name_the_key_of_a_job_are_forwarded_to_it() {
     let address = server.socket().peer_addr().expect("an address");
     let (forwarder, forwarded) = crate::Forwarder::new(address).expect("sockets");
     let forwarder = Arc::new(forwarder);
-    server.gate.lock().expect("a gate").forward_to(&forwarder);
+    server.gate.lock().forward_to(&forwarder);
     let doorway = crate::Doorway::Server(forwarded);
     let listener = doorway.open(None, client.public()).expect("a listener");
     assert_eq!(listener.address(), address);
@@ -341,7 +341,7 @@ fn callers_that_name_the_key_of_a_job_are_forwarded_to_it() {
     // Whoever has read the name on the way has no key.
     let calls = call(identity());
     assert!(accept().identify(&|| true).is_err());
-    assert_eq!(server.gate.lock().expect("a gate").waiting(), 0);
+    assert_eq!(server.gate.lock().waiting(), 0);
     drop(calls.join());
     // The job ends, and the server answers by itself, with its own key.
     drop((listener, forwarder, doorway));

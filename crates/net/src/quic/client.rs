@@ -9,8 +9,8 @@ use crate::{Identity, Measured, PublicKey};
 use quinn_proto::{ClientConfig, ConnectionError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -110,7 +110,7 @@ impl Call {
         while driver.linked() > 0 {
             driver.turn(&[], None)?;
         }
-        *measured.lock().unwrap_or_else(PoisonError::into_inner) = driver.quic(id).map(|quic| {
+        *measured.lock() = driver.quic(id).map(|quic| {
             let path = quic.stats().path;
             let (packets, lost) = (path.sent_packets, path.lost_packets);
             Measured { packets, lost, round_trip: path.min_rtt }

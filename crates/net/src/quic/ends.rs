@@ -9,11 +9,12 @@ use crate::connection::{Connection, HangUp, Refusal, Served, Writer};
 use crate::duplex::{OnNewKey, Opening, hear_opening, say_opening};
 use crate::tls::Broken;
 use crate::{Measured, Patience};
+use parking_lot::Mutex;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// How a direction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +130,7 @@ impl HangUp for Ends {
     }
 
     fn measured(&self) -> Option<Measured> {
-        *self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.measured.lock()
     }
 }
 

@@ -15,7 +15,6 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// How long the main process may take to send or take a message. It is the one that waits for
@@ -93,7 +92,7 @@ struct Host {
 
 impl Host {
     fn set_up(&mut self, setup: &Setup) -> io::Result<()> {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = setup.known().collect();
+        *self.known.lock() = setup.known().collect();
         if !setup.is_open {
             self.driver.set_rules(None);
             return Ok(());

@@ -7,11 +7,11 @@ use crate::hosts::Questions;
 use crate::location::Machine;
 use haul_engine::{Event, Job, Leg, Monitor, Progress, Route};
 use haul_model::{Mirror, Outcome, Policy, Task, escape_bytes};
+use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 /// Gives `copy` the paths of the list that is there, if it has one.
 ///
@@ -51,7 +51,7 @@ fn fetch(
     let leg = Leg { job, route: Route::Download(machine.clone()) };
     let watch = Watch::of(questions.monitor());
     questions.hosts().run(&leg, &watch)?;
-    if let Some(why) = watch.why.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(why) = watch.why.into_inner() {
         return Err(failed(why));
     }
     let text = fs::read(&file)
@@ -99,7 +99,7 @@ impl Monitor for Watch<'_> {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Entry { outcome: Outcome::Failed(fault), .. } => {
-                let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut why = self.why.lock();
                 why.get_or_insert_with(|| fault.message.clone());
             }
             Event::Link(_) | Event::Warning { .. } => self.monitor.event(event),
