@@ -12,7 +12,7 @@ pub use peer::Greeted;
 pub(crate) use peer::Peer;
 pub use session::Session;
 
-use self::answer::{hash, is_of_origin, list, stat};
+use self::answer::{hash, is_of_origin, list_at, stat};
 use self::sftp::SftpPeer;
 use crate::JobError;
 use crate::aside;
@@ -208,7 +208,7 @@ impl Requests {
         };
         let peer = match &mut self.0 {
             Answering::Here(_) => {
-                return Ok(list(path, &mut |listed| {
+                return Ok(list_at(path, &mut |listed| {
                     hand_on(listed);
                     Ok(())
                 })?);

@@ -66,7 +66,7 @@ pub(crate) fn answer(
         }
         Request::List { path } => {
             let mut part = Vec::new();
-            let listed = list(words::without_tilde(&path), &mut |listed| {
+            let listed = list_at(words::without_tilde(&path), &mut |listed| {
                 part.push(listed);
                 if part.len() < ENTRIES_PER_REPLY_MAX {
                     return Ok(());
@@ -92,15 +92,23 @@ fn tell(output: &Outbox, reply: Reply) -> io::Result<()> {
 }
 
 pub(super) fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
-    let split = words::split(path);
-    let stat = haul_sys::path_stat(path_or_dot(path), follow);
-    let meta = meta_of(stat.map_err(|error| source("read its metadata", &error))?);
-    let kind = meta
-        .listed_kind(|| haul_sys::path_link(path_or_dot(path)))
-        .map_err(|error| source("read the link", &error))?;
-    let name = split.name.and_then(|name| Name::new(name).ok());
-    let inode = meta.id.map_or(0, |id| id.ino);
+    let name = words::split(path).name;
+    let path = path_or_dot(path);
+    haul_sys::path_stat(path, follow)
+        .and_then(|stat| entry(name, meta_of(stat), || haul_sys::path_link(path)))
+        .map_err(|error| source("read its metadata", &error))
+}
+
+/// The entry `name`, as it is told; `target` is what a link points to.
+pub(super) fn entry(
+    name: Option<&[u8]>,
+    meta: Meta,
+    target: impl FnOnce() -> io::Result<Vec<u8>>,
+) -> io::Result<Entry> {
+    let kind = meta.listed_kind(target)?;
+    let name = name.and_then(|name| Name::new(name).ok());
     let Meta { attributes, id, special, .. } = meta;
+    let inode = id.map_or(0, |id| id.ino);
     Ok(Entry { inode, id, special, ..Entry::new(name, kind, attributes.only(Kept::NONE)) })
 }
 
@@ -113,26 +121,34 @@ fn open_dir(path: &[u8]) -> io::Result<LocalDir> {
     Ok(LocalDir::new(Dir::open(Path::new(OsStr::from_bytes(path)))?))
 }
 
-pub(super) fn list(
+/// Lists the directory at `path`.
+pub(super) fn list_at(
     path: &[u8],
     each: &mut dyn FnMut(Listed) -> io::Result<()>,
 ) -> Result<(), Fault> {
     let dir = open_dir(path_or_dot(path)).map_err(|error| source("open the directory", &error))?;
+    list(&dir, each)
+}
+
+/// Lists `dir`, in ascending order of the bytes of the names.
+pub(super) fn list(
+    dir: &dyn TreeDir,
+    each: &mut dyn FnMut(Listed) -> io::Result<()>,
+) -> Result<(), Fault> {
     let entries = dir.entries().map_err(|error| source("read the directory", &error))?;
-    for TreeEntry { name, .. } in entries {
-        let looked = dir.stat(&name, false).and_then(|meta| {
+    for TreeEntry { name, meta, target, .. } in entries {
+        let meta = meta.map_or_else(|| dir.stat(&name, false), |meta| Ok(Some(*meta)));
+        let looked = meta.and_then(|meta| {
             let Some(meta) = meta else { return Ok(None) };
-            let kind = meta.listed_kind(|| dir.read_link(&name))?;
-            let Meta { id, special, .. } = meta;
-            let inode = id.map_or(0, |id| id.ino);
-            let attributes = meta.attributes.only(Kept::NONE);
-            let entry = Entry::new(Some(name.clone()), kind, attributes);
-            Ok(Some(Entry { inode, id, special, ..entry }))
+            let id = meta.id.filter(|_| dir.tells_objects());
+            let target = || target.map_or_else(|| dir.read_link(&name), Ok);
+            entry(Some(name.as_bytes()), Meta { id, ..meta }, target).map(Some)
         });
         let listed = match looked {
             Ok(Some(entry)) => Listed::Entry(entry),
             // It is gone since the directory was read: not there.
             Ok(None) => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => Listed::Fault { name, fault: source("read its metadata", &error) },
         };
         each(listed).map_err(|error| source("report it", &error))?;
@@ -146,7 +162,7 @@ pub(super) fn hash(path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<Content
     let Some(name) = split.name.filter(|_| !split.slash) else {
         // A slash behind what is no directory is an error of its own.
         stat(path, true)?;
-        return Err(Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory"));
+        return Err(is_dir());
     };
     let name = Name::new(name)
         .map_err(|error| Fault::new(Side::Source, FaultKind::TooLong, error.to_string()))?;
@@ -170,6 +186,10 @@ pub(super) fn hash(path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<Content
     })
 }
 
-fn source(action: &str, error: &io::Error) -> Fault {
+pub(super) fn is_dir() -> Fault {
+    Fault::new(Side::Source, FaultKind::IsDirectory, "it is a directory")
+}
+
+pub(super) fn source(action: &str, error: &io::Error) -> Fault {
     Fault::from_io(Side::Source, action, error)
 }

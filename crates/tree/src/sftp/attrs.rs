@@ -1,9 +1,14 @@
 //! Attributes of files, from a server's words to the tree's and back.
 
 use crate::{Meta, MetaKind, Owner, Seal};
-use haul_model::{Attributes, Kept, Timestamp};
+use haul_model::{Attributes, Kept, Special, Timestamp};
 use haul_sftp::{Attrs, FileType, Times};
 use std::io;
+
+/// The bits of a mode that tell the type, and two of their values (POSIX).
+const TYPE_OF_MODE: u32 = 0o170_000;
+const FIFO: u32 = 0o010_000;
+const SOCKET: u32 = 0o140_000;
 
 /// True if a listing has told all that is needed.
 pub(super) fn is_whole(attrs: &Attrs) -> bool {
@@ -12,7 +17,7 @@ pub(super) fn is_whole(attrs: &Attrs) -> bool {
 }
 
 /// The metadata in `attrs`; an error where a server leaves out some of it.
-pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
+pub fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
     let untold = |what| io::Error::other(format!("the server does not report {what}"));
     let kind = match attrs.file_type().ok_or_else(|| untold("its type"))? {
         FileType::File => MetaKind::File { size: attrs.size.ok_or_else(|| untold("its size"))? },
@@ -24,7 +29,13 @@ pub(super) fn meta_of(attrs: &Attrs) -> io::Result<Meta> {
     let mtime = Timestamp { secs: times.modified.into(), nanos: 0 };
     let attributes = Attributes::new(attrs.mode.unwrap_or(0) & 0o7777, mtime);
     let owner = attrs.owner.map(|(user, group)| Owner { user, group });
-    Ok(Meta { owner, ..Meta::new(kind, attributes) })
+    // The number of a device is not told.
+    let special = match attrs.mode.map(|mode| mode & TYPE_OF_MODE) {
+        Some(FIFO) => Some(Special::Fifo),
+        Some(SOCKET) => Some(Special::Socket),
+        _ => None,
+    };
+    Ok(Meta { owner, special, ..Meta::new(kind, attributes) })
 }
 
 /// The metadata by which a change of a file is seen.

@@ -21,6 +21,7 @@ mod source;
 mod stage;
 mod unfinished;
 
+pub use attrs::meta_of;
 pub use host::{Lost, SftpHost};
 pub use sessions::Sessions;
 
@@ -62,6 +63,12 @@ impl SftpTree {
     /// The tree that a job writes to.
     pub fn destination(host: &Arc<SftpHost>) -> Self {
         Self { host: Arc::clone(host), is_destination: true, above: Mutex::default() }
+    }
+
+    /// The directory at `path`, to list it once: nothing is asked about it before.
+    pub fn unasked(&self, path: &[u8]) -> Arc<dyn TreeDir> {
+        let path = as_asked(path).to_vec();
+        Arc::new(SftpDir::new(&self.host, path, None, None, self.is_destination, true))
     }
 
     /// The directory at `path`. What is not there is mostly a new name in the
@@ -151,7 +158,7 @@ impl Tree for SftpTree {
 }
 
 /// The path that a server is asked about: it begins in the user's home directory.
-fn as_asked(path: &[u8]) -> &[u8] {
+pub fn as_asked(path: &[u8]) -> &[u8] {
     match words::without_tilde(path) {
         b"" => b".",
         path => path,
