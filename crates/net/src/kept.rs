@@ -18,12 +18,12 @@ pub use self::holder::{Held, hold, list, stop};
 
 use crate::{SshTarget, ssh_configuration as configuration};
 use haul_model::ContentHash;
-use rustix::process::geteuid;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -149,8 +149,10 @@ fn make_private(dir: &Path) -> io::Result<()> {
 
 /// Refuses a directory that is not the user's alone.
 fn check_private(dir: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(dir)?;
-    let is_private =
-        found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o77 == 0;
-    if is_private { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
+    let found = haul_sys::path_stat(dir.as_os_str().as_bytes(), false)?;
+    if found.is_dir() && found.is_private() {
+        Ok(())
+    } else {
+        Err(ErrorKind::PermissionDenied.into())
+    }
 }

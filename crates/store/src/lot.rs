@@ -28,9 +28,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The rights to such a directory: they are its owner's.
 const MODE: u32 = 0o700;
 
-/// The rights of others in a mode.
-const OTHERS: u32 = 0o077;
-
 /// The beginning of the names of rows that an earlier job has left.
 const BEFORE: &str = "before-";
 
@@ -159,8 +156,7 @@ impl Lot {
     /// become those of before.
     fn take(above: &Arc<Dir>, name: &Name) -> io::Result<Option<Self>> {
         let dir = above.open_dir(name)?;
-        let stat = dir.stat_self()?;
-        let is_own = stat.uid == haul_sys::effective_user() && stat.mode & OTHERS == 0;
+        let is_own = dir.stat_self()?.is_private();
         let text = String::from_utf8_lossy(name.as_bytes()).into_owned();
         if !is_own || !haul_sys::try_lock(&dir)? || !is_it(above, &text, &dir) {
             return Ok(None);

@@ -2,7 +2,7 @@
 
 use crate::held::Target;
 use crate::not_kept::{self, NotKept};
-use crate::{Dir, attributes, faked};
+use crate::{Dir, attributes, effective_user, faked};
 use haul_model::{Attributes, Device, FileId, Granularity, Kept, SET_ID_MODE, Special, Timestamp};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 use std::io;
@@ -38,6 +38,11 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// True if it belongs to the user of this process, and no other user has a right to it.
+    pub fn is_private(&self) -> bool {
+        self.uid == effective_user() && self.mode & 0o077 == 0
+    }
+
     pub(crate) fn from_raw(raw: &rustix::fs::Stat) -> Self {
         // The fields' widths differ between systems.
         #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
