@@ -1,8 +1,9 @@
-//! The words about attributes that are not kept.
+//! The words about attributes that are not kept, or that a move would lose. Both sides have them.
 
-use haul_model::{Kept, Task};
+use haul_model::{Fault, FaultKind, Kept, Side, Task};
 use haul_sys::ROOT;
 use haul_tree::Owner;
+use std::borrow::Borrow;
 
 /// True if root is told that owners are not kept: by a copy that was not asked to keep
 /// them. A mirror has the words of rsync, which say it.
@@ -40,4 +41,15 @@ pub(crate) fn lacking(asked: Kept, kept: Kept) -> Option<&'static str> {
         }
     };
     (!lacks.is_empty()).then_some(message)
+}
+
+/// Why a source stays, a directory or not, that would lose something by being moved; in
+/// words, of which there may be none.
+pub(crate) fn would_lose<W: Borrow<str>>(is_dir: bool, lost: &[W]) -> Option<Fault> {
+    if lost.is_empty() {
+        return None;
+    }
+    let all = if is_dir { ", with its content" } else { "" };
+    let message = format!("not moved{all}: {} would be lost", lost.join(" and "));
+    Some(Fault::new(Side::Source, FaultKind::Lossy, message))
 }

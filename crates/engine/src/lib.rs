@@ -28,12 +28,12 @@
 //! - `control.rs`: the course of a job, and its figures. `monitor.rs`: its events;
 //!   `told.rs`: what a repeated job has reported, and `told/going.rs`: the sources that
 //!   it may have removed; `census.rs`: entries by their kinds. `lacks.rs`: the words about
-//!   attributes that are not kept. `prefetch.rs`: places that were looked at ahead.
+//!   attributes that are not kept, or that a move would lose. `prefetch.rs`: places that were looked at ahead.
 //! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
 //!   `wire/ports.rs`, `wire/outgoing.rs` (the queue) and `wire/writer.rs`; `wire/lanes.rs`
 //!   (the connections of a Sender), `wire/flow.rs` (how fast each is), `wire/ledger.rs` (what
 //!   is lost with one), `wire/squeeze.rs` (compression); `greeting.rs`; `proof.rs` (proof that
-//!   the destination has what is about to be removed), `loss.rs` (the fault of what stays).
+//!   the destination has what is about to be removed).
 //!
 //! The Sender, with `walk.rs` (directories, read before the walk comes to them;
 //! `walk/merged.rs`: of several sources; `walk/bounds.rs`: those that it does not go into;

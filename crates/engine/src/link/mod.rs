@@ -3,12 +3,10 @@
 //! and the other side's reader calls the role ([`wire`]).
 
 pub(crate) mod greeting;
-mod loss;
 pub(crate) mod memory;
 mod proof;
 pub(crate) mod wire;
 
-pub(crate) use loss::would_lose;
 pub(crate) use proof::{Proof, may_be_one, same};
 
 use crate::dirs::DirNode;

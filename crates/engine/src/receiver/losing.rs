@@ -4,7 +4,7 @@
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
 use super::listing::Broken;
-use crate::link::would_lose;
+use crate::lacks::would_lose;
 use haul_model::{
     Entry, Fault, FaultKind, Kept, Kind, Moving, Name, Outcome, SET_ID_MODE, Side, Special, Task,
 };

@@ -2,11 +2,11 @@
 //! once all of them can, or none does: so what stays is still what it was, and a later move
 //! makes them names of one file again.
 
-use super::{Item, loss};
+use super::Item;
 use crate::Job;
 use crate::link::Proof;
 use haul_model::words;
-use haul_model::{Fault, FileId};
+use haul_model::{Fault, FaultKind, FileId, Side};
 use haul_proto::{NAMES_WAITING_MAX, Removal};
 use std::collections::HashMap;
 
@@ -85,7 +85,7 @@ impl Linked {
                 continue;
             }
             for (item, _) in waiting {
-                told(&item, Err(loss::linked())).into_iter().for_each(&mut *tell);
+                told(&item, Err(not_all_moved())).into_iter().for_each(&mut *tell);
             }
         }
         going
@@ -101,4 +101,11 @@ pub(super) fn told(item: &Item, result: Result<(), Fault>) -> Option<Removal> {
         kind: item.kind.without_target(),
         result: result.map_err(Fault::clipped),
     })
+}
+
+/// The fault of an entry that has several names in what is moved, of which not all can be
+/// removed.
+pub(super) fn not_all_moved() -> Fault {
+    let message = "not removed: not all of its hard links were moved";
+    Fault::new(Side::Source, FaultKind::Lossy, message)
 }

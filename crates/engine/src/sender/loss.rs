@@ -2,8 +2,8 @@
 //! Receiver, which judges the others. Such a source stays where it is, unless the user does
 //! without.
 
-use crate::link::would_lose;
-use haul_model::{Fault, FaultKind, Name, Side};
+use crate::lacks::would_lose;
+use haul_model::{Fault, Name};
 use haul_tree::{MetaKind, TreeDir};
 use std::io;
 
@@ -33,13 +33,6 @@ fn lost(names: &[Vec<u8>], is_root: bool) -> Option<&'static str> {
     // Without root only `user.` attributes are listed..
     let is_lost = |start: &str| has(start) && !(is_root || start == OWN_ATTRIBUTES[0]);
     OWN_ATTRIBUTES.into_iter().any(is_lost).then_some("its extended attributes")
-}
-
-/// The fault of an entry that has several names in what is moved, of which not all can be
-/// removed.
-pub(super) fn linked() -> Fault {
-    let message = "not removed: not all of its hard links were moved";
-    Fault::new(Side::Source, FaultKind::Lossy, message)
 }
 
 #[cfg(test)]

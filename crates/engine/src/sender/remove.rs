@@ -3,7 +3,7 @@
 
 use super::emptied::{Twins, remove_empty};
 use super::linked::{Going, Met};
-use super::{Item, Sender, linked, loss};
+use super::{Item, Sender, linked};
 use crate::Event;
 use crate::aside::Aside;
 use crate::control::CANCEL_POLL;
@@ -90,9 +90,8 @@ impl Sender<'_> {
         match self.linked.lock().add(id, links, (item.clone(), proof)) {
             Met::Waits => Verdict::Waits,
             Met::All(all) => Verdict::AllGo(all),
-            Met::Stays => {
-                linked::told(item, Err(loss::linked())).map_or(Verdict::Stays, Verdict::Told)
-            }
+            Met::Stays => linked::told(item, Err(linked::not_all_moved()))
+                .map_or(Verdict::Stays, Verdict::Told),
         }
     }
 
