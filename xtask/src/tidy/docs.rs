@@ -24,8 +24,9 @@ const DECISION_WORDS_MAX: usize = 700;
 const CHANGELOG_LINES_MAX: usize = 150;
 const README_BYTES_MAX: usize = 4_608;
 
-/// The budget of all that is in docs/, without the protocol and the decisions.
-const WORDS_MAX: usize = 21_100;
+/// The budget of all that is in docs/, without the protocol, the decisions, and the figures that
+/// `cargo xtask bench` writes.
+const WORDS_MAX: usize = 19_200;
 
 /// A document, as the rules see it.
 #[derive(Default)]
@@ -108,11 +109,12 @@ fn check_budgets(texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
             page if page.starts_with("docs/decisions/") => {
                 complain(name, words, DECISION_WORDS_MAX, "words");
             }
+            "docs/benchmarks.md" => {}
             page if page.starts_with("docs/") => total += words,
             _ => {}
         }
     }
-    complain(Path::new("docs, without protocol and decisions"), total, WORDS_MAX, "words");
+    complain(Path::new("docs, without protocol, decisions and benchmarks"), total, WORDS_MAX, "words");
     found
 }
 

@@ -105,7 +105,7 @@ impl SftpPeer {
         self.answer(hash)
     }
 
-    /// What was asked for; or why the session ended, if it has.
+    /// Returns `found`, or why the session has ended.
     fn answer<T>(&mut self, found: Result<T, Fault>) -> Result<T, RequestError> {
         found.map_err(|fault| self.over().map_or_else(|| fault.into(), RequestError::from))
     }
