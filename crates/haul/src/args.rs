@@ -311,6 +311,32 @@ impl Words {
     }
 }
 
+impl Copy {
+    /// A plain copy of what is named, without what is in directories.
+    pub(crate) fn of(sources: Vec<Location>, dest: Location, detail: Detail) -> Self {
+        Self {
+            sources,
+            dest,
+            to_all: Vec::new(),
+            recursive: false,
+            follow: false,
+            filter: Filter::default(),
+            altered: Altered::default(),
+            policy: Policy::default(),
+            detail,
+            lines: Lines::default(),
+            bases: Vec::new(),
+            backup: None,
+            staging: None,
+            list: None,
+            munges: false,
+            passage: Passage::default(),
+            asks: false,
+            until: None,
+        }
+    }
+}
+
 impl CopyWords {
     fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
         // clap lets at most one of each group through.
@@ -340,14 +366,12 @@ impl CopyWords {
             (dest, passage)
         });
         let to_all = to_all.collect();
+        let detail = detail(quiet, verbose, json);
         Ok(Copy {
-            sources,
-            dest,
             to_all,
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
             filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
-            altered: Altered::default(),
             policy: Policy {
                 conflict,
                 dry_run: self.dry_run,
@@ -360,16 +384,8 @@ impl CopyWords {
                 numeric_ids: self.kept.numeric_ids,
                 moving: None,
             },
-            detail: detail(quiet, verbose, json),
-            lines: Lines::default(),
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-            list: None,
-            munges: false,
             passage,
-            asks: false,
-            until: None,
+            ..Copy::of(sources, dest, detail)
         })
     }
 }
@@ -383,14 +399,9 @@ impl MoveWords {
         let verify = switch(self.verify, self.no_verify);
         let safety = config.with(Settings { verify, ..Settings::default() }, None);
         let moving = if self.lossy { Moving::Lossy } else { Moving::Whole };
+        let detail = detail(quiet, verbose, json);
         Ok(Copy {
-            sources,
-            dest,
-            to_all: Vec::new(),
             recursive: true,
-            follow: false,
-            filter: Filter::default(),
-            altered: Altered::default(),
             policy: Policy {
                 conflict,
                 sync: true,
@@ -399,16 +410,8 @@ impl MoveWords {
                 keeps: moving.keeps(),
                 ..Policy::default()
             },
-            detail: detail(quiet, verbose, json),
-            lines: Lines::default(),
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-            list: None,
-            munges: false,
             passage,
-            asks: false,
-            until: None,
+            ..Copy::of(sources, dest, detail)
         })
     }
 }
@@ -451,25 +454,13 @@ impl CheckWords {
         self.familiar.refuse_port(&self.paths)?;
         let (sources, dest) =
             self.remote.sources_and_dest(&self.paths, CHECK_USAGE, &self.retry, config)?;
+        let detail = detail(self.quiet, self.verbose.into(), self.json);
         let copy = Copy {
-            sources,
-            dest,
-            to_all: Vec::new(),
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
             filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
-            altered: Altered::default(),
             policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
-            detail: detail(self.quiet, self.verbose.into(), self.json),
-            lines: Lines::default(),
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-            list: None,
-            munges: false,
-            passage: Passage::default(),
-            asks: false,
-            until: None,
+            ..Copy::of(sources, dest, detail)
         };
         Ok(Check { copy, content: self.content })
     }

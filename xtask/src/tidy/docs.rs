@@ -114,7 +114,12 @@ fn check_budgets(texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
             _ => {}
         }
     }
-    complain(Path::new("docs, without protocol, decisions and benchmarks"), total, WORDS_MAX, "words");
+    complain(
+        Path::new("docs, without protocol, decisions and benchmarks"),
+        total,
+        WORDS_MAX,
+        "words",
+    );
     found
 }
 

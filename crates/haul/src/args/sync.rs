@@ -267,15 +267,11 @@ impl SyncWords {
         }
         let bases = wish.bases.iter().map(|(_, path)| path.as_bytes().to_vec()).collect();
         let copy = Copy {
-            sources,
-            dest,
-            to_all: Vec::new(),
             recursive: wish.is_recursive() || mirror.walking.only_dirs,
             follow: wish.copy_links,
             filter: wish.with_own_rules(self.rules(wish.style(), wish.links())?)?,
             policy: wish.policy(),
             altered: wish.altered.clone(),
-            detail,
             lines: wish.lines(self.json)?,
             bases,
             backup: wish.backup()?,
@@ -285,6 +281,7 @@ impl SyncWords {
             passage,
             asks: wish.asks() && !self.json,
             until: wish.until,
+            ..Copy::of(sources, dest, detail)
         };
         let stats = match wish.quiet {
             true => Stats::None,

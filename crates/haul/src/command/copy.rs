@@ -356,10 +356,7 @@ fn withholds(mirror: &Mirror, has_failed: bool, monitor: &JobMonitor<'_>) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Passage;
-    use crate::lines::Lines;
     use crate::report::{Detail, Show};
-    use haul_model::{Altered, Filter, Policy};
     use std::ffi::OsStr;
 
     fn copy(words: &[&str]) -> Copy {
@@ -367,26 +364,8 @@ mod tests {
             .iter()
             .map(|words| Location::parse(OsStr::new(words)).expect("a location"))
             .collect();
-        Copy {
-            dest: locations.pop().expect("a destination"),
-            to_all: Vec::new(),
-            sources: locations,
-            recursive: false,
-            follow: false,
-            filter: Filter::default(),
-            altered: Altered::default(),
-            policy: Policy::default(),
-            detail: Detail::Text(Show::Normal),
-            lines: Lines::default(),
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-            list: None,
-            munges: false,
-            passage: Passage::default(),
-            asks: false,
-            until: None,
-        }
+        let dest = locations.pop().expect("a destination");
+        Copy::of(locations, dest, Detail::Text(Show::Normal))
     }
 
     fn host(machine: &Machine) -> String {
