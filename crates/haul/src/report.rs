@@ -53,13 +53,17 @@ impl Detail {
     }
 }
 
-/// Something to tell, in both forms. A form without bytes tells nothing.
+/// Something to tell, in one form or both. A form without bytes tells nothing.
 pub(crate) trait Statement {
     /// Whole lines for people, with names escaped.
-    fn text(&self) -> Vec<u8>;
+    fn text(&self) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// A line of JSON.
-    fn json(&self) -> Vec<u8>;
+    fn json(&self) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// People are told of it from here on.
     fn least(&self) -> Show {
@@ -71,10 +75,6 @@ pub(crate) trait Statement {
 impl Statement for String {
     fn text(&self) -> Vec<u8> {
         self.as_bytes().to_vec()
-    }
-
-    fn json(&self) -> Vec<u8> {
-        Vec::new()
     }
 
     fn least(&self) -> Show {
@@ -118,15 +118,27 @@ pub(crate) trait Report: Sync {
     /// Tells why the command, or one of its jobs, ended early.
     fn command_error(&self, error: &CommandError);
 
+    /// How much it tells, and in which form.
+    fn detail(&self) -> Detail;
+
     /// True if it is for people.
-    fn is_text(&self) -> bool;
+    fn is_text(&self) -> bool {
+        self.detail() != Detail::Json
+    }
 
     /// True if the warnings of jobs are told.
-    fn warns(&self) -> bool;
+    fn warns(&self) -> bool {
+        self.detail() != Detail::Text(Show::Quiet)
+    }
 
     /// True if such an outcome of an entry is told, in a job with that task. Must be as
     /// quick as possible.
-    fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool;
+    fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
+        match self.detail() {
+            Detail::Text(show) => text::shows(show, task, kind, outcome),
+            Detail::Json => json::shows(task, outcome),
+        }
+    }
 
     /// True if progress is shown to a person, on a terminal.
     fn draws(&self) -> bool;

@@ -5,16 +5,14 @@
 //! is silent, or can't be made for now, to a host that has greeted in this command.
 
 use crate::error::CommandError;
+use crate::report::ToldOnce;
 use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
 use haul_model::{
     Conflict, ContentHash, Entry, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating,
 };
 use haul_net::ConnectError;
-use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,9 +27,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How often is looked whether the user has interrupted a pause.
 const CANCEL_POLL: Duration = Duration::from_millis(50);
-
-/// Warnings that are remembered, at most, so that no run repeats them.
-const WARNINGS_MAX: usize = 4096;
 
 /// Runs a job once, and again as often as its connection is lost.
 pub(crate) struct Retry<'j, 'm> {
@@ -256,7 +251,7 @@ pub(crate) fn is_stream(path: &[u8]) -> bool {
 /// The monitor of several runs, which warns of each thing once.
 pub(crate) struct Once<'m> {
     monitor: &'m dyn Monitor,
-    warned: Mutex<HashSet<u64>>,
+    warned: ToldOnce,
     /// Direct connections have stood.
     has_gone_directly: AtomicBool,
 }
@@ -264,7 +259,7 @@ pub(crate) struct Once<'m> {
 impl<'m> Once<'m> {
     /// One that tells `monitor`.
     pub(crate) fn new(monitor: &'m dyn Monitor) -> Self {
-        Self { monitor, warned: Mutex::default(), has_gone_directly: AtomicBool::new(false) }
+        Self { monitor, warned: ToldOnce::default(), has_gone_directly: AtomicBool::new(false) }
     }
 
     /// True if a run that ends with `error` may be followed by another. Where direct
@@ -277,16 +272,6 @@ impl<'m> Once<'m> {
         let is_undone = matches!(error, ConnectError::NotDirect { .. });
         error.retriable() || is_undone && has_gone_directly
     }
-
-    fn is_new(&self, path: &[u8], message: &str) -> bool {
-        let mut hasher = DefaultHasher::new();
-        (path, message).hash(&mut hasher);
-        let mut warned = self.warned.lock();
-        if warned.len() >= WARNINGS_MAX {
-            return !warned.contains(&hasher.finish());
-        }
-        warned.insert(hasher.finish())
-    }
 }
 
 impl Monitor for Once<'_> {
@@ -296,7 +281,7 @@ impl Monitor for Once<'_> {
 
     fn event(&self, event: Event<'_>) {
         if let Event::Warning { path, message, .. } = event
-            && !self.is_new(path, message)
+            && !self.warned.is_new(path, message)
         {
             return;
         }

@@ -174,10 +174,6 @@ pub(super) struct Started<'a> {
 }
 
 impl Statement for Started<'_> {
-    fn text(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
     fn json(&self) -> Vec<u8> {
         let Copy { sources, dest, to_all, .. } = self.copy;
         let given = |location: &'_ Location| String::from_utf8_lossy(&location.given).into_owned();

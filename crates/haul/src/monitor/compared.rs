@@ -42,10 +42,6 @@ impl Statement for Same<'_> {
     fn text(&self) -> Vec<u8> {
         format!("same      {}\n", escape_bytes(self.path)).into_bytes()
     }
-
-    fn json(&self) -> Vec<u8> {
-        Vec::new()
-    }
 }
 
 #[cfg(test)]

@@ -83,10 +83,6 @@ impl Statement for UnsafeLink<'_> {
         let (path, target) = (escape_octal(self.path), escape_octal(self.target));
         format!("ignoring unsafe symlink \"{path}\" -> \"{target}\"\n").into_bytes()
     }
-
-    fn json(&self) -> Vec<u8> {
-        Vec::new()
-    }
 }
 
 /// Why an entry of that kind is passed over.

@@ -37,10 +37,6 @@ impl Statement for Held {
         self.text.clone()
     }
 
-    fn json(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
     fn least(&self) -> Show {
         self.least
     }

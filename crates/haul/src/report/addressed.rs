@@ -2,26 +2,27 @@
 //! what it tells says which of them it is about. Progress is told of all together, by who
 //! runs them.
 
-use super::{Output, Report, Show, Statement};
+use super::{Detail, Output, Report, Show, Statement};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::json::{self, ErrorLine, Line, Path, Warning};
 use crate::progress::Counts;
-use haul_engine::{LinkEvent, Outcome};
-use haul_model::{Fault, Kind, Task, escape_bytes, escape_text};
+use haul_engine::LinkEvent;
+use haul_model::{Fault, escape_bytes, escape_text};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Messages about sources that are remembered, at most.
+/// Messages that are remembered, at most.
 const TOLD_MAX: usize = 4096;
 
-/// Messages about sources that people have got: the sources are the same for all, so each
-/// is told once.
+/// Messages that were told, each once: those about sources, which are the same for all
+/// destinations, and warnings of a job that is run again.
 #[derive(Default)]
 pub(crate) struct ToldOnce(Mutex<HashSet<u64>>);
 
 impl ToldOnce {
-    fn is_new(&self, path: &[u8], message: &str) -> bool {
+    /// True if it was not told before, as far as that is remembered.
+    pub(crate) fn is_new(&self, path: &[u8], message: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         (path, message).hash(&mut hasher);
         let mut told = self.0.lock();
@@ -70,10 +71,6 @@ impl<'r> Addressed<'r> {
 struct InJson(Vec<u8>);
 
 impl Statement for InJson {
-    fn text(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
     fn json(&self) -> Vec<u8> {
         self.0.clone()
     }
@@ -161,16 +158,8 @@ impl Report for Addressed<'_> {
         self.report.command_error(&told);
     }
 
-    fn is_text(&self) -> bool {
-        self.report.is_text()
-    }
-
-    fn warns(&self) -> bool {
-        self.report.warns()
-    }
-
-    fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
-        self.report.shows(task, kind, outcome)
+    fn detail(&self) -> Detail {
+        self.report.detail()
     }
 
     fn draws(&self) -> bool {

@@ -1,12 +1,12 @@
 //! A report for programs: all of it on standard output, as lines of [`crate::json`].
 
-use super::{Output, Report, Statement};
+use super::{Detail, Output, Report, Statement};
 use crate::error::{CommandError, ExitCode};
 use crate::hint;
 use crate::json::{ConnectionLost, ErrorLine, Line, Path, ServerAway, ServerUsed, Warning};
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome, Skip};
-use haul_model::{Fault, Kind, Task};
+use haul_model::{Fault, Task};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -81,22 +81,8 @@ impl Report for Json {
         self.print(&Line::Error(ErrorLine::of_command(error)));
     }
 
-    fn is_text(&self) -> bool {
-        false
-    }
-
-    fn warns(&self) -> bool {
-        true
-    }
-
-    fn shows(&self, task: &Task, _: &Kind, outcome: &Outcome) -> bool {
-        match (outcome, task) {
-            (Outcome::Failed(_) | Outcome::Skipped(Skip::Special), _) => true,
-            (outcome, Task::Check { .. }) => matches!(outcome, Outcome::Differs(_)),
-            // Files that are moved are told of when they have left their place.
-            (Outcome::Differs(_), _) => false,
-            (_, task) => task.moving().is_none(),
-        }
+    fn detail(&self) -> Detail {
+        Detail::Json
     }
 
     fn draws(&self) -> bool {
@@ -122,5 +108,16 @@ impl Report for Json {
 
     fn output(&self) -> MutexGuard<'_, Output> {
         self.output.lock()
+    }
+}
+
+/// See [`Report::shows`].
+pub(super) fn shows(task: &Task, outcome: &Outcome) -> bool {
+    match (outcome, task) {
+        (Outcome::Failed(_) | Outcome::Skipped(Skip::Special), _) => true,
+        (outcome, Task::Check { .. }) => matches!(outcome, Outcome::Differs(_)),
+        // Files that are moved are told of when they have left their place.
+        (Outcome::Differs(_), _) => false,
+        (_, task) => task.moving().is_none(),
     }
 }

@@ -1,13 +1,13 @@
 //! A file that tells of a command, beside what tells of it otherwise: the lines of
 //! rsync's `--log-file`, which are appended, each with its time.
 
-use super::{Output, Report, Statement};
+use super::{Detail, Output, Report, Statement};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::lines::{Itemized, Listed, LogWish, SyncFate};
 use crate::progress::Counts;
 use crate::quantity;
-use haul_engine::{LinkEvent, Outcome};
-use haul_model::{Fault, Kind, Side, Task, escape_bytes, escape_controls, escape_text};
+use haul_engine::LinkEvent;
+use haul_model::{Fault, Kind, Side, escape_bytes, escape_controls, escape_text};
 use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
 use std::io::{self, Write};
@@ -141,16 +141,8 @@ impl Report for Logged {
         self.report.command_error(error);
     }
 
-    fn is_text(&self) -> bool {
-        self.report.is_text()
-    }
-
-    fn warns(&self) -> bool {
-        self.report.warns()
-    }
-
-    fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
-        self.report.shows(task, kind, outcome)
+    fn detail(&self) -> Detail {
+        self.report.detail()
     }
 
     fn draws(&self) -> bool {

@@ -1,7 +1,7 @@
 //! A report for people: answers, lines and a summary on standard output, errors and
 //! warnings on standard error, and a progress line below them.
 
-use super::{Output, Report, Show, Statement};
+use super::{Detail, Output, Report, Show, Statement};
 use crate::error::{CommandError, ExitCode};
 use crate::hint::Hint;
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
@@ -123,37 +123,8 @@ impl Report for Text {
         self.output().command_error(error);
     }
 
-    fn is_text(&self) -> bool {
-        true
-    }
-
-    fn warns(&self) -> bool {
-        self.show > Show::Quiet
-    }
-
-    fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
-        let is_verbose = self.show >= Show::Verbose;
-        match (outcome, task) {
-            (Outcome::Failed(_), _) => true,
-            (Outcome::Skipped(Skip::Special), _) => self.warns(),
-            (Outcome::Differs(_), Task::Check { .. }) => self.warns(),
-            // Files that are moved are told of when they have left their place.
-            (_, task) if task.moving().is_some() => false,
-            // The program says by the words of the command which of them are shown.
-            (Outcome::Synced(_), Task::Sync(..)) => true,
-            (Outcome::Linked { .. } | Outcome::Synced(_), Task::Copy(policy)) => {
-                is_verbose || policy.dry_run && self.warns()
-            }
-            (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,
-            (Outcome::WouldCopy, Task::Copy(policy)) => {
-                is_verbose || policy.dry_run && self.warns()
-            }
-            // That a directory exists is no news.
-            (Outcome::Skipped(_), _) if *kind == Kind::Dir => false,
-            (Outcome::Skipped(_), Task::Check { .. }) => is_verbose,
-            (Outcome::Skipped(_), _) => self.show == Show::Everything,
-            _ => false,
-        }
+    fn detail(&self) -> Detail {
+        Detail::Text(self.show)
     }
 
     fn draws(&self) -> bool {
@@ -183,5 +154,29 @@ impl Report for Text {
 
     fn output(&self) -> MutexGuard<'_, Output> {
         self.output.lock()
+    }
+}
+
+/// See [`Report::shows`].
+pub(super) fn shows(show: Show, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
+    let (warns, is_verbose) = (show > Show::Quiet, show >= Show::Verbose);
+    match (outcome, task) {
+        (Outcome::Failed(_), _) => true,
+        (Outcome::Skipped(Skip::Special), _) => warns,
+        (Outcome::Differs(_), Task::Check { .. }) => warns,
+        // Files that are moved are told of when they have left their place.
+        (_, task) if task.moving().is_some() => false,
+        // The program says by the words of the command which of them are shown.
+        (Outcome::Synced(_), Task::Sync(..)) => true,
+        (Outcome::Linked { .. } | Outcome::Synced(_), Task::Copy(policy)) => {
+            is_verbose || policy.dry_run && warns
+        }
+        (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,
+        (Outcome::WouldCopy, Task::Copy(policy)) => is_verbose || policy.dry_run && warns,
+        // That a directory exists is no news.
+        (Outcome::Skipped(_), _) if *kind == Kind::Dir => false,
+        (Outcome::Skipped(_), Task::Check { .. }) => is_verbose,
+        (Outcome::Skipped(_), _) => show == Show::Everything,
+        _ => false,
     }
 }

@@ -228,10 +228,6 @@ impl Statement for Ended<'_> {
 struct Total(Figures);
 
 impl Statement for Total {
-    fn text(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
     fn json(&self) -> Vec<u8> {
         self.0.json()
     }

@@ -44,12 +44,4 @@ pub(super) fn run(
 /// A list has no figures.
 struct Nothing;
 
-impl Statement for Nothing {
-    fn text(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn json(&self) -> Vec<u8> {
-        Vec::new()
-    }
-}
+impl Statement for Nothing {}
