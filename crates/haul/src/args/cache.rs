@@ -97,17 +97,8 @@ impl CacheWords {
 fn misspelt(word: &OsStr) -> Result<(), CommandError> {
     let text = word.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_alphabetic()));
     let Some(text) = text else { return Ok(()) };
-    let sorted = |text: &str| {
-        let mut letters: Vec<_> = text.chars().collect();
-        letters.sort_unstable();
-        letters
-    };
-    // One letter is missing, wrong or too many, or two are exchanged.
-    let is_meant = |action: &str| {
-        is_misspelt(text, action, 1)
-            || is_misspelt(text, action, 2) && sorted(text) == sorted(action)
-    };
-    match ACTIONS.into_iter().find(|(action, _)| is_meant(action)) {
+    // One letter is missing, wrong or too many.
+    match ACTIONS.into_iter().find(|(action, _)| is_misspelt(text, action, 1)) {
         None => Ok(()),
         Some((action, _)) => Err(CommandError::usage(format!("not an action: '{text}'"))
             .with_hint(format!("do you mean '{action}'? A host is also written '{text}:'"))),
@@ -151,10 +142,8 @@ mod tests {
     fn a_misspelt_action_is_no_host() {
         for (word, meant) in [
             ("verifi", "verify"),
-            ("verfiy", "verify"),
             ("verifyy", "verify"),
             ("cler", "clear"),
-            ("shwo", "show"),
         ] {
             for words in [format!("cache {word}"), format!("cache {word} nas")] {
                 let error = command(&words).expect_err("no host");
@@ -162,7 +151,7 @@ mod tests {
                 assert!(error.contains(&hint), "{error}");
             }
         }
-        for words in ["cache verifi:", "cache ann@cler", "cache show shwo", "cache shadow"] {
+        for words in ["cache verifi:", "cache ann@cler", "cache shadow"] {
             let is_there = |command| {
                 matches!(
                     command,
