@@ -5,7 +5,7 @@ use crate::hint::{self, Hint};
 use crate::location::LocationError;
 use haul_engine::{JobError, Summary};
 use haul_model::{Fault, FaultKind, Task};
-use haul_net::{CLIENT_BUSY_STATUS, ConnectError};
+use haul_net::{ConnectError, Refusal};
 use std::error::Error;
 use std::fmt;
 
@@ -24,8 +24,8 @@ pub(crate) enum ExitCode {
     Destination,
     /// A signal ended the command.
     Interrupted,
-    /// An agent that takes a server's place refuses a client that has too many jobs.
-    Busy,
+    /// An agent that takes a server's place refuses its client.
+    Refused(Refusal),
     /// One of rsync's.
     Rsync(u8),
 }
@@ -52,7 +52,7 @@ impl ExitCode {
             Self::Connection => 12,
             Self::Destination => 11,
             Self::Interrupted => 20,
-            Self::Busy => CLIENT_BUSY_STATUS,
+            Self::Refused(refusal) => refusal.status(),
             Self::Rsync(code) => code,
         })
     }
@@ -85,7 +85,7 @@ impl ExitCode {
             Self::Connection => 3,
             Self::Destination => 4,
             Self::Interrupted => 130,
-            Self::Busy => CLIENT_BUSY_STATUS,
+            Self::Refused(refusal) => refusal.status(),
             Self::Rsync(code) => code,
         }
     }

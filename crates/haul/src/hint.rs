@@ -127,6 +127,9 @@ impl Hint for ConnectError {
             Self::NoServer { host, .. } => format!(
                 "'haul server status {host}' asks through ssh whether it runs, and where it listens"
             ),
+            Self::Unserved { host } => {
+                format!("ask the administrator of {host}, or run the command again later")
+            }
             Self::Agent { .. } | Self::Stopped { .. } => return None,
         })
     }

@@ -6,7 +6,7 @@ use crate::error::CLOSED;
 use crate::kept::{Keeper, Streams};
 use crate::process::Process;
 use crate::stderr::{Diagnostics, StderrReader};
-use crate::{ConnectError, Further, Patience, Whereabouts};
+use crate::{ConnectError, Further, Patience, Refusal, Whereabouts};
 use haul_sys::Measured;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
@@ -114,7 +114,8 @@ impl Connection {
     }
 
     /// The same, in place of a server that does not answer. Without it there is no way to what the
-    /// server serves: whatever is wrong there, [`Closer::explain`] tells [`ConnectError::NoServer`].
+    /// server serves: [`Closer::explain`] returns [`ConnectError::NoServer`] unless the agent there
+    /// was reached.
     #[must_use]
     pub fn standing_in(mut self) -> Self {
         self.closer.stands_in = true;
@@ -126,6 +127,23 @@ impl Connection {
     pub fn with_patience(mut self, patience: Patience) -> Self {
         self.closer.patience = patience;
         self
+    }
+}
+
+/// Waits until `stream` has something to read or has ended, at most `patience`; tells whether it
+/// has.
+///
+/// # Errors
+/// Those of `poll`.
+pub fn await_input(stream: BorrowedFd<'_>, patience: Duration) -> io::Result<bool> {
+    let patience = Timespec::try_from(patience).ok();
+    loop {
+        let mut input = [PollFd::from_borrowed_fd(stream, PollFlags::IN)];
+        match poll(&mut input, patience.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
@@ -306,15 +324,6 @@ impl HangUp for TcpStream {
     }
 }
 
-/// Why a server does not serve its client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// It does not know the client's key.
-    NotEnrolled,
-    /// The client has as many jobs there as it may.
-    Busy,
-}
-
 /// The other end of a connection to a server, or to the client of one.
 pub(crate) struct Served {
     pub(crate) peer: String,
@@ -387,15 +396,8 @@ impl Closer {
     /// Those of `poll`, and of [`Connection::of_streams`].
     pub fn renewed_within(self, patience: Duration) -> io::Result<Option<Connection>> {
         let Some(before) = &self.before else { return Ok(None) };
-        let patience = Timespec::try_from(patience).ok();
-        loop {
-            let mut input = [PollFd::from_borrowed_fd(before[0].stream(), PollFlags::IN)];
-            match poll(&mut input, patience.as_ref()) {
-                Ok(0) => return Ok(None),
-                Ok(_) => break,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+        if !await_input(before[0].stream(), patience)? {
+            return Ok(None);
         }
         let streams = before.each_ref().map(|stream| stream.stream().try_clone_to_owned());
         let [input, output] = streams.map(|stream| stream.map(File::from));
@@ -527,10 +529,8 @@ impl Closer {
     /// always an error, also if the peer left without a complaint.
     pub fn explain(self) -> ConnectError {
         let host = self.peer().to_owned();
-        match self.served.as_ref().and_then(|served| served.refusal.get()) {
-            Some(Refusal::NotEnrolled) => return ConnectError::NotEnrolled { host },
-            Some(Refusal::Busy) => return ConnectError::Busy { host },
-            None => {}
+        if let Some(refusal) = self.served.as_ref().and_then(|served| served.refusal.get()) {
+            return refusal.error(host);
         }
         let mute = self.ssh.as_ref().and_then(|ssh| match &ssh.peer.runs {
             // A haul greets first, or fails.
@@ -549,7 +549,9 @@ impl Closer {
         match error {
             ConnectError::Lost { .. }
             | ConnectError::Stopped { .. }
-            | ConnectError::Busy { .. } => error,
+            | ConnectError::NotEnrolled { .. }
+            | ConnectError::Busy { .. }
+            | ConnectError::Unserved { .. } => error,
             error if stands_in => {
                 ConnectError::NoServer { host, detail: format!("nor through ssh: {error}") }
             }

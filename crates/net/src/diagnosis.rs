@@ -5,10 +5,10 @@
 //! locale. Words can come from the remote side too; they choose nothing but the
 //! message that the user reads.
 
-use crate::ConnectError;
 use crate::error::shown;
 use crate::remote_command::Subcommand;
 use crate::stderr::Said;
+use crate::{ConnectError, Refusal};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -22,10 +22,6 @@ const NOT_EXECUTABLE: i32 = 126;
 /// The status of an agent that ended because its client was silent for too long, or the
 /// connection to it broke. A client that was stopped, or asleep, finds it when it wakes up.
 pub const CLIENT_LOST_STATUS: u8 = 3;
-
-/// The status of an agent in place of a server if the client has as many jobs as it may:
-/// `EX_TEMPFAIL` of sysexits.h.
-pub const CLIENT_BUSY_STATUS: u8 = 75;
 
 /// Whom the connection was to, for messages.
 #[derive(Debug, Clone)]
@@ -97,12 +93,10 @@ pub(crate) fn diagnose(
             let detail = "the host timed out".to_owned();
             Err(ConnectError::Lost { host: host(), detail })
         }
-        (Some(status), _) if is_agent_of_server && status == i32::from(CLIENT_BUSY_STATUS) => {
-            Err(ConnectError::Busy { host: host() })
-        }
-        (Some(status), _) => {
-            Err(ConnectError::Agent { host: host(), status, detail: last_words() })
-        }
+        (Some(status), _) => Err(match Refusal::of_status(status) {
+            Some(refusal) if is_agent_of_server => refusal.error(host()),
+            _ => ConnectError::Agent { host: host(), status, detail: last_words() },
+        }),
         (None, _) => Err(ConnectError::Lost {
             host: host(),
             detail: match status.signal() {

@@ -79,14 +79,19 @@ fn an_agent_that_lost_its_client_can_be_connected_to_again() {
 }
 
 #[test]
-fn an_agent_in_place_of_a_server_tells_that_the_client_has_too_many_jobs() {
-    let status = i32::from(CLIENT_BUSY_STATUS);
-    assert!(matches!(after(status, &[]), Err(ConnectError::Agent { .. })));
-    let runs = Remote::Haul { path: None, address: "box".into(), command: Subcommand::Server };
-    let said = Said { lines: Default::default(), haul_missing: false };
-    let status = Some(ExitStatus::from_raw(status << 8));
-    let error = diagnose(&Peer { name: "box".into(), runs }, status, &said, false).unwrap_err();
-    assert!(matches!(error, ConnectError::Busy { .. }) && error.retriable(), "{error}");
+fn an_agent_in_place_of_a_server_refuses_by_its_status() {
+    for (refusal, is_retriable) in
+        [(Refusal::Busy, true), (Refusal::NotEnrolled, false), (Refusal::Unserved, false)]
+    {
+        let status = i32::from(refusal.status());
+        assert!(matches!(after(status, &[]), Err(ConnectError::Agent { .. })));
+        let runs = Remote::Haul { path: None, address: "box".into(), command: Subcommand::Server };
+        let said = Said { lines: Default::default(), haul_missing: false };
+        let status = Some(ExitStatus::from_raw(status << 8));
+        let error = diagnose(&Peer { name: "box".into(), runs }, status, &said, false).unwrap_err();
+        assert_eq!(error.to_string(), refusal.error("box".into()).to_string());
+        assert_eq!(error.retriable(), is_retriable, "{error}");
+    }
 }
 
 #[test]

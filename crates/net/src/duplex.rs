@@ -2,12 +2,13 @@
 //! TLS under a lock, and wait for the socket outside of it.
 //!
 //! The server begins with an opening: a byte 0, or a byte 1 and the 32 bytes of a further key
-//! of its own, or a byte 2 and the end. The reader takes it off, so it costs no round trip.
+//! of its own, or the byte of a refusal and the end. The reader takes it off, so it costs no
+//! round trip.
 
-use crate::connection::{Connection, Refusal, Served, Writer};
+use crate::connection::{Connection, Served, Writer};
 use crate::direct::{READ_LEN, WRITTEN_MAX, prepare};
 use crate::tls::{Broken, broken};
-use crate::{Patience, PublicKey};
+use crate::{Patience, PublicKey, Refusal};
 use parking_lot::Mutex;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -17,10 +18,9 @@ use std::time::Duration;
 /// How long the last words may take, when nobody may read them any more.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
 
-/// The first bytes of openings.
+/// The first bytes of other openings than those of [`Refusal`].
 const NO_NEW_KEY: u8 = 0;
 const NEW_KEY: u8 = 1;
-const BUSY: u8 = 2;
 
 /// Called with a further key of the server.
 pub(crate) type OnNewKey = Box<dyn FnOnce(PublicKey) + Send>;
@@ -29,8 +29,8 @@ pub(crate) type OnNewKey = Box<dyn FnOnce(PublicKey) + Send>;
 pub(crate) enum Opening {
     /// The server announces another key of its own, if it has one.
     Says(Option<PublicKey>),
-    /// The server does not serve the client now.
-    Busy,
+    /// The server does not serve the client.
+    Refuses(Refusal),
     /// The client listens.
     Hears(OnNewKey),
 }
@@ -154,7 +154,7 @@ pub(crate) fn say_opening(
             writer.write_all(&said)?;
             Ok(None)
         }
-        Opening::Busy => writer.write_all(&[BUSY]).map(|()| None),
+        Opening::Refuses(refusal) => writer.write_all(&[refusal.byte()]).map(|()| None),
     }
 }
 
@@ -189,11 +189,12 @@ pub(crate) fn hear_opening(
             on_new_key(PublicKey::new(key));
             Ok(())
         }
-        [BUSY] => {
-            let _ = refusal.set(Refusal::Busy);
+        [byte] => {
+            let refused =
+                Refusal::of_byte(byte).ok_or_else(|| io::Error::other(Broken::Invalid))?;
+            let _ = refusal.set(refused);
             Err(io::Error::other(Broken::Refused))
         }
-        _ => Err(io::Error::other(Broken::Invalid)),
     }
 }
 
@@ -274,8 +275,10 @@ mod tests {
             (&[NO_NEW_KEY][..], None, Ok(None)),
             (&whole, Some(key), Ok(None)),
             (&whole[..20], None, Err(None)),
-            (&[BUSY], None, Err(Some(Refusal::Busy))),
-            (&[3], None, Err(None)),
+            (&[2], None, Err(Some(Refusal::Busy))),
+            (&[3], None, Err(Some(Refusal::Unserved))),
+            (&[4], None, Err(Some(Refusal::NotEnrolled))),
+            (&[5], None, Err(None)),
             (&[], None, Err(None)),
         ] {
             let (mut bytes, refusal) = (said, OnceLock::new());
@@ -290,7 +293,9 @@ mod tests {
         for (opening, said) in [
             (Opening::Says(None), &[NO_NEW_KEY][..]),
             (Opening::Says(Some(key)), &whole),
-            (Opening::Busy, &[BUSY]),
+            (Opening::Refuses(Refusal::Busy), &[2]),
+            (Opening::Refuses(Refusal::Unserved), &[3]),
+            (Opening::Refuses(Refusal::NotEnrolled), &[4]),
         ] {
             let mut written = Vec::new();
             assert!(say_opening(opening, &mut written).expect("written").is_none());

@@ -241,6 +241,12 @@ pub enum ConnectError {
         /// The peer.
         host: String,
     },
+    /// The server can't serve the client, for a reason that it does not reveal.
+    #[error("the server at {host} can't serve this client now; its audit log has the reason")]
+    Unserved {
+        /// The peer.
+        host: String,
+    },
     /// No server was reached: none runs there, or its port is closed.
     #[error("can't reach the server at {host}{}", after_colon(detail))]
     NoServer {

@@ -12,7 +12,7 @@ use crate::direct::{HANDSHAKE_MAX, is_of_caller};
 use crate::duplex::{Established, Opening};
 use crate::quic::{Handed, QuicCaller, QuicGate};
 use crate::tls::server_config;
-use crate::{Congestion, Connection, Forwarder, Identity, Patience, PublicKey, QuicChild};
+use crate::{Congestion, Connection, Forwarder, Identity, Patience, PublicKey, QuicChild, Refusal};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -526,17 +526,22 @@ impl Caller {
         }
     }
 
-    /// Tells the caller that it has too many jobs, in one process as
-    /// [`Self::into_connection`], and waits until it has left, at most `patience`.
+    /// Refuses the caller, in one process as [`Self::into_connection`], and waits until it has
+    /// left, at most `patience`. A process that must not wait, or has no descriptors left, can
+    /// refuse it too: with no patience, the caller may lose the answer if it still sends.
     ///
     /// # Errors
     /// When it had left before, or stays.
-    pub fn refuse_job(self, patience: Duration) -> io::Result<()> {
-        let socket = TcpStream::from(self.socket().try_clone_to_owned()?);
+    pub fn refuse(self, refusal: Refusal, patience: Duration) -> io::Result<()> {
+        let socket = self.socket().try_clone_to_owned();
         let Connection { reader: _reader, writer, closer: _closer } =
-            self.opened(String::new(), Opening::Busy)?;
+            self.opened(String::new(), Opening::Refuses(refusal))?;
         drop(writer);
+        if patience.is_zero() {
+            return Ok(());
+        }
         // A socket that is closed with something unread takes back what it has not sent yet.
+        let socket = TcpStream::from(socket?);
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(patience))?;
         io::copy(&mut socket.take(REFUSED_LEN_MAX), &mut io::sink()).map(drop)

@@ -31,7 +31,8 @@
 //!   can be encrypted. `duplex.rs`: TLS in both directions at once. `doorway.rs`: the port on
 //!   which direct connections come, which may be that of a server.
 //! - `gate.rs`: the port of a server, and the handshakes of all who call it. `server.rs`: how a
-//!   client reaches a server. `invitation.rs`: the line that invites one.
+//!   client reaches a server; `refusal.rs`: why it is not served. `invitation.rs`: the line that
+//!   invites one.
 //! - `quic.rs`: the same connections to a server by QUIC.
 //! - `whereabouts.rs`: which addresses a host may name as its own.
 //! - `stderr.rs`: listens to the child. `patience.rs`: how long a peer is waited for.
@@ -55,6 +56,7 @@ mod patience;
 mod pipe;
 mod process;
 mod quic;
+mod refusal;
 mod remote_command;
 mod sealing;
 mod server;
@@ -65,8 +67,8 @@ mod target;
 mod tls;
 mod whereabouts;
 
-pub use connection::{Closer, Connection, Killer, Onlooker, Writer};
-pub use diagnosis::{CLIENT_BUSY_STATUS, CLIENT_LOST_STATUS};
+pub use connection::{Closer, Connection, Killer, Onlooker, Writer, await_input};
+pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener};
 pub use doorway::{Doorway, Forwarded, Forwarder};
 pub use error::{ConnectError, NO_LOGIN};
@@ -77,7 +79,10 @@ pub use invitation::{BadInvitation, Enrolment, Invitation, is_client_name};
 pub use kept::{Held, Keep, hold, list, stop};
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
-pub use quic::{Congestion, NotACongestion, QuicChild, bind_udp, check_quic_messages};
+pub use quic::{
+    Congestion, NotACongestion, QUIC_SOCKETS_MAX, QuicChild, bind_udp, check_quic_messages,
+};
+pub use refusal::Refusal;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use sealing::DirectCipher;
 pub use server::{Reaching, ServerAddress, ServerVia, connect_server};

@@ -27,7 +27,7 @@ pub use self::config::{Congestion, NotACongestion};
 pub(crate) use self::ends::Handed;
 pub use self::gate::QuicChild;
 pub(crate) use self::gate::{QuicCaller, QuicGate};
-pub use self::messages::check_quic_messages;
+pub use self::messages::{SOCKETS_MAX as QUIC_SOCKETS_MAX, check_quic_messages};
 pub use self::udp::bind_udp;
 
 #[cfg(test)]

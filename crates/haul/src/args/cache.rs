@@ -140,11 +140,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_action_is_no_host() {
-        for (word, meant) in [
-            ("verifi", "verify"),
-            ("verifyy", "verify"),
-            ("cler", "clear"),
-        ] {
+        for (word, meant) in [("verifi", "verify"), ("verifyy", "verify"), ("cler", "clear")] {
             for words in [format!("cache {word}"), format!("cache {word} nas")] {
                 let error = command(&words).expect_err("no host");
                 let hint = format!("do you mean '{meant}'? A host is also written '{word}:'");

@@ -62,7 +62,7 @@ fn carry_out(server: &Server) -> Result<ExitCode, CommandError> {
         ServerAction::Rotate => rotate()?,
         ServerAction::Install { user } => install::run(*user)?,
         ServerAction::There { host, words } => return there::run(host, words),
-        ServerAction::Agent { key } => return server::serve_through_ssh(*key),
+        ServerAction::Agent { key } => return Ok(server::serve_through_ssh(*key)),
         ServerAction::Cache(command) => return Ok(super::cache::run(command)),
         ServerAction::Words => return words(),
     }

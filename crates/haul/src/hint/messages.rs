@@ -51,6 +51,7 @@ fn connections() -> Vec<ConnectError> {
         E::ServerKey { host: host(), stored: "FINGERPRINT".into() },
         E::NotEnrolled { host: host() },
         E::Busy { host: host() },
+        E::Unserved { host: host() },
         E::NoServer { host: host(), detail: detail() },
         E::Stopped { host: host() },
     ]

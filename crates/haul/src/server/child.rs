@@ -1,4 +1,5 @@
-//! The work of one child: it gives up what it does not need, and serves one client.
+//! The work of one child: it gives up what it does not need, and serves one client. Its parent
+//! is the main process of a server, or an agent that ssh starts in place of one.
 
 use super::Place;
 use super::audit::JobReport;
@@ -6,11 +7,12 @@ use super::cache;
 use super::guest;
 use super::records::{Client, Invited};
 use crate::interrupt;
+use crate::sshd;
 use haul_engine::{
     Bounds, ChunkCache, JobError, Rights, Serving, Summary, become_user, end_with_parent, is_root,
 };
 use haul_model::{Side, Task, escape_bytes};
-use haul_net::{Caller, Connection, Doorway, Forwarded, Killer, PublicKey};
+use haul_net::{Caller, Connection, Doorway, Forwarded, Killer, PublicKey, Refusal};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
@@ -24,13 +26,16 @@ use std::time::Duration;
 /// The longest line that a child reports, in bytes. It is written in one piece.
 pub(super) const REPORT_LEN_MAX: usize = 2048;
 
+/// The longest text in it, in characters.
+const TEXT_CHARS_MAX: usize = 300;
+
 /// The status of a child whose client has left in the middle.
 pub(super) const LOST: u8 = 3;
 
 /// Why a client is refused that has as many jobs as it may.
 pub(super) const TOO_MANY: &str = "too many jobs at once";
 
-/// How long a client may take that hears it.
+/// How long a client that is refused may take to leave.
 const REFUSING_MAX: Duration = Duration::from_secs(2);
 
 /// A report of a child to the main process, as a line of JSON.
@@ -56,6 +61,10 @@ impl Reports {
         Self(Mutex::new(to))
     }
 
+    fn refused(&self, reason: &str) {
+        self.tell(&Report::Refused(bounded(reason)));
+    }
+
     fn tell(&self, report: &Report) {
         let Ok(mut line) = serde_json::to_vec(report) else { return };
         line.push(b'\n');
@@ -72,9 +81,22 @@ pub(super) struct Around<'a> {
     pub(super) bounds: Bounds,
     /// The process that has started it.
     pub(super) parent: u32,
+    pub(super) reports: Reports,
+}
+
+impl Around<'_> {
+    /// Reports that the client can't be served; the status of the child.
+    fn fail(&self, error: &io::Error) -> u8 {
+        self.reports.refused(&error.to_string());
+        1
+    }
+}
+
+/// What the main process knows about the connection of a child.
+pub(super) struct Call {
+    pub(super) caller: Caller,
     /// The server's newest key, unless the client knows it.
     pub(super) new_key: Option<PublicKey>,
-    pub(super) reports: Reports,
     /// Further connections of its client.
     pub(super) forwarded: Forwarded,
 }
@@ -86,41 +108,53 @@ pub(super) fn refusal(client: &Client) -> Option<&'static str> {
 }
 
 /// Serves `client`. **No other thread runs yet.**
-pub(super) fn serve(around: &Around<'_>, caller: Caller, client: &Client) -> u8 {
-    let confined = confine(around.place, around.bounds, around.parent, client);
-    match confined.and_then(|cache| {
-        let socket = TcpStream::from(caller.socket().try_clone_to_owned()?);
-        let connection = caller.into_connection(client.name.clone(), around.new_key)?;
-        end_on_request(connection.closer.killer())?;
-        Ok((connection, socket, cache))
-    }) {
+pub(super) fn serve(around: &Around<'_>, call: Call, client: &Client) -> u8 {
+    let Call { caller, new_key, forwarded } = call;
+    let cache = match confine(around, client) {
+        Ok(cache) => cache,
         Err(error) => {
-            around.reports.tell(&Report::Refused(error.to_string()));
-            1
+            return refuse(around, caller, Refusal::Unserved, &error.to_string());
         }
-        Ok((connection, socket, cache)) => {
-            let doorway = Doorway::Server(around.forwarded.clone());
-            around.reports.tell(&Report::Ready);
-            let tell = |report: Report| around.reports.tell(&report);
-            let served = serve_over(connection, client, cache, Ok(&doorway), &tell);
+    };
+    let begun = caller.socket().try_clone_to_owned().and_then(|socket| {
+        Ok((TcpStream::from(socket), caller.into_connection(client.name.clone(), new_key)?))
+    });
+    match begun {
+        Err(error) => around.fail(&error),
+        Ok((socket, connection)) => {
+            let doorway = Doorway::Server(forwarded);
+            let status = serve_over(around, connection, client, cache, Ok(&doorway));
             read_rest(socket);
-            match served {
-                Ok(()) => 0,
-                Err(JobError::Connection(_)) => LOST,
-                Err(_) => 1,
-            }
+            status
         }
     }
 }
 
-/// Serves `client` over `connection`, and has its reports told.
-pub(super) fn serve_over(
+/// The same through ssh: over standard input and output.
+pub(super) fn serve_streams(around: &Around<'_>, client: &Client) -> u8 {
+    let begun = confine(around, client).and_then(|cache| {
+        let (input, output) = sshd::streams()?;
+        Ok((Connection::of_streams(input, output)?, cache))
+    });
+    let doorway = Err("a login restricted to a directory opens no ports");
+    match begun {
+        Err(error) => around.fail(&error),
+        Ok((connection, cache)) => serve_over(around, connection, client, cache, doorway),
+    }
+}
+
+fn serve_over(
+    around: &Around<'_>,
     connection: Connection,
     client: &Client,
     cache: Option<ChunkCache>,
     doorway: Result<&Doorway, &'static str>,
-    tell: &(dyn Fn(Report) + Sync),
-) -> Result<(), JobError> {
+) -> u8 {
+    if let Err(error) = end_on_request(connection.closer.killer()) {
+        return around.fail(&error);
+    }
+    around.reports.tell(&Report::Ready);
+    let tell = |report: Report| around.reports.tell(&report);
     let serving = Serving {
         rights: client.right.into(),
         on_failure: &interrupt::leave_in_time,
@@ -131,30 +165,30 @@ pub(super) fn serve_over(
         cache: &|| cache.clone(),
         on_requests: &|count| tell(Report::Requests(count)),
     };
-    haul_engine::serve_with(serving, connection)
+    match haul_engine::serve_with(serving, connection) {
+        Ok(()) => 0,
+        Err(JobError::Connection(_)) => LOST,
+        // The client was told over the connection, or is gone.
+        Err(_) => 1,
+    }
 }
 
 /// Gives up all but what the client may do; returns its chunk cache. This process ends with
-/// `parent`.
-pub(super) fn confine(
-    place: &Place,
-    bounds: Bounds,
-    parent: u32,
-    client: &Client,
-) -> io::Result<Option<ChunkCache>> {
+/// its parent.
+fn confine(around: &Around<'_>, client: &Client) -> io::Result<Option<ChunkCache>> {
     let told = |what: &str, error: io::Error| {
         io::Error::new(error.kind(), format!("can't {what}: {error}"))
     };
     let writes = Rights::from(client.right) == Rights::Write;
-    let cache = if writes { cache::open(place, client) } else { None };
+    let cache = if writes { cache::open(around.place, client) } else { None };
     if let Some(user) = &client.user {
         become_user(user).map_err(|error| told(&format!("become the user {user}"), error))?;
     }
-    end_with_parent(parent)?;
+    end_with_parent(around.parent)?;
     let root = escape_bytes(client.root.as_os_str().as_bytes());
     let stay = haul_engine::stay_below(&client.root, true, client.right.into(), cache.as_ref());
     stay.map_err(|error| told(&format!("restrict access to {root}"), error))?;
-    bounds.keep().map_err(|error| told("limit the process", error))?;
+    around.bounds.keep().map_err(|error| told("limit the process", error))?;
     Ok(cache)
 }
 
@@ -179,6 +213,11 @@ fn end_on_request(killer: Killer) -> io::Result<()> {
     thread::Builder::new().name("ending".to_owned()).spawn(wait).map(drop)
 }
 
+/// The beginning of a text, which fits into a report.
+fn bounded(text: &str) -> String {
+    text.chars().take(TEXT_CHARS_MAX).collect()
+}
+
 fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> JobReport {
     let task = match task {
         Task::Copy(policy) if policy.moving.is_some() => "move",
@@ -193,7 +232,7 @@ fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> Jo
     let outcome = match result {
         Ok(_) if failed > 0 => "some failed".to_owned(),
         Ok(_) => "done".to_owned(),
-        Err(error) => error.to_string().chars().take(300).collect(),
+        Err(error) => bounded(&error.to_string()),
     };
     JobReport {
         task: task.to_owned(),
@@ -205,11 +244,11 @@ fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> Jo
     }
 }
 
-/// Tells a client that it has too many jobs.
-pub(super) fn refuse(around: &Around<'_>, caller: Caller) -> u8 {
+/// Refuses a client. The main process logs the `reason`.
+pub(super) fn refuse(around: &Around<'_>, caller: Caller, refusal: Refusal, reason: &str) -> u8 {
     let begun = around.bounds.keep().and_then(|()| end_with_parent(around.parent));
-    around.reports.tell(&Report::Refused(TOO_MANY.to_owned()));
-    u8::from(begun.and_then(|()| caller.refuse_job(REFUSING_MAX)).is_err())
+    around.reports.refused(reason);
+    u8::from(begun.and_then(|()| caller.refuse(refusal, REFUSING_MAX)).is_err())
 }
 
 /// Talks to a guest, whose invitation this is.
@@ -221,9 +260,6 @@ pub(super) fn receive(around: &Around<'_>, caller: Caller, invited: &Invited) ->
             around.reports.tell(&Report::Enrolled(name));
             0
         }
-        Err(error) => {
-            around.reports.tell(&Report::Refused(error.to_string()));
-            1
-        }
+        Err(error) => around.fail(&error),
     }
 }

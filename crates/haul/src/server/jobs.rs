@@ -8,10 +8,16 @@ use super::slots::Slot;
 use haul_engine::Child;
 use haul_model::escape_text;
 use haul_net::{Forwarder, PublicKey};
-use std::io::{PipeReader, Read};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// How long the jobs of a client may take that is revoked.
+pub(super) const REVOKED_MAX: Duration = Duration::from_millis(500);
+
+/// How long a child may take to end that serves nobody: it refuses a client, or talks to a guest.
+const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a child may take to end after its report has ended, which it does as it exits.
 const EXIT_MAX: Duration = Duration::from_millis(100);
@@ -33,8 +39,8 @@ pub(super) struct Job {
     pub(super) key: PublicKey,
     since: Instant,
     reports: PipeReader,
-    /// Held while callers are forwarded to it.
-    _forwarder: Arc<Forwarder>,
+    /// Held while callers are forwarded to it; `None` through ssh.
+    _forwarder: Option<Arc<Forwarder>>,
     /// The beginning of a line.
     unread: Vec<u8>,
     is_ready: bool,
@@ -49,19 +55,23 @@ impl Job {
         who: Who,
         served: Option<(Client, Slot)>,
         key: PublicKey,
-        (reports, forwarder): (PipeReader, Arc<Forwarder>),
+        (reports, forwarder): (PipeReader, Option<Arc<Forwarder>>),
+        audit: &mut Audit,
     ) -> Self {
+        audit.tell(&who, Event::Connected { pid: child.id() });
+        let since = Instant::now();
+        let ends_at = served.is_none().then(|| since + IDLE_MAX);
         Self {
             child,
             who,
             served,
             key,
-            since: Instant::now(),
+            since,
             reports,
             _forwarder: forwarder,
             unread: Vec::new(),
             is_ready: false,
-            ends_at: None,
+            ends_at,
             outcome: "done",
         }
     }
@@ -79,13 +89,15 @@ impl Job {
         }
     }
 
-    /// The same without a request before.
-    pub(super) fn limit(&mut self, patience: Duration) {
-        self.ends_at = Some(Instant::now() + patience);
+    /// Ends it soon if the client's record is gone, or has other rights.
+    pub(super) fn keep_to(&mut self, clients: &[Client]) {
+        if self.is_outdated(clients) {
+            self.end_within(REVOKED_MAX, "revoked");
+        }
     }
 
     /// True if the client's record is gone, or has other rights.
-    pub(super) fn is_outdated(&self, clients: &[Client]) -> bool {
+    fn is_outdated(&self, clients: &[Client]) -> bool {
         let Some((client, _)) = &self.served else { return false };
         !clients.iter().any(|known| known.is_served_like(client))
     }
@@ -120,36 +132,22 @@ impl Jobs {
 
     /// The descriptors by which they report, one each.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.0.iter().map(|job| job.reports.as_fd())
+        self.0.iter().map(Job::fd)
     }
 
     /// The time until the next one is to be killed.
     pub(super) fn patience(&self) -> Option<Duration> {
-        let next = self.0.iter().filter_map(|job| job.ends_at).min();
-        next.map(|at| at.saturating_duration_since(Instant::now()))
+        self.0.iter().filter_map(Job::patience).min()
     }
 
     pub(super) fn status(&self) -> Vec<JobStatus> {
-        let status = |job: &Job| JobStatus {
-            client: job.who.client.clone(),
-            from: job.who.from,
-            pid: job.child.id(),
-            seconds: job.since.elapsed().as_secs(),
-        };
-        self.0.iter().map(status).collect()
+        self.0.iter().map(Job::status).collect()
     }
 
     /// Hears those whose descriptors are `ready`, and kills those whose time is over.
     pub(super) fn proceed(&mut self, ready: &[bool], audit: &mut Audit) {
-        let now = Instant::now();
         let mut ready = ready.iter();
-        self.0.retain_mut(|job| {
-            if job.ends_at.take_if(|at| *at <= now).is_some() {
-                let _ = job.child.kill();
-            }
-            let is_ready = ready.next().is_some_and(|ready| *ready);
-            !is_ready || job.hear(audit)
-        });
+        self.0.retain_mut(|job| job.proceed(ready.next().is_some_and(|ready| *ready), audit));
     }
 
     /// Kills all of them.
@@ -169,12 +167,54 @@ impl Jobs {
 }
 
 impl Job {
+    /// Describes it in the client's slot, which others may read.
+    pub(super) fn describe(&mut self) {
+        let status = self.status();
+        if let Some((_, slot)) = &mut self.served {
+            // Without it, it is served all the same, and not listed.
+            let _ = slot.describe(&status);
+        }
+    }
+
+    pub(super) fn status(&self) -> JobStatus {
+        JobStatus {
+            client: self.who.client.clone(),
+            from: self.who.from,
+            pid: self.child.id(),
+            seconds: self.since.elapsed().as_secs(),
+        }
+    }
+
+    /// The descriptor by which it reports.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.reports.as_fd()
+    }
+
+    /// The time until it is to be killed.
+    fn patience(&self) -> Option<Duration> {
+        self.ends_at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// As the audit log names it, once it has ended.
+    pub(super) fn outcome(&self) -> &'static str {
+        self.outcome
+    }
+
+    /// Kills it if its time is over, and hears it if its descriptor is ready; false once it has
+    /// ended.
+    pub(super) fn proceed(&mut self, is_ready: bool, audit: &mut Audit) -> bool {
+        if self.ends_at.take_if(|at| *at <= Instant::now()).is_some() {
+            let _ = self.child.kill();
+        }
+        !is_ready || self.hear(audit)
+    }
+
     /// Reads what it reports; false once it has ended.
     fn hear(&mut self, audit: &mut Audit) -> bool {
         let mut bytes = [0; 4096];
         match self.reports.read(&mut bytes) {
             Ok(len @ 1..) => self.unread.extend_from_slice(&bytes[..len]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
             Ok(0) | Err(_) => {
                 self.reap(audit);
                 return false;
@@ -206,6 +246,7 @@ impl Job {
             }
             Report::Refused(reason) => {
                 self.outcome = "refused";
+                self.ends_at.get_or_insert_with(|| Instant::now() + IDLE_MAX);
                 audit.tell(&self.who, Event::Refused { reason: &shown(&reason) });
             }
             Report::Job(mut job) => {
@@ -231,7 +272,7 @@ impl Job {
                 self.child.wait_within(KILLED_MAX).ok().flatten().flatten()
             }
         };
-        let outcome = match (self.outcome, status) {
+        self.outcome = match (self.outcome, status) {
             ("done", Some(0)) => "done",
             ("done", Some(LOST)) => "lost",
             ("done", Some(_)) => "failed",
@@ -239,6 +280,6 @@ impl Job {
             (told, _) => told,
         };
         let seconds = self.since.elapsed().as_secs();
-        audit.tell(&self.who, Event::Disconnected { seconds, outcome });
+        audit.tell(&self.who, Event::Disconnected { seconds, outcome: self.outcome });
     }
 }

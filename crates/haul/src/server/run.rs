@@ -2,7 +2,7 @@
 //! It touches no file of a client.
 
 use super::audit::{Audit, Event, Who};
-use super::child::{self, Around, Reports};
+use super::child::{self, Around, Call, Reports};
 use super::control::{Control, Request, Status, answer};
 use super::jobs::{Job, Jobs};
 use super::keys::Keys;
@@ -13,7 +13,7 @@ use super::slots::Slot;
 use super::{Place, system};
 use crate::error::{CommandError, ExitCode};
 use haul_engine::fork;
-use haul_net::{Caller, Forwarder, Gate, PublicKey};
+use haul_net::{Caller, Forwarder, Gate, PublicKey, Refusal};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
@@ -27,12 +27,6 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long jobs may take to reach a checkpoint when the server stops.
 const STOPPING_MAX: Duration = Duration::from_secs(10);
 
-/// How long the jobs of a client may take that is revoked.
-const REVOKED_MAX: Duration = Duration::from_millis(500);
-
-/// How long a guest may take.
-const GUEST_MAX: Duration = Duration::from_secs(10);
-
 /// How long no process for QUIC is started after the last one was.
 const QUIC_PAUSE: Duration = Duration::from_secs(1);
 
@@ -42,7 +36,7 @@ const UNREAD_POLL: Duration = Duration::from_secs(1);
 /// How often the records are tried to be changed while another process changes them.
 const NOTE_POLL: Duration = Duration::from_millis(50);
 
-/// Connections of one client that are told at the same time that it has too many jobs, besides as
+/// Connections of one client that are told at the same time why they are refused, besides as
 /// many as it may have jobs. The server closes others without a word. One job opens fewer.
 const REFUSALS_MAX: usize = 32;
 
@@ -296,9 +290,7 @@ impl Server {
         (self.records, self.read) = Records::load_written(&self.place)?;
         self.gate.know(self.records.keys());
         self.expiries = expiries(&self.records, &self.expiries);
-        for job in self.jobs.iter_mut().filter(|job| job.is_outdated(&self.records.clients)) {
-            job.end_within(REVOKED_MAX, "revoked");
-        }
+        self.jobs.iter_mut().for_each(|job| job.keep_to(&self.records.clients));
         self.forget_old_keys()
     }
 
@@ -357,7 +349,7 @@ impl Server {
             }
             (None, Some(invited)) => self.serve_guest(caller, invited),
             // It was revoked a moment ago.
-            (None, None) => {}
+            (None, None) => refuse_at_once(caller, Refusal::NotEnrolled),
         }
     }
 
@@ -369,21 +361,23 @@ impl Server {
             false => Ok(None),
         };
         let is_crowded = self.jobs.count(&key, false) >= may_have + REFUSALS_MAX;
-        let refusal = match (child::refusal(&client), &slot) {
-            (Some(reason), _) => Some(reason.to_owned()),
-            (_, Err(error)) => Some(error.to_string()),
-            (_, Ok(None)) if is_crowded => Some(child::TOO_MANY.to_owned()),
-            _ => (self.jobs.len() >= JOBS_MAX).then(|| child::TOO_MANY.to_owned()),
-        };
-        match (refusal, slot) {
-            (None, Ok(Some(slot))) => {
+        let (refusal, reason) = match (child::refusal(&client), slot) {
+            (Some(reason), _) => (Refusal::Unserved, reason.to_owned()),
+            (_, Err(error)) => (Refusal::Unserved, error.to_string()),
+            (_, Ok(Some(slot))) if self.jobs.len() < JOBS_MAX => {
                 let served = client.clone();
-                self.start(caller, who, Some((client, slot)), key, |around, caller| {
-                    child::serve(around, caller, &served)
+                self.start(caller, who, Some((client, slot)), key, |around, call| {
+                    child::serve(around, call, &served)
                 });
+                return;
             }
-            (None, _) => self.start(caller, who, None, key, child::refuse),
-            (Some(reason), _) => self.audit.tell(&who, Event::Refused { reason: &reason }),
+            _ => (Refusal::Busy, child::TOO_MANY.to_owned()),
+        };
+        match is_crowded || self.jobs.len() >= JOBS_MAX {
+            true => self.audit.tell(&who, Event::Refused { reason: &reason }),
+            false => self.start(caller, who, None, key, |around, call| {
+                child::refuse(around, call.caller, refusal, &reason)
+            }),
         }
     }
 
@@ -403,8 +397,8 @@ impl Server {
             return;
         }
         let key = invited.key;
-        self.start(caller, who, None, key, |around, caller| {
-            child::receive(around, caller, &invited)
+        self.start(caller, who, None, key, |around, call| {
+            child::receive(around, call.caller, &invited)
         });
     }
 
@@ -414,42 +408,40 @@ impl Server {
         who: Who,
         served: Option<(Client, Slot)>,
         key: PublicKey,
-        work: impl FnOnce(&Around<'_>, Caller) -> u8,
+        work: impl FnOnce(&Around<'_>, Call) -> u8,
     ) {
         let (client, mut slot) = served.unzip();
+        let newest = self.keys.newest();
+        let new_key = (!caller.knows(&newest)).then_some(newest);
+        let reached = caller.reached();
+        let mut caller = Some(caller);
         let begun = io::pipe().and_then(|(reports, to)| {
-            let newest = self.keys.newest();
-            let new_key = (!caller.knows(&newest)).then_some(newest);
             let (place, bounds, parent) =
                 (self.place.clone(), self.settings.bounds(), std::process::id());
-            let (forwarder, forwarded) = Forwarder::new(caller.reached()?)?;
-            let (mut caller, mut forwarder) = (Some(caller), Some(forwarder));
+            let (forwarder, forwarded) = Forwarder::new(reached?)?;
+            let mut forwarder = Some(forwarder);
             let child = fork(|| {
                 self.abandon();
                 // These are the main process's.
                 (forwarder, slot) = (None, None);
-                let reports = Reports::new(to);
-                let around = Around { place: &place, bounds, parent, new_key, reports, forwarded };
-                caller.take().map_or(1, |caller| work(&around, caller))
+                let around = Around { place: &place, bounds, parent, reports: Reports::new(to) };
+                let Some(caller) = caller.take() else { return 1 };
+                work(&around, Call { caller, new_key, forwarded })
             })?;
             let forwarder = forwarder.ok_or(io::ErrorKind::InvalidInput)?;
             Ok((child, reports, forwarder))
         });
         match begun {
             Ok((child, reports, forwarder)) => {
-                self.audit.tell(&who, Event::Connected { pid: child.id() });
-                let served = client.zip(slot);
-                let is_guest = served.is_none();
                 let forwarder = Arc::new(forwarder);
                 self.gate.forward_to(&forwarder);
-                let mut job = Job::new(child, who, served, key, (reports, forwarder));
-                if is_guest {
-                    job.limit(GUEST_MAX);
-                }
+                let way = (reports, Some(forwarder));
+                let job = Job::new(child, who, client.zip(slot), key, way, &mut self.audit);
                 self.jobs.add(job);
             }
             Err(error) => {
                 self.audit.tell(&who, Event::Refused { reason: &error.to_string() });
+                caller.into_iter().for_each(|it| refuse_at_once(it, Refusal::Unserved));
             }
         }
     }
@@ -518,8 +510,8 @@ impl Server {
         if !self.keys.has_old() || !self.records.all_know(&self.keys.newest(), SystemTime::now()) {
             return Ok(());
         }
-        self.keys.forget_old(&self.place).map_err(CommandError::io)?;
-        self.gate.set_own(&self.keys.identities()).map_err(CommandError::io)
+        let forgotten = self.keys.forget_old(&self.place);
+        self.gate.set_own(&self.keys.identities()).and(forgotten).map_err(CommandError::io)
     }
 }
 
@@ -534,6 +526,12 @@ fn expiries(records: &Records, known: &HashMap<PublicKey, Instant>) -> HashMap<P
     invitations
         .map(|it| (it.key, known.get(&it.key).copied().unwrap_or_else(|| expiry(it))))
         .collect()
+}
+
+/// Refuses a caller without a child for it.
+fn refuse_at_once(caller: Caller, refusal: Refusal) {
+    // It may have left.
+    let _ = caller.refuse(refusal, Duration::ZERO);
 }
 
 /// Prints a message of the server on standard error.

@@ -296,3 +296,41 @@ fn each_client_has_a_chunk_cache_of_its_own() {
         assert!(caches()[0].starts_with("bob-") && caches().len() == 1, "{:?}", caches());
     }
 }
+
+#[test]
+fn a_client_that_can_not_be_served_hears_that_the_log_has_the_reason() {
+    for via in BOTH {
+        let server = Server::start();
+        let client = server.client("ann", &[]).by(via);
+        let refused = |reason: &str, nth: usize| {
+            let error = client.download("/", server.dir()).expect_err("it can't be served");
+            let JobError::Connection(error) = error else { panic!("{error}") };
+            assert!(
+                matches!(error, ConnectError::Unserved { .. }) && !error.retriable(),
+                "{error}"
+            );
+            until("it is logged", || server.audit("refused").len() > nth);
+            let logged = server.audit("refused")[nth]["reason"].clone();
+            assert!(logged.as_str().expect("a text").contains(reason), "{logged}");
+        };
+        fs::rename(server.root(), server.path("away")).expect("renamed");
+        refused("can't restrict access to", 0);
+        fs::rename(server.path("away"), server.root()).expect("renamed");
+        client.download("/", server.dir()).expect("it is served");
+        if via == ServerVia::Tcp {
+            let pid = server.status()["pid"].as_i64().expect("a number");
+            until("all others have ended", || server.audit("disconnected").len() == 2);
+            leave_descriptors(i32::try_from(pid).expect("a process"), 2);
+            refused("os error 24", 1);
+        }
+    }
+}
+
+/// Leaves that process so many descriptors that it may still open.
+fn leave_descriptors(pid: i32, count: usize) {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let is_free = |fd: &u64| !Path::new(&format!("/proc/{pid}/fd/{fd}")).exists();
+    let limit = (0..).filter(is_free).nth(count).expect("a number");
+    let limits = Rlimit { current: Some(limit), maximum: Some(limit) };
+    prlimit(Pid::from_raw(pid), Resource::Nofile, limits).expect("set");
+}

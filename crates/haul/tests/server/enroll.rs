@@ -21,6 +21,29 @@ fn host(server: &Server) -> Sshd {
     sshd.start().expect("sshd starts")
 }
 
+/// The same, at whose server the client `ann` is enrolled through ssh.
+fn enrolled(server: &Server) -> Sshd {
+    let sshd = host(server);
+    let config = server.path("client/.config/haul");
+    fs::create_dir_all(&config).expect("a directory");
+    fs::write(config.join("config.toml"), format!("rsh = '''{}'''\n", sshd.rsh())).expect("set");
+    let root = format!("--root={}", server.root().display());
+    let mut enroll = vec!["server", "enroll", "haul-test", &root, "--name=ann", "--yes"];
+    if is_root() {
+        enroll.push("--run-as=root");
+    }
+    let output = client(server, &enroll).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    sshd
+}
+
+/// A command of that client.
+fn client(server: &Server, words: &[&str]) -> Command {
+    let mut command = server.program_of("client", words);
+    command.current_dir(server.path("client")).env("HAUL_RETRIES", "0");
+    command
+}
+
 #[test]
 fn a_host_is_enrolled_at_and_asked_through_ssh() {
     let server = Server::prepare();
@@ -91,22 +114,13 @@ fn words_for_another_machine_run_no_other_command() {
 #[test]
 fn a_client_has_as_many_jobs_through_ssh_as_at_the_server() {
     let server = Server::prepare();
-    let sshd = host(&server);
-    let config = server.path("client/.config/haul");
-    fs::create_dir_all(&config).expect("a directory");
-    fs::write(config.join("config.toml"), format!("rsh = {:?}\n", sshd.rsh())).expect("set");
+    let _sshd = enrolled(&server);
     let here = server.path("client");
     let command = |words: &[&str]| {
-        let mut command = server.program_of("client", words);
-        command.current_dir(&here).env("HAUL_RETRIES", "0").stdout(Stdio::null());
+        let mut command = client(&server, words);
+        command.stdout(Stdio::null());
         command
     };
-    let root = format!("--root={}", server.root().display());
-    let mut enroll = vec!["server", "enroll", "haul-test", &root, "--name=ann", "--yes"];
-    if is_root() {
-        enroll.push("--run-as=root");
-    }
-    assert!(command(&enroll).status().expect("it runs").success());
     let settings = server.path("home/.config/haul/server.toml");
     let port = fs::read_to_string(&settings).expect("settings");
     fs::write(&settings, port + "jobs-per-client = 1\n").expect("written");
@@ -156,16 +170,9 @@ fn a_client_has_as_many_jobs_through_ssh_as_at_the_server() {
 #[test]
 fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files() {
     let server = Server::prepare();
-    let sshd = host(&server);
-    let config = server.path("client/.config/haul");
-    fs::create_dir_all(&config).expect("a directory");
-    fs::write(config.join("config.toml"), format!("rsh = '''{}'''\n", sshd.rsh())).expect("set");
+    let _sshd = enrolled(&server);
     let here = server.path("client");
-    let command = |words: &[&str]| {
-        let mut command = server.program_of("client", words);
-        command.current_dir(&here).env("HAUL_RETRIES", "0");
-        command
-    };
+    let command = |words: &[&str]| client(&server, words);
     let run = |words: &[&str]| {
         let output = command(words).output().expect("it runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -176,12 +183,6 @@ fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files
         assert_eq!(code, Some(0), "{words:?}: {stdout}{stderr}");
         stdout + &stderr
     };
-    let root = format!("--root={}", server.root().display());
-    let mut enroll = vec!["server", "enroll", "haul-test", &root, "--name=ann", "--yes"];
-    if is_root() {
-        enroll.push("--run-as=root");
-    }
-    ok(&enroll);
     let there = |path: &str| format!("haul-test:{path}");
     fs::write(here.join("a"), "content").expect("written");
     assert!(ok(&["copy", "-v", "a", &there("a")]).contains("connected to the server"));
@@ -229,6 +230,66 @@ fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files
     assert!(revoked.elapsed() < Duration::from_secs(5), "{:?}", revoked.elapsed());
     assert!(!server.root().join("large").exists());
     let (code, _, stderr) = run(&["copy", &there("b"), "never"]);
-    assert!(code == Some(3) && stderr.contains("not enrolled at the server"), "{code:?} {stderr}");
+    assert!(code == Some(3) && stderr.contains("does not accept"), "{code:?} {stderr}");
     assert!(!server.root().join("e").exists() && !here.join("never").exists());
+}
+
+#[test]
+fn a_job_in_place_of_the_server_is_logged_however_it_ends() {
+    let server = Server::prepare();
+    let _sshd = enrolled(&server);
+    server.ok(&["stop"]);
+    haul_testkit::tree::random_file(server.path("client/large"), 64 << 20, 7).expect("made");
+    let ended = server.audit("disconnected").len();
+    let ends = |nth: usize, outcome: &str| {
+        until(outcome, || server.audit("disconnected").len() > ended + nth);
+        assert_eq!(server.audit("disconnected")[ended + nth]["outcome"], outcome);
+    };
+    // Those that fail are not tried again, though they may be.
+    let fails = |message: &str| {
+        let mut command = client(&server, &["ls", "haul-test:"]);
+        let output = command.env_remove("HAUL_RETRIES").output().expect("it runs");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{error}");
+        assert!(error.contains(message) && !error.contains("reconnecting"), "{error}");
+        assert!(!error.contains(&server.root().display().to_string()), "{error}");
+    };
+    let copies = || {
+        let before = server.audit("connected").len();
+        let mut command = client(&server, &["copy", "--bwlimit", "4m", "large", "haul-test:"]);
+        let copying = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("run");
+        until("it is served", || server.audit("connected").len() > before);
+        let pid = server.audit("connected")[before]["pid"].as_i64().expect("a number");
+        (copying, i32::try_from(pid).expect("a process"))
+    };
+    let (mut copying, pid) = copies();
+    until("it has no log", || {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut files = files.filter_map(|file| fs::read_link(file.path()).ok());
+        !files.any(|file| file == server.state("audit.jsonl"))
+    });
+    let child = rustix::process::Pid::from_raw(pid).expect("a process");
+    rustix::process::kill_process(child, rustix::process::Signal::KILL).expect("killed");
+    ends(0, "crashed");
+    copying.wait().expect("it ends");
+
+    fs::rename(server.root(), server.path("away")).expect("renamed");
+    fails("the server at haul-test can't serve this client now; its audit log has the reason");
+    ends(1, "refused");
+    let refused = server.audit("refused");
+    assert!(refused[0]["reason"].as_str().expect("a text").contains("root"), "{refused:?}");
+    fs::rename(server.path("away"), server.root()).expect("renamed");
+
+    let (copying, _) = copies();
+    thread::sleep(Duration::from_secs(1));
+    let jobs = server.audit("job").len();
+    server.ok(&["revoke", "ann"]);
+    ends(2, "revoked");
+    // It was asked to end first.
+    assert_eq!(server.audit("job").len(), jobs + 1);
+    let output = copying.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("does not accept this client's key"), "{error}");
+    fails("the server at haul-test does not accept this client's key");
+    assert_eq!(server.audit("disconnected").len(), ended + 3, "it has no record");
 }

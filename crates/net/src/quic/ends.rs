@@ -5,10 +5,10 @@
 //! leaves the same end behind as one that was done. So each side sends one byte over the second
 //! pair before it ends its stream. The first byte counts.
 
-use crate::connection::{Connection, HangUp, Refusal, Served, Writer};
+use crate::connection::{Connection, HangUp, Served, Writer};
 use crate::duplex::{OnNewKey, Opening, hear_opening, say_opening};
 use crate::tls::Broken;
-use crate::{Measured, Patience};
+use crate::{Measured, Patience, Refusal};
 use parking_lot::Mutex;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, IoSlice, Read, Write};

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LEN_MAX: usize = 16 << 20;
 
 /// The most sockets that QUIC is served on.
-pub(super) const SOCKETS_MAX: usize = 16;
+pub const SOCKETS_MAX: usize = 16;
 
 /// Bytes that are sent in one piece. A message about a caller is shorter.
 const PIECE_LEN: usize = 1024;
