@@ -55,10 +55,13 @@ impl Keys {
     /// Removes all but the newest key.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of the file system. Keys whose files are left stay here, too.
     pub(super) fn forget_old(&mut self, place: &Place) -> io::Result<()> {
-        for (number, _) in self.0.drain(1..) {
-            fs::remove_file(place.keys().join(number.to_string()))?;
+        while let [_, .., (number, _)] = &self.0[..] {
+            match fs::remove_file(place.keys().join(number.to_string())) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => drop(self.0.pop()),
+            }
         }
         Ok(())
     }
@@ -90,4 +93,30 @@ fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable_by(|a, b| b.cmp(a));
     Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_whose_file_is_left_is_not_forgotten() {
+        let files = tempfile::TempDir::new().expect("a directory");
+        let place = Place::below(&files.path().join("server"));
+        fs::create_dir_all(files.path().join("server")).expect("made");
+        let mut keys = Keys::load(&place).expect("a key");
+        for _ in 0..2 {
+            keys = Keys::rotate(&place).expect("a new key");
+        }
+        // A directory is not removed as a file is.
+        let second = place.keys().join("2");
+        fs::remove_file(&second).expect("removed");
+        fs::create_dir(&second).expect("made");
+        keys.forget_old(&place).expect_err("it is a directory");
+        let numbers = |keys: &Keys| keys.0.iter().map(|(number, _)| *number).collect::<Vec<_>>();
+        assert_eq!(numbers(&keys), [3, 2]);
+        fs::remove_dir(&second).expect("removed");
+        keys.forget_old(&place).expect("nothing is left");
+        assert_eq!(numbers(&keys), [3]);
+    }
 }

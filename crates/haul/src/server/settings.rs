@@ -4,7 +4,7 @@ use super::listening::{PORT, parse};
 use super::{Place, store};
 use crate::error::CommandError;
 use haul_engine::Bounds;
-use haul_net::{Congestion, GateLimits};
+use haul_net::{Congestion, GateLimits, QUIC_SOCKETS_MAX};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -85,6 +85,14 @@ impl Settings {
                     .to_owned()
             })
         });
+        let bad = bad.or_else(|| {
+            let many = settings.quic && settings.listen.len() > QUIC_SOCKETS_MAX;
+            many.then(|| {
+                format!(
+                    "'listen' can have {QUIC_SOCKETS_MAX} addresses, and more with 'quic = false'"
+                )
+            })
+        });
         match bad {
             Some(message) => {
                 let file = super::place::shown(place.config());
@@ -121,6 +129,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_file_sets_what_it_names_and_nothing_unknown() {
@@ -144,6 +153,22 @@ mod tests {
             assert!(of(text).is_err(), "{text}");
         }
         assert!(of("listen = [\"nas\"]").expect("a text").addresses().is_err());
+    }
+
+    #[test]
+    fn quic_has_a_limit_of_addresses() {
+        let files = tempfile::TempDir::new().expect("a directory");
+        let place = Place::below(&files.path().join("server"));
+        let load = |count: u8| {
+            let listen: Vec<_> = (1..=count).map(|last| format!("127.0.0.{last}")).collect();
+            Settings::load(&place, &listen)
+        };
+        load(16).expect("settings");
+        let error = load(17).expect_err("too many").to_string();
+        assert!(error.contains("'listen' can have 16 addresses"), "{error}");
+        fs::create_dir_all(place.config().parent().expect("a directory")).expect("made");
+        fs::write(place.config(), "quic = false\n").expect("written");
+        load(17).expect("settings");
     }
 
     #[test]

@@ -24,7 +24,11 @@ pub(super) fn call(host: &SshTarget, words: &[String]) -> Result<(String, ExitCo
     let sent = writer.write_all(&line);
     drop(writer);
     let mut answer = Vec::new();
-    let heard = reader.take(ANSWER_LEN_MAX).read_to_end(&mut answer);
+    let heard = reader.take(ANSWER_LEN_MAX + 1).read_to_end(&mut answer);
+    if answer.len() as u64 > ANSWER_LEN_MAX {
+        let message = format!("the answer is longer than {} MiB", ANSWER_LEN_MAX >> 20);
+        return Err(CommandError::new(ErrorKind::Protocol, message));
+    }
     // How ssh ends says more than how its streams do.
     match closer.finish() {
         Ok(()) => {
