@@ -92,7 +92,7 @@ impl Around<'_> {
     }
 }
 
-/// What the main process knows about the connection of a child.
+/// The connection of a child, as its parent knows it.
 pub(super) struct Call {
     pub(super) caller: Caller,
     /// The server's newest key, unless the client knows it.
