@@ -144,7 +144,7 @@ pub struct Reaching {
     pub via: ServerVia,
     /// The congestion control of what this side sends by QUIC.
     pub congestion: Congestion,
-    /// How long its addresses are tried, by all protocols together, at most [`TRIES_MAX`].
+    /// How long its addresses are tried, by all protocols together: at most 15 s.
     pub tries_max: Duration,
 }
 
