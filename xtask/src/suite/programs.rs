@@ -211,7 +211,7 @@ struct Total {
 
 /// How many tests that failed beside others get a second try alone. Where more fail, it
 /// is not because the machine was busy.
-const AGAIN_MAX: usize = 5;
+const AGAIN_MAX: usize = 10;
 
 /// How many of the slowest programs are named.
 const SLOWEST_SHOWN: usize = 8;
