@@ -149,12 +149,13 @@ impl Cache {
         let reachable = |path: &[u8]| !path.starts_with(b"/") || reachable(path);
         let mut index = Index::load(&dir, reachable)?;
         if index.is_scattered()
-            && let Some(_lock) = lock(&dir, INDEX_LOCK)?
+            && let Ok(Some(_lock)) = lock(&dir, INDEX_LOCK)
         {
             // Others may have written some since. Both would take twice the memory.
             drop(index);
             index = Index::load(&dir, reachable)?;
-            index.merge(&dir)?;
+            // The disk may be full. The segments stay then, and are as good.
+            let _ = index.merge(&dir);
         }
         let kept = Kept::open(&dir, store_max)?;
         Ok(Self { dir, index, kept, has_given_up: false })

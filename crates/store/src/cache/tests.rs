@@ -341,6 +341,23 @@ fn files_that_are_gone_leave_the_index_on_disk() {
 }
 
 #[test]
+fn segments_that_can_not_be_merged_are_of_use() {
+    let fixture = Fixture::new();
+    let hashes = [0; 8].map(|_: u8| {
+        let mut cache = fixture.open();
+        let name = fixture.segments().len().to_string();
+        let hash = fixture.publish(&mut cache, &name, name.as_bytes());
+        cache.flush().expect("written");
+        hash
+    });
+    // What a merge writes has no room, also for root.
+    fs::create_dir(fixture.cache.path().join("index.new")).expect("made");
+    let mut cache = fixture.open();
+    assert!(hashes.iter().all(|hash| content(&mut cache, hash).is_some()));
+    assert_eq!(fixture.segments().len(), 8);
+}
+
+#[test]
 fn what_a_job_can_not_open_hides_nothing() {
     let fixture = Fixture::new();
     let mut cache = fixture.open();
