@@ -1,5 +1,6 @@
 //! The client's side: the servers that this user is enrolled at, and how they are reached.
 
+use super::records::unix_time;
 use super::store;
 use crate::error::CommandError;
 use crate::host::Host;
@@ -145,8 +146,8 @@ const AWAY_TRIES_MAX: Duration = Duration::from_secs(2);
 impl WayTo {
     /// True if the server did not answer a while ago, at `now`.
     fn is_away(&self, now: SystemTime) -> bool {
-        let at = self.away_at.map(|at| UNIX_EPOCH + Duration::from_secs(at));
-        at.and_then(|at| now.duration_since(at).ok()).is_some_and(|ago| ago < AWAY_SPAN)
+        let ago = self.away_at.and_then(unix_time).and_then(|at| now.duration_since(at).ok());
+        ago.is_some_and(|ago| ago < AWAY_SPAN)
     }
 }
 

@@ -107,7 +107,7 @@ impl Invited {
 
     /// When it expires.
     pub(super) fn expiry(&self) -> SystemTime {
-        UNIX_EPOCH.checked_add(Duration::from_secs(self.expires)).unwrap_or(UNIX_EPOCH)
+        unix_time(self.expires).unwrap_or(UNIX_EPOCH)
     }
 }
 
@@ -237,6 +237,11 @@ impl Records {
         let clients = self.clients.iter().map(|client| (client.key, None));
         clients.chain(self.invitations.iter().map(|it| (it.key, Some(it.expiry()))))
     }
+}
+
+/// The time so many seconds after the beginning of 1970; `None` if no clock reaches it.
+pub(super) fn unix_time(seconds: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 /// The time now, to the second, as records and logs have it.
