@@ -15,9 +15,6 @@ use std::sync::Arc;
 
 pub use haul_store::{CacheFigures, CheckedChunks};
 
-/// The rights of others in a mode.
-const OTHERS: u32 = 0o077;
-
 /// Where the chunk cache of a job is on this machine, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachePlace {
@@ -57,8 +54,7 @@ impl ChunkCache {
     pub fn open(path: &Path, kept_max: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(CACHE_DIR_MODE).create(path)?;
         let cache = Self::open_for_other(path, kept_max)?;
-        let stat = cache.dir.stat_self()?;
-        if stat.uid != haul_sys::effective_user() || stat.mode & OTHERS != 0 {
+        if !cache.dir.stat_self()?.is_private() {
             let why = "the directory of the chunk cache must belong to this user, with mode 0700";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
@@ -98,8 +94,8 @@ impl ChunkCache {
         all.filter(|path| is_noted(path) && is_here(path)).filter_map(open).collect()
     }
 
-    /// Tells of an absolute path if it is on the mount of `here`: others may not answer. Below the
-    /// root of a jail all are taken to be on one.
+    /// Returns a test for absolute paths: true on the mount of `here`. Other mounts may not answer.
+    /// In a jail every path passes, as the mount table does not describe its paths.
     fn is_on_mount_of(&self, here: &[u8]) -> impl Fn(&[u8]) -> bool {
         let here = self.mounts.of(here).filter(|_| !haul_sys::is_jailed());
         move |path| here.is_none() || self.mounts.of(path) == here
@@ -150,8 +146,8 @@ impl ChunkCache {
     }
 }
 
-/// True for a destination that later jobs may read. Below `/` that is the whole machine, or in a
-/// jail what is there for this client.
+/// True if later jobs may read below this destination. They may not read below `/`, which is the
+/// whole machine; in a jail, `/` is the client's root.
 fn is_noted(path: &[u8]) -> bool {
     path != b"/" || haul_sys::is_jailed()
 }

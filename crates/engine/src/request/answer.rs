@@ -99,7 +99,7 @@ pub(super) fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
         .map_err(|error| source("read its metadata", &error))
 }
 
-/// The entry `name`, as it is told; `target` is what a link points to.
+/// The entry `name`, as a reply has it; `target` reads where a link points.
 pub(super) fn entry(
     name: Option<&[u8]>,
     meta: Meta,

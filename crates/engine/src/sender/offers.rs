@@ -238,11 +238,6 @@ impl Offers {
         self.changed.notify_all();
     }
 
-    /// True if the job has ended.
-    fn is_off(&self) -> bool {
-        self.state.lock().is_off
-    }
-
     /// The files that have waited long enough.
     fn release(&self) -> Vec<Item> {
         self.state.lock().release()
@@ -413,7 +408,7 @@ impl Sender<'_> {
 
     /// Offers the chunks of what is wanted, until the job ends.
     pub(crate) fn run_offers(&self, outbox: &Outbox) {
-        while !self.offers.is_off() && !self.control.has_ended() {
+        while !self.control.has_ended() {
             if let Some(item) = self.offers.next_file() {
                 // A read error is reported by the worker that sends it.
                 let _ = self.offer(&item, outbox);

@@ -238,25 +238,25 @@ impl State {
 
     /// True if at least so many bytes of content leave in a second.
     fn leaves(&self, rate: f64) -> bool {
-        let took = self.last_took().as_secs_f64();
-        let bytes: usize = self.last.iter().skip(1).map(|frame| frame.len).sum();
+        let (bytes, took) = self.last_sent(|frame| frame.len);
         self.last.len() == LAST_MANY && bytes as f64 >= rate * took
     }
 
-    /// The time from the first to the last of the frames that have left last.
-    fn last_took(&self) -> Duration {
+    /// The bytes of the last frames, each counted by `len_of`, and the seconds in which they left.
+    fn last_sent(&self, len_of: impl Fn(&Left) -> usize) -> (usize, f64) {
         let ends = self.last.front().zip(self.last.back());
-        ends.map(|(first, last)| last.at.duration_since(first.at)).unwrap_or_default()
+        let took = ends.map(|(first, last)| last.at.duration_since(first.at));
+        // The time begins when the first one has left.
+        let bytes = self.last.iter().skip(1).map(len_of).sum();
+        (bytes, took.unwrap_or_default().as_secs_f64())
     }
 
-    /// True if the link takes [`SLOW_MAX`] or more, by all connections together. Less than
-    /// [`JUDGED_LEN_MIN`] may be in buffers on the way, and what has left long ago tells nothing.
+    /// True if the link takes [`SLOW_MAX`] or more, by all connections together. Buffers may hold
+    /// up to [`JUDGED_LEN_MIN`], and frames older than [`RECENT_MAX`] do not count.
     fn is_link_fast(&self) -> bool {
-        let bytes: usize = self.last.iter().skip(1).map(Left::len_on_wire).sum();
+        let (bytes, took) = self.last_sent(Left::len_on_wire);
         let is_recent = self.last.back().is_some_and(|last| last.at.elapsed() <= RECENT_MAX);
-        is_recent
-            && bytes >= JUDGED_LEN_MIN
-            && bytes as f64 >= SLOW_MAX * self.last_took().as_secs_f64()
+        is_recent && bytes >= JUDGED_LEN_MIN && bytes as f64 >= SLOW_MAX * took
     }
 
     /// A frame has left.

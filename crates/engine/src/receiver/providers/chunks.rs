@@ -220,7 +220,10 @@ impl Provider for Chunks {
     }
 
     fn parts(&self, _: &Receiver<'_>, _: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
-        let found = if reuse.from.is_none() { self.files.lock().parts(reuse)? } else { None? };
+        if reuse.from.is_some() {
+            return None;
+        }
+        let found = self.files.lock().parts(reuse)?;
         let part =
             |Found { len, file, from, .. }| Some(Part { content: self.open(file)?, from, len });
         found.into_iter().map(part).collect()
@@ -297,19 +300,21 @@ impl Receiver<'_> {
         if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)
         {
             let path = words::join(&chunks.root, &node.path_of(Some(&file.name)));
-            // Where all of the rest was offered, the link is slow: there is time to read the
-            // beginning, which an earlier job has received.
-            let is_whole =
-                listed.last().is_some_and(|(at, len, _)| at + u64::from(*len) == file.entry.size());
-            let resumed = if is_whole { self.list_resumed(node, file) } else { Ok(Vec::new()) };
-            let resumed = resumed.unwrap_or_default();
+            let resumed = self.list_resumed(node, file, &listed).unwrap_or_default();
             chunks.with_cache(|cache| cache.add(&path, resumed.into_iter().chain(listed)));
         }
     }
 
-    /// The chunks of a published file that an earlier job has received.
-    fn list_resumed(&self, node: &Arc<DirNode>, file: &Pending) -> io::Result<Vec<Listed>> {
-        if file.resumed == 0 {
+    /// The chunks of the beginning of a published file, which an earlier job has received. Only
+    /// where the `rest` was offered to its end is the link slow, and there is time to read it.
+    fn list_resumed(
+        &self,
+        node: &Arc<DirNode>,
+        file: &Pending,
+        rest: &[Listed],
+    ) -> io::Result<Vec<Listed>> {
+        let end = rest.last().map_or(0, |(at, len, _)| at + u64::from(*len));
+        if file.resumed == 0 || end != file.entry.size() {
             return Ok(Vec::new());
         }
         let (content, _) = node.handle()?.system_handle()?.open_file(&file.name, false)?;
