@@ -13,11 +13,11 @@ use std::sync::Arc;
 /// The course to take where a host turns out to have no haul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WithoutHaul {
-    /// It fails.
+    /// Fails.
     Fail,
-    /// It goes on through the host's SFTP server, and that is told.
+    /// Continues through the host's SFTP server, with a warning.
     GoOn,
-    /// It goes on, and nothing is said of it.
+    /// Continues without a warning.
     GoOnQuietly,
 }
 
@@ -74,10 +74,10 @@ impl Host {
         })
     }
 
-    /// The same, with what ssh is started with changed.
+    /// Changes the way in which ssh is started.
     ///
     /// # Errors
-    /// Those of `change`.
+    /// If `change` fails.
     pub(crate) fn with_ssh(
         self,
         change: impl FnOnce(SshTarget) -> Result<SshTarget, ConnectError>,

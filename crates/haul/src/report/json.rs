@@ -116,7 +116,7 @@ pub(super) fn shows(task: &Task, outcome: &Outcome) -> bool {
     match (outcome, task) {
         (Outcome::Failed(_) | Outcome::Skipped(Skip::Special), _) => true,
         (outcome, Task::Check { .. }) => matches!(outcome, Outcome::Differs(_)),
-        // Files that are moved are told of when they have left their place.
+        // A moved file is reported once its source is removed.
         (Outcome::Differs(_), _) => false,
         (_, task) => task.moving().is_none(),
     }

@@ -164,7 +164,7 @@ pub(super) fn shows(show: Show, task: &Task, kind: &Kind, outcome: &Outcome) -> 
         (Outcome::Failed(_), _) => true,
         (Outcome::Skipped(Skip::Special), _) => warns,
         (Outcome::Differs(_), Task::Check { .. }) => warns,
-        // Files that are moved are told of when they have left their place.
+        // A moved file is reported once its source is removed.
         (_, task) if task.moving().is_some() => false,
         // The program says by the words of the command which of them are shown.
         (Outcome::Synced(_), Task::Sync(..)) => true,

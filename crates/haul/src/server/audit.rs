@@ -1,8 +1,7 @@
 //! The audit log: a JSON line for each connection and each job.
 
-use super::place::{Place, failed};
+use super::place::failed;
 use super::records::{Client, Right, now_text};
-use super::settings::Settings;
 use crate::error::CommandError;
 use haul_engine::{Links, append_to_named};
 use haul_model::escape_bytes;
@@ -12,6 +11,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 /// An open log.
 pub(super) struct Audit {
@@ -85,13 +85,12 @@ struct Line<'a> {
 }
 
 impl Audit {
-    /// Appends to the log that `settings` name, or else to that of `place`. On its way no link of
-    /// another user is followed. A new file is private.
+    /// Appends to the file `path`. On its way no link of another user is followed. A new file is
+    /// private.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn open(place: &Place, settings: &Settings) -> Result<Self, CommandError> {
-        let path = &settings.audit_log.clone().unwrap_or_else(|| place.audit_log());
+    pub(super) fn open(path: &Path) -> Result<Self, CommandError> {
         let open = || -> io::Result<File> {
             let file = append_to_named(path, Links::Own)?;
             if file.metadata()?.len() == 0 {

@@ -38,7 +38,7 @@ fn dir(place: &Place, client: &Client) -> PathBuf {
 /// The directory of the cache of the client with this key. It is made if it is missing.
 ///
 /// # Errors
-/// If there is no such client, and those of the file system.
+/// If no client has this key, or the records can't be read.
 pub(crate) fn dir_of(key: &PublicKey) -> Result<PathBuf, CommandError> {
     let place = Place::find()?;
     let clients = Records::load(&place)?.clients;

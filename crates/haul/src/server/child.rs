@@ -26,8 +26,8 @@ use std::time::Duration;
 /// The longest line that a child reports, in bytes. It is written in one piece.
 pub(super) const REPORT_LEN_MAX: usize = 2048;
 
-/// The longest text in it, in characters.
-const TEXT_CHARS_MAX: usize = 300;
+/// The longest text in it before it is escaped, in characters.
+const REPORTED_CHARS_MAX: usize = 300;
 
 /// The status of a child whose client has left in the middle.
 pub(super) const LOST: u8 = 3;
@@ -215,7 +215,7 @@ fn end_on_request(killer: Killer) -> io::Result<()> {
 
 /// The beginning of a text, which fits into a report.
 fn bounded(text: &str) -> String {
-    text.chars().take(TEXT_CHARS_MAX).collect()
+    text.chars().take(REPORTED_CHARS_MAX).collect()
 }
 
 fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> JobReport {

@@ -55,7 +55,7 @@ impl Keys {
     /// Removes all but the newest key.
     ///
     /// # Errors
-    /// Those of the file system. Keys whose files are left stay here, too.
+    /// If a file can't be removed. Its key stays in use then.
     pub(super) fn forget_old(&mut self, place: &Place) -> io::Result<()> {
         while let [_, .., (number, _)] = &self.0[..] {
             match fs::remove_file(place.keys().join(number.to_string())) {

@@ -36,8 +36,8 @@ const UNREAD_POLL: Duration = Duration::from_secs(1);
 /// How often the records are tried to be changed while another process changes them.
 const NOTE_POLL: Duration = Duration::from_millis(50);
 
-/// Connections of one client that are told at the same time why they are refused, besides as
-/// many as it may have jobs. The server closes others without a word. One job opens fewer.
+/// Refusals of one client at the same time that get a reason, in addition to `jobs-per-client`.
+/// The server closes further connections without one. A job opens fewer.
 const REFUSALS_MAX: usize = 32;
 
 /// Children at once, of all clients.
@@ -130,7 +130,7 @@ impl Server {
             Gate::new(tcp, &keys.identities(), settings.gate_limits()).map_err(CommandError::io)?;
         let mut gate = gate.with_quic(udp, settings.congestion);
         gate.know(records.keys());
-        let audit = Audit::open(&place, &settings)?;
+        let audit = Audit::open(&settings.audit_log)?;
         let signals = Signals::register().map_err(CommandError::io)?;
         let jobs = Jobs::default();
         let (listen, control) = (listen.to_vec(), Some(control));
@@ -307,7 +307,7 @@ impl Server {
     fn reload_settings(&mut self) -> Result<(), CommandError> {
         let settings = Settings::load(&self.place, &self.listen)?;
         let keys = Keys::load(&self.place)?;
-        let audit = Audit::open(&self.place, &settings)?;
+        let audit = Audit::open(&settings.audit_log)?;
         let moves = settings.addresses()? != self.settings.addresses()?
             || settings.quic != self.settings.quic
             || settings.congestion != self.settings.congestion;

@@ -31,9 +31,8 @@ pub(crate) struct Settings {
     pub(crate) handshakes: usize,
     /// The same from one address.
     pub(crate) handshakes_per_source: usize,
-    /// The log of connections and jobs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) audit_log: Option<PathBuf>,
+    /// The log of connections and jobs; [`Self::load`] replaces an empty path.
+    pub(crate) audit_log: PathBuf,
 }
 
 impl Default for Settings {
@@ -49,7 +48,7 @@ impl Default for Settings {
             memory_per_job_mib: 4096,
             handshakes: handshakes_max,
             handshakes_per_source: per_source_max,
-            audit_log: None,
+            audit_log: PathBuf::new(),
         }
     }
 }
@@ -67,8 +66,8 @@ impl Settings {
         if !listen.is_empty() {
             settings.listen = listen.to_vec();
         }
-        if settings.audit_log.is_none() {
-            settings.audit_log = Some(place.audit_log());
+        if settings.audit_log.as_os_str().is_empty() {
+            settings.audit_log = place.audit_log();
         }
         settings.addresses()?;
         let numbers = [

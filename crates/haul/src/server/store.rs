@@ -1,5 +1,5 @@
-//! TOML files that haul writes itself, and their locks. Each is private to its user, and replaced in one
-//! step.
+//! TOML files that haul writes itself, and their locks. Each is private to its user, and replaced
+//! in one step.
 
 use super::place::{failed, shown};
 use crate::config;

@@ -40,8 +40,8 @@ pub(crate) struct Unit {
 }
 
 /// The unit and the socket of a server: that of a user, or of the whole system.
-/// `program` is this program, `variables` say where it finds its files, and `listen` are the addresses of the socket, for QUIC too if
-/// `quic` is set.
+/// `program` is this program, `variables` say where it finds its files, and `listen` are the
+/// addresses of the socket, for QUIC too if `quic` is set.
 pub(crate) fn unit_files(
     program: &Path,
     variables: &[(&str, PathBuf)],

@@ -34,7 +34,7 @@ fn serve_client(key: PublicKey) -> Result<ExitCode, CommandError> {
     let client = records.clients.into_iter().find(|client| client.key == key);
     let Some(client) = client else { return Ok(ExitCode::Refused(Refusal::NotEnrolled)) };
     let settings = Settings::load(&place, &[])?;
-    let mut audit = Audit::open(&place, &settings)?;
+    let mut audit = Audit::open(&settings.audit_log)?;
     // Another program than sshd may have started this one.
     let from = sshd::login().and_then(|login| login.client);
     let who = Who::new(&client, from.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()));
