@@ -3,7 +3,8 @@
 
 use crate::common::*;
 use crate::direct::reached;
-use haul_testkit::{tcp, tree};
+use haul_testkit::tcp::{self, Tcp};
+use haul_testkit::tree;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -76,11 +77,10 @@ fn when_all_are_lost_and_nothing_else_may_be_taken_they_are_made_again() {
         let flags = ["-a", "--via", "tcp", "--bwlimit", "12m"];
         let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").limit(SOON);
         let running = sync.env("HAUL_RETRIES", "3").spawn().expect("it starts");
-        let begin = Instant::now();
-        while !tcp::cut_one(running.pid()) && begin.elapsed() < SOON {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        // All others, too, and those that are made while they end.
+        assert!(running.until(SOON, || !Tcp::of(running.pid()).is_empty()), "no lane");
+        // A lane that is cut while it is being made was never there to be lost.
+        std::thread::sleep(Duration::from_millis(1500));
+        // All of them, and those that are made while they end.
         let cut = Instant::now();
         while cut.elapsed() < Duration::from_millis(300) {
             tcp::cut_one(running.pid());
