@@ -209,7 +209,7 @@ fn build_parts() -> Result<PathBuf> {
 }
 
 fn build() -> Result<PathBuf> {
-    repo::run(repo::cargo().args(["build", "--release", "--package", "haul"]))?;
+    repo::run(repo::cargo().args(["build", "--release", "--package", "haul-cli"]))?;
     Ok(repo::target_dir().join("release").join("haul"))
 }
 

@@ -127,7 +127,7 @@ fn processor_of(triple: &str) -> Result<String> {
 /// which run here, are linked as ever.
 fn build(triple: &str, library: Library) -> Result<PathBuf> {
     let mut build = repo::cargo();
-    build.args(["build", "--release", "--quiet", "--package", "haul", "--target", triple]);
+    build.args(["build", "--release", "--quiet", "--package", "haul-cli", "--target", triple]);
     match library {
         Library::Musl => {
             // What blake3 has in assembler needs no C library, so any compiler

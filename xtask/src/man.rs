@@ -16,7 +16,7 @@ pub(crate) struct Args {
 
 /// Builds the program, has it write them, and tells where they are.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    repo::run(repo::cargo().args(["build", "--quiet", "--package", "haul"]))?;
+    repo::run(repo::cargo().args(["build", "--quiet", "--package", "haul-cli"]))?;
     let dir = args.dir.clone().unwrap_or_else(|| repo::target_dir().join("share"));
     let program = repo::target_dir().join("debug/haul");
     repo::run(Command::new(program).arg("generate").arg(&dir))?;

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let haul = match &args.haul {
         Some(path) => path.canonicalize()?,
         None => {
-            repo::run(repo::cargo().args(["build", "--release", "--package", "haul"]))?;
+            repo::run(repo::cargo().args(["build", "--release", "--package", "haul-cli"]))?;
             repo::target_dir().join("release/haul")
         }
     };

@@ -37,6 +37,7 @@ const LEFTOVERS: &[&str] = &[
 
 /// Which of our crates a crate may use. The arrows point one way.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("cli", &["haul", "engine", "net", "model"]),
     ("haul", &["engine", "net", "model"]),
     ("engine", &["plan", "proto", "delta", "net", "tree", "sftp", "store", "sys", "model"]),
     ("tree", &["sftp", "store", "sys", "model"]),
@@ -54,11 +55,11 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// The same for tests alone, beside the test kit, which all may use: hostile
 /// clients of the program speak the protocol by themselves.
-const FOR_TESTS: &[(&str, &str)] = &[("haul", "proto")];
+const FOR_TESTS: &[(&str, &str)] = &[("cli", "proto")];
 
 /// Crates that know the options of the command line, or programs with options of
 /// their own.
-const KNOWS_OPTIONS: &[&str] = &["crates/haul/", "crates/testkit/"];
+const KNOWS_OPTIONS: &[&str] = &["crates/cli/", "crates/testkit/"];
 
 /// Words with an option that the others may say all the same, and why.
 const OPTIONS_SAID: &[(&str, &str)] =
@@ -211,7 +212,7 @@ fn check_options(text: &str) -> Vec<String> {
         .take_while(|(_, line)| *line != "mod tests {")
         .filter(|(_, line)| names_option(line))
         .filter(|(_, line)| !OPTIONS_SAID.iter().any(|(words, _)| line.contains(words)))
-        .map(|(at, _)| format!("line {}: names an option: see crates/haul/src/hint.rs", at + 1))
+        .map(|(at, _)| format!("line {}: names an option: see crates/cli/src/hint.rs", at + 1))
         .collect()
 }
 

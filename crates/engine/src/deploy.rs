@@ -24,6 +24,7 @@ use self::host::Shell;
 use self::place::{InstallDir, PRIVATE_MODE};
 use crate::JobError;
 use crate::copy::not_moved;
+use crate::monitor::Change;
 use crate::request::sftp::{hash_of, session_over};
 use crate::sftp;
 use haul_model::{Attributes, Fault, Kept, Name, Side, Timestamp, escape_bytes};
@@ -59,17 +60,6 @@ pub struct Deployed {
     pub bytes: u64,
     /// The change that was made there.
     pub change: Change,
-}
-
-/// The result of a deployment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// There was none.
-    New,
-    /// Another one was replaced.
-    Replaced,
-    /// The very same was there, and nothing was done.
-    Nothing,
 }
 
 /// The fate of a removal.

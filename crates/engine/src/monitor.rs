@@ -134,6 +134,15 @@ pub enum LinkEvent<'a> {
         /// How many connections there are, with the first.
         connections: u8,
     },
+    /// The host had no haul, and has one now.
+    Deployed {
+        /// The host, safe to show.
+        host: &'a str,
+        /// The length of the program, in bytes.
+        bytes: u64,
+        /// The change there.
+        change: Change,
+    },
     /// No further login joins the job any more.
     NotLoggedIn {
         /// The host, safe to show.
@@ -146,8 +155,19 @@ pub enum LinkEvent<'a> {
 impl LinkEvent<'_> {
     /// True if it says by which connections contents go, and nothing is wrong.
     pub fn is_detail(&self) -> bool {
-        !matches!(self, Self::Lost { .. } | Self::Regained)
+        !matches!(self, Self::Lost { .. } | Self::Regained | Self::Deployed { .. })
     }
+}
+
+/// The result of a deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// There was none.
+    New,
+    /// Another one was replaced.
+    Replaced,
+    /// The very same was there, and nothing was done.
+    Nothing,
 }
 
 /// Figures of a running job, or of jobs that run one after the other. Totals and sums only

@@ -15,11 +15,9 @@
 //! it fails, that is the server's fault, so that nobody turns to SFTP
 //! ([`haul_net::Connection::standing_in`]).
 
-use crate::error::CommandError;
+use crate::error::Error;
 use crate::host::Host;
-use crate::progress::Screen;
-use crate::report::remote_line;
-use crate::server::known::{self, Known, Login};
+use crate::servers::{self, Known, Login};
 use haul_engine::{Greeted, JobError, LinkEvent, Requests, Session, Standing};
 use haul_net::{ConnectError, Diagnostics, Patience, Reaching, ServerVia, SshTarget};
 use std::borrow::Cow;
@@ -36,7 +34,8 @@ const GREETING_MAX: Duration = Duration::from_secs(2);
 
 /// The use of the server of a host, if the user is enrolled at one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UseServer {
+pub enum UseServer {
+    /// It is not used.
     Never,
     /// If one is known, by the protocol that serves best.
     IfKnown,
@@ -45,19 +44,20 @@ pub(crate) enum UseServer {
 }
 
 /// Whom to connect to, what for, and who hears of it.
-pub(crate) struct Call<'c> {
-    pub(crate) host: &'c Host,
+pub struct Call<'c> {
+    /// The host.
+    pub host: &'c Host,
     /// A connection that an earlier command has left will do.
-    pub(crate) may_be_kept: bool,
+    pub may_be_kept: bool,
     /// An earlier connection was lost. What ssh has to say is in the error, if it fails; the
     /// login may not take long, so that there are further attempts.
-    pub(crate) is_again: bool,
+    pub is_again: bool,
     /// Contents of files go over it.
-    pub(crate) has_content: bool,
-    /// Where ssh shows what it has to say.
-    pub(crate) screen: &'c Screen,
+    pub has_content: bool,
+    /// Takes the lines of ssh's standard error.
+    pub diagnostics: &'c Diagnostics,
     /// Is told if a server is used, or ssh in its place.
-    pub(crate) tell: &'c dyn Fn(LinkEvent<'_>),
+    pub tell: &'c dyn Fn(LinkEvent<'_>),
 }
 
 /// A way to the haul of a host.
@@ -110,11 +110,11 @@ impl Call<'_> {
     /// # Errors
     /// When there is no way to it, or its server has another key. Where ssh leads to no haul
     /// shows when something is read ([`ConnectError::lacks_haul`]).
-    pub(crate) fn connect(&self) -> Result<Session, JobError> {
+    pub fn connect(&self) -> Result<Session, JobError> {
         let server = self.host.server;
         let known = match server {
             UseServer::Never => None,
-            _ => known::find(self.host.name()).map_err(unusable)?,
+            _ => servers::find(self.host.name()).map_err(unusable)?,
         };
         let host = &*self.host.to_string();
         let unknown = || JobError::Usage(format!("{host}: no server of this host is known"));
@@ -139,7 +139,7 @@ impl Call<'_> {
         Ok(match endpoint {
             Endpoint::Kept => {
                 let none = || lost(host, "no connection is kept");
-                let kept = haul_net::connect_kept(host.ssh(), diagnostics(self.screen));
+                let kept = haul_net::connect_kept(host.ssh(), Arc::clone(self.diagnostics));
                 let begun = Instant::now();
                 let takes_long = || begun.elapsed() > GREETING_MAX;
                 let requests = Requests::remote_unless(kept.ok_or_else(none)?, &takes_long)?;
@@ -153,7 +153,7 @@ impl Call<'_> {
                 }
             }
             Endpoint::Server(known, via) => {
-                let identity = known::identity().map_err(unusable)?;
+                let identity = servers::identity().map_err(unusable)?;
                 let via = via.unwrap_or_else(|| known.usual_via());
                 let (patience, congestion) = (host.patience(), host.congestion);
                 let connection = known.connect(
@@ -165,7 +165,7 @@ impl Call<'_> {
                 connection.into()
             }
             Endpoint::StandIn(login) => {
-                let client = known::identity().map_err(unusable)?.key();
+                let client = servers::identity().map_err(unusable)?.key();
                 let (target, diagnostics) = self.login();
                 login.connect(&target, client, diagnostics)?.into()
             }
@@ -176,7 +176,7 @@ impl Call<'_> {
     fn login(&self) -> (Cow<'_, SshTarget>, Diagnostics) {
         if !self.is_again {
             // It keeps in mind what ssh says of its settings.
-            return (Cow::Borrowed(self.host.ssh()), diagnostics(self.screen));
+            return (Cow::Borrowed(self.host.ssh()), Arc::clone(self.diagnostics));
         }
         let silence_max = self.host.patience().silence_max;
         let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
@@ -186,14 +186,8 @@ impl Call<'_> {
 }
 
 /// The files of this user's servers can't be used.
-fn unusable(error: CommandError) -> JobError {
+fn unusable(error: Error) -> JobError {
     JobError::Usage(error.to_string())
-}
-
-/// Shows on `screen` what ssh has to say.
-pub(crate) fn diagnostics(screen: &Screen) -> Diagnostics {
-    let screen = screen.clone();
-    Arc::new(move |line: &[u8]| screen.line(&remote_line(line)))
 }
 
 /// The connection of `requests` to the agent of `host`, for a job.

@@ -1,327 +1,137 @@
-//! Errors that end a command early, in a form that a person and a script can act
-//! on, and the program's exit codes.
+//! Errors that end a job, or a question to a host.
 
-use crate::hint::{self, Hint};
+use crate::files::FileError;
+use crate::host::Host;
 use crate::location::LocationError;
-use haul_engine::{JobError, Summary};
-use haul_model::{Fault, FaultKind, Task};
-use haul_net::{ConnectError, Refusal};
-use std::error::Error;
-use std::fmt;
+use haul_engine::{DeployError, JobError};
+use haul_net::ConnectError;
 
-/// The exit codes, as docs/reference/exit-codes.md explains them.
+/// Why a job or a question as a whole ended.
+///
+/// What fails with a single entry is no such error: it is an event, and counts in
+/// [`Summary::failed`](crate::Summary::failed).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request can't be carried out as it is: nothing was done.
+    #[error("{0}")]
+    Usage(String),
+    /// A location can't be read.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// The job ended early, or could not begin.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The same of a job through a host's SFTP server.
+    #[error(transparent)]
+    ThroughSftp(JobError),
+    /// The host has no haul that can be used, and its SFTP server does not help either.
+    #[error("{missing}")]
+    Neither {
+        /// Why there is no haul.
+        #[source]
+        missing: ConnectError,
+        /// Why there is no SFTP.
+        sftp: Box<JobError>,
+    },
+    /// A copy from one host to another, of which one has no haul.
+    #[error("{missing}")]
+    LacksHaul {
+        /// Why there is none.
+        #[source]
+        missing: ConnectError,
+        /// The host of the destination.
+        to: String,
+    },
+    /// A copy from one host to another, of which one is reached by SFTP.
+    #[error("{host}: a copy between hosts needs haul on both")]
+    NotBetween {
+        /// The one that is reached by SFTP.
+        host: String,
+        /// The host of the destination.
+        to: String,
+    },
+    /// haul can't be installed on a host.
+    #[error(transparent)]
+    Deploy(#[from] DeployError),
+    /// This user is not enrolled at a server of that host.
+    #[error("no server of {host} is known")]
+    NotEnrolled {
+        /// The host.
+        host: String,
+    },
+    /// A file of this user can't be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// The class of an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ExitCode {
-    /// All was done.
-    Success,
-    /// Some files failed; the others were done.
-    SomeFailed,
-    /// The words of the command can't be carried out; nothing was done.
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The request can't be carried out as it is.
     Usage,
-    /// A connection could not be made, or broke.
+    /// There is no connection, or it broke.
     Connection,
-    /// The destination as a whole can't be used.
-    Destination,
-    /// A signal ended the command.
-    Interrupted,
-    /// An agent that takes a server's place refuses its client.
-    Refused(Refusal),
-    /// One of rsync's.
-    Rsync(u8),
-}
-
-/// The code of rsync for a part that has failed.
-const PARTIAL: u8 = 23;
-
-/// The code of rsync for what was to be removed, and was not.
-const NOT_DELETED: u8 = 25;
-
-/// The code of rsync for a time limit.
-const OUT_OF_TIME: u8 = 30;
-
-impl ExitCode {
-    /// The code that rsync has for the same: of a mirror with these figures, of whose
-    /// failures so many are of entries that had vanished.
-    pub(crate) fn as_rsync(self, summary: &Summary, vanished: u64) -> Self {
-        Self::Rsync(match self {
-            Self::Success if summary.spared > 0 => NOT_DELETED,
-            Self::Success => 0,
-            Self::SomeFailed if vanished > 0 && vanished == summary.failed => 24,
-            Self::SomeFailed => PARTIAL,
-            Self::Usage => 1,
-            Self::Connection => 12,
-            Self::Destination => 11,
-            Self::Interrupted => 20,
-            Self::Refused(refusal) => refusal.status(),
-            Self::Rsync(code) => code,
-        })
-    }
-
-    /// That of a command that has run: `error` is the class of the error that ended it
-    /// early, `failed` says that a part of it has failed.
-    pub(crate) fn of(error: Option<ErrorKind>, failed: bool) -> Self {
-        match error {
-            Some(kind) => kind.exit_code(),
-            None if failed => Self::SomeFailed,
-            None => Self::Success,
-        }
-    }
-
-    /// The same of a command of which something has failed.
-    pub(crate) fn or_failed(self) -> Self {
-        match self {
-            Self::Success => Self::SomeFailed,
-            Self::Rsync(0) => Self::Rsync(PARTIAL),
-            code => code,
-        }
-    }
-
-    /// The number that the system gets.
-    pub(crate) const fn number(self) -> u8 {
-        match self {
-            Self::Success => 0,
-            Self::SomeFailed => 1,
-            Self::Usage => 2,
-            Self::Connection => 3,
-            Self::Destination => 4,
-            Self::Interrupted => 130,
-            Self::Refused(refusal) => refusal.status(),
-            Self::Rsync(code) => code,
-        }
-    }
-}
-
-impl From<ExitCode> for std::process::ExitCode {
-    fn from(code: ExitCode) -> Self {
-        code.number().into()
-    }
-}
-
-/// The class of a [`CommandError`]; decides the exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ErrorKind {
-    /// The words of the command can't be carried out.
-    Usage,
-    /// No connection, or it broke.
-    Connection,
-    /// The peer speaks another version, or broke the rules.
+    /// The peer speaks another version, or broke the rules of the protocol.
     Protocol,
     /// The destination as a whole can't be used.
     Destination,
-    /// The user interrupted.
+    /// The caller has cancelled.
     Interrupted,
-    /// The time that the user gave it is over.
-    OutOfTime,
-    /// The user was asked, and does not want it.
-    Refused,
-    /// Something of this machine failed, such as writing to standard output.
+    /// Something of this machine failed.
     Io,
 }
 
-impl ErrorKind {
-    /// The exit code of a command that ended with such an error.
-    pub(crate) const fn exit_code(self) -> ExitCode {
+impl Error {
+    /// Its class.
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Usage => ExitCode::Usage,
-            Self::Connection | Self::Protocol => ExitCode::Connection,
-            Self::Destination => ExitCode::Destination,
-            Self::Interrupted => ExitCode::Interrupted,
-            Self::OutOfTime => ExitCode::Rsync(OUT_OF_TIME),
-            Self::Refused => ExitCode::Rsync(NOT_DELETED),
-            Self::Io => ExitCode::SomeFailed,
+            Self::Usage(_) | Self::Location(_) | Self::NotBetween { .. } => ErrorKind::Usage,
+            Self::NotEnrolled { .. } => ErrorKind::Usage,
+            Self::Neither { .. } | Self::LacksHaul { .. } => ErrorKind::Connection,
+            Self::File(error) if error.problem().is_usage() => ErrorKind::Usage,
+            Self::File(_) => ErrorKind::Io,
+            Self::Job(error) | Self::ThroughSftp(error) => of_job(error),
+            Self::Deploy(DeployError::Job(error)) => of_job(error),
+            Self::Deploy(DeployError::Program { .. }) => ErrorKind::Usage,
+            Self::Deploy(_) => ErrorKind::Destination,
         }
     }
-}
 
-/// Why a command as a whole ended, and what one can do about it.
-#[derive(Debug)]
-pub(crate) struct CommandError {
-    /// Its class.
-    pub(crate) kind: ErrorKind,
-    /// The error itself.
-    pub(crate) source: Box<dyn Error + Send + Sync>,
-    /// Remedies for a person, a sentence each.
-    pub(crate) hints: Vec<String>,
-}
-
-impl CommandError {
-    /// An error without hints.
-    pub(crate) fn new(kind: ErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, source: source.into(), hints: Vec::new() }
+    /// The error of a connection, if it is one.
+    pub fn connection(&self) -> Option<&ConnectError> {
+        match self {
+            Self::Job(JobError::Connection(error))
+            | Self::ThroughSftp(JobError::Connection(error))
+            | Self::Deploy(DeployError::Job(JobError::Connection(error)))
+            | Self::Neither { missing: error, .. }
+            | Self::LacksHaul { missing: error, .. } => Some(error),
+            _ => None,
+        }
     }
 
-    /// The system refuses something, or a value can't be written.
-    pub(crate) fn io(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::new(ErrorKind::Io, source)
-    }
-
-    /// The command's words are at fault.
-    pub(crate) fn usage(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::new(ErrorKind::Usage, source)
-    }
-
-    /// The user ended the command.
-    pub(crate) fn interrupted() -> Self {
-        Self::new(ErrorKind::Interrupted, "interrupted")
-            .with_hint("run the same command again: finished files are skipped")
-    }
-
-    /// The same, which says on which host the destination is that can't be used.
-    pub(crate) fn at_host(mut self, host: Option<&str>) -> Self {
-        let error = self.source.downcast_mut::<JobError>();
-        if let (Some(JobError::Destination { path, .. }), Some(host)) = (error, host) {
+    /// The same, which names the host with the destination that can't be used.
+    pub(crate) fn at_host(mut self, host: &Host) -> Self {
+        if let Self::Job(JobError::Destination { path, .. })
+        | Self::ThroughSftp(JobError::Destination { path, .. }) = &mut self
+        {
             path.insert_str(0, &format!("{host}:"));
         }
         self
     }
-
-    /// The same of a mirror, which has words of its own.
-    fn of_mirror(mut self) -> Self {
-        let is_of_copy =
-            |hint: &&mut String| **hint == hint::MAKE_ABOVE || **hint == hint::MAKE_FIRST;
-        for hint in self.hints.iter_mut().filter(is_of_copy) {
-            hint::MAKE_ABOVE_MIRROR.clone_into(hint);
-        }
-        self
-    }
-
-    /// The same of a job with that `task`: what is done already it may do anew.
-    pub(crate) fn of_task(mut self, task: &Task) -> Self {
-        if !hint::skips_finished(task) {
-            self.hints.iter_mut().for_each(|hint| *hint = hint::doing_all_anew(hint));
-        }
-        if task.mirrors().is_some() { self.of_mirror() } else { self }
-    }
-
-    /// The same of a command that only asks: its hints do not speak of finished files.
-    pub(crate) fn of_question(mut self) -> Self {
-        self.hints.iter_mut().for_each(|hint| *hint = hint::of_question(hint));
-        self
-    }
-
-    /// The same of a file that the command names, and that could not be opened by this `fault`:
-    /// with the hint about links. Others are about what is copied.
-    pub(crate) fn of_named(self, fault: &Fault) -> Self {
-        match (fault.kind, fault.hint()) {
-            (FaultKind::ForeignLink, Some(hint)) => self.with_hint(hint),
-            _ => self,
-        }
-    }
-
-    /// The same with one more hint.
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
-        self
-    }
 }
 
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.fmt(f)
-    }
-}
-
-impl Error for CommandError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.source)
-    }
-}
-
-impl From<LocationError> for CommandError {
-    fn from(error: LocationError) -> Self {
-        let hint = error.hint();
-        hint.into_iter().fold(Self::usage(error), Self::with_hint)
-    }
-}
-
-impl From<ConnectError> for CommandError {
-    fn from(error: ConnectError) -> Self {
-        use ConnectError as E;
-        let kind = match error {
-            E::HostName { .. }
-            | E::UserName { .. }
-            | E::RemoteShell { .. }
-            | E::RemoteHaul { .. } => ErrorKind::Usage,
-            _ => ErrorKind::Connection,
-        };
-        let hints = error.hint().into_iter();
-        hints.fold(Self::new(kind, error), Self::with_hint)
-    }
-}
-
-impl From<JobError> for CommandError {
-    fn from(error: JobError) -> Self {
-        match error {
-            JobError::Connection(error) => error.into(),
-            JobError::Usage(_) => Self::usage(error),
-            JobError::Protocol(_) => Self::new(ErrorKind::Protocol, error),
-            JobError::Version { ref host, .. } => {
-                let hint = format!(
-                    "run 'haul deploy {host}' to install this version there, or use --transport sftp"
-                );
-                Self::new(ErrorKind::Protocol, error).with_hint(hint)
-            }
-            JobError::Sftp { ref cause, .. } => {
-                let kind =
-                    if cause.retriable() { ErrorKind::Connection } else { ErrorKind::Protocol };
-                let hint = cause.hint();
-                hint.into_iter().fold(Self::new(kind, error), Self::with_hint)
-            }
-            JobError::Threads(_) => Self::new(ErrorKind::Io, error)
-                .with_hint("raise 'ulimit -u' or 'ulimit -v', or end other programs"),
-            JobError::OpenFiles(_) => {
-                Self::new(ErrorKind::Io, error).with_hint("raise the limit with 'ulimit -n'")
-            }
-            JobError::Panicked => Self::new(ErrorKind::Io, error)
-                .with_hint("run the same command again; if this happens again, report it"),
-            JobError::Interrupted => Self::interrupted(),
-            JobError::Destination { ref fault, ref path } => {
-                let hint = match fault.kind {
-                    FaultKind::NotFound if path.ends_with('/') => Some(hint::MAKE_ABOVE),
-                    _ => fault.hint(),
-                };
-                let error = Self::new(ErrorKind::Destination, error);
-                hint.into_iter().fold(error, Self::with_hint)
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use haul_model::{Conflict, Fault, Policy, Side};
-
-    #[test]
-    fn a_full_destination_exits_with_4_and_says_what_to_do() {
-        let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "can't write: No space left");
-        let error = CommandError::from(JobError::Destination { path: "/full".into(), fault });
-        assert_eq!(error.kind.exit_code().number(), 4);
-        assert_eq!(error.to_string(), "/full: can't write: No space left");
-        assert_eq!(error.hints.len(), 1);
-    }
-
-    #[test]
-    fn what_is_done_anew_the_next_time_is_not_said_to_be_skipped() {
-        let copy = |conflict| Task::Copy(Policy { conflict, ..Policy::default() });
-        for (task, words) in [
-            (copy(Conflict::ReplaceChanged), "finished files are skipped"),
-            (copy(Conflict::ReplaceAll), "finished files are copied again"),
-        ] {
-            let lost = ConnectError::Lost { host: "nas".into(), detail: String::new() };
-            for error in [CommandError::from(lost), JobError::Interrupted.into()] {
-                let hints = error.of_task(&task).hints;
-                assert_eq!(hints, [format!("run the same command again: {words}")]);
-            }
-        }
-    }
-
-    #[test]
-    fn every_end_of_a_job_has_its_code() {
-        let code = |error: JobError| CommandError::from(error).kind.exit_code().number();
-        assert_eq!(code(JobError::Usage("x".into())), 2);
-        assert_eq!(code(JobError::Protocol("x".into())), 3);
-        assert_eq!(code(JobError::Interrupted), 130);
+fn of_job(error: &JobError) -> ErrorKind {
+    match error {
+        JobError::Usage(_) => ErrorKind::Usage,
+        JobError::Connection(error) if error.is_usage() => ErrorKind::Usage,
+        JobError::Connection(_) => ErrorKind::Connection,
+        JobError::Protocol(_) | JobError::Version { .. } => ErrorKind::Protocol,
+        JobError::Sftp { cause, .. } if cause.retriable() => ErrorKind::Connection,
+        JobError::Sftp { .. } => ErrorKind::Protocol,
+        JobError::Destination { .. } => ErrorKind::Destination,
+        JobError::Interrupted => ErrorKind::Interrupted,
+        JobError::Threads(_) | JobError::OpenFiles(_) | JobError::Panicked => ErrorKind::Io,
     }
 }

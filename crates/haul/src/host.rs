@@ -2,17 +2,17 @@
 //! [`Host::ssh`].
 
 use crate::endpoint::UseServer;
-use crate::error::CommandError;
 use haul_engine::Job;
 use haul_model::{Compression, Via};
 use haul_net::{Congestion, ConnectError, Patience, SshTarget};
 use std::fmt;
 use std::num::NonZeroU8;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The course to take where a host turns out to have no haul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WithoutHaul {
+pub enum WithoutHaul {
     /// Fails.
     Fail,
     /// Continues through the host's SFTP server, with a warning.
@@ -23,32 +23,33 @@ pub(crate) enum WithoutHaul {
 
 /// A host, and all that the words of a command and the configuration say about the way there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Host {
+pub struct Host {
     ssh: Arc<SshTarget>,
     /// Its SFTP server is used, even if there is a haul.
-    pub(crate) by_sftp: bool,
+    pub by_sftp: bool,
     /// The course where there is no haul.
-    pub(crate) without_haul: WithoutHaul,
+    pub without_haul: WithoutHaul,
     /// Logins, at most, for contents that go by ssh or through SFTP. Where the user has not
     /// said it, haul chooses by ssh, and there is one through SFTP.
-    pub(crate) parallel: Option<NonZeroU8>,
+    pub parallel: Option<NonZeroU8>,
     /// How often in a row a lost connection is made again.
-    pub(crate) retries: u32,
+    pub retries: u32,
     /// The user has said how long it may be silent.
-    pub(crate) has_timeout: bool,
-    /// A host without haul gets one first.
-    pub(crate) deploy: bool,
-    pub(crate) server: UseServer,
+    pub has_timeout: bool,
+    /// The program of a haul that a host without one gets first.
+    pub deploy: Option<PathBuf>,
+    /// The use of its server, if the user is enrolled at one.
+    pub server: UseServer,
     /// The congestion control of what is sent to a server by QUIC.
-    pub(crate) congestion: Congestion,
+    pub congestion: Congestion,
     /// The words of the command say how to compress, and not the configuration alone.
-    pub(crate) asks_to_compress: bool,
+    pub asks_to_compress: bool,
     /// The same of a bound on the rate.
-    pub(crate) asks_for_rate: bool,
+    pub asks_for_rate: bool,
     /// The same of the connections that contents take.
-    pub(crate) asks_for_way: bool,
+    pub asks_for_way: bool,
     /// Files of this machine that words which name the host may have meant.
-    pub(crate) here_instead: Vec<String>,
+    pub here_instead: Vec<String>,
 }
 
 impl Host {
@@ -56,7 +57,7 @@ impl Host {
     ///
     /// # Errors
     /// See [`SshTarget::new`].
-    pub(crate) fn new(user: Option<&str>, name: &str) -> Result<Self, ConnectError> {
+    pub fn new(user: Option<&str>, name: &str) -> Result<Self, ConnectError> {
         Ok(Self {
             ssh: SshTarget::new(user, name)?.into(),
             by_sftp: false,
@@ -64,7 +65,7 @@ impl Host {
             parallel: None,
             retries: 0,
             has_timeout: false,
-            deploy: false,
+            deploy: None,
             server: UseServer::Never,
             congestion: Congestion::default(),
             asks_to_compress: false,
@@ -78,7 +79,7 @@ impl Host {
     ///
     /// # Errors
     /// If `change` fails.
-    pub(crate) fn with_ssh(
+    pub fn with_ssh(
         self,
         change: impl FnOnce(SshTarget) -> Result<SshTarget, ConnectError>,
     ) -> Result<Self, ConnectError> {
@@ -86,55 +87,41 @@ impl Host {
     }
 
     /// The host as ssh is started for it.
-    pub(crate) fn ssh(&self) -> &SshTarget {
+    pub fn ssh(&self) -> &SshTarget {
         &self.ssh
     }
 
     /// Its name or address.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.ssh.host()
     }
 
     /// The user, if one was given.
-    pub(crate) fn user(&self) -> Option<&str> {
+    pub fn user(&self) -> Option<&str> {
         self.ssh.user()
     }
 
     /// The port of ssh, if one was given.
-    pub(crate) fn port(&self) -> Option<u16> {
+    pub fn port(&self) -> Option<u16> {
         self.ssh.port()
     }
 
     /// The host as `haul deploy` takes it, to show.
-    pub(crate) fn address(&self) -> String {
+    pub fn address(&self) -> String {
         self.ssh.address()
     }
 
     /// How long it is waited for.
-    pub(crate) fn patience(&self) -> Patience {
+    pub fn patience(&self) -> Patience {
         self.ssh.patience()
     }
 
     /// `job` as it runs through SFTP: what the configuration alone says of haul is put aside.
-    pub(crate) fn without_defaults_of_haul(&self, job: &Job) -> Job {
+    pub fn without_defaults_of_haul(&self, job: &Job) -> Job {
         let compression = if self.asks_to_compress { job.compression } else { Compression::Auto };
         let rate = job.rate.filter(|_| self.asks_for_rate);
         let via = if self.asks_for_way { job.via } else { Via::Auto };
         Job { compression, rate, via, ..job.clone() }
-    }
-
-    /// `error`, with the files of this machine that were meant, perhaps, where there is no way
-    /// to the host.
-    pub(crate) fn explained(&self, error: CommandError) -> CommandError {
-        use ConnectError as E;
-        let no_way = matches!(
-            error.source.downcast_ref(),
-            Some(E::Unreachable { .. } | E::HostKey { .. } | E::LoginRefused { .. })
-        );
-        let files = self.here_instead.iter().filter(|_| no_way);
-        files.fold(error, |error, file| {
-            error.with_hint(format!("write '{file}' for the local file"))
-        })
     }
 }
 

@@ -4,31 +4,29 @@
 mod between;
 mod questions;
 
-pub(crate) use self::questions::Questions;
+pub use self::questions::Questions;
 
-use crate::command::deploy;
 use crate::endpoint::Call;
-use crate::error::{CommandError, ErrorKind};
-use crate::hint;
+use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
-use crate::peer::{Peers, WayThere, connect_sftp, neither_helps};
-use crate::progress::Screen;
+use crate::peer::{Peers, WayThere, connect_sftp};
 use crate::retry::{Attempts, Retry};
 use crate::state;
 use haul_engine::{
-    Event, Greeted, Job, JobError, Leg, LinkEvent, Monitor, Placement, RequestError, Requests,
-    Route, Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
+    Deployed, Event, Greeted, Job, JobError, Leg, LinkEvent, Monitor, Placement, Program,
+    RequestError, Requests, Route, Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing,
+    Summary,
 };
-use haul_model::{Fault, FaultKind, Logins};
-use haul_net::ConnectError;
+use haul_model::{Fault, Logins};
+use haul_net::{ConnectError, Diagnostics};
 use parking_lot::{Mutex, MutexGuard};
 use std::num::NonZeroU8;
 use std::sync::Arc;
 
 /// The hosts of a command.
-pub(crate) struct Hosts {
-    screen: Screen,
+pub struct Hosts {
+    diagnostics: Diagnostics,
     /// Those that turned out to have no haul.
     lacking: Mutex<Vec<Host>>,
     /// The way to the place of the first job, if somebody was asked there.
@@ -40,21 +38,21 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// None is known yet; what ssh has to say is shown on `screen`.
-    pub(crate) fn new(screen: &Screen) -> Self {
+    /// None is known yet; `diagnostics` takes what ssh writes.
+    pub fn new(diagnostics: &Diagnostics) -> Self {
         let (lacking, greeted) = (Mutex::default(), Mutex::default());
         let standing = Mutex::default();
         let sharer = Mutex::default();
-        Self { screen: screen.clone(), lacking, greeted, standing, sharer }
+        Self { diagnostics: Arc::clone(diagnostics), lacking, greeted, standing, sharer }
     }
 
     /// The same for a job that shares what it reads here with others, until [`Self::leave`].
-    pub(crate) fn sharing(self, blocks: &Arc<SharedBlocks>) -> Self {
+    pub fn sharing(self, blocks: &Arc<SharedBlocks>) -> Self {
         Self { sharer: Mutex::new(Some(Arc::new(blocks.join()))), ..self }
     }
 
     /// The job has ended, and reads nothing more.
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.sharer.lock().take();
     }
 
@@ -64,7 +62,7 @@ impl Hosts {
 
     /// The same, where `peers` were asked: the first of `legs` goes on over the connection
     /// to its place.
-    pub(crate) fn after(self, mut peers: Peers<'_>, legs: &[Leg<Machine>]) -> Self {
+    pub fn after(self, mut peers: Peers, legs: &[Leg<Machine>]) -> Self {
         self.heard_of(&peers);
         let first = legs.first().and_then(|leg| match &leg.route {
             Route::Download(machine) => Some(machine.clone()).zip(peers.take_way(machine)),
@@ -74,7 +72,7 @@ impl Hosts {
     }
 
     /// Keeps in mind the hosts whose hauls have greeted `peers`.
-    pub(crate) fn heard_of(&self, peers: &Peers<'_>) {
+    pub fn heard_of(&self, peers: &Peers) {
         peers.greeted().for_each(|host| self.has_greeted(host));
     }
 
@@ -93,19 +91,18 @@ impl Hosts {
     ///
     /// # Errors
     /// When there is no way to it, or none any more.
-    pub(crate) fn ask<T>(
+    pub fn ask<T>(
         &self,
         machine: &Machine,
-        peers: &mut Peers<'_>,
+        peers: &mut Peers,
         monitor: &dyn Monitor,
         parts: &dyn Fn() -> u64,
         mut question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
-    ) -> Result<Result<T, Fault>, CommandError> {
+    ) -> Result<Result<T, Fault>, Error> {
         let (mut attempts, mut is_again) = (Attempts::new(monitor), false);
         let mut parts_before = parts();
-        let cancelled = || monitor.cancelled();
         loop {
-            let stands = peers.reach(machine, is_again, &cancelled);
+            let stands = peers.reach(machine, is_again, monitor);
             self.heard_of(peers);
             let error = match stands.map(|at| peers.requests(at)) {
                 Ok(requests) => {
@@ -142,36 +139,26 @@ impl Hosts {
         standing.filter(|(asked, _)| asked == machine).map(|(_, way)| way)
     }
 
-    /// Where ssh shows what it has to say.
-    pub(crate) fn screen(&self) -> &Screen {
-        &self.screen
+    /// Takes what ssh writes.
+    pub fn diagnostics(&self) -> &Diagnostics {
+        &self.diagnostics
     }
 
     /// Runs the job of `leg`.
     ///
     /// # Errors
     /// When there is no way to the host, or the job as a whole fails.
-    pub(crate) fn run(
-        &self,
-        leg: &Leg<Machine>,
-        monitor: &dyn Monitor,
-    ) -> Result<Summary, CommandError> {
+    pub fn run(&self, leg: &Leg<Machine>, monitor: &dyn Monitor) -> Result<Summary, Error> {
         let ran = match &leg.route {
             Route::Local => self.run_at(&Machine::Here, leg, monitor),
             Route::Upload(machine) | Route::Download(machine) => self.run_at(machine, leg, monitor),
             Route::Between(from, to) => self.run_between(&leg.job, from, to, monitor),
         };
-        let (from, to) = match &leg.route {
-            Route::Local => (None, None),
-            Route::Upload(to) => (None, to.host()),
-            Route::Download(from) => (from.host(), None),
-            Route::Between(from, to) => (from.host(), to.host()),
+        let to = match &leg.route {
+            Route::Upload(to) | Route::Between(_, to) => to.host(),
+            Route::Local | Route::Download(_) => None,
         };
-        ran.map_err(|error| {
-            let error = error.at_host(to.map(Host::to_string).as_deref());
-            let error = error.of_task(&leg.job.task);
-            from.into_iter().chain(to).fold(error, |error, host| host.explained(error))
-        })
+        ran.map_err(|error| to.into_iter().fold(error, Error::at_host))
     }
 
     fn run_at(
@@ -179,7 +166,7 @@ impl Hosts {
         machine: &Machine,
         leg: &Leg<Machine>,
         monitor: &dyn Monitor,
-    ) -> Result<Summary, CommandError> {
+    ) -> Result<Summary, Error> {
         let Leg { job, route } = leg;
         let Machine::There(host) = machine else {
             return Ok(haul_engine::run(job, Placement::Local, monitor)?);
@@ -192,7 +179,7 @@ impl Hosts {
             }
             Some(WayThere { standing: Standing::Sftp(session), is_sftp_only }) => {
                 // That there is no haul was found out where it was asked.
-                if may_have_haul && (is_sftp_only || !host.deploy) {
+                if may_have_haul && (is_sftp_only || host.deploy.is_none()) {
                     self.tell_lacks_haul(host, is_sftp_only, monitor);
                     may_have_haul = false;
                 }
@@ -207,27 +194,34 @@ impl Hosts {
             Err(JobError::Connection(error)) if error.lacks_haul() => error,
             ran => return Ok(ran?),
         };
-        if host.deploy && !missing.runs_nothing() {
+        if host.deploy.is_some() && !missing.runs_nothing() {
             self.deploy(host, monitor)?;
             return Ok(self.run_agent(job, route, host, None, monitor)?);
         }
         match host.without_haul {
-            WithoutHaul::Fail => Err(missing.into()),
+            WithoutHaul::Fail => Err(JobError::from(missing).into()),
             _ => self.run_without(job, route, host, missing, monitor),
         }
     }
 
-    /// Puts haul onto a host that has none.
-    fn deploy(&self, host: &Host, monitor: &dyn Monitor) -> Result<(), CommandError> {
-        let put = deploy::put(host, None, &self.screen, &|| monitor.cancelled());
+    /// Installs haul on a host that has none.
+    fn deploy(&self, host: &Host, monitor: &dyn Monitor) -> Result<(), Error> {
+        let is_cancelled = || monitor.cancelled();
+        let put = host.deploy.as_deref().map(Program::own).transpose().and_then(|program| {
+            let put = |program: Program| {
+                haul_engine::deploy(host.ssh(), &self.diagnostics, &program, &is_cancelled)
+            };
+            program.map(put).transpose()
+        });
         // Ctrl-C ends ssh too, and what is seen of it first is a broken connection.
         let put = put.map_err(|error| match monitor.cancelled() {
-            true => CommandError::interrupted(),
-            false => error,
+            true => JobError::Interrupted.into(),
+            false => Error::from(error),
         })?;
-        let line = deploy::deployed_line(host, put);
-        let (host, message) = (host.to_string(), format!("no haul there: {}", line.trim_end()));
-        monitor.event(Event::Warning { side: None, path: host.as_bytes(), message: &message });
+        if let Some(Deployed { bytes, change }) = put {
+            let host = &*host.to_string();
+            monitor.event(Event::Link(LinkEvent::Deployed { host, bytes, change }));
+        }
         Ok(())
     }
 
@@ -240,8 +234,8 @@ impl Hosts {
         tell: &'c dyn Fn(LinkEvent<'_>),
     ) -> Call<'c> {
         let has_content = !job.task.keeps_destination();
-        let (is_again, screen) = (!is_first, &self.screen);
-        Call { host, may_be_kept: true, is_again, has_content, screen, tell }
+        let (is_again, diagnostics) = (!is_first, &self.diagnostics);
+        Call { host, may_be_kept: true, is_again, has_content, diagnostics, tell }
     }
 
     /// Runs `job` with the haul of the host, which has `greeted` or is connected to, and
@@ -299,18 +293,18 @@ impl Hosts {
         host: &Host,
         missing: ConnectError,
         monitor: &dyn Monitor,
-    ) -> Result<Summary, CommandError> {
+    ) -> Result<Summary, Error> {
         let connections = match self.connect(host, 0) {
             Ok(connections) => connections,
-            Err(neither) => return Err(neither_helps(missing, &neither)),
+            Err(sftp) => return Err(Error::Neither { missing, sftp: Box::new(sftp) }),
         };
         let is_sftp_only = missing.runs_nothing();
         self.tell_lacks_haul(host, is_sftp_only, monitor);
         match self.go_through(job, route, host, connections, None, monitor) {
             Err(JobError::Connection(neither)) if neither.lacks_sftp() => {
-                Err(neither_helps(missing, &neither.into()))
+                Err(Error::Neither { missing, sftp: Box::new(neither.into()) })
             }
-            ran => ran.map_err(|error| through_sftp(error, route)),
+            ran => ran.map_err(Error::ThroughSftp),
         }
     }
 
@@ -337,16 +331,16 @@ impl Hosts {
         host: &Host,
         standing: Option<SftpSession>,
         monitor: &dyn Monitor,
-    ) -> Result<Summary, CommandError> {
+    ) -> Result<Summary, Error> {
         let connections = self.connect(host, u8::from(standing.is_some()))?;
         let ran = self.go_through(job, route, host, connections, standing, monitor);
-        ran.map_err(|error| through_sftp(error, route))
+        ran.map_err(Error::ThroughSftp)
     }
 
     /// Connects to the SFTP server of a host, as often as the user wants, where so many
     /// connections stand.
     fn connect(&self, host: &Host, standing: u8) -> Result<Vec<haul_net::Connection>, JobError> {
-        let connect = |_| connect_sftp(host, &self.screen);
+        let connect = |_| connect_sftp(host, &self.diagnostics);
         let parallel = host.parallel.map_or(1, NonZeroU8::get);
         Ok((standing..parallel).map(connect).collect::<Result<_, _>>()?)
     }
@@ -389,17 +383,4 @@ impl Hosts {
 /// The logins besides the first that a wish for connections stands for.
 fn logins_of(parallel: Option<NonZeroU8>) -> Logins {
     parallel.map_or(Logins::Chosen, |all| Logins::UpTo(all.get() - 1))
-}
-
-/// The error of a job through a host's SFTP server: where the destination is, there may be
-/// no haul.
-fn through_sftp(error: JobError, route: &Route<Machine>) -> CommandError {
-    match error {
-        JobError::Destination { ref fault, .. }
-            if fault.kind == FaultKind::NoSpace && matches!(route, Route::Upload(_)) =>
-        {
-            CommandError::new(ErrorKind::Destination, error).with_hint(hint::NO_SPACE_BY_SFTP)
-        }
-        error => error.into(),
-    }
 }

@@ -2,7 +2,6 @@
 //! `ssh://[user@]host[:port]/path`, or `sftp://` and the same. Paths are bytes and stay
 //! as they were given.
 
-use crate::hint::Hint;
 use crate::host::Host;
 use haul_engine::Spot;
 use haul_model::{escape_bytes, escape_text, words};
@@ -14,19 +13,19 @@ use std::os::unix::ffi::OsStrExt;
 
 /// A path and the machine that it is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Location {
+pub struct Location {
     /// The machine.
-    pub(crate) machine: Machine,
+    pub machine: Machine,
     /// The path there; a relative one starts in the working directory (here)
     /// or the home directory (there).
-    pub(crate) path: Vec<u8>,
+    pub path: Vec<u8>,
     /// The words that the user wrote, raw.
-    pub(crate) given: Vec<u8>,
+    pub given: Vec<u8>,
 }
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Machine {
+pub enum Machine {
     /// This one.
     Here,
     /// Another one, and how it is reached.
@@ -35,7 +34,7 @@ pub(crate) enum Machine {
 
 impl Machine {
     /// The host, unless it is this machine.
-    pub(crate) fn host(&self) -> Option<&Host> {
+    pub fn host(&self) -> Option<&Host> {
         match self {
             Self::Here => None,
             Self::There(host) => Some(host),
@@ -43,12 +42,12 @@ impl Machine {
     }
 
     /// The host's name to show, unless it is this machine.
-    pub(crate) fn name(&self) -> Option<String> {
+    pub fn name(&self) -> Option<String> {
         self.host().map(Host::to_string)
     }
 
     /// True if a host's SFTP server is used.
-    pub(crate) fn is_by_sftp(&self) -> bool {
+    pub fn is_by_sftp(&self) -> bool {
         self.host().is_some_and(|host| host.by_sftp)
     }
 }
@@ -65,14 +64,16 @@ impl fmt::Display for Machine {
 /// Why some words are not a location.
 #[derive(Debug, thiserror::Error)]
 #[error("'{}': {why}", escape_bytes(.given))]
-pub(crate) struct LocationError {
+pub struct LocationError {
     given: Vec<u8>,
-    why: Problem,
+    why: LocationProblem,
 }
 
-/// The problem with the words.
+/// The problem with the words of a location.
 #[derive(Debug, thiserror::Error)]
-enum Problem {
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
+pub enum LocationProblem {
     #[error("the path is empty")]
     EmptyPath,
     #[error("the host is missing")]
@@ -100,18 +101,9 @@ enum Problem {
 }
 
 impl LocationError {
-    /// A remedy for a person.
-    pub(crate) fn hint(&self) -> Option<String> {
-        match &self.why {
-            Problem::Name(error) => error.hint(),
-            Problem::OtherHome => Some(
-                "write the whole path, such as /home/USER; for a name that begins with ~, write host:./~name".to_owned(),
-            ),
-            Problem::Daemon => Some(
-                "use HOST:PATH, through ssh; for a name with '::', write ./a::b or host:./:b".to_owned(),
-            ),
-            _ => None,
-        }
+    /// The problem.
+    pub fn problem(&self) -> &LocationProblem {
+        &self.why
     }
 }
 
@@ -123,7 +115,7 @@ impl Location {
     ///
     /// # Errors
     /// Names the words and what is wrong with them.
-    pub(crate) fn parse(words: &OsStr) -> Result<Self, LocationError> {
+    pub fn parse(words: &OsStr) -> Result<Self, LocationError> {
         let given = words.as_bytes().to_vec();
         match parse(&given) {
             Ok((machine, path)) => Ok(Self { machine, path, given }),
@@ -132,31 +124,31 @@ impl Location {
     }
 
     /// The root of this machine's files.
-    pub(crate) fn root() -> Self {
+    pub fn root() -> Self {
         Self { machine: Machine::Here, path: b"/".to_vec(), given: b"/".to_vec() }
     }
 
     /// The same for the engine, which names no machine that is here.
-    pub(crate) fn spot(&self) -> Spot<Machine> {
+    pub fn spot(&self) -> Spot<Machine> {
         let host = (self.machine != Machine::Here).then(|| self.machine.clone());
         Spot { host, path: self.path.clone() }
     }
 
     /// True if it stands for the paths of a host that match it. Here a shell has replaced
     /// what was meant as a pattern.
-    pub(crate) fn is_pattern(&self) -> bool {
+    pub fn is_pattern(&self) -> bool {
         self.machine != Machine::Here && haul_engine::is_pattern(&self.path)
     }
 
     /// Another path of the same host.
-    pub(crate) fn beside(&self, path: Vec<u8>) -> Self {
+    pub fn beside(&self, path: Vec<u8>) -> Self {
         let given = [format!("{}:", self.machine).as_bytes(), &path].concat();
         Self { machine: self.machine.clone(), path, given }
     }
 
     /// The file of this machine with a ':' in its name that the words may have meant,
     /// as it has to be written, if there is one.
-    pub(crate) fn here_instead(&self) -> Option<String> {
+    pub fn here_instead(&self) -> Option<String> {
         let is_url = split_scheme(&self.given).is_some();
         let exists = || fs::symlink_metadata(OsStr::from_bytes(&self.given)).is_ok();
         (self.machine != Machine::Here && !is_url && exists())
@@ -165,7 +157,7 @@ impl Location {
 
     /// The last component of the path, under which the source arrives in a
     /// directory; `None` for `.`, `..` and `/`, which have no name of their own.
-    pub(crate) fn final_name(&self) -> Option<&[u8]> {
+    pub fn final_name(&self) -> Option<&[u8]> {
         words::split(&self.path).name
     }
 }
@@ -181,11 +173,11 @@ impl fmt::Display for Location {
 ///
 /// # Errors
 /// Names the words and what is wrong with them.
-pub(crate) fn parse_host(words: &OsStr) -> Result<Host, LocationError> {
+pub fn parse_host(words: &OsStr) -> Result<Host, LocationError> {
     let given = words.as_bytes().to_vec();
     let host = || {
         if given.is_empty() {
-            return Err(Problem::EmptyHost);
+            return Err(LocationProblem::EmptyHost);
         }
         let is_url = split_scheme(&given).is_some();
         if is_url || host_end(&given).is_some() {
@@ -195,11 +187,11 @@ pub(crate) fn parse_host(words: &OsStr) -> Result<Host, LocationError> {
                 (Machine::There(host), path) if path == START_DIRECTORY && !host.by_sftp => {
                     Ok(host)
                 }
-                _ => Err(Problem::NotHost),
+                _ => Err(LocationProblem::NotHost),
             };
         }
         if given.contains(&b'/') {
-            return Err(Problem::NotHost);
+            return Err(LocationProblem::NotHost);
         }
         let (user, name) = split_user(&given);
         host_of(user, unbracketed(name))
@@ -207,19 +199,19 @@ pub(crate) fn parse_host(words: &OsStr) -> Result<Host, LocationError> {
     host().map_err(|why| LocationError { given: given.clone(), why })
 }
 
-fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), Problem> {
+fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), LocationProblem> {
     if words.is_empty() {
-        return Err(Problem::EmptyPath);
+        return Err(LocationProblem::EmptyPath);
     }
     if words.contains(&0) {
-        return Err(Problem::Nul);
+        return Err(LocationProblem::Nul);
     }
     if let Some((scheme, rest)) = split_scheme(words) {
         let by_sftp = match scheme.to_ascii_lowercase().as_str() {
             "ssh" => false,
             "sftp" => true,
-            "rsync" => return Err(Problem::Daemon),
-            _ => return Err(Problem::Scheme(scheme.to_owned())),
+            "rsync" => return Err(LocationProblem::Daemon),
+            _ => return Err(LocationProblem::Scheme(scheme.to_owned())),
         };
         let (mut host, path) = parse_url(rest)?;
         host.by_sftp = by_sftp;
@@ -230,7 +222,7 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), Problem> {
     let (user, name) = split_user(login);
     // To rsync `host::module` is a module of its daemon.
     if path.starts_with(b":") {
-        return Err(Problem::Daemon);
+        return Err(LocationProblem::Daemon);
     }
     refuse_other_home(path)?;
     let path = if path.is_empty() { START_DIRECTORY } else { path };
@@ -268,13 +260,13 @@ fn host_end(words: &[u8]) -> Option<usize> {
 }
 
 /// Reads the part behind `ssh://` and `sftp://`.
-fn parse_url(rest: &[u8]) -> Result<(Host, Vec<u8>), Problem> {
+fn parse_url(rest: &[u8]) -> Result<(Host, Vec<u8>), LocationProblem> {
     let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(slash);
     let (user, host) = split_user(authority);
     let (name, port) = split_port(host)?;
     if user.is_some_and(|user| user.contains(&b':')) {
-        return Err(Problem::Password);
+        return Err(LocationProblem::Password);
     }
     let user = user.map(percent_decoded).transpose()?;
     let host = host_of(user.as_deref(), &percent_decoded(name)?)?;
@@ -284,7 +276,7 @@ fn parse_url(rest: &[u8]) -> Result<(Host, Vec<u8>), Problem> {
     };
     let path = percent_decoded(path)?;
     if path.contains(&0) {
-        return Err(Problem::Nul);
+        return Err(LocationProblem::Nul);
     }
     path.strip_prefix(b"/").map_or(Ok(()), refuse_other_home)?;
     let path = match path.as_slice() {
@@ -304,13 +296,13 @@ fn parse_url(rest: &[u8]) -> Result<(Host, Vec<u8>), Problem> {
 
 /// Refuses a path on a host that begins with `~` and the name of a user: a shell there
 /// would put that user's home directory in its place, and haul uses none.
-fn refuse_other_home(path: &[u8]) -> Result<(), Problem> {
+fn refuse_other_home(path: &[u8]) -> Result<(), LocationProblem> {
     let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
     let Some([begin, rest @ ..]) = first.strip_prefix(b"~") else { return Ok(()) };
     let is_in_name =
         |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || b"_.-+@\\".contains(byte);
     let begins = begin.is_ascii_alphabetic() || *begin == b'_';
-    if begins && rest.iter().all(is_in_name) { Err(Problem::OtherHome) } else { Ok(()) }
+    if begins && rest.iter().all(is_in_name) { Err(LocationProblem::OtherHome) } else { Ok(()) }
 }
 
 /// Splits `user@host`; a user name may have `@` in it, a host name can't.
@@ -322,7 +314,7 @@ fn split_user(login: &[u8]) -> (Option<&[u8]>, &[u8]) {
 }
 
 /// Splits `host:port` and `[address]:port`.
-fn split_port(host: &[u8]) -> Result<(&[u8], Option<u16>), Problem> {
+fn split_port(host: &[u8]) -> Result<(&[u8], Option<u16>), LocationProblem> {
     let bracket = host.iter().rposition(|&b| b == b']').unwrap_or(0);
     let Some(colon) = host[bracket..].iter().position(|&b| b == b':') else {
         return Ok((unbracketed(host), None));
@@ -333,7 +325,7 @@ fn split_port(host: &[u8]) -> Result<(&[u8], Option<u16>), Problem> {
         Ok(port) if port > 0 && text.bytes().all(|b| b.is_ascii_digit()) => {
             Ok((unbracketed(name), Some(port)))
         }
-        _ => Err(Problem::Port(text.into_owned())),
+        _ => Err(LocationProblem::Port(text.into_owned())),
     }
 }
 
@@ -343,13 +335,13 @@ fn unbracketed(name: &[u8]) -> &[u8] {
 }
 
 /// The host that is reached as `user@host`. ssh decides what is left out.
-fn host_of(user: Option<&[u8]>, name: &[u8]) -> Result<Host, Problem> {
-    let text = |bytes| str::from_utf8(bytes).map_err(|_| Problem::NotText);
+fn host_of(user: Option<&[u8]>, name: &[u8]) -> Result<Host, LocationProblem> {
+    let text = |bytes| str::from_utf8(bytes).map_err(|_| LocationProblem::NotText);
     Ok(Host::new(user.map(text).transpose()?, text(name)?)?)
 }
 
 /// RFC 3986, section 2.1: `%` and two hexadecimal digits stand for a byte.
-fn percent_decoded(text: &[u8]) -> Result<Vec<u8>, Problem> {
+fn percent_decoded(text: &[u8]) -> Result<Vec<u8>, LocationProblem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
@@ -358,8 +350,8 @@ fn percent_decoded(text: &[u8]) -> Result<Vec<u8>, Problem> {
             rest = after;
             continue;
         }
-        let [high, low, after @ ..] = after else { return Err(Problem::Percent) };
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or(Problem::Percent);
+        let [high, low, after @ ..] = after else { return Err(LocationProblem::Percent) };
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or(LocationProblem::Percent);
         bytes.push((digit(high)? * 16 + digit(low)?) as u8);
         rest = after;
     }

@@ -1,14 +1,13 @@
 //! Connections to the places that locations name.
 
-use crate::endpoint::{Call, diagnostics};
-use crate::error::CommandError;
+use crate::endpoint::Call;
+use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
-use crate::progress::Screen;
-use crate::report::Report;
-use haul_engine::{JobError, Requests, Standing};
+use haul_engine::{Event, JobError, Monitor, Requests, Standing};
 use haul_model::Task;
-use haul_net::{ConnectError, Connection, Patience};
+use haul_net::{ConnectError, Connection, Diagnostics, Patience};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long an SFTP server may be silent, unless the user says otherwise, in seconds. One
@@ -16,21 +15,25 @@ use std::time::{Duration, Instant};
 pub(crate) const SFTP_SILENCE_SECONDS: u32 = 60;
 
 /// Connects to the SFTP server of `host`.
-pub(crate) fn connect_sftp(host: &Host, screen: &Screen) -> Result<Connection, ConnectError> {
+pub(crate) fn connect_sftp(
+    host: &Host,
+    diagnostics: &Diagnostics,
+) -> Result<Connection, ConnectError> {
     let patience = match host.has_timeout {
         true => host.patience(),
         false => Patience::of_seconds(SFTP_SILENCE_SECONDS),
     };
-    haul_net::connect_sftp(&host.ssh().clone().with_patience(patience), diagnostics(screen))
+    haul_net::connect_sftp(&host.ssh().clone().with_patience(patience), Arc::clone(diagnostics))
 }
 
 /// A host that answers requests.
-pub(crate) struct Answering {
-    pub(crate) requests: Requests,
+pub struct Answering {
+    /// Takes requests.
+    pub requests: Requests,
     /// Its SFTP server answers, and this is why.
-    pub(crate) missing: Option<ConnectError>,
+    pub missing: Option<ConnectError>,
     /// How long it took until it answered.
-    pub(crate) login: Duration,
+    pub login: Duration,
 }
 
 impl Answering {
@@ -38,7 +41,7 @@ impl Answering {
     ///
     /// # Errors
     /// When there is no way to either, or the user has `cancelled`.
-    pub(crate) fn at(call: &Call<'_>, cancelled: &dyn Fn() -> bool) -> Result<Self, CommandError> {
+    pub fn at(call: &Call<'_>, cancelled: &dyn Fn() -> bool) -> Result<Self, Error> {
         let begun = Instant::now();
         let missing = match Requests::remote_unless(call.connect()?, cancelled) {
             Err(JobError::Connection(error)) if error.lacks_haul() => error,
@@ -48,11 +51,11 @@ impl Answering {
             }
         };
         if call.host.without_haul == WithoutHaul::Fail {
-            return Err(missing.into());
+            return Err(JobError::from(missing).into());
         }
-        match Self::at_sftp(call.host, call.screen) {
+        match Self::at_sftp(call.host, call.diagnostics) {
             Ok(answering) => Ok(Self { missing: Some(missing), ..answering }),
-            Err(neither) => Err(neither_helps(missing, &neither)),
+            Err(sftp) => Err(Error::Neither { missing, sftp: Box::new(sftp) }),
         }
     }
 
@@ -60,23 +63,16 @@ impl Answering {
     ///
     /// # Errors
     /// When there is no way to it.
-    pub(crate) fn at_sftp(host: &Host, screen: &Screen) -> Result<Self, JobError> {
+    pub fn at_sftp(host: &Host, diagnostics: &Diagnostics) -> Result<Self, JobError> {
         let begun = Instant::now();
-        let requests = Requests::sftp(connect_sftp(host, screen)?)?;
+        let requests = Requests::sftp(connect_sftp(host, diagnostics)?)?;
         Ok(Self { requests, missing: None, login: begun.elapsed() })
     }
 }
 
-/// The error where haul is `missing`. SFTP would have been of help; it is not what is wrong.
-pub(crate) fn neither_helps(missing: ConnectError, neither: &JobError) -> CommandError {
-    let error = CommandError::from(missing);
-    error.with_hint(format!("SFTP does not work either: {neither}"))
-}
-
 /// The places that single requests have gone to, one connection for each.
-pub(crate) struct Peers<'r> {
-    report: &'r dyn Report,
-    screen: Screen,
+pub struct Peers {
+    diagnostics: Diagnostics,
     /// Hosts without haul are not reported.
     is_quiet: bool,
     /// The task of the job that comes next, if one does.
@@ -85,7 +81,7 @@ pub(crate) struct Peers<'r> {
 }
 
 /// Connections that are to be kept are, and the others closed.
-impl Drop for Peers<'_> {
+impl Drop for Peers {
     fn drop(&mut self) {
         self.open.drain(..).for_each(|open| open.requests.leave());
     }
@@ -100,40 +96,40 @@ struct Open {
 }
 
 /// The way to a host that was asked.
-pub(crate) struct WayThere {
-    pub(crate) standing: Standing,
+pub struct WayThere {
+    /// The connection.
+    pub standing: Standing,
     /// The host starts no program.
-    pub(crate) is_sftp_only: bool,
+    pub is_sftp_only: bool,
 }
 
-impl<'r> Peers<'r> {
-    /// No connection yet. What ssh has to say is shown on `screen`, which belongs to
-    /// `report`.
-    pub(crate) fn new(report: &'r dyn Report, screen: &Screen) -> Self {
+impl Peers {
+    /// No connection yet; `diagnostics` takes what ssh writes.
+    pub fn new(diagnostics: &Diagnostics) -> Self {
         let (is_quiet, task, open) = (false, None, Vec::new());
-        Self { report, screen: screen.clone(), is_quiet, task, open }
+        Self { diagnostics: Arc::clone(diagnostics), is_quiet, task, open }
     }
 
     /// The same, and nothing is said of hosts without haul.
-    pub(crate) fn quietly(mut self) -> Self {
+    pub fn quietly(mut self) -> Self {
         self.is_quiet = true;
         self
     }
 
     /// The same, over connections that a job with that task can go on with.
-    pub(crate) fn before(mut self, task: Task) -> Self {
+    pub fn before(mut self, task: Task) -> Self {
         self.task = Some(task);
         self
     }
 
     /// The hosts whose hauls have greeted.
-    pub(crate) fn greeted(&self) -> impl Iterator<Item = &Host> {
+    pub fn greeted(&self) -> impl Iterator<Item = &Host> {
         let open = self.open.iter().filter(|open| open.requests.are_at_agent());
         open.filter_map(|open| open.machine.host())
     }
 
     /// The way to `machine`, for the job that comes next, if somebody was asked there.
-    pub(crate) fn take_way(&mut self, machine: &Machine) -> Option<WayThere> {
+    pub fn take_way(&mut self, machine: &Machine) -> Option<WayThere> {
         let found = self.open.iter().position(|open| open.machine == *machine)?;
         let Open { requests, is_sftp_only, .. } = self.open.swap_remove(found);
         let standing = requests.into_standing()?;
@@ -144,39 +140,34 @@ impl<'r> Peers<'r> {
     /// [`Self::requests`]. It `is_again` if an earlier connection was lost.
     ///
     /// # Errors
-    /// When there is no way to it, or the user has `cancelled`.
-    pub(crate) fn reach(
+    /// When there is no way to it, or the user has cancelled, as `monitor` knows.
+    pub fn reach(
         &mut self,
         machine: &Machine,
         is_again: bool,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<usize, CommandError> {
+        monitor: &dyn Monitor,
+    ) -> Result<usize, Error> {
         if let Some(index) = self.open.iter().position(|open| open.machine == *machine) {
             return Ok(index);
         }
         let (requests, is_sftp_only) = match machine {
             Machine::Here => (Requests::local(), false),
-            Machine::There(host) => {
-                let reached = match host.by_sftp {
-                    true => Answering::at_sftp(host, &self.screen)
-                        .map(|answering| (answering.requests, false))
-                        .map_err(CommandError::from),
-                    false => self.agent(host, is_again, cancelled),
-                };
-                reached.map_err(|error| host.explained(error))?
+            Machine::There(host) if host.by_sftp => {
+                (Answering::at_sftp(host, &self.diagnostics)?.requests, false)
             }
+            Machine::There(host) => self.agent(host, is_again, monitor)?,
         };
         self.open.push(Open { machine: machine.clone(), requests, is_sftp_only });
         Ok(self.open.len() - 1)
     }
 
     /// Requests to the machine with the number that [`Self::reach`] has given.
-    pub(crate) fn requests(&mut self, index: usize) -> &mut Requests {
+    pub fn requests(&mut self, index: usize) -> &mut Requests {
         &mut self.open[index].requests
     }
 
     /// Closes the connection to `machine`, if one stands.
-    pub(crate) fn leave(&mut self, machine: &Machine) {
+    pub fn leave(&mut self, machine: &Machine) {
         self.open.retain(|open| open.machine != *machine);
     }
 
@@ -186,20 +177,20 @@ impl<'r> Peers<'r> {
         &self,
         host: &Host,
         is_again: bool,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<(Requests, bool), CommandError> {
+        monitor: &dyn Monitor,
+    ) -> Result<(Requests, bool), Error> {
         let call = Call {
             host,
             may_be_kept: true,
             is_again,
             has_content: self.task.is_some_and(|task| !task.keeps_destination()),
-            screen: &self.screen,
-            tell: &|event| self.report.link(event),
+            diagnostics: &self.diagnostics,
+            tell: &|event| monitor.event(Event::Link(event)),
         };
-        let Answering { requests, missing, .. } = Answering::at(&call, cancelled)?;
+        let Answering { requests, missing, .. } = Answering::at(&call, &|| monitor.cancelled())?;
         if missing.is_some() && host.without_haul == WithoutHaul::GoOn && !self.is_quiet {
-            let message = "no haul there: using SFTP";
-            self.report.warning(host.to_string().as_bytes(), message);
+            let (path, message) = (host.to_string(), "no haul there: using SFTP");
+            monitor.event(Event::Warning { side: None, path: path.as_bytes(), message });
         }
         Ok((requests, missing.is_some_and(|missing| missing.runs_nothing())))
     }

@@ -4,15 +4,17 @@
 //! Only what the host may bring about by itself is tried again: a connection that broke,
 //! is silent, or can't be made for now, to a host that has greeted in this command.
 
-use crate::error::CommandError;
-use crate::report::ToldOnce;
+use crate::error::Error;
 use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
 use haul_model::{
     Conflict, ContentHash, Entry, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating,
 };
 use haul_net::ConnectError;
+use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,37 +144,26 @@ impl<'m> Attempts<'m> {
     ///
     /// # Errors
     /// That error, if there is no next one, and when the user interrupts.
-    pub(crate) fn wait(
-        &mut self,
-        host: &str,
-        retries: u32,
-        error: CommandError,
-    ) -> Result<(), CommandError> {
+    pub(crate) fn wait(&mut self, host: &str, retries: u32, error: Error) -> Result<(), Error> {
         if self.monitor.cancelled() {
-            return Err(CommandError::interrupted());
+            return Err(JobError::Interrupted.into());
         }
-        if !may_pass(&error) {
+        if !error.connection().is_some_and(ConnectError::retriable) {
             return Err(error);
         }
         if self.failed >= retries {
             return Err(if retries > 0 { lost_for_good(error) } else { error });
         }
         (self.failed, self.is_lost) = (self.failed + 1, true);
-        Ok(pause(self.monitor, host, self.failed, &error.source.to_string())?)
+        Ok(pause(self.monitor, host, self.failed, &error.to_string())?)
     }
 }
 
-/// True if the same attempt may succeed a little later.
-fn may_pass(error: &CommandError) -> bool {
-    error.source.downcast_ref().is_some_and(ConnectError::retriable)
-}
-
 /// The error of a question that is not asked again.
-fn lost_for_good(error: CommandError) -> CommandError {
-    let CommandError { kind, source, hints } = error;
-    match source.downcast() {
-        Ok(lost) => given_up(*lost, true).into(),
-        Err(source) => CommandError { kind, source, hints },
+fn lost_for_good(error: Error) -> Error {
+    match error {
+        Error::Job(JobError::Connection(lost)) => JobError::from(given_up(lost, true)).into(),
+        error => error,
     }
 }
 
@@ -243,13 +234,34 @@ fn has_stream(job: &Job) -> bool {
 }
 
 /// True if what is at `path` here can be read only once.
-pub(crate) fn is_stream(path: &[u8]) -> bool {
+pub fn is_stream(path: &[u8]) -> bool {
     let kind = fs::metadata(OsStr::from_bytes(path)).map(|found| found.file_type());
     kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
 }
 
+/// Messages that are remembered, at most.
+const TOLD_MAX: usize = 4096;
+
+/// Messages that were reported, each once: those about sources, which are the same for all
+/// destinations, and warnings of a job that is run again.
+#[derive(Default)]
+pub struct ToldOnce(Mutex<HashSet<u64>>);
+
+impl ToldOnce {
+    /// True if it was not reported before, as far as that is remembered.
+    pub fn is_new(&self, path: &[u8], message: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (path, message).hash(&mut hasher);
+        let mut told = self.0.lock();
+        match told.len() {
+            TOLD_MAX.. => !told.contains(&hasher.finish()),
+            _ => told.insert(hasher.finish()),
+        }
+    }
+}
+
 /// The monitor of several runs, which warns of each thing once.
-pub(crate) struct Once<'m> {
+pub struct Once<'m> {
     monitor: &'m dyn Monitor,
     warned: ToldOnce,
     /// Direct connections have stood.
@@ -258,7 +270,7 @@ pub(crate) struct Once<'m> {
 
 impl<'m> Once<'m> {
     /// One that tells `monitor`.
-    pub(crate) fn new(monitor: &'m dyn Monitor) -> Self {
+    pub fn new(monitor: &'m dyn Monitor) -> Self {
         Self { monitor, warned: ToldOnce::default(), has_gone_directly: AtomicBool::new(false) }
     }
 

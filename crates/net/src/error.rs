@@ -303,6 +303,17 @@ impl ConnectError {
         matches!(self, Self::SubsystemMissing { .. })
     }
 
+    /// True if the words that name the host, or say how it is reached, are wrong.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::HostName { .. }
+                | Self::UserName { .. }
+                | Self::RemoteShell { .. }
+                | Self::RemoteHaul { .. }
+        )
+    }
+
     /// True if the same attempt may succeed a little later with nothing
     /// changed here.
     pub fn retriable(&self) -> bool {

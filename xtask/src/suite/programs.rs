@@ -479,10 +479,10 @@ mod tests {
     fn programs_with_tests_are_told_from_all_else_that_is_built() {
         let message = json!({
             "reason": "compiler-artifact", "executable": "/t/deps/sftp-1", "profile": {"test": true},
-            "manifest_path": "/r/crates/haul/Cargo.toml", "target": {"name": "sftp"},
+            "manifest_path": "/r/crates/cli/Cargo.toml", "target": {"name": "sftp"},
         });
         let program = Program::of_message(&message).expect("a test program");
-        assert_eq!((&*program.name, &*program.dir), ("haul sftp", Path::new("/r/crates/haul")));
+        assert_eq!((&*program.name, &*program.dir), ("cli sftp", Path::new("/r/crates/cli")));
         let mut plain = message.clone();
         plain["profile"]["test"] = false.into();
         assert!(Program::of_message(&plain).is_none());

@@ -3,7 +3,7 @@
 
 use super::{Hosts, logins_of};
 use crate::endpoint::{Call, greeted};
-use crate::error::CommandError;
+use crate::error::Error;
 use crate::host::Host;
 use crate::location::Machine;
 use crate::retry::Retry;
@@ -29,12 +29,11 @@ impl Hosts {
         from: &Machine,
         to: &Machine,
         monitor: &dyn Monitor,
-    ) -> Result<Summary, CommandError> {
+    ) -> Result<Summary, Error> {
         let hosts = from.host().zip(to.host());
         let Some((source, dest)) = hosts.filter(|(from, to)| !from.by_sftp && !to.by_sftp) else {
             let by_sftp = if from.is_by_sftp() { from } else { to };
-            let message = format!("{by_sftp}: a copy between hosts needs haul on both");
-            return Err(in_two_steps(CommandError::usage(message), to));
+            return Err(Error::NotBetween { host: by_sftp.to_string(), to: to.to_string() });
         };
         let both = Both { hosts: self, from: source, to: dest, reaching: Cell::new(dest) };
         // Each of them may have to get a haul first.
@@ -44,18 +43,13 @@ impl Hosts {
                 ran => return Ok(ran?),
             };
             let host = both.reaching.get();
-            if !host.deploy || lacking == Some(dest) {
-                return Err(in_two_steps(missing.into(), to));
+            if host.deploy.is_none() || lacking == Some(dest) {
+                return Err(Error::LacksHaul { missing, to: to.to_string() });
             }
             self.deploy(host, monitor)?;
         }
         Ok(both.run(job, monitor)?)
     }
-}
-
-/// `error`, with the way that there is instead.
-fn in_two_steps(error: CommandError, to: &Machine) -> CommandError {
-    error.with_hint(format!("copy to this machine first, then to {to}"))
 }
 
 impl<'h> Both<'h> {

@@ -2,22 +2,22 @@
 //! whose connection is lost is asked again, as a job is run again.
 
 use super::Hosts;
-use crate::error::CommandError;
+use crate::error::Error;
 use crate::location::Machine;
 use crate::peer::Peers;
 use haul_engine::{Monitor, RequestError, Requests};
 use haul_model::Fault;
 
 /// The hosts that are asked, and the monitor that is told of lost connections.
-pub(crate) struct Questions<'q, 'r> {
+pub struct Questions<'q> {
     hosts: &'q Hosts,
-    peers: Peers<'r>,
+    peers: Peers,
     monitor: &'q dyn Monitor,
 }
 
-impl<'q, 'r> Questions<'q, 'r> {
+impl<'q> Questions<'q> {
     /// Questions to `peers`; `hosts` remembers which of them have greeted.
-    pub(crate) fn new(hosts: &'q Hosts, peers: Peers<'r>, monitor: &'q dyn Monitor) -> Self {
+    pub fn new(hosts: &'q Hosts, peers: Peers, monitor: &'q dyn Monitor) -> Self {
         Self { hosts, peers, monitor }
     }
 
@@ -25,11 +25,11 @@ impl<'q, 'r> Questions<'q, 'r> {
     ///
     /// # Errors
     /// When there is no way to it, or none any more.
-    pub(crate) fn ask<T>(
+    pub fn ask<T>(
         &mut self,
         machine: &Machine,
         question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
-    ) -> Result<Result<T, Fault>, CommandError> {
+    ) -> Result<Result<T, Fault>, Error> {
         self.ask_in_parts(machine, &|| 0, question)
     }
 
@@ -39,27 +39,27 @@ impl<'q, 'r> Questions<'q, 'r> {
     ///
     /// # Errors
     /// See [`Self::ask`].
-    pub(crate) fn ask_in_parts<T>(
+    pub fn ask_in_parts<T>(
         &mut self,
         machine: &Machine,
         parts: &dyn Fn() -> u64,
         question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
-    ) -> Result<Result<T, Fault>, CommandError> {
+    ) -> Result<Result<T, Fault>, Error> {
         self.hosts.ask(machine, &mut self.peers, self.monitor, parts, question)
     }
 
     /// The hosts that are asked.
-    pub(crate) fn hosts(&self) -> &'q Hosts {
+    pub fn hosts(&self) -> &'q Hosts {
         self.hosts
     }
 
     /// The monitor that is told.
-    pub(crate) fn monitor(&self) -> &'q dyn Monitor {
+    pub fn monitor(&self) -> &'q dyn Monitor {
         self.monitor
     }
 
     /// The hosts that were asked, with the connections that stand.
-    pub(crate) fn into_peers(self) -> Peers<'r> {
+    pub fn into_peers(self) -> Peers {
         self.peers
     }
 }

@@ -4,7 +4,7 @@
 //! This drives the store itself, at a pace of checkpoints that a short copy
 //! comes to: the program's own (64 MiB and five seconds) would make each of many
 //! cuts take seconds, and a switch for it would be one that no user needs. That
-//! the program goes the same way is shown by `crates/haul/tests/power`, once,
+//! the program goes the same way is shown by `crates/cli/tests/power`, once,
 //! with a file that is large enough and a slow disk.
 
 #![cfg(target_os = "linux")]

@@ -1,0 +1,481 @@
+//! The words of the command line, and the plain commands that they become, with what
+//! the configuration adds. Nothing below this file reads arguments.
+
+mod cache;
+mod deploy;
+mod doctor;
+mod familiar;
+mod filter;
+mod help;
+mod keep;
+mod kept;
+mod late;
+mod options;
+mod places;
+mod remote;
+mod server;
+mod stats;
+mod sync;
+mod to_all;
+mod words;
+mod wrong;
+
+pub(crate) use cache::{CacheAction, CacheCommand};
+pub(crate) use deploy::{Deploy, Deployment};
+pub(crate) use doctor::Doctor;
+pub(crate) use keep::{Keep, KeepAction};
+pub(crate) use places::{CompletedShell, Generate, Places};
+pub(crate) use remote::Passage;
+pub(crate) use server::{Server, ServerAction, Terms};
+pub(crate) use stats::Stats;
+pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
+pub(crate) use sync::{Sync, When, rate, size};
+
+use self::familiar::{FamiliarWords, explain};
+use self::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE};
+use self::late::Late;
+use self::words::{
+    CheckWords, CommandWords, ConfigWords, CopyWords, DetailWords, MoveWords, Words, switch,
+};
+use crate::config::{Config, Settings};
+use crate::error::{CommandError, ExitCode};
+use crate::lines::Lines;
+use crate::report::{Detail, Show};
+use crate::stdout;
+use crate::until::Until;
+use clap::{CommandFactory, Parser};
+use haul::{Location, parse_host};
+use haul_engine::{CleanRules, Links, Summary};
+use haul_model::{Altered, Backup, Conflict, Filter, Moving, Policy, Resume, Style};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process;
+
+/// A command, as the program carries it out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Copy files and trees.
+    Copy(Copy),
+    /// Move files and trees: a copy whose sources are removed.
+    Move(Copy),
+    /// Make a tree like another.
+    Sync(Sync),
+    /// Compare files and trees.
+    Check(Check),
+    /// List directories.
+    Ls(Ls),
+    /// Show what stands at paths.
+    Stat(Stat),
+    /// Hash files.
+    Hash(Hash),
+    /// Remove what copies have left behind.
+    Clean(Clean),
+    /// Show the settings that apply.
+    Config(ShowConfig),
+    /// List or close kept connections, or hold one.
+    Cache(CacheCommand),
+    Keep(Keep),
+    /// Put haul onto a host, or take it away again.
+    Deploy(Deploy),
+    /// Find out how fast a host is, and the way to it.
+    Doctor(Doctor),
+    /// Print the completions of a shell.
+    Completions(CompletedShell),
+    /// Write man pages and completions.
+    Generate(Generate),
+    /// Print the places that a word may stand for.
+    Places(Places),
+    /// Serve a client at the other end of standard input and output.
+    Serve(Serve),
+    /// Run a server, and see to one.
+    Server(Server),
+}
+
+/// `haul copy`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Copy {
+    pub(crate) sources: Vec<Location>,
+    pub(crate) dest: Location,
+    /// All destinations, of which `dest` is the first, if each gets the sources; and the way
+    /// that contents take to each.
+    pub(crate) to_all: Vec<(Location, Passage)>,
+    pub(crate) recursive: bool,
+    pub(crate) follow: bool,
+    /// The rules that leave out parts of the sources.
+    pub(crate) filter: Filter,
+    /// Attributes that entries get in place of those of the sources.
+    pub(crate) altered: Altered,
+    pub(crate) policy: Policy,
+    pub(crate) detail: Detail,
+    /// How entries are told of, if the copy makes a mirror.
+    pub(crate) lines: Lines,
+    /// The directories that a mirror looks into besides the destination.
+    pub(crate) bases: Vec<Vec<u8>>,
+    /// The backups that a mirror makes.
+    pub(crate) backup: Option<Backup>,
+    /// The directory in which files of a mirror are staged, if not where they will appear.
+    pub(crate) staging: Option<Vec<u8>>,
+    /// Of the one source of a mirror, the paths below it that take part, if not all.
+    pub(crate) list: Option<Vec<Vec<u8>>>,
+    /// Links that come from a host are made to lead nowhere; elsewhere that is undone.
+    pub(crate) munges: bool,
+    /// The way that contents take.
+    pub(crate) passage: Passage,
+    /// Somebody at a terminal is asked before most of the destination is removed.
+    pub(crate) asks: bool,
+    /// The time at which the command ends, whatever is left to do.
+    pub(crate) until: Option<Until>,
+}
+
+/// `haul check`: a copy in which nothing is copied.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) copy: Copy,
+    /// Contents are compared by their hashes.
+    pub(crate) content: bool,
+}
+
+/// `haul ls`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ls {
+    pub(crate) paths: Vec<Location>,
+    pub(crate) long: bool,
+    /// Sizes have units.
+    pub(crate) readable: bool,
+    pub(crate) null: bool,
+    pub(crate) detail: Detail,
+}
+
+/// `haul stat`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) paths: Vec<Location>,
+    pub(crate) follow: bool,
+    pub(crate) detail: Detail,
+}
+
+/// `haul hash`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Hash {
+    pub(crate) paths: Vec<Location>,
+    pub(crate) detail: Detail,
+}
+
+/// `haul clean`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Clean {
+    pub(crate) paths: Vec<Location>,
+    pub(crate) rules: CleanRules,
+    pub(crate) detail: Detail,
+}
+
+/// `haul config`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ShowConfig {
+    /// The host that is asked about.
+    pub(crate) host: Option<String>,
+    pub(crate) settings: Settings,
+    /// The configuration file, if there is a place for one.
+    pub(crate) path: Option<PathBuf>,
+    /// True if it exists.
+    pub(crate) exists: bool,
+    pub(crate) detail: Detail,
+}
+
+/// `haul serve`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Serve {
+    /// The directory that the client may reach, if that is not everything.
+    pub(crate) root: Option<PathBuf>,
+    /// It may only read.
+    pub(crate) read_only: bool,
+}
+
+/// Reads the command line. Help ends the process here.
+///
+/// # Errors
+/// When the words can't be taken, with a hint, and when the help can't be written.
+pub(crate) fn from_env() -> Result<Command, CommandError> {
+    read(&std::env::args_os().collect::<Vec<_>>())
+}
+
+/// The command of `haul server` that has these words.
+///
+/// # Errors
+/// When they can't be taken.
+pub(crate) fn server_command(words: &[String]) -> Result<Command, CommandError> {
+    let words = ["haul", "server"].into_iter().chain(words.iter().map(String::as_str));
+    let parsed = Words::try_parse_from(words);
+    parsed.map_err(|_| CommandError::usage("unknown words"))?.into_command(Config::load)
+}
+
+/// `code` as the command has it whose words are those of the command line.
+pub(crate) fn code_of_words(code: ExitCode) -> ExitCode {
+    code_of(&std::env::args_os().collect::<Vec<_>>(), code)
+}
+
+fn code_of(words: &[OsString], code: ExitCode) -> ExitCode {
+    match is_sync(words) {
+        true => code.as_rsync(&Summary::default(), 0),
+        false => code,
+    }
+}
+
+fn is_sync(words: &[OsString]) -> bool {
+    words.get(1).is_some_and(|word| word == "sync")
+}
+
+/// Reads words, of which the first is the program's name.
+fn read(words: &[OsString]) -> Result<Command, CommandError> {
+    let of_flags = || is_sync(words).then(|| sync::help_of_flags(words)).flatten();
+    if let Some(help) = options::short_help(words).or_else(of_flags) {
+        stdout::written(stdout::Standard.write_all(help.as_bytes()))?;
+        process::exit(0);
+    }
+    if let Some(usage) = options::usage(words) {
+        // There is no other place to say it.
+        let _ = io::stderr().write_all(usage.as_bytes());
+        process::exit(code_of(words, ExitCode::Usage).number().into());
+    }
+    match Words::try_parse_from(familiar::with_help(words)) {
+        Ok(words) => words.into_command(Config::load),
+        // Only that of haul itself has a version.
+        Err(error) if error.kind() == clap::error::ErrorKind::DisplayVersion && words.len() > 2 => {
+            read(&["haul".into(), "--version".into()])
+        }
+        Err(error) => Err(explain(error, words).unwrap_or_else(|help| {
+            let open = if help.use_stderr() { Ok(()) } else { stdout::Standard::check() };
+            match (stdout::written(open.and_then(|()| help.print())), help.use_stderr()) {
+                (Err(error), false) => error,
+                _ => process::exit(help.exit_code()),
+            }
+        })),
+    }
+}
+
+/// The words of the command line, for what is made from them.
+pub(crate) fn words() -> clap::Command {
+    Words::command()
+}
+
+impl Words {
+    /// The command; `load` reads the configuration for those that it is for.
+    fn into_command(
+        self,
+        load: impl FnOnce() -> Result<Config, CommandError>,
+    ) -> Result<Command, CommandError> {
+        Ok(match self.command {
+            CommandWords::Copy(Late(words)) => Command::Copy(words.into_copy(&load()?)?),
+            CommandWords::Move(Late(words)) => Command::Move(words.into_copy(&load()?)?),
+            CommandWords::Sync(Late(words)) => Command::Sync(words.into_sync(&load()?)?),
+            CommandWords::Check(Late(words)) => Command::Check(words.into_check(&load()?)?),
+            CommandWords::Ls(Late(words)) => {
+                let paths = words.remote.locations(&words.paths, &load()?)?;
+                let detail = detail(false, 0, words.json);
+                let (long, readable) = (words.long, words.human_readable);
+                Command::Ls(Ls { paths, long, readable, null: words.null, detail })
+            }
+            CommandWords::Stat(Late(words)) => {
+                let paths = words.remote.locations(&words.paths, &load()?)?;
+                let detail = detail(false, 0, words.json);
+                Command::Stat(Stat { paths, follow: words.dereference, detail })
+            }
+            CommandWords::Hash(Late(words)) => {
+                let paths = words.remote.locations(&words.paths, &load()?)?;
+                Command::Hash(Hash { paths, detail: detail(false, 0, words.json) })
+            }
+            CommandWords::Config(Late(words)) => Command::Config(words.into_shown(load()?)?),
+            CommandWords::Clean(Late(words)) => Command::Clean(Clean {
+                paths: words.paths.iter().map(|p| Location::parse(p)).collect::<Result<_, _>>()?,
+                rules: CleanRules {
+                    recursive: words.recursive,
+                    all: words.all,
+                    dry_run: words.dry_run,
+                },
+                detail: detail(false, 0, words.json),
+            }),
+            CommandWords::Cache(Late(words)) => words.into_command(load)?,
+            CommandWords::Keep(Late(words)) => Command::Keep(words.into_keep()?),
+            CommandWords::Deploy(Late(words)) => Command::Deploy(words.into_deploy(&load()?)?),
+            CommandWords::Doctor(Late(words)) => Command::Doctor(words.into_doctor(&load()?)?),
+            CommandWords::Completions(Late(words)) => Command::Completions(words.shell),
+            CommandWords::Generate(Late(words)) => Command::Generate(Generate { dir: words.dir }),
+            CommandWords::Places(Late(words)) => Command::Places(words.into_places(&load()?)),
+            CommandWords::Help(Late(words)) => read(&words.asked())?,
+            CommandWords::Server(words) => Command::Server(words.into_server(load)?),
+            CommandWords::Serve(Late(words)) => {
+                Command::Serve(Serve { root: words.root, read_only: words.read_only })
+            }
+        })
+    }
+}
+
+impl Copy {
+    /// A plain copy of what is named, without what is in directories.
+    pub(crate) fn of(sources: Vec<Location>, dest: Location, detail: Detail) -> Self {
+        Self {
+            sources,
+            dest,
+            to_all: Vec::new(),
+            recursive: false,
+            follow: false,
+            filter: Filter::default(),
+            altered: Altered::default(),
+            policy: Policy::default(),
+            detail,
+            lines: Lines::default(),
+            bases: Vec::new(),
+            backup: None,
+            staging: None,
+            list: None,
+            munges: false,
+            passage: Passage::default(),
+            asks: false,
+            until: None,
+        }
+    }
+}
+
+impl CopyWords {
+    fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
+        // clap lets at most one of each group through.
+        let conflict = conflict(self.force, self.no_clobber, self.update);
+        let safety = config.with(self.safety.settings(), None);
+        let resume = match (self.strict, self.no_resume) {
+            (true, _) => Resume::Strict,
+            (_, true) => Resume::Never,
+            _ => Resume::Quick,
+        };
+        if self.fast && safety.verify.as_ref().is_some_and(|given| given.value) {
+            let error = CommandError::usage(
+                "--fast and verify exclude each other: without hashes there is nothing to verify",
+            );
+            return Err(error.with_hint("add --no-verify; 'haul config' shows where verify is set"));
+        }
+        let DetailWords { quiet, verbose, json } = self.detail;
+        self.familiar.refuse_port(&self.paths)?;
+        let (sources, dest) = self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
+        let (sources, dest, to_all) = match self.to_all {
+            true => to_all::split(sources, dest)?,
+            false => (sources, dest, Vec::new()),
+        };
+        let passage = self.remote.passage(&sources, &dest, config);
+        let to_all = to_all.into_iter().map(|dest| {
+            let passage = self.remote.passage(&sources, &dest, config);
+            (dest, passage)
+        });
+        let to_all = to_all.collect();
+        let detail = detail(quiet, verbose, json);
+        Ok(Copy {
+            to_all,
+            recursive: self.recursive || self.kept.archive,
+            follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
+            filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
+            policy: Policy {
+                conflict,
+                dry_run: self.dry_run,
+                resume,
+                verify: safety.verify.is_some_and(|given| given.value),
+                sync: safety.sync.is_some_and(|given| given.value),
+                strict_source: self.strict_source,
+                trusts_transit: self.fast,
+                keeps: self.kept.keeps(),
+                numeric_ids: self.kept.numeric_ids,
+                moving: None,
+            },
+            passage,
+            ..Copy::of(sources, dest, detail)
+        })
+    }
+}
+
+impl MoveWords {
+    fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
+        let (sources, dest) = self.remote.sources_and_dest(&self.paths, MOVE_USAGE, config)?;
+        let passage = self.remote.passage(&sources, &dest, config);
+        let DetailWords { quiet, verbose, json } = self.detail;
+        let conflict = conflict(self.force, self.no_clobber, self.update);
+        let verify = switch(self.verify, self.no_verify);
+        let safety = config.with(Settings { verify, ..Settings::default() }, None);
+        let moving = if self.lossy { Moving::Lossy } else { Moving::Whole };
+        let detail = detail(quiet, verbose, json);
+        Ok(Copy {
+            recursive: true,
+            policy: Policy {
+                conflict,
+                sync: true,
+                verify: safety.verify.is_some_and(|given| given.value),
+                moving: Some(moving),
+                keeps: moving.keeps(),
+                ..Policy::default()
+            },
+            passage,
+            ..Copy::of(sources, dest, detail)
+        })
+    }
+}
+
+impl ConfigWords {
+    fn into_shown(self, config: Config) -> Result<ShowConfig, CommandError> {
+        let words = self.parallel.add_to(&self.remote);
+        let Settings { verify, sync, .. } = self.safety.settings();
+        let words = Settings { verify, sync, ..words };
+        let host = self.host.map(|host| parse_host(&host)).transpose()?;
+        let host = host.map(|host| host.name().to_owned());
+        Ok(ShowConfig {
+            settings: config.with(words, host.as_deref()),
+            host,
+            exists: config.exists,
+            path: config.path,
+            detail: detail(false, 0, self.json),
+        })
+    }
+}
+
+/// True if links are followed. Without `-r` only what is named is copied, and a named
+/// link stands for what it leads to, as in cp.
+fn follows(dereference: bool, recursive: bool, familiar: &FamiliarWords) -> bool {
+    dereference || !(recursive || familiar.keeps_links)
+}
+
+/// clap lets at most one of them through.
+fn conflict(force: bool, no_clobber: bool, update: bool) -> Conflict {
+    match (force, no_clobber, update) {
+        (true, ..) => Conflict::ReplaceAll,
+        (_, true, _) => Conflict::Keep,
+        (.., true) => Conflict::ReplaceOlder,
+        _ => Conflict::ReplaceChanged,
+    }
+}
+
+impl CheckWords {
+    fn into_check(self, config: &Config) -> Result<Check, CommandError> {
+        self.familiar.refuse_port(&self.paths)?;
+        let (sources, dest) =
+            self.remote.sources_and_dest(&self.paths, CHECK_USAGE, &self.retry, config)?;
+        let detail = detail(self.quiet, self.verbose.into(), self.json);
+        let copy = Copy {
+            recursive: self.recursive || self.kept.archive,
+            follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
+            filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
+            policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
+            ..Copy::of(sources, dest, detail)
+        };
+        Ok(Check { copy, content: self.content })
+    }
+}
+
+/// clap lets at most one of them through.
+fn detail(quiet: bool, verbose: u8, json: bool) -> Detail {
+    match (quiet, json, verbose) {
+        (true, ..) => Detail::Text(Show::Quiet),
+        (_, true, _) => Detail::Json,
+        (.., 0) => Detail::Text(Show::Normal),
+        (.., 1) => Detail::Text(Show::Verbose),
+        _ => Detail::Text(Show::Everything),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! The words of `haul deploy`.
+
+use super::remote::{TimeoutWords, set_up};
+use crate::config::{Config, Settings, typed};
+use crate::error::CommandError;
+use clap::Args;
+use haul::Host;
+use haul::parse_host;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `haul deploy`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Deploy {
+    pub(crate) host: Host,
+    pub(crate) action: Deployment,
+    /// The haul that other commands start there instead, as the configuration says.
+    pub(crate) elsewhere: Option<String>,
+    /// Only errors are told.
+    pub(crate) quiet: bool,
+}
+
+/// The action of `haul deploy`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Deployment {
+    /// Puts a haul there: this one, or the one at that path.
+    Put(Option<PathBuf>),
+    /// Removes the one that was put there.
+    Remove,
+}
+
+pub(super) const USAGE: &str = "haul deploy [OPTIONS] HOST";
+
+pub(super) const EXAMPLES: &str = "\
+HOST is [user@]host or ssh://[user@]host[:port], with sshd and its SFTP server.
+haul is installed as ~/.local/share/haul/bin/haul in a private directory, and is
+found there before any other. It is read back and started once before it
+replaces an older one. Root is not needed, and nothing else is changed.
+
+Examples:
+  haul deploy ann@nas                       install this haul
+  haul deploy --binary haul-arm64 pi        install one built for the host
+  haul deploy --remove ann@nas              remove it
+
+Exit codes: 0 success, 1 a local failure, 2 wrong usage, 3 no connection,
+4 the host can't run it.";
+
+/// The words as clap reads them.
+#[derive(Debug, Args)]
+pub(super) struct DeployWords {
+    /// Host to install haul on
+    #[arg(value_name = "HOST")]
+    host: OsString,
+
+    #[arg(long, value_name = "PATH", conflicts_with = "remove")]
+    binary: Option<PathBuf>,
+    #[arg(long)]
+    remove: bool,
+
+    #[arg(short, long)]
+    quiet: bool,
+    #[arg(short = 'e', long, value_name = "COMMAND")]
+    rsh: Option<String>,
+    #[command(flatten)]
+    timeout: TimeoutWords,
+}
+
+impl DeployWords {
+    pub(super) fn into_deploy(self, config: &Config) -> Result<Deploy, CommandError> {
+        let host = parse_host(&self.host)?;
+        let words = Settings {
+            rsh: self.rsh.map(typed),
+            timeout: self.timeout.timeout.map(typed),
+            ..Settings::default()
+        };
+        let mut settings = config.with(words, Some(host.name()));
+        // A haul is put where it is looked for.
+        let elsewhere = settings.remote_haul.as_ref().map(|given| given.value.clone());
+        settings.put_aside_unless_typed();
+        let host = set_up(host, &settings)?;
+        let action = if self.remove { Deployment::Remove } else { Deployment::Put(self.binary) };
+        Ok(Deploy { host, action, elsewhere, quiet: self.quiet })
+    }
+}

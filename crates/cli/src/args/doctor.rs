@@ -1,0 +1,110 @@
+//! The words of `haul doctor`.
+
+use super::detail;
+use super::remote::RemoteWords;
+use crate::config::Config;
+use crate::error::CommandError;
+use crate::report::Detail;
+use clap::{Args, ValueHint};
+use haul::{Location, Machine, parse_host};
+use haul_model::Ports;
+use std::ffi::{OsStr, OsString};
+
+/// `haul doctor`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Doctor {
+    /// The host.
+    pub(crate) machine: Machine,
+    /// The directory there whose disk is measured, if one is named.
+    pub(crate) path: Option<Vec<u8>>,
+    /// The ports that the host may open, if not any.
+    pub(crate) ports: Option<Ports>,
+    pub(crate) detail: Detail,
+}
+
+pub(super) const USAGE: &str = "haul doctor [OPTIONS] HOST[:PATH]";
+
+pub(super) const EXAMPLES: &str = "\
+HOST is [user@]host, host:path or ssh://[user@]host[:port]/path. doctor measures
+login, round trip, the throughput of ssh and of direct connections in both
+directions, and how fast both processors hash and encrypt. With PATH it also
+measures the disk, with an unnamed file of at most 256 MiB that is removed
+afterwards. Each takes a second or two. Nothing else is changed.
+
+Examples:
+  haul doctor ann@nas                       measure the connection
+  haul doctor nas:backup                    measure the disk, too
+  haul doctor --port-range 7000-7009 nas    test these ports
+
+Exit codes: 0 all was measured, 1 no haul on the host, or a measurement failed,
+2 wrong usage, 3 no connection.";
+
+/// The words as clap reads them.
+#[derive(Debug, Args)]
+pub(super) struct DoctorWords {
+    /// Host and, to measure its disk, a directory there
+    #[arg(value_name = "HOST[:PATH]", value_hint = ValueHint::Hostname)]
+    host: OsString,
+
+    #[arg(long, value_name = "FIRST-LAST")]
+    port_range: Option<Ports>,
+    #[command(flatten)]
+    remote: RemoteWords,
+
+    #[arg(long)]
+    json: bool,
+}
+
+impl DoctorWords {
+    pub(super) fn into_doctor(self, config: &Config) -> Result<Doctor, CommandError> {
+        let words = as_location(&self.host)?;
+        let location = self.remote.location(&words, config)?;
+        let path = names_path(&words, &location).then_some(location.path);
+        let detail = detail(false, 0, self.json);
+        Ok(Doctor { machine: location.machine, path, ports: self.port_range, detail })
+    }
+}
+
+/// The words as a location on a host, where they may name that alone.
+fn as_location(words: &OsStr) -> Result<OsString, CommandError> {
+    let mut words = words.to_owned();
+    if Location::parse(&words)?.machine == Machine::Here {
+        parse_host(&words)?;
+        words.push(":");
+    }
+    Ok(words)
+}
+
+/// True if a path is named, and not the host alone.
+fn names_path(words: &OsStr, location: &Location) -> bool {
+    let words = words.as_encoded_bytes();
+    let is_url = words.windows(3).any(|w| w == b"://");
+    location.path != b"." || !(is_url || words.ends_with(b":"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &str) -> Result<(String, Option<String>), String> {
+        let words = as_location(words.as_ref()).map_err(|error| error.to_string())?;
+        let location = Location::parse(&words).map_err(|error| error.to_string())?;
+        let path = names_path(&words, &location).then(|| location.path.clone());
+        let path = path.map(|path| String::from_utf8(path).expect("text"));
+        Ok((location.machine.to_string(), path))
+    }
+
+    #[test]
+    fn a_host_may_have_a_path() {
+        let of = |host: &str, path: Option<&str>| Ok((host.to_owned(), path.map(str::to_owned)));
+        assert_eq!(read("nas"), of("nas", None));
+        assert_eq!(read("ann@nas"), of("ann@nas", None));
+        assert_eq!(read("nas:"), of("nas", None));
+        assert_eq!(read("nas:."), of("nas", Some(".")));
+        assert_eq!(read("nas:/srv/a:"), of("nas", Some("/srv/a:")));
+        assert_eq!(read("ssh://nas"), of("nas", None));
+        assert_eq!(read("ssh://nas/srv"), of("nas", Some("/srv")));
+        assert!(read("/srv").is_err_and(|error| error.contains("not a host: use")));
+        assert!(read("").is_err());
+    }
+}

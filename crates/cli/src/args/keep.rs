@@ -1,0 +1,83 @@
+//! The words of `haul keep`.
+
+use super::detail;
+use crate::error::CommandError;
+use crate::report::Detail;
+use clap::{Args, ValueEnum, ValueHint};
+use haul::parse_host;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `haul keep`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Keep {
+    pub(crate) action: KeepAction,
+    pub(crate) detail: Detail,
+}
+
+/// An action on kept connections.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum KeepAction {
+    List,
+    /// Close those to this host, or all.
+    Stop(Option<String>),
+    /// Hold one, whose streams come over standard input.
+    Hold {
+        dir: PathBuf,
+        name: String,
+        host: String,
+    },
+}
+
+pub(super) const USAGE: &str = "haul keep [OPTIONS] [stop [HOST]]";
+
+pub(super) const EXAMPLES: &str = "\
+A command with --keep, or with 'keep' in its configuration, leaves its ssh
+connection to a small process. The next command to the same host uses it and
+needs no login. The connection is closed when its time is over, when the host
+closes it, and when the machine has slept.
+
+Examples:
+  haul copy --keep a nas:                   keep the connection for 10 minutes
+  haul keep                                 list the kept connections
+  haul keep stop nas                        close those to nas";
+
+/// The words as clap reads them.
+#[derive(Debug, Args)]
+pub(super) struct KeepWords {
+    /// Close kept connections
+    #[arg(value_enum, value_name = "stop", hide_possible_values = true)]
+    action: Option<ActionWord>,
+    /// Only those to HOST
+    #[arg(value_name = "HOST", value_hint = ValueHint::Hostname)]
+    words: Vec<OsString>,
+
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ActionWord {
+    List,
+    Stop,
+    #[value(hide = true)]
+    Hold,
+}
+
+impl KeepWords {
+    pub(super) fn into_keep(self) -> Result<Keep, CommandError> {
+        let usage = || CommandError::usage(format!("usage: {USAGE}"));
+        let action = match (self.action, &*self.words) {
+            (None | Some(ActionWord::List), []) => KeepAction::List,
+            (Some(ActionWord::Stop), []) => KeepAction::Stop(None),
+            (Some(ActionWord::Stop), [host]) => KeepAction::Stop(Some(parse_host(host)?.address())),
+            (Some(ActionWord::Hold), [dir, name, host]) => KeepAction::Hold {
+                dir: dir.into(),
+                name: name.to_str().ok_or_else(usage)?.to_owned(),
+                host: host.to_string_lossy().into_owned(),
+            },
+            _ => return Err(usage()),
+        };
+        Ok(Keep { action, detail: detail(false, 0, self.json) })
+    }
+}

@@ -1,0 +1,64 @@
+//! The words about the command line itself: completions, man pages, and the places that a
+//! word may stand for.
+
+use super::remote;
+use crate::config::Config;
+use clap::Args;
+use haul::Host;
+use haul::{Location, Machine};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// A shell that completes the words of the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CompletedShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// `haul generate`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Generate {
+    /// The directory below which they are written.
+    pub(crate) dir: PathBuf,
+}
+
+/// `haul places`, which completions ask.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// The beginning of a location.
+    pub(crate) word: Vec<u8>,
+    /// The path of a host that the word begins, and how that host is reached.
+    pub(crate) there: Option<(Host, Vec<u8>)>,
+    /// Hosts alone are meant, without paths.
+    pub(crate) hosts_alone: bool,
+    /// The hosts that the configuration names.
+    pub(crate) hosts: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PlacesWords {
+    /// Hosts alone
+    #[arg(long)]
+    hosts: bool,
+    /// The beginning of a location
+    #[arg(allow_hyphen_values = true)]
+    word: OsString,
+}
+
+impl PlacesWords {
+    pub(super) fn into_places(self, config: &Config) -> Places {
+        let Self { hosts: hosts_alone, word } = self;
+        let hosts = config.hosts().map(str::to_owned).collect();
+        let there = Location::parse(&word).ok().and_then(|location| {
+            let Machine::There(host) = location.machine else { return None };
+            // An empty path is the home directory, of which the word says nothing.
+            let path =
+                if word.as_encoded_bytes().ends_with(b":") { Vec::new() } else { location.path };
+            remote::reached(host, config).ok().filter(|host| !host.by_sftp).map(|host| (host, path))
+        });
+        Places { word: word.into_vec(), there, hosts_alone, hosts }
+    }
+}

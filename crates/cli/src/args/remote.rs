@@ -1,0 +1,396 @@
+//! The words that say how hosts are reached.
+
+use crate::command::deploy::own_program;
+use crate::config::{
+    Config, KEEP_DEFAULT, KeepFor, PARALLEL_MAX, RETRIES_MAX, Rate, Settings, TIMEOUT_MAX,
+    Transport, typed,
+};
+use crate::error::CommandError;
+use clap::Args;
+use haul::UseServer;
+use haul::state;
+use haul::{Host, WithoutHaul};
+use haul::{Location, Machine};
+use haul_model::{Compression, Ports, Via};
+use haul_net::{Congestion, Keep, Patience, ServerVia};
+use std::ffi::OsString;
+use std::fmt;
+use std::num::{NonZeroU8, NonZeroU64};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How hosts are reached.
+#[derive(Debug, Args)]
+pub(super) struct RemoteWords {
+    #[arg(long, value_name = "PATH")]
+    remote_haul: Option<String>,
+    #[arg(short = 'e', long, value_name = "COMMAND")]
+    rsh: Option<String>,
+    #[arg(long, value_enum, value_name = "haul|sftp", hide_possible_values = true)]
+    transport: Option<Transport>,
+    #[command(flatten)]
+    timeout: TimeoutWords,
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = KEEP_DEFAULT)]
+    keep: Option<KeepFor>,
+}
+
+/// How long a host is waited for.
+#[derive(Debug, Args)]
+pub(super) struct TimeoutWords {
+    #[arg(long, value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(TIMEOUT_MAX)))]
+    pub(super) timeout: Option<u32>,
+}
+
+/// The words of the commands that only ask.
+#[derive(Debug, Args)]
+pub(super) struct RequestWords {
+    #[command(flatten)]
+    remote: RemoteWords,
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    retry: RetryWords,
+}
+
+/// The words of the commands that move contents.
+#[derive(Debug, Args)]
+pub(super) struct TransferWords {
+    #[command(flatten)]
+    remote: RemoteWords,
+    #[command(flatten)]
+    parallel: ParallelWords,
+    #[arg(long, value_name = "HOW")]
+    compress: Option<Compression>,
+    #[arg(long, value_name = "WAY")]
+    via: Option<Via>,
+    #[arg(long, value_name = "HOW")]
+    congestion: Option<Congestion>,
+    #[arg(long, value_name = "FIRST-LAST")]
+    port_range: Option<Ports>,
+    #[arg(long)]
+    no_cache: bool,
+    #[arg(long, value_name = "RATE")]
+    bwlimit: Option<Rate>,
+    #[arg(long, conflicts_with_all = ["remote_haul", "transport"])]
+    deploy: bool,
+}
+
+/// The way that contents take, by the words of a command and its configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Passage {
+    /// Bytes of content that may be moved in a second.
+    pub(crate) rate: Option<NonZeroU64>,
+    /// The way in which what travels is compressed.
+    pub(crate) compression: Compression,
+    /// The connections that contents take to a haul.
+    pub(crate) via: Via,
+    /// The ports that it may open for them, if not any.
+    pub(crate) ports: Option<Ports>,
+    /// Content that the other side has already is sent all the same, and none is remembered.
+    pub(crate) no_cache: bool,
+    /// Bytes of content that would be lost and is kept, at most.
+    pub(crate) kept_max: u64,
+}
+
+impl Passage {
+    /// That between `sources` and `dest` with these words: where they say nothing, that of
+    /// the destination's host, or, if that is here, of the first host of a source.
+    pub(super) fn of(
+        mut words: Settings,
+        sources: &[Location],
+        dest: &Location,
+        config: &Config,
+    ) -> Self {
+        let machines = || [dest].into_iter().chain(sources).map(|location| &location.machine);
+        if let Some(host) = machines().find_map(Machine::host) {
+            words = config.with(words, Some(host.name()));
+        }
+        if machines().any(Machine::is_by_sftp) {
+            words.put_aside_of_haul_unless_typed();
+        }
+        Self {
+            rate: words.bwlimit.and_then(|given| given.value.value),
+            compression: words.compress.map(|given| given.value).unwrap_or_default(),
+            via: words.via.map(|given| given.value).unwrap_or_default(),
+            ports: words.port_range.map(|given| given.value),
+            no_cache: false,
+            kept_max: config.kept_max(),
+        }
+    }
+}
+
+/// How many connections there are, and how often one that was lost is made again.
+#[derive(Debug, Args)]
+pub(super) struct ParallelWords {
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
+    parallel: Option<u8>,
+    #[command(flatten)]
+    retry: RetryWords,
+}
+
+/// How often a connection that was lost is made again.
+#[derive(Debug, Args)]
+pub(super) struct RetryWords {
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_MAX)))]
+    retries: Option<u32>,
+}
+
+impl ParallelWords {
+    /// Adds them to those that say how hosts are reached.
+    pub(super) fn add_to(&self, remote: &RemoteWords) -> Settings {
+        let parallel = self.parallel.and_then(NonZeroU8::new).map(typed);
+        Settings { parallel, ..self.retry.add_to(remote) }
+    }
+}
+
+impl RetryWords {
+    /// Adds it to those that say how hosts are reached.
+    fn add_to(&self, remote: &RemoteWords) -> Settings {
+        Settings { retries: self.retries.map(typed), ..remote.settings() }
+    }
+}
+
+/// The hint where a location names the SFTP server, and an option the haul there.
+const WRITE_SSH: &str = "write ssh:// to use haul on the host";
+
+/// Words of which one makes the other mean nothing.
+fn exclude(one: &dyn fmt::Display, other: &str) -> CommandError {
+    CommandError::usage(format!("{one} and {other} exclude each other"))
+}
+
+impl RemoteWords {
+    /// The settings of these words.
+    fn settings(&self) -> Settings {
+        Settings {
+            rsh: self.rsh.clone().map(typed),
+            remote_haul: self.remote_haul.clone().map(typed),
+            transport: self.transport.map(typed),
+            timeout: self.timeout.timeout.map(typed),
+            keep: self.keep.clone().map(typed),
+            ..Settings::default()
+        }
+    }
+}
+
+/// How hosts are reached: by the words of the command, and where they say nothing, by
+/// the configuration.
+#[derive(Debug)]
+pub(super) struct Way<'c> {
+    words: Settings,
+    deploy: bool,
+    config: &'c Config,
+}
+
+impl<'c> Way<'c> {
+    /// As `words` and `config` say.
+    pub(super) fn new(words: Settings, config: &'c Config) -> Self {
+        Self { words, deploy: false, config }
+    }
+
+    /// The location that the words mean, with the way to its host.
+    fn location(&self, words: &OsString) -> Result<Location, CommandError> {
+        let mut location = Location::parse(words)?;
+        let Machine::There(host) = location.machine.clone() else { return Ok(location) };
+        if host.by_sftp
+            && let Some(option) = names_haul(&self.words)
+        {
+            return Err(exclude(&location, option).with_hint(WRITE_SSH));
+        }
+        let mut settings = self.config.with(self.words.clone(), Some(host.name()));
+        if host.by_sftp || self.deploy {
+            settings.put_aside_unless_typed();
+        }
+        let mut host = set_up(host, &settings)?;
+        host.by_sftp |= settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
+        // Who names haul's path on the host, or asks for haul, means no other.
+        if names_haul(&settings).is_some() {
+            host.without_haul = WithoutHaul::Fail;
+        }
+        host.parallel = settings.parallel.as_ref().map(|given| given.value);
+        host.retries = settings.retries();
+        host.has_timeout = settings.timeout.is_some();
+        host.deploy = self.deploy.then(own_program).transpose()?;
+        host.server = self.server(&settings, &host);
+        host.congestion = settings.congestion.as_ref().map(|given| given.value).unwrap_or_default();
+        host.asks_to_compress = self.words.compress.is_some();
+        host.asks_for_rate = self.words.bwlimit.is_some();
+        host.asks_for_way = self.words.via.is_some();
+        location.machine = Machine::There(host);
+        Ok(location)
+    }
+
+    /// The use of a host's server. Words about ssh ask for ssh.
+    fn server(&self, settings: &Settings, host: &Host) -> UseServer {
+        let Settings { rsh, remote_haul, transport, .. } = &self.words;
+        let names_ssh = rsh.is_some() || remote_haul.is_some() || transport.is_some();
+        let names_login = host.port().is_some() || host.user().is_some();
+        match settings.via.as_ref().map(|given| given.value) {
+            Some(Via::Server) => UseServer::Always(None),
+            Some(Via::ServerTcp) => UseServer::Always(Some(ServerVia::Tcp)),
+            Some(Via::ServerQuic) => UseServer::Always(Some(ServerVia::Quic)),
+            Some(Via::Ssh | Via::Tcp) => UseServer::Never,
+            _ if names_ssh || names_login || self.deploy => UseServer::Never,
+            None | Some(Via::Auto) => UseServer::IfKnown,
+        }
+    }
+
+    /// The locations that the words mean, with the ways to their hosts.
+    pub(super) fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
+        if self.words.contradict() {
+            let error = exclude(&"--transport sftp", "--remote-haul");
+            return Err(error.with_hint("leave out one of them: SFTP starts no haul"));
+        }
+        let locations = words.iter().map(|words| self.location(words));
+        let mut locations = locations.collect::<Result<Vec<_>, _>>()?;
+        let meant = |place: &Location| Some((place.machine.clone(), place.here_instead()?));
+        let meant: Vec<_> = locations.iter().filter_map(meant).collect();
+        for place in &mut locations {
+            let of_host = meant.iter().filter(|(machine, _)| *machine == place.machine);
+            let files = of_host.map(|(_, file)| file.clone()).collect();
+            if let Machine::There(host) = &mut place.machine {
+                host.here_instead = files;
+            }
+        }
+        Ok(locations)
+    }
+
+    /// The sources, and the destination, which is last.
+    pub(super) fn sources_and_dest(
+        &self,
+        words: &[OsString],
+        usage: &str,
+    ) -> Result<(Vec<Location>, Location), CommandError> {
+        let mut sources = self.locations(words)?;
+        let dest = sources.pop().filter(|_| !sources.is_empty()).ok_or_else(|| {
+            CommandError::usage("the destination is missing").with_hint(format!("usage: {usage}"))
+        })?;
+        Ok((sources, dest))
+    }
+}
+
+/// The option that asks for the haul of a host.
+fn names_haul(settings: &Settings) -> Option<&'static str> {
+    match (&settings.remote_haul, &settings.transport) {
+        (Some(_), _) => Some("--remote-haul"),
+        (None, Some(given)) if given.value == Transport::Haul => Some("--transport haul"),
+        _ => None,
+    }
+}
+
+/// The host, reached as the configuration says.
+pub(super) fn reached(host: Host, config: &Config) -> Result<Host, CommandError> {
+    let settings = config.with(Settings::default(), Some(host.name()));
+    set_up(host, &settings)
+}
+
+/// The host, reached as the settings say.
+pub(super) fn set_up(host: Host, settings: &Settings) -> Result<Host, CommandError> {
+    let set_up = host.with_ssh(|mut ssh| {
+        if let Some(command) = &settings.rsh {
+            ssh = ssh.with_rsh(&command.value)?;
+        }
+        if let Some(path) = &settings.remote_haul {
+            ssh = ssh.with_remote_haul(&path.value)?;
+        }
+        if let Some(keep) = settings.keep.as_ref().and_then(|given| keep(given.value.value)) {
+            ssh = ssh.with_keep(Arc::new(keep));
+        }
+        Ok(ssh.with_patience(Patience::of_seconds(settings.timeout_seconds())))
+    });
+    Ok(set_up?)
+}
+
+/// The way to keep connections for so long, if there is one.
+fn keep(lasts: Duration) -> Option<Keep> {
+    let dir = state::kept().filter(|_| !lasts.is_zero())?;
+    let program = std::env::current_exe().ok()?;
+    Some(Keep { dir, lasts, holder: vec![program.into(), "keep".into(), "hold".into()] })
+}
+
+impl RemoteWords {
+    /// One location, with the way to its host.
+    pub(super) fn location(
+        &self,
+        words: &OsString,
+        config: &Config,
+    ) -> Result<Location, CommandError> {
+        let way = Way::new(self.settings(), config);
+        Ok(way.locations(std::slice::from_ref(words))?.remove(0))
+    }
+
+    /// The sources, and the destination, which is last.
+    pub(super) fn sources_and_dest(
+        &self,
+        words: &[OsString],
+        usage: &str,
+        retry: &RetryWords,
+        config: &Config,
+    ) -> Result<(Vec<Location>, Location), CommandError> {
+        Way::new(retry.add_to(self), config).sources_and_dest(words, usage)
+    }
+}
+
+impl TransferWords {
+    /// The way that contents take between these places.
+    pub(super) fn passage(
+        &self,
+        sources: &[Location],
+        dest: &Location,
+        config: &Config,
+    ) -> Passage {
+        let no_cache = self.no_cache;
+        Passage { no_cache, ..Passage::of(self.words(), sources, dest, config) }
+    }
+
+    /// The words about that way, and about how hosts are reached.
+    fn words(&self) -> Settings {
+        Settings {
+            bwlimit: self.bwlimit.clone().map(typed),
+            compress: self.compress.map(typed),
+            via: self.via.map(typed),
+            congestion: self.congestion.map(typed),
+            port_range: self.port_range.map(typed),
+            ..self.parallel.add_to(&self.remote)
+        }
+    }
+
+    /// As [`RemoteWords::sources_and_dest`].
+    pub(super) fn sources_and_dest(
+        &self,
+        words: &[OsString],
+        usage: &str,
+        config: &Config,
+    ) -> Result<(Vec<Location>, Location), CommandError> {
+        let way = Way { words: self.words(), deploy: self.deploy, config };
+        let (sources, dest) = way.sources_and_dest(words, usage)?;
+        let by_sftp = |location: &&Location| location.machine.is_by_sftp();
+        let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
+        match by_sftp.filter(|_| self.deploy) {
+            Some(location) => Err(exclude(location, "--deploy").with_hint(WRITE_SSH)),
+            None => Ok((sources, dest)),
+        }
+    }
+}
+
+impl RequestWords {
+    /// The locations that the words mean, with the ways to their hosts.
+    pub(super) fn locations(
+        &self,
+        words: &[OsString],
+        config: &Config,
+    ) -> Result<Vec<Location>, CommandError> {
+        let mut locations = Way::new(self.retry.add_to(&self.remote), config).locations(words)?;
+        for place in locations.iter_mut().filter(|_| self.quiet) {
+            if let Machine::There(host) = &mut place.machine
+                && host.without_haul == WithoutHaul::GoOn
+            {
+                host.without_haul = WithoutHaul::GoOnQuietly;
+            }
+        }
+        Ok(locations)
+    }
+}

@@ -1,0 +1,141 @@
+//! The file of `--files-from`: paths below the one source, each with the meaning that rsync
+//! gives it.
+
+use crate::error::CommandError;
+use haul::{Location, Machine};
+use haul_engine::Links;
+use haul_model::{Fault, Side, escape_bytes, words};
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+
+/// The length of a list, in bytes, at most: it is kept in memory.
+pub(crate) const LIST_LEN_MAX: u64 = 64 << 20;
+
+/// Where the list of a command is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListThere {
+    /// A path of the host that takes part.
+    pub(crate) path: Vec<u8>,
+    /// Its paths end with a byte 0, not with their lines.
+    pub(crate) zeros: bool,
+}
+
+/// The paths of a list; none if it is on the host, and where.
+pub(super) type Paths = (Vec<Vec<u8>>, Option<ListThere>);
+
+/// The list of a command whose other side is `host`, if that is not this machine: its paths
+/// or, if it is on that host, where it is. Here only `links` may lead to it.
+///
+/// # Errors
+/// A usage error if it can't be read, or is on another host.
+pub(super) fn read(
+    path: &OsStr,
+    zeros: bool,
+    links: Links,
+    host: &Machine,
+) -> Result<Paths, CommandError> {
+    let shown = escape_bytes(path.as_bytes());
+    let there = |path: &[u8]| ListThere { path: path.to_vec(), zeros };
+    let usage = |why: &str| CommandError::usage(format!("--files-from={shown}: {why}"));
+    let location = match path.as_bytes().strip_prefix(b":") {
+        Some(path) if *host != Machine::Here => return Ok((Vec::new(), Some(there(path)))),
+        Some(_) => {
+            return Err(usage("the list can't be on a host if source and destination are local"));
+        }
+        None => Location::parse(path).ok().filter(|location| location.machine != Machine::Here),
+    };
+    if let Some(location) = location {
+        return match is_at(&location.machine, host) {
+            true => Ok((Vec::new(), Some(there(&location.path)))),
+            false => Err(usage("the list must be local, or on the host of this copy")),
+        };
+    }
+    let text = read_text(path, links).map_err(|error| {
+        let fault = Fault::from_io(Side::Source, "read it", &error);
+        usage(&fault.message).of_named(&fault)
+    })?;
+    Ok((paths(&text, zeros), None))
+}
+
+/// True if `list` is a place of `host`. What it leaves open about the way there, the other
+/// words say.
+fn is_at(list: &Machine, host: &Machine) -> bool {
+    list.host().zip(host.host()).is_some_and(|(list, host)| {
+        list.name() == host.name()
+            && (list.user().is_none() || list.user() == host.user())
+            && (list.port().is_none() || list.port() == host.port())
+    })
+}
+
+fn read_text(path: &OsStr, links: Links) -> io::Result<Vec<u8>> {
+    let input: Box<dyn Read> = match path.as_bytes() {
+        b"-" => Box::new(io::stdin()),
+        _ => Box::new(haul_engine::open_named(path.as_ref(), links)?),
+    };
+    let mut text = Vec::new();
+    input.take(LIST_LEN_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > LIST_LEN_MAX {
+        let message = format!("it is larger than {} MiB", LIST_LEN_MAX >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}
+
+/// The paths in `text`, without comments.
+pub(crate) fn paths(text: &[u8], zeros: bool) -> Vec<Vec<u8>> {
+    let is_end = |byte: &u8| if zeros { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
+    let lines = text.split(is_end).filter(|line| !matches!(line, [] | [b'#' | b';', ..]));
+    lines.map(inside).collect()
+}
+
+/// `path` as one that never leaves the directory that it is in: slashes in front go, and
+/// with each `..` what is in front of it.
+fn inside(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in words::components(path) {
+        match part {
+            b".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    if parts.is_empty() {
+        return b".".to_vec();
+    }
+    let is_open = path.ends_with(b"/") || path.ends_with(b"/..");
+    let end: &[u8] = if is_open { b"/" } else { b"" };
+    [&parts.join(&b'/'), end].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_below_their_directory() {
+        let cases: [(&[u8], &[u8]); 12] = [
+            (b"a/b", b"a/b"),
+            (b"/a//b/", b"a/b/"),
+            (b"../a", b"a"),
+            (b"a/../../../b", b"b"),
+            (b"a/b/../c", b"a/c"),
+            (b"a/./b", b"a/./b"),
+            (b"a/./../b", b"a/b"),
+            (b"a/b/..", b"a/"),
+            (b"..", b"."),
+            (b"/", b"."),
+            (b".", b"."),
+            (b"a/.", b"a/."),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(inside(path), expected, "{}", path.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn lines_are_paths_but_for_comments() {
+        let text = b"# no\n; no\n\na b\r\n #c\nlast";
+        assert_eq!(paths(text, false), [&b"a b"[..], b" #c", b"last"]);
+        assert_eq!(paths(b"#no\0a\nb\0\0c", true), [&b"a\nb"[..], b"c"]);
+    }
+}

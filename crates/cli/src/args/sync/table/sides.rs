@@ -1,0 +1,54 @@
+//! The words that are for one side: by which attributes of root are written down there, and
+//! links of other users followed.
+
+use super::{Turn, Wish, Word};
+use crate::error::CommandError;
+use haul::{Location, Machine};
+use haul_engine::Links;
+use haul_model::Mirror;
+
+pub(in super::super) const WORDS: &[Word] = &[
+    flag!("fake-super", None, |wish, on| wish.fakes_here = on),
+    value!("remote-option", Some('M'), &[], "WORD", |wish, value| {
+        match value.to_str() {
+            Some("--fake-super") => wish.fakes_there = Some(true),
+            Some("--super") => wish.fakes_there = Some(false),
+            Some("--insecure-links") => wish.foreign_links_there = true,
+            _ => {
+                return Err("use only --fake-super, --super or --insecure-links with -M".into());
+            }
+        }
+        Ok(())
+    }),
+    switch!("super", None, "", |wish, on| wish.acts_as_others = !on),
+    flag!("insecure-links", None, |wish, on| wish.foreign_links = on),
+];
+
+impl Wish {
+    /// The links that are followed in the paths of this side that the command names.
+    pub(in super::super) fn links(&self) -> Links {
+        if self.foreign_links { Links::All } else { Links::Own }
+    }
+
+    /// `mirror` with the sides on which attributes of root are written down. As with rsync
+    /// the other side is where this command does not run, and from here to here that of
+    /// DEST, which does as this side unless it is told.
+    pub(in super::super) fn faking(
+        &self,
+        mirror: Mirror,
+        sources: &[Location],
+        dest: &Location,
+    ) -> Result<Mirror, CommandError> {
+        let is_here = |location: &Location| location.machine == Machine::Here;
+        let (from_here, to_here) = (sources.iter().all(is_here), is_here(dest));
+        let there = self.fakes_there.unwrap_or(self.fakes_here && from_here && to_here);
+        let (fakes_sources, fakes_dest) =
+            if from_here { (self.fakes_here, there) } else { (there, self.fakes_here) };
+        if (fakes_sources || fakes_dest) && self.removes_sources {
+            let message = "--remove-source-files and --fake-super exclude each other: haul could not verify the copies";
+            return Err(CommandError::usage(message));
+        }
+        let foreign_links = if to_here { self.foreign_links } else { self.foreign_links_there };
+        Ok(Mirror { fakes_sources, fakes_dest, foreign_links, ..mirror })
+    }
+}

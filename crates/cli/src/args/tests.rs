@@ -1,0 +1,463 @@
+//! Words of the command line as structs, and their help.
+
+use super::*;
+use clap::CommandFactory;
+use haul::Machine;
+use haul::{Host, WithoutHaul};
+use haul_model::{Conflict, Kept, Policy};
+use std::num::NonZeroU8;
+
+mod passage;
+mod shown;
+
+pub(super) fn parse(words: &str) -> Result<Command, String> {
+    let words = std::iter::once("haul").chain(words.split_whitespace());
+    let words: Vec<OsString> = words.map(OsString::from).collect();
+    let told = |error: CommandError| format!("haul: {error} {:?}\n", error.hints);
+    match Words::try_parse_from(&words) {
+        Ok(words) => words.into_command(|| Ok(Config::default())).map_err(told),
+        Err(error) => Err(explain(error, &words).map_or_else(|error| error.to_string(), told)),
+    }
+}
+
+fn copy(words: &str) -> Copy {
+    match parse(words).expect("words that are right") {
+        Command::Copy(copy) => copy,
+        other => panic!("not a copy: {other:?}"),
+    }
+}
+
+#[test]
+fn the_words_are_consistent() {
+    Words::command().debug_assert();
+}
+
+#[test]
+fn a_copy_is_careful_by_default() {
+    let copy = copy("copy a b c");
+    assert_eq!(copy.sources.len(), 2);
+    assert_eq!(copy.dest.path, b"c");
+    assert_eq!(copy.policy, Policy::default());
+    assert_eq!(copy.detail, Detail::Text(Show::Normal));
+    assert!(!copy.recursive && copy.follow, "what is named is followed");
+}
+
+#[test]
+fn flags_mean_what_they_do_in_cp_and_rsync() {
+    let copied = copy("cp -rLun -v a b");
+    assert!(copied.recursive && copied.follow && copied.policy.dry_run);
+    assert_eq!(copied.policy.conflict, Conflict::ReplaceOlder);
+    assert_eq!(copied.detail, Detail::Text(Show::Verbose));
+
+    assert!(!copy("copy -P a b").follow && copy("copy -PL a b").follow);
+    assert!(copy("copy --partial --progress a b").follow);
+    let tree = copy("copy -R a b");
+    assert!(tree.recursive && !tree.follow, "in trees links stay links");
+    assert_eq!(copy("copy -f a b").policy.conflict, Conflict::ReplaceAll);
+    assert_eq!(copy("copy --no-clobber a b").policy.conflict, Conflict::Keep);
+    assert_eq!(copy("copy -q a b").detail, Detail::Text(Show::Quiet));
+    assert_eq!(copy("copy a b --json").detail, Detail::Json);
+    assert_eq!(copy("copy -- -a -b").sources[0].path, b"-a");
+}
+
+#[test]
+fn flags_of_info_and_debug_have_a_help() {
+    let help = |line: &str| {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        sync::help_of_flags(&words).is_some()
+    };
+    for line in ["haul sync --info=help", "haul sync -a --debug=HELP", "haul sync --info name,help"]
+    {
+        assert!(help(line), "{line}");
+    }
+    for line in ["haul sync --info=name help/", "haul sync -- --info=help"] {
+        assert!(!help(line), "{line}");
+    }
+}
+
+#[test]
+fn words_of_other_programs_are_taken_where_they_mean_something() {
+    let archived = copy("copy -avz a b");
+    assert!(archived.recursive);
+    assert_eq!(archived.detail, Detail::Text(Show::Verbose));
+    assert_eq!(copy("copy -rz a host:b"), copy("copy -r a host:b"));
+    let all = copy("copy -rpPvv --progress a b");
+    assert_eq!(all.detail, Detail::Text(Show::Everything));
+    assert_eq!(archived.policy.keeps, Kept::OF_ARCHIVES);
+    let policy = Policy::default();
+    assert_eq!(Copy { policy, ..archived }, copy("copy -rv a b"));
+    assert!(copy("copy -rH a b").policy.keeps.has(Kept::LINKS));
+    let some = copy("copy -rAX --group --numeric-ids a b").policy;
+    assert!(some.keeps.has(Kept::ACL.with(Kept::XATTRS).with(Kept::GROUP).with(Kept::SET_ID)));
+    assert!(!some.keeps.has_any(Kept::USER.with(Kept::ATIMES)) && some.numeric_ids);
+    let Ok(Command::Check(check)) = parse("check -avzP a host:b") else { panic!("not a check") };
+    assert!(check.copy.recursive);
+    assert_eq!(copy("copy -avh a b"), copy("copy -av a b"));
+    assert_eq!(copy("copy --human-readable a b"), copy("copy a b"));
+    assert_eq!(parse("move -h a b"), parse("move a b"));
+    assert_eq!(parse("check -h a b"), parse("check a b"));
+    // A later word stands for an earlier one, as in scripts that add to others' words.
+    let given_twice = parse("copy --timeout 5 --timeout 6 a b");
+    assert_eq!(given_twice, parse("copy --timeout 6 a b"));
+}
+
+#[test]
+fn words_of_other_programs_are_answered_where_they_are_not_taken() {
+    let mut texts = String::new();
+    for words in [
+        "copy -r --exclude= a b",
+        "copy -r --exclude-from /nowhere/at-all a b",
+        "copy -r --filter merge a b",
+        "move --exclude *.o a b",
+        "copy -a --delete a b",
+        "copy --preserve=all a b",
+        "copy --preserve a b",
+        "copy --preserve=ownership a b",
+        "copy --preserve=links,xattr a b",
+        "copy --preserve=timestamps a b",
+        "move --preserve=all a b",
+        "copy -rlptgoD a b",
+        "copy -rlt a b",
+        "check -rog a b",
+        "copy -o a b",
+        "copy -d a b",
+        "copy -l a b",
+        "copy -l 100 a host:b",
+        "copy -rl8000 a host:b",
+        "copy -S .bak a b",
+        "move -l 100 a host:b",
+        "move -S .bak a b",
+        "move -P 22 a host:b",
+        "copy -c a b",
+        "copy -t dir a b",
+        "copy -P 2222 a host:b",
+        "copy -C a host:b",
+        "copy -i key a host:b",
+        "copy -o Port=2222 a host:b",
+        "copy -x a b",
+        "copy --remove-source-files a b",
+        "copy --link-dest=x a b",
+        "copy --bwlimit=fast a host:b",
+        "copy -b a b",
+        "copy --inplace a b",
+        "copy -I a b",
+        "move -X a b",
+        "move --cvs-exclude a b",
+        "copy --frobnicate a b",
+        "copy --recursiv a b",
+        "move -a a b",
+        "move -n a b",
+        "move -z a b",
+        "check -n a b",
+        "ls -la host:",
+        "ls -R host:",
+        "ls -lt host:",
+        "ls -d host:",
+        "ls -1 host:",
+        "ls -i host:",
+        "ls --si host:",
+        "hash -r host:a",
+        "hash --check sums",
+        "hash -a sha256 a",
+        "check -u a b",
+        "check -i a b",
+        "stat -l a",
+        "stat -c %s a",
+        "stat -f a",
+        "doctor -v host",
+        "doctor -p 22 host",
+        "deploy -v host",
+        "deploy --force host",
+        "deploy -n host",
+        "clean -v dir",
+        "move --progress a b",
+        "move --partial a b",
+        "copy -P42201 a host:b",
+        "sync -P42201 a host:b",
+        "sync -6 a host:b",
+        "sync --port=22 a host:b",
+        "sync --delet a b",
+        "sync --parents a b",
+        "sync --preserve=all a b",
+        "sync --no-preserve=mode a b",
+        "sync -3 a:b c:d",
+        "copy --no-dereference a b",
+        "copy --attributes-only a b",
+        "sync --hel",
+        "hash --tag a",
+        "clean -f dir",
+        "clean -q dir",
+        "clean --al dir",
+        "stat -h a",
+        "hash -h a",
+        "-h copy a b",
+        "copy -3 a:b c:d",
+        "copy -s a b",
+        "copy --reflink=auto a b",
+        "copy --no-preserve=mode a b",
+        "copy --parents a b",
+        "-av a b",
+        "a host:b",
+        "rsync a b",
+        "rsync -av a b",
+        "copi a b",
+        "copy --mkpath a b",
+        "move --mkpath a b",
+        "copy --info=progress2 a b",
+        "scp a host:b",
+        "chek a b",
+        "diff a b",
+        "help us",
+    ] {
+        let error = parse(words).expect_err("words that haul has not");
+        assert!(!error.contains("as a value"), "{error}");
+        texts.push_str(&format!("$ haul {words}\n{error}\n"));
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn hosts_are_reached_as_the_options_say() {
+    let copy = copy("copy -e rsh --remote-haul /opt/haul u@host:a b");
+    let expected = Host::new(Some("u"), "host")
+        .and_then(|host| host.with_ssh(|ssh| ssh.with_rsh("rsh")?.with_remote_haul("/opt/haul")))
+        .expect("names that are right");
+    let host = copy.sources[0].machine.host().expect("on a host");
+    assert_eq!(host.ssh(), expected.ssh());
+    assert_eq!(copy.dest.machine, Machine::Here);
+}
+
+#[test]
+fn a_host_is_the_same_for_all_words_that_name_it() {
+    let copy = copy("copy --compress none h:a sftp://h/b h:c ann@h:d");
+    let host = |at: &Location| at.machine.host().expect("on a host").clone();
+    let [a, b, c] = [0, 1, 2].map(|at| host(&copy.sources[at]));
+    assert!(a == c && a != b && a != host(&copy.dest));
+    assert!(b.by_sftp && !a.by_sftp && a.asks_to_compress && !a.asks_for_rate);
+}
+
+#[test]
+fn every_command_that_names_a_host_takes_a_timeout() {
+    let timeout = |words: &str| {
+        let machine = match parse(words).expect("words that are right") {
+            Command::Copy(copy) | Command::Move(copy) => copy.sources[0].machine.clone(),
+            Command::Check(check) => check.copy.sources[0].machine.clone(),
+            Command::Ls(ls) => ls.paths[0].machine.clone(),
+            Command::Stat(stat) => stat.paths[0].machine.clone(),
+            Command::Hash(hash) => hash.paths[0].machine.clone(),
+            Command::Deploy(deploy) => Machine::There(deploy.host),
+            other => panic!("a command without hosts: {other:?}"),
+        };
+        machine.host().expect("on a host").patience().silence_max.map(|silence| silence.as_secs())
+    };
+    for (command, rest) in
+        [("copy", "h:a b"), ("move", "sftp://h/a b"), ("check", "h:a b"), ("ls", "h:a")]
+            .into_iter()
+            .chain([("stat", "sftp://h/a"), ("hash", "h:a"), ("deploy", "h")])
+    {
+        assert_eq!(timeout(&format!("{command} {rest}")), Some(15));
+        assert_eq!(timeout(&format!("{command} --timeout 2 {rest}")), Some(2));
+        assert_eq!(timeout(&format!("{command} --timeout 0 {rest}")), None);
+    }
+}
+
+#[test]
+fn requests_have_their_flags() {
+    let Ok(Command::Ls(ls)) = parse("ls -l a host:") else { panic!("not a listing") };
+    assert!(ls.long && !ls.null && ls.detail == Detail::Text(Show::Normal) && ls.paths.len() == 2);
+    let Ok(Command::Ls(ls)) = parse("ls -lh a") else { panic!("not a listing") };
+    assert!(ls.long && ls.readable);
+    let Ok(Command::Ls(ls)) = parse("ls -0 a") else { panic!("not a listing") };
+    assert!(ls.null && !ls.long);
+    let Ok(Command::Stat(stat)) = parse("stat -L --json a") else { panic!("not a stat") };
+    assert!(stat.follow && stat.detail == Detail::Json);
+    let Ok(Command::Hash(hash)) = parse("hash a b") else { panic!("not a hash") };
+    assert_eq!(hash.paths.len(), 2);
+    assert_eq!(parse("serve"), Ok(Command::Serve(Serve::default())));
+    let restricted = Serve { root: Some("/backup".into()), read_only: true };
+    assert_eq!(parse("serve --root /backup --read-only"), Ok(Command::Serve(restricted)));
+}
+
+#[test]
+fn who_is_asked_on_a_host_is_as_the_options_say() {
+    let asked = |words: &str| match parse(&format!("hash {words}")) {
+        Ok(Command::Hash(hash)) => {
+            let sftp = hash.paths.iter().map(|at| at.machine.is_by_sftp());
+            let hosts = hash.paths.iter().filter_map(|at| at.machine.host());
+            let mut without: Vec<_> = hosts.map(|host| host.without_haul).collect();
+            without.dedup();
+            assert_eq!(without.len(), 1, "{without:?}");
+            (sftp.collect::<Vec<_>>(), without[0])
+        }
+        other => panic!("not a hash: {other:?}"),
+    };
+    assert_eq!(asked("h:a sftp://h/a"), (vec![false, true], WithoutHaul::GoOn));
+    assert_eq!(asked("-q h:a"), (vec![false], WithoutHaul::GoOnQuietly));
+    assert_eq!(
+        asked("--transport sftp a h:a ssh://h/a"),
+        (vec![false, true, true], WithoutHaul::GoOn)
+    );
+    assert_eq!(asked("--transport haul -q h:a"), (vec![false], WithoutHaul::Fail));
+    assert_eq!(asked("--remote-haul /x h:a"), (vec![false], WithoutHaul::Fail));
+}
+
+#[test]
+fn a_deployment_has_a_host_and_a_program() {
+    let deploy = |words: &str| match parse(&format!("deploy {words}")) {
+        Ok(Command::Deploy(deploy)) => deploy,
+        other => panic!("not a deployment: {other:?}"),
+    };
+    let plain = deploy("ann@box");
+    assert_eq!((plain.action, plain.quiet), (Deployment::Put(None), false));
+    assert_eq!(plain.host.to_string(), "ann@box");
+    let other = deploy("-q -e 'my-ssh' --binary /a/b ssh://box:7");
+    assert_eq!((other.action, other.quiet), (Deployment::Put(Some("/a/b".into())), true));
+    let host = Host::new(None, "box");
+    let host = host.and_then(|it| it.with_ssh(|ssh| Ok(ssh.with_rsh("'my-ssh'")?.with_port(7))));
+    assert_eq!(other.host.ssh(), host.expect("names that are right").ssh());
+    assert_eq!(deploy("--remove box").action, Deployment::Remove);
+}
+
+#[test]
+fn the_configuration_stands_behind_the_words() {
+    let parse = |config: &Config, words: &str| {
+        let words = std::iter::once("haul").chain(words.split_whitespace());
+        let words = Words::try_parse_from(words).expect("words that are right");
+        words.into_command(|| Ok(config.clone()))
+    };
+    let copied = |config: &Config, words: &str| match parse(config, words) {
+        Ok(Command::Copy(copy)) => copy,
+        other => panic!("not a copy: {other:?}"),
+    };
+
+    let config =
+        Config::of_text("verify = true\nsync = true\n[host.h]\ntransport = \"sftp\"\nparallel = 3");
+    let plain = copied(&config, "copy a h:b");
+    assert!(plain.policy.verify && plain.policy.sync);
+    assert!(!copied(&config, "copy -V --no-verify a b").policy.verify);
+    assert!(copied(&config, "copy --no-verify -V a b").policy.verify);
+    let host = |copy: &Copy| copy.dest.machine.host().expect("on a host").clone();
+    assert!(host(&plain).by_sftp);
+    assert_eq!(host(&plain).parallel.map(NonZeroU8::get), Some(3));
+    let other = copied(&config, "copy --no-verify --no-sync a other:b");
+    assert!(!other.policy.verify && !other.policy.sync);
+    assert!(!host(&other).by_sftp && host(&other).parallel.is_none());
+
+    // What is typed puts aside what it contradicts.
+    let typed = copied(&config, "copy --remote-haul /x a h:b");
+    assert_eq!(host(&typed).without_haul, WithoutHaul::Fail);
+    let deployed = copied(&config, "copy --deploy a h:b");
+    assert!(!host(&deployed).by_sftp);
+    let config = Config::of_text("remote-haul = \"/x\"");
+    let by_sftp = copied(&config, "copy a sftp://h/b");
+    assert!(host(&by_sftp).by_sftp);
+    assert!(parse(&config, "deploy h").is_ok());
+}
+
+#[test]
+fn wrong_words_are_explained() {
+    let mut texts = String::new();
+    for words in [
+        "copy",
+        "copy a",
+        "copy -f --no-clobber a b",
+        "copy -u -f a b",
+        "copy -q -v a b",
+        "copy --json -q a b",
+        "copy --frobnicate a b",
+        "ls",
+        "ls -l -0 a",
+        "transfer a b",
+        "copy a -- -h:b",
+        "copy -e ' a host:b",
+        "copy --remote-haul= a host:b",
+        "hash http://host/x",
+        "copy --transport sftp --remote-haul /x a host:b",
+        "copy --remote-haul /x a sftp://host/b",
+        "copy --transport haul a sftp://host/b",
+        "copy --deploy sftp://host/a b",
+        "copy --deploy --transport sftp a host:b",
+        "move --deploy --remote-haul /x a host:b",
+        "ls --transport sftp --remote-haul /x host:",
+        "copy --timeout never host:a b",
+        "copy --timeout 86401 host:a b",
+        "serve --read-only",
+        "deploy host:a",
+        "deploy --remove --binary a host",
+    ] {
+        let error = parse(words).expect_err("words that are wrong");
+        texts.push_str(&format!("$ haul {words}\n{error}\n"));
+    }
+    insta::assert_snapshot!(texts);
+}
+
+/// The help of a command, or of the program.
+fn help(name: Option<&str>) -> String {
+    let mut words = Words::command();
+    words.build();
+    let command = match name {
+        Some(name) => words.find_subcommand_mut(name).expect("a command"),
+        None => &mut words,
+    };
+    command.render_help().to_string()
+}
+
+#[test]
+fn help_is_short_and_grouped() {
+    insta::assert_snapshot!("help", help(None));
+    for name in ["copy", "sync", "ls", "stat", "hash", "deploy", "doctor", "config"] {
+        insta::assert_snapshot!(format!("help_{name}"), help(Some(name)));
+    }
+    for name in ["copy", "sync"] {
+        let short = options::short_help(&["haul", name, "-h"].map(OsString::from));
+        insta::assert_snapshot!(format!("short_help_{name}"), short.expect("a short help"));
+    }
+}
+
+#[test]
+fn what_travels_is_compressed_as_the_last_word_says() {
+    use haul_model::Compression;
+    let how = |line: &str| match parse(line) {
+        Ok(Command::Copy(copy) | Command::Move(copy)) => copy.passage.compression,
+        Ok(Command::Sync(sync)) => sync.copy.passage.compression,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(how("copy a h:b"), Compression::Auto);
+    assert_eq!(how("copy --compress none a h:b"), Compression::None);
+    assert_eq!(how("move --compress zstd:9 a h:b"), Compression::Zstd(9));
+    assert_eq!(how("sync -az a h:b"), Compression::Auto);
+    assert_eq!(how("sync --zc=lz4 a h:b"), Compression::Lz4);
+    assert_eq!(how("sync --zc=zlibx a h:b"), Compression::Zstd(3));
+    assert_eq!(how("sync --zc=zlib --zl=9 a h:b"), Compression::Zstd(9));
+    assert_eq!(how("sync --zl=7 a h:b"), Compression::Zstd(7));
+    assert_eq!(how("sync -z --no-compress a h:b"), Compression::None);
+    assert_eq!(how("sync --no-z --compress-choice zstd a h:b"), Compression::Zstd(3));
+    assert_eq!(how("sync --zl=9 --zc=zstd -az a h:b"), Compression::Zstd(9));
+    assert_eq!(how("sync --zc=zstd:5 --zl=9 a h:b"), Compression::Zstd(9));
+    assert_eq!(how("sync --zl=9 --zc=zstd:5 a h:b"), Compression::Zstd(5));
+    assert_eq!(how("sync --zc=lz4 --zl=9 a h:b"), Compression::Lz4);
+    assert_eq!(how("sync --zc=none -az --zl=9 a h:b"), Compression::None);
+    assert_eq!(how("sync --zc=lz4 --zl=9 --no-z a h:b"), Compression::None);
+    assert_eq!(how("sync --no-z -z a h:b"), Compression::Auto);
+    for wrong in ["copy --compress zlib a h:b", "sync --zc=gzip a h:b", "sync --zl=20 a h:b"] {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn words_that_say_when_it_is_removed_exclude_each_other_as_with_rsync() {
+    for wrong in [
+        "sync -a --delete-before --delete-after a b",
+        "sync -a --delete-before --delete-delay a b",
+        "sync -a --del --delete-after a b",
+    ] {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+    for right in [
+        "sync -a --delete --delete-after a b",
+        "sync -a --delete-after --delete-after a b",
+        "sync -a --delete-delay --del a b",
+    ] {
+        assert!(parse(right).is_ok(), "{right}");
+    }
+}

@@ -1,0 +1,74 @@
+//! The places of a copy to several destinations: which are sources, and which are not.
+
+use crate::error::CommandError;
+use haul::{Location, Machine};
+
+/// The sources, the first destination, and all of them.
+type Split = (Vec<Location>, Location, Vec<Location>);
+
+/// Splits the places of a copy to all. Those before the first on a host are sources; it and
+/// what follows are destinations.
+///
+/// # Errors
+/// When there are none of either, or two destinations are the same.
+pub(super) fn split(mut places: Vec<Location>, last: Location) -> Result<Split, CommandError> {
+    places.push(last);
+    let is_there = |place: &Location| place.machine != Machine::Here;
+    let Some(first) = places.iter().position(is_there) else {
+        let error = "--to-all needs a destination on a host";
+        return Err(CommandError::usage(error)
+            .with_hint("name a host:path: it and all that follow are the destinations"));
+    };
+    if first == 0 {
+        let error = format!("--to-all: {}: sources must be local", places[0]);
+        return Err(CommandError::usage(error)
+            .with_hint("name the local sources first: haul copy SOURCE... DEST... --to-all"));
+    }
+    let dests = places.split_off(first);
+    for (at, dest) in dests.iter().enumerate() {
+        let is_it = |other: &&Location| other.machine == dest.machine && other.path == dest.path;
+        if dests[..at].iter().any(|other| is_it(&other)) {
+            return Err(CommandError::usage(format!("{dest}: the destination is given twice")));
+        }
+    }
+    Ok((places, dests[0].clone(), dests))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    fn shown(words: &[&str]) -> String {
+        let parse = |words: &&str| Location::parse(OsStr::new(words)).expect("a place");
+        let mut places: Vec<Location> = words.iter().map(parse).collect();
+        let last = places.pop().expect("there are some");
+        let all = |places: &[Location]| {
+            places.iter().map(Location::to_string).collect::<Vec<_>>().join(" ")
+        };
+        match split(places, last) {
+            Ok((sources, _, dests)) => format!("{} -> {}", all(&sources), all(&dests)),
+            Err(error) => format!("refused: {error}"),
+        }
+    }
+
+    #[test]
+    fn destinations_begin_with_the_first_host() {
+        let lines = [
+            shown(&["a", "b", "h1:x", "h2:y"]),
+            shown(&["a", "h1:x", "/mnt/y", "h2:z"]),
+            shown(&["a", "h1:x", "h1:y"]),
+            shown(&["a", "b", "c"]),
+            shown(&["h1:a", "h2:b"]),
+            shown(&["a", "h1:x", "h2:x", "h1:x"]),
+        ];
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        a b -> h1:x h2:y
+        a -> h1:x /mnt/y h2:z
+        a -> h1:x h1:y
+        refused: --to-all needs a destination on a host
+        refused: --to-all: h1:a: sources must be local
+        refused: h1:x: the destination is given twice
+        ");
+    }
+}

@@ -1,0 +1,134 @@
+//! The commands, one a file.
+
+mod cache;
+mod check;
+mod clean;
+mod config;
+mod copy;
+pub(crate) mod deploy;
+mod doctor;
+mod expand;
+mod generate;
+mod hash;
+mod keep;
+mod ls;
+mod places;
+mod relocate;
+mod serve;
+mod server;
+mod stat;
+mod sync;
+
+use crate::args::Command;
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::interrupt::Interrupt;
+use crate::monitor::JobMonitor;
+use crate::progress::{Screen, diagnostics};
+use crate::report::{Detail, Report};
+use haul::Location;
+use haul::Peers;
+use haul::{Hosts, Questions};
+use haul_engine::{Event, Monitor, Progress, RequestError, Requests};
+use haul_model::{Kind, Outcome, Task};
+use std::cell::Cell;
+
+/// Does what was asked, says what came of it, and tells how it ended.
+pub(crate) fn run(command: Command) -> ExitCode {
+    match command {
+        Command::Copy(copy) => copy::run(&copy),
+        Command::Move(copy) => relocate::run(&copy),
+        Command::Sync(sync) => sync::run(&sync),
+        Command::Check(check) => check::run(&check),
+        Command::Ls(ls) => ls::run(&ls),
+        Command::Stat(stat) => stat::run(&stat),
+        Command::Hash(hash) => hash::run(&hash),
+        Command::Clean(clean) => clean::run(&clean),
+        Command::Config(asked) => config::run(&asked),
+        Command::Cache(cache) => cache::run(&cache),
+        Command::Keep(keep) => keep::run(&keep),
+        Command::Deploy(deploy) => deploy::run(&deploy),
+        Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::Completions(shell) => generate::print(shell),
+        Command::Generate(generate) => generate::run(&generate),
+        Command::Places(places) => places::run(&places),
+        Command::Serve(serve) => serve::run(&serve),
+        Command::Server(server) => server::run(&server),
+    }
+}
+
+/// Asks one thing about each of `paths`, in order. A path that can't be looked
+/// at is reported and the next one asked about. If a connection is lost, the same is asked
+/// again over a new one; if there is none, the command ends.
+fn each_path(
+    detail: Detail,
+    paths: &[Location],
+    mut ask: impl FnMut(&mut Requests, Asked<'_>) -> Result<(), RequestError>,
+) -> ExitCode {
+    let screen = Screen::default();
+    let report = &*detail.report(&screen);
+    let diagnostics = diagnostics(&screen);
+    let hosts = Hosts::new(&diagnostics);
+    // A signal just ends the program: a question leaves nothing behind.
+    let monitor = Asking(JobMonitor::new(report, Task::default(), Interrupt::default()));
+    let refused = |error: CommandError| match error.kind {
+        // Nobody reads the answers any more: see `Asking`.
+        ErrorKind::Interrupted => report.finish(ExitCode::Success),
+        _ => report.refused(&error.of_question(), None),
+    };
+    let peers = Peers::new(&diagnostics);
+    let mut questions = Questions::new(&hosts, peers, &monitor);
+    for given in paths {
+        let locations = match expand::paths(given, &mut questions, report) {
+            Ok((locations, _)) => locations,
+            Err(error) => return refused(error),
+        };
+        for location in &locations {
+            let (mut is_again, parts) = (false, Cell::new(0));
+            let answer = questions.ask_in_parts(&location.machine, &|| parts.get(), |requests| {
+                let is_again = std::mem::replace(&mut is_again, true);
+                ask(requests, Asked { location, report, is_again, parts: &parts })
+            });
+            match answer {
+                Ok(Ok(())) => {}
+                Ok(Err(fault)) => report.fault(location.machine.name(), &location.path, &fault),
+                Err(error) => return refused(CommandError::at(&location.machine)(error)),
+            }
+            if report.is_broken() {
+                return report.finish(ExitCode::Success);
+            }
+        }
+    }
+    report.finish(ExitCode::Success)
+}
+
+/// The monitor of questions. They end when nobody reads the answers any more.
+struct Asking<'r>(JobMonitor<'r>);
+
+impl Monitor for Asking<'_> {
+    fn progress(&self) -> &Progress {
+        self.0.progress()
+    }
+
+    fn event(&self, event: Event<'_>) {
+        self.0.event(event);
+    }
+
+    fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
+        self.0.shows(kind, outcome)
+    }
+
+    fn cancelled(&self) -> bool {
+        self.0.report().is_broken()
+    }
+}
+
+/// A path that is asked about.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    location: &'a Location,
+    report: &'a dyn Report,
+    /// It was asked about before, over a connection that was lost.
+    is_again: bool,
+    /// The number of parts of its answer that were told, over all connections.
+    parts: &'a Cell<u64>,
+}

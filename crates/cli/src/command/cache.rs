@@ -1,0 +1,123 @@
+//! `haul cache`: shows the chunk cache of this machine, removes it, or checks its content.
+
+use crate::args::{CacheAction, CacheCommand};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::json::{CacheLine, CheckedLine, Line};
+use crate::progress::Screen;
+use crate::quantity;
+use crate::report::{Detail, Report, Show, Statement};
+use crate::server;
+use haul::state;
+use haul_engine::{CacheFigures, CachePlace, CheckedChunks, ChunkCache};
+use haul_model::escape_bytes;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+pub(super) fn run(command: &CacheCommand) -> ExitCode {
+    let detail = if command.json { Detail::Json } else { Detail::Text(Show::Normal) };
+    let report = &*detail.report(&Screen::default());
+    match carry_out(command, report) {
+        Ok(()) => report.finish(ExitCode::Success),
+        Err(error) => report.refused(&error, None),
+    }
+}
+
+fn carry_out(command: &CacheCommand, report: &dyn Report) -> Result<(), CommandError> {
+    let dir = match &command.client {
+        Some(client) => server::cache::dir_of(client)?,
+        None => state::cache_dir().ok_or_else(|| {
+            let message = "there is no place for a cache: HOME is not an absolute path";
+            CommandError::new(ErrorKind::Io, message)
+        })?,
+    };
+    let place = CachePlace { dir, kept_max: crate::cache::kept_max() };
+    let failed = |error: io::Error| {
+        let dir = escape_bytes(place.dir.as_os_str().as_bytes());
+        let why = match error.kind() {
+            io::ErrorKind::WouldBlock => "another haul uses the cache".to_owned(),
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                "not a directory".to_owned()
+            }
+            _ => haul_model::os_text(&error),
+        };
+        CommandError::new(ErrorKind::Io, format!("can't use the cache in {dir}: {why}"))
+    };
+    let elsewhere = "set HAUL_CACHE_DIR to a directory of your own, or to one that can be created";
+    let opened = match &command.client {
+        // It may be another user's, who the client's jobs run as.
+        Some(_) => ChunkCache::open_for_other(&place.dir, place.kept_max),
+        None => place.open(),
+    };
+    let cache = opened.map_err(|error| failed(error).with_hint(elsewhere))?;
+    match command.action {
+        CacheAction::Show => {
+            let figures = cache.figures().map_err(failed)?;
+            report.tell(&Shown { place: &place, figures });
+        }
+        CacheAction::Clear => cache.clear().map_err(failed)?,
+        CacheAction::Verify => {
+            let checked = cache.verify().map_err(failed)?;
+            report.tell(&Checked(checked));
+        }
+    }
+    Ok(())
+}
+
+/// The figures of a cache.
+struct Shown<'a> {
+    place: &'a CachePlace,
+    figures: CacheFigures,
+}
+
+impl Statement for Shown<'_> {
+    fn text(&self) -> Vec<u8> {
+        let CacheFigures { chunks, bytes, files, index_len, kept_len, saved } = self.figures;
+        let size = quantity::bytes;
+        let dir = escape_bytes(self.place.dir.as_os_str().as_bytes());
+        let chunks = quantity::counted(chunks, "chunk", "chunks");
+        let files = quantity::counted(files, "file", "files");
+        let kept = match self.place.kept_max {
+            0 => format!("{} (off)", size(kept_len)),
+            max => format!("{} of at most {}", size(kept_len), size(max)),
+        };
+        let saved_parts = quantity::counted(saved.parts, "part", "parts");
+        format!(
+            "directory: {dir}\nindex: {chunks} of {files}, {} ({} on disk)\nkept: {kept}\nsaved: {} in {saved_parts}\n",
+            size(bytes),
+            size(index_len),
+            size(saved.bytes),
+        )
+        .into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let CacheFigures { chunks, bytes, files, index_len, kept_len, saved } = self.figures;
+        let line = CacheLine {
+            dir: self.place.dir.to_string_lossy(),
+            chunks,
+            bytes,
+            files,
+            index_bytes: index_len,
+            kept_bytes: kept_len,
+            kept_max: self.place.kept_max,
+            saved_parts: saved.parts,
+            saved_bytes: saved.bytes,
+        };
+        Line::Cache(line).to_bytes()
+    }
+}
+
+/// The findings of a check.
+struct Checked(CheckedChunks);
+
+impl Statement for Checked {
+    fn text(&self) -> Vec<u8> {
+        let good = quantity::counted(self.0.good, "chunk is good", "chunks are good");
+        let dropped = quantity::count(self.0.dropped);
+        format!("{good}, {dropped} dropped\n").into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        Line::CacheChecked(CheckedLine { good: self.0.good, dropped: self.0.dropped }).to_bytes()
+    }
+}

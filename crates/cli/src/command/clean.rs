@@ -1,0 +1,151 @@
+//! `haul clean`: removes what copies have left behind.
+
+use crate::args::Clean;
+use crate::error::{CommandError, ExitCode};
+use crate::json::{Line, StageLine};
+use crate::progress::Screen;
+use crate::quantity;
+use crate::report::Statement;
+use haul::{Location, Machine};
+use haul_engine::{CleanEvent, CleanSummary, Cleaned, Fate, Stages};
+use haul_model::escape_bytes;
+
+/// Cleans each directory.
+pub(super) fn run(clean: &Clean) -> ExitCode {
+    let report = clean.detail.report(&Screen::default());
+    if let Some(there) = clean.paths.iter().find(|location| location.machine != Machine::Here) {
+        let error = CommandError::usage(format!("{there}: haul cleans only local directories"))
+            .with_hint("run 'haul clean' on the host, for example with ssh");
+        return report.refused(&error, None);
+    }
+    let mut total = CleanSummary::default();
+    for location in &clean.paths {
+        total += haul_engine::clean(&location.path, clean.rules, &mut |event| match event {
+            CleanEvent::Found { dir, cleaned } => {
+                let path = path(location, &[dir, cleaned.name.as_bytes()]);
+                report.tell(&Leftover { path, cleaned });
+            }
+            CleanEvent::Failed { path: below, fault } => {
+                report.fault(None, &path(location, &[below]), fault);
+            }
+        });
+        if report.is_broken() {
+            break;
+        }
+    }
+    report.conclude(ExitCode::Success, &line(&total, clean.rules.dry_run))
+}
+
+/// The line at the end.
+fn line(total: &CleanSummary, dry_run: bool) -> String {
+    let told = |Stages { count, bytes }: Stages, one, many| {
+        format!("{}, {}", quantity::counted(count, one, many), quantity::bytes(bytes))
+    };
+    let stages = |found| told(found, "temporary file", "temporary files");
+    let mut line = match (total.removed, dry_run) {
+        (Stages { count: 0, .. }, false) => "removed nothing".to_owned(),
+        (Stages { count: 0, .. }, true) => "would remove nothing".to_owned(),
+        (removed, false) => format!("removed {}", stages(removed)),
+        (removed, true) => format!("would remove {}", stages(removed)),
+    };
+    if total.busy.count > 0 {
+        line.push_str(&format!("; in use {}", stages(total.busy)));
+    }
+    if total.recent.count > 0 {
+        line.push_str(&format!("; recent {}", stages(total.recent)));
+    }
+    if total.kept.count > 0 {
+        let kept = told(total.kept, "partial file", "partial files");
+        line.push_str(&format!("; kept {kept}: the same copy resumes it, --all removes it"));
+    }
+    line.push('\n');
+    line
+}
+
+/// The path of `below`, one below the other, in the directory that the user named.
+fn path(location: &Location, below: &[&[u8]]) -> Vec<u8> {
+    let mut path = location.path.clone();
+    for part in below.iter().filter(|part| **part != b".") {
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(part);
+    }
+    path
+}
+
+/// A leftover that was found.
+struct Leftover<'a> {
+    path: Vec<u8>,
+    cleaned: &'a Cleaned,
+}
+
+impl Statement for Leftover<'_> {
+    fn text(&self) -> Vec<u8> {
+        let Self { path, cleaned } = self;
+        let word = match cleaned.fate {
+            Fate::Removed => "removed",
+            Fate::WouldRemove => "would remove",
+            Fate::Kept => "kept",
+            Fate::Busy => "in use",
+            Fate::Recent => "recent",
+        };
+        let mut about = quantity::bytes(cleaned.bytes);
+        if let Some((there, size)) = cleaned.progress {
+            let (there, size) = (quantity::bytes(there), quantity::bytes(size));
+            about.push_str(&format!("; {there} of {size} are there"));
+        }
+        if let Some(target) = &cleaned.target {
+            about.push_str(&format!("; for {}", escape_bytes(target.as_bytes())));
+        }
+        format!("{word} {} ({about})\n", escape_bytes(path)).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        Line::Stage(StageLine::of(&self.path, self.cleaned)).to_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::Name;
+
+    #[test]
+    fn lines_tell_what_is_known() {
+        let cleaned = |fate, progress, target: Option<&[u8]>| Cleaned {
+            name: "x".to_owned(),
+            bytes: 5 << 20,
+            target: target.map(|name| Name::new(name).expect("a name")),
+            progress,
+            fate,
+        };
+        let stages = |count| Stages { count, bytes: count * (5 << 20) };
+        let (removed, one) = (stages(2), stages(1));
+        let total = CleanSummary { removed, kept: one, busy: one, recent: one };
+        let mut lines = String::new();
+        for one in [
+            cleaned(Fate::Removed, None, None),
+            cleaned(Fate::Removed, None, Some(b"a\n")),
+            cleaned(Fate::Kept, Some((4 << 20, 96 << 20)), None),
+            cleaned(Fate::Busy, None, None),
+            cleaned(Fate::Recent, None, None),
+        ] {
+            let found = Leftover { path: b"d/\x1b".to_vec(), cleaned: &one };
+            lines += &String::from_utf8(found.text()).expect("text");
+        }
+        lines += &line(&total, false);
+        lines += &line(&total, true);
+        lines += &line(&CleanSummary::default(), false);
+        insta::assert_snapshot!(lines, @r"
+        removed d/\x1b (5.0 MiB)
+        removed d/\x1b (5.0 MiB; for a\n)
+        kept d/\x1b (5.0 MiB; 4.0 MiB of 96.0 MiB are there)
+        in use d/\x1b (5.0 MiB)
+        recent d/\x1b (5.0 MiB)
+        removed 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 partial file, 5.0 MiB: the same copy resumes it, --all removes it
+        would remove 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 partial file, 5.0 MiB: the same copy resumes it, --all removes it
+        removed nothing
+        ");
+    }
+}

@@ -1,0 +1,60 @@
+//! Jobs of which no source is there: for them no host is asked, and nothing is made.
+
+use crate::args::Copy;
+use crate::report::Report;
+use haul::Machine;
+use haul_engine::{Leg, Route};
+use haul_model::{Fault, Missing, Relative, Side, Task};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+
+/// `legs` without those whose sources are here, and are all missing; and the number of
+/// these sources, of which each was told. rsync makes no destination either then.
+pub(in crate::command) fn left_out(
+    copy: &Copy,
+    task: Task,
+    legs: Vec<Leg<Machine>>,
+    report: &dyn Report,
+) -> (Vec<Leg<Machine>>, u64) {
+    let tells_of_each = match task {
+        Task::Copy(_) => true,
+        // With a list, or on a way that is kept, other places are named.
+        Task::Sync(_, mirror) => {
+            let walking = mirror.walking;
+            walking.missing == Missing::Fails
+                && walking.relative == Relative::No
+                && copy.list.is_none()
+        }
+        Task::Check { .. } | Task::Remove { .. } => false,
+    };
+    if !tells_of_each {
+        return (legs, 0);
+    }
+    let is_mirror = task.mirrors().is_some();
+    let is_empty = |leg: &Leg<Machine>| {
+        let reads_here = matches!(leg.route, Route::Local | Route::Upload(_));
+        reads_here && leg.job.sources.iter().all(|source| is_missing(source))
+    };
+    let (empty, legs): (Vec<_>, Vec<_>) = legs.into_iter().partition(is_empty);
+    let mut failed = 0;
+    for source in empty.iter().flat_map(|leg| &leg.job.sources) {
+        // A mirror has been told so of a path that ends with a slash.
+        let source = match source.strip_suffix(b".") {
+            Some(typed) if is_mirror && typed.ends_with(b"/") => typed,
+            _ => source,
+        };
+        if is_missing(source) {
+            report.fault(None, source, &Fault::missing(Side::Source));
+            failed += 1;
+        }
+    }
+    (legs, failed)
+}
+
+/// True if a source is not there.
+fn is_missing(source: &[u8]) -> bool {
+    let looked = fs::symlink_metadata(OsStr::from_bytes(source));
+    looked.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}

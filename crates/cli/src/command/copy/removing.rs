@@ -1,0 +1,39 @@
+//! The end of a mirror whose sources go: what the destination has of them by now is
+//! compared by content, and removed.
+
+use super::watch_legs;
+use crate::error::ErrorKind;
+use crate::monitor::{JobMonitor, SourceRemoval};
+use haul::Hosts;
+use haul::Machine;
+use haul_engine::{Leg, NotCopied, Summary};
+
+/// Runs the jobs of `legs`, and behind them those of `removals`: none if one of the first
+/// has ended early. What has failed in the first stays, with all that is in it.
+pub(super) fn run(
+    legs: Vec<Leg<Machine>>,
+    removals: Vec<Leg<Machine>>,
+    monitor: &JobMonitor<'_>,
+    hosts: &Hosts,
+) -> (Summary, Option<ErrorKind>) {
+    let not_copied = NotCopied::default();
+    let (mut summary, error) = watch_legs(legs, monitor, &not_copied.watch(monitor), hosts);
+    if error.is_some() || not_copied.has_all() {
+        return (summary, error);
+    }
+    let mut ready = Vec::with_capacity(removals.len());
+    for mut leg in removals {
+        match leg.job.filter.behind(not_copied.rules(false)) {
+            Ok(filter) => leg.job.filter = filter,
+            Err(error) => {
+                monitor.report().warning(b".", &format!("not removing any source: {error}"));
+                return (Summary { failed: summary.failed + 1, ..summary }, None);
+            }
+        }
+        ready.push(leg);
+    }
+    let removal = SourceRemoval::new(monitor);
+    let (_, error) = watch_legs(ready, monitor, &removal, hosts);
+    summary.failed += removal.failed();
+    (summary, error)
+}

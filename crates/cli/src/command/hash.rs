@@ -1,0 +1,133 @@
+//! `haul hash`: the BLAKE3 hashes of files, taken where they are; here, of a
+//! file on a host without haul.
+
+use super::{Asked, each_path};
+use crate::args::Hash;
+use crate::error::ExitCode;
+use crate::json::{HashLine, Line, Path};
+use crate::monitor::TICK;
+use crate::progress::{Answers, Counts};
+use crate::report::{Report, Statement};
+use haul::Location;
+use haul_engine::Hashing;
+use haul_model::{ContentHash, escape_bytes};
+use parking_lot::Mutex;
+use std::io::IsTerminal;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+
+/// Prints a line for each file.
+pub(super) fn run(hash: &Hash) -> ExitCode {
+    each_path(hash.detail, &hash.paths, |requests, Asked { location, report, .. }| {
+        let hashing = Mutex::default();
+        let mut answers = Answers::new();
+        let mut told = |now| {
+            *hashing.lock() = now;
+            if let Some(line) = answers.line(|| counts(location, now)) {
+                report.answer(&line);
+            }
+        };
+        let work = || requests.hash(&location.path, &mut told);
+        let hash = watched(report, location, &hashing, work)?;
+        report.tell(&Hashed { location, hash });
+        // The next hash may take long.
+        report.flush();
+        Ok(())
+    })
+}
+
+/// How far the `hashing` of a file is.
+fn counts(location: &Location, hashing: Hashing) -> Counts {
+    Counts {
+        files_total: 1,
+        bytes_done: hashing.done,
+        bytes_total: hashing.size,
+        bytes_moved: hashing.read,
+        listed_all: true,
+        reached: true,
+        current: location.path.clone(),
+        ..Counts::default()
+    }
+}
+
+/// Does `work`, and shows a person how far the `hashing` is.
+fn watched<T>(
+    report: &dyn Report,
+    location: &Location,
+    hashing: &Mutex<Hashing>,
+    work: impl FnOnce() -> T,
+) -> T {
+    if !report.draws() {
+        return work();
+    }
+    let done = thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let tick = move || {
+            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                let hashing = *hashing.lock();
+                report.progress(Some(counts(location, hashing)));
+            }
+        };
+        // Without a thread nothing is shown on the way.
+        let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
+        let done = work();
+        drop(stop);
+        done
+    });
+    report.progress(None);
+    done
+}
+
+/// The hash of a file.
+struct Hashed<'a> {
+    location: &'a Location,
+    hash: ContentHash,
+}
+
+impl Statement for Hashed<'_> {
+    fn text(&self) -> Vec<u8> {
+        let path = &self.location.path;
+        // `b3sum --check` reads no terminal, and a name could act on one.
+        let line = match std::io::stdout().is_terminal() {
+            true => format!("{}  {}\n", self.hash, escape_bytes(path)),
+            false => check_line(self.hash, path),
+        };
+        line.into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let (host, path) = (self.location.machine.name(), Path::of(&self.location.path));
+        Line::Hash(HashLine { host, path, hash: self.hash.to_string() }).to_bytes()
+    }
+}
+
+/// The line that `b3sum --check` reads: the name's lines are joined by escapes,
+/// marked by a backslash at the very start, and bytes that are not UTF-8 are
+/// lost.
+fn check_line(hash: ContentHash, path: &[u8]) -> String {
+    let name = String::from_utf8_lossy(path);
+    if !name.contains(['\\', '\n', '\r']) {
+        return format!("{hash}  {name}\n");
+    }
+    let name = name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
+    format!("\\{hash}  {name}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_b3sum() {
+        let hash = ContentHash::of(b"");
+        let hex = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+        for (path, expected) in [
+            (&b"a b"[..], format!("{hex}  a b\n")),
+            (b"a\nb\r\\", format!("\\{hex}  a\\nb\\r\\\\\n")),
+            (b"a\xffb", format!("{hex}  a\u{fffd}b\n")),
+            (b"tab\t", format!("{hex}  tab\t\n")),
+        ] {
+            assert_eq!(check_line(hash, path), expected);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `haul keep`: lists and closes connections that are kept, and holds one.
+
+use crate::args::{Keep, KeepAction};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::json::{KeptLine, Line};
+use crate::progress::Screen;
+use crate::quantity;
+use crate::report::{Report, Statement};
+use haul::state;
+use haul_net::Held;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+pub(super) fn run(keep: &Keep) -> ExitCode {
+    let report = &*keep.detail.report(&Screen::default());
+    match &keep.action {
+        KeepAction::List => tell(report, haul_net::list, false),
+        KeepAction::Stop(host) => {
+            let stop = |dir: &Path| match haul_net::stop(dir, host.as_deref())? {
+                none if none.is_empty() && host.is_some() => Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "no connection to the host is kept",
+                )),
+                stopped => Ok(stopped),
+            };
+            tell(report, stop, true)
+        }
+        KeepAction::Hold { dir, name, host } => hold(dir, name, host),
+    }
+}
+
+/// Reports the connections that `find` returns for the directory of their sockets.
+fn tell(
+    report: &dyn Report,
+    find: impl FnOnce(&Path) -> io::Result<Vec<Held>>,
+    are_stopped: bool,
+) -> ExitCode {
+    let found = state::kept().map_or(Ok(Vec::new()), |dir| {
+        find(&dir).map_err(|error| {
+            let dir = haul_model::escape_text(&dir.to_string_lossy());
+            let error = format!("{dir}: {error}");
+            CommandError::new(ErrorKind::Io, error)
+        })
+    });
+    match found {
+        Ok(all) => {
+            all.iter().for_each(|held| report.tell(&Shown { held, is_stopped: are_stopped }));
+            report.finish(ExitCode::Success)
+        }
+        Err(error) => report.refused(&error, None),
+    }
+}
+
+/// Holds the connection whose streams come over standard input.
+fn hold(dir: &Path, name: &str, host: &str) -> ExitCode {
+    let user = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
+    let held = user.and_then(|user| haul_net::hold(user, dir, name, host));
+    match held {
+        Ok(()) => ExitCode::Success,
+        Err(_) => ExitCode::SomeFailed,
+    }
+}
+
+/// A kept connection, as it is listed.
+struct Shown<'a> {
+    held: &'a Held,
+    is_stopped: bool,
+}
+
+impl Statement for Shown<'_> {
+    fn text(&self) -> Vec<u8> {
+        let Held { host, is_used, left, .. } = self.held;
+        let state = match (self.is_stopped, is_used) {
+            (_, true) => "in use".to_owned(),
+            (true, false) => "closed".to_owned(),
+            (false, false) => {
+                format!("kept for {}", quantity::remaining(Duration::from_secs(*left)))
+            }
+        };
+        format!("{host}: {state}\n").into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let Held { host, is_used, since, left, holder } = self.held;
+        let line = KeptLine {
+            host,
+            used: *is_used,
+            since: *since,
+            left: *left,
+            holder: *holder,
+            closed: self.is_stopped && !*is_used,
+        };
+        Line::Kept(line).to_bytes()
+    }
+}

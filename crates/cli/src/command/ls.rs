@@ -1,0 +1,210 @@
+//! `haul ls`: what is in directories.
+
+use super::{Asked, each_path};
+use crate::args::Ls;
+use crate::error::ExitCode;
+use crate::json::{EntryLine, Line};
+use crate::quantity;
+use crate::report::Statement;
+use haul::Location;
+use haul_engine::{ListedEntry, RequestError, Requests};
+use haul_model::{Entry, Fault, FaultKind, Kind, Name, escape_bytes};
+
+/// Lists each path.
+pub(super) fn run(ls: &Ls) -> ExitCode {
+    let mut is_first = true;
+    let mut shown = Shown::default();
+    each_path(ls.detail, &ls.paths, |requests, asked| {
+        let Asked { location, report, is_again, parts } = asked;
+        shown = match is_again {
+            true => Shown { behind: shown.last.clone(), ..std::mem::take(&mut shown) },
+            false => {
+                Shown { is_first: std::mem::replace(&mut is_first, false), ..Shown::default() }
+            }
+        };
+        let entry = look(requests, &location.path, ls.long)?;
+        if entry.kind != Kind::Dir {
+            report.tell(&Listed { ls, location, is_within: false, entry: &entry });
+            return Ok(());
+        }
+        if has_several(ls) && !ls.null && !std::mem::replace(&mut shown.has_heading, true) {
+            let gap = if shown.is_first { "" } else { "\n" };
+            report.tell(&format!("{gap}{location}:\n"));
+        }
+        requests.list(&location.path, &mut |found| {
+            if !shown.is_new(&found) {
+                return;
+            }
+            parts.update(|count| count + 1);
+            match found {
+                Ok(entry) => report.tell(&Listed { ls, location, is_within: true, entry: &entry }),
+                Err((name, fault)) => {
+                    report.fault(location.machine.name(), &join(&location.path, &name), &fault)
+                }
+            }
+        })
+    })
+}
+
+/// The part of a directory that was shown, over all connections.
+#[derive(Default)]
+struct Shown {
+    /// It is the first directory of the command.
+    is_first: bool,
+    /// Its heading was shown, if it has one.
+    has_heading: bool,
+    /// The name of the last entry.
+    last: Option<Vec<u8>>,
+    /// The name of the last entry that came over a connection since lost: entries come in
+    /// the order of their names, and those behind it are new.
+    behind: Option<Vec<u8>>,
+}
+
+impl Shown {
+    /// True for an entry that was not shown before. From now on it counts as shown.
+    fn is_new(&mut self, found: &ListedEntry) -> bool {
+        let name = match found {
+            Ok(entry) => entry.name.as_ref().map_or(&b""[..], Name::as_bytes),
+            Err((name, _)) => name,
+        };
+        if self.behind.as_deref().is_some_and(|behind| name <= behind) {
+            return false;
+        }
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(name);
+        true
+    }
+}
+
+/// True if several paths are meant, or may be.
+fn has_several(ls: &Ls) -> bool {
+    ls.paths.len() > 1 || ls.paths.iter().any(Location::is_pattern)
+}
+
+/// The entry at `path`. Without `-l` a link to a directory stands for the
+/// directory, as in ls.
+fn look(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry, RequestError> {
+    match requests.stat(path, !long) {
+        // A link that leads nowhere still has a name.
+        Err(RequestError::Fault(Fault { kind: FaultKind::NotFound | FaultKind::Link, .. }))
+            if !long =>
+        {
+            requests.stat(path, false)
+        }
+        answer => answer,
+    }
+}
+
+/// The entry that was asked about, or one within it.
+struct Listed<'a> {
+    ls: &'a Ls,
+    location: &'a Location,
+    is_within: bool,
+    entry: &'a Entry,
+}
+
+impl Listed<'_> {
+    /// Its name within the directory, or its whole path.
+    fn path(&self, is_bare: bool) -> Vec<u8> {
+        let name = self.entry.name.as_ref().map_or(&b"."[..], Name::as_bytes);
+        match self.is_within {
+            true if is_bare => name.to_vec(),
+            true => join(&self.location.path, name),
+            false => self.location.path.clone(),
+        }
+    }
+}
+
+impl Statement for Listed<'_> {
+    fn text(&self) -> Vec<u8> {
+        // Names of several directories would mix.
+        let mut path = self.path(!(self.ls.null && has_several(self.ls)));
+        if self.ls.null {
+            path.push(b'\0');
+            return path;
+        }
+        let size = match self.ls.readable {
+            true => quantity::bytes(self.entry.shown_len()),
+            false => self.entry.shown_len().to_string(),
+        };
+        line(self.ls.long, &path, &size, self.entry).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let (host, path) = (self.location.machine.name(), self.path(false));
+        Line::Entry(EntryLine::of(host, &path, self.entry)).to_bytes()
+    }
+}
+
+/// An entry for people.
+fn line(long: bool, path: &[u8], size: &str, entry: &Entry) -> String {
+    let name = escape_bytes(path);
+    let slash = if entry.kind == Kind::Dir && !path.ends_with(b"/") { "/" } else { "" };
+    if !long {
+        return format!("{name}{slash}\n");
+    }
+    let target = match &entry.kind {
+        Kind::Symlink { target } => format!(" -> {}", escape_bytes(target)),
+        _ => String::new(),
+    };
+    format!(
+        "{} {size:>14} {} {name}{slash}{target}\n",
+        quantity::mode(entry),
+        quantity::date(entry.attributes.mtime),
+    )
+}
+
+/// `name` in `directory`.
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
+    [directory, slash, name].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{Attributes, Device, Special, Timestamp};
+
+    #[test]
+    fn lines_show_kinds_and_hide_control_bytes() {
+        let entry = |kind, mode| {
+            Entry::new(
+                None,
+                kind,
+                Attributes::new(mode, Timestamp { secs: 1_700_000_000, nanos: 5 }),
+            )
+        };
+        let special = |special| Entry { special: Some(special), ..entry(Kind::Special, 0o600) };
+        let lines = [
+            line(false, b"a\nb", "5", &entry(Kind::File { size: 5 }, 0o644)),
+            line(false, b"d", "0", &entry(Kind::Dir, 0o755)),
+            line(true, b"big", "1099511627776", &entry(Kind::File { size: 1 << 40 }, 0o600)),
+            line(true, b"d", "0", &entry(Kind::Dir, 0o2755)),
+            line(true, b"l", "0", &entry(Kind::Symlink { target: b"\x1b"[..].into() }, 0o777)),
+            line(true, b"u", "0", &entry(Kind::Special, 0o600)),
+            line(true, b"p", "0", &special(Special::Fifo)),
+            line(true, b"s", "0", &special(Special::Socket)),
+            line(true, b"b", "0", &special(Special::Block(Device { major: 1, minor: 2 }))),
+            line(true, b"c", "0", &special(Special::Char(Device { major: 1, minor: 2 }))),
+        ];
+        insta::assert_snapshot!(lines.concat(), @r"
+        a\nb
+        d/
+        -rw-------  1099511627776 2023-11-14T22:13:20Z big
+        drwxr-sr-x              0 2023-11-14T22:13:20Z d/
+        lrwxrwxrwx              0 2023-11-14T22:13:20Z l -> \x1b
+        ?rw-------              0 2023-11-14T22:13:20Z u
+        prw-------              0 2023-11-14T22:13:20Z p
+        srw-------              0 2023-11-14T22:13:20Z s
+        brw-------              0 2023-11-14T22:13:20Z b
+        crw-------              0 2023-11-14T22:13:20Z c
+        ");
+    }
+
+    #[test]
+    fn names_are_joined_with_one_slash() {
+        assert_eq!(join(b"a", b"b"), b"a/b");
+        assert_eq!(join(b"/", b"b"), b"/b");
+    }
+}

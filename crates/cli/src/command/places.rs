@@ -1,0 +1,157 @@
+//! `haul __places`, which completions ask: the hosts that a word may begin, and the paths on
+//! a host. Nobody waits for a login, or is asked for a password: a host is asked by its server,
+//! or over a connection that ssh shares, or not at all.
+
+use crate::args::Places;
+use crate::error::ExitCode;
+use crate::report::end_of_command;
+use crate::stdout::Stdout;
+use haul::Host;
+use haul::servers;
+use haul_engine::Requests;
+use haul_model::{Kind, Name, escape_bytes, words};
+use haul_net::{Killer, Patience, connect_over_shared};
+use std::sync::mpsc::{self, Sender, SyncSender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a host may take to answer, in all: somebody waits for it at a prompt.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Places that are printed, at most: nobody reads more.
+const PLACES_MAX: usize = 4096;
+
+/// Places that wait to be taken, at most.
+const PLACES_AHEAD: usize = 64;
+
+/// Prints a line for each.
+pub(super) fn run(asked: &Places) -> ExitCode {
+    let places = match &asked.there {
+        Some((host, path)) if !asked.hosts_alone => paths(host, &asked.word, path),
+        Some(_) => Vec::new(),
+        None => hosts(asked),
+    };
+    let mut out = Stdout::default();
+    for place in places.into_iter().take(PLACES_MAX) {
+        out.push(&[&place[..], b"\n"].concat());
+    }
+    match out.finish() {
+        Ok(()) => ExitCode::Success,
+        Err(error) => end_of_command(&error),
+    }
+}
+
+/// The hosts that the word begins, with the user in front that it names.
+fn hosts(asked: &Places) -> Vec<Vec<u8>> {
+    let word = &asked.word;
+    let start = word.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
+    let (user, begun) = word.split_at(start);
+    let mut names = haul_net::configured_hosts();
+    names.extend(asked.hosts.iter().cloned());
+    names.extend(servers::hosts().unwrap_or_default());
+    let colon: &[u8] = if asked.hosts_alone { b"" } else { b":" };
+    let fits = names.iter().filter(|name| name.as_bytes().starts_with(begun));
+    // What is no host to haul, or could mean something to a shell, is none.
+    let fits = fits.filter(|name| Host::new(None, name).is_ok());
+    fits.map(|name| [user, name.as_bytes(), colon].concat()).collect()
+}
+
+/// The paths of `host` that begin with `path`, as `word` would go on with them.
+fn paths(host: &Host, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
+    let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let (dir, begun) = path.split_at(start);
+    let Some(given) = word.strip_suffix(begun) else { return Vec::new() };
+    let patience = Patience { silence_max: Some(ANSWER_MAX), login_max: Some(ANSWER_MAX) };
+    let (host, target) = (host.clone(), host.ssh().clone().with_patience(patience));
+    let dir = if dir.is_empty() { b"." } else { words::without_tilde(dir) }.to_vec();
+    let (begun, given) = (begun.to_vec(), given.to_vec());
+    gathered(ANSWER_MAX, move |killers, found| {
+        // A path means another place through ssh.
+        let server = match host.user().is_some() || host.port().is_some() {
+            true => None,
+            false => servers::find(host.name()).unwrap_or_default(),
+        };
+        let reach = |sftp| {
+            let connection = match &server {
+                Some(server) => server.connect(&servers::identity().ok()?, patience).ok()?,
+                None => connect_over_shared(&target, sftp)?,
+            };
+            // Nobody waits any more if there is nobody to take it.
+            killers.send(connection.closer.killer()).ok()?;
+            Some(connection)
+        };
+        let by_sftp = || reach(true).and_then(|it| Requests::sftp(it).ok());
+        let by_haul = reach(false).and_then(|it| Requests::remote(it).ok());
+        let answers = if server.is_some() { by_haul } else { by_haul.or_else(by_sftp) };
+        if let Some(mut requests) = answers {
+            list(&mut requests, &dir, &begun, &given, found);
+        }
+    })
+}
+
+/// Gathers places that `ask` finds within `patience`, at most [`PLACES_MAX`]. Then it ends the
+/// connections whose killers `ask` has sent: a host may send names for ever.
+fn gathered(
+    patience: Duration,
+    ask: impl FnOnce(&Sender<Killer>, &SyncSender<Vec<u8>>) + Send + 'static,
+) -> Vec<Vec<u8>> {
+    let deadline = Instant::now() + patience;
+    let (killer, killers) = mpsc::channel();
+    let (place, places) = mpsc::sync_channel(PLACES_AHEAD);
+    let asking = thread::Builder::new().name("places".to_owned());
+    if asking.spawn(move || ask(&killer, &place)).is_err() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    while found.len() < PLACES_MAX {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // What comes until then, or until a connection fails, is better than nothing.
+        let Ok(place) = places.recv_timeout(left) else { break };
+        found.push(place);
+    }
+    killers.try_iter().for_each(|killer| killer.kill());
+    found
+}
+
+/// Sends the paths in `dir` that begin with `begun`, behind `given`.
+fn list(
+    requests: &mut Requests,
+    dir: &[u8],
+    begun: &[u8],
+    given: &[u8],
+    found: &SyncSender<Vec<u8>>,
+) {
+    // Those that came before it fails are sent.
+    let _ = requests.list(dir, &mut |listed| {
+        let Ok(entry) = listed else { return };
+        let name = entry.name.as_ref().map_or(&b""[..], Name::as_bytes);
+        let is_hidden = name.starts_with(b".") && !begun.starts_with(b".");
+        if !name.starts_with(begun) || is_hidden || escape_bytes(name).as_bytes() != name {
+            return;
+        }
+        let slash: &[u8] = if entry.kind == Kind::Dir { b"/" } else { b"" };
+        // Nobody takes more than there is room for.
+        let _ = found.send([given, name, slash].concat());
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_never_ends_is_left() {
+        let ever = |pause: Duration| {
+            move |_: &Sender<Killer>, found: &SyncSender<Vec<u8>>| {
+                while found.send(b"name".to_vec()).is_ok() {
+                    thread::sleep(pause);
+                }
+            }
+        };
+        let minute = Duration::from_secs(60);
+        assert_eq!(gathered(minute, ever(Duration::ZERO)).len(), PLACES_MAX);
+        let begun = Instant::now();
+        let found = gathered(Duration::from_millis(50), ever(Duration::from_millis(5)));
+        assert!(!found.is_empty() && begun.elapsed() < minute, "{}", found.len());
+    }
+}

@@ -1,0 +1,479 @@
+//! `haul server`: runs a server, asks a running one, and changes its clients.
+
+mod enroll;
+mod install;
+mod there;
+
+use crate::args::{self, Command, Server, ServerAction, Terms};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::report::end_of_command;
+use crate::server::{
+    self, Client, INVITATION_SPAN, Invited, JobStatus, Keys, PORT, Place, Records, Request, Right,
+    Settings, Status, ask, is_reachable, listens_on, now_text, slots,
+};
+use crate::{sshd, stdout};
+use haul::servers::{self, Known};
+use haul_engine::{has_user, is_root, node_name};
+use haul_model::{escape_bytes, escape_text};
+use haul_net::{Invitation, PublicKey, ServerAddress, is_client_name};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// How long a server may take to start, and to stop.
+const START_MAX: Duration = Duration::from_secs(5);
+const STOP_MAX: Duration = Duration::from_secs(15);
+
+/// How often it is looked at meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The longest line of words, in bytes.
+const WORDS_LEN_MAX: usize = 64 << 10;
+
+/// Does what was asked.
+pub(super) fn run(server: &Server) -> ExitCode {
+    carry_out(server).unwrap_or_else(|error| end_of_command(&error))
+}
+
+fn carry_out(server: &Server) -> Result<ExitCode, CommandError> {
+    let json = server.json;
+    match &server.action {
+        ServerAction::Run { listen } => return server::run(listen),
+        ServerAction::Start { listen, reached } => start(listen, *reached)?,
+        ServerAction::Stop => stop()?,
+        ServerAction::Status => return status(json),
+        ServerAction::Reload => reload()?,
+        ServerAction::Config => config(json)?,
+        ServerAction::Clients => clients(json)?,
+        ServerAction::Admit { key, terms } => admit(*key, terms, json)?,
+        ServerAction::Invite { terms, addresses } => invite(terms, addresses)?,
+        ServerAction::Join { invitation, name, host } => join(invitation, name, host)?,
+        ServerAction::Enroll { host, terms, yes } => enroll::run(host, terms, *yes)?,
+        ServerAction::Revoke { name } => revoke(name)?,
+        ServerAction::Rotate => rotate()?,
+        ServerAction::Install { user } => install::run(*user)?,
+        ServerAction::There { host, words } => return there::run(host, words),
+        ServerAction::Agent { key } => return Ok(server::serve_through_ssh(*key)),
+        ServerAction::Cache(command) => return Ok(super::cache::run(command)),
+        ServerAction::Words => return words(),
+    }
+    Ok(ExitCode::Success)
+}
+
+/// Writes to standard output.
+fn print(text: &str) -> Result<(), CommandError> {
+    stdout::written(stdout::Standard.write_all(text.as_bytes()))
+}
+
+fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
+    let line = serde_json::to_string(value).map_err(CommandError::io)?;
+    print(&format!("{line}\n"))
+}
+
+/// The answer of `haul server status --json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    running: bool,
+    /// The address of this machine that ssh has reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reached: Option<IpAddr>,
+    /// The jobs of agents that take the server's place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    through_ssh: Vec<JobStatus>,
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+}
+
+/// The address of this machine that the client's ssh has reached, as sshd tells it.
+fn reached() -> Option<IpAddr> {
+    sshd::login()?.reached
+}
+
+fn listens(status: &Status) -> String {
+    listens_on(&status.listen, &status.quic)
+}
+
+fn status(json: bool) -> Result<ExitCode, CommandError> {
+    let place = Place::find()?;
+    let (status, through_ssh) = (ask(&place, Request::Status)?, slots::jobs_through_ssh(&place));
+    let code = if status.is_some() { ExitCode::Success } else { ExitCode::SomeFailed };
+    if json {
+        let running = status.is_some();
+        print_json(&State { running, reached: reached(), through_ssh, status })?;
+        return Ok(code);
+    }
+    let mut text = "no server runs\n".to_owned();
+    let mut jobs = Vec::new();
+    if let Some(status) = status {
+        let listen = listens(&status);
+        let Status { pid, version, key, clients, .. } = status;
+        let key = key.fingerprint();
+        jobs = status.jobs;
+        text = format!(
+            "haul {version}, process {pid}\nlistening on {listen}\nkey {key}, {clients} clients, {} jobs\n",
+            jobs.len()
+        );
+    }
+    for (jobs, way) in [(jobs, ""), (through_ssh, ", through ssh")] {
+        for JobStatus { client, from, pid, seconds } in jobs {
+            let name = escape_text(&client);
+            text.push_str(&format!("  {name} from {from}, process {pid}, {seconds} s{way}\n"));
+        }
+    }
+    print(&text)?;
+    Ok(code)
+}
+
+fn no_server() -> CommandError {
+    CommandError::new(ErrorKind::Io, "no server runs").with_hint("start it: 'haul server start'")
+}
+
+fn reload() -> Result<(), CommandError> {
+    match ask(&Place::find()?, Request::Reload)? {
+        None => Err(no_server()),
+        Some(Status { error: Some(error), .. }) => Err(CommandError::usage(error)),
+        Some(status) => print(&format!("listening on {}\n", listens(&status))),
+    }
+}
+
+/// Has the running server, if there is one, read the records again.
+fn notify(place: &Place) -> Result<(), CommandError> {
+    match ask(place, Request::Reload)? {
+        Some(Status { error: Some(error), .. }) => {
+            let message = format!("the change is written, but the running server reports: {error}");
+            Err(CommandError::new(ErrorKind::Io, message)
+                .with_hint("correct that, then run 'haul server reload'"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn stop() -> Result<(), CommandError> {
+    let place = Place::find()?;
+    let Some(status) = ask(&place, Request::Stop)? else { return Err(no_server()) };
+    let begin = Instant::now();
+    while server::is_running(&place)? {
+        if begin.elapsed() > STOP_MAX {
+            return Err(CommandError::new(ErrorKind::Io, "the server does not stop"));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+    print(&format!("stopped process {}, which had {} jobs\n", status.pid, status.jobs.len()))
+}
+
+fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
+    let place = Place::find()?;
+    place.make()?;
+    if let Some(status) = ask(&place, Request::Status)? {
+        return print(&format!("process {} runs already\n", status.pid));
+    }
+    let mut listen = listen.to_vec();
+    if let Some(ip) = reached().filter(|_| reaches && listen.is_empty()) {
+        let settings = Settings::load(&place, &[])?;
+        let listens = |at: &SocketAddr| at.ip().is_unspecified() || at.ip() == ip;
+        if !settings.addresses()?.iter().any(listens) {
+            listen = settings.listen;
+            listen.push(ip.to_string());
+        }
+    }
+    // It says here what is wrong with it.
+    Settings::load(&place, &listen)?;
+    let path = place.messages();
+    let mut open = OpenOptions::new();
+    let log = open.append(true).create(true).mode(0o600).open(&path).map_err(CommandError::io)?;
+    let mut command =
+        std::process::Command::new(std::env::current_exe().map_err(CommandError::io)?);
+    command.args(["server", "run"]).args(listen.iter().map(|it| format!("--listen={it}")));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+    haul_engine::leave_descriptors_to_none().map_err(CommandError::io)?;
+    let mut child = command.current_dir("/").spawn().map_err(CommandError::io)?;
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = ask(&place, Request::Status)? {
+            let listen = listens(&status);
+            return print(&format!("started process {}, listening on {listen}\n", status.pid));
+        }
+        let has_ended = child.try_wait().map_err(CommandError::io)?.is_some();
+        if has_ended || begin.elapsed() > START_MAX {
+            let path = escape_bytes(path.as_os_str().as_bytes());
+            return Err(CommandError::new(ErrorKind::Io, "the server does not start")
+                .with_hint(format!("its messages are at the end of {path}")));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn config(json: bool) -> Result<(), CommandError> {
+    let place = Place::find()?;
+    let settings = Settings::load(&place, &[])?;
+    if json {
+        return print_json(&settings);
+    }
+    let text = toml::to_string(&settings).map_err(CommandError::io)?;
+    let path = escape_bytes(place.config().as_os_str().as_bytes());
+    let missing = if place.config().exists() { "" } else { " (there is none)" };
+    print(&format!("# file: {path}{missing}\n{text}"))
+}
+
+fn clients(json: bool) -> Result<(), CommandError> {
+    let records = Records::load(&Place::find()?)?;
+    if json {
+        return records.clients.iter().try_for_each(print_json);
+    }
+    let width = records.clients.iter().map(|client| client.name.len()).max().unwrap_or_default();
+    for client in &records.clients {
+        let root = escape_bytes(client.root.as_os_str().as_bytes());
+        let user = client.user.as_deref().map(|user| format!(" as {user}")).unwrap_or_default();
+        let (name, key) = (escape_text(&client.name), client.key.fingerprint());
+        let right = client.right.word();
+        print(&format!("{name:width$}  {right:5}  {root}{}  {key}\n", escape_text(&user)))?;
+    }
+    Ok(())
+}
+
+/// The root, right and user of a client that is enrolled on these terms.
+///
+/// # Errors
+/// For a root that is none, and for one with the keys of the server in it, unless the client is
+/// `trusted` with them: a user who has logged in, and may write.
+fn checked(
+    terms: &Terms,
+    place: &Place,
+    trusted: bool,
+) -> Result<(PathBuf, Right, Option<String>), CommandError> {
+    let home = || std::env::var_os("HOME").map(PathBuf::from);
+    let root = terms.root.clone().or_else(home).filter(|root| root.is_absolute());
+    let root = root.ok_or_else(|| CommandError::usage("--root: not an absolute path"))?;
+    let shown = escape_bytes(root.as_os_str().as_bytes());
+    let found = fs::canonicalize(&root)
+        .map_err(|error| CommandError::usage(format!("--root: {shown}: {error}")))?;
+    if !found.is_dir() {
+        return Err(CommandError::usage(format!("--root: {shown}: not a directory")));
+    }
+    if found.to_str().is_none() {
+        return Err(CommandError::usage("--root: not UTF-8"));
+    }
+    if is_root() && terms.run_as.is_none() {
+        return Err(CommandError::usage("a server of root needs a user for each client")
+            .with_hint("name the user whose rights the client gets: --run-as USER"));
+    }
+    if let Some(user) = &terms.run_as
+        && !has_user(user).map_err(CommandError::io)?
+    {
+        let user = escape_text(user);
+        return Err(CommandError::usage(format!("--run-as: there is no user '{user}'")));
+    }
+    if terms.run_as.is_some() && !is_root() {
+        return Err(CommandError::usage("--run-as: only a server of root has users"));
+    }
+    let keys = place.keys();
+    let own = keys.parent().and_then(|dir| fs::canonicalize(dir).ok());
+    let has_keys = own.is_some_and(|dir| dir.starts_with(&found) || found.starts_with(&dir));
+    let is_same_user = !is_root() || terms.run_as.as_deref() == Some("root");
+    if has_keys && is_same_user && !trusted {
+        let message = format!("--root: {shown}: the keys of the server are in it");
+        return Err(CommandError::usage(message).with_hint("choose a directory without them"));
+    }
+    Ok((found, Right::of(terms.read_only), terms.run_as.clone()))
+}
+
+/// The answer of `haul server admit --json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Admitted {
+    /// The server's key.
+    key: PublicKey,
+    /// The client's root.
+    root: String,
+}
+
+fn admit(key: PublicKey, terms: &Terms, json: bool) -> Result<(), CommandError> {
+    let place = Place::find()?;
+    place.make()?;
+    let (root, right, user) = checked(terms, &place, !terms.read_only)?;
+    let name = terms.name.clone();
+    let name = name.ok_or_else(|| CommandError::usage("the client needs a name: --name NAME"))?;
+    let server = Keys::load(&place)?.newest();
+    let admitted = Admitted { key: server, root: root.to_string_lossy().into_owned() };
+    let (added, server_key) = (Some(now_text()), Some(server));
+    let client = Client { name: name.clone(), key, root, right, user, added, server_key };
+    Records::change(&place, |records| records.add(client))?;
+    notify(&place)?;
+    match json {
+        true => print_json(&admitted)?,
+        false => print(&format!("enrolled {name}; the server's key is {server}\n"))?,
+    }
+    server::cache::remove_unused(&place)
+}
+
+fn revoke(name: &str) -> Result<(), CommandError> {
+    let place = Place::find()?;
+    let shown = escape_text(name);
+    Records::change(&place, |records| {
+        match records.clients.extract_if(.., |client| client.name == name).count() {
+            0 => Err(CommandError::usage(format!("no client is named '{shown}'"))
+                .with_hint("'haul server clients' lists them")),
+            _ => Ok(()),
+        }
+    })?;
+    notify(&place)?;
+    server::cache::remove_unused(&place)?;
+    slots::remove_unused(&place)?;
+    print(&format!("revoked {shown}\n"))
+}
+
+fn rotate() -> Result<(), CommandError> {
+    let place = Place::find()?;
+    place.make()?;
+    let keys = Keys::rotate(&place)?;
+    notify(&place)?;
+    print(&format!(
+        "the new key is {}; the old one stays until every client knows the new one\n",
+        keys.newest().fingerprint()
+    ))
+}
+
+fn invite(terms: &Terms, given: &[String]) -> Result<(), CommandError> {
+    let place = Place::find()?;
+    place.make()?;
+    let (root, right, user) = checked(terms, &place, false)?;
+    let listen = match ask(&place, Request::Status)? {
+        Some(status) => status.listen,
+        None => return Err(no_server()),
+    };
+    let port = listen.first().map_or(PORT, SocketAddr::port);
+    let addresses: Vec<ServerAddress> = match given {
+        [] => addresses(&listen, &String::from_utf8_lossy(&node_name())),
+        given => {
+            let parse = |text: &String| {
+                let is_host = !text.contains(':') || text.parse::<Ipv6Addr>().is_ok();
+                let address = match is_host {
+                    true => ServerAddress::new(text, port),
+                    false => text.parse().ok(),
+                };
+                address.ok_or_else(|| CommandError::usage("--address: write HOST or HOST:PORT"))
+            };
+            given.iter().map(parse).collect::<Result<_, _>>()?
+        }
+    };
+    if !is_reachable(&listen) {
+        let _ = writeln!(
+            io::stderr(),
+            "haul: the server listens on this machine only: set 'listen' in server.toml for others"
+        );
+    }
+    let server = Keys::load(&place)?.newest();
+    let invitation =
+        Invitation::new(addresses, server, INVITATION_SPAN).map_err(CommandError::io)?;
+    let expires = invitation.expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let key = invitation.identity().map_err(CommandError::io)?.key();
+    let invited = Invited { key, name: terms.name.clone(), root, right, user, expires };
+    Records::change(&place, |records| records.invite(invited))?;
+    notify(&place)?;
+    print(&format!("{invitation}\n"))
+}
+
+/// The addresses at which a server that listens on `listen` is called; `host` is this machine's
+/// name.
+fn addresses(listen: &[SocketAddr], host: &str) -> Vec<ServerAddress> {
+    let mut found = Vec::new();
+    let reachable = is_reachable(listen);
+    for address in listen {
+        let ip = address.ip().to_canonical();
+        if reachable && ip.is_loopback() {
+            continue;
+        }
+        let told = match ip.is_unspecified() {
+            true => ServerAddress::new(host, address.port()),
+            false => Some(SocketAddr::new(ip, address.port()).into()),
+        };
+        found.extend(told.filter(|told| !found.contains(told)));
+    }
+    found
+}
+
+/// A name for this user as a client.
+fn own_name() -> String {
+    let user = std::env::var("USER").unwrap_or_else(|_| "client".to_owned());
+    let name = format!("{user}@{}", String::from_utf8_lossy(&node_name()));
+    if is_client_name(&name) { name } else { "client".to_owned() }
+}
+
+fn join(
+    invitation: &Invitation,
+    name: &Option<String>,
+    host: &Option<String>,
+) -> Result<(), CommandError> {
+    let name = name.clone().unwrap_or_else(own_name);
+    let first = invitation.addresses.first().map(|address| address.host().to_owned());
+    let is_chosen = host.is_some();
+    let host = host.clone().or(first).unwrap_or_default();
+    let known = servers::find(&host)?.filter(|known| known.key != invitation.server);
+    if known.is_some() && !is_chosen {
+        let host = escape_text(&host);
+        let message = format!("{host} is known as a server with another key");
+        return Err(CommandError::usage(message).with_hint(format!(
+            "choose another name with --host; '--host {host}' replaces the one that is known"
+        )));
+    }
+    let identity = servers::identity()?;
+    server::join(invitation, &identity, &name)?;
+    let (addresses, key) = (invitation.addresses.clone(), invitation.server);
+    servers::remember(Known { host: host.clone(), addresses, key, login: None })?;
+    servers::greet(&host, &identity)?;
+    print(&format!("enrolled at {host}: {host}:PATH goes to its server\n"))
+}
+
+/// Carries out the words of a line from standard input. They come through ssh, whose user may
+/// run any command; so this checks only that they are of a command of `haul server`.
+fn words() -> Result<ExitCode, CommandError> {
+    // Not a byte more is read: what follows the line belongs to the command.
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(CommandError::io)?);
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while line.len() < WORDS_LEN_MAX && input.read(&mut byte).map_err(CommandError::io)? == 1 {
+        if byte == *b"\n" {
+            break;
+        }
+        line.extend(byte);
+    }
+    let words: Vec<String> =
+        serde_json::from_slice(&line).map_err(|_| CommandError::usage("not a line of words"))?;
+    match args::server_command(&words)? {
+        Command::Server(Server {
+            action:
+                ServerAction::Run { .. }
+                | ServerAction::There { .. }
+                | ServerAction::Enroll { .. }
+                | ServerAction::Words,
+            ..
+        }) => Err(CommandError::usage("not a command for another machine")),
+        Command::Server(server) => carry_out(&server),
+        _ => Err(CommandError::usage("not a command of 'haul server'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_called_where_others_reach_it() {
+        let of = |texts: &[&str]| {
+            let listen: Vec<SocketAddr> =
+                texts.iter().map(|text| text.parse().expect("an address")).collect();
+            let found: Vec<_> = addresses(&listen, "nas").iter().map(ToString::to_string).collect();
+            found.join(" ")
+        };
+        assert_eq!(of(&["127.0.0.1:1", "[::1]:1"]), "127.0.0.1:1 [::1]:1");
+        assert_eq!(of(&["127.0.0.1:1", "192.0.2.7:2"]), "192.0.2.7:2");
+        assert_eq!(of(&["0.0.0.0:1", "[::]:1"]), "nas:1");
+    }
+}

@@ -1,0 +1,92 @@
+//! Commands of `haul server` on another machine, through ssh.
+
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::progress::{Screen, diagnostics};
+use haul::Host;
+use haul::servers;
+use haul_model::is_unsafe_to_show;
+use haul_net::{ConnectError, Connection, SshTarget, connect_server_command};
+use std::io::{Read, Write};
+
+/// The longest answer, in bytes.
+const ANSWER_LEN_MAX: u64 = 8 << 20;
+
+/// Has the haul of `host` carry out `words`; its output and its status.
+///
+/// # Errors
+/// When there is no way to it.
+pub(super) fn call(host: &SshTarget, words: &[String]) -> Result<(String, ExitCode), CommandError> {
+    let mut line = serde_json::to_vec(words).map_err(CommandError::io)?;
+    line.push(b'\n');
+    let connection = connect_server_command(host, diagnostics(&Screen::default()))?;
+    let Connection { reader, mut writer, closer } = connection;
+    let sent = writer.write_all(&line);
+    drop(writer);
+    let mut answer = Vec::new();
+    let heard = reader.take(ANSWER_LEN_MAX + 1).read_to_end(&mut answer);
+    if answer.len() as u64 > ANSWER_LEN_MAX {
+        let message = format!("the answer is longer than {} MiB", ANSWER_LEN_MAX >> 20);
+        return Err(CommandError::new(ErrorKind::Protocol, message));
+    }
+    // How ssh ends says more than how its streams do.
+    match closer.finish() {
+        Ok(()) => {
+            sent.and(heard).map_err(|error| CommandError::new(ErrorKind::Connection, error))?;
+            Ok((shown(&answer), ExitCode::Success))
+        }
+        // The command there has said why on standard error, which ssh shows.
+        Err(ConnectError::Agent { status, .. }) => {
+            let code = match status {
+                2 => ExitCode::Usage,
+                3 => ExitCode::Connection,
+                _ => ExitCode::SomeFailed,
+            };
+            Ok((shown(&answer), code))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The text without characters that a terminal would act upon.
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let is_safe = |c: char| c == '\n' || !(c.is_control() || is_unsafe_to_show(c));
+    text.chars().map(|c| if is_safe(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+/// Carries out `words` there, and shows the answer.
+pub(super) fn run(host: &Host, words: &[String]) -> Result<ExitCode, CommandError> {
+    let (mut words, mut target) = (words.to_vec(), host.ssh().clone());
+    let is_of_cache = words.first().is_some_and(|word| word == "cache");
+    // Jobs go to the server of the host, and this client has a cache there.
+    let is_plain = host.user().is_none() && host.port().is_none();
+    if is_of_cache
+        && is_plain
+        && let Some(known) = servers::find(host.name())?
+    {
+        words.push(format!("--client={}", servers::identity()?.key()));
+        if let Some(login) = &known.login {
+            target = login.target(&target)?;
+        }
+    }
+    let (answer, code) = call(&target, &words)?;
+    super::print(&answer)?;
+    // The words are right ones, and 'haul cache' has no other error of usage.
+    if code == ExitCode::Usage && is_of_cache {
+        let (host, address) = (host.name(), host.address());
+        let message = format!("haul on {host} is too old for 'haul cache'");
+        let hint = format!("run 'haul deploy {address}' to install this version there");
+        return Err(CommandError::usage(message).with_hint(hint));
+    }
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_moves_no_cursor() {
+        assert_eq!(shown(b"a\n\x1b[2Jb\xff"), "a\n\u{fffd}[2Jb\u{fffd}");
+    }
+}

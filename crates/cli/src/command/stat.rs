@@ -1,0 +1,88 @@
+//! `haul stat`: what stands at paths.
+
+use super::{Asked, each_path};
+use crate::args::Stat;
+use crate::error::ExitCode;
+use crate::json::{EntryLine, Line};
+use crate::quantity;
+use crate::report::Statement;
+use haul::Location;
+use haul_model::{Entry, Kind, Special, escape_bytes};
+
+/// Prints a paragraph for each path.
+pub(super) fn run(stat: &Stat) -> ExitCode {
+    each_path(stat.detail, &stat.paths, |requests, Asked { location, report, .. }| {
+        let entry = requests.stat(&location.path, stat.follow)?;
+        report.tell(&Described { location, entry });
+        Ok(())
+    })
+}
+
+/// An entry that was asked about.
+struct Described<'a> {
+    location: &'a Location,
+    entry: Entry,
+}
+
+impl Statement for Described<'_> {
+    fn text(&self) -> Vec<u8> {
+        paragraph(self.location, &self.entry).into_bytes()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        let Location { machine, path, .. } = self.location;
+        Line::Entry(EntryLine::of(machine.name(), path, &self.entry)).to_bytes()
+    }
+}
+
+fn paragraph(location: &Location, entry: &Entry) -> String {
+    let what = match &entry.kind {
+        Kind::File { size } => {
+            let exact = quantity::counted(*size, "byte", "bytes");
+            match size {
+                0..1024 => format!("file, {exact}"),
+                _ => format!("file, {exact} ({})", quantity::bytes(*size)),
+            }
+        }
+        Kind::Dir => "directory".to_owned(),
+        Kind::Symlink { target } => format!("symbolic link to {}", escape_bytes(target)),
+        Kind::Special => match entry.special {
+            Some(Special::Fifo) => "FIFO",
+            Some(Special::Socket) => "socket",
+            Some(Special::Block(_)) => "block device",
+            Some(Special::Char(_)) => "character device",
+            None => "FIFO, socket or device",
+        }
+        .to_owned(),
+    };
+    format!(
+        "{location}\n  kind      {what}\n  mode      {:04o} ({})\n  modified  {}\n",
+        entry.attributes.mode,
+        quantity::mode(entry),
+        quantity::date_nanos(entry.attributes.mtime),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{Attributes, Timestamp};
+    use std::ffi::OsStr;
+
+    #[test]
+    fn a_paragraph_tells_kind_mode_and_time() {
+        let location = Location::parse(OsStr::new("host:a\x1bb")).expect("a location");
+        let mtime = Timestamp { secs: 1_700_000_000, nanos: 5 };
+        let text = |kind, mode| {
+            paragraph(&location, &Entry::new(None, kind, Attributes::new(mode, mtime)))
+        };
+        let texts = [
+            text(Kind::File { size: 1 }, 0o644),
+            text(Kind::File { size: 3 << 20 }, 0o4755),
+            text(Kind::Dir, 0o1777),
+            text(Kind::Symlink { target: b"../x\n"[..].into() }, 0o777),
+            text(Kind::Special, 0o600),
+        ];
+        insta::assert_snapshot!(texts.concat());
+    }
+}

@@ -1,0 +1,128 @@
+//! A report for programs: all of it on standard output, as lines of [`crate::json`].
+
+use super::{Detail, Output, Report, Statement};
+use crate::command::deploy;
+use crate::error::{CommandError, ExitCode};
+use crate::hint;
+use crate::json::{ConnectionLost, ErrorLine, Line, Path, ServerAway, ServerUsed, Warning};
+use crate::progress::{Counts, Screen};
+use haul_engine::{LinkEvent, Outcome, Skip};
+use haul_model::{Fault, Task};
+use parking_lot::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// How far apart progress lines are, at least.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+/// Tells programs everything.
+pub(super) struct Json {
+    output: Mutex<Output>,
+    /// When progress was told of last.
+    progress_told: Mutex<Option<Instant>>,
+}
+
+impl Json {
+    pub(super) fn new(screen: &Screen) -> Self {
+        Self { output: Mutex::new(Output::new(screen)), progress_told: Mutex::default() }
+    }
+
+    fn print(&self, line: &Line<'_>) {
+        self.output().print(&line.to_bytes());
+    }
+}
+
+impl Report for Json {
+    fn tell(&self, statement: &dyn Statement) {
+        self.output().print(&statement.json());
+    }
+
+    fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
+        self.output().fail();
+        self.print(&Line::Error(ErrorLine::of_fault(host, path, fault).with_hint(hint)));
+    }
+
+    fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        self.output().fail();
+        let hint = hint::of_fault_at(fault, host.is_some(), there);
+        self.print(&Line::Error(ErrorLine::of_fault(None, path, fault).with_hint(hint)));
+    }
+
+    fn not_removed(&self, path: &[u8], _: Option<String>, _: &[u8], fault: &Fault) {
+        self.fault(None, path, fault);
+    }
+
+    fn warning(&self, path: &[u8], message: &str) {
+        self.print(&Line::Warning(Warning { path: Path::of(path), message }));
+    }
+
+    fn link(&self, news: LinkEvent<'_>) {
+        self.print(&match news {
+            LinkEvent::Lost { host, reason, attempt, pause } => {
+                let seconds = pause.as_secs();
+                Line::ConnectionLost(ConnectionLost { host, message: reason, attempt, seconds })
+            }
+            LinkEvent::Regained => Line::ConnectionRegained {},
+            LinkEvent::Server { host, is_quic } => {
+                let protocol = if is_quic { "quic" } else { "tcp" };
+                Line::Server(ServerUsed { host, protocol })
+            }
+            LinkEvent::ServerAway { host, reason } => {
+                Line::ServerAway(ServerAway { host, message: reason })
+            }
+            LinkEvent::Deployed { host, bytes, change } => {
+                let message = deploy::news(host, bytes, change);
+                return self.warning(host.as_bytes(), &message);
+            }
+            // For people alone.
+            LinkEvent::Direct { .. }
+            | LinkEvent::NotDirect { .. }
+            | LinkEvent::LoggedIn { .. }
+            | LinkEvent::NotLoggedIn { .. } => return,
+        });
+        self.output().flush();
+    }
+
+    fn command_error(&self, error: &CommandError) {
+        self.print(&Line::Error(ErrorLine::of_command(error)));
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Json
+    }
+
+    fn draws(&self) -> bool {
+        false
+    }
+
+    fn progress(&self, counts: Option<Counts>) {
+        let Some(counts) = counts else { return };
+        let mut told = self.progress_told.lock();
+        if told.is_none_or(|told| told.elapsed() >= PROGRESS_EVERY) {
+            *told = Some(Instant::now());
+            self.print(&Line::Progress(counts.into()));
+        }
+    }
+
+    fn refused(&self, error: &CommandError, figures: Option<&dyn Statement>) -> ExitCode {
+        self.command_error(error);
+        if let Some(figures) = figures {
+            self.tell(figures);
+        }
+        self.finish(error.kind.exit_code())
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock()
+    }
+}
+
+/// See [`Report::shows`].
+pub(super) fn shows(task: &Task, outcome: &Outcome) -> bool {
+    match (outcome, task) {
+        (Outcome::Failed(_) | Outcome::Skipped(Skip::Special), _) => true,
+        (outcome, Task::Check { .. }) => matches!(outcome, Outcome::Differs(_)),
+        // A moved file is reported once its source is removed.
+        (Outcome::Differs(_), _) => false,
+        (_, task) => task.moving().is_none(),
+    }
+}

@@ -1,0 +1,187 @@
+//! A report for people: answers, lines and a summary on standard output, errors and
+//! warnings on standard error, and a progress line below them.
+
+use super::{Detail, Output, Report, Show, Statement};
+use crate::command::deploy;
+use crate::error::{CommandError, ExitCode};
+use crate::hint::Hint;
+use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
+use crate::quantity;
+use haul_engine::{LinkEvent, Outcome, Skip};
+use haul_model::{Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
+use parking_lot::{Mutex, MutexGuard};
+use std::time::Instant;
+
+/// Tells people as much as they want.
+pub(super) struct Text {
+    show: Show,
+    screen: Screen,
+    /// There is a terminal for a progress line.
+    draws: bool,
+    output: Mutex<Output>,
+    drawn: Mutex<Drawn>,
+}
+
+/// The progress line of the running job.
+#[derive(Default)]
+struct Drawn {
+    /// Since when there is something to show. Before that, and while more connections
+    /// are made, ssh may be asking for a password on the terminal.
+    since: Option<Instant>,
+    meter: Meter,
+}
+
+impl Text {
+    pub(super) fn new(show: Show, screen: &Screen) -> Self {
+        let draws = show > Show::Quiet && Screen::is_terminal();
+        let output = Mutex::new(Output::new(screen));
+        Self { show, screen: screen.clone(), draws, output, drawn: Mutex::default() }
+    }
+}
+
+impl Report for Text {
+    fn tell(&self, statement: &dyn Statement) {
+        if self.show >= statement.least() {
+            self.output().print(&statement.text());
+        }
+    }
+
+    fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
+        let mut output = self.output();
+        output.fail();
+        // The directory itself said why; a line for all in it would bury that.
+        if fault.kind == FaultKind::Parent {
+            return;
+        }
+        let place = host.map(|host| format!("{host}:")).unwrap_or_default();
+        let (path, message) = (escape_bytes(path), escape_text(&fault.message));
+        output.error_line(&format!("haul: {place}{path}: {message}"));
+        if let Some(hint) = hint {
+            output.hint(hint);
+        }
+    }
+
+    fn entry_fault(&self, _: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        self.fault(host, there, fault);
+    }
+
+    fn not_removed(&self, _: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        let hint = match fault.kind {
+            FaultKind::PermissionDenied => Some("get write permission on the directory above it"),
+            _ => fault.hint(),
+        };
+        self.fault_with(host, there, fault, hint);
+    }
+
+    fn warning(&self, path: &[u8], message: &str) {
+        let (path, message) = (escape_bytes(path), escape_text(message));
+        self.output().error_line(&format!("haul: warning: {path}: {message}"));
+    }
+
+    fn link(&self, news: LinkEvent<'_>) {
+        if news.is_detail() && self.show < Show::Verbose {
+            return;
+        }
+        // What was drawn is of the connection that is gone.
+        self.progress(None);
+        if !self.warns() {
+            return;
+        }
+        let line = match news {
+            LinkEvent::Lost { reason, attempt, pause, .. } => {
+                let seconds = pause.as_secs();
+                format!("haul: {reason}; reconnecting in {seconds} s (attempt {attempt})")
+            }
+            LinkEvent::Regained => "haul: reconnected".to_owned(),
+            LinkEvent::Server { host, is_quic } => {
+                let by = if is_quic { "QUIC" } else { "TCP" };
+                format!("haul: connected to the server of {host} by {by}")
+            }
+            LinkEvent::ServerAway { host, reason } => {
+                format!("haul: {reason}; using ssh to {host}")
+            }
+            LinkEvent::Direct { host, connections } => {
+                let (one, many) = ("direct connection", "direct connections");
+                let connections = quantity::counted(connections.into(), one, many);
+                format!("haul: contents go to {host} over {connections}")
+            }
+            LinkEvent::NotDirect { host, reason } => {
+                format!("haul: contents go to {host} without direct connections: {reason}")
+            }
+            LinkEvent::LoggedIn { host, connections } => {
+                let (one, many) = ("ssh connection", "ssh connections");
+                let connections = quantity::counted(connections.into(), one, many);
+                format!("haul: contents go to {host} over {connections}")
+            }
+            LinkEvent::Deployed { host, bytes, change } => {
+                let message = deploy::news(host, bytes, change);
+                return self.warning(host.as_bytes(), &message);
+            }
+            LinkEvent::NotLoggedIn { host, reason } => {
+                format!("haul: no additional ssh connection to {host}: {reason}")
+            }
+        };
+        self.output().error_line(&line);
+    }
+
+    fn command_error(&self, error: &CommandError) {
+        self.output().command_error(error);
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Text(self.show)
+    }
+
+    fn draws(&self) -> bool {
+        self.draws
+    }
+
+    fn progress(&self, counts: Option<Counts>) {
+        let mut drawn = self.drawn.lock();
+        let Some(counts) = counts else {
+            drawn.since = None;
+            return self.screen.clear();
+        };
+        if !self.draws || !counts.has_begun() {
+            return;
+        }
+        let now = drawn.since.get_or_insert_with(Instant::now).elapsed();
+        let line = drawn.meter.line(now, &counts, Screen::columns());
+        if now >= SHOW_AFTER {
+            self.screen.draw(line);
+        }
+    }
+
+    fn refused(&self, error: &CommandError, _: Option<&dyn Statement>) -> ExitCode {
+        self.command_error(error);
+        self.finish(error.kind.exit_code())
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock()
+    }
+}
+
+/// See [`Report::shows`].
+pub(super) fn shows(show: Show, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
+    let (warns, is_verbose) = (show > Show::Quiet, show >= Show::Verbose);
+    match (outcome, task) {
+        (Outcome::Failed(_), _) => true,
+        (Outcome::Skipped(Skip::Special), _) => warns,
+        (Outcome::Differs(_), Task::Check { .. }) => warns,
+        // A moved file is reported once its source is removed.
+        (_, task) if task.moving().is_some() => false,
+        // The program says by the words of the command which of them are shown.
+        (Outcome::Synced(_), Task::Sync(..)) => true,
+        (Outcome::Linked { .. } | Outcome::Synced(_), Task::Copy(policy)) => {
+            is_verbose || policy.dry_run && warns
+        }
+        (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,
+        (Outcome::WouldCopy, Task::Copy(policy)) => is_verbose || policy.dry_run && warns,
+        // That a directory exists is no news.
+        (Outcome::Skipped(_), _) if *kind == Kind::Dir => false,
+        (Outcome::Skipped(_), Task::Check { .. }) => is_verbose,
+        (Outcome::Skipped(_), _) => show == Show::Everything,
+        _ => false,
+    }
+}

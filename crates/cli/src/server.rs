@@ -1,0 +1,41 @@
+//! `haul server`: the agent with keys that are kept. One process accepts clients, and serves
+//! each in a child, which becomes the client's user and confines itself to the client's root.
+//!
+//! # Rooms
+//!
+//! - `place.rs`: the files of a server.
+//! - `settings.rs`: `server.toml`. `records.rs`: clients and invitations. `keys.rs`: the
+//!   server's own keys.
+//! - `cache.rs`: the chunk caches of clients. `slots.rs`: the number of their jobs.
+//! - `run.rs`: the main process; `jobs.rs`: its children; `child.rs`: the work of one.
+//! - `guest.rs`: the conversation of an invited client, both sides of it.
+//! - `control.rs`: requests to a running server, over a socket of its user. `audit.rs`: the
+//!   log. `system.rs`: systemd. `listening.rs`: addresses and sockets.
+//! - `through_ssh.rs`: a client that comes through ssh when the server does not answer.
+
+mod audit;
+pub(crate) mod cache;
+mod child;
+mod control;
+mod guest;
+mod jobs;
+mod keys;
+mod listening;
+mod place;
+mod records;
+mod run;
+mod settings;
+pub(crate) mod slots;
+mod system;
+mod through_ssh;
+
+pub(crate) use self::control::{JobStatus, Request, Status, ask, is_running};
+pub(crate) use self::guest::join;
+pub(crate) use self::keys::Keys;
+pub(crate) use self::listening::{PORT, is_reachable, shown as listens_on};
+pub(crate) use self::place::Place;
+pub(crate) use self::records::{Client, INVITATION_SPAN, Invited, Records, Right, now_text};
+pub(crate) use self::run::run;
+pub(crate) use self::settings::Settings;
+pub(crate) use self::system::unit_files;
+pub(crate) use self::through_ssh::serve as serve_through_ssh;

@@ -1,0 +1,141 @@
+//! The chunk caches of clients: one for each client and its root, so none serves what another one
+//! has sent. It belongs to the user that the client works as.
+
+use super::place::{Place, failed};
+use super::records::{Client, Records};
+use crate::error::{CommandError, ErrorKind};
+use haul_engine::{ChunkCache, give_to_user};
+use haul_model::ContentHash;
+use haul_net::PublicKey;
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, DirEntry};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The rights to such a directory.
+const MODE: u32 = 0o700;
+
+/// How long a revoked client may still use its cache.
+const IN_USE_MAX: Duration = Duration::from_secs(2);
+
+/// How often its removal is tried.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// The directory of a client's cache.
+fn dir(place: &Place, client: &Client) -> PathBuf {
+    let user = client.user.as_deref().unwrap_or_default().as_bytes();
+    let (key, root) = (client.key.to_string(), client.root.as_os_str().as_bytes());
+    let whose = [key.as_bytes(), user, root].join(&0);
+    let number = ContentHash::of(&whose).to_string();
+    place.caches().join(format!("{}-{}", client.name, &number[..16]))
+}
+
+/// The directory of the cache of the client with this key. It is made if it is missing.
+///
+/// # Errors
+/// If no client has this key, or the records can't be read.
+pub(crate) fn dir_of(key: &PublicKey) -> Result<PathBuf, CommandError> {
+    let place = Place::find()?;
+    let clients = Records::load(&place)?.clients;
+    let client = clients.iter().find(|client| client.key == *key);
+    let unknown = || CommandError::new(ErrorKind::Refused, "no client of the server has this key");
+    let client = client.ok_or_else(unknown)?;
+    open(&place, client);
+    Ok(dir(&place, client))
+}
+
+/// Opens the cache of `client`, before this process becomes another user and is confined.
+pub(super) fn open(place: &Place, client: &Client) -> Option<ChunkCache> {
+    let dir = dir(place, client);
+    let opened = || {
+        DirBuilder::new().recursive(true).mode(MODE).create(&dir)?;
+        if let Some(user) = &client.user {
+            give_to_user(&dir, user)?;
+        }
+        ChunkCache::open_for_other(&dir, crate::cache::kept_max())
+    };
+    let warn = |error: io::Error| {
+        tracing::warn!(%error, dir = %dir.display(), "can't open the chunk cache of a client");
+    };
+    opened().map_err(warn).ok()
+}
+
+/// Removes the caches that no client of the records has: of clients that were revoked, or enrolled
+/// again with another name, root or user.
+///
+/// # Errors
+/// If the records can't be read, or a cache can't be removed.
+pub(crate) fn remove_unused(place: &Place) -> Result<(), CommandError> {
+    let caches = place.caches();
+    let there = match fs::read_dir(&caches) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        there => there.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+    };
+    let there = there.map_err(|error| failed(&caches, &error))?;
+    // Read afterwards: they have each client whose cache was there.
+    let clients = Records::load(place)?.clients;
+    let used: HashSet<_> = clients.iter().map(|client| dir(place, client)).collect();
+    let end = Instant::now() + IN_USE_MAX;
+    let mut unused = there.iter().map(DirEntry::path).filter(|path| !used.contains(path));
+    unused.try_for_each(|path| remove(&path, end).map_err(|error| failed(&path, &error)))
+}
+
+fn remove(dir: &Path, end: Instant) -> io::Result<()> {
+    loop {
+        match fs::remove_dir_all(dir) {
+            // A job that is about to end still writes there.
+            Err(error) if error.kind() != io::ErrorKind::NotFound && Instant::now() < end => {
+                thread::sleep(LOOK_AGAIN);
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Right, now_text};
+    use haul_net::Identity;
+
+    fn client(name: &str, root: &str) -> Client {
+        let key = Identity::new().expect("a key").key();
+        let (root, right, added) = (root.into(), Right::Write, Some(now_text()));
+        Client { name: name.to_owned(), key, root, right, user: None, added, server_key: None }
+    }
+
+    #[test]
+    fn a_client_that_is_enrolled_again_or_revoked_leaves_no_cache() {
+        let files = tempfile::TempDir::new().expect("a directory");
+        let place = Place::below(&files.path().join("server"));
+        remove_unused(&place).expect("there are none");
+        let (ann, bob) = (client("ann", "/srv/a"), client("bob", "/srv/b"));
+        let change = |change: &dyn Fn(&mut Records) -> Result<(), CommandError>| {
+            Records::change(&place, change).expect("changed");
+            remove_unused(&place).expect("removed");
+        };
+        let has = |client: &Client| dir(&place, client).join("kept").exists();
+        let use_cache = |client: &Client| {
+            fs::create_dir_all(dir(&place, client).join("kept")).expect("made");
+        };
+        change(&|records| records.add(ann.clone()).and_then(|()| records.add(bob.clone())));
+        [&ann, &bob].into_iter().for_each(use_cache);
+        let read_only = Client { right: Right::Read, ..ann.clone() };
+        change(&|records| records.add(read_only.clone()));
+        assert!(has(&ann) && has(&bob), "it is the cache of the same client and root");
+        let elsewhere = Client { root: "/srv/c".into(), ..ann.clone() };
+        change(&|records| records.add(elsewhere.clone()));
+        assert!(!has(&ann) && has(&bob), "no key reads it any more");
+        use_cache(&elsewhere);
+        change(&|records| {
+            records.clients.retain(|client| client.name == "ann");
+            Ok(())
+        });
+        assert!(has(&elsewhere) && !has(&bob));
+    }
+}

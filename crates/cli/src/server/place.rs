@@ -1,0 +1,114 @@
+//! The files of a server: its configuration, and what it keeps in the directory
+//! `~/.local/state/haul/server`.
+
+use crate::error::CommandError;
+use haul::files::shown;
+use haul::state;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The permission bits of others than the owner.
+const OTHERS: u32 = 0o077;
+
+/// The places of a server's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    dir: PathBuf,
+    config: PathBuf,
+}
+
+impl Place {
+    /// As the environment says.
+    ///
+    /// # Errors
+    /// When it names no place.
+    pub(crate) fn find() -> Result<Self, CommandError> {
+        match (state::dir(), state::config_dir()) {
+            (Some(dir), Some(config)) => {
+                Ok(Self { dir: dir.join("server"), config: config.join("server.toml") })
+            }
+            _ => Err(CommandError::usage("there is no place for the files of a server")
+                .with_hint("set HOME to an absolute path")),
+        }
+    }
+
+    /// Creates the directory, which only its user may enter.
+    ///
+    /// # Errors
+    /// Those of the file system, and if others may enter it.
+    pub(crate) fn make(&self) -> Result<(), CommandError> {
+        let failed = |error: io::Error| failed(&self.dir, &error);
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
+        let found = fs::metadata(&self.dir).map_err(failed)?;
+        if found.mode() & OTHERS != 0 || found.uid() != haul_engine::effective_user() {
+            let message = format!("{}: other users may enter it", shown(&self.dir));
+            return Err(CommandError::usage(message).with_hint("run 'chmod 700' on it"));
+        }
+        Ok(())
+    }
+
+    /// The settings.
+    pub(crate) fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// The records of clients and invitations.
+    pub(crate) fn clients(&self) -> PathBuf {
+        self.dir.join("clients.toml")
+    }
+
+    /// The directory of the server's own keys.
+    pub(crate) fn keys(&self) -> PathBuf {
+        self.dir.join("keys")
+    }
+
+    /// The directory of the chunk caches of clients.
+    pub(crate) fn caches(&self) -> PathBuf {
+        self.dir.join("caches")
+    }
+
+    /// The directory of the slots of clients.
+    pub(crate) fn slots(&self) -> PathBuf {
+        self.dir.join("slots")
+    }
+
+    /// The socket for requests to the running server.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.dir.join("control.sock")
+    }
+
+    /// The log, unless the settings name another file.
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.dir.join("audit.jsonl")
+    }
+
+    /// The messages of a server in the background.
+    pub(crate) fn messages(&self) -> PathBuf {
+        self.dir.join("server.log")
+    }
+
+    /// The file whose lock the running server has.
+    pub(crate) fn server_lock(&self) -> PathBuf {
+        self.dir.join("server.lock")
+    }
+
+    /// The file whose lock a process has that changes the records.
+    pub(super) fn clients_lock(&self) -> PathBuf {
+        self.dir.join("clients.lock")
+    }
+}
+
+#[cfg(test)]
+impl Place {
+    /// All of its files are in `dir`.
+    pub(super) fn below(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), config: dir.join("server.toml") }
+    }
+}
+
+/// The error of a file of the server.
+pub(crate) fn failed(path: &Path, error: &io::Error) -> CommandError {
+    CommandError::io(format!("{}: {error}", shown(path)))
+}

@@ -1,0 +1,179 @@
+//! `server.toml`: the settings of a server.
+
+use super::Place;
+use super::listening::{PORT, parse};
+use crate::error::CommandError;
+use haul::files;
+use haul_engine::Bounds;
+use haul_net::{Congestion, GateLimits, QUIC_SOCKETS_MAX};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// All settings, with a default for each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct Settings {
+    /// Addresses of this machine, each with a port or without.
+    pub(crate) listen: Vec<String>,
+    /// The port of addresses without one.
+    pub(crate) port: u16,
+    /// The same ports of UDP are listened on, for QUIC.
+    pub(crate) quic: bool,
+    /// The congestion control of what the server sends by QUIC.
+    pub(crate) congestion: Congestion,
+    /// Jobs of one client at once.
+    pub(crate) jobs_per_client: usize,
+    /// Files that one job may have open.
+    pub(crate) open_files_per_job: u64,
+    /// Address space of one job, in MiB.
+    pub(crate) memory_per_job_mib: u64,
+    /// Callers at once that are not known yet.
+    pub(crate) handshakes: usize,
+    /// The same from one address.
+    pub(crate) handshakes_per_source: usize,
+    /// The log of connections and jobs; [`Self::load`] replaces an empty path.
+    pub(crate) audit_log: PathBuf,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let GateLimits { handshakes_max, per_source_max, .. } = GateLimits::default();
+        Self {
+            listen: vec!["127.0.0.1".to_owned(), "::1".to_owned()],
+            port: PORT,
+            quic: true,
+            congestion: Congestion::default(),
+            jobs_per_client: 16,
+            open_files_per_job: 1024,
+            memory_per_job_mib: 4096,
+            handshakes: handshakes_max,
+            handshakes_per_source: per_source_max,
+            audit_log: PathBuf::new(),
+        }
+    }
+}
+
+/// The most of each number.
+const NUMBER_MAX: usize = 4096;
+
+impl Settings {
+    /// Those of the file, with `listen` in place of its addresses unless that is empty.
+    ///
+    /// # Errors
+    /// A usage error that names the file, and the line or the key.
+    pub(crate) fn load(place: &Place, listen: &[String]) -> Result<Self, CommandError> {
+        let mut settings: Self = files::load(place.config())?;
+        if !listen.is_empty() {
+            settings.listen = listen.to_vec();
+        }
+        if settings.audit_log.as_os_str().is_empty() {
+            settings.audit_log = place.audit_log();
+        }
+        settings.addresses()?;
+        let numbers = [
+            ("jobs-per-client", settings.jobs_per_client),
+            ("handshakes", settings.handshakes),
+            ("handshakes-per-source", settings.handshakes_per_source),
+        ];
+        let bad = numbers.iter().find(|(_, number)| !(1..=NUMBER_MAX).contains(number));
+        let bad = bad.map(|(key, _)| format!("'{key}' must be a number from 1 to {NUMBER_MAX}"));
+        let bad = bad.or_else(|| {
+            let few = settings.open_files_per_job < 64 || settings.memory_per_job_mib < 512;
+            few.then(|| {
+                "'open-files-per-job' must be 64 or more, and 'memory-per-job-mib' 512 or more"
+                    .to_owned()
+            })
+        });
+        let bad = bad.or_else(|| {
+            let many = settings.quic && settings.listen.len() > QUIC_SOCKETS_MAX;
+            many.then(|| {
+                format!(
+                    "'listen' can have {QUIC_SOCKETS_MAX} addresses, and more with 'quic = false'"
+                )
+            })
+        });
+        match bad {
+            Some(message) => {
+                let file = files::shown(place.config());
+                Err(CommandError::usage(format!("{file}: {message}")))
+            }
+            None => Ok(settings),
+        }
+    }
+
+    /// The addresses to listen on.
+    ///
+    /// # Errors
+    /// A usage error about one that is none.
+    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, CommandError> {
+        self.listen.iter().map(|text| parse(text, self.port)).collect()
+    }
+
+    /// The bounds of callers that are not known yet.
+    pub(crate) fn gate_limits(&self) -> GateLimits {
+        GateLimits {
+            handshakes_max: self.handshakes,
+            per_source_max: self.handshakes_per_source,
+            ..GateLimits::default()
+        }
+    }
+
+    /// The bounds of one job's process.
+    pub(crate) fn bounds(&self) -> Bounds {
+        let memory_max = self.memory_per_job_mib.saturating_mul(1 << 20);
+        Bounds { open_files_max: self.open_files_per_job, memory_max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_file_sets_what_it_names_and_nothing_unknown() {
+        let of = |text: &str| toml::from_str::<Settings>(text);
+        assert_eq!(of("").expect("settings"), Settings::default());
+        let settings = of("listen = [\"0.0.0.0\", \"[::]:443\"]\njobs-per-client = 2\n");
+        let settings = settings.expect("settings");
+        assert_eq!((settings.jobs_per_client, settings.port), (2, PORT));
+        let addresses = settings.addresses().expect("addresses");
+        let texts = [format!("0.0.0.0:{PORT}"), "[::]:443".to_owned()];
+        assert_eq!(addresses, texts.map(|text| text.parse().expect("an address")));
+        let settings = of("quic = false\ncongestion = \"cubic\"\n").expect("settings");
+        assert_eq!((settings.quic, settings.congestion), (false, Congestion::Cubic));
+        for text in [
+            "jobs = 2",
+            "congestion = \"reno\"",
+            "port = 70000",
+            "listen = \"all\"",
+            "port = \"x\"",
+        ] {
+            assert!(of(text).is_err(), "{text}");
+        }
+        assert!(of("listen = [\"nas\"]").expect("a text").addresses().is_err());
+    }
+
+    #[test]
+    fn quic_has_a_limit_of_addresses() {
+        let files = tempfile::TempDir::new().expect("a directory");
+        let place = Place::below(&files.path().join("server"));
+        let load = |count: u8| {
+            let listen: Vec<_> = (1..=count).map(|last| format!("127.0.0.{last}")).collect();
+            Settings::load(&place, &listen)
+        };
+        load(16).expect("settings");
+        let error = load(17).expect_err("too many").to_string();
+        assert!(error.contains("'listen' can have 16 addresses"), "{error}");
+        fs::create_dir_all(place.config().parent().expect("a directory")).expect("made");
+        fs::write(place.config(), "quic = false\n").expect("written");
+        load(17).expect("settings");
+    }
+
+    #[test]
+    fn without_settings_only_this_machine_is_listened_to() {
+        let addresses = Settings::default().addresses().expect("addresses");
+        assert!(addresses.iter().all(|address| address.ip().is_loopback()));
+    }
+}

@@ -1,0 +1,150 @@
+//! The slots of clients: a lock file for each job that a client may have at once. The server and
+//! the agents that take its place share them. Such an agent also describes its job in its slot.
+
+use super::control::JobStatus;
+use super::place::{Place, failed};
+use super::records::Records;
+use crate::error::CommandError;
+use haul::files;
+use haul_engine::try_lock;
+use haul_net::PublicKey;
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, DirEntry, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+/// The longest description of a job, in bytes.
+const DESCRIPTION_LEN_MAX: u64 = 4096;
+
+/// A slot of a client, as long as it is open here.
+#[derive(Debug)]
+pub(super) struct Slot(File);
+
+impl Slot {
+    /// A free one of the client with that key; `None` if the client has `jobs_max` jobs.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn take(
+        place: &Place,
+        key: &PublicKey,
+        jobs_max: usize,
+    ) -> Result<Option<Self>, CommandError> {
+        let dir = place.slots();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.map_err(|error| failed(&dir, &error))?;
+        for nth in 0..jobs_max {
+            if let Some(file) = files::try_lock(&dir.join(format!("{key}.{nth}")))? {
+                return Ok(Some(Self(file)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Describes the job of an agent that takes the server's place.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn describe(&mut self, job: &JobStatus) -> io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.write_all(&serde_json::to_vec(job)?)
+    }
+}
+
+/// The jobs of agents that take the server's place.
+pub(crate) fn jobs_through_ssh(place: &Place) -> Vec<JobStatus> {
+    let slots = fs::read_dir(place.slots());
+    slots.into_iter().flatten().flatten().filter_map(|slot| described(&slot.path())).collect()
+}
+
+/// The job that is described in a slot, if it still runs.
+fn described(path: &Path) -> Option<JobStatus> {
+    let file = File::options().read(true).write(true).open(path).ok()?;
+    let mut text = Vec::new();
+    (&file).take(DESCRIPTION_LEN_MAX).read_to_end(&mut text).ok()?;
+    // A slot that describes nothing belongs to the server or to nobody: its lock is left alone.
+    let job: JobStatus = serde_json::from_slice(&text).ok()?;
+    if try_lock(&file).ok()? {
+        let _ = file.set_len(0);
+        return None;
+    }
+    let lasts = file.metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
+    Some(JobStatus { seconds: lasts.as_secs(), ..job })
+}
+
+/// Removes the slots of clients that are not in the records any more.
+///
+/// # Errors
+/// If the records can't be read, or a slot can't be removed.
+pub(crate) fn remove_unused(place: &Place) -> Result<(), CommandError> {
+    let there: Vec<_> = fs::read_dir(place.slots()).into_iter().flatten().flatten().collect();
+    // Read afterwards: they have each client whose slot was there.
+    let clients = Records::load(place)?.clients;
+    let keys: HashSet<_> = clients.iter().map(|client| client.key.to_string()).collect();
+    let key = |path: &Path| Some(path.file_stem()?.to_string_lossy().into_owned());
+    let paths = there.iter().map(DirEntry::path);
+    let mut unused = paths.filter(|path| key(path).is_none_or(|key| !keys.contains(&key)));
+    unused.try_for_each(|path| fs::remove_file(&path).map_err(|error| failed(&path, &error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Client, Right};
+    use haul_net::Identity;
+
+    fn key() -> PublicKey {
+        Identity::new().expect("a key").key()
+    }
+
+    #[test]
+    fn a_client_has_as_many_slots_as_it_may_have_jobs() {
+        let files = tempfile::TempDir::new().expect("a directory");
+        let place = Place::below(&files.path().join("server"));
+        let (ann, bob) = (key(), key());
+        let take = |key, max| Slot::take(&place, key, max).expect("asked");
+        let (one, _two) = (take(&ann, 2).expect("free"), take(&ann, 2).expect("free"));
+        assert!(take(&ann, 2).is_none() && take(&ann, 1).is_none());
+        let _third = take(&ann, 3).expect("the settings allow it now");
+        let _other = take(&bob, 1).expect("it is another client");
+        drop(one);
+        assert!(take(&ann, 2).is_some());
+    }
+
+    #[test]
+    fn a_described_job_is_listed_as_long_as_its_slot_is_taken() {
+        let files = tempfile::TempDir::new().expect("a directory");
+        let place = Place::below(&files.path().join("server"));
+        let ann = key();
+        assert_eq!(jobs_through_ssh(&place), []);
+        let _of_server = Slot::take(&place, &ann, 2).expect("asked").expect("free");
+        let mut slot = Slot::take(&place, &ann, 2).expect("asked").expect("free");
+        let from = "192.0.2.7:9".parse().expect("an address");
+        let job = JobStatus { client: "ann".into(), from, pid: 7, seconds: 0 };
+        slot.describe(&job).expect("written");
+        assert_eq!(jobs_through_ssh(&place), [job]);
+        drop(slot);
+        assert_eq!(jobs_through_ssh(&place), []);
+        let _again = Slot::take(&place, &ann, 2).expect("asked").expect("free");
+        assert_eq!(jobs_through_ssh(&place), [], "the description is of an earlier job");
+    }
+
+    #[test]
+    fn a_revoked_client_leaves_no_slots() {
+        let files = tempfile::TempDir::new().expect("a directory");
+        let place = Place::below(&files.path().join("server"));
+        let (ann, bob) = (key(), key());
+        for key in [&ann, &bob] {
+            drop(Slot::take(&place, key, 1).expect("asked"));
+        }
+        let (name, root, right) = ("ann".to_owned(), "/".into(), Right::Write);
+        let client =
+            Client { name, key: ann, root, right, user: None, added: None, server_key: None };
+        Records::change(&place, |records| records.add(client.clone())).expect("added");
+        remove_unused(&place).expect("removed");
+        let left: Vec<_> = fs::read_dir(place.slots()).expect("a directory").flatten().collect();
+        let names = left.iter().map(DirEntry::file_name).collect::<Vec<_>>();
+        assert_eq!(names, [format!("{ann}.0").as_str()]);
+    }
+}

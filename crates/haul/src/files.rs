@@ -1,0 +1,240 @@
+//! Files of this user that haul reads: those that a person writes, and the TOML files that haul
+//! writes itself. The latter are private, replaced in one step, and have locks.
+
+use haul_model::{escape_bytes, is_missing};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The longest file that is read, in bytes: hundreds of hosts.
+const FILE_BYTES_MAX: u64 = 256 << 10;
+
+/// The permission bits that let others than the owner write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// How long another process may hold a lock.
+const LOCK_MAX: Duration = Duration::from_secs(5);
+
+/// How often it is asked for.
+const LOCK_POLL: Duration = Duration::from_millis(10);
+
+/// Why a file of this user can't be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}{problem}")]
+pub struct FileError {
+    /// The path, escaped, and `: `, or `:LINE: `; empty if the problem names the file.
+    file: String,
+    problem: FileProblem,
+}
+
+/// The problem with a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant has its message")]
+pub enum FileProblem {
+    #[error("can't read it: {0}")]
+    Unreadable(io::Error),
+    #[error("not a regular file")]
+    NotRegular,
+    #[error("longer than {FILE_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("not UTF-8")]
+    NotUtf8,
+    #[error("it belongs to another user")]
+    OtherOwner,
+    #[error("other users can write to it")]
+    OthersWrite,
+    #[error("unknown key, or not a value for it")]
+    Value,
+    #[error("another process is changing the {0}")]
+    Locked(String),
+    #[error("{0}")]
+    Io(io::Error),
+    #[error("{0}")]
+    Unwritable(toml::ser::Error),
+}
+
+impl FileProblem {
+    /// True if the file has to be changed, by a person.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::Locked(_) | Self::Io(_) | Self::Unwritable(_))
+    }
+}
+
+impl FileError {
+    /// The system refuses something at `path`.
+    pub fn io(path: &Path, error: io::Error) -> Self {
+        Self::at(&shown(path), FileProblem::Io(error))
+    }
+
+    fn at(shown: &str, problem: FileProblem) -> Self {
+        Self { file: format!("{shown}: "), problem }
+    }
+
+    fn in_line(shown: &str, line: usize, problem: FileProblem) -> Self {
+        Self { file: format!("{shown}:{line}: "), problem }
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &FileProblem {
+        &self.problem
+    }
+}
+
+/// `path`, escaped.
+pub fn shown(path: &Path) -> String {
+    escape_bytes(path.as_os_str().as_bytes())
+}
+
+/// The text of the file; `None` if there is none.
+///
+/// # Errors
+/// If the file can't be read, if others may have written it, or if it is no text.
+pub fn read(path: &Path) -> Result<Option<String>, FileError> {
+    let shown = shown(path);
+    let unreadable = |error: io::Error| FileError::at(&shown, FileProblem::Unreadable(error));
+    // Opening a FIFO would wait.
+    match fs::metadata(path) {
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+        Ok(found) if !found.is_file() => {
+            return Err(FileError::at(&shown, FileProblem::NotRegular));
+        }
+        Ok(_) => {}
+    }
+    let file = File::open(path).map_err(unreadable)?;
+    let user = haul_engine::effective_user();
+    if let Some(problem) = by_others(&file.metadata().map_err(unreadable)?, user) {
+        return Err(FileError::at(&shown, problem));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(FileError::at(&shown, FileProblem::TooLong));
+    }
+    text(bytes, &shown).map(Some)
+}
+
+/// The text in `bytes`, which are the file that is `shown` so.
+fn text(bytes: Vec<u8>, shown: &str) -> Result<String, FileError> {
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = line_at(error.as_bytes(), valid);
+        FileError::in_line(shown, line, FileProblem::NotUtf8)
+    })
+}
+
+/// The number of the line in which the byte `at` is.
+pub fn line_at(bytes: &[u8], at: usize) -> usize {
+    bytes.iter().take(at).filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The problem with a file that another user than `user` may have written: whoever writes it
+/// chooses a program that runs with that user's rights.
+fn by_others(file: &Metadata, user: u32) -> Option<FileProblem> {
+    if file.uid() != user && file.uid() != 0 {
+        return Some(FileProblem::OtherOwner);
+    }
+    (file.mode() & OTHERS_WRITE != 0).then_some(FileProblem::OthersWrite)
+}
+
+/// The lock of the file `path`, as long as the file is open; `None` if another process has it.
+///
+/// # Errors
+/// Those of the file system.
+pub fn try_lock(path: &Path) -> Result<Option<File>, FileError> {
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(false).mode(0o600);
+    let locked = open.open(path).and_then(|file| Ok(haul_engine::try_lock(&file)?.then_some(file)));
+    locked.map_err(|error| FileError::io(path, error))
+}
+
+/// The same, once no other process has it: one that changes `what`.
+///
+/// # Errors
+/// Those of the file system, and if it takes too long.
+pub fn lock(path: &Path, what: &str) -> Result<File, FileError> {
+    let begin = Instant::now();
+    loop {
+        match try_lock(path)? {
+            Some(lock) => return Ok(lock),
+            None if begin.elapsed() > LOCK_MAX => {
+                let problem = FileProblem::Locked(what.to_owned());
+                return Err(FileError { file: String::new(), problem });
+            }
+            None => thread::sleep(LOCK_POLL),
+        }
+    }
+}
+
+/// The value in the TOML file `path`, or the default if there is no file.
+///
+/// # Errors
+/// When the file can't be read, when others may have written it, or when it has other words
+/// than it may. They name the line, and never show what is in it.
+pub fn load<T: DeserializeOwned + Default>(path: &Path) -> Result<T, FileError> {
+    let Some(text) = read(path)? else { return Ok(T::default()) };
+    toml::from_str(&text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let line = line_at(text.as_bytes(), start);
+        // The words of the error could show the value.
+        FileError::in_line(&shown(path), line, FileProblem::Value)
+    })
+}
+
+/// Replaces the file `path` by one with `value`, in TOML.
+///
+/// # Errors
+/// Those of the file system.
+pub fn save<T: Serialize>(path: &Path, value: &T) -> Result<(), FileError> {
+    let unwritable = |error| FileError::at(&shown(path), FileProblem::Unwritable(error));
+    let text = toml::to_string(value).map_err(unwritable)?;
+    replace(path, text.as_bytes()).map_err(|error| FileError::io(path, error))
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let staged = path.with_extension(format!("new-{}", std::process::id()));
+    // One that an earlier process with this number has left.
+    let _ = fs::remove_file(&staged);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let named = written.and_then(|()| fs::rename(&staged, path));
+    if named.is_err() {
+        let _ = fs::remove_file(&staged);
+    }
+    named?;
+    File::open(dir)?.sync_all()
+}
+
+/// The time so many seconds after the beginning of 1970; `None` if no clock reaches it.
+pub fn unix_time(seconds: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_not_utf_8_is_told_with_its_line() {
+        for (bytes, line) in [
+            (&b"rsh = \"caf\xe9\""[..], 1),
+            (b"\xff", 1),
+            (b"timeout = 3\n# caf\xc3\xa9\nrsh = \"\xe9\"\n", 3),
+            (b"a\n\n\xe2\x82", 3),
+        ] {
+            let error = text(bytes.to_vec(), "/c/haul.toml").expect_err("no text");
+            let start = format!("/c/haul.toml:{line}: ");
+            assert!(error.to_string().starts_with(&start), "{error}");
+            assert!(error.to_string().contains("not UTF-8"), "{error}");
+        }
+        assert!(text("café".into(), "x").is_ok());
+    }
+}
