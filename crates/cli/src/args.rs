@@ -25,11 +25,10 @@ pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use doctor::Doctor;
 pub(crate) use keep::{Keep, KeepAction};
 pub(crate) use places::{CompletedShell, Generate, Places};
-pub(crate) use remote::Passage;
 pub(crate) use server::{Server, ServerAction, Terms};
 pub(crate) use stats::Stats;
 pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
-pub(crate) use sync::{Sync, When, rate, size};
+pub(crate) use sync::{Sync, rate, size};
 
 use self::familiar::{FamiliarWords, explain};
 use self::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE};
@@ -45,8 +44,9 @@ use crate::stdout;
 use crate::until::Until;
 use clap::{CommandFactory, Parser};
 use haul::{Location, parse_host};
+use haul::{Passage, Request};
 use haul_engine::{CleanRules, Links, Summary};
-use haul_model::{Altered, Backup, Conflict, Filter, Moving, Policy, Resume, Style};
+use haul_model::{Conflict, Moving, Policy, Resume, Style};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -95,33 +95,14 @@ pub(crate) enum Command {
 /// `haul copy`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copy {
-    pub(crate) sources: Vec<Location>,
-    pub(crate) dest: Location,
-    /// All destinations, of which `dest` is the first, if each gets the sources; and the way
-    /// that contents take to each.
+    /// The sources, the destination, and the rules between them.
+    pub(crate) request: Request,
+    /// All destinations, of which that of `request` is the first, if each gets the sources; and
+    /// the way that contents take to each.
     pub(crate) to_all: Vec<(Location, Passage)>,
-    pub(crate) recursive: bool,
-    pub(crate) follow: bool,
-    /// The rules that leave out parts of the sources.
-    pub(crate) filter: Filter,
-    /// Attributes that entries get in place of those of the sources.
-    pub(crate) altered: Altered,
-    pub(crate) policy: Policy,
     pub(crate) detail: Detail,
     /// How entries are told of, if the copy makes a mirror.
     pub(crate) lines: Lines,
-    /// The directories that a mirror looks into besides the destination.
-    pub(crate) bases: Vec<Vec<u8>>,
-    /// The backups that a mirror makes.
-    pub(crate) backup: Option<Backup>,
-    /// The directory in which files of a mirror are staged, if not where they will appear.
-    pub(crate) staging: Option<Vec<u8>>,
-    /// Of the one source of a mirror, the paths below it that take part, if not all.
-    pub(crate) list: Option<Vec<Vec<u8>>>,
-    /// Links that come from a host are made to lead nowhere; elsewhere that is undone.
-    pub(crate) munges: bool,
-    /// The way that contents take.
-    pub(crate) passage: Passage,
     /// Somebody at a terminal is asked before most of the destination is removed.
     pub(crate) asks: bool,
     /// The time at which the command ends, whatever is left to do.
@@ -312,28 +293,10 @@ impl Words {
 }
 
 impl Copy {
-    /// A plain copy of what is named, without what is in directories.
-    pub(crate) fn of(sources: Vec<Location>, dest: Location, detail: Detail) -> Self {
-        Self {
-            sources,
-            dest,
-            to_all: Vec::new(),
-            recursive: false,
-            follow: false,
-            filter: Filter::default(),
-            altered: Altered::default(),
-            policy: Policy::default(),
-            detail,
-            lines: Lines::default(),
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-            list: None,
-            munges: false,
-            passage: Passage::default(),
-            asks: false,
-            until: None,
-        }
+    /// A copy to one destination.
+    pub(crate) fn of(request: Request, detail: Detail) -> Self {
+        let (to_all, lines) = (Vec::new(), Lines::default());
+        Self { request, to_all, detail, lines, asks: false, until: None }
     }
 }
 
@@ -367,8 +330,7 @@ impl CopyWords {
         });
         let to_all = to_all.collect();
         let detail = detail(quiet, verbose, json);
-        Ok(Copy {
-            to_all,
+        let request = Request {
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
             filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
@@ -385,8 +347,9 @@ impl CopyWords {
                 moving: None,
             },
             passage,
-            ..Copy::of(sources, dest, detail)
-        })
+            ..Request::new(sources, dest)
+        };
+        Ok(Copy { to_all, ..Copy::of(request, detail) })
     }
 }
 
@@ -400,7 +363,7 @@ impl MoveWords {
         let safety = config.with(Settings { verify, ..Settings::default() }, None);
         let moving = if self.lossy { Moving::Lossy } else { Moving::Whole };
         let detail = detail(quiet, verbose, json);
-        Ok(Copy {
+        let request = Request {
             recursive: true,
             policy: Policy {
                 conflict,
@@ -411,8 +374,9 @@ impl MoveWords {
                 ..Policy::default()
             },
             passage,
-            ..Copy::of(sources, dest, detail)
-        })
+            ..Request::new(sources, dest)
+        };
+        Ok(Copy::of(request, detail))
     }
 }
 
@@ -455,14 +419,14 @@ impl CheckWords {
         let (sources, dest) =
             self.remote.sources_and_dest(&self.paths, CHECK_USAGE, &self.retry, config)?;
         let detail = detail(self.quiet, self.verbose.into(), self.json);
-        let copy = Copy {
+        let request = Request {
             recursive: self.recursive || self.kept.archive,
             follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
             filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
             policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
-            ..Copy::of(sources, dest, detail)
+            ..Request::new(sources, dest)
         };
-        Ok(Check { copy, content: self.content })
+        Ok(Check { copy: Copy::of(request, detail), content: self.content })
     }
 }
 

@@ -1,16 +1,8 @@
 //! The chunk cache of this user, as the configuration says.
 
-use crate::args::Passage;
 use crate::config::Config;
 use haul::state;
 use haul_engine::{CachePlace, ChunkCache};
-
-/// The chunk cache of a job whose contents take that way; `None` if it may not use one.
-pub(crate) fn place(passage: &Passage) -> Option<CachePlace> {
-    let place =
-        || CachePlace { dir: state::cache_dir().unwrap_or_default(), kept_max: passage.kept_max };
-    (!passage.no_cache).then(place)
-}
 
 /// Opens the chunk cache for a job that another machine asks for. Without it all is sent.
 pub(crate) fn open() -> Option<ChunkCache> {

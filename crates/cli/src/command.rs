@@ -7,7 +7,6 @@ mod config;
 mod copy;
 pub(crate) mod deploy;
 mod doctor;
-mod expand;
 mod generate;
 mod hash;
 mod keep;
@@ -29,7 +28,7 @@ use haul::Location;
 use haul::Peers;
 use haul::{Hosts, Questions};
 use haul_engine::{Event, Monitor, Progress, RequestError, Requests};
-use haul_model::{Kind, Outcome, Task};
+use haul_model::{Fault, Kind, Outcome, Task};
 use std::cell::Cell;
 
 /// Does what was asked, says what came of it, and tells how it ended.
@@ -77,10 +76,11 @@ fn each_path(
     };
     let peers = Peers::new(&diagnostics);
     let mut questions = Questions::new(&hosts, peers, &monitor);
+    let unmatched = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
     for given in paths {
-        let locations = match expand::paths(given, &mut questions, report) {
+        let locations = match given.expanded(&mut questions, unmatched) {
             Ok((locations, _)) => locations,
-            Err(error) => return refused(error),
+            Err(error) => return refused(CommandError::at(&given.machine)(error)),
         };
         for location in &locations {
             let (mut is_again, parts) = (false, Cell::new(0));

@@ -8,7 +8,7 @@ mod written;
 pub(crate) use self::written::{KEEP_DEFAULT, KeepFor, KeptMax, Rate};
 
 use crate::error::CommandError;
-use haul::{files, state};
+use haul::{RETRIES, files, state};
 use haul_model::{Compression, Ports, Via};
 use haul_net::{Congestion, SILENCE_SECONDS, SshTarget};
 use serde::Serialize;
@@ -23,10 +23,6 @@ pub(crate) const PARALLEL_MAX: u8 = 8;
 
 /// The longest silence that may be asked for, but for ever: a day, in seconds.
 pub(crate) const TIMEOUT_MAX: u32 = 86_400;
-
-/// How often in a row a lost connection is made again, unless the user says otherwise:
-/// with growing pauses, about five minutes.
-pub(crate) const RETRIES: u32 = 14;
 
 /// The most that may be asked for: days.
 pub(crate) const RETRIES_MAX: u32 = 10_000;

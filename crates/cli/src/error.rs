@@ -3,7 +3,7 @@
 
 use crate::hint::{self, Hint};
 use haul::files::FileError;
-use haul::{Host, LocationError, Machine};
+use haul::{Host, LocationError, Machine, Request};
 use haul_engine::{JobError, Leg, Route, Summary};
 use haul_model::{Fault, FaultKind, Task};
 use haul_net::{ConnectError, Refusal};
@@ -209,14 +209,25 @@ impl CommandError {
             self.source.downcast_ref(),
             Some(E::Unreachable { .. } | E::HostKey { .. } | E::LoginRefused { .. })
         );
-        let files = host.here_instead.iter().filter(|_| no_way);
-        files
-            .fold(self, |error, file| error.with_hint(format!("write '{file}' for the local file")))
+        let mut error = self;
+        for file in host.here_instead.iter().filter(|_| no_way) {
+            let hint = format!("write '{file}' for the local file");
+            if !error.hints.contains(&hint) {
+                error.hints.push(hint);
+            }
+        }
+        error
     }
 
     /// The error of a question to `machine`.
     pub(crate) fn at(machine: &Machine) -> impl Fn(haul::Error) -> Self {
         move |error| machine.host().into_iter().fold(error.into(), Self::of_host)
+    }
+
+    /// The error of a request that goes to several machines.
+    pub(crate) fn of_request(error: haul::Error, request: &Request) -> Self {
+        let places = request.sources.iter().chain([&request.dest]);
+        places.filter_map(|place| place.machine.host()).fold(error.into(), Self::of_host)
     }
 
     /// The error of the job of `leg`.
@@ -286,6 +297,9 @@ impl From<haul::Error> for CommandError {
             E::NotEnrolled { ref host } => {
                 let hint = format!("'haul server enroll {host}' enrolls you there, through ssh");
                 Self::usage(error).with_hint(hint)
+            }
+            E::Usage { instead, .. } => {
+                instead.into_iter().fold(Self::usage(error), Self::with_hint)
             }
             error => Self::usage(error),
         }

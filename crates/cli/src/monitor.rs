@@ -11,8 +11,7 @@ use crate::report::{LogFile, Report, Statement};
 use crate::until::Until;
 use haul::Machine;
 use haul_engine::{
-    At, Event, Leg, LinkEvent, Monitor, MoveEvent, MoveMonitor, Outcome, Progress, Route, Skip,
-    Summary, Unfinished,
+    At, Event, Leg, LinkEvent, Monitor, Outcome, Progress, Route, Skip, Summary, Unfinished,
 };
 use haul_model::{
     Attributes, Changes, ContentHash, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task,
@@ -528,6 +527,14 @@ impl Monitor for JobMonitor<'_> {
                 }
                 self.report.link(news);
             }
+            Event::Moved { path, renamed } => self.report.tell(&Moved { path, renamed }),
+            Event::Stays { path, at, fault, is_copied } => {
+                let (host, there) = self.place_of(path, at, fault.side);
+                match is_copied {
+                    true => self.report.not_removed(path, host, &there, fault),
+                    false => self.report.entry_fault(path, host, &there, fault),
+                }
+            }
             Event::Made { path, dirs } if self.lines.tells_made() => {
                 let line = lines::made(path, dirs, self.task.mirrors());
                 self.lines.print(&line, self.report);
@@ -571,29 +578,6 @@ impl Monitor for JobMonitor<'_> {
         let mut listed = self.listed.lock();
         if let Some(listed) = listed.get_mut(&number) {
             listed.hash = Some(hash);
-        }
-    }
-
-    fn cancelled(&self) -> bool {
-        self.interrupt.happened() || self.is_over()
-    }
-}
-
-/// A move's own events, beside those of its copying.
-impl MoveMonitor for JobMonitor<'_> {
-    fn tell(&self, event: MoveEvent<'_>) {
-        match event {
-            MoveEvent::Moved { path, renamed } => self.report.tell(&Moved { path, renamed }),
-            MoveEvent::Failed { path, at, fault } => {
-                let (host, there) = self.place_of(path, at, fault.side);
-                self.report.entry_fault(path, host, &there, fault);
-            }
-            MoveEvent::NotRemoved { path, at, fault } => {
-                let (host, there) = self.place_of(path, at, fault.side);
-                self.report.not_removed(path, host, &there, fault);
-            }
-            MoveEvent::Warning { path, message } => self.report.warning(path, message),
-            MoveEvent::Link(news) => self.report.link(news),
         }
     }
 

@@ -70,6 +70,25 @@ pub enum Event<'a> {
         /// Why it stays, if it does.
         result: Result<(), &'a Fault>,
     },
+    /// In a move: a source, or a file or link of one, is at its new place and removed from the
+    /// old.
+    Moved {
+        /// Its path, raw.
+        path: &'a [u8],
+        /// It has got a new name, and was not copied.
+        renamed: bool,
+    },
+    /// In a move: something stays, and counts as failed.
+    Stays {
+        /// Its path, raw.
+        path: &'a [u8],
+        /// The place that the fault is about.
+        at: At<'a>,
+        /// Why.
+        fault: &'a Fault,
+        /// The destination has it: only removing it has failed.
+        is_copied: bool,
+    },
     /// Worth telling, though nothing failed.
     Warning {
         /// The side that it is about; `None` if that is a host, or the way to it.
@@ -81,6 +100,21 @@ pub enum Event<'a> {
     },
     /// News of the connection.
     Link(LinkEvent<'a>),
+}
+
+/// The place that a fault is about.
+#[derive(Debug, Clone, Copy)]
+pub enum At<'a> {
+    /// On that host, or here.
+    Named {
+        /// Its name, safe to show.
+        host: Option<&'a str>,
+        /// The path there, raw, as the user's words make it.
+        path: &'a [u8],
+    },
+    /// The entry of the event, on the fault's side of the job that removes: the last of
+    /// [`Machines::remove`](crate::Machines::remove).
+    Entry(Naming),
 }
 
 /// News of the connections to a host.
@@ -525,9 +559,9 @@ pub trait Monitor: Sync {
     fn cancelled(&self) -> bool;
 }
 
-/// A monitor for the side where nobody watches.
-#[derive(Default)]
-pub(crate) struct Silent(Progress);
+/// A monitor for a job that nobody watches.
+#[derive(Debug, Default)]
+pub struct Silent(Progress);
 
 impl Monitor for Silent {
     fn progress(&self) -> &Progress {

@@ -14,8 +14,13 @@ use haul_net::ConnectError;
 #[non_exhaustive]
 pub enum Error {
     /// The request can't be carried out as it is: nothing was done.
-    #[error("{0}")]
-    Usage(String),
+    #[error("{what}")]
+    Usage {
+        /// The part that can't be done, and why.
+        what: String,
+        /// A remedy.
+        instead: Option<&'static str>,
+    },
     /// A location can't be read.
     #[error(transparent)]
     Location(#[from] LocationError),
@@ -60,6 +65,9 @@ pub enum Error {
         /// The host.
         host: String,
     },
+    /// A copy that was to become a move has ended early, which was reported.
+    #[error("not removing the sources")]
+    SourcesStay,
     /// A file of this user can't be read or written.
     #[error(transparent)]
     File(#[from] FileError),
@@ -84,14 +92,24 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// The request can't be carried out.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::Usage { what: what.into(), instead: None }
+    }
+
+    /// The same where something else can be done.
+    pub(crate) fn refused(what: String, instead: &'static str) -> Self {
+        Self::Usage { what, instead: Some(instead) }
+    }
+
     /// Its class.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Usage(_) | Self::Location(_) | Self::NotBetween { .. } => ErrorKind::Usage,
+            Self::Usage { .. } | Self::Location(_) | Self::NotBetween { .. } => ErrorKind::Usage,
             Self::NotEnrolled { .. } => ErrorKind::Usage,
             Self::Neither { .. } | Self::LacksHaul { .. } => ErrorKind::Connection,
             Self::File(error) if error.problem().is_usage() => ErrorKind::Usage,
-            Self::File(_) => ErrorKind::Io,
+            Self::File(_) | Self::SourcesStay => ErrorKind::Io,
             Self::Job(error) | Self::ThroughSftp(error) => of_job(error),
             Self::Deploy(DeployError::Job(error)) => of_job(error),
             Self::Deploy(DeployError::Program { .. }) => ErrorKind::Usage,

@@ -10,6 +10,10 @@ use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// How often in a row a lost connection is made again, unless the caller says otherwise: with
+/// growing pauses, about five minutes.
+pub const RETRIES: u32 = 14;
+
 /// The course to take where a host turns out to have no haul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithoutHaul {

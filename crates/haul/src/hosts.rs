@@ -60,15 +60,13 @@ impl Hosts {
         self.sharer.lock().clone()
     }
 
-    /// The same, where `peers` were asked: the first of `legs` goes on over the connection
-    /// to its place.
-    pub fn after(self, mut peers: Peers, legs: &[Leg<Machine>]) -> Self {
+    /// `peers` were asked: the first of `legs` goes on over the connection to its place.
+    pub fn go_on(&self, mut peers: Peers, legs: &[Leg<Machine>]) {
         self.heard_of(&peers);
-        let first = legs.first().and_then(|leg| match &leg.route {
+        *self.standing.lock() = legs.first().and_then(|leg| match &leg.route {
             Route::Download(machine) => Some(machine.clone()).zip(peers.take_way(machine)),
             Route::Local | Route::Upload(_) | Route::Between(..) => None,
         });
-        Self { standing: Mutex::new(first), ..self }
     }
 
     /// Keeps in mind the hosts whose hauls have greeted `peers`.

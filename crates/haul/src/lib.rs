@@ -1,4 +1,76 @@
-//! Copies and synchronises files, on one machine and between machines.
+//! Copies and synchronises files, on one machine and between machines: verified, crash-safe and
+//! resumable. The program `haul` is built on this library.
+//!
+//! ```
+//! use haul::{Copy, Location, Silent};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let [photos, backup] = ["photos", "backup"].map(|name| dir.path().join(name));
+//! # std::fs::create_dir(&photos)?;
+//! # std::fs::write(photos.join("one"), "1")?;
+//! let photos = Location::from(photos); // or "nas:photos".parse()?
+//! let summary = Copy::new([photos], backup.clone().into()).run(&Silent::default())?;
+//! assert_eq!((summary.copied, summary.failed), (1, 0));
+//! # assert_eq!(std::fs::read(backup.join("one"))?, b"1");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Requests
+//!
+//! | to | build | as on the command line |
+//! |---|---|---|
+//! | copy files and directories | [`struct@Copy`] | `haul copy -r` |
+//! | make a directory like another | [`Sync`] | `haul sync -a` |
+//! | move files and directories | [`Move`] | `haul move` |
+//! | compare without a change | [`Check`] | `haul check -r` |
+//!
+//! A [`Location`] is a path here (`From<PathBuf>`), or is read from text, which may also name a
+//! host: `[user@]host:path`, `ssh://[user@]host[:port]/path`, `sftp://...`. The host is reached
+//! by its haul server if this user is enrolled there, else through ssh. Where there is no haul,
+//! its SFTP server serves.
+//!
+//! Each request has `run`, which blocks until all is done and gives a [`Summary`]. Its
+//! connections are closed then; to use them for several requests, make a [`Session`] and call
+//! `run_in`.
+//!
+//! # Failures
+//!
+//! One file that can't be read does not end a request: it is an event, and counts in
+//! [`Summary::failed`]. An [`Error`] ends it: see [`Error::kind`]. Run the same request again
+//! after any of them. Finished files are skipped, and an unfinished large file is continued.
+//!
+//! # Events, progress and cancellation
+//!
+//! `run` takes a [`Monitor`]. [`Silent`] hears nothing. One of your own has a [`Progress`] whose
+//! counters it may read at any time, gets each [`Event`], and cancels the request by answering
+//! [`Monitor::cancelled`] with `true`. It is called by several threads at once.
+//!
+//! Five examples are in `examples/`: `copy.rs` (a progress bar), `mirror.rs` (a dry run first),
+//! `upload.rs` (one connection for several requests), `verify.rs` and `events.rs`.
+//!
+//! # Limits
+//!
+//! - Linux; other systems are only type-checked.
+//! - Each process that runs requests raises its limit of open files to what the system allows.
+//! - The chunk cache, the keys of this user and the journals of uploads are in the directories
+//!   that the environment names: see [`state`].
+//!
+//! The other items are what the program needs besides: they may change in any version.
+//!
+//! # Rooms
+//!
+//! - `jobs.rs`: the builders; `request.rs`: what they build, and the jobs that it becomes;
+//!   `mirror.rs`, `moving.rs`: of a mirror, of a move; `missing.rs`: sources that are not there.
+//!   `legs.rs`: runs the jobs. `session.rs`: the connections that they share.
+//! - `location.rs`: the forms of a place. `host.rs`: a host, and all that is said about the way
+//!   there.
+//! - `endpoint.rs`: connects, and chooses how; `retry.rs`: again, when a connection was lost;
+//!   `peer.rs`: the hosts that single requests go to, and their connections. `hosts.rs`: runs
+//!   jobs (`hosts/between.rs`: between two hosts), and turns to a host's SFTP server when
+//!   there is no haul (`ConnectError::lacks_haul`), as `peer.rs` does for single requests.
+//! - `servers.rs`: the servers that this user is enrolled at. `files.rs`: files of this user.
+//!   `state.rs`: the user's directories.
+//! - `error.rs`: why a request ends early.
 
 #![forbid(unsafe_code)]
 
@@ -7,17 +79,33 @@ mod error;
 pub mod files;
 mod host;
 mod hosts;
+mod jobs;
+mod legs;
 mod location;
+mod mirror;
+mod missing;
+mod moving;
 mod peer;
+mod request;
 mod retry;
 pub mod servers;
+mod session;
 pub mod state;
 
 pub use endpoint::{Call, UseServer};
 pub use error::{Error, ErrorKind};
-pub use haul_engine::Summary;
-pub use host::{Host, WithoutHaul};
+pub use haul_engine::{
+    At, Change, Event, LinkEvent, Monitor, Outcome, Progress, Silent, Skip, Summary,
+};
+pub use haul_model::{Compression, Conflict, Fault, FaultKind, Kind, Side, escape_bytes};
+pub use host::{Host, RETRIES, WithoutHaul};
 pub use hosts::{Hosts, Questions};
+pub use jobs::{Check, Copy, Move, Sync};
+pub use legs::{Course, Next, in_parts, run_legs, withholds};
 pub use location::{Location, LocationError, LocationProblem, Machine, parse_host};
+pub use mirror::take_what_is_in;
+pub use missing::left_out;
 pub use peer::{Answering, Peers, WayThere};
+pub use request::{Passage, Ready, Request, Unmatched, When};
 pub use retry::{Once, ToldOnce, is_stream};
+pub use session::Session;

@@ -2,14 +2,18 @@
 //! `ssh://[user@]host[:port]/path`, or `sftp://` and the same. Paths are bytes and stay
 //! as they were given.
 
-use crate::host::Host;
-use haul_engine::Spot;
+use crate::endpoint::UseServer;
+use crate::error::Error;
+use crate::host::{Host, RETRIES};
+use haul_engine::{JobError, Spot};
 use haul_model::{escape_bytes, escape_text, words};
-use haul_net::ConnectError;
+use haul_net::{ConnectError, SshTarget};
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::str::FromStr;
 
 /// A path and the machine that it is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +127,34 @@ impl Location {
         }
     }
 
+    /// The same, where `command`, a program and its options, is started in place of `ssh`.
+    ///
+    /// # Errors
+    /// When the command has no program, or an open quote.
+    pub fn with_rsh(self, command: &str) -> Result<Self, Error> {
+        self.with_ssh(|ssh| ssh.with_rsh(command))
+    }
+
+    /// The same, where the haul at `path` on the host is started, and no other is looked for.
+    ///
+    /// # Errors
+    /// When the path is empty, or no path.
+    pub fn with_remote_haul(self, path: &str) -> Result<Self, Error> {
+        self.with_ssh(|ssh| ssh.with_remote_haul(path))
+    }
+
+    fn with_ssh(
+        mut self,
+        change: impl FnOnce(SshTarget) -> Result<SshTarget, ConnectError>,
+    ) -> Result<Self, Error> {
+        if let Machine::There(host) = self.machine {
+            let mut host = host.with_ssh(change).map_err(JobError::from)?;
+            host.server = UseServer::Never;
+            self.machine = Machine::There(host);
+        }
+        Ok(self)
+    }
+
     /// The root of this machine's files.
     pub fn root() -> Self {
         Self { machine: Machine::Here, path: b"/".to_vec(), given: b"/".to_vec() }
@@ -159,6 +191,32 @@ impl Location {
     /// directory; `None` for `.`, `..` and `/`, which have no name of their own.
     pub fn final_name(&self) -> Option<&[u8]> {
         words::split(&self.path).name
+    }
+}
+
+/// Reads `path`, `[user@]host:path`, `ssh://[user@]host[:port]/path` or
+/// `sftp://[user@]host[:port]/path`. A host is reached by its server if this user is enrolled
+/// there (`haul server enroll`), else by ssh; a connection that is lost is made again.
+impl FromStr for Location {
+    type Err = LocationError;
+
+    fn from_str(words: &str) -> Result<Self, LocationError> {
+        let mut location = Self::parse(OsStr::new(words))?;
+        if let Machine::There(host) = &mut location.machine {
+            host.retries = RETRIES;
+            if host.user().is_none() && host.port().is_none() {
+                host.server = UseServer::IfKnown;
+            }
+        }
+        Ok(location)
+    }
+}
+
+/// A path of this machine, whatever is in its name.
+impl From<PathBuf> for Location {
+    fn from(path: PathBuf) -> Self {
+        let path = path.into_os_string().into_vec();
+        Self { machine: Machine::Here, given: path.clone(), path }
     }
 }
 

@@ -94,7 +94,7 @@ struct Files {
 
 impl Files {
     fn find() -> Result<Self, Error> {
-        let nowhere = || Error::Usage("there is no place for keys: HOME is not set".to_owned());
+        let nowhere = || Error::usage("there is no place for keys: HOME is not set");
         state::dir().map(|dir| Self { dir }).ok_or_else(nowhere)
     }
 

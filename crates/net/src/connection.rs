@@ -3,7 +3,7 @@
 use crate::cut::{AsBefore, Cut, Cuttable, wait_for_room};
 use crate::diagnosis::{Peer, Remote, diagnose};
 use crate::error::CLOSED;
-use crate::kept::{Keeper, Streams};
+use crate::kept::{Keeper, Resting, Streams};
 use crate::process::Process;
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, Further, Patience, Refusal, Whereabouts};
@@ -99,6 +99,18 @@ impl Connection {
         let kept = Kept { streams: handles, keeper, further, _errors: Some(errors) };
         closer.kept = Some(Box::new(kept));
         Ok(Self { reader, writer, closer })
+    }
+
+    /// Ends a connection at rest, whose peer ends by itself.
+    pub(crate) fn leave(self) {
+        drop((self.reader, self.writer));
+        self.closer.leave();
+    }
+
+    /// The same connection, which is kept in that place when it is at rest.
+    pub(crate) fn resting(mut self, host: String, place: Resting) -> Self {
+        self.closer.rests = Some((host, place));
+        self
     }
 
     /// A connection to a server, or to the client of one.
@@ -281,6 +293,9 @@ pub struct Closer {
     before: Option<[AsBefore; 2]>,
     /// Set if the connection is kept when it is at rest.
     kept: Option<Box<Kept>>,
+    /// The host, and where the connection is in this process when it is at rest, if it is kept
+    /// there.
+    rests: Option<(String, Resting)>,
     /// The peer's name, where no ssh of this process leads to it.
     name: Option<String>,
     /// ssh takes the place of a server that does not answer.
@@ -357,21 +372,25 @@ impl Closer {
         cut: Option<Arc<Cut>>,
         patience: Patience,
         kept: Option<Box<Kept>>,
+        rests: Option<(String, Resting)>,
     ) -> Self {
         let mut closer = Self::default();
-        (closer.ssh, closer.cut, closer.patience, closer.kept) =
-            (Some(Box::new(ssh)), cut, patience, kept);
+        (closer.ssh, closer.cut, closer.patience) = (Some(Box::new(ssh)), cut, patience);
+        (closer.kept, closer.rests) = (kept, rests);
         closer
     }
 
     /// True if the connection is kept when it is at rest.
     pub fn keeps(&self) -> bool {
-        self.kept.is_some()
+        self.kept.is_some() || self.rests.is_some()
     }
 
     /// Keeps the connection, on which both sides have sent all, and whose streams these are. If
     /// that fails, the connection is closed.
     pub fn keep(mut self, reader: Box<dyn Read + Send>, writer: Writer) {
+        if let Some((host, resting)) = self.rests.take() {
+            return resting.put(host, Connection { reader, writer, closer: self });
+        }
         drop((reader, writer));
         // The flags are restored before another process has the streams.
         self.before = None;

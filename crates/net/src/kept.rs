@@ -16,9 +16,11 @@ mod holder;
 
 pub use self::holder::{Held, hold, list, stop};
 
-use crate::{SshTarget, ssh_configuration as configuration};
+use crate::{Connection, Diagnostics, Further, SshTarget, ssh_configuration as configuration};
 use haul_model::ContentHash;
+use parking_lot::Mutex;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,6 +29,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of the hash in a socket's name: few enough for the bound on the path of a socket.
@@ -35,16 +38,63 @@ const NAME_LEN: usize = 16;
 /// How long a holder may take to answer. It has nothing else to do.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// How the connections of a command are kept.
+/// How connections are kept after their jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keep {
-    /// The directory of the sockets. It is made if it is missing.
-    pub dir: PathBuf,
-    /// How long a connection is kept after the end of a command.
-    pub lasts: Duration,
-    /// The program, and its words, that calls [`hold`] with its standard input. The directory,
-    /// the name of the socket and the name of the host follow.
-    pub holder: Vec<OsString>,
+pub enum Keep {
+    /// By a process, for other processes.
+    Held {
+        /// The directory of the sockets. It is made if it is missing.
+        dir: PathBuf,
+        /// How long a connection is kept after the end of a command.
+        lasts: Duration,
+        /// The program, and its words, that calls [`hold`] with its standard input. The
+        /// directory, the name of the socket and the name of the host follow.
+        holder: Vec<OsString>,
+    },
+    /// In this process, as long as it has a handle of that place.
+    Here(Resting),
+}
+
+/// Connections of this process that are at rest between two jobs. Its clones are handles of one
+/// place; the connections are closed with the last of them.
+#[derive(Clone, Default)]
+pub struct Resting(Arc<Mutex<Vec<(String, Connection)>>>);
+
+impl Resting {
+    /// Keeps `connection`, by the name of its host.
+    pub(crate) fn put(&self, host: String, connection: Connection) {
+        self.0.lock().push((host, connection));
+    }
+
+    /// A connection to that host, if one is at rest.
+    fn take(&self, host: &str) -> Option<Connection> {
+        let mut all = self.0.lock();
+        let at = all.iter().position(|(other, _)| other == host)?;
+        let (host, connection) = all.swap_remove(at);
+        Some(connection.resting(host, self.clone()))
+    }
+}
+
+impl Drop for Resting {
+    fn drop(&mut self) {
+        if let Some(all) = Arc::get_mut(&mut self.0) {
+            all.get_mut().drain(..).for_each(|(_, connection)| connection.leave());
+        }
+    }
+}
+
+impl PartialEq for Resting {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Resting {}
+
+impl fmt::Debug for Resting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Resting({})", self.0.lock().len())
+    }
 }
 
 /// The streams of a connection.
@@ -76,16 +126,22 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts a holder for a new connection to `target`. It ends if nothing is given to it.
-    pub(crate) fn start(keep: &Keep, target: &SshTarget) -> io::Result<Self> {
-        make_private(&keep.dir)?;
+    /// Starts a `holder` for a new connection to `target`, with its socket in `dir`. It ends if
+    /// nothing is given to it.
+    pub(crate) fn start(
+        dir: &Path,
+        lasts: Duration,
+        holder: &[OsString],
+        target: &SshTarget,
+    ) -> io::Result<Self> {
+        make_private(dir)?;
         let (ours, theirs) = UnixStream::pair()?;
-        let (program, words) = keep.holder.split_first().ok_or(ErrorKind::InvalidInput)?;
+        let (program, words) = holder.split_first().ok_or(ErrorKind::InvalidInput)?;
         haul_sys::leave_descriptors_to_none()?;
         // It is not waited for: it outlives this process, and holds no directory.
         Command::new(program)
             .args(words)
-            .arg(&keep.dir)
+            .arg(dir)
             .arg(name_of(target))
             .arg(target.address())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -93,7 +149,7 @@ impl Keeper {
             .stderr(Stdio::null())
             .current_dir("/")
             .spawn()?;
-        Ok(Self { holder: ours, lasts: keep.lasts })
+        Ok(Self { holder: ours, lasts })
     }
 
     /// Gives the streams to the holder, and waits until it has them.
@@ -105,14 +161,21 @@ impl Keeper {
     }
 }
 
-/// Takes over the streams of the connection to `target` that is kept in `keep`, if there is one
-/// and no other command has it.
-pub(crate) fn take(keep: &Keep, target: &SshTarget) -> Option<(Streams, Keeper)> {
-    let path = keep.dir.join(name_of(target));
+/// Takes over the connection to `target` that is kept, if there is one and no other job has it.
+/// Its messages go to `diagnostics`.
+pub(crate) fn take(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
+    let (dir, lasts) = match target.keep()? {
+        Keep::Here(resting) => return resting.take(&target.address()),
+        Keep::Held { dir, lasts, .. } => (dir, *lasts),
+    };
+    let path = dir.join(name_of(target));
     // A socket in a directory that another user could have made is none of ours.
-    check_private(&keep.dir).ok()?;
+    check_private(dir).ok()?;
     let (streams, holder) = holder::take(&path).ok()??;
-    Some((streams, Keeper { holder, lasts: keep.lasts }))
+    let (keeper, further) = (Keeper { holder, lasts }, Further(Arc::new(target.clone())));
+    let connection = Connection::of_kept(streams, keeper, further, diagnostics);
+    let unusable = |error| tracing::debug!(%error, "the connection that was kept can't be used");
+    connection.map_err(unusable).ok()
 }
 
 /// The name of the socket for `target`.

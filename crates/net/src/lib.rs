@@ -76,7 +76,7 @@ pub use gate::{Caller, Gate, GateLimits, Turn, listen_on};
 pub use haul_sys::Measured;
 pub use identity::{Identity, NotAKey, PublicKey, fresh_seed};
 pub use invitation::{BadInvitation, Enrolment, Invitation, is_client_name};
-pub use kept::{Held, Keep, hold, list, stop};
+pub use kept::{Held, Keep, Resting, hold, list, stop};
 pub use patience::{Patience, SILENCE_SECONDS};
 pub use pipe::enlarge_pipe;
 pub use quic::{

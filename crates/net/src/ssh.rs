@@ -6,7 +6,7 @@ use crate::connection::{Closer, Connection, Kept, Listener, Ssh, Writer};
 use crate::cut::{Cut, Cuttable};
 use crate::diagnosis::{Peer, Remote};
 use crate::error::shown;
-use crate::kept::{self, Keeper, Streams};
+use crate::kept::{self, Keep, Keeper, Streams};
 use crate::pipe::{enlarge_pipe, way_in};
 use crate::process::{Process, status_of};
 use crate::remote_command::{DEPLOY, Subcommand, remote_command};
@@ -272,6 +272,12 @@ fn start(
         }
         _ => None,
     };
+    let rests = match (target.keep(), &further, traffic) {
+        (Some(Keep::Here(resting)), Some(_), Traffic::Content | Traffic::Words) => {
+            Some((target.address(), resting.clone()))
+        }
+        _ => None,
+    };
 
     enlarge_pipe(&stdin);
     let stderr = StderrReader::start(stderr, diagnostics).map_err(|cause| {
@@ -301,41 +307,36 @@ fn start(
             cut,
             target.patience(),
             kept,
+            rests,
         ),
     })
 }
 
-/// The way to keep a connection with these streams, if it is to be kept. The user is told why it
-/// can't be.
+/// The way to keep a connection with these streams, if a process is to keep it. The user is told
+/// why it can't be.
 fn kept(
     further: &Further,
     (input, output, errors): (impl AsFd, impl AsFd, impl AsFd),
     diagnostics: &Diagnostics,
 ) -> Option<Box<Kept>> {
-    let keep = further.0.keep()?;
+    let Keep::Held { dir, lasts, holder } = further.0.keep()? else { return None };
     let streams = Streams::of(input, output, errors);
     let kept = streams.and_then(|streams| {
-        let keeper = Keeper::start(keep, &further.0)?;
+        let keeper = Keeper::start(dir, *lasts, holder, &further.0)?;
         Ok(Box::new(Kept { streams, keeper, further: further.clone(), _errors: None }))
     });
     if let Err(error) = &kept {
         let (host, why) = (further.0.display(), haul_model::os_text(error));
-        let dir = keep.dir.display();
+        let dir = dir.display();
         let line = format!("haul: the connection to {host} is not kept: {dir}: {why}");
         diagnostics(line.as_bytes());
     }
     kept.ok()
 }
 
-/// The connection to the haul of `target` that an earlier command has left, if there is one.
+/// The connection to the haul of `target` that an earlier job has left, if there is one.
 pub fn connect_kept(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
-    let (streams, keeper) = kept::take(target.keep()?, target)?;
-    let further = Further(Arc::new(target.clone()));
-    let connection = Connection::of_kept(streams, keeper, further, diagnostics);
-    if let Err(error) = &connection {
-        tracing::debug!(%error, "the connection that was kept can't be used");
-    }
-    connection.ok()
+    kept::take(target, diagnostics)
 }
 
 /// The arguments in front of the ciphers and the host.

@@ -7,6 +7,7 @@ use crate::config::{
 };
 use crate::error::CommandError;
 use clap::Args;
+use haul::Passage;
 use haul::UseServer;
 use haul::state;
 use haul::{Host, WithoutHaul};
@@ -15,7 +16,7 @@ use haul_model::{Compression, Ports, Via};
 use haul_net::{Congestion, Keep, Patience, ServerVia};
 use std::ffi::OsString;
 use std::fmt;
-use std::num::{NonZeroU8, NonZeroU64};
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,47 +78,28 @@ pub(super) struct TransferWords {
     deploy: bool,
 }
 
-/// The way that contents take, by the words of a command and its configuration.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Passage {
-    /// Bytes of content that may be moved in a second.
-    pub(crate) rate: Option<NonZeroU64>,
-    /// The way in which what travels is compressed.
-    pub(crate) compression: Compression,
-    /// The connections that contents take to a haul.
-    pub(crate) via: Via,
-    /// The ports that it may open for them, if not any.
-    pub(crate) ports: Option<Ports>,
-    /// Content that the other side has already is sent all the same, and none is remembered.
-    pub(crate) no_cache: bool,
-    /// Bytes of content that would be lost and is kept, at most.
-    pub(crate) kept_max: u64,
-}
-
-impl Passage {
-    /// That between `sources` and `dest` with these words: where they say nothing, that of
-    /// the destination's host, or, if that is here, of the first host of a source.
-    pub(super) fn of(
-        mut words: Settings,
-        sources: &[Location],
-        dest: &Location,
-        config: &Config,
-    ) -> Self {
-        let machines = || [dest].into_iter().chain(sources).map(|location| &location.machine);
-        if let Some(host) = machines().find_map(Machine::host) {
-            words = config.with(words, Some(host.name()));
-        }
-        if machines().any(Machine::is_by_sftp) {
-            words.put_aside_of_haul_unless_typed();
-        }
-        Self {
-            rate: words.bwlimit.and_then(|given| given.value.value),
-            compression: words.compress.map(|given| given.value).unwrap_or_default(),
-            via: words.via.map(|given| given.value).unwrap_or_default(),
-            ports: words.port_range.map(|given| given.value),
-            no_cache: false,
-            kept_max: config.kept_max(),
-        }
+/// The way between `sources` and `dest` with these words: where they say nothing, that of
+/// the destination's host, or, if that is here, of the first host of a source.
+pub(super) fn passage(
+    mut words: Settings,
+    sources: &[Location],
+    dest: &Location,
+    config: &Config,
+) -> Passage {
+    let machines = || [dest].into_iter().chain(sources).map(|location| &location.machine);
+    if let Some(host) = machines().find_map(Machine::host) {
+        words = config.with(words, Some(host.name()));
+    }
+    if machines().any(Machine::is_by_sftp) {
+        words.put_aside_of_haul_unless_typed();
+    }
+    Passage {
+        rate: words.bwlimit.and_then(|given| given.value.value),
+        compression: words.compress.map(|given| given.value).unwrap_or_default(),
+        via: words.via.map(|given| given.value).unwrap_or_default(),
+        ports: words.port_range.map(|given| given.value),
+        no_cache: false,
+        kept_max: config.kept_max(),
     }
 }
 
@@ -308,7 +290,7 @@ pub(super) fn set_up(host: Host, settings: &Settings) -> Result<Host, CommandErr
 fn keep(lasts: Duration) -> Option<Keep> {
     let dir = state::kept().filter(|_| !lasts.is_zero())?;
     let program = std::env::current_exe().ok()?;
-    Some(Keep { dir, lasts, holder: vec![program.into(), "keep".into(), "hold".into()] })
+    Some(Keep::Held { dir, lasts, holder: vec![program.into(), "keep".into(), "hold".into()] })
 }
 
 impl RemoteWords {
@@ -343,7 +325,7 @@ impl TransferWords {
         config: &Config,
     ) -> Passage {
         let no_cache = self.no_cache;
-        Passage { no_cache, ..Passage::of(self.words(), sources, dest, config) }
+        Passage { no_cache, ..passage(self.words(), sources, dest, config) }
     }
 
     /// The words about that way, and about how hosts are reached.

@@ -20,7 +20,7 @@ pub(super) use self::switches::has;
 use self::switches::{Given, Switches};
 use super::filter::FilterWords;
 use super::help::SYNC_USAGE;
-use super::remote::{Passage, Way};
+use super::remote::{Way, passage};
 use super::{Copy, Stats};
 use crate::config::{self, Config, KeepFor, Rate, Transport};
 use crate::error::CommandError;
@@ -28,7 +28,7 @@ use crate::lines::Columns;
 use crate::report::{Detail, Show};
 use crate::until::Until;
 use clap::{ArgAction, Args, ValueHint};
-use haul::Location;
+use haul::{Location, Passage, Request, When};
 use haul_model::{
     Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
     Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
@@ -198,18 +198,6 @@ enum Recursion {
     Yes,
 }
 
-/// The time at which a mirror removes what the sources do not have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum When {
-    /// In each directory, as soon as all names in it are known.
-    #[default]
-    During,
-    /// Before anything is copied.
-    Before,
-    /// When all is copied.
-    After,
-}
-
 /// The answer to `--info=help` or `--debug=help` among `words`.
 pub(super) fn help_of_flags(words: &[OsString]) -> Option<String> {
     let words = || {
@@ -249,7 +237,7 @@ impl SyncWords {
             false => way.sources_and_dest(&paths, SYNC_USAGE)?,
         };
         let no_cache = wish.no_cache;
-        let passage = Passage { no_cache, ..Passage::of(settings, &sources, &dest, config) };
+        let passage = Passage { no_cache, ..passage(settings, &sources, &dest, config) };
         let detail = match (self.json, wish.quiet) {
             (true, _) => Detail::Json,
             (_, true) => Detail::Text(Show::Quiet),
@@ -266,22 +254,25 @@ impl SyncWords {
             }
         }
         let bases = wish.bases.iter().map(|(_, path)| path.as_bytes().to_vec()).collect();
-        let copy = Copy {
+        let request = Request {
             recursive: wish.is_recursive() || mirror.walking.only_dirs,
             follow: wish.copy_links,
             filter: wish.with_own_rules(self.rules(wish.style(), wish.links())?)?,
             policy: wish.policy(),
             altered: wish.altered.clone(),
-            lines: wish.lines(self.json)?,
             bases,
             backup: wish.backup()?,
             staging: wish.temp_dir.as_ref().map(|dir| dir.as_bytes().to_vec()),
             list,
             munges: wish.munges,
             passage,
+            ..Request::new(sources, dest)
+        };
+        let copy = Copy {
+            lines: wish.lines(self.json)?,
             asks: wish.asks() && !self.json,
             until: wish.until,
-            ..Copy::of(sources, dest, detail)
+            ..Copy::of(request, detail)
         };
         let stats = match wish.quiet {
             true => Stats::None,

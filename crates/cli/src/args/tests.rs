@@ -3,7 +3,7 @@
 use super::*;
 use clap::CommandFactory;
 use haul::Machine;
-use haul::{Host, WithoutHaul};
+use haul::{Host, Request, WithoutHaul};
 use haul_model::{Conflict, Kept, Policy};
 use std::num::NonZeroU8;
 
@@ -35,29 +35,29 @@ fn the_words_are_consistent() {
 #[test]
 fn a_copy_is_careful_by_default() {
     let copy = copy("copy a b c");
-    assert_eq!(copy.sources.len(), 2);
-    assert_eq!(copy.dest.path, b"c");
-    assert_eq!(copy.policy, Policy::default());
+    assert_eq!(copy.request.sources.len(), 2);
+    assert_eq!(copy.request.dest.path, b"c");
+    assert_eq!(copy.request.policy, Policy::default());
     assert_eq!(copy.detail, Detail::Text(Show::Normal));
-    assert!(!copy.recursive && copy.follow, "what is named is followed");
+    assert!(!copy.request.recursive && copy.request.follow, "what is named is followed");
 }
 
 #[test]
 fn flags_mean_what_they_do_in_cp_and_rsync() {
     let copied = copy("cp -rLun -v a b");
-    assert!(copied.recursive && copied.follow && copied.policy.dry_run);
-    assert_eq!(copied.policy.conflict, Conflict::ReplaceOlder);
+    assert!(copied.request.recursive && copied.request.follow && copied.request.policy.dry_run);
+    assert_eq!(copied.request.policy.conflict, Conflict::ReplaceOlder);
     assert_eq!(copied.detail, Detail::Text(Show::Verbose));
 
-    assert!(!copy("copy -P a b").follow && copy("copy -PL a b").follow);
-    assert!(copy("copy --partial --progress a b").follow);
+    assert!(!copy("copy -P a b").request.follow && copy("copy -PL a b").request.follow);
+    assert!(copy("copy --partial --progress a b").request.follow);
     let tree = copy("copy -R a b");
-    assert!(tree.recursive && !tree.follow, "in trees links stay links");
-    assert_eq!(copy("copy -f a b").policy.conflict, Conflict::ReplaceAll);
-    assert_eq!(copy("copy --no-clobber a b").policy.conflict, Conflict::Keep);
+    assert!(tree.request.recursive && !tree.request.follow, "in trees links stay links");
+    assert_eq!(copy("copy -f a b").request.policy.conflict, Conflict::ReplaceAll);
+    assert_eq!(copy("copy --no-clobber a b").request.policy.conflict, Conflict::Keep);
     assert_eq!(copy("copy -q a b").detail, Detail::Text(Show::Quiet));
     assert_eq!(copy("copy a b --json").detail, Detail::Json);
-    assert_eq!(copy("copy -- -a -b").sources[0].path, b"-a");
+    assert_eq!(copy("copy -- -a -b").request.sources[0].path, b"-a");
 }
 
 #[test]
@@ -78,20 +78,20 @@ fn flags_of_info_and_debug_have_a_help() {
 #[test]
 fn words_of_other_programs_are_taken_where_they_mean_something() {
     let archived = copy("copy -avz a b");
-    assert!(archived.recursive);
+    assert!(archived.request.recursive);
     assert_eq!(archived.detail, Detail::Text(Show::Verbose));
     assert_eq!(copy("copy -rz a host:b"), copy("copy -r a host:b"));
     let all = copy("copy -rpPvv --progress a b");
     assert_eq!(all.detail, Detail::Text(Show::Everything));
-    assert_eq!(archived.policy.keeps, Kept::OF_ARCHIVES);
-    let policy = Policy::default();
-    assert_eq!(Copy { policy, ..archived }, copy("copy -rv a b"));
-    assert!(copy("copy -rH a b").policy.keeps.has(Kept::LINKS));
-    let some = copy("copy -rAX --group --numeric-ids a b").policy;
+    assert_eq!(archived.request.policy.keeps, Kept::OF_ARCHIVES);
+    let request = Request { policy: Policy::default(), ..archived.request };
+    assert_eq!(Copy { request, ..archived }, copy("copy -rv a b"));
+    assert!(copy("copy -rH a b").request.policy.keeps.has(Kept::LINKS));
+    let some = copy("copy -rAX --group --numeric-ids a b").request.policy;
     assert!(some.keeps.has(Kept::ACL.with(Kept::XATTRS).with(Kept::GROUP).with(Kept::SET_ID)));
     assert!(!some.keeps.has_any(Kept::USER.with(Kept::ATIMES)) && some.numeric_ids);
     let Ok(Command::Check(check)) = parse("check -avzP a host:b") else { panic!("not a check") };
-    assert!(check.copy.recursive);
+    assert!(check.copy.request.recursive);
     assert_eq!(copy("copy -avh a b"), copy("copy -av a b"));
     assert_eq!(copy("copy --human-readable a b"), copy("copy a b"));
     assert_eq!(parse("move -h a b"), parse("move a b"));
@@ -222,17 +222,17 @@ fn hosts_are_reached_as_the_options_say() {
     let expected = Host::new(Some("u"), "host")
         .and_then(|host| host.with_ssh(|ssh| ssh.with_rsh("rsh")?.with_remote_haul("/opt/haul")))
         .expect("names that are right");
-    let host = copy.sources[0].machine.host().expect("on a host");
+    let host = copy.request.sources[0].machine.host().expect("on a host");
     assert_eq!(host.ssh(), expected.ssh());
-    assert_eq!(copy.dest.machine, Machine::Here);
+    assert_eq!(copy.request.dest.machine, Machine::Here);
 }
 
 #[test]
 fn a_host_is_the_same_for_all_words_that_name_it() {
     let copy = copy("copy --compress none h:a sftp://h/b h:c ann@h:d");
     let host = |at: &Location| at.machine.host().expect("on a host").clone();
-    let [a, b, c] = [0, 1, 2].map(|at| host(&copy.sources[at]));
-    assert!(a == c && a != b && a != host(&copy.dest));
+    let [a, b, c] = [0, 1, 2].map(|at| host(&copy.request.sources[at]));
+    assert!(a == c && a != b && a != host(&copy.request.dest));
     assert!(b.by_sftp && !a.by_sftp && a.asks_to_compress && !a.asks_for_rate);
 }
 
@@ -240,8 +240,8 @@ fn a_host_is_the_same_for_all_words_that_name_it() {
 fn every_command_that_names_a_host_takes_a_timeout() {
     let timeout = |words: &str| {
         let machine = match parse(words).expect("words that are right") {
-            Command::Copy(copy) | Command::Move(copy) => copy.sources[0].machine.clone(),
-            Command::Check(check) => check.copy.sources[0].machine.clone(),
+            Command::Copy(copy) | Command::Move(copy) => copy.request.sources[0].machine.clone(),
+            Command::Check(check) => check.copy.request.sources[0].machine.clone(),
             Command::Ls(ls) => ls.paths[0].machine.clone(),
             Command::Stat(stat) => stat.paths[0].machine.clone(),
             Command::Hash(hash) => hash.paths[0].machine.clone(),
@@ -333,14 +333,14 @@ fn the_configuration_stands_behind_the_words() {
     let config =
         Config::of_text("verify = true\nsync = true\n[host.h]\ntransport = \"sftp\"\nparallel = 3");
     let plain = copied(&config, "copy a h:b");
-    assert!(plain.policy.verify && plain.policy.sync);
-    assert!(!copied(&config, "copy -V --no-verify a b").policy.verify);
-    assert!(copied(&config, "copy --no-verify -V a b").policy.verify);
-    let host = |copy: &Copy| copy.dest.machine.host().expect("on a host").clone();
+    assert!(plain.request.policy.verify && plain.request.policy.sync);
+    assert!(!copied(&config, "copy -V --no-verify a b").request.policy.verify);
+    assert!(copied(&config, "copy --no-verify -V a b").request.policy.verify);
+    let host = |copy: &Copy| copy.request.dest.machine.host().expect("on a host").clone();
     assert!(host(&plain).by_sftp);
     assert_eq!(host(&plain).parallel.map(NonZeroU8::get), Some(3));
     let other = copied(&config, "copy --no-verify --no-sync a other:b");
-    assert!(!other.policy.verify && !other.policy.sync);
+    assert!(!other.request.policy.verify && !other.request.policy.sync);
     assert!(!host(&other).by_sftp && host(&other).parallel.is_none());
 
     // What is typed puts aside what it contradicts.
@@ -418,8 +418,8 @@ fn help_is_short_and_grouped() {
 fn what_travels_is_compressed_as_the_last_word_says() {
     use haul_model::Compression;
     let how = |line: &str| match parse(line) {
-        Ok(Command::Copy(copy) | Command::Move(copy)) => copy.passage.compression,
-        Ok(Command::Sync(sync)) => sync.copy.passage.compression,
+        Ok(Command::Copy(copy) | Command::Move(copy)) => copy.request.passage.compression,
+        Ok(Command::Sync(sync)) => sync.copy.request.passage.compression,
         other => panic!("{other:?}"),
     };
     assert_eq!(how("copy a h:b"), Compression::Auto);

@@ -2,11 +2,12 @@
 //! instead of copied.
 
 use super::copy::{End, carry_out};
-use crate::args::{Check, Copy};
-use crate::error::{CommandError, ExitCode};
+use crate::args::Check;
+use crate::error::ExitCode;
 use crate::json::{self, CheckSummaryLine, Line};
 use crate::quantity;
 use crate::report::{Report, Show, Statement};
+use haul::Request;
 use haul_engine::Summary;
 use haul_model::Task;
 
@@ -14,22 +15,8 @@ use haul_model::Task;
 pub(super) fn run(check: &Check) -> ExitCode {
     let is_partial =
         |summary: &Summary, _: &dyn Report| summary.has_differences() || summary.failed > 0;
-    let task = Task::Check { content: check.content, keeps: check.copy.policy.keeps };
-    carry_out(&check.copy, task, refuse, is_partial, Figures)
-}
-
-/// Refuses what a copy takes and a check can't tell apart.
-fn refuse(copy: &Copy) -> Result<(), CommandError> {
-    if copy.sources.len() > 1
-        && let Some(source) = copy.sources.iter().find(|source| source.final_name().is_none())
-    {
-        return Err(CommandError::usage(format!(
-            "{source}: it has no name of its own, and would be compared with all of {}",
-            copy.dest
-        ))
-        .with_hint("compare it alone"));
-    }
-    Ok(())
+    let task = Task::Check { content: check.content, keeps: check.copy.request.policy.keeps };
+    carry_out(&check.copy, task, &Request::refuse_to_check, is_partial, Figures)
 }
 
 /// The figures of a check; one that ended early, or in which something failed, has not

@@ -3,30 +3,26 @@
 
 mod asking;
 mod figures;
-pub(super) mod missing;
 mod ready;
 mod removing;
 mod to_all;
 
 use self::figures::Figures;
 pub(super) use self::figures::passed_here;
-pub(super) use self::ready::{Ready, prepare};
+use self::ready::Refuse;
+pub(super) use self::ready::{Begun, prepare};
 use crate::args::Copy;
-use crate::cache;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::json::{Line, SCHEMA, Start};
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{LogFile, Logged, Report, Statement};
-use haul::Location;
-use haul::Machine;
-use haul::Once;
-use haul::state;
-use haul::{Hosts, Questions};
-use haul_engine::{Census, Job, Leg, Monitor, Munging, Route, Summary, legs};
-use haul_model::{Filter, Mirror, Part, Task, Via, escape_bytes};
-use std::collections::HashMap;
+use haul::{
+    Course, Hosts, Location, Machine, Next, Once, Questions, Ready, Request, in_parts, left_out,
+};
+use haul_engine::{Census, Leg, Monitor, Summary};
+use haul_model::{Fault, Mirror, Task, Via};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -42,17 +38,12 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     }
     let is_partial =
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
-    carry_out(
-        copy,
-        Task::Copy(copy.policy),
-        |_| Ok(()),
-        is_partial,
-        |end| {
-            let End { summary, time, ended_early, relayed, code, .. } = end;
-            let (dry_run, unhashed) = (copy.policy.dry_run, !copy.policy.wants_hashes());
-            Figures { summary, time, dry_run, unhashed, ended_early, relayed, code }
-        },
-    )
+    carry_out(copy, Task::Copy(copy.request.policy), &|_| Ok(()), is_partial, |end| {
+        let End { summary, time, ended_early, relayed, code, .. } = end;
+        let (dry_run, unhashed) =
+            (copy.request.policy.dry_run, !copy.request.policy.wants_hashes());
+        Figures { summary, time, dry_run, unhashed, ended_early, relayed, code }
+    })
 }
 
 /// The end of a command that copies or compares.
@@ -75,11 +66,11 @@ pub(super) struct End {
 pub(super) fn carry_out<F: Statement>(
     copy: &Copy,
     task: Task,
-    refuse: impl Fn(&Copy) -> Result<(), CommandError>,
+    refuse: &Refuse,
     is_partial: impl Fn(&Summary, &dyn Report) -> bool,
     figures: impl Fn(End) -> F,
 ) -> ExitCode {
-    let as_it_is = |copy, _: &mut Questions<'_>| Ok(copy);
+    let as_it_is = |_: &mut Request, _: &mut Questions<'_>| Ok(());
     carry_out_in_parts(copy, task, &[task], refuse, as_it_is, is_partial, figures)
 }
 
@@ -90,8 +81,8 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     copy: &Copy,
     task: Task,
     parts: &[Task],
-    refuse: impl Fn(&Copy) -> Result<(), CommandError>,
-    complete: impl FnOnce(Copy, &mut Questions<'_>) -> Result<Copy, CommandError>,
+    refuse: &Refuse,
+    complete: impl FnOnce(&mut Request, &mut Questions<'_>) -> Result<(), CommandError>,
     is_partial: impl Fn(&Summary, &dyn Report) -> bool,
     figures: impl Fn(End) -> F,
 ) -> ExitCode {
@@ -111,9 +102,9 @@ pub(super) fn carry_out_in_parts<F: Statement>(
         figures(End { summary, time: started.elapsed(), ended_early, relayed, code, census })
     };
     let none = |code| figures(Summary::default(), 0, true, code, Census::default());
-    let Ready { copy, legs, unmatched, interrupt, hosts, peers } =
+    let Begun { ready, interrupt, hosts } =
         match prepare(copy, task, &screen, report, refuse, complete) {
-            Ok(ready) => ready,
+            Ok(begun) => begun,
             Err(error) => {
                 let code = report.refused(&error, Some(&none(error.kind.exit_code())));
                 return match task {
@@ -122,29 +113,22 @@ pub(super) fn carry_out_in_parts<F: Statement>(
                 };
             }
         };
-    let copy = &copy;
-    let (legs, missing) = missing::left_out(copy, task, legs, report);
+    let Ready { request, unmatched, legs, peers } = ready;
+    let missed = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
+    let (legs, missing) = left_out(&request, task, legs, missed);
     let monitor =
         JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone()).with_log(log);
     let monitor = monitor.until(copy.until);
-    let hosts = hosts.after(peers, &legs);
+    hosts.go_on(peers, &legs);
     let once = Once::new(&monitor);
     if copy.asks
-        && let Err(error) = asking::settle(copy, &legs, &once, &hosts, &screen)
+        && let Err(error) = asking::settle(&request.dest, &legs, &once, &hosts, &screen)
     {
         let none = none(error.kind.exit_code());
         return report.refused(&error, Some(&none)).as_rsync(&Summary::default(), 0);
     }
-    let of_parts = |leg: Leg<Machine>| {
-        parts.iter().map(move |part| {
-            // A mirror is made of what its words name, whoever made it before.
-            let origin = leg.job.origin.filter(|_| part.mirrors().is_none());
-            let job = Job { task: *part, origin, ..leg.job.clone() };
-            Leg { job, ..leg.clone() }
-        })
-    };
-    let legs = legs.into_iter().flat_map(of_parts);
-    let (removals, legs): (Vec<_>, Vec<_>) = legs.partition(|leg| leg.job.task.removes().is_some());
+    let (removals, legs): (Vec<_>, Vec<_>) =
+        in_parts(legs, parts).into_iter().partition(|leg| leg.job.task.removes().is_some());
     let (mut summary, error) = match removals.is_empty() {
         true => watch_legs(legs, &monitor, &once, &hosts),
         false => removing::run(legs, removals, &monitor, &hosts),
@@ -159,7 +143,7 @@ pub(super) fn carry_out_in_parts<F: Statement>(
         (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
         (code, _) => code,
     };
-    let relayed = match copy.passage.via {
+    let relayed = match request.passage.via {
         Via::Ssh => 0,
         _ => monitor.progress().relayed.load(Ordering::Relaxed),
     };
@@ -176,7 +160,7 @@ pub(super) struct Started<'a> {
 
 impl Statement for Started<'_> {
     fn json(&self) -> Vec<u8> {
-        let Copy { sources, dest, to_all, .. } = self.copy;
+        let Copy { request: Request { sources, dest, .. }, to_all, .. } = self.copy;
         let given = |location: &'_ Location| String::from_utf8_lossy(&location.given).into_owned();
         let start = Start {
             schema: SCHEMA,
@@ -214,84 +198,6 @@ pub(super) fn shown<T>(monitor: &JobMonitor<'_>, work: impl FnOnce() -> T) -> T 
     })
 }
 
-/// The jobs with that task that `copy` takes, with all that can be known to be wrong
-/// before anything is done.
-fn plan(copy: &Copy, task: Task) -> Result<Vec<Leg<Machine>>, CommandError> {
-    // Those of a mirror become one.
-    if task.mirrors().is_none() {
-        check_names(&copy.sources, &copy.filter)?;
-    }
-    let like = Job {
-        recursive: copy.recursive,
-        follow: copy.follow,
-        task,
-        filter: copy.filter.clone(),
-        altered: copy.altered.clone(),
-        bases: copy.bases.clone(),
-        backup: copy.backup.clone(),
-        staging: copy.staging.clone(),
-        rate: copy.passage.rate,
-        compression: copy.passage.compression,
-        via: copy.passage.via,
-        ports: copy.passage.ports,
-        cache: cache::place(&copy.passage),
-        state: state::journals(),
-        spool: Some(std::env::temp_dir()),
-        ..Job::default()
-    };
-    let sources: Vec<_> = copy.sources.iter().map(Location::spot).collect();
-    let mut legs = legs(&sources, &copy.dest.spot(), &like);
-    if let (Some(list), [leg]) = (&copy.list, &mut *legs) {
-        leg.job.base = Some(std::mem::replace(&mut leg.job.sources, list.clone()).concat());
-    }
-    for leg in legs.iter_mut().filter(|_| copy.munges) {
-        leg.job.munging = match leg.route {
-            Route::Download(_) => Munging::Done,
-            // Neither side is here: such words are refused.
-            Route::Local | Route::Upload(_) | Route::Between(..) => Munging::Undone,
-        };
-    }
-    Ok(legs)
-}
-
-/// `leg` of a command by which so many entries are `deleted` already.
-fn with_removals_left(mut leg: Leg<Machine>, deleted: u64) -> Leg<Machine> {
-    if let Task::Sync(_, Mirror { delete_max: Some(max), .. }) = &mut leg.job.task {
-        *max = max.saturating_sub(deleted);
-    }
-    leg
-}
-
-/// Refuses sources that would arrive under one name: the later would replace
-/// the earlier. Where one has no name, the others must be in the same place, where
-/// they can be compared entry by entry. What rules leave out, whatever it is, does not
-/// arrive.
-fn check_names(sources: &[Location], filter: &Filter) -> Result<(), CommandError> {
-    if let Some(whole) = sources.iter().find(|source| source.final_name().is_none())
-        && let Some(other) = sources.iter().find(|source| source.machine != whole.machine)
-    {
-        return Err(CommandError::usage(format!(
-            "{other}: it may have the same names as {whole}, and would replace them"
-        ))
-        .with_hint("copy them separately"));
-    }
-    let mut names: HashMap<&[u8], &Location> = HashMap::with_capacity(sources.len());
-    for source in sources {
-        let Some(name) = source.final_name() else { continue };
-        if [true, false].iter().all(|is_dir| filter.hides(name, *is_dir) == Some(true)) {
-            continue;
-        }
-        if let Some(earlier) = names.insert(name, source) {
-            let name = escape_bytes(name);
-            return Err(CommandError::usage(format!(
-                "{earlier} and {source} have the same destination: {name}"
-            ))
-            .with_hint("copy them separately, to different names or directories"));
-        }
-    }
-    Ok(())
-}
-
 /// Runs the jobs, and gives their figures and the class of the error that
 /// decides the exit code.
 pub(super) fn run_legs(
@@ -300,118 +206,75 @@ pub(super) fn run_legs(
     watch: &dyn Monitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
-    let mut total = Summary::default();
-    let mut first_error = None;
-    let mut legs = legs.into_iter();
-    while let Some(leg) = legs.next() {
-        let has_failed = first_error.is_some();
-        let is_withheld = |mirror: &Mirror| withholds(mirror, has_failed, monitor);
-        if leg.job.task.mirrors().is_some_and(is_withheld) {
-            continue;
-        }
-        let leg = with_removals_left(leg, total.deleted);
-        monitor.begin(&leg, legs.len() > 0);
-        let result = hosts.run(&leg, watch);
-        let told = monitor.end();
-        let error = match result {
-            Ok(summary) => {
-                total += summary;
-                continue;
-            }
+    let mut course = Told::new(monitor);
+    let (summary, _) = haul::run_legs(legs, hosts, watch, &mut course);
+    (summary, course.first_error)
+}
+
+/// The jobs of a command, as the user hears of them.
+pub(super) struct Told<'m, 'r> {
+    monitor: &'m JobMonitor<'r>,
+    /// The class of the error that decides the exit code.
+    pub(super) first_error: Option<ErrorKind>,
+}
+
+impl<'m, 'r> Told<'m, 'r> {
+    /// None has run yet.
+    pub(super) fn new(monitor: &'m JobMonitor<'r>) -> Self {
+        Self { monitor, first_error: None }
+    }
+}
+
+impl Course for Told<'_, '_> {
+    fn begins(&self, leg: &Leg<Machine>, has_more: bool) {
+        self.monitor.begin(leg, has_more);
+    }
+
+    fn ends(&self) -> Summary {
+        self.monitor.end()
+    }
+
+    fn fails(&mut self, leg: &Leg<Machine>, error: haul::Error) -> Next {
+        let error = match self.monitor.cancelled() {
             // Ctrl-C reaches ssh too, and what is seen of it first is a
             // connection that breaks.
-            Err(_) if monitor.cancelled() => monitor.interrupted(),
-            Err(error) => CommandError::of_leg(error, &leg),
+            true => self.monitor.interrupted(),
+            false => CommandError::of_leg(error, leg),
         };
-        total += told;
-        monitor.report().command_error(&error);
+        self.monitor.report().command_error(&error);
         match error.kind {
-            ErrorKind::Interrupted => return (total, Some(error.kind)),
+            ErrorKind::Interrupted => {
+                self.first_error = Some(error.kind);
+                Next::Ends
+            }
             // Another host may be there.
             ErrorKind::Connection | ErrorKind::Protocol => {
-                first_error.get_or_insert(error.kind);
+                self.first_error.get_or_insert(error.kind);
+                Next::GoesOn
             }
-            _ => return (total, Some(first_error.unwrap_or(error.kind))),
+            kind => {
+                self.first_error.get_or_insert(kind);
+                Next::Ends
+            }
         }
     }
-    (total, first_error)
+
+    fn withholds(&self, mirror: &Mirror, has_failed: bool) -> bool {
+        withholds(mirror, has_failed, self.monitor)
+    }
+
+    fn removes(&self, leg: &Leg<Machine>) {
+        self.monitor.locate_by(leg);
+    }
 }
 
 /// True if a part of a mirror's work is left out: it only removes, and what the sources
 /// have is not all known.
 fn withholds(mirror: &Mirror, has_failed: bool, monitor: &JobMonitor<'_>) -> bool {
-    let ignores = mirror.delete.is_some_and(|delete| delete.ignore_errors);
-    let withholds =
-        mirror.part == Part::RemovesLast && (has_failed || monitor.unread() > 0 && !ignores);
+    let withholds = haul::withholds(mirror, has_failed, monitor.unread() > 0);
     if withholds && monitor.report().warns() {
         let message = "skipping all removals: not all of the source could be read";
         monitor.report().warning(b".", message);
     }
     withholds
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::{Detail, Show};
-    use std::ffi::OsStr;
-
-    fn copy(words: &[&str]) -> Copy {
-        let mut locations: Vec<Location> = words
-            .iter()
-            .map(|words| Location::parse(OsStr::new(words)).expect("a location"))
-            .collect();
-        let dest = locations.pop().expect("a destination");
-        Copy::of(locations, dest, Detail::Text(Show::Normal))
-    }
-
-    fn host(machine: &Machine) -> String {
-        let way = if machine.is_by_sftp() { "sftp " } else { "" };
-        format!("{way}{machine}")
-    }
-
-    /// The steps as `route: sources -> dest`, or the refusal.
-    fn planned(words: &[&str]) -> String {
-        let copy = copy(words);
-        let plan = plan(&copy, Task::default());
-        let legs = match plan {
-            Ok(legs) => legs,
-            Err(error) => return format!("refused: {error} {:?}\n", error.hints),
-        };
-        let line = |leg: &Leg<Machine>| {
-            let route = match &leg.route {
-                Route::Local => "local".to_owned(),
-                Route::Upload(machine) => format!("up to {}", host(machine)),
-                Route::Download(machine) => format!("down from {}", host(machine)),
-                Route::Between(from, to) => format!("from {} to {}", host(from), host(to)),
-            };
-            let sources: Vec<String> = leg.job.sources.iter().map(|s| escape_bytes(s)).collect();
-            let into = if leg.job.into_dir { " (directory)" } else { "" };
-            let dest = escape_bytes(&leg.job.dest);
-            format!("{route}: {} -> {dest}{into}\n", sources.join(" "))
-        };
-        legs.iter().map(line).collect()
-    }
-
-    #[test]
-    fn sources_of_one_place_are_one_job() {
-        let plans = [
-            planned(&["a", "b"]),
-            planned(&["a", "b", "d/"]),
-            planned(&["a", "b", "u@host:d"]),
-            planned(&["host:", "."]),
-            planned(&["host:a", "host:b", "other:c", "d", "host:e", "dir"]),
-            planned(&["u@host:a", "host:b", "dir"]),
-            planned(&[".", "..", "dir"]),
-            planned(&["a:x", "b:y"]),
-            planned(&["a:x", "x.txt", "a:z", "a:y"]),
-        ];
-        insta::assert_snapshot!(plans.concat());
-    }
-
-    #[test]
-    fn what_can_not_be_done_is_refused_before_anything_is() {
-        let plans = [planned(&["a/x", "b/x/", "dir"]), planned(&["x", "host:x", "dir"])];
-        insta::assert_snapshot!(plans.concat());
-    }
 }

@@ -78,6 +78,8 @@ impl Monitor for SourceRemoval<'_, '_> {
             Event::Extra { .. }
             | Event::Deleted { .. }
             | Event::Listed { .. }
+            | Event::Moved { .. }
+            | Event::Stays { .. }
             | Event::Made { .. } => {}
         }
     }
@@ -87,6 +89,6 @@ impl Monitor for SourceRemoval<'_, '_> {
     }
 
     fn cancelled(&self) -> bool {
-        Monitor::cancelled(self.monitor)
+        self.monitor.cancelled()
     }
 }

@@ -1,11 +1,11 @@
 //! The steps of a move.
 
 use super::removing::{Removed, Removing};
-use super::{At, Machines, MoveEvent, MoveJob, MoveMonitor, NotCopied};
+use super::{At, Event, Machines, MoveJob, NotCopied};
 use crate::itself::{Near, is_onto_itself};
 use crate::legs::origin_of;
 use crate::relocate::{Relocated, find_source, relocate};
-use crate::{Job, JobError, RequestError, Requests, Spot, legs};
+use crate::{Job, JobError, Monitor, RequestError, Requests, Spot, legs};
 use haul_model::{
     Conflict, Entry, Fault, FaultKind, Kind, Moving, Naming, Outcome, Remove, Side, Summary, Task,
     words,
@@ -25,7 +25,7 @@ use std::os::unix::ffi::OsStringExt;
 pub fn run_move<M: Machines>(
     job: &MoveJob<M::Host>,
     machines: &mut M,
-    monitor: &dyn MoveMonitor,
+    monitor: &dyn Monitor,
 ) -> (Summary, Result<(), M::Error>) {
     let figures = Summary::default();
     let (dirs, not_copied) = (Vec::new(), NotCopied::default());
@@ -39,7 +39,7 @@ pub fn run_move<M: Machines>(
 struct Course<'m, M: Machines> {
     job: &'m MoveJob<M::Host>,
     machines: &'m mut M,
-    monitor: &'m dyn MoveMonitor,
+    monitor: &'m dyn Monitor,
     figures: Summary,
     /// Entries that could not be copied, and were reported.
     not_copied: NotCopied,
@@ -123,13 +123,13 @@ impl<M: Machines> Course<'_, M> {
         self.figures.failed += 1;
         let (path, host) = (&*source.path, host_of(source));
         let at = At::Named { host: host.as_deref(), path };
-        self.monitor.tell(MoveEvent::Failed { path, at, fault });
+        self.monitor.event(Event::Stays { path, at, fault, is_copied: false });
     }
 
     /// Tells that a source can't be removed, for `fault`.
     fn stays(&mut self, path: &[u8], at: At<'_>, fault: &Fault) {
         self.figures.failed += 1;
-        self.monitor.tell(MoveEvent::NotRemoved { path, at, fault });
+        self.monitor.event(Event::Stays { path, at, fault, is_copied: true });
     }
 
     /// Tells that a source can't get its new name here, for `fault`.
@@ -146,7 +146,7 @@ impl<M: Machines> Course<'_, M> {
         };
         self.figures.failed += 1;
         let at = At::Named { host: None, path: at };
-        self.monitor.tell(MoveEvent::Failed { path, at, fault });
+        self.monitor.event(Event::Stays { path, at, fault, is_copied: false });
     }
 
     /// The destination can't be used, for `fault`.
@@ -225,7 +225,7 @@ impl<M: Machines> Course<'_, M> {
                 Some(Outcome::Skipped(_)) => self.figures.kept += 1,
                 Some(_) => {
                     self.figures.moved += 1;
-                    self.monitor.tell(MoveEvent::Moved { path: &source.path, renamed: true });
+                    self.monitor.event(Event::Moved { path: &source.path, renamed: true });
                 }
             }
             false

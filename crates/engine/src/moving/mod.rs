@@ -10,8 +10,9 @@ mod tests;
 pub use self::course::run_move;
 pub use self::not_copied::NotCopied;
 
-use crate::{CachePlace, JobError, Leg, LinkEvent, Monitor, RequestError, Requests, Spot};
-use haul_model::{Compression, Fault, Naming, Policy, Ports, Summary, Via};
+use crate::monitor::{At, Event};
+use crate::{CachePlace, JobError, Leg, Monitor, RequestError, Requests, Spot};
+use haul_model::{Compression, Fault, Policy, Ports, Summary, Via};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -80,67 +81,4 @@ pub trait Machines {
     /// # Errors
     /// When it fails as a whole.
     fn remove(&mut self, leg: &Leg<Self::Host>, monitor: &dyn Monitor) -> Result<(), Self::Error>;
-}
-
-/// An event of a move.
-#[derive(Debug)]
-pub enum MoveEvent<'a> {
-    /// A source, or a file or link of one, is at its new place and removed from the old.
-    Moved {
-        /// Its path, raw.
-        path: &'a [u8],
-        /// It has got a new name, and was not copied.
-        renamed: bool,
-    },
-    /// Something stays, and counts as failed.
-    Failed {
-        /// Its path, raw.
-        path: &'a [u8],
-        /// The place that the fault is about.
-        at: At<'a>,
-        /// Why.
-        fault: &'a Fault,
-    },
-    /// The destination has it, and it can't be removed; counts as failed.
-    NotRemoved {
-        /// Its path, raw.
-        path: &'a [u8],
-        /// The place that the fault is about.
-        at: At<'a>,
-        /// Why.
-        fault: &'a Fault,
-    },
-    /// News of the connection.
-    Link(LinkEvent<'a>),
-    /// Worth telling, though nothing failed.
-    Warning {
-        /// The path that it is about, raw.
-        path: &'a [u8],
-        /// The words.
-        message: &'a str,
-    },
-}
-
-/// The place that a fault is about.
-#[derive(Debug, Clone, Copy)]
-pub enum At<'a> {
-    /// On that host, or here.
-    Named {
-        /// Its name, safe to show.
-        host: Option<&'a str>,
-        /// The path there, raw, as the user's words make it.
-        path: &'a [u8],
-    },
-    /// The entry of the event, on the fault's side of the job that removes: the last of
-    /// [`Machines::remove`].
-    Entry(Naming),
-}
-
-/// Receives the events of a move. Called from several threads at once.
-pub trait MoveMonitor: Sync {
-    /// Takes an event; must be quick.
-    fn tell(&self, event: MoveEvent<'_>);
-
-    /// True for good once the user has interrupted.
-    fn cancelled(&self) -> bool;
 }

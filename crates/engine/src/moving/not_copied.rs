@@ -1,7 +1,6 @@
 //! The entries that a move could not copy. They stay, whatever the destination has by
 //! then: the comparison leaves them out, with all that is below them.
 
-use super::{MoveEvent, MoveMonitor};
 use crate::{Event, Monitor, Progress};
 use haul_model::{Action, Filter, Kind, Outcome, Pattern, Rule, words};
 use parking_lot::Mutex;
@@ -70,7 +69,7 @@ impl NotCopied {
     }
 
     /// Tells if more stays than what has failed.
-    pub(super) fn tell(&self, monitor: &dyn MoveMonitor) {
+    pub(super) fn tell(&self, monitor: &dyn Monitor) {
         let noted = self.0.lock();
         if !noted.is_coarse {
             return;
@@ -78,7 +77,7 @@ impl NotCopied {
         let message = "too many entries could not be copied: keeping all directories that contain \
                        one; run the same command again to move what was copied";
         let path = noted.paths.first().map(Vec::as_slice).unwrap_or_default();
-        monitor.tell(MoveEvent::Warning { path, message });
+        monitor.event(Event::Warning { side: None, path, message });
     }
 }
 

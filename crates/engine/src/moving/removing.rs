@@ -1,7 +1,7 @@
 //! Tells how sources are removed, in the words of a move.
 
-use super::{At, MoveEvent, MoveMonitor};
-use crate::{Event, Monitor, Progress};
+use super::{At, Event};
+use crate::{Monitor, Progress};
 use haul_model::{Changes, Fault, FaultKind, Kind, Naming, Outcome, Remove, Side, Skip};
 use parking_lot::Mutex;
 
@@ -23,7 +23,7 @@ pub(super) struct Removed {
 
 /// The monitor of the job that compares and removes.
 pub(super) struct Removing<'m> {
-    monitor: &'m dyn MoveMonitor,
+    monitor: &'m dyn Monitor,
     progress: Progress,
     /// Entries of the destination that differ were to be left.
     keeps: bool,
@@ -32,7 +32,7 @@ pub(super) struct Removing<'m> {
 
 impl<'m> Removing<'m> {
     /// One that reports to `monitor`.
-    pub(super) fn new(monitor: &'m dyn MoveMonitor, rule: Remove) -> Self {
+    pub(super) fn new(monitor: &'m dyn Monitor, rule: Remove) -> Self {
         let (progress, removed) = (Progress::default(), Mutex::default());
         Self { monitor, progress, keeps: rule == Remove::Same, removed }
     }
@@ -44,7 +44,7 @@ impl<'m> Removing<'m> {
 
     fn stays(&self, path: &[u8], fault: &Fault) {
         self.removed.lock().failed += 1;
-        self.monitor.tell(MoveEvent::Failed { path, at: self.at(), fault });
+        self.monitor.event(Event::Stays { path, at: self.at(), fault, is_copied: false });
     }
 
     /// How its entries are named at the destination.
@@ -97,7 +97,7 @@ impl<'m> Removing<'m> {
 
     fn moved(&self, path: &[u8]) {
         self.removed.lock().moved += 1;
-        self.monitor.tell(MoveEvent::Moved { path, renamed: false });
+        self.monitor.event(Event::Moved { path, renamed: false });
     }
 
     fn not_removed(&self, path: &[u8], kind: &Kind, fault: &Fault) {
@@ -108,7 +108,7 @@ impl<'m> Removing<'m> {
         }
         removed.failed += 1;
         drop(removed);
-        self.monitor.tell(MoveEvent::NotRemoved { path, at: self.at(), fault });
+        self.monitor.event(Event::Stays { path, at: self.at(), fault, is_copied: true });
     }
 }
 
@@ -124,14 +124,16 @@ impl Monitor for Removing<'_> {
             Event::Removed { path, kind, result: Err(fault) } => {
                 self.not_removed(path, kind, fault);
             }
-            Event::Link(news) => self.monitor.tell(MoveEvent::Link(news)),
+            Event::Link(news) => self.monitor.event(Event::Link(news)),
             // What else the destination has is no matter.
             Event::Extra { .. }
             | Event::Deleted { .. }
             | Event::Listed { .. }
+            | Event::Moved { .. }
+            | Event::Stays { .. }
             | Event::Made { .. } => {}
             Event::Warning { path, message, .. } => {
-                self.monitor.tell(MoveEvent::Warning { path, message });
+                self.monitor.event(Event::Warning { side: None, path, message });
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::monitor::Silent;
-use crate::{Placement, RequestError, Route, run};
+use crate::{Placement, Progress, RequestError, Route, run};
 use haul_model::{Compression, Moving, Via};
 use parking_lot::Mutex;
 use std::fs;
@@ -61,20 +61,26 @@ impl Machines for Here {
 
 /// A monitor that keeps all events, as words.
 #[derive(Default)]
-struct Events(Mutex<Vec<String>>);
+struct Events(Mutex<Vec<String>>, Progress);
 
-impl MoveMonitor for Events {
-    fn tell(&self, event: MoveEvent<'_>) {
+impl Monitor for Events {
+    fn progress(&self) -> &Progress {
+        &self.1
+    }
+
+    fn event(&self, event: Event<'_>) {
         let shown = |path: &[u8]| {
             let path = String::from_utf8_lossy(path);
             path.rsplit('/').next().unwrap_or_default().to_owned()
         };
         self.0.lock().push(match event {
-            MoveEvent::Moved { path, renamed } => format!("moved {} {renamed}", shown(path)),
-            MoveEvent::Failed { path, fault, .. } => format!("failed {}: {fault}", shown(path)),
-            MoveEvent::NotRemoved { path, fault, .. } => format!("left {}: {fault}", shown(path)),
-            MoveEvent::Warning { message, .. } => format!("warning: {message}"),
-            MoveEvent::Link(news) => format!("{news:?}"),
+            Event::Moved { path, renamed } => format!("moved {} {renamed}", shown(path)),
+            Event::Stays { path, fault, is_copied: false, .. } => {
+                format!("failed {}: {fault}", shown(path))
+            }
+            Event::Stays { path, fault, .. } => format!("left {}: {fault}", shown(path)),
+            Event::Warning { message, .. } => format!("warning: {message}"),
+            other => format!("{other:?}"),
         });
     }
 

@@ -61,6 +61,8 @@ impl Monitor for Watch {
             | Event::Listed { .. }
             | Event::Removed { .. }
             | Event::Made { .. }
+            | Event::Moved { .. }
+            | Event::Stays { .. }
             | Event::Link(_) => {}
             Event::Warning { path, message, .. } => {
                 let warning = format!("{}: {message}", shown(path));

@@ -3,7 +3,7 @@
 use super::super::words;
 use super::table::{COMMON, SECTIONS};
 use super::*;
-use crate::config::RETRIES;
+use haul::RETRIES;
 use haul_net::SILENCE_SECONDS;
 use std::collections::BTreeSet;
 

@@ -21,7 +21,7 @@ fn contents_go_as_the_configuration_says_where_no_word_does() {
         }
     };
     let way = |words: &str| {
-        let Passage { rate, compression, via, ports, .. } = copied(words).passage;
+        let Passage { rate, compression, via, ports, .. } = copied(words).request.passage;
         (rate.map_or(0, NonZeroU64::get), compression, via, ports)
     };
     let nas = (5 << 20, Compression::Lz4, Via::Ssh, Some(haul_model::Ports(7000, 7009)));

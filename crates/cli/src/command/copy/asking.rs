@@ -1,12 +1,10 @@
 //! The question on a terminal that stands before the loss of most of a destination: the
 //! source or the destination may be another than the one that was meant.
 
-use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind};
 use crate::progress::Screen;
 use crate::quantity;
-use haul::Hosts;
-use haul::Machine;
+use haul::{Hosts, Location, Machine};
 use haul_engine::{Event, Job, Leg, Monitor, Outcome, Progress, Skip};
 use haul_model::{Kind, Mirror, Part, Policy, Task};
 use std::io::{self, IsTerminal, Write};
@@ -27,7 +25,7 @@ const CANCEL_POLL: Duration = Duration::from_millis(50);
 /// # Errors
 /// When the answer is no, the user interrupts, or the destination can't be looked at.
 pub(super) fn settle(
-    copy: &Copy,
+    dest: &Location,
     legs: &[Leg<Machine>],
     monitor: &dyn Monitor,
     hosts: &Hosts,
@@ -54,7 +52,7 @@ pub(super) fn settle(
         let _ = write!(
             stderr,
             "haul: {gone} of {all} entries in {} would be removed; continue? [y/N] ",
-            copy.dest
+            dest
         );
         let _ = stderr.flush();
     });

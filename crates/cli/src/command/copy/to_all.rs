@@ -1,8 +1,8 @@
 //! `haul copy --to-all`: a job for each destination, all at the same time. Each has its own
 //! connection and its own end, and none waits for another; what they read here they share.
 
+use super::Started;
 use super::figures::Figures;
-use super::{Started, plan};
 use crate::args::Copy;
 use crate::error::{CommandError, ExitCode};
 use crate::interrupt::Interrupt;
@@ -12,7 +12,7 @@ use crate::progress::{Answers, Counts, Screen, diagnostics};
 use crate::report::{Addressed, Report, Show, Statement};
 use haul::Hosts;
 use haul::Machine;
-use haul::{Once, ToldOnce, is_stream};
+use haul::{Once, Request, ToldOnce, is_stream};
 use haul_engine::{JobError, Leg, Monitor, Route, SHARED_LEN_MAX, SharedBlocks, Summary};
 use haul_model::Task;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,10 +26,11 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let screen = Screen::default();
     let report = copy.detail.report(&screen);
     let report = &*report;
-    let task = Task::Copy(copy.policy);
-    report.tell(&Started { copy, dry_run: copy.policy.dry_run });
+    let task = Task::Copy(copy.request.policy);
+    report.tell(&Started { copy, dry_run: copy.request.policy.dry_run });
     let figures = |summary, ended_early, code| {
-        let (dry_run, unhashed) = (copy.policy.dry_run, !copy.policy.wants_hashes());
+        let (dry_run, unhashed) =
+            (copy.request.policy.dry_run, !copy.request.policy.wants_hashes());
         Figures {
             summary,
             time: started.elapsed(),
@@ -72,7 +73,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
 
 /// The jobs, with all that can be known to be wrong before anything is done.
 fn prepare(copy: &Copy, task: Task) -> Result<(Vec<Leg<Machine>>, Interrupt), CommandError> {
-    if let Some(stream) = copy.sources.iter().find(|source| is_stream(&source.path)) {
+    if let Some(stream) = copy.request.sources.iter().find(|source| is_stream(&source.path)) {
         let error =
             format!("{stream}: a stream can be read only once, not for several destinations");
         return Err(CommandError::usage(error).with_hint("copy it to a file first"));
@@ -80,8 +81,8 @@ fn prepare(copy: &Copy, task: Task) -> Result<(Vec<Leg<Machine>>, Interrupt), Co
     let interrupt = Interrupt::listen()?;
     let mut legs = Vec::with_capacity(copy.to_all.len());
     for (dest, passage) in &copy.to_all {
-        let to_one = Copy { dest: dest.clone(), passage: *passage, ..copy.clone() };
-        legs.extend(plan(&to_one, task)?);
+        let (dest, passage) = (dest.clone(), *passage);
+        legs.extend(Request { dest, passage, ..copy.request.clone() }.legs(task)?);
     }
     Ok((legs, interrupt))
 }

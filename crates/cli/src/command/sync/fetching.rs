@@ -1,10 +1,10 @@
 //! The list of paths that is on the host which takes part: fetched first, as any file is, over
 //! a connection of its own, into a directory of this machine that nobody else can enter.
 
-use crate::args::{Copy, LIST_LEN_MAX, ListThere, paths_of_list};
+use crate::args::{LIST_LEN_MAX, ListThere, paths_of_list};
 use crate::error::CommandError;
 use haul::Machine;
-use haul::Questions;
+use haul::{Questions, Request};
 use haul_engine::{Event, Job, Leg, Monitor, Progress, Route};
 use haul_model::{Mirror, Outcome, Policy, Task, escape_bytes};
 use parking_lot::Mutex;
@@ -13,29 +13,30 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-/// Gives `copy` the paths of the list that is there, if it has one.
+/// Gives `request` the paths of the list that is there, if it has one.
 ///
 /// # Errors
 /// When there is no way to the host, or it has no such file.
 pub(super) fn complete(
-    copy: &mut Copy,
+    request: &mut Request,
     list: Option<&ListThere>,
     questions: &Questions<'_>,
 ) -> Result<(), CommandError> {
     if let Some(list) = list {
-        copy.list = Some(fetch(copy, list, questions)?);
+        request.list = Some(fetch(request, list, questions)?);
     }
     Ok(())
 }
 
-/// The paths of `list` for `copy`.
+/// The paths of `list` for `request`.
 fn fetch(
-    copy: &Copy,
+    request: &Request,
     list: &ListThere,
     questions: &Questions<'_>,
 ) -> Result<Vec<Vec<u8>>, CommandError> {
-    let source = copy.sources.first().map(|source| &source.machine);
-    let machine = source.filter(|machine| **machine != Machine::Here).unwrap_or(&copy.dest.machine);
+    let source = request.sources.first().map(|source| &source.machine);
+    let machine =
+        source.filter(|machine| **machine != Machine::Here).unwrap_or(&request.dest.machine);
     let shown = escape_bytes(&list.path);
     let failed = |why: String| CommandError::usage(format!("--files-from: {shown}: {why}"));
     let dir = Scratch::new().map_err(|error| failed(format!("can't fetch it: {error}")))?;
@@ -50,7 +51,7 @@ fn fetch(
     };
     let leg = Leg { job, route: Route::Download(machine.clone()) };
     let watch = Watch::of(questions.monitor());
-    questions.hosts().run(&leg, &watch)?;
+    questions.hosts().run(&leg, &watch).map_err(|error| CommandError::of_leg(error, &leg))?;
     if let Some(why) = watch.why.into_inner() {
         return Err(failed(why));
     }

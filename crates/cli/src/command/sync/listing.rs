@@ -1,13 +1,12 @@
 //! `haul sync --list-only`: what the sources have, and nothing else.
 
-use super::{fetching, refuse, take_what_is_in};
+use super::fetching;
 use crate::args::{Copy, ListThere};
 use crate::command::copy::{End, carry_out_in_parts};
 use crate::error::ExitCode;
 use crate::lines::Columns;
 use crate::report::{Report, Statement};
-use haul::Location;
-use haul::Questions;
+use haul::{Location, Questions, Request, take_what_is_in};
 use haul_engine::Summary;
 use haul_model::{Kept, Mirror, Part, Policy, Relative, Task};
 
@@ -19,26 +18,33 @@ pub(super) fn run(
     columns: Columns,
 ) -> ExitCode {
     if mirror.walking.relative == Relative::No {
-        take_what_is_in(&mut copy.sources);
+        take_what_is_in(&mut copy.request.sources);
     }
     // Nothing there is looked at, on whatever machine it was to be.
-    copy.dest = Location::root();
-    copy.backup = None;
-    copy.staging = None;
-    copy.bases = Vec::new();
+    copy.request.dest = Location::root();
+    copy.request.backup = None;
+    copy.request.staging = None;
+    copy.request.bases = Vec::new();
     copy.lines = copy.lines.of_list(columns);
     let shown = Kept::OF_COPIES.with(Kept::SET_ID).with(Kept::DEVICES).with(Kept::SPECIALS);
     let keeps = shown.with(Kept::ATIMES.only_if(columns.atimes));
-    copy.policy = Policy { keeps, numeric_ids: true, ..Policy::default() };
+    copy.request.policy = Policy { keeps, numeric_ids: true, ..Policy::default() };
     let mirror = Mirror { part: Part::Lists, delete: None, bases: None, ..mirror };
     let is_partial =
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
-    let complete = |mut copy: Copy, questions: &mut Questions<'_>| {
-        fetching::complete(&mut copy, list_there, questions)?;
-        Ok(copy)
+    let complete = |request: &mut Request, questions: &mut Questions<'_>| {
+        fetching::complete(request, list_there, questions)
     };
-    let task = Task::Sync(copy.policy, mirror);
-    carry_out_in_parts(&copy, task, &[task], refuse, complete, is_partial, |_: End| Nothing)
+    let task = Task::Sync(copy.request.policy, mirror);
+    carry_out_in_parts(
+        &copy,
+        task,
+        &[task],
+        &Request::refuse_to_mirror,
+        complete,
+        is_partial,
+        |_: End| Nothing,
+    )
 }
 
 /// A list has no figures.

@@ -1,8 +1,7 @@
 //! Jobs of which no source is there: for them no host is asked, and nothing is made.
 
-use crate::args::Copy;
-use crate::report::Report;
-use haul::Machine;
+use crate::location::Machine;
+use crate::request::{Request, Unmatched};
 use haul_engine::{Leg, Route};
 use haul_model::{Fault, Missing, Relative, Side, Task};
 use std::ffi::OsStr;
@@ -11,12 +10,12 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
 /// `legs` without those whose sources are here, and are all missing; and the number of
-/// these sources, of which each was told. rsync makes no destination either then.
-pub(in crate::command) fn left_out(
-    copy: &Copy,
+/// these sources, each of which `missing` hears. rsync makes no destination either then.
+pub fn left_out(
+    request: &Request,
     task: Task,
     legs: Vec<Leg<Machine>>,
-    report: &dyn Report,
+    missing: &mut Unmatched<'_>,
 ) -> (Vec<Leg<Machine>>, u64) {
     let tells_of_each = match task {
         Task::Copy(_) => true,
@@ -25,7 +24,7 @@ pub(in crate::command) fn left_out(
             let walking = mirror.walking;
             walking.missing == Missing::Fails
                 && walking.relative == Relative::No
-                && copy.list.is_none()
+                && request.list.is_none()
         }
         Task::Check { .. } | Task::Remove { .. } => false,
     };
@@ -46,7 +45,7 @@ pub(in crate::command) fn left_out(
             _ => source,
         };
         if is_missing(source) {
-            report.fault(None, source, &Fault::missing(Side::Source));
+            missing(None, source, &Fault::missing(Side::Source));
             failed += 1;
         }
     }

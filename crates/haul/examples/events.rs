@@ -1,0 +1,58 @@
+//! Copies, lists what failed, and stops after too many failures: `events SOURCE... DESTINATION`.
+
+use haul::{Copy, Error, Event, Location, Monitor, Outcome, Progress, Summary};
+use std::sync::Mutex;
+
+/// Failures after which the copy is cancelled.
+const FAILURES_MAX: usize = 100;
+
+/// A monitor that keeps what failed, with the reasons.
+#[derive(Default)]
+pub(crate) struct Failures {
+    progress: Progress,
+    pub(crate) lines: Mutex<Vec<String>>,
+}
+
+impl Failures {
+    fn push(&self, path: &[u8], why: &haul::Fault) {
+        let line = format!("{}: {why}", haul::escape_bytes(path));
+        self.lines.lock().expect("no thread has panicked").push(line);
+    }
+}
+
+impl Monitor for Failures {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    // Called by several threads at once.
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Entry { path, outcome: Outcome::Failed(why), .. } => self.push(path, why),
+            Event::Stays { path, fault, .. } => self.push(path, fault),
+            _ => {}
+        }
+    }
+
+    // Once it is true, the job ends with an error of the kind `Interrupted`.
+    fn cancelled(&self) -> bool {
+        self.lines.lock().expect("no thread has panicked").len() > FAILURES_MAX
+    }
+}
+
+/// Copies all but the last location to that.
+pub(crate) fn copy(mut locations: Vec<Location>, failures: &Failures) -> Result<Summary, Error> {
+    let dest = locations.pop().expect("a destination");
+    Copy::new(locations, dest).run(failures)
+}
+
+fn main() -> Result<(), Error> {
+    let words = std::env::args().skip(1).map(|word| word.parse());
+    let failures = Failures::default();
+    let summary = copy(words.collect::<Result<_, _>>()?, &failures)?;
+    for line in failures.lines.into_inner().expect("no thread has panicked") {
+        println!("{line}");
+    }
+    println!("{} copied, {} failed", summary.copied, summary.failed);
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! The jobs of a request, one after the other.
+
+use crate::error::Error;
+use crate::hosts::Hosts;
+use crate::location::Machine;
+use haul_engine::{Job, Leg, Monitor, Summary};
+use haul_model::{Mirror, Part, Task};
+
+/// The course after a job that ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The next one is run: its hosts may be there.
+    GoesOn,
+    /// None is run any more.
+    Ends,
+}
+
+/// Hears of jobs that run one after the other.
+pub trait Course {
+    /// The job of `leg` begins; `has_more` if others follow it.
+    fn begins(&self, leg: &Leg<Machine>, has_more: bool);
+
+    /// It has ended. Gives its figures as its monitor knows them.
+    fn ends(&self) -> Summary;
+
+    /// It has ended early, by this error.
+    fn fails(&mut self, leg: &Leg<Machine>, error: Error) -> Next;
+
+    /// True if a part of a mirror's work is left out that only removes: what the sources have is
+    /// not all known, as one job `has_failed` or in another way.
+    fn withholds(&self, mirror: &Mirror, has_failed: bool) -> bool;
+
+    /// The job of `leg` removes sources of a move.
+    fn removes(&self, leg: &Leg<Machine>);
+}
+
+/// Runs the jobs of `legs`, which report to `monitor`. Gives the sum of their figures, and true if
+/// one of them has ended early.
+pub fn run_legs(
+    legs: Vec<Leg<Machine>>,
+    hosts: &Hosts,
+    monitor: &dyn Monitor,
+    course: &mut dyn Course,
+) -> (Summary, bool) {
+    let (mut total, mut has_failed) = (Summary::default(), false);
+    let mut legs = legs.into_iter();
+    while let Some(leg) = legs.next() {
+        if leg.job.task.mirrors().is_some_and(|mirror| course.withholds(mirror, has_failed)) {
+            continue;
+        }
+        let leg = with_removals_left(leg, total.deleted);
+        course.begins(&leg, legs.len() > 0);
+        let result = hosts.run(&leg, monitor);
+        let told = course.ends();
+        match result {
+            Ok(summary) => total += summary,
+            Err(error) => {
+                total += told;
+                has_failed = true;
+                if course.fails(&leg, error) == Next::Ends {
+                    break;
+                }
+            }
+        }
+    }
+    (total, has_failed)
+}
+
+/// The jobs of `legs`, each with the tasks `parts`, one after the other.
+pub fn in_parts(legs: Vec<Leg<Machine>>, parts: &[Task]) -> Vec<Leg<Machine>> {
+    let of_parts = |leg: Leg<Machine>| {
+        parts.iter().map(move |part| {
+            // A mirror is made of what its words name, whoever made it before.
+            let origin = leg.job.origin.filter(|_| part.mirrors().is_none());
+            Leg { job: Job { task: *part, origin, ..leg.job.clone() }, ..leg.clone() }
+        })
+    };
+    legs.into_iter().flat_map(of_parts).collect()
+}
+
+/// True if a part of a mirror's work is left out that only removes: one job `has_failed`, or
+/// something of the sources `is_unread`.
+pub fn withholds(mirror: &Mirror, has_failed: bool, is_unread: bool) -> bool {
+    let ignores = mirror.delete.is_some_and(|delete| delete.ignore_errors);
+    mirror.part == Part::RemovesLast && (has_failed || is_unread && !ignores)
+}
+
+/// `leg` of a request by which so many entries are `deleted` already.
+fn with_removals_left(mut leg: Leg<Machine>, deleted: u64) -> Leg<Machine> {
+    if let Task::Sync(_, Mirror { delete_max: Some(max), .. }) = &mut leg.job.task {
+        *max = max.saturating_sub(deleted);
+    }
+    leg
+}

@@ -1,0 +1,130 @@
+//! The completion of a mirror's request: what its sources are decides what its destination is.
+
+use crate::error::Error;
+use crate::hosts::Questions;
+use crate::location::{Location, Machine};
+use crate::request::Request;
+use haul_model::{Kind, Led, Mirror, Place, Relative, links, words};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+impl Request {
+    /// Completes the request of a mirror: the destination is a directory for the sources, unless
+    /// it is the new name of a single file. A host may be asked by `questions` what a source is.
+    ///
+    /// # Errors
+    /// When the host can't be asked.
+    pub fn complete_mirror(
+        &mut self,
+        mirror: &Mirror,
+        questions: &mut Questions<'_>,
+    ) -> Result<(), Error> {
+        let relative = mirror.walking.relative;
+        let makes_dir = match alone(self, relative) {
+            Some(one) => becomes_dir(self, mirror.walking.led, &one, questions)?,
+            None => true,
+        };
+        if relative == Relative::No {
+            take_what_is_in(&mut self.sources);
+        }
+        if makes_dir && !self.dest.path.ends_with(b"/") {
+            self.dest.path.push(b'/');
+        }
+        Ok(())
+    }
+
+    /// Refuses a mirror whose sources are not on one machine.
+    ///
+    /// # Errors
+    /// When they are not, or a list does not belong to one directory.
+    pub fn refuse_to_mirror(&self) -> Result<(), Error> {
+        if self.sources.windows(2).any(|two| two[0].machine != two[1].machine) {
+            let what = "all sources must be on one machine".to_owned();
+            return Err(Error::refused(what, "run one command for each machine"));
+        }
+        if self.list.is_some() && self.sources.len() != 1 {
+            let what = "files-from needs one directory, but the pattern matches several";
+            return Err(Error::usage(what));
+        }
+        Ok(())
+    }
+}
+
+/// A source that ends with a slash is what is in it.
+pub fn take_what_is_in(sources: &mut [Location]) {
+    for source in sources.iter_mut().filter(|source| source.path.ends_with(b"/")) {
+        source.path.push(b'.');
+    }
+}
+
+/// The one source, if it may become the destination itself: no other does, and nothing is
+/// on the way to it.
+fn alone(request: &Request, relative: Relative) -> Option<Location> {
+    let [source] = &*request.sources else { return None };
+    if request.list.is_none() && relative == Relative::No {
+        return Some(source.clone());
+    }
+    let place = match request.list.as_deref() {
+        Some([path]) => Place::of(path, Some(&source.path), relative),
+        Some(_) => return None,
+        None => Place::of(&source.path, None, relative),
+    };
+    match place.ok()? {
+        Place { start, names, slash: false, dot: false, .. } if names.len() == 1 => {
+            Some(source.beside(words::join(&start, names[0].as_bytes())))
+        }
+        _ => None,
+    }
+}
+
+/// True if the destination is a directory for what `source` is, whether it is there or
+/// not: it is the new name of a single file only.
+///
+/// # Errors
+/// When the host with the source can't be asked what that is.
+fn becomes_dir(
+    request: &Request,
+    led: Led,
+    source: &Location,
+    questions: &mut Questions<'_>,
+) -> Result<bool, Error> {
+    let Location { machine, path, .. } = source;
+    if path.ends_with(b"/") || words::split(path).name.is_none() {
+        return Ok(true);
+    }
+    let here = |path: &[u8]| {
+        let target = || fs::read_link(OsStr::from_bytes(path)).ok();
+        let is_led = |target: PathBuf| leads_on(led, target.as_os_str().as_bytes());
+        match request.follow || target().is_some_and(is_led) {
+            true => fs::metadata(OsStr::from_bytes(path)),
+            false => fs::symlink_metadata(OsStr::from_bytes(path)),
+        }
+    };
+    if *machine == Machine::Here {
+        return Ok(here(path).is_ok_and(|metadata| metadata.is_dir()));
+    }
+    let dest = &request.dest;
+    if source.is_pattern() {
+        return Ok(true);
+    }
+    // What is there tells by itself, and spares the question.
+    if dest.machine != Machine::Here || here(&dest.path).is_ok() {
+        return Ok(false);
+    }
+    let asked = questions.ask(machine, |there| {
+        let kind = there.stat(path, request.follow)?.kind;
+        match &kind {
+            Kind::Symlink { target } if leads_on(led, target) => Ok(there.stat(path, true)?.kind),
+            _ => Ok(kind),
+        }
+    });
+    // Why it can't be looked at the job says.
+    Ok(asked? == Ok(Kind::Dir))
+}
+
+/// True if a source that is a link with this `target` may stand for what it leads to.
+fn leads_on(led: Led, target: &[u8]) -> bool {
+    led.to_dirs || led.out && links::leads_out(target, 0)
+}

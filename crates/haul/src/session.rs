@@ -1,0 +1,196 @@
+//! The connections that jobs of one caller share.
+
+use crate::error::Error;
+use crate::hosts::{Hosts, Questions};
+use crate::legs::{Course, Next, in_parts, run_legs, withholds};
+use crate::location::{Location, Machine};
+use crate::missing::left_out;
+use crate::peer::Peers;
+use crate::request::{Ready, Request};
+use crate::retry::Once;
+use haul_engine::{At, Event, Leg, Monitor, Summary};
+use haul_model::{Fault, Mirror, Task};
+use haul_net::{Diagnostics, Keep, Resting};
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The connections that jobs share: the next job to the same host needs no new login.
+///
+/// Jobs of one session run one after the other, or at the same time in several threads; each
+/// has a connection of its own then. The connections are closed with the session.
+///
+/// ```no_run
+/// use haul::{Copy, Session, Silent};
+///
+/// let session = Session::new();
+/// for day in ["mon", "tue"] {
+///     let from = format!("logs/{day}").parse()?;
+///     Copy::new([from], "nas:logs/".parse()?).run_in(&session, &Silent::default())?;
+/// }
+/// # Ok::<(), haul::Error>(())
+/// ```
+pub struct Session {
+    hosts: Hosts,
+    resting: Resting,
+    /// The program that is installed where there is no haul.
+    deploys: Option<PathBuf>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Session {
+    /// One without connections. What ssh writes to its standard error is logged at the level
+    /// `warn`.
+    pub fn new() -> Self {
+        let line = |line: &[u8]| tracing::warn!("ssh: {}", haul_model::escape_bytes(line));
+        Self::with_diagnostics(Arc::new(line))
+    }
+
+    /// The same, where `diagnostics` takes the lines that ssh writes to its standard error, such
+    /// as warnings about host keys.
+    pub fn with_diagnostics(diagnostics: Diagnostics) -> Self {
+        Self { hosts: Hosts::new(&diagnostics), resting: Resting::default(), deploys: None }
+    }
+
+    /// Installs `program`, a haul that is built for such a host, on hosts without haul. Without
+    /// this, files go through the SFTP server of such a host.
+    #[must_use]
+    pub fn deploying(mut self, program: impl Into<PathBuf>) -> Self {
+        self.deploys = Some(program.into());
+        self
+    }
+
+    /// Runs `parts` of the `task` that `request` is for.
+    pub(crate) fn run(
+        &self,
+        request: &Request,
+        task: Task,
+        parts: &[Task],
+        refuse: &dyn Fn(&Request) -> Result<(), Error>,
+        events: &dyn Monitor,
+    ) -> Result<Summary, Error> {
+        let Ready { request, unmatched, legs, peers } =
+            self.prepare(request, task, refuse, events)?;
+        let (legs, missing) = left_out(&request, task, legs, &mut stays(events));
+        self.hosts.go_on(peers, &legs);
+        let watch = Once::new(events);
+        let mut jobs = Jobs::new(&watch);
+        let (mut summary, _) = run_legs(in_parts(legs, parts), &self.hosts, &watch, &mut jobs);
+        summary.failed += unmatched + missing;
+        jobs.end(summary)
+    }
+
+    /// Moves the sources of `request`.
+    pub(crate) fn run_move(
+        &self,
+        request: &Request,
+        events: &dyn Monitor,
+    ) -> Result<Summary, Error> {
+        let task = Task::Copy(request.policy);
+        let Ready { request, unmatched, legs, peers } =
+            self.prepare(request, task, &Request::refuse_to_move, events)?;
+        let is_one = legs.len() == 1;
+        let (legs, missing) = match is_one {
+            true => left_out(&request, task, legs, &mut stays(events)),
+            false => (legs, 0),
+        };
+        if legs.is_empty() {
+            return Ok(Summary { failed: unmatched + missing, ..Summary::default() });
+        }
+        let watch = Once::new(events);
+        let mut jobs = Jobs::new(&watch);
+        let (mut summary, moved) = request.run_move(&self.hosts, peers, &watch, &mut jobs);
+        summary.failed += unmatched;
+        jobs.end(summary).and_then(|summary| moved.map(|()| summary))
+    }
+
+    fn prepare(
+        &self,
+        request: &Request,
+        task: Task,
+        refuse: &dyn Fn(&Request) -> Result<(), Error>,
+        events: &dyn Monitor,
+    ) -> Result<Ready, Error> {
+        let request = self.reached(request)?;
+        let peers = Peers::new(self.hosts.diagnostics()).quietly().before(task);
+        let questions = Questions::new(&self.hosts, peers, events);
+        let complete = |request: &mut Request, questions: &mut Questions<'_>| match task {
+            Task::Sync(_, mirror) => request.complete_mirror(&mirror, questions),
+            _ => Ok(()),
+        };
+        request.prepare(task, questions, refuse, complete, &mut stays(events))
+    }
+
+    /// `request`, whose hosts are reached over the connections of this session.
+    fn reached(&self, request: &Request) -> Result<Request, Error> {
+        let mut request = request.clone();
+        for Location { machine, .. } in request.sources.iter_mut().chain([&mut request.dest]) {
+            let Machine::There(host) = machine else { continue };
+            host.deploy = host.deploy.take().or_else(|| self.deploys.clone());
+            let keep = Arc::new(Keep::Here(self.resting.clone()));
+            let kept = host.clone().with_ssh(|ssh| Ok(ssh.with_keep(keep)));
+            *host = kept.map_err(haul_engine::JobError::from)?;
+        }
+        Ok(request)
+    }
+}
+
+/// Reports a source that can't be copied.
+fn stays(events: &dyn Monitor) -> impl FnMut(Option<String>, &[u8], &Fault) {
+    move |host, path, fault| {
+        let at = At::Named { host: host.as_deref(), path };
+        events.event(Event::Stays { path, at, fault, is_copied: false });
+    }
+}
+
+/// The jobs of a request.
+struct Jobs<'w, 'e> {
+    watch: &'w Once<'e>,
+    before: Cell<Summary>,
+    first_error: Option<Error>,
+}
+
+impl<'w, 'e> Jobs<'w, 'e> {
+    fn new(watch: &'w Once<'e>) -> Self {
+        Self { watch, before: Cell::default(), first_error: None }
+    }
+
+    /// The end of all, with these figures.
+    fn end(&mut self, summary: Summary) -> Result<Summary, Error> {
+        self.first_error.take().map_or(Ok(summary), Err)
+    }
+}
+
+impl Course for Jobs<'_, '_> {
+    fn begins(&self, _: &Leg<Machine>, _: bool) {
+        let progress = self.watch.progress();
+        progress.begin();
+        self.before.set(progress.summary());
+    }
+
+    fn ends(&self) -> Summary {
+        self.watch.progress().summary().since(self.before.get())
+    }
+
+    fn fails(&mut self, _: &Leg<Machine>, error: Error) -> Next {
+        let goes_on = error.connection().is_some() && !self.watch.cancelled();
+        self.first_error.get_or_insert(error);
+        if goes_on { Next::GoesOn } else { Next::Ends }
+    }
+
+    fn withholds(&self, mirror: &Mirror, has_failed: bool) -> bool {
+        let withholds = withholds(mirror, has_failed, self.watch.is_unread());
+        if withholds {
+            let message = "skipping all removals: not all of the source could be read";
+            self.watch.event(Event::Warning { side: None, path: b".", message });
+        }
+        withholds
+    }
+
+    fn removes(&self, _: &Leg<Machine>) {}
+}
