@@ -4,6 +4,7 @@
 use crate::common::*;
 use crate::lots::{DELAY, SOON, kill_when, that_are_named, that_wait, waiting_in};
 use crate::oracle::Pair;
+use haul_testkit::tree;
 
 /// The small files of [`prepare`].
 const FILES: usize = 30;
@@ -13,7 +14,9 @@ fn prepare(scene: &Scene<'_>) {
     for file in 0..FILES {
         scene.file(format!("src/a/{file}"), format!("file {file}"));
     }
-    scene.file("src/z/z", vec![3; 16 << 20]);
+    scene.mkdir("src/z");
+    // It can't be compressed, and takes as long as the rate says.
+    tree::random_file(scene.path("src/z/z"), 16 << 20, 3).expect("a file");
     scene.file("dst/a/0", "the old one");
     scene.file("dst/extra", "extra");
     let _ = Pair::of(scene);
@@ -31,7 +34,7 @@ fn removing_first_leaves_waiting_files_to_the_copying_that_follows() {
                 scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst")
             };
             let slow = sync(&["--bwlimit=2m"]);
-            kill_when(scene, &slow, || waiting_in(&scene.path("dst")) >= FILES);
+            kill_when(scene, &slow, || that_wait(scene).len() >= FILES);
             let left = that_wait(scene);
             assert_eq!(left.len(), FILES);
             sync(&[]).run().expect_ok();
