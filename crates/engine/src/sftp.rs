@@ -277,7 +277,7 @@ fn find_destination(
     monitor: &dyn Monitor,
 ) -> Result<Destination, JobError> {
     let mut destination = Destination::find(target, job)?;
-    destination.whole_seconds |= source.keeps_whole_seconds();
+    destination.whole_seconds |= source.capabilities().keeps_whole_seconds;
     destination.tells_little = far == Far::Source;
     if far == Far::Destination {
         tell_promises(job, host, monitor);
@@ -309,7 +309,7 @@ type MadeIn = (Arc<dyn TreeDir>, Option<Name>);
 fn destination_of(job: &Job, destination: &Destination) -> Option<MadeIn> {
     let is_name = destination.rename.is_some() || job.task.removes().is_some();
     (is_name
-        && destination.root.shows_origin()
+        && destination.root.capabilities().shows_origin
         && !job.task.copies().is_some_and(|policy| policy.dry_run))
     .then(|| (Arc::clone(&destination.root), destination.rename.clone()))
 }

@@ -40,21 +40,9 @@ pub trait Tree: Send + Sync {
     /// Those of the system, or of the server, that is asked.
     fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>>;
 
-    /// True if it reads directories before they are needed by itself.
-    fn lists_ahead(&self) -> bool {
-        false
-    }
-
-    /// True if it keeps times in whole seconds, whatever it is told; see
-    /// [`crate::in_whole_seconds`].
-    fn keeps_whole_seconds(&self) -> bool {
-        false
-    }
-
-    /// Ways to the storage that small files take at the same time; 0 where they need
-    /// none.
-    fn small_lanes(&self) -> usize {
-        0
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::local(false)
     }
 
     /// Takes small files there through the lane of this number, once that is open;
@@ -66,6 +54,64 @@ pub trait Tree: Send + Sync {
     /// Brings small files from there, as [`Self::uploads`].
     fn downloads(&self, _lane: usize) -> Option<Box<dyn Downloads + '_>> {
         None
+    }
+}
+
+/// The capabilities of a tree, which are the same for all of its directories.
+#[derive(Debug, Clone, Copy)]
+pub struct Capabilities {
+    /// Each operation takes a round trip to another machine.
+    pub costs_round_trips: bool,
+    /// Ways there that the content of one file can take at the same time.
+    pub lanes: usize,
+    /// Ways to the storage that small files take at the same time; 0 where they need none.
+    pub small_lanes: usize,
+    /// It reads directories before they are needed by itself.
+    pub lists_ahead: bool,
+    /// It keeps times in whole seconds, whatever it is told; see [`crate::in_whole_seconds`].
+    pub keeps_whole_seconds: bool,
+    /// [`Meta::id`] tells objects, and not paths, by which another object in the same place has
+    /// the same number.
+    pub tells_objects: bool,
+    /// [`TreeDir::stage_sharing`] can be of use.
+    pub shares_content: bool,
+    /// All attributes can be given in it that root can give elsewhere.
+    pub acts_as_root: bool,
+    /// What keeps the job that made a directory in mind shows in it until
+    /// [`Origin::forget_origin`].
+    pub shows_origin: bool,
+}
+
+impl Capabilities {
+    /// Those of the file systems of this machine; with `fakes` attributes that only root can
+    /// give are written down.
+    pub(crate) fn local(fakes: bool) -> Self {
+        Self {
+            costs_round_trips: false,
+            lanes: 1,
+            small_lanes: 0,
+            lists_ahead: false,
+            keeps_whole_seconds: false,
+            tells_objects: true,
+            shares_content: true,
+            acts_as_root: fakes || haul_sys::is_root(),
+            shows_origin: false,
+        }
+    }
+
+    /// Those of an SFTP server with so many sessions.
+    pub(crate) fn sftp(sessions: usize) -> Self {
+        Self {
+            costs_round_trips: true,
+            lanes: sessions,
+            small_lanes: sessions,
+            lists_ahead: true,
+            keeps_whole_seconds: true,
+            tells_objects: false,
+            shares_content: false,
+            acts_as_root: haul_sys::is_root(),
+            shows_origin: true,
+        }
     }
 }
 
@@ -224,14 +270,9 @@ pub trait Storage: Send + Sync {
         None
     }
 
-    /// True if each operation takes a round trip to another machine.
-    fn costs_round_trips(&self) -> bool {
-        false
-    }
-
-    /// Ways there that the content of one file can take at the same time.
-    fn lanes(&self) -> usize {
-        1
+    /// What its tree can do.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::local(false)
     }
 
     /// Its small files, where they are better put and fetched together.
@@ -261,12 +302,6 @@ pub trait Storage: Send + Sync {
         false
     }
 
-    /// False if [`Meta::id`] tells paths and not objects: another object in the same place
-    /// has the same number.
-    fn tells_objects(&self) -> bool {
-        true
-    }
-
     /// True if no two names in this directory are one to its storage, as far as
     /// that is known. Where objects can't be told it doesn't matter.
     fn tells_names_apart(&self) -> bool {
@@ -294,11 +329,6 @@ pub trait Storage: Send + Sync {
     /// False if the content of a file may have to be written in its order.
     fn takes_any_order(&self) -> bool {
         true
-    }
-
-    /// True if [`TreeDir::stage_sharing`] can be of use.
-    fn shares_content(&self) -> bool {
-        false
     }
 
     /// True if [`Self::sync_all`] works here.
@@ -345,11 +375,6 @@ pub trait Storage: Send + Sync {
     /// The attributes that it can keep.
     fn keeps(&self) -> Kept {
         Kept::OF_COPIES
-    }
-
-    /// True if all attributes can be given in it that root can give elsewhere.
-    fn acts_as_root(&self) -> bool {
-        haul_sys::is_root()
     }
 
     /// The extended attributes and access control lists of a file of this name, a link
@@ -497,12 +522,6 @@ pub trait Origin {
     /// others, here and elsewhere: the record of the job that made it goes by that. `None`
     /// if the directory remembers the job by itself, for good.
     fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>>;
-
-    /// True if what keeps it in mind shows in the directory until
-    /// [`Self::forget_origin`].
-    fn shows_origin(&self) -> bool {
-        false
-    }
 
     /// That job is done, and what shows in the directory to keep it in mind goes.
     fn forget_origin(&self, _origin: &[u8; 16]) {}

@@ -40,7 +40,8 @@ mod spool;
 
 pub use beside::{both, each_beside};
 pub use dir::{
-    KeptPart, Origin, Outstanding, PRIVATE_DIR_MODE, Storage, Tree, TreeDir, Unfinished,
+    Capabilities, KeptPart, Origin, Outstanding, PRIVATE_DIR_MODE, Storage, Tree, TreeDir,
+    Unfinished,
 };
 pub use faults::{changed, check_size, is_longer};
 pub use file::{ContentStream, NotMoved, Seal, SealedFile, SourceFile, StagedFile, TakePart};

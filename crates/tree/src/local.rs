@@ -10,8 +10,8 @@ use super::spool::Spooled;
 use crate::origin;
 use crate::shared::SharedBlocks;
 use crate::{
-    Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage, TreeDir,
-    TreeEntry, Unfinished,
+    Capabilities, Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage,
+    TreeDir, TreeEntry, Unfinished,
 };
 use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, Special, Timestamp};
 use haul_store::{
@@ -272,12 +272,8 @@ impl Storage for LocalDir {
         Ok(meta)
     }
 
-    fn shares_content(&self) -> bool {
-        true
-    }
-
-    fn acts_as_root(&self) -> bool {
-        self.0.fakes() || haul_sys::is_root()
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::local(self.0.fakes())
     }
 
     fn takes_any_order(&self) -> bool {

@@ -193,7 +193,9 @@ impl<'a> ReceiverSide<'a> {
         let tells_arrivals = receiving.tells_arrivals;
         let (tasks, work) = tasks_max.map_or_else(unbounded, bounded);
         let (small_tasks, small) = unbounded();
-        let has_lanes = source.is_some_and(|source| source.small_lanes() + tree.small_lanes() > 0);
+        let has_lanes = source.is_some_and(|source| {
+            source.capabilities().small_lanes + tree.capabilities().small_lanes > 0
+        });
         let tasks = match has_lanes {
             true => Tasks::with_small(tasks, small_tasks),
             false => Tasks::to_all(tasks),
@@ -210,7 +212,7 @@ impl<'a> ReceiverSide<'a> {
     {
         let Some(source) = self.source else { return };
         let target = self.tree;
-        for lane in 0..source.small_lanes() {
+        for lane in 0..source.capabilities().small_lanes {
             let (role, files) = (Arc::clone(&self.role), self.small.clone());
             let at_work = at_work.clone();
             crew.begin("small files", move || {
@@ -220,7 +222,7 @@ impl<'a> ReceiverSide<'a> {
                 }
             });
         }
-        for lane in 0..target.small_lanes() {
+        for lane in 0..target.capabilities().small_lanes {
             let (role, files) = (Arc::clone(&self.role), self.small.clone());
             let at_work = at_work.clone();
             crew.begin("small files", move || {

@@ -98,7 +98,7 @@ fn make(above: &Arc<DirNode>, name: &Name, like: &Arc<DirNode>) -> io::Result<Ar
         let mut attributes = like.meta().attributes.clone();
         attributes.mode |= USABLE;
         attributes.extended = like.handle()?.extended(None, Kept::ACL)?;
-        let owner = Kept::OWNER.only_if(dir.handle()?.acts_as_root());
+        let owner = Kept::OWNER.only_if(dir.handle()?.capabilities().acts_as_root);
         let acl = Kept::ACL.only_if(attributes.extended.is_some());
         let kept = Kept::MODE.with(Kept::SET_ID).with(owner).with(acl);
         dir.handle()?.set_attributes(&attributes, kept)?;

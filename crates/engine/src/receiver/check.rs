@@ -140,7 +140,7 @@ impl Receiver<'_> {
         if let Some(fault) = self.lent_less(&entry, &meta).filter(|_| !found.has(Changes::KIND)) {
             return Err(fault);
         }
-        let tells_objects = node.handle().is_ok_and(|handle| handle.tells_objects());
+        let tells_objects = node.handle().is_ok_and(|handle| handle.capabilities().tells_objects);
         let id = meta.id.filter(|_| tells_objects && self.has_other_names(&entry));
         Ok((found.with(self.compare_object(&entry, id)?), Some(meta)))
     }

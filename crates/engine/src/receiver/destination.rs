@@ -95,7 +95,7 @@ impl Destination {
         if let Some(origin) = job.origin.as_ref().filter(|_| job.naming.is_none()) {
             destination.find_origin(tree, job, origin)?;
         }
-        destination.whole_seconds = tree.keeps_whole_seconds();
+        destination.whole_seconds = tree.capabilities().keeps_whole_seconds;
         let removes = |mirror: &Mirror| mirror.delete.is_some() || mirror.makes_way;
         if job.task.mirrors().is_some_and(removes) {
             let begun = rules::begin(&job.filter, tree, path, true);

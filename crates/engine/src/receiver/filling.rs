@@ -179,6 +179,6 @@ impl Pending {
         let DirState::Open(node) = &self.dir.state else { return false };
         !(receiver.looks_at_bytes() || self.reading.is_second || self.staging.is_some())
             && source.handle().is_some()
-            && node.handle().is_ok_and(|dir| dir.shares_content())
+            && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
     }
 }

@@ -265,7 +265,7 @@ impl Receiver<'_> {
         };
         let handle = node.handle().ok()?;
         // In a dry run it is another one then.
-        if self.policy.dry_run && is_replaced || !handle.tells_objects() {
+        if self.policy.dry_run && is_replaced || !handle.capabilities().tells_objects {
             return Some(First { place, name, object: Object::Unknown });
         }
         // What is the same as in a base but for its attributes waits, too.
@@ -303,7 +303,9 @@ impl Receiver<'_> {
     fn link(&self, first: &First, one: &mut Pending) -> Outcome {
         let Pending { dir, name, entry, .. } = one;
         let tells_objects = match &dir.state {
-            DirState::Open(node) => node.handle().is_ok_and(|handle| handle.tells_objects()),
+            DirState::Open(node) => {
+                node.handle().is_ok_and(|handle| handle.capabilities().tells_objects)
+            }
             _ => true,
         };
         let left = Outcome::Skipped(Skip::Unchanged);
@@ -351,7 +353,9 @@ impl Receiver<'_> {
         let handle = node.handle().map_err(failed)?;
         if let Some(id) = first.id() {
             let there = handle.stat(name, false).map_err(failed)?;
-            if handle.tells_objects() && there.is_some_and(|there| there.id == Some(id)) {
+            if handle.capabilities().tells_objects
+                && there.is_some_and(|there| there.id == Some(id))
+            {
                 return Ok(Linked::Before);
             }
         }

@@ -272,7 +272,7 @@ impl Receiver<'_> {
     ) -> bool {
         let Ok(handle) = node.handle() else { return false };
         let listed = dir.listed.lock();
-        if handle.tells_objects() {
+        if handle.capabilities().tells_objects {
             let is_claimed = |id| dir.claims().is_some_and(|claims| claims.has(id));
             let leads_to_it = |listed: &Name| {
                 let found = handle.stat(listed, false);

@@ -68,7 +68,7 @@ use haul_model::{
 use haul_plan::Plan;
 use haul_proto::{LIST_WINDOW, ListItem};
 use haul_sys::Dir;
-use haul_tree::{Outstanding, StagedFile};
+use haul_tree::{Capabilities, Outstanding, StagedFile};
 use hold::Holding;
 use incoming::{Direct, Incoming, Piece};
 use linking::Groups;
@@ -185,9 +185,9 @@ impl<'a> Receiver<'a> {
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
         destination.report_naming(job, control.monitor(), &*sender);
-        let costs_round_trips = destination.root.costs_round_trips();
+        let Capabilities { costs_round_trips, lanes, acts_as_root, .. } =
+            destination.root.capabilities();
         let (has, keeps) = (destination.root.keeps(), destination.keeps_in(&job.task));
-        let (lanes, as_root) = (destination.root.lanes(), destination.root.acts_as_root());
         let chunks = Chunks::of(destination.cache, &*destination.root, job, &*sender);
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
@@ -200,7 +200,7 @@ impl<'a> Receiver<'a> {
         if !removes && (job.task.mirrors().is_some() || job.task.moving().is_none()) {
             given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), has);
         }
-        let gives = given::allowed(job.task.keeps(), as_root).and(keeps);
+        let gives = given::allowed(job.task.keeps(), acts_as_root).and(keeps);
         // A proof is of all that can be looked at, if it can be given here or not.
         let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
         let (policy, is_far) = (policy_of(job, proves.and(keeps)), sender.is_far());
@@ -212,7 +212,7 @@ impl<'a> Receiver<'a> {
             task: job.task,
             policy,
             plan: Plan::of(&job.task, &policy),
-            numbers: Numbers::of(job, is_far, as_root),
+            numbers: Numbers::of(job, is_far, acts_as_root),
             losing: Losing::of(&job.task, gives),
             groups: Groups::of(job.links_memory_max),
             origin: job.origin,

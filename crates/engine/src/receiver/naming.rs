@@ -171,7 +171,7 @@ impl Receiver<'_> {
         }
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let handle = node.handle().map_err(failed)?;
-        let there = match handle.tells_objects() {
+        let there = match handle.capabilities().tells_objects {
             // There are spellings.
             false if !handle.spells(name).map_err(failed)? => return Ok(None),
             false => None,

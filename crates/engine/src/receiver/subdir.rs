@@ -54,7 +54,7 @@ impl Receiver<'_> {
         if is_own(entry, node.id()) {
             return Err(own::same_directory());
         }
-        let is_spelled = || match self.task.finds_extras() && !handle.tells_objects() {
+        let is_spelled = || match self.task.finds_extras() && !handle.capabilities().tells_objects {
             true => handle.spells(name),
             false => self.is_spelled(above, &*handle, name),
         };

@@ -179,7 +179,7 @@ impl Receiver<'_> {
     fn keeps_time(&self, node: &Arc<DirNode>, mtime: Timestamp) -> bool {
         let (Some(id), Ok(handle)) = (node.id(), node.handle()) else { return true };
         // Where objects have no numbers, each directory may be on a file system of its own.
-        let place = if handle.tells_objects() { FileId { ino: 0, ..id } } else { id };
+        let place = if handle.capabilities().tells_objects { FileId { ino: 0, ..id } } else { id };
         let known = self.units.ranges.lock().get(&place).and_then(|range| range.keeps(mtime.secs));
         if let Some(known) = known {
             return known;

@@ -140,7 +140,7 @@ pub(super) fn list(
         let meta = meta.map_or_else(|| dir.stat(&name, false), |meta| Ok(Some(*meta)));
         let looked = meta.and_then(|meta| {
             let Some(meta) = meta else { return Ok(None) };
-            let id = meta.id.filter(|_| dir.tells_objects());
+            let id = meta.id.filter(|_| dir.capabilities().tells_objects);
             let target = || target.map_or_else(|| dir.read_link(&name), Ok);
             entry(Some(name.as_bytes()), Meta { id, ..meta }, target).map(Some)
         });

@@ -264,7 +264,7 @@ fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::
     let Meta { ref attributes, id, .. } = now;
     let is_same_kind = match (&item.kind, now.listed_kind(|| Ok(Vec::new()))?) {
         (Kind::Symlink { target }, Kind::Symlink { .. }) => {
-            dir.tells_objects() || dir.read_link(name)? == **target
+            dir.capabilities().tells_objects || dir.read_link(name)? == **target
         }
         (listed, now) => *listed == now,
     };

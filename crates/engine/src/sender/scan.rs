@@ -280,7 +280,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             tells_ways: self.tells_ways(),
             prefetch: &prefetch,
         });
-        let helpers = if self.tree.lists_ahead() { 0 } else { workers() - 1 };
+        let helpers = if self.tree.capabilities().lists_ahead { 0 } else { workers() - 1 };
         with_helpers(
             self.sender.control,
             "walk",

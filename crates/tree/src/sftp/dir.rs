@@ -7,8 +7,8 @@ use super::making::Making;
 use super::source::SftpSource;
 use super::{SftpHost, join};
 use crate::{
-    Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile, StagedFile,
-    Storage, TreeDir, TreeEntry, in_whole_seconds,
+    Capabilities, Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile,
+    StagedFile, Storage, TreeDir, TreeEntry, in_whole_seconds,
 };
 use haul_model::{Attributes, FileId, KEPT_MODE, Kept, Name, ParentFailed, Timestamp};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile};
@@ -352,12 +352,8 @@ impl Storage for SftpDir {
         Some(self.path_of(name.as_bytes()))
     }
 
-    fn costs_round_trips(&self) -> bool {
-        true
-    }
-
-    fn lanes(&self) -> usize {
-        self.host.sessions.max()
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::sftp(self.host.sessions.max())
     }
 
     fn small_files(&self) -> Option<&dyn SmallFiles> {
@@ -403,10 +399,6 @@ impl Storage for SftpDir {
         Ok(kept(found.modified))
     }
 
-    fn tells_objects(&self) -> bool {
-        false
-    }
-
     fn has(&self, name: &Name) -> io::Result<bool> {
         self.host.has_name(&self.path_of(name.as_bytes()))
     }
@@ -449,10 +441,6 @@ impl Origin for SftpDir {
     fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>> {
         let path = name.map_or_else(|| self.path.clone(), |name| self.path_of(name.as_bytes()));
         Some(self.host.place(&path))
-    }
-
-    fn shows_origin(&self) -> bool {
-        true
     }
 
     fn forget_origin(&self, origin: &[u8; 16]) {

@@ -5,7 +5,7 @@ use super::attrs::{is_whole, meta_of};
 use super::host::remembered_len;
 use super::{SftpDir, found_or_missing};
 use crate::budget::Share;
-use crate::{Meta, Storage};
+use crate::Meta;
 use haul_model::words::may_be_one_name;
 use haul_model::{BLOCK_LEN, MAX_NAME_LEN, Name};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later};
@@ -255,7 +255,7 @@ impl SftpDir {
     /// True if a file is large enough to be read through several sessions.
     fn is_worth_all(&self, attrs: &Attrs) -> bool {
         !self.is_destination
-            && self.lanes() > 1
+            && self.host.sessions.max() > 1
             && attrs.file_type() == Some(FileType::File)
             && attrs.size.is_some_and(|size| size > 2 * BLOCK_LEN)
     }

@@ -27,6 +27,7 @@ pub use sessions::Sessions;
 
 use super::{Downloads, Tree, TreeDir, Uploads};
 use crate::beside::both;
+use crate::dir::Capabilities;
 use attrs::times_of;
 use dir::SftpDir;
 use haul_model::Name;
@@ -134,16 +135,8 @@ impl Tree for SftpTree {
         Ok(self.host.io(self.host.client().real_path(as_asked(path)))?.into_vec())
     }
 
-    fn lists_ahead(&self) -> bool {
-        true
-    }
-
-    fn keeps_whole_seconds(&self) -> bool {
-        true
-    }
-
-    fn small_lanes(&self) -> usize {
-        self.host.sessions.max()
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::sftp(self.host.sessions.max())
     }
 
     fn uploads(&self, lane: usize) -> Option<Box<dyn Uploads + '_>> {

@@ -89,9 +89,9 @@ impl Receiver<'_> {
         }
         match check::names_in(node) {
             Ok(names) => {
-                let tells_apart = node
-                    .handle()
-                    .is_ok_and(|handle| handle.tells_objects() && handle.tells_names_apart());
+                let tells_apart = node.handle().is_ok_and(|handle| {
+                    handle.capabilities().tells_objects && handle.tells_names_apart()
+                });
                 *dir.listed.lock() = (!tells_apart).then(Vec::new);
                 *dir.unlisted.lock() = Some(names);
             }

@@ -127,7 +127,7 @@ impl Receiver<'_> {
         let is_it = |base: &Base| {
             let handle = base.0.handle()?;
             let Some(there) = handle.stat(name, false)? else { return Ok(false) };
-            Ok::<_, io::Error>(match handle.tells_objects() {
+            Ok::<_, io::Error>(match handle.capabilities().tells_objects {
                 true => there.id.is_some() && there.id == existing.id,
                 // What looks the same is taken for it.
                 false => {

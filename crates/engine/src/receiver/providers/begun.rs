@@ -83,7 +83,7 @@ impl Receiver<'_> {
             && !file.reserves
             && file.staging.is_none()
             && old.handle().is_some()
-            && node.handle().is_ok_and(|dir| dir.shares_content())
+            && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
     }
 
     /// Begins the stage of a file with what `old` has, if the file system does that. Where it
