@@ -453,10 +453,13 @@ impl Closer {
 
     /// Where the host is, as its name says here; that is being looked up.
     pub fn whereabouts(&self) -> Whereabouts {
-        let server = self.served.as_ref().and_then(|served| served.line.peer());
+        let server = self.served.as_ref().and_then(|served| {
+            let round_trip = served.line.measured().map(|measured| measured.round_trip);
+            Some((served.line.peer()?, round_trip))
+        });
         match (self.further(), server) {
             (Some(further), _) => Whereabouts::of(&further.0),
-            (None, Some(server)) => Whereabouts::of_server(server),
+            (None, Some((server, round_trip))) => Whereabouts::of_server(server, round_trip),
             (None, None) => Whereabouts::at(Vec::new()),
         }
     }

@@ -22,8 +22,8 @@ pub struct Whereabouts {
     shared: Arc<Shared>,
     /// It is reached by ssh, and not by another program, which may lead anywhere.
     is_ssh: bool,
-    /// It is a server, reached at this address.
-    server: Option<SocketAddr>,
+    /// It is a server, reached at this address, and the round trip to it, if it is known.
+    server: Option<(SocketAddr, Option<Duration>)>,
 }
 
 #[derive(Default)]
@@ -53,8 +53,8 @@ impl Whereabouts {
     }
 
     /// A server that was reached at `address`.
-    pub(crate) fn of_server(address: SocketAddr) -> Self {
-        Self { server: Some(address), ..Self::at(vec![address.ip()]) }
+    pub(crate) fn of_server(address: SocketAddr, round_trip: Option<Duration>) -> Self {
+        Self { server: Some((address, round_trip)), ..Self::at(vec![address.ip()]) }
     }
 
     /// A host at these addresses, or at an unknown place, that is not reached by ssh.
@@ -67,6 +67,11 @@ impl Whereabouts {
     /// True if it is a server: the connection to it is like the direct ones.
     pub fn is_server(&self) -> bool {
         self.server.is_some()
+    }
+
+    /// The round trip to a server, if it is known.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.server.and_then(|(_, round_trip)| round_trip)
     }
 
     /// Its addresses; none if its name leads nowhere, or that takes long.
@@ -84,7 +89,7 @@ impl Whereabouts {
     /// # Errors
     /// Why there is none, safe to show.
     pub fn to_call(&self, address: SocketAddr) -> Result<SocketAddr, String> {
-        if let Some(reached) = self.server {
+        if let Some((reached, _)) = self.server {
             return Ok(reached);
         }
         check_plain(address)?;
@@ -232,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_server_is_called_where_it_was_reached() {
-        let there = Whereabouts::of_server(at("127.0.0.1:7"));
+        let there = Whereabouts::of_server(at("127.0.0.1:7"), None);
         for own in ["192.0.2.7:9", "127.0.0.1:9", "0.0.0.0:0"] {
             assert_eq!(there.to_call(at(own)), Ok(at("127.0.0.1:7")), "{own}");
         }

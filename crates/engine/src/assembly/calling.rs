@@ -76,8 +76,8 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// the job ends before.
     ///
     /// The first call is made alone, and shows how many others are of use. Where the host is
-    /// known to be far away, as `beside` sees, all are made at the same time: each takes some
-    /// round trips until it is connected, and as many until it is fast.
+    /// known to be far away, as `beside` or the connection to a server shows, all are made at the
+    /// same time: each takes some round trips until it is connected, and as many until it is fast.
     pub(super) fn when_to_call(
         &self,
         callee: &Callee,
@@ -86,7 +86,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let Callee { calling: Calling { there, connections, .. }, .. } = callee;
         let offer = self.wait_for(|| callee.offer.try_recv().ok())?;
         self.wait_for(|| self.is_time(callee).then_some(()))?;
-        let far = beside.and_then(Beside::round_trip).filter(|time| *time >= LONG_ROUND_TRIP);
+        let of_server = || there.as_ref().and_then(Whereabouts::round_trip);
+        let far = beside.and_then(Beside::round_trip).or_else(of_server);
+        let far = far.filter(|time| *time >= LONG_ROUND_TRIP);
         self.hear_of_more(far.unwrap_or_default());
         let offer = offer.and_then(|offer| {
             let address = match there {
