@@ -58,6 +58,8 @@ pub struct Call<'c> {
     pub diagnostics: &'c Diagnostics,
     /// Is told if a server is used, or ssh in its place.
     pub tell: &'c dyn Fn(LinkEvent<'_>),
+    /// True once the user has cancelled, which is asked often.
+    pub cancelled: &'c dyn Fn() -> bool,
 }
 
 /// A way to the haul of a host.
@@ -156,13 +158,12 @@ impl Call<'_> {
                 let identity = servers::identity().map_err(unusable)?;
                 let via = via.unwrap_or_else(|| known.usual_via());
                 let (patience, congestion) = (host.patience(), host.congestion);
-                let connection = known.connect(
-                    &identity,
-                    Reaching { patience, via, congestion, ..Reaching::default() },
-                )?;
-                let (host, is_quic) = (&*host.to_string(), connection.closer.is_quic());
-                (self.tell)(LinkEvent::Server { host, is_quic });
-                connection.into()
+                let reaching = Reaching { patience, via, congestion, ..Reaching::default() };
+                let connection = known.connect(&identity, reaching)?;
+                let is_quic = connection.closer.is_quic();
+                let requests = known.greet(connection, self.cancelled)?;
+                (self.tell)(LinkEvent::Server { host: &host.to_string(), is_quic });
+                greeted(requests, host)?.into()
             }
             Endpoint::StandIn(login) => {
                 let client = servers::identity().map_err(unusable)?.key();

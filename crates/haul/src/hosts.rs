@@ -230,10 +230,11 @@ impl Hosts {
         job: &Job,
         is_first: bool,
         tell: &'c dyn Fn(LinkEvent<'_>),
+        cancelled: &'c dyn Fn() -> bool,
     ) -> Call<'c> {
         let has_content = !job.task.keeps_destination();
         let (is_again, diagnostics) = (!is_first, &self.diagnostics);
-        Call { host, may_be_kept: true, is_again, has_content, diagnostics, tell }
+        Call { host, may_be_kept: true, is_again, has_content, diagnostics, tell, cancelled }
     }
 
     /// Runs `job` with the haul of the host, which has `greeted` or is connected to, and
@@ -264,7 +265,7 @@ impl Hosts {
                 Some(greeted) => greeted.into(),
                 None => {
                     let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-                    self.call(host, job, is_first, &tell).connect()?
+                    self.call(host, job, is_first, &tell, &|| monitor.cancelled()).connect()?
                 }
             };
             if matches!(session, Session::Greeted(_)) {

@@ -40,10 +40,10 @@ impl Answering {
     /// The haul of a host, or its SFTP server if it has none.
     ///
     /// # Errors
-    /// When there is no way to either, or the user has `cancelled`.
-    pub fn at(call: &Call<'_>, cancelled: &dyn Fn() -> bool) -> Result<Self, Error> {
+    /// When there is no way to either, or the user has cancelled.
+    pub fn at(call: &Call<'_>) -> Result<Self, Error> {
         let begun = Instant::now();
-        let missing = match Requests::remote_unless(call.connect()?, cancelled) {
+        let missing = match Requests::remote_unless(call.connect()?, call.cancelled) {
             Err(JobError::Connection(error)) if error.lacks_haul() => error,
             answer => {
                 let (requests, login) = (answer?, begun.elapsed());
@@ -186,8 +186,9 @@ impl Peers {
             has_content: self.task.is_some_and(|task| !task.keeps_destination()),
             diagnostics: &self.diagnostics,
             tell: &|event| monitor.event(Event::Link(event)),
+            cancelled: &|| monitor.cancelled(),
         };
-        let Answering { requests, missing, .. } = Answering::at(&call, &|| monitor.cancelled())?;
+        let Answering { requests, missing, .. } = Answering::at(&call)?;
         if missing.is_some() && host.without_haul == WithoutHaul::GoOn && !self.is_quiet {
             let (path, message) = (host.to_string(), "no haul there: using SFTP");
             monitor.event(Event::Warning { side: None, path: path.as_bytes(), message });

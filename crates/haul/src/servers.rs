@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::files::{self, FileError};
 use crate::host::Host;
 use crate::state;
-use haul_engine::JobError;
+use haul_engine::{JobError, Requests};
 use haul_net::{
     ConnectError, Connection, Diagnostics, Identity, Measured, Patience, PublicKey, Reaching,
     ServerAddress, ServerVia, SshTarget, connect_server,
@@ -259,7 +259,7 @@ pub fn greet(host: &str, identity: &Identity) -> Result<(), Error> {
     let unknown = || Error::NotEnrolled { host: host.to_owned() };
     let known = find(host)?.ok_or_else(unknown)?;
     let connection = known.connect(identity, Patience::default()).map_err(JobError::from)?;
-    haul_engine::Requests::remote(connection).map(drop)?;
+    known.greet(connection, &|| false)?;
     Ok(())
 }
 
@@ -301,15 +301,18 @@ impl Known {
         let now = SystemTime::now();
         let was_away = self.way().is_ok_and(|way| way.is_away(now));
         let mut reaching: Reaching = reaching.into();
+        // A server has no login: it greets at once.
+        let silence_max = reaching.patience.silence_max;
+        reaching.patience.login_max = silence_max;
         if was_away {
             reaching.tries_max = AWAY_TRIES_MAX;
+            reaching.patience.login_max = silence_max.map(|max| max.min(AWAY_TRIES_MAX));
         }
         let connected =
             connect_server(&self.host, &self.addresses, self.key, identity, reaching, store);
         let is_away = matches!(connected, Err(ConnectError::NoServer { .. }));
         if is_away || was_away {
-            let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            note(&self.host, |way| way.away_at = is_away.then_some(since_1970));
+            self.note_away(is_away);
         }
         let mut connection = connected?;
         let is_quic = connection.closer.is_quic();
@@ -323,6 +326,32 @@ impl Known {
             }
         });
         Ok(connection)
+    }
+
+    /// Waits for the greeting of the server at the other end of `connection`, unless the user has
+    /// `cancelled` before.
+    ///
+    /// # Errors
+    /// See [`Requests::remote_unless`]. A server that does not greet counts as
+    /// [`ConnectError::NoServer`].
+    pub fn greet(
+        &self,
+        connection: Connection,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Requests, JobError> {
+        match Requests::remote_unless(connection, cancelled) {
+            Err(JobError::Connection(ConnectError::Unanswered { host, seconds })) => {
+                self.note_away(true);
+                let detail = format!("it does not greet within {seconds} s");
+                Err(ConnectError::NoServer { host, detail }.into())
+            }
+            greeted => greeted,
+        }
+    }
+
+    fn note_away(&self, is_away: bool) {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        note(&self.host, |way| way.away_at = is_away.then_some(since_1970.as_secs()));
     }
 }
 

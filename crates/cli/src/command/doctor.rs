@@ -101,8 +101,9 @@ fn diagnose<'d>(
         // As a copy does it, with the ciphers that it would have.
         let (may_be_kept, is_again, has_content) = (false, false, true);
         let tell = &|event: LinkEvent<'_>| report.link(event);
-        let call = Call { host, may_be_kept, is_again, has_content, diagnostics, tell };
-        Answering::at(&call, &|| false).map_err(CommandError::at(&machine))?
+        let cancelled = &|| false;
+        let call = Call { host, may_be_kept, is_again, has_content, diagnostics, tell, cancelled };
+        Answering::at(&call).map_err(CommandError::at(&machine))?
     };
     let Answering { mut requests, login, .. } = answering;
     let draws = report.is_text() && Screen::is_terminal();

@@ -5,15 +5,21 @@ use super::records::{Client, Invited, now_text};
 use super::{Place, Records};
 use crate::error::{CommandError, ErrorKind};
 use haul_net::{
-    Caller, Connection, Enrolment, Identity, Invitation, Patience, PublicKey, connect_server,
+    Caller, ConnectError, Connection, Enrolment, Identity, Invitation, Patience, PublicKey,
+    SILENCE_SECONDS, connect_server,
 };
 use std::io::{self, Read, Write};
-use std::time::SystemTime;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 /// The answers of the server.
 const ENROLLED: u8 = 0;
 const NAME_TAKEN: u8 = 1;
 const USED: u8 = 2;
+
+/// How long the guest waits for the answer.
+const ANSWER_MAX: Duration = Duration::from_secs(SILENCE_SECONDS as u64);
 
 /// The server's side: its name for the client.
 ///
@@ -83,28 +89,69 @@ pub(crate) fn join(
         Patience::default(),
         forgets,
     )?;
-    let Connection { mut reader, mut writer, closer } = connection;
-    let mut answer = [0];
-    let answered = writer.write_all(&said.encode()).and_then(|()| reader.read_exact(&mut answer));
-    match (answered, answer[0]) {
-        (Ok(()), ENROLLED) => Ok(()),
-        (Ok(()), NAME_TAKEN) => {
-            Err(CommandError::usage("the server has a client of that name or key")
-                .with_hint("choose another name with --name, or have the client revoked first"))
-        }
-        (Ok(()), _) => Err(expired()),
-        (Err(_), _) => {
-            drop((reader, writer));
-            match closer.explain() {
-                haul_net::ConnectError::NotEnrolled { .. } => Err(expired()),
-                error => Err(CommandError::new(ErrorKind::Connection, error)
-                    .with_hint("run 'haul server join' again")),
-            }
-        }
+    match answer(connection, said.encode(), ANSWER_MAX)? {
+        ENROLLED => Ok(()),
+        NAME_TAKEN => Err(CommandError::usage("the server has a client of that name or key")
+            .with_hint("choose another name with --name, or have the client revoked first")),
+        _ => Err(expired()),
     }
+}
+
+/// Sends `said`, and waits at most `patience` for the answer.
+///
+/// # Errors
+/// When none comes.
+fn answer(connection: Connection, said: Vec<u8>, patience: Duration) -> Result<u8, CommandError> {
+    let Connection { mut reader, mut writer, closer } = connection;
+    let (tell, told) = mpsc::channel();
+    let ask = move || {
+        let mut answer = [0];
+        let answered = writer.write_all(&said).and_then(|()| reader.read_exact(&mut answer));
+        drop((reader, writer));
+        // Nobody waits any more for an answer that is late.
+        let _ = tell.send(answered.map(|()| answer[0]));
+    };
+    thread::Builder::new().name("guest".to_owned()).spawn(ask).map_err(CommandError::io)?;
+    let error = match told.recv_timeout(patience) {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(_)) => closer.explain(),
+        Err(_) => {
+            let host = closer.peer().to_owned();
+            ConnectError::Unanswered { host, seconds: patience.as_secs() }
+        }
+    };
+    Err(match error {
+        ConnectError::NotEnrolled { .. } => expired(),
+        error => CommandError::new(ErrorKind::Connection, error).with_hint(
+            "ask for another invitation: this one may have been used, and then the administrator revokes its client first",
+        ),
+    })
 }
 
 fn expired() -> CommandError {
     CommandError::new(ErrorKind::Connection, "the invitation has expired, or was used already")
         .with_hint("ask for another one: 'haul server invite' on the server makes it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_guest_whose_answer_is_lost_is_told_what_helps() {
+        let file = |end: UnixStream| File::from(OwnedFd::from(end));
+        for is_silent in [true, false] {
+            let (ours, theirs) = UnixStream::pair().expect("a pair");
+            let again = ours.try_clone().expect("a descriptor");
+            let connection = Connection::of_streams(file(ours), file(again)).expect("a connection");
+            let theirs = is_silent.then_some(theirs);
+            let error = answer(connection, vec![7], Duration::from_millis(20)).expect_err("lost");
+            let hint = error.hints.join(" ");
+            assert!(hint.starts_with("ask for another invitation"), "{error}: {hint}");
+            drop(theirs);
+        }
+    }
 }

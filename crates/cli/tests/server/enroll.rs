@@ -235,6 +235,28 @@ fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files
 }
 
 #[test]
+fn ssh_takes_the_place_of_a_server_that_does_not_greet() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let server = Server::prepare();
+    let _sshd = enrolled(&server);
+    fs::write(server.path("client/a"), "content").expect("written");
+    // The process for QUIC finishes the handshake without the main process.
+    let ways = "[[way]]\nhost = \"haul-test\"\nlossy = true\nquic-failed = false\n";
+    fs::write(server.path("client/.local/state/haul/ways.toml"), ways).expect("written");
+    let pid = server.status()["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    let pid = pid.and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::STOP).expect("stopped");
+    let begin = Instant::now();
+    let words = ["copy", "-v", "--timeout=2", "a", "haul-test:a"];
+    let output = client(&server, &words).output().expect("it runs");
+    kill_process(pid, Signal::CONT).expect("it goes on");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("does not greet within 2 s"), "{said}");
+    assert_eq!(fs::read_to_string(server.root().join("a")).expect("there"), "content");
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+}
+
+#[test]
 fn a_job_in_place_of_the_server_is_logged_however_it_ends() {
     let server = Server::prepare();
     let _sshd = enrolled(&server);

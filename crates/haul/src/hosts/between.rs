@@ -91,8 +91,10 @@ impl<'h> Both<'h> {
     ) -> Result<Requests, JobError> {
         self.reaching.set(host);
         let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-        let call = Call { may_be_kept: false, ..self.hosts.call(host, job, is_first, &tell) };
-        let requests = Requests::remote_unless(call.connect()?, &|| monitor.cancelled())?;
+        let cancelled = || monitor.cancelled();
+        let call = self.hosts.call(host, job, is_first, &tell, &cancelled);
+        let call = Call { may_be_kept: false, ..call };
+        let requests = Requests::remote_unless(call.connect()?, &cancelled)?;
         self.hosts.has_greeted(host);
         Ok(requests)
     }
