@@ -7,7 +7,7 @@ use crate::link::wire::ReadEnd;
 use haul_net::{Direct, DirectCaller, DirectListener, Killer};
 use haul_proto::{Join, LANES_MAX, Message};
 use parking_lot::Mutex;
-use std::io;
+use std::io::{self, PipeReader};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,9 +28,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Lets in who has the client's key, as long as that `goes_on` and not all lanes are taken.
 /// Each lane is given to `take` once, on a thread of its own, and nobody hangs up on it any
-/// more.
+/// more. When `ended` is closed, `goes_on` is asked at once.
 pub(crate) fn let_in(
     listener: &DirectListener,
+    ended: Option<&PipeReader>,
     goes_on: &(dyn Fn() -> bool + Sync),
     take: &(dyn Fn(u8, Direct) -> io::Result<()> + Sync),
 ) {
@@ -44,7 +45,7 @@ pub(crate) fn let_in(
                 std::thread::sleep(LOOK_AGAIN);
                 continue;
             }
-            let caller = match listener.accept_within(CANCEL_POLL) {
+            let caller = match listener.accept_within(CANCEL_POLL, ended) {
                 Ok(Some(caller)) => caller,
                 Ok(None) => continue,
                 Err(error) => {

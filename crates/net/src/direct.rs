@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::{Connection, ServerConfig};
 use std::fmt;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, PipeReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -110,17 +110,23 @@ impl DirectListener {
         *self.key.as_bytes()
     }
 
-    /// Waits for a caller, at most `patience`.
+    /// Waits for a caller, at most `patience`, and no longer than until the pipe `ended` is closed.
     ///
     /// # Errors
     /// Those of `poll` and `accept`.
-    pub fn accept_within(&self, patience: Duration) -> io::Result<Option<DirectCaller>> {
+    pub fn accept_within(
+        &self,
+        patience: Duration,
+        ended: Option<&PipeReader>,
+    ) -> io::Result<Option<DirectCaller>> {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let fd = match &self.callers {
             Callers::Port(socket) => socket.as_fd(),
             Callers::Server(forwarded) => forwarded.socket().as_fd(),
         };
-        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&patience)) {
+        let fds = [Some(fd), ended.map(AsFd::as_fd)].into_iter().flatten();
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        match poll(&mut fds, Some(&patience)) {
             Ok(0) | Err(Errno::INTR) => return Ok(None),
             Ok(_) => {}
             Err(error) => return Err(error.into()),

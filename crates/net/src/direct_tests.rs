@@ -8,7 +8,24 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn caller(listener: &DirectListener) -> DirectCaller {
-    listener.accept_within(PATIENCE).expect("it listens").expect("somebody calls")
+    listener.accept_within(PATIENCE, None).expect("it listens").expect("somebody calls")
+}
+
+#[test]
+fn nobody_is_waited_for_once_the_pipe_is_closed() {
+    let own = Identity::new().expect("a key");
+    let listener = DirectListener::bind(HERE, None, &own, own.public()).expect("a port");
+    let (ended, runs) = io::pipe().expect("a pipe");
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            drop(runs);
+        });
+        let begin = Instant::now();
+        let nobody = listener.accept_within(Duration::from_secs(60), Some(&ended));
+        assert!(nobody.expect("it listens").is_none());
+        assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    });
 }
 
 /// The two ends of a call by `caller`, who takes the host for the one with the key

@@ -6,7 +6,7 @@ use crate::passing::pass;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -47,14 +47,21 @@ impl Handover {
     }
 
     /// Waits at most `patience` for streams from a process of the same user that knows the
-    /// secret. One that does not say it within a second is hung up on.
+    /// secret, and no longer than until the pipe `ended` is closed. One that does not say it
+    /// within a second is hung up on.
     ///
     /// # Errors
     /// Those of `poll` and `accept`.
-    pub fn take_within(&self, patience: Duration) -> io::Result<Option<HandedOver>> {
+    pub fn take_within(
+        &self,
+        patience: Duration,
+        ended: Option<&PipeReader>,
+    ) -> io::Result<Option<HandedOver>> {
         let listener = &self.0.listener;
         let patience = Timespec::try_from(patience).unwrap_or_default();
-        match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience)) {
+        let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
+        fds.extend(ended.map(|ended| PollFd::new(ended, PollFlags::IN)));
+        match poll(&mut fds, Some(&patience)) {
             Ok(0) | Err(Errno::INTR) => return Ok(None),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
@@ -142,7 +149,7 @@ mod tests {
                 let theirs = file(theirs);
                 Taker::find(&secret)?.hand_over(5, theirs.as_fd(), theirs.as_fd())
             });
-            let taken = handover.take_within(SOON).expect("no error").expect("streams");
+            let taken = handover.take_within(SOON, None).expect("no error").expect("streams");
             let HandedOver { mut input, mut output, number, giver } = taken;
             assert_eq!(number, 5);
             ours.write_all(b"ping").expect("written");
@@ -158,6 +165,16 @@ mod tests {
     }
 
     #[test]
+    fn nobody_is_waited_for_once_the_pipe_is_closed() {
+        let handover = Handover::new(&secret(13)).expect("it is free").expect("it can be had");
+        let (ended, runs) = io::pipe().expect("a pipe");
+        drop(runs);
+        let begin = std::time::Instant::now();
+        assert!(handover.take_within(SOON, Some(&ended)).expect("no error").is_none());
+        assert!(begin.elapsed() < SOON / 2, "{:?}", begin.elapsed());
+    }
+
+    #[test]
     fn one_who_does_not_know_it_gets_nothing_and_holds_up_nobody_for_long() {
         let secret = secret(12);
         let handover = Handover::new(&secret).expect("it is free").expect("it can be had");
@@ -165,7 +182,7 @@ mod tests {
         for said in [&[0; SECRET_LEN + 1][..], b"short", b""] {
             let mut stream = UnixStream::connect_addr(&address).expect("it listens");
             stream.write_all(said).expect("written");
-            assert!(handover.take_within(SOON).expect("no error").is_none());
+            assert!(handover.take_within(SOON, None).expect("no error").is_none());
             assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it is hung up on");
         }
     }

@@ -320,13 +320,16 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Lets in who has the client's key, until the job ends or all lanes are taken.
     fn let_in(self: &Arc<Self>, listener: &DirectListener) {
         let take = |lane, direct| self.take(lane, Carrier::Direct(Box::new(direct)));
-        let_in(listener, &|| self.goes_on(), &take);
+        // Without a pipe, the end of the job is noticed a little later.
+        let ended = self.joins.roster.end_pipe().ok();
+        let_in(listener, ended.as_ref(), &|| self.goes_on(), &take);
     }
 
     /// Takes what processes that know the client's secret hand over, until the job ends.
     fn take_over(self: &Arc<Self>, handover: &Handover) {
+        let ended = self.joins.roster.end_pipe().ok();
         while self.goes_on() {
-            let taken = match handover.take_within(CANCEL_POLL) {
+            let taken = match handover.take_within(CANCEL_POLL, ended.as_ref()) {
                 Ok(None) => continue,
                 Ok(Some(given)) => self.take_given(given),
                 Err(error) => {

@@ -14,6 +14,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use haul_net::{Closer, Killer, Onlooker};
 use haul_proto::LANES_MAX;
 use parking_lot::{Condvar, Mutex};
+use std::io::{self, PipeReader, PipeWriter};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,8 +80,9 @@ pub(super) struct Roster {
 
 impl Default for Roster {
     fn default() -> Self {
-        let (runs, ended) = bounded(0);
-        let state = Mutex::new(Lanes { runs: Some(runs), ..Lanes::default() });
+        let (_channel, ended) = bounded(0);
+        let runs = Some(Runs { _channel, pipes: Vec::new() });
+        let state = Mutex::new(Lanes { runs, ..Lanes::default() });
         Self { state, changed: Condvar::new(), ended }
     }
 }
@@ -91,8 +93,14 @@ struct Lanes {
     ends: Vec<Ends>,
     /// The loss of the last lane was reported.
     has_told: bool,
-    /// `None` once the job has ended.
-    runs: Option<Sender<()>>,
+    /// The ends that are closed with the job; `None` once it has ended.
+    runs: Option<Runs>,
+}
+
+/// The writing ends of channels and pipes, through which nothing is sent.
+struct Runs {
+    _channel: Sender<()>,
+    pipes: Vec<PipeWriter>,
 }
 
 /// The ways to end the connection of a lane.
@@ -187,6 +195,18 @@ impl Roster {
         &self.ended
     }
 
+    /// A pipe that is closed once the job has ended, for those that wait in `poll`.
+    ///
+    /// # Errors
+    /// When no descriptors can be had.
+    pub(super) fn end_pipe(&self) -> io::Result<PipeReader> {
+        let (end, pipe) = io::pipe()?;
+        if let Some(runs) = &mut self.state.lock().runs {
+            runs.pipes.push(pipe);
+        }
+        Ok(end)
+    }
+
     /// Hangs up on all that have joined, and on those that still do. Where the job is done,
     /// logins on their way get a moment before.
     pub(super) fn hang_up(&self, is_done: bool) {
@@ -203,14 +223,20 @@ impl Roster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
     #[test]
     fn the_end_of_a_job_is_waited_for_by_nobody() {
         let roster = Roster::default();
         let wait = |patience| roster.ended().recv_timeout(patience).expect_err("nothing comes");
         assert!(wait(Duration::ZERO).is_timeout() && !roster.has_ended());
+        let pipes = [(); 2].map(|()| roster.end_pipe().expect("a pipe"));
         roster.hang_up(false);
         assert!(wait(Duration::from_secs(60)).is_disconnected() && roster.has_ended());
+        let late = roster.end_pipe().expect("a pipe");
+        for mut pipe in pipes.into_iter().chain([late]) {
+            assert_eq!(pipe.read(&mut [0]).expect("read"), 0, "it is closed");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::link::wire::ReadEnd;
 use haul_net::{Direct, Doorway, Killer};
 use haul_proto::{DirectOffer, DirectWish, Flow, Measure, Measured, Message, encode};
 use parking_lot::Mutex;
-use std::io::{self, Write};
+use std::io::{self, PipeWriter, Write};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -20,6 +20,8 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Door {
     joined: Arc<Joined>,
     thread: Option<JoinHandle<()>>,
+    /// Its reader waits for callers.
+    runs: Option<PipeWriter>,
 }
 
 /// Connections that have been let in, and whether the door is closed.
@@ -43,12 +45,13 @@ impl Door {
             let offer = DirectOffer { address: listener.address(), key: listener.key() };
             let joined = Arc::<Joined>::default();
             let held = Arc::clone(&joined);
+            let (ended, runs) = io::pipe()?;
             let serve = move || {
                 let goes_on = || !held.is_closed();
-                let_in(&listener, &goes_on, &|_, direct| serve(direct, &held));
+                let_in(&listener, Some(&ended), &goes_on, &|_, direct| serve(direct, &held));
             };
             let thread = Some(Builder::new().name("door".to_owned()).spawn(serve)?);
-            Ok((Self { joined, thread }, offer))
+            Ok((Self { joined, thread, runs: Some(runs) }, offer))
         };
         open().map_err(|error: io::Error| format!("the host can't open a port: {error}"))
     }
@@ -62,6 +65,7 @@ impl Drop for Door {
             std::mem::take(&mut joined.0)
         };
         killers.iter().for_each(Killer::kill);
+        self.runs = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

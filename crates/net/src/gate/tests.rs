@@ -331,7 +331,7 @@ fn callers_that_name_the_key_of_a_job_are_forwarded_to_it() {
             io::Result::Ok(())
         })
     };
-    let accept = || listener.accept_within(TRY_MAX).expect("accepted").expect("a caller");
+    let accept = || listener.accept_within(TRY_MAX, None).expect("accepted").expect("a caller");
     let calls = call(client);
     let mut direct = accept().identify(&|| true).expect("the client");
     let mut heard = [0; 4];
