@@ -22,7 +22,8 @@ const DESCRIPTION_LEN_MAX: u64 = 4096;
 pub(super) struct Slot(File);
 
 impl Slot {
-    /// A free one of the client with that key; `None` if the client has `jobs_max` jobs.
+    /// A free one of the client with that key, whose file is empty; `None` if the client has
+    /// `jobs_max` jobs.
     ///
     /// # Errors
     /// Those of the file system.
@@ -35,7 +36,10 @@ impl Slot {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         made.map_err(|error| failed(&dir, &error))?;
         for nth in 0..jobs_max {
-            if let Some(file) = files::try_lock(&dir.join(format!("{key}.{nth}")))? {
+            let path = dir.join(format!("{key}.{nth}"));
+            if let Some(file) = files::try_lock(&path)? {
+                // An earlier job may have left its description.
+                file.set_len(0).map_err(|error| failed(&path, &error))?;
                 return Ok(Some(Self(file)));
             }
         }
@@ -47,7 +51,6 @@ impl Slot {
     /// # Errors
     /// Those of the file system.
     pub(super) fn describe(&mut self, job: &JobStatus) -> io::Result<()> {
-        self.0.set_len(0)?;
         self.0.write_all(&serde_json::to_vec(job)?)
     }
 }
@@ -123,11 +126,13 @@ mod tests {
         let from = "192.0.2.7:9".parse().expect("an address");
         let job = JobStatus { client: "ann".into(), from, pid: 7, seconds: 0 };
         slot.describe(&job).expect("written");
-        assert_eq!(jobs_through_ssh(&place), [job]);
+        assert_eq!(jobs_through_ssh(&place), std::slice::from_ref(&job));
         drop(slot);
-        assert_eq!(jobs_through_ssh(&place), []);
-        let _again = Slot::take(&place, &ann, 2).expect("asked").expect("free");
+        let mut again = Slot::take(&place, &ann, 2).expect("asked").expect("free");
         assert_eq!(jobs_through_ssh(&place), [], "the description is of an earlier job");
+        again.describe(&job).expect("written");
+        drop(again);
+        assert_eq!(jobs_through_ssh(&place), []);
     }
 
     #[test]
