@@ -130,7 +130,7 @@ pub use meta::{
     takes_temporary,
 };
 pub use mounts::MountPoints;
-pub use named::{Links, append_to_named, open_named};
+pub use named::{Links, append_to_named, append_to_private, open_named};
 pub use not_kept::NotKept;
 pub use onlooking::{has_session, has_terminal, round_trip_of};
 pub use passing::{is_of_user, pass, receive_passed};

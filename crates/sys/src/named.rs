@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// The links on the way of a path that are followed.
@@ -108,6 +109,25 @@ pub fn append_to_named(path: &Path, links: Links) -> io::Result<File> {
             walk(path.as_os_str().as_bytes(), flags, mode).map(File::from)
         }
     }
+}
+
+/// Opens a file that the operator named, to append to it, or makes one that nobody else may read.
+/// Only links of root and of the user of this process may lead there. A FIFO is not waited for.
+///
+/// # Errors
+/// As [`open_named`]; if it is neither a regular file nor a character device.
+pub fn append_to_private(path: &Path) -> io::Result<File> {
+    let appends = OFlags::WRONLY | OFlags::APPEND;
+    let flags = appends | OFlags::CREATE | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let mode = Mode::from_raw_mode(0o600);
+    let file = File::from(walk(path.as_os_str().as_bytes(), flags, mode)?);
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_char_device() {
+        let message = "it is neither a regular file nor a character device";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    rustix::fs::fcntl_setfl(&file, appends)?;
+    Ok(file)
 }
 
 /// Opens what is at the end of `path`.
@@ -295,6 +315,31 @@ mod tests {
             let named = Dir::open_named(&path, Links::Own).map(|_| ()).map_err(kind);
             assert_eq!(named, is_dir, "{}", path.display());
         }
+    }
+
+    #[test]
+    fn a_private_log_is_a_file_or_a_device() {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| temp.path().join(name);
+        append_to_private(Path::new("/dev/null")).expect("opened");
+        append_to_private(&at("log")).expect("made");
+        let mode = std::fs::metadata(at("log")).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let fifo = at("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .expect("a FIFO");
+        append_to_private(&fifo).expect_err("nobody reads it");
+        let reads = OFlags::RDONLY | OFlags::NONBLOCK;
+        let _reader = rustix::fs::open(&fifo, reads, Mode::empty()).expect("opened");
+        append_to_private(&fifo).expect_err("it is a FIFO");
+        append_to_private(temp.path()).expect_err("it is a directory");
     }
 
     #[test]

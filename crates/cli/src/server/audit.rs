@@ -3,14 +3,13 @@
 use super::place::failed;
 use super::records::{Client, Right, now_text};
 use crate::error::CommandError;
-use haul_engine::{Links, append_to_named};
+use haul_engine::append_to_private;
 use haul_model::escape_bytes;
 use serde::Serialize;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// An open log.
@@ -91,14 +90,7 @@ impl Audit {
     /// # Errors
     /// Those of the file system.
     pub(super) fn open(path: &Path) -> Result<Self, CommandError> {
-        let open = || -> io::Result<File> {
-            let file = append_to_named(path, Links::Own)?;
-            if file.metadata()?.len() == 0 {
-                file.set_permissions(Permissions::from_mode(0o600))?;
-            }
-            Ok(file)
-        };
-        open()
+        append_to_private(path)
             .map(|file| Self { file: Some(file), is_cut_off: false })
             .map_err(|error| failed(path, &error))
     }
