@@ -190,10 +190,10 @@ pub use haul_proto::{Amount, Hashing, Machine, ProcessorRates, Startups};
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{
-    Activated, Bounds, Child, Links, Memory, append_to_named, append_to_private, become_user,
-    effective_user, end_with_parent, fork, give_to_user, has_user, is_in_foreground, is_root,
+    Activated, Bounds, Child, Links, Memory, ROOT, append_to_named, append_to_private, become_user,
+    effective_user, end_with_parent, fork, give_to_user, is_in_foreground, is_root,
     is_stdout_closed, leave_descriptors_to_none, node_name, open_named, secret,
-    sockets_from_parent, spare_address_space, try_lock,
+    sockets_from_parent, spare_address_space, try_lock, user_number,
 };
 pub use haul_tree::{SHARED_LEN_MAX, SharedBlocks, Sharer};
 pub use job::{Job, JobError, Munging, SftpRoute};

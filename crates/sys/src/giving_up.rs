@@ -30,12 +30,12 @@ impl Bounds {
     }
 }
 
-/// True if the system has a user `name`.
+/// The number of the user `name`; `None` if the system has none.
 ///
 /// # Errors
 /// When its table of users can't be read.
-pub fn has_user(name: &str) -> io::Result<bool> {
-    Ok(nix::unistd::User::from_name(name)?.is_some())
+pub fn user_number(name: &str) -> io::Result<Option<u32>> {
+    Ok(nix::unistd::User::from_name(name)?.map(|user| user.uid.as_raw()))
 }
 
 /// Gives the directory `path` to the user `name`, if this process is root's.
@@ -117,6 +117,12 @@ pub fn end_with_parent(_: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_has_a_number() {
+        assert_eq!(user_number("root").expect("read"), Some(crate::ROOT));
+        assert_eq!(user_number("no such user").expect("read"), None);
+    }
 
     #[test]
     fn a_user_that_does_not_exist_is_not_become() {

@@ -110,7 +110,7 @@ pub use durability::{
     write_out_at,
 };
 pub use early::is_stdout_closed;
-pub use giving_up::{Bounds, become_user, end_with_parent, give_to_user, has_user};
+pub use giving_up::{Bounds, become_user, end_with_parent, give_to_user, user_number};
 pub use handover::{Giver, HandedOver, Handover, Taker};
 pub use held::Held;
 pub use jail::{absolute, enter as enter_jail, is_jailed, path_to};

@@ -13,7 +13,7 @@ use crate::server::{
 };
 use crate::{sshd, stdout};
 use haul::servers::{self, Known};
-use haul_engine::{has_user, is_root, node_name};
+use haul_engine::{ROOT, is_root, node_name, user_number};
 use haul_model::{escape_bytes, escape_text};
 use haul_net::{Invitation, PublicKey, ServerAddress, is_client_name};
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,9 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -266,9 +266,8 @@ fn checked(
         return Err(CommandError::usage("a server of root needs a user for each client")
             .with_hint("name the user whose rights the client gets: --run-as USER"));
     }
-    if let Some(user) = &terms.run_as
-        && !has_user(user).map_err(CommandError::io)?
-    {
+    let number = terms.run_as.as_deref().map(user_number).transpose().map_err(CommandError::io)?;
+    if let (Some(user), Some(None)) = (&terms.run_as, number) {
         let user = escape_text(user);
         return Err(CommandError::usage(format!("--run-as: there is no user '{user}'")));
     }
@@ -276,14 +275,23 @@ fn checked(
         return Err(CommandError::usage("--run-as: only a server of root has users"));
     }
     let keys = place.keys();
-    let own = keys.parent().and_then(|dir| fs::canonicalize(dir).ok());
-    let has_keys = own.is_some_and(|dir| dir.starts_with(&found) || found.starts_with(&dir));
-    let is_same_user = !is_root() || terms.run_as.as_deref() == Some("root");
+    let own = [keys.parent(), Some(&*keys)].into_iter().flatten();
+    let mut own = own.filter_map(|dir| fs::canonicalize(dir).ok());
+    let has_keys = own.any(|dir| contains(&found, &dir) || found.starts_with(&dir));
+    let is_same_user = !is_root() || number == Some(Some(ROOT));
     if has_keys && is_same_user && !trusted {
         let message = format!("--root: {shown}: the keys of the server are in it");
         return Err(CommandError::usage(message).with_hint("choose a directory without them"));
     }
     Ok((found, Right::of(terms.read_only), terms.run_as.clone()))
+}
+
+/// True if the directory `root` is `dir`, or one above it. A bind mount has a path of its own, and
+/// the same number.
+fn contains(root: &Path, dir: &Path) -> bool {
+    let id = |dir: &Path| fs::metadata(dir).ok().map(|found| (found.dev(), found.ino()));
+    let root = id(root);
+    root.is_some() && dir.ancestors().any(|above| id(above) == root)
 }
 
 /// The answer of `haul server admit --json`.
@@ -463,6 +471,20 @@ fn words() -> Result<ExitCode, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_contains_another_one_by_any_path() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let at = |path: &str| temp.path().join(path);
+        fs::create_dir_all(at("a/b/c")).expect("made");
+        fs::create_dir(at("d")).expect("made");
+        // Like a bind mount, it is another path of the same directory.
+        std::os::unix::fs::symlink("a", at("other")).expect("a link");
+        for (root, is_it) in [("a", true), ("other", true), ("a/b/c", true), ("d", false)] {
+            assert_eq!(contains(&at(root), &at("a/b/c")), is_it, "{root}");
+        }
+        assert!(!contains(&at("missing"), &at("missing/too")));
+    }
 
     #[test]
     fn a_server_is_called_where_others_reach_it() {
