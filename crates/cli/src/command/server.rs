@@ -332,9 +332,9 @@ fn revoke(name: &str) -> Result<(), CommandError> {
             _ => Ok(()),
         }
     })?;
-    notify(&place)?;
-    server::cache::remove_unused(&place)?;
-    slots::remove_unused(&place)?;
+    let notified = notify(&place);
+    let removed = server::cache::remove_unused(&place).and_then(|()| slots::remove_unused(&place));
+    notified.and(removed)?;
     print(&format!("revoked {shown}\n"))
 }
 
@@ -385,8 +385,9 @@ fn invite(terms: &Terms, given: &[String]) -> Result<(), CommandError> {
     let key = invitation.identity().map_err(CommandError::io)?.key();
     let invited = Invited { key, name: terms.name.clone(), root, right, user, expires };
     Records::change(&place, |records| records.invite(invited))?;
-    notify(&place)?;
-    print(&format!("{invitation}\n"))
+    let notified = notify(&place);
+    print(&format!("{invitation}\n"))?;
+    notified
 }
 
 /// The addresses at which a server that listens on `listen` is called; `host` is this machine's

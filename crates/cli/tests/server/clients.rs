@@ -138,6 +138,15 @@ fn a_client_is_revoked_also_where_the_settings_are_wrong() {
     let error = String::from_utf8_lossy(&revoked.stderr).into_owned();
     assert!(error.contains("the change is written, but the running server reports"), "{error}");
     client.download("/x", server.dir()).expect_err("it was revoked");
+    assert_eq!(fs::read_dir(server.state("slots")).expect("a directory").count(), 0);
+    // An invitation that is stored is printed.
+    let root = format!("--root={}", server.root().display());
+    let mut words = vec!["invite", &root];
+    words.extend(is_root().then_some("--run-as=root"));
+    let invited = server.haul(&words);
+    let line = String::from_utf8_lossy(&invited.stdout).into_owned();
+    assert!(!invited.status.success(), "{line}");
+    line.trim().parse::<haul_net::Invitation>().expect("an invitation");
 }
 
 #[test]
