@@ -201,11 +201,7 @@ impl Records {
     /// If the name is taken by another key.
     pub(crate) fn add(&mut self, client: Client) -> Result<(), CommandError> {
         self.clients.retain(|known| known.key != client.key);
-        if self.clients.iter().any(|known| known.name == client.name) {
-            let message = format!("a client is named '{}' already", escape_text(&client.name));
-            return Err(CommandError::usage(message)
-                .with_hint("choose another name, or revoke that client first"));
-        }
+        self.expect_free(&client.name)?;
         if self.clients.len() >= RECORDS_MAX {
             return Err(CommandError::usage("there are too many clients"));
         }
@@ -213,11 +209,21 @@ impl Records {
         Ok(())
     }
 
+    fn expect_free(&self, name: &str) -> Result<(), CommandError> {
+        if self.clients.iter().any(|known| known.name == name) {
+            let message = format!("a client is named '{}' already", escape_text(name));
+            return Err(CommandError::usage(message)
+                .with_hint("choose another name, or revoke that client first"));
+        }
+        Ok(())
+    }
+
     /// Adds an invitation.
     ///
     /// # Errors
-    /// If there are too many.
+    /// If its name is a client's, and if there are too many.
     pub(crate) fn invite(&mut self, invited: Invited) -> Result<(), CommandError> {
+        invited.name.as_deref().map_or(Ok(()), |name| self.expect_free(name))?;
         if self.invitations.len() >= RECORDS_MAX {
             return Err(CommandError::usage("there are too many invitations"));
         }
@@ -317,6 +323,9 @@ mod tests {
         let ann = client("ann");
         records.add(ann.clone()).expect("added");
         records.add(client("ann")).expect_err("the name is taken");
+        let named = |name: &str| Invited { name: Some(name.to_owned()), ..invited(7) };
+        records.invite(named("ann")).expect_err("the name is taken");
+        records.invite(named("bob")).expect("it is free");
         records.add(Client { right: Right::Write, ..ann.clone() }).expect("replaced");
         records.add(Client { name: "laptop".to_owned(), ..ann }).expect("replaced");
         assert_eq!(records.clients.len(), 1);
