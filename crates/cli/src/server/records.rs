@@ -232,10 +232,9 @@ impl Records {
     }
 
     /// True if all clients know the server's key `newest`, and nobody can use an invitation,
-    /// which may name an older one. False without clients: the file may be half written.
+    /// which may name an older one.
     pub(super) fn all_know(&self, newest: &PublicKey, now: SystemTime) -> bool {
-        !self.clients.is_empty()
-            && self.clients.iter().all(|client| client.server_key.as_ref() == Some(newest))
+        self.clients.iter().all(|client| client.server_key.as_ref() == Some(newest))
             && !self.invitations.iter().any(|invited| invited.is_open(now))
     }
 
@@ -305,7 +304,8 @@ mod tests {
         let knows = |key| Client { server_key: key, ..client("ann") };
         let now = UNIX_EPOCH + Duration::from_secs(100);
         for (clients, invitations, all_know) in [
-            (vec![], vec![], false),
+            (vec![], vec![], true),
+            (vec![], vec![invited(101)], false),
             (vec![knows(Some(newest))], vec![], true),
             (vec![knows(Some(newest)), knows(None)], vec![], false),
             (vec![knows(Some(old))], vec![], false),

@@ -166,20 +166,26 @@ fn an_invitation_replaces_no_server_that_is_known() {
 }
 
 #[test]
-fn old_keys_stay_while_the_records_are_empty() {
+fn old_keys_stay_while_the_records_are_not_written() {
     let server = Server::start();
     let client = server.client("ann", &[]);
     fs::write(server.root().join("x"), "x").expect("written");
     server.ok(&["rotate"]);
     let clients = server.state("clients.toml");
     let records = fs::read(&clients).expect("read");
-    for empty in ["", "client = []\n"] {
-        fs::write(&clients, empty).expect("written");
+    for is_there in [true, false] {
+        match is_there {
+            true => fs::write(&clients, "").expect("written"),
+            false => fs::remove_file(&clients).expect("removed"),
+        }
         let _ = server.command(&["reload"]).output().expect("it runs");
         fs::write(&clients, &records).expect("written");
         server.ok(&["reload"]);
         client.download("/x", server.dir()).expect("it knows the old key");
     }
+    assert_eq!(fs::read_dir(server.state("keys")).expect("a directory").count(), 2);
+    server.ok(&["revoke", "ann"]);
+    assert_eq!(fs::read_dir(server.state("keys")).expect("a directory").count(), 1);
 }
 
 #[test]
