@@ -169,6 +169,7 @@ impl Hint for FileProblem {
             Self::NotUtf8 => Some("save the file as UTF-8"),
             Self::OtherOwner => Some(names_programs!("create a file of your own")),
             Self::OthersWrite => Some(names_programs!("run 'chmod go-w' on it")),
+            Self::Empty => Some("restore it, or remove it if nothing was in it"),
             _ => None,
         }
     }

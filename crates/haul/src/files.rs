@@ -52,6 +52,8 @@ pub enum FileProblem {
     OthersWrite,
     #[error("unknown key, or not a value for it")]
     Value,
+    #[error("it is empty")]
+    Empty,
     #[error("another process is changing the {0}")]
     Locked(String),
     #[error("{0}")]
@@ -188,6 +190,17 @@ pub fn load<T: DeserializeOwned + Default>(path: &Path) -> Result<T, FileError> 
     })
 }
 
+/// The same for a file that haul writes itself: it is never empty.
+///
+/// # Errors
+/// See [`load`].
+pub fn load_own<T: DeserializeOwned + Default>(path: &Path) -> Result<T, FileError> {
+    match fs::metadata(path) {
+        Ok(found) if found.len() == 0 => Err(FileError::at(&shown(path), FileProblem::Empty)),
+        _ => load(path),
+    }
+}
+
 /// Replaces the file `path` by one with `value`, in TOML.
 ///
 /// # Errors
@@ -221,6 +234,20 @@ pub fn unix_time(seconds: u64) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_haul_writes_is_never_empty() {
+        type Table = std::collections::HashMap<String, u8>;
+        let files = tempfile::tempdir().expect("a directory");
+        let path = files.path().join("servers.toml");
+        assert_eq!(load_own::<Table>(&path).expect("there is none"), Table::new());
+        fs::write(&path, "").expect("written");
+        let error = load_own::<Table>(&path).expect_err("it is empty");
+        assert!(matches!(error.problem(), FileProblem::Empty), "{error}");
+        assert_eq!(load::<Table>(&path).expect("a person may write it"), Table::new());
+        fs::write(&path, "a = 1\n").expect("written");
+        assert_eq!(load_own::<Table>(&path).expect("read").len(), 1);
+    }
 
     #[test]
     fn text_that_is_not_utf_8_is_told_with_its_line() {

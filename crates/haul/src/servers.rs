@@ -115,7 +115,7 @@ impl Files {
         let failed = |error| FileError::io(path, error);
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
         let _lock = files::lock(&self.dir.join("servers.lock"), "servers")?;
-        let mut value: T = files::load(path)?;
+        let mut value: T = files::load_own(path)?;
         change(&mut value);
         Ok(files::save(path, &value)?)
     }
@@ -203,7 +203,7 @@ pub fn identity() -> Result<Identity, Error> {
 /// When the file of the servers can't be read, or is not right.
 pub fn find(host: &str) -> Result<Option<Known>, Error> {
     let Ok(files) = Files::find() else { return Ok(None) };
-    let Servers { servers } = files::load(&files.servers())?;
+    let Servers { servers } = files::load_own(&files.servers())?;
     Ok(servers.into_iter().find(|known| known.host.eq_ignore_ascii_case(host)))
 }
 
@@ -213,7 +213,7 @@ pub fn find(host: &str) -> Result<Option<Known>, Error> {
 /// See [`find`].
 pub fn hosts() -> Result<Vec<String>, Error> {
     let Ok(files) = Files::find() else { return Ok(Vec::new()) };
-    let Servers { servers } = files::load(&files.servers())?;
+    let Servers { servers } = files::load_own(&files.servers())?;
     Ok(servers.into_iter().map(|known| known.host).collect())
 }
 
@@ -238,7 +238,7 @@ fn replace_key(old: PublicKey, new: PublicKey) -> Result<(), Error> {
 /// Notes something about the way to `host`, if it is new.
 fn note(host: &str, change: impl Fn(&mut WayTo)) {
     let noted = Files::find().and_then(|files| {
-        let mut ways: Ways = files::load(&files.ways())?;
+        let mut ways: Ways = files::load_own(&files.ways())?;
         let before = ways.of(host).clone();
         change(ways.of(host));
         if *ways.of(host) == before {
@@ -277,7 +277,7 @@ impl Known {
     }
 
     fn way(&self) -> Result<WayTo, Error> {
-        let mut ways: Ways = files::load(&Files::find()?.ways())?;
+        let mut ways: Ways = files::load_own(&Files::find()?.ways())?;
         Ok(ways.of(&self.host).clone())
     }
 

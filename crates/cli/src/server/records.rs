@@ -4,11 +4,10 @@ use super::Place;
 use crate::error::CommandError;
 use haul::files;
 use haul_engine::Rights;
-use haul_model::{escape_bytes, escape_text};
+use haul_model::escape_text;
 use haul_net::PublicKey;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -137,20 +136,15 @@ impl Records {
     /// # Errors
     /// When the file can't be read, or is not right.
     pub(crate) fn load(place: &Place) -> Result<Self, CommandError> {
-        Ok(files::load(&place.clients())?)
+        Ok(files::load_own(&place.clients())?)
     }
 
-    /// The same, with their state. A file without content is about to be written.
+    /// The same, with their state.
     ///
     /// # Errors
     /// See [`Self::load`].
     pub(super) fn load_written(place: &Place) -> Result<(Self, RecordsState), CommandError> {
         let state = Self::state(place);
-        if state.is_some_and(|(_, size, ..)| size == 0) {
-            let path = escape_bytes(place.clients().as_os_str().as_bytes());
-            return Err(CommandError::io(format!("{path} is empty"))
-                .with_hint("remove it, if there are no clients"));
-        }
         Ok((Self::load(place)?, state))
     }
 
