@@ -6,7 +6,7 @@ use crate::error::CommandError;
 use haul::files;
 use haul_engine::Bounds;
 use haul_net::{Congestion, GateLimits, QUIC_SOCKETS_MAX};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -33,6 +33,7 @@ pub(crate) struct Settings {
     /// The same from one address.
     pub(crate) handshakes_per_source: usize,
     /// The log of connections and jobs; [`Self::load`] replaces an empty path.
+    #[serde(deserialize_with = "absolute")]
     pub(crate) audit_log: PathBuf,
 }
 
@@ -51,6 +52,15 @@ impl Default for Settings {
             handshakes_per_source: per_source_max,
             audit_log: PathBuf::new(),
         }
+    }
+}
+
+/// A path that means the same file wherever a server or an agent is started.
+fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    let path = PathBuf::deserialize(deserializer)?;
+    match path.is_absolute() {
+        true => Ok(path),
+        false => Err(de::Error::custom("it is not an absolute path")),
     }
 }
 
@@ -153,6 +163,23 @@ mod tests {
             assert!(of(text).is_err(), "{text}");
         }
         assert!(of("listen = [\"nas\"]").expect("a text").addresses().is_err());
+    }
+
+    #[test]
+    fn the_audit_log_has_an_absolute_path() {
+        let files = tempfile::TempDir::new().expect("a directory");
+        let place = Place::below(&files.path().join("server"));
+        fs::create_dir_all(place.config().parent().expect("a directory")).expect("made");
+        let load = |path: &str| {
+            let text = format!("port = 7\naudit-log = \"{path}\"\n");
+            fs::write(place.config(), text).expect("written");
+            Settings::load(&place, &[])
+        };
+        assert_eq!(load("/var/log/a").expect("settings").audit_log, PathBuf::from("/var/log/a"));
+        for relative in ["audit", "./audit", "~/audit", ""] {
+            let error = load(relative).expect_err("a relative path").to_string();
+            assert!(error.contains("server.toml:2: "), "{error}");
+        }
     }
 
     #[test]
