@@ -214,6 +214,21 @@ fn a_reload_keeps_jobs_and_takes_the_settings() {
 }
 
 #[test]
+fn a_client_that_leaves_between_requests_is_not_lost() {
+    for via in BOTH {
+        let server = Server::start();
+        let client = server.client("ann", &[]).by(via);
+        let connection = client.connect().expect("connected");
+        let mut requests = haul_engine::Requests::remote(connection).expect("greeted");
+        requests.stat(b"/", true).expect("a directory");
+        drop(requests);
+        until("it has left", || server.audit("disconnected").len() == 1);
+        assert_eq!(server.audit("disconnected")[0]["outcome"], "done", "by {via:?}");
+        assert_eq!(server.audit("requests")[0]["count"], 1, "by {via:?}");
+    }
+}
+
+#[test]
 fn all_connections_of_a_client_with_too_many_jobs_are_told_so() {
     /// More than the lanes of a job, and its jobs.
     const CALLS: usize = 32;

@@ -123,7 +123,11 @@ fn talk(line: Line, mut asking: Asking, mark: Held) -> Result<Option<LastRequest
             let call = asking.calls.take();
             Ok(Some(LastRequest { client, asked, call }))
         }
-        Ok(None) => client.into_line().map(|_| None),
+        Ok(None) => {
+            // It has left: what it did not take was of no use to it.
+            let _ = client.into_line();
+            Ok(None)
+        }
         Err(ReadEnd::Refused(error)) => {
             client.tell(&Message::Abort(Abort::Protocol(error.to_string())));
             let _ = client.into_line();
@@ -204,15 +208,20 @@ impl Client {
         Ok(None)
     }
 
-    /// The header of the next frame that says something; `None` at the end.
+    /// The header of the next frame that says something; `None` once the client has left.
     fn next_header(&mut self) -> Result<Option<Header>, ReadEnd> {
-        while !self.input.fill_buf()?.is_empty() {
+        loop {
+            match self.input.fill_buf() {
+                Ok([]) => return Ok(None),
+                Ok(_) => {}
+                Err(error) if is_hang_up(&error) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
             let header = read_first_header(&mut self.input)?;
             if header.kind != FrameType::Alive {
                 return Ok(Some(header));
             }
         }
-        Ok(None)
     }
 
     /// Lets go of the client.
@@ -251,6 +260,11 @@ impl Client {
         drop(writer.join());
         Ok(Line { input, output, vigil, killer, caps })
     }
+}
+
+/// True if the client has closed the connection: a process that ends does it without a word.
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
 
 /// True if a call to another host makes sense in a job: this side sends, and is not called
