@@ -304,16 +304,18 @@ impl Server {
         settings.and(records)
     }
 
+    /// Takes the settings and the keys. If it can't listen on other addresses, it stays at those
+    /// that it has, and takes the rest.
     fn reload_settings(&mut self) -> Result<(), CommandError> {
-        let settings = Settings::load(&self.place, &self.listen)?;
+        let mut settings = Settings::load(&self.place, &self.listen)?;
         let keys = Keys::load(&self.place)?;
         let audit = Audit::open(&settings.audit_log)?;
         let moves = settings.addresses()? != self.settings.addresses()?
             || settings.quic != self.settings.quic
             || settings.congestion != self.settings.congestion;
-        if moves {
-            let Sockets { tcp, udp } = listening::rebind(&settings, &self.gate)?;
-            self.gate.listen(tcp, udp, settings.congestion).map_err(CommandError::io)?;
+        let moved = if moves { self.listen(&settings) } else { Ok(()) };
+        if moved.is_err() {
+            settings = settings.at_addresses_of(&self.settings);
         }
         self.gate.set_limits(settings.gate_limits());
         self.gate.set_own(&keys.identities()).map_err(CommandError::io)?;
@@ -321,7 +323,16 @@ impl Server {
         if moves {
             self.announce();
         }
-        Ok(())
+        moved.map_err(|error| {
+            let again = "the other settings are in effect; if a job holds the address, run 'haul server reload' again when it has ended";
+            CommandError::io(format!("{error}: {again}"))
+        })
+    }
+
+    /// Listens as `settings` say from now on.
+    fn listen(&mut self, settings: &Settings) -> Result<(), CommandError> {
+        let Sockets { tcp, udp } = listening::rebind(settings, &self.gate)?;
+        self.gate.listen(tcp, udp, settings.congestion).map_err(CommandError::io)
     }
 
     /// Accepts nobody any more, and asks all jobs to end.

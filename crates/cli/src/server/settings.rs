@@ -120,6 +120,12 @@ impl Settings {
         self.listen.iter().map(|text| parse(text, self.port)).collect()
     }
 
+    /// These settings, with how `other` listens.
+    pub(crate) fn at_addresses_of(self, other: &Self) -> Self {
+        let Self { port, quic, congestion, .. } = *other;
+        Self { listen: other.listen.clone(), port, quic, congestion, ..self }
+    }
+
     /// The bounds of callers that are not known yet.
     pub(crate) fn gate_limits(&self) -> GateLimits {
         GateLimits {

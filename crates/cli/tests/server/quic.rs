@@ -84,6 +84,38 @@ fn a_server_without_quic_says_so_and_a_reload_adds_it() {
 }
 
 #[test]
+fn a_reload_that_gets_no_address_takes_the_other_settings() {
+    let mut server = Server::start();
+    let client = server.client("ann", &[]).by(ServerVia::Quic);
+    // On a port that is not for the system to choose.
+    server.ok(&["stop"]);
+    server.wait().expect("waited");
+    server.run_on(&client.address.to_string()).expect("it starts");
+    let served = haul_engine::Requests::remote(client.connect().expect("connected"));
+    let served = served.expect("greeted");
+    let config = server.path("home/.config/haul");
+    fs::create_dir_all(&config).expect("a directory");
+    let set = |text: &str| fs::write(config.join("server.toml"), text).expect("written");
+    set("quic = false\n");
+    server.ok(&["reload"]);
+    // The process for QUIC holds the port for the job.
+    set("jobs-per-client = 1\n");
+    let reload = || {
+        let output = server.haul(&["reload"]);
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (is_done, said) = reload();
+    assert!(!is_done && said.contains("run 'haul server reload' again"), "{said}");
+    let client = client.by(ServerVia::Tcp);
+    let error = client.download("/", server.dir()).expect_err("it has a job already");
+    assert!(matches!(error, JobError::Connection(ConnectError::Busy { .. })), "{error}");
+    drop(served);
+    until("the port is free", || reload().0);
+    until("the job has ended", || server.status()["jobs"].as_array().is_some_and(Vec::is_empty));
+    client.by(ServerVia::Quic).download("/", server.dir()).expect("copied");
+}
+
+#[test]
 fn a_client_goes_on_with_a_server_that_was_killed_and_started_again() {
     let mut server = joined(&[]);
     let address = server.status()["listen"][0].as_str().expect("an address").to_owned();
