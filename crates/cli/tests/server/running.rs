@@ -166,22 +166,24 @@ fn a_child_has_no_socket_of_others_and_no_log() {
         let jobs = || server.status()["jobs"].as_array().expect("jobs").clone();
         until("all are served", || jobs().len() == 3);
         for job in jobs() {
+            let limits =
+                || fs::read_to_string(format!("/proc/{}/limits", job["pid"])).expect("a process");
+            let limit = |name: &str| {
+                let limits = limits();
+                let line = limits.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+                let mut words = line.split_ascii_whitespace();
+                [words.next(), words.next()]
+                    .map(|word| word.and_then(|word| word.parse::<u64>().ok()))
+            };
+            // That is the last step.
+            until("it is confined", || limit("Max address space") == [Some(4096 << 20); 2]);
+            assert_eq!(limit("Max open files"), [Some(1024); 2]);
             let has = descriptors(job["pid"].as_u64().expect("a number"));
             let sockets: BTreeSet<_> = has.iter().filter(|it| it.starts_with("socket:")).collect();
             assert_eq!(sockets.len(), sockets_of(via), "{has:?}");
             let own = format!("haul/server/caches/{}-", job["client"].as_str().expect("a name"));
             let is_others = |path: &String| path.contains("haul/server") && !path.contains(&own);
             assert!(!has.iter().any(is_others), "{has:?}");
-            let limits =
-                fs::read_to_string(format!("/proc/{}/limits", job["pid"])).expect("a process");
-            let limit = |name: &str| {
-                let line = limits.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-                let mut words = line.split_ascii_whitespace();
-                [words.next(), words.next()]
-                    .map(|word| word.and_then(|word| word.parse::<u64>().ok()))
-            };
-            assert_eq!(limit("Max open files"), [Some(1024); 2]);
-            assert_eq!(limit("Max address space"), [Some(4096 << 20); 2]);
         }
         drop(connections);
     }
