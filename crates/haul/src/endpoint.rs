@@ -58,6 +58,9 @@ pub struct Call<'c> {
     pub diagnostics: &'c Diagnostics,
     /// Is told if a server is used, or ssh in its place.
     pub tell: &'c dyn Fn(LinkEvent<'_>),
+    /// The server did not greet an earlier job of this command: ssh takes its place, where it
+    /// may.
+    pub is_silent: bool,
     /// True once the user has cancelled, which is asked often.
     pub cancelled: &'c dyn Fn() -> bool,
 }
@@ -99,7 +102,8 @@ impl Endpoint {
         match self {
             Self::Kept => true,
             Self::Server(..) => {
-                matches!(error, JobError::Connection(ConnectError::NoServer { .. }))
+                use ConnectError::{NoServer, Unanswered};
+                matches!(error, JobError::Connection(NoServer { .. } | Unanswered { .. }))
             }
             Self::Ssh | Self::StandIn(_) => false,
         }
@@ -110,9 +114,27 @@ impl Call<'_> {
     /// Connects to the haul of the host, as the table above says.
     ///
     /// # Errors
-    /// When there is no way to it, or its server has another key. Where ssh leads to no haul
-    /// shows when something is read ([`ConnectError::lacks_haul`]).
+    /// When there is no way to it, or its server has another key. Where ssh leads to no haul, and
+    /// where a server does not greet, shows when something is read
+    /// ([`ConnectError::lacks_haul`], [`ConnectError::Unanswered`]).
     pub fn connect(&self) -> Result<Session, JobError> {
+        self.by_endpoints(&|endpoint| self.connect_to(endpoint))
+    }
+
+    /// The same for requests, once the haul has greeted.
+    ///
+    /// # Errors
+    /// See [`Self::connect`], and those of the greeting.
+    pub fn greet(&self) -> Result<Requests, JobError> {
+        self.by_endpoints(&|endpoint| {
+            Requests::remote_unless(self.connect_to(endpoint)?, self.cancelled)
+        })
+    }
+
+    fn by_endpoints<T>(
+        &self,
+        attempt: &dyn Fn(&Endpoint) -> Result<T, JobError>,
+    ) -> Result<T, JobError> {
         let server = self.host.server;
         let known = match server {
             UseServer::Never => None,
@@ -122,7 +144,19 @@ impl Call<'_> {
         let unknown = || JobError::Usage(format!("{host}: no server of this host is known"));
         let may_be_kept = self.may_be_kept && !self.is_again;
         let (first, second) = endpoints(server, known, may_be_kept).ok_or_else(unknown)?;
-        match (self.connect_to(&first), second) {
+        let done = match (&first, &second) {
+            (Endpoint::Server(..), Some(_)) if self.is_silent => {
+                let detail = "it does not greet".to_owned();
+                Err(ConnectError::NoServer { host: host.to_owned(), detail }.into())
+            }
+            _ => attempt(&first),
+        };
+        if let (Endpoint::Server(..), Err(JobError::Connection(ConnectError::Unanswered { .. }))) =
+            (&first, &done)
+        {
+            servers::note_away(self.host.name(), true);
+        }
+        match (done, second) {
             (Err(away), Some(second)) if first.is_silent(&away) => {
                 match first {
                     Endpoint::Server(..) => {
@@ -130,9 +164,9 @@ impl Call<'_> {
                     }
                     _ => tracing::debug!(error = %away, "no kept connection is used"),
                 }
-                self.connect_to(&second)
+                attempt(&second)
             }
-            (connected, _) => connected,
+            (done, _) => done,
         }
     }
 
@@ -161,9 +195,8 @@ impl Call<'_> {
                 let reaching = Reaching { patience, via, congestion, ..Reaching::default() };
                 let connection = known.connect(&identity, reaching)?;
                 let is_quic = connection.closer.is_quic();
-                let requests = known.greet(connection, self.cancelled)?;
                 (self.tell)(LinkEvent::Server { host: &host.to_string(), is_quic });
-                greeted(requests, host)?.into()
+                connection.into()
             }
             Endpoint::StandIn(login) => {
                 let client = servers::identity().map_err(unusable)?.key();

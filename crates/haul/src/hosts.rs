@@ -21,6 +21,7 @@ use haul_engine::{
 use haul_model::{Fault, Logins};
 use haul_net::{ConnectError, Diagnostics};
 use parking_lot::{Mutex, MutexGuard};
+use std::cell::Cell;
 use std::num::NonZeroU8;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub struct Hosts {
     standing: Mutex<Option<(Machine, WayThere)>>,
     /// Those of which a haul has greeted.
     greeted: Mutex<Vec<Host>>,
+    /// Those whose servers do not greet.
+    silent: Mutex<Vec<Host>>,
     /// Other jobs read the same sources at the same time.
     sharer: Mutex<Option<Arc<Sharer>>>,
 }
@@ -42,8 +45,8 @@ impl Hosts {
     pub fn new(diagnostics: &Diagnostics) -> Self {
         let (lacking, greeted) = (Mutex::default(), Mutex::default());
         let standing = Mutex::default();
-        let sharer = Mutex::default();
-        Self { diagnostics: Arc::clone(diagnostics), lacking, greeted, standing, sharer }
+        let (silent, sharer) = (Mutex::default(), Mutex::default());
+        Self { diagnostics: Arc::clone(diagnostics), lacking, greeted, standing, silent, sharer }
     }
 
     /// The same for a job that shares what it reads here with others, until [`Self::leave`].
@@ -234,7 +237,8 @@ impl Hosts {
     ) -> Call<'c> {
         let has_content = !job.task.keeps_destination();
         let (is_again, diagnostics) = (!is_first, &self.diagnostics);
-        Call { host, may_be_kept: true, is_again, has_content, diagnostics, tell, cancelled }
+        let (may_be_kept, is_silent) = (true, self.silent.lock().contains(host));
+        Call { host, may_be_kept, is_again, has_content, diagnostics, tell, is_silent, cancelled }
     }
 
     /// Runs `job` with the haul of the host, which has `greeted` or is connected to, and
@@ -261,14 +265,17 @@ impl Hosts {
             has_greeted,
         };
         let ran = retry.run(|job, is_first, monitor| {
+            let by_server = Cell::new(false);
+            let tell = |event: LinkEvent<'_>| {
+                by_server.set(matches!(event, LinkEvent::Server { .. }));
+                monitor.event(Event::Link(event));
+            };
             let session = match standing.take() {
                 Some(greeted) => greeted.into(),
-                None => {
-                    let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
-                    self.call(host, job, is_first, &tell, &|| monitor.cancelled()).connect()?
-                }
+                None => self.call(host, job, is_first, &tell, &|| monitor.cancelled()).connect()?,
             };
-            if matches!(session, Session::Greeted(_)) {
+            // A server whose key was right is there, and is tried again.
+            if by_server.get() || matches!(session, Session::Greeted(_)) {
                 self.has_greeted(host);
             }
             let placement = match (is_upload, self.sharer()) {
@@ -276,7 +283,13 @@ impl Hosts {
                 (true, None) => Placement::Upload(session),
                 (false, _) => Placement::Download(session),
             };
-            haul_engine::run(job, placement, monitor)
+            haul_engine::run(job, placement, monitor).inspect_err(|error| {
+                let is_silent =
+                    matches!(error, JobError::Connection(ConnectError::Unanswered { .. }));
+                if is_silent && by_server.get() {
+                    self.silent.lock().push(host.clone());
+                }
+            })
         });
         if monitor.progress().reached() {
             self.has_greeted(host);

@@ -43,7 +43,7 @@ impl Answering {
     /// When there is no way to either, or the user has cancelled.
     pub fn at(call: &Call<'_>) -> Result<Self, Error> {
         let begun = Instant::now();
-        let missing = match Requests::remote_unless(call.connect()?, call.cancelled) {
+        let missing = match call.greet() {
             Err(JobError::Connection(error)) if error.lacks_haul() => error,
             answer => {
                 let (requests, login) = (answer?, begun.elapsed());
@@ -186,6 +186,7 @@ impl Peers {
             has_content: self.task.is_some_and(|task| !task.keeps_destination()),
             diagnostics: &self.diagnostics,
             tell: &|event| monitor.event(Event::Link(event)),
+            is_silent: false,
             cancelled: &|| monitor.cancelled(),
         };
         let Answering { requests, missing, .. } = Answering::at(&call)?;

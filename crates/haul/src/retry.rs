@@ -67,7 +67,7 @@ impl Retry<'_, '_> {
         let watch = Once::new(self.monitor);
         let before = progress.summary();
         let (mut furthest, mut attempt, mut is_first) = (progress.furthest(), 0, true);
-        let mut has_greeted = false;
+        let (mut was_reached, mut has_greeted) = (false, false);
         loop {
             let lost = match once(&job, is_first, &watch) {
                 Ok(summary) if is_first => return Ok(summary),
@@ -76,11 +76,12 @@ impl Retry<'_, '_> {
                 Err(error) => return Err(error),
             };
             is_first = false;
-            has_greeted |= progress.reached() || (self.has_greeted)();
+            was_reached |= progress.reached();
+            has_greeted |= was_reached || (self.has_greeted)();
             if std::mem::replace(&mut furthest, progress.furthest()) != furthest {
                 attempt = 0;
             }
-            let next = next_run(&job, self.job, progress, before);
+            let next = next_run(&job, self.job, progress, before, was_reached);
             let may_go_on = has_greeted && attempt < self.retries && progress.again();
             let Some(next) = next.filter(|_| may_go_on) else {
                 return Err(given_up(lost, has_greeted).into());
@@ -179,15 +180,22 @@ fn given_up(error: ConnectError, has_greeted: bool) -> ConnectError {
     }
 }
 
-/// The same job, as it is run again; `None` if it could mean something else by now.
-fn next_run(job: &Job, first: &Job, progress: &Progress, before: Summary) -> Option<Job> {
+/// The same job, as it is run again; `None` if it could mean something else by now, which it
+/// can't if the other side was never reached.
+fn next_run(
+    job: &Job,
+    first: &Job,
+    progress: &Progress,
+    before: Summary,
+    was_reached: bool,
+) -> Option<Job> {
     let mut job = Job { token: job.token, ..first.clone() };
     // The one source may have got the name of the destination, unless that is a directory's.
     let may_be_name = !job.into_dir && !job.dest.ends_with(b"/");
     // A move has asked before: without a slash it is the name.
     let is_moved = job.task.moving().is_some() && job.task.mirrors().is_none();
     job.naming = progress.named().or((may_be_name && is_moved).then_some(Naming::Given));
-    if job.naming.is_none() && job.origin.is_some() && may_be_name {
+    if was_reached && job.naming.is_none() && job.origin.is_some() && may_be_name {
         return None;
     }
     if job.naming == Some(Naming::Own) && job.task.mirrors().is_none() {

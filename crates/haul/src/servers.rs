@@ -251,6 +251,12 @@ fn note(host: &str, change: impl Fn(&mut WayTo)) {
     }
 }
 
+/// Notes that the server of `host` does not answer, or does again.
+pub(crate) fn note_away(host: &str, is_away: bool) {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    note(host, |way| way.away_at = is_away.then_some(since_1970.as_secs()));
+}
+
 /// Connects to the server of `host`, and greets it.
 ///
 /// # Errors
@@ -259,7 +265,7 @@ pub fn greet(host: &str, identity: &Identity) -> Result<(), Error> {
     let unknown = || Error::NotEnrolled { host: host.to_owned() };
     let known = find(host)?.ok_or_else(unknown)?;
     let connection = known.connect(identity, Patience::default()).map_err(JobError::from)?;
-    known.greet(connection, &|| false)?;
+    Requests::remote(connection)?;
     Ok(())
 }
 
@@ -312,7 +318,7 @@ impl Known {
             connect_server(&self.host, &self.addresses, self.key, identity, reaching, store);
         let is_away = matches!(connected, Err(ConnectError::NoServer { .. }));
         if is_away || was_away {
-            self.note_away(is_away);
+            note_away(&self.host, is_away);
         }
         let mut connection = connected?;
         let is_quic = connection.closer.is_quic();
@@ -326,32 +332,6 @@ impl Known {
             }
         });
         Ok(connection)
-    }
-
-    /// Waits for the greeting of the server at the other end of `connection`, unless the user has
-    /// `cancelled` before.
-    ///
-    /// # Errors
-    /// See [`Requests::remote_unless`]. A server that does not greet counts as
-    /// [`ConnectError::NoServer`].
-    pub fn greet(
-        &self,
-        connection: Connection,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Requests, JobError> {
-        match Requests::remote_unless(connection, cancelled) {
-            Err(JobError::Connection(ConnectError::Unanswered { host, seconds })) => {
-                self.note_away(true);
-                let detail = format!("it does not greet within {seconds} s");
-                Err(ConnectError::NoServer { host, detail }.into())
-            }
-            greeted => greeted,
-        }
-    }
-
-    fn note_away(&self, is_away: bool) {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        note(&self.host, |way| way.away_at = is_away.then_some(since_1970.as_secs()));
     }
 }
 

@@ -40,7 +40,7 @@ pub trait Tree: Send + Sync {
     /// Those of the system, or of the server, that is asked.
     fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>>;
 
-    /// What it can do.
+    /// The capabilities of the tree.
     fn capabilities(&self) -> Capabilities {
         Capabilities::local(false)
     }
@@ -77,8 +77,7 @@ pub struct Capabilities {
     pub shares_content: bool,
     /// All attributes can be given in it that root can give elsewhere.
     pub acts_as_root: bool,
-    /// What keeps the job that made a directory in mind shows in it until
-    /// [`Origin::forget_origin`].
+    /// The mark of the job that made a directory shows in it until [`Origin::forget_origin`].
     pub shows_origin: bool,
 }
 
@@ -270,7 +269,7 @@ pub trait Storage: Send + Sync {
         None
     }
 
-    /// What its tree can do.
+    /// Those of its tree.
     fn capabilities(&self) -> Capabilities {
         Capabilities::local(false)
     }

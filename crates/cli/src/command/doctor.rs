@@ -99,10 +99,19 @@ fn diagnose<'d>(
         Answering::at_sftp(host, diagnostics)?
     } else {
         // As a copy does it, with the ciphers that it would have.
-        let (may_be_kept, is_again, has_content) = (false, false, true);
+        let (may_be_kept, is_again, has_content, is_silent) = (false, false, true, false);
         let tell = &|event: LinkEvent<'_>| report.link(event);
         let cancelled = &|| false;
-        let call = Call { host, may_be_kept, is_again, has_content, diagnostics, tell, cancelled };
+        let call = Call {
+            host,
+            may_be_kept,
+            is_again,
+            has_content,
+            diagnostics,
+            tell,
+            is_silent,
+            cancelled,
+        };
         Answering::at(&call).map_err(CommandError::at(&machine))?
     };
     let Answering { mut requests, login, .. } = answering;

@@ -94,7 +94,7 @@ impl<'h> Both<'h> {
         let cancelled = || monitor.cancelled();
         let call = self.hosts.call(host, job, is_first, &tell, &cancelled);
         let call = Call { may_be_kept: false, ..call };
-        let requests = Requests::remote_unless(call.connect()?, &cancelled)?;
+        let requests = call.greet()?;
         self.hosts.has_greeted(host);
         Ok(requests)
     }

@@ -4,8 +4,8 @@
 use super::attrs::{is_whole, meta_of};
 use super::host::remembered_len;
 use super::{SftpDir, found_or_missing};
-use crate::budget::Share;
 use crate::Meta;
+use crate::budget::Share;
 use haul_model::words::may_be_one_name;
 use haul_model::{BLOCK_LEN, MAX_NAME_LEN, Name};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later};
