@@ -10,7 +10,9 @@ mod matrix;
 
 use haul_testkit::haul::Outcome;
 use haul_testkit::served::Served;
-use haul_testkit::{Compare, Haul, Snapshot, Sshd, SshdBuilder, TempDir, nasty, snapshot};
+use haul_testkit::{
+    Compare, Haul, Snapshot, Sshd, SshdBuilder, TempDir, campaign, nasty, snapshot,
+};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -267,6 +269,25 @@ impl Scene<'_> {
         path.push("/");
         path.push(name);
         path.into()
+    }
+
+    /// The cases of a table that run in this way. One engine decides in all ways, so each case
+    /// runs once with haul at both ends, in turn here, to a host and from it, and each way through
+    /// SFTP has one in four. The long form of a campaign runs all cases in all ways.
+    pub(crate) fn share<T>(&self, cases: impl IntoIterator<Item = T>) -> Vec<T> {
+        let is_long = campaign::rounds(1) > 1;
+        let has = |at: usize| match self.way {
+            // Each row of three begins with another way, or in a product of two tables the
+            // same ones would always meet.
+            Way::Local => (at + at / 3) % 3 == 0,
+            Way::Upload => (at + at / 3) % 3 == 1,
+            Way::Download => (at + at / 3) % 3 == 2,
+            Way::SftpUpload => at % 4 == 0,
+            Way::SftpDownload => at % 4 == 2,
+            Way::Between => true,
+        };
+        let cases = cases.into_iter().enumerate();
+        cases.filter(|(at, _)| is_long || has(*at)).map(|(_, case)| case).collect()
     }
 
     /// True if the host has no haul, but an SFTP server.

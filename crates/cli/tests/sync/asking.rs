@@ -47,15 +47,16 @@ fn without_consent_nothing_is_changed() {
     everywhere_by_pipe(|scene| {
         prepare(scene, 10);
         let before = attributes(&scene.path("dst"));
-        for when in ["--delete", "--delete-before", "--delete-after"] {
-            for answer in ["n\n", "\n", "\u{4}"] {
-                let run = sync(scene, &["-a", when]).on_terminal(answer).run().expect_code(25);
-                // 10 files and their directory, beside one with 4.
-                assert!(run.out().contains("haul: 11 of 16 entries in "), "{run}");
-                assert!(run.out().contains("haul: cancelled: nothing was changed\r\n"), "{run}");
-                assert!(run.out().contains("use -n to show what would be removed, --max-delete=N to limit it, or --yes to skip the question"), "{run}");
-                assert_eq!(attributes(&scene.path("dst")), before);
-            }
+        let whens = ["--delete", "--delete-before", "--delete-after"];
+        let answers = ["n\n", "\n", "\u{4}"];
+        let cases = whens.into_iter().flat_map(|when| answers.map(|answer| (when, answer)));
+        for (when, answer) in scene.share(cases) {
+            let run = sync(scene, &["-a", when]).on_terminal(answer).run().expect_code(25);
+            // 10 files and their directory, beside one with 4.
+            assert!(run.out().contains("haul: 11 of 16 entries in "), "{run}");
+            assert!(run.out().contains("haul: cancelled: nothing was changed\r\n"), "{run}");
+            assert!(run.out().contains("use -n to show what would be removed, --max-delete=N to limit it, or --yes to skip the question"), "{run}");
+            assert_eq!(attributes(&scene.path("dst")), before);
         }
         let run = sync(scene, &["-ai", "--delete"]).on_terminal("y\n").run().expect_ok();
         assert!(asked(&run), "{run}");
@@ -134,7 +135,7 @@ fn ctrl_c_ends_the_question() {
     // The key is pressed when the question is seen on the terminal. It has its meaning
     // even where the run was started in the background, and no shell stands between.
     let lines = format!(
-        "(until grep -q 'y/N' ../terminal; do sleep 0.1; done; printf '\\003'; sleep 3) \\
+        "(until grep -q 'y/N' ../terminal; do sleep 0.1; done; printf '\\003'; sleep 1) \\
          | script -qefc \"exec env --default-signal=INT '{HAUL}' sync -a --delete src/ dst\" \
          ../terminal"
     );

@@ -29,7 +29,7 @@ fn prepare<'s, 'w>(scene: &'s Scene<'w>) -> Pair<'s, 'w> {
 #[test]
 fn what_is_replaced_or_removed_is_kept() {
     everywhere_by_pipe(|scene| {
-        for flags in [
+        for flags in scene.share([
             &["-ai", "-b"][..],
             &["-aib", "--suffix=.old"],
             &["-ai", "--backup-dir=../kept"],
@@ -41,7 +41,7 @@ fn what_is_replaced_or_removed_is_kept() {
             &["-ai", "--backup-dir=../kept", "--delete-after", "--suffix=~"],
             &["-aib", "-n"],
             &["-ain", "--backup-dir=../kept", "--delete"],
-        ] {
+        ]) {
             let pair = prepare(scene);
             pair.run(flags, &["src/"], "dst");
             let (ours, theirs) = (scene.snapshot("kept"), scene.snapshot("oracle/kept"));
@@ -54,11 +54,11 @@ fn what_is_replaced_or_removed_is_kept() {
 #[test]
 fn backups_alone_go_with_the_directory_that_they_are_in() {
     everywhere_by_pipe(|scene| {
-        for flags in [
+        for flags in scene.share([
             &["-aib", "--delete-excluded"][..],
             &["-aincb", "--delete-excluded"],
             &["-aib", "--delete", "--filter=R *~"],
-        ] {
+        ]) {
             scene.clear(&["src", "dst"]);
             scene.file("src/d", "takes the place of a directory");
             scene.file("dst/d/x~", "a backup");
@@ -73,11 +73,11 @@ fn backups_alone_go_with_the_directory_that_they_are_in() {
 #[test]
 fn what_is_called_as_a_backup_goes_where_no_rule_keeps_it() {
     everywhere_by_pipe(|scene| {
-        for (flags, source) in [
+        for (flags, source) in scene.share([
             (&["-aib", "--delete-missing-args"][..], "src/x~"),
             (&["-aib", "--delete-missing-args", "--delete"], "src/x~"),
             (&["-aib", "--force"], "src/"),
-        ] {
+        ]) {
             scene.clear(&["src", "dst"]);
             scene.file("src/d", "takes the place of a directory");
             scene.file("dst/d/y~", "a backup");
@@ -90,7 +90,7 @@ fn what_is_called_as_a_backup_goes_where_no_rule_keeps_it() {
 #[test]
 fn a_backup_directory_that_is_the_destination_is_none() {
     everywhere_by_pipe(|scene| {
-        for dir in ["--backup-dir=.", "--backup-dir=./.", "--backup-dir="] {
+        for dir in scene.share(["--backup-dir=.", "--backup-dir=./.", "--backup-dir="]) {
             scene.clear(&["src", "dst"]);
             scene.file("src/a", "new");
             scene.file("dst/a", "old content");
@@ -105,11 +105,11 @@ fn a_backup_directory_that_is_the_destination_is_none() {
 #[test]
 fn a_dry_run_tells_what_goes_to_a_directory_that_is_missing() {
     everywhere_by_pipe(|scene| {
-        for flags in [
+        for flags in scene.share([
             &["-ain", "--backup-dir=../kept", "--delete"][..],
             &["-ain", "--backup-dir=../kept", "--delete", "--suffix=.old"],
             &["-ain", "--backup-dir=../kept/for/long", "--delete-after"],
-        ] {
+        ]) {
             let pair = prepare(scene);
             fs::remove_dir_all(scene.path("kept")).expect("removed");
             let dry = pair.run(flags, &["src/"], "dst");

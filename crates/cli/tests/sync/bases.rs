@@ -106,20 +106,16 @@ fn a_link_that_takes_the_place_of_a_file_is_told_whatever_a_base_has() {
 #[test]
 fn what_a_base_has_is_not_sent() {
     everywhere_by_pipe(|scene| {
-        for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
-            let flag = format!("{how}=../prev");
-            for flags in
-                [&["-ain"][..], &["-ai"], &["-aii"], &["-rpti"], &["-rpi"], &["-ai", "--size-only"]]
-            {
-                // Of all that it copies rsync tells that it has another time then.
-                if flags == ["-rpi"] && how == "--copy-dest" {
-                    continue;
-                }
-                prepare(scene);
-                let flags = [flags, &[&*flag]].concat();
-                scene.mkdir("dst");
-                Pair::with_times(scene).run(&flags, &["src/"], "dst");
-            }
+        let hows = ["--link-dest=../prev", "--copy-dest=../prev", "--compare-dest=../prev"];
+        let all =
+            [&["-ain"][..], &["-ai"], &["-aii"], &["-rpti"], &["-rpi"], &["-ai", "--size-only"]];
+        let cases = hows.into_iter().flat_map(|how| all.map(|flags| (how, flags)));
+        // Of all that it copies rsync tells that it has another time then.
+        let cases = cases.filter(|(how, flags)| *flags != ["-rpi"] || !how.contains("copy"));
+        for (how, flags) in scene.share(cases) {
+            prepare(scene);
+            scene.mkdir("dst");
+            Pair::with_times(scene).run(&[flags, &[how]].concat(), &["src/"], "dst");
         }
     });
 }
@@ -159,20 +155,21 @@ fn prepare_contents(scene: &Scene<'_>) {
 #[test]
 fn with_checksums_contents_are_looked_for_in_bases() {
     everywhere_by_pipe(|scene| {
-        for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
+        let hows = ["--link-dest", "--copy-dest", "--compare-dest"];
+        let all = [&["-acin"][..], &["-aci"], &["-rtci"]];
+        let cases = hows.into_iter().flat_map(|how| all.map(|flags| (how, flags)));
+        for (how, flags) in scene.share(cases) {
             let bases = [format!("{how}=../prev"), format!("{how}=../older")];
-            for flags in [&["-acin"][..], &["-aci"], &["-rtci"]] {
-                prepare_contents(scene);
-                let flags = [flags, &[&*bases[0], &*bases[1]]].concat();
-                let pair = Pair::with_times(scene);
-                let first = pair.run(&flags, &["src/"], "dst");
-                if how == "--link-dest" && flags[0] == "-aci" {
-                    let number = |path: &str| fs::metadata(scene.path(path)).expect("there").ino();
-                    assert_eq!(number("dst/same"), number("prev/same"), "{first}");
-                    assert_eq!(number("dst/second"), number("older/second"), "{first}");
-                    assert_eq!(number("dst/d/same"), number("older/d/same"), "{first}");
-                    assert_ne!(number("dst/lies"), number("prev/lies"), "{first}");
-                }
+            prepare_contents(scene);
+            let flags = [flags, &[&*bases[0], &*bases[1]]].concat();
+            let pair = Pair::with_times(scene);
+            let first = pair.run(&flags, &["src/"], "dst");
+            if how == "--link-dest" && flags[0] == "-aci" {
+                let number = |path: &str| fs::metadata(scene.path(path)).expect("there").ino();
+                assert_eq!(number("dst/same"), number("prev/same"), "{first}");
+                assert_eq!(number("dst/second"), number("older/second"), "{first}");
+                assert_eq!(number("dst/d/same"), number("older/d/same"), "{first}");
+                assert_ne!(number("dst/lies"), number("prev/lies"), "{first}");
             }
         }
     });
@@ -208,17 +205,15 @@ fn with_checksums_existing_files_become_links_to_bases() {
 #[test]
 fn a_mode_that_is_not_kept_is_that_of_the_base() {
     everywhere_by_pipe(|scene| {
-        for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
-            let flag = format!("{how}=../prev");
-            for flags in [&["-rlti"][..], &["-rltiE"]] {
-                prepare(scene);
-                mode(scene.path("prev/d/same"), 0o755);
-                let flags = [flags, &[&*flag]].concat();
-                scene.mkdir("dst");
-                let pair = Pair::with_times(scene);
-                pair.run(&[&flags[..], &["-n"]].concat(), &["src/"], "dst");
-                pair.run(&flags, &["src/"], "dst");
-            }
+        let hows = ["--link-dest=../prev", "--copy-dest=../prev", "--compare-dest=../prev"];
+        let cases = ["-rlti", "-rltiE"].into_iter().flat_map(|flag| hows.map(|how| [flag, how]));
+        for flags in scene.share(cases) {
+            prepare(scene);
+            mode(scene.path("prev/d/same"), 0o755);
+            scene.mkdir("dst");
+            let pair = Pair::with_times(scene);
+            pair.run(&[&flags[..], &["-n"]].concat(), &["src/"], "dst");
+            pair.run(&flags, &["src/"], "dst");
         }
     });
 }
@@ -226,7 +221,7 @@ fn a_mode_that_is_not_kept_is_that_of_the_base() {
 #[test]
 fn what_is_newer_in_the_destination_stays_whatever_a_base_has() {
     everywhere_by_pipe(|scene| {
-        for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
+        for how in scene.share(["--link-dest", "--copy-dest", "--compare-dest"]) {
             prepare(scene);
             scene.file("dst/same", "newer");
             scene.file("dst/d/changed", "newer");
@@ -257,27 +252,28 @@ fn what_is_newer_in_the_destination_stays_whatever_a_base_has() {
 #[test]
 fn a_dry_run_finds_the_base_beside_a_destination_that_is_missing() {
     everywhere_by_pipe(|scene| {
-        for (dest, base) in [("new", "../prev"), ("new/", "../prev"), ("new/x", "../../prev")] {
-            for how in ["--link-dest", "--copy-dest", "--compare-dest"] {
-                prepare(scene);
-                let flag = format!("{how}={base}");
-                let flags = ["-a", "--mkpath", &flag];
-                let route = scene.route();
-                let sync = |more: &[&str]| {
-                    let flags = [&flags[..], more].concat();
-                    scene.transfer("sync", &route, &flags, &["src/"], dest).run().expect_ok()
-                };
-                let dry = sync(&["-in"]);
-                assert!(!dry.err().contains("can't open it"), "{dry}");
-                assert!(!scene.exists("new"));
-                let lines = |text: String| {
-                    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
-                    lines.sort();
-                    lines
-                };
-                assert_eq!(lines(dry.out()), lines(sync(&["-i"]).out()), "{flags:?}");
-                let _ = fs::remove_dir_all(scene.path("new"));
-            }
+        let dests = [("new", "../prev"), ("new/", "../prev"), ("new/x", "../../prev")];
+        let hows = ["--link-dest", "--copy-dest", "--compare-dest"];
+        let cases = dests.into_iter().flat_map(|dest| hows.map(|how| (dest, how)));
+        for ((dest, base), how) in scene.share(cases) {
+            prepare(scene);
+            let flag = format!("{how}={base}");
+            let flags = ["-a", "--mkpath", &flag];
+            let route = scene.route();
+            let sync = |more: &[&str]| {
+                let flags = [&flags[..], more].concat();
+                scene.transfer("sync", &route, &flags, &["src/"], dest).run().expect_ok()
+            };
+            let dry = sync(&["-in"]);
+            assert!(!dry.err().contains("can't open it"), "{dry}");
+            assert!(!scene.exists("new"));
+            let lines = |text: String| {
+                let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(lines(dry.out()), lines(sync(&["-i"]).out()), "{flags:?}");
+            let _ = fs::remove_dir_all(scene.path("new"));
         }
     });
 }
@@ -337,25 +333,26 @@ fn bases_of_two_kinds_exclude_each_other() {
 #[test]
 fn what_a_base_has_takes_the_place_of_something_else() {
     everywhere_by_pipe(|scene| {
-        for how in ["--link-dest=../prev", "--copy-dest=../prev"] {
-            for flags in [&["-ai"][..], &["-aiin"], &["-ai", "--delete"], &["-aic", "--force"]] {
-                scene.clear(&["src", "dst", "prev"]);
-                for name in ["empty-dir", "full-dir", "link", "other"] {
-                    scene.file(format!("src/{name}"), format!("content of {name}"));
-                }
-                scene.symlink("somewhere", "src/dir-for-link");
-                Pair::of(scene);
-                duplicate(scene.path("src"), scene.path("prev")).expect("a copy");
-                mode(scene.path("prev/other"), 0o600);
-                for dir in ["empty-dir", "full-dir", "other", "dir-for-link"] {
-                    scene.mkdir(format!("dst/{dir}"));
-                }
-                if flags.len() > 1 && flags != ["-aiin"] {
-                    scene.file("dst/full-dir/extra", "x");
-                }
-                scene.symlink("somewhere", "dst/link");
-                Pair::with_times(scene).run(&[flags, &[how]].concat(), &["src/"], "dst");
+        let hows = ["--link-dest=../prev", "--copy-dest=../prev"];
+        let all = [&["-ai"][..], &["-aiin"], &["-ai", "--delete"], &["-aic", "--force"]];
+        let cases = hows.into_iter().flat_map(|how| all.map(|flags| (how, flags)));
+        for (how, flags) in scene.share(cases) {
+            scene.clear(&["src", "dst", "prev"]);
+            for name in ["empty-dir", "full-dir", "link", "other"] {
+                scene.file(format!("src/{name}"), format!("content of {name}"));
             }
+            scene.symlink("somewhere", "src/dir-for-link");
+            Pair::of(scene);
+            duplicate(scene.path("src"), scene.path("prev")).expect("a copy");
+            mode(scene.path("prev/other"), 0o600);
+            for dir in ["empty-dir", "full-dir", "other", "dir-for-link"] {
+                scene.mkdir(format!("dst/{dir}"));
+            }
+            if flags.len() > 1 {
+                scene.file("dst/full-dir/extra", "x");
+            }
+            scene.symlink("somewhere", "dst/link");
+            Pair::with_times(scene).run(&[flags, &[how]].concat(), &["src/"], "dst");
         }
     });
 }

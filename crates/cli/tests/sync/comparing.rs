@@ -41,14 +41,14 @@ fn prepare(scene: &Scene<'_>) {
 #[test]
 fn contents_tell_where_that_is_asked_for() {
     everywhere_by_pipe(|scene| {
-        for flags in [
+        for flags in scene.share([
             &["-aic"][..],
             &["-rpic"],
             &["-rpicI"],
             &["-aic", "--no-c"],
             &["-aciu"],
             &["-aiI", "--size-only"],
-        ] {
+        ]) {
             prepare(scene);
             let pair = Pair::with_times(scene);
             pair.run(&[flags, &["-n"]].concat(), &["src/"], "dst");
@@ -77,7 +77,7 @@ fn nothing_is_sent_or_told_of_what_has_the_same_content() {
 
 #[test]
 fn many_that_differ_are_all_sent() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         for at in 0..1500 {
             scene.file(format!("src/{at}"), format!("new {at}"));
             scene.file(format!("dst/{at}"), format!("old {at}"));

@@ -12,21 +12,21 @@ fn what_the_source_does_not_have_goes() {
         pair.run(&["-ain", "--delete"], &["src/"], "dst");
         pair.run(&["-ai", "--delete"], &["src/"], "dst");
         assert!(!scene.exists("dst/x") && !scene.exists("dst/d/e/extra"));
-        let second = pair.run(&["-ai", "--delete"], &["src/"], "dst");
-        assert_eq!(second.out(), "", "{second}");
+        pair.settles(&["-ai", "--delete"], &["src/"], "dst");
     });
 }
 
 #[test]
 fn it_goes_when_it_is_to_go() {
     everywhere_by_pipe(|scene| {
-        for when in ["--delete-before", "--delete-after", "--delete-delay", "--delete-during"] {
+        for when in
+            scene.share(["--delete-before", "--delete-after", "--delete-delay", "--delete-during"])
+        {
             scene.clear(&["src", "dst"]);
             let pair = Pair::usual(scene);
             pair.run(&["-ain", when], &["src/"], "dst");
             pair.run(&["-ai", when], &["src/"], "dst");
-            let second = pair.run(&["-ai", when], &["src/"], "dst");
-            assert_eq!(second.out(), "", "{second}");
+            pair.settles(&["-ai", when], &["src/"], "dst");
         }
     });
 }
@@ -56,20 +56,19 @@ fn a_destination_that_is_missing_is_told_once() {
         scene.file("src/a", "a");
         scene.file("src/d/b", "b");
         let pair = Pair::of(scene);
-        for when in ["--delete-before", "--delete-after", "--delete-during"] {
-            for (flags, dest) in [
-                (&["-ai"][..], "new"),
-                (&["-ai"], "new/"),
-                (&["-ai", "-b", "--backup-dir=../kept"], "new"),
-            ] {
-                if scene.way == Way::SftpUpload && flags.contains(&"-b") {
-                    continue;
-                }
-                let _ = fs::remove_dir_all(scene.path("new"));
-                pair.run(&[flags, &["-n", when]].concat(), &["src/"], dest);
-                assert!(!scene.exists("new"));
-                pair.run(&[flags, &[when]].concat(), &["src/"], dest);
+        let backups = (&["-ai", "-b", "--backup-dir=../kept"][..], "new");
+        let dests = [(&["-ai"][..], "new"), (&["-ai"], "new/"), backups];
+        let whens = ["--delete-before", "--delete-after", "--delete-during"];
+        let cases =
+            whens.into_iter().flat_map(|when| dests.map(|(flags, dest)| (when, flags, dest)));
+        for (when, flags, dest) in scene.share(cases) {
+            if scene.way == Way::SftpUpload && flags.contains(&"-b") {
+                continue;
             }
+            let _ = fs::remove_dir_all(scene.path("new"));
+            pair.run(&[flags, &["-n", when]].concat(), &["src/"], dest);
+            assert!(!scene.exists("new"));
+            pair.run(&[flags, &[when]].concat(), &["src/"], dest);
         }
     });
 }
@@ -289,7 +288,8 @@ fn what_is_mounted_in_the_destination_stays_with_what_is_in_it() {
 #[test]
 fn no_more_is_removed_in_all_parts_of_a_command_than_may_be() {
     each_way_by_pipe(|scene| {
-        for when in ["--delete", "--delete-before", "--delete-after", "--delete-delay"] {
+        for when in scene.share(["--delete", "--delete-before", "--delete-after", "--delete-delay"])
+        {
             scene.clear(&["src", "dst"]);
             scene.file("src/x", "a file now");
             for at in 0..3 {
@@ -359,13 +359,13 @@ fn where_rules_can_not_be_read_nothing_is_removed() {
 #[test]
 fn a_dry_run_finds_out_what_would_make_way() {
     everywhere_by_pipe(|scene| {
-        for flags in [
+        for flags in scene.share([
             &["-ain", "--delete"][..],
             &["-ain", "--force"],
             &["-ain"],
             &["-ain", "--delete", "--filter=P kept"],
             &["-aiHn", "--delete", "--link-dest=../prev"],
-        ] {
+        ]) {
             scene.clear(&["src", "dst", "prev"]);
             scene.file("src/a", "a file");
             scene.symlink("a", "src/link");

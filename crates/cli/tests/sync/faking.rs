@@ -172,20 +172,19 @@ fn files_that_come_in_another_way_have_the_same_written_down() {
         return fixture::missing("root");
     }
     each_way_by_pipe(|scene| {
-        for words in [
-            &["--link-dest=../prev"][..],
-            &["--copy-dest=../prev"],
-            &["--link-dest=../prev", "--delay-updates"],
-        ] {
-            made_otherwise(scene, words, false);
-        }
-        for words in [&["--inplace"][..], &["--inplace", "--no-whole-file"], &["--delay-updates"]] {
-            made_otherwise(scene, words, true);
-        }
         // rsync takes no path for it that leads up.
         let staging = scene.mkdir("staging").display().to_string();
-        for words in [&["-T", &*staging][..], &["-T", &staging, "--delay-updates"]] {
-            made_otherwise(scene, words, true);
+        for (words, has_old) in scene.share([
+            (&["--link-dest=../prev"][..], false),
+            (&["--copy-dest=../prev"], false),
+            (&["--link-dest=../prev", "--delay-updates"], false),
+            (&["--inplace"], true),
+            (&["--inplace", "--no-whole-file"], true),
+            (&["--delay-updates"], true),
+            (&["-T", &*staging], true),
+            (&["-T", &*staging, "--delay-updates"], true),
+        ]) {
+            made_otherwise(scene, words, has_old);
             assert_eq!(scene.list("staging"), Vec::<String>::new(), "{words:?}");
         }
     });

@@ -24,7 +24,7 @@ fn inode(scene: &Scene<'_>, name: &str) -> u64 {
 #[test]
 fn a_hard_link_to_the_source_is_up_to_date_and_nothing_is_written_to_it() {
     each_way_by_pipe(|scene| {
-        for flags in [
+        for flags in scene.share([
             &["-a"][..],
             &["-aH"],
             &["-ac"],
@@ -34,7 +34,7 @@ fn a_hard_link_to_the_source_is_up_to_date_and_nothing_is_written_to_it() {
             &["-au", "--delete"],
             &["-a", "--delay-updates"],
             &["-a", "--link-dest=../src"],
-        ] {
+        ]) {
             prepare(scene);
             let before = scene.snapshot("src");
             let run = scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run();

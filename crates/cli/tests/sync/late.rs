@@ -53,9 +53,11 @@ fn what_another_program_has_made_meanwhile_has_a_backup() {
         &[Way::Local, Way::Upload, Way::Download],
         |scene| scene.reach_by_pipe(),
         |scene| {
-            for (flags, kept) in
-                [(&["-b"][..], "dst/a/1~"), (&["--backup-dir=../kept"], "kept/a/1")]
-            {
+            for (flags, kept) in scene.share([
+                (&["-b"][..], "dst/a/1~"),
+                (&["--backup-dir=../kept"], "kept/a/1"),
+                (&["--backup-dir=../kept", "--suffix=.old"], "kept/a/1.old"),
+            ]) {
                 scene.clear(&["src", "dst", "kept"]);
                 prepare(scene);
                 let flags = [&["-a", DELAY, "--bwlimit=4m"], flags].concat();

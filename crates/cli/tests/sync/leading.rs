@@ -58,16 +58,15 @@ fn targets(scene: &Scene<'_>) {
 #[test]
 fn links_that_lead_out_are_left_out() {
     everywhere_by_pipe(|scene| {
-        for (sources, dest) in [
-            (&["src/"][..], "dst"),
-            (&["src"], "dst"),
-            (&["src/p/q/17", "src/p/q/00"], "dst"),
-            (&["src/p/q/00"], "dst/new"),
-        ] {
-            for flags in [&["-rlti", "--safe-links", "--delete"][..], &["-rlti", "--safe-links"]] {
-                targets(scene);
-                Pair::of(scene).run(flags, sources, dest);
-            }
+        for (flags, sources, dest) in scene.share([
+            (&["-rlti", "--safe-links", "--delete"][..], &["src/"][..], "dst"),
+            (&["-rlti", "--safe-links"], &["src"], "dst"),
+            (&["-rlti", "--safe-links"], &["src/p/q/17", "src/p/q/00"], "dst"),
+            (&["-rlti", "--safe-links"], &["src/"], "dst"),
+            (&["-rlti", "--safe-links"], &["src/p/q/00"], "dst/new"),
+        ]) {
+            targets(scene);
+            Pair::of(scene).run(flags, sources, dest);
         }
     });
 }
@@ -86,8 +85,7 @@ fn munged_targets_come_back_and_others_are_judged_as_they_were() {
                 fs::remove_file(scene.path("dst/17")).expect("removed");
                 let pair = Pair::of(scene);
                 pair.run(flags, &["src/"], "dst");
-                let again = pair.run(flags, &["src/"], "dst");
-                assert_eq!(again.out(), "", "{again}");
+                pair.settles(flags, &["src/"], "dst");
             }
         },
     );
@@ -160,21 +158,20 @@ fn leading(scene: &Scene<'_>) {
 #[test]
 fn unsafe_links_and_those_to_directories_are_copied_as_what_they_lead_to() {
     everywhere_by_pipe(|scene| {
-        for flags in [
-            &["-rlti", "--copy-unsafe-links"][..],
-            &["-rti", "--copy-unsafe-links"],
-            &["-rlti", "--copy-unsafe-links", "--safe-links", "--delete"],
-            &["-rltik"],
-            &["-rtik"],
-            &["-rltik", "--copy-unsafe-links"],
-            &["-rltin", "-k", "--copy-unsafe-links"],
-            &["-rltik", "--safe-links", "--exclude=updir/", "--exclude=d/"],
-        ] {
-            for (sources, dest) in [(&["src/"][..], "dst"), (&["src"], "dst")] {
-                leading(scene);
-                let pair = Pair::of(scene).with_files(&["out"]);
-                pair.run(flags, sources, dest);
-            }
+        for (flags, source) in scene.share([
+            (&["-rlti", "--copy-unsafe-links"][..], "src/"),
+            (&["-rti", "--copy-unsafe-links"], "src"),
+            (&["-rltik"], "src/"),
+            (&["-rltik", "--copy-unsafe-links"], "src/"),
+            (&["-rltik"], "src"),
+            (&["-rtik"], "src/"),
+            (&["-rlti", "--copy-unsafe-links", "--safe-links", "--delete"], "src/"),
+            (&["-rlti", "--copy-unsafe-links"], "src"),
+            (&["-rltin", "-k", "--copy-unsafe-links"], "src/"),
+            (&["-rltik", "--safe-links", "--exclude=updir/", "--exclude=d/"], "src/"),
+        ]) {
+            leading(scene);
+            Pair::of(scene).with_files(&["out"]).run(flags, &[source], "dst");
         }
     });
 }
@@ -182,7 +179,7 @@ fn unsafe_links_and_those_to_directories_are_copied_as_what_they_lead_to() {
 #[test]
 fn named_links_are_judged_as_those_in_trees() {
     each_way_by_pipe(|scene| {
-        for (flags, sources, dest) in [
+        for (flags, sources, dest) in scene.share([
             (
                 &["-ai", "--copy-unsafe-links"][..],
                 &["src/up", "src/updir", "src/d/upsafe"][..],
@@ -196,7 +193,7 @@ fn named_links_are_judged_as_those_in_trees() {
             (&["-aiR", "--copy-unsafe-links"], &["src/./d"], "dst"),
             (&["-aiR", "--safe-links"], &["./././src/d"], "dst"),
             (&["-ai", "-k", "--existing"], &["src/"], "dst"),
-        ] {
+        ]) {
             leading(scene);
             let _ = fs::remove_dir_all(scene.path("new"));
             let _ = fs::remove_file(scene.path("new"));
@@ -256,7 +253,7 @@ fn linked_there(scene: &Scene<'_>) {
 #[test]
 fn links_to_directories_of_the_destination_stay() {
     each_way_by_pipe(|scene| {
-        for (flags, sources) in [
+        for (flags, sources) in scene.share([
             (&["-rlpiK"][..], &["src/"][..]),
             (&["-rlpiKn"], &["src/"]),
             (&["-rlpiK", "--existing"], &["src/"]),
@@ -267,7 +264,7 @@ fn links_to_directories_of_the_destination_stay() {
             (&["-rlpiKR", "--no-implied-dirs"], &["src/./d/sub/new"]),
             (&["-rlpiK", "--delete", "--exclude=/real"], &["src/"]),
             (&["-rlpi"], &["src/"]),
-        ] {
+        ]) {
             linked_there(scene);
             let pair = Pair::of(scene);
             pair.run(flags, sources, "dst");
@@ -292,7 +289,7 @@ fn a_directory_that_is_to_go_goes_before_a_link_to_it_is_followed() {
 
 #[test]
 fn a_link_that_leads_out_of_the_destination_is_never_followed() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         for target in ["../out", "deep/../../out", "../dst/real", "../../out"] {
             linked_there(scene);
             let inside = scene.path("dst/real");
@@ -364,7 +361,7 @@ fn links_of_other_users_lead_nowhere() {
                 Way::Upload => "-M--insecure-links",
                 _ => "--insecure-links",
             };
-            for (words, dest, writes) in LED {
+            for (words, dest, writes) in scene.share(LED) {
                 scene.clear(&["src", "dst", "private", "public"]);
                 scene.file("src/a", "new");
                 scene.file("dst/extra", "extra");

@@ -31,7 +31,7 @@ fn lists_are_those_of_rsync() {
             run(Command::new("mkfifo").arg(scene.path("src/pipe")));
         }
         let before = scene.snapshot("dst");
-        for (flags, sources) in [
+        for (flags, sources) in scene.share([
             (&["--list-only"][..], &["src/"][..]),
             (&["--list-only"], &["src"]),
             (&["-a", "--list-only"], &["src/"]),
@@ -41,7 +41,7 @@ fn lists_are_those_of_rsync() {
             (&["-aL", "--list-only"], &["src/"]),
             (&["-aR", "--list-only", "--exclude=e"], &["src/./d", "src/./same"]),
             (&["-a", "--list-only", "--delete"], &["src/d/", "src/z/"]),
-        ] {
+        ]) {
             let mut rsync = Command::new("rsync");
             rsync.current_dir(scene.path("")).args(flags).args(sources).arg("dst");
             let expected = rsync.output().expect("rsync is installed");

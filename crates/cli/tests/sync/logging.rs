@@ -32,9 +32,11 @@ fn entries(log: &str) -> Vec<String> {
 #[test]
 fn a_log_has_the_lines_of_rsync() {
     everywhere_by_pipe(|scene| {
-        for flags in
-            [&["-a"][..], &["-a", "--delete"], &["-rlt", "--delete", "--log-file-format=%i|%n%L|"]]
-        {
+        for flags in scene.share([
+            &["-a", "--delete"][..],
+            &["-rlt", "--delete", "--log-file-format=%i|%n%L|"],
+            &["-a"],
+        ]) {
             scene.clear(&["src", "dst", "oracle"]);
             let _ = Pair::usual(scene);
             mode(scene.path("src/d/same"), 0o600);

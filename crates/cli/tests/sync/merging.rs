@@ -49,13 +49,12 @@ const SOURCES: &[&[&str]] = &[
 #[test]
 fn several_sources_become_one_and_the_first_wins() {
     everywhere_by_pipe(|scene| {
-        for sources in SOURCES {
+        for sources in scene.share(SOURCES) {
             build(scene);
             let pair = Pair::of(scene);
             pair.run(&["-ain"], sources, "dst");
             pair.run(&["-ai"], sources, "dst");
-            let second = pair.run(&["-ai"], sources, "dst");
-            assert_eq!(second.out(), "", "{second}");
+            pair.settles(&["-ai"], sources, "dst");
         }
     });
 }
@@ -63,15 +62,14 @@ fn several_sources_become_one_and_the_first_wins() {
 #[test]
 fn what_none_of_several_sources_has_is_removed() {
     everywhere_by_pipe(|scene| {
-        for sources in SOURCES {
-            for flags in
-                [&["-ai", "--delete"][..], &["-ai", "--delete-after"], &["-ain", "--delete"]]
-            {
-                build(scene);
-                Pair::of(scene).run(flags, sources, "dst");
-            }
+        for (at, sources) in scene.share(SOURCES.iter().enumerate()) {
+            build(scene);
+            let pair = Pair::of(scene);
+            pair.run(&["-ain", "--delete"], sources, "dst");
+            let when = ["--delete", "--delete-after", "--delete-before"][at / 3];
+            pair.run(&["-ai", when], sources, "dst");
         }
-        for flags in [
+        for flags in scene.share([
             &["-di", "-lpt", "--delete"][..],
             &["-aim", "--delete"],
             &["-aim", "--filter=P empty"],
@@ -79,7 +77,7 @@ fn what_none_of_several_sources_has_is_removed() {
             &["-ai", "--delete-before", "--exclude=only-*"],
             &["-ai", "--delete-excluded", "--exclude=only-two"],
             &["-ai", "--delete", "--max-delete=3"],
-        ] {
+        ]) {
             build(scene);
             scene.mkdir("src/two/e/empty");
             let _ = fs::remove_dir_all(scene.path("dst/one"));
@@ -91,9 +89,11 @@ fn what_none_of_several_sources_has_is_removed() {
 #[test]
 fn a_source_that_can_not_be_read_holds_back_all_removals() {
     each_way_by_pipe(|scene| {
-        for flags in
-            [&["-ai", "--delete"][..], &["-ai", "--delete-after"], &["-ai", "--delete-before"]]
-        {
+        for flags in scene.share([
+            &["-ai", "--delete"][..],
+            &["-ai", "--delete-after"],
+            &["-ai", "--delete-before"],
+        ]) {
             build(scene);
             let pair = Pair::of(scene);
             pair.run(flags, &["src/one/", "src/nowhere", "src/two/"], "dst");
@@ -106,7 +106,7 @@ fn a_source_that_can_not_be_read_holds_back_all_removals() {
 #[test]
 fn rules_backups_and_bases_apply_to_several_sources_as_to_one() {
     each_way_by_pipe(|scene| {
-        for (flags, sources) in [
+        for (flags, sources) in scene.share([
             (&["-aib", "--delete"][..], &["src/one/", "src/two/"][..]),
             (&["-ai", "--backup-dir=../kept", "--delete"], &["src/two/", "src/one/d"]),
             (&["-aibR", "--delete"], &["src/./one/d"]),
@@ -116,7 +116,7 @@ fn rules_backups_and_bases_apply_to_several_sources_as_to_one() {
             (&["-aiu", "--existing"], &["src/one/", "src/two/"]),
             (&["-ai", "--ignore-existing"], &["src/one/", "src/two/"]),
             (&["-rlptiO"], &["src/one/", "src/two/"]),
-        ] {
+        ]) {
             build(scene);
             scene.file("src/one/.rsync-filter", "- only-*\n");
             scene.file("src/two/d/.rsync-filter", "- other\n");

@@ -67,6 +67,14 @@ impl<'s, 'w> Pair<'s, 'w> {
         owners(&self.scene.path(tree))
     }
 
+    /// Runs haul alone once more: it finds nothing to do.
+    #[track_caller]
+    pub(crate) fn settles(&self, flags: &[&str], sources: &[&str], dest: &str) {
+        let scene = self.scene;
+        let run = scene.transfer("sync", &scene.route(), flags, sources, dest).run();
+        assert_eq!(run.out(), "", "{flags:?} {sources:?}: {run}");
+    }
+
     /// Runs both with `flags`, from `sources` to `dest`, and has them compared; gives what
     /// haul said. What rsync makes of the trees is in `oracle`, and not to be changed there. Where rsync prints lines of `-i`, haul prints the same, in any order.
     pub(crate) fn run(&self, flags: &[&str], sources: &[&str], dest: &str) -> Outcome {

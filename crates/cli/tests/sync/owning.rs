@@ -25,13 +25,13 @@ fn again(scene: &Scene<'_>) {
 #[test]
 fn what_its_owner_may_not_read_is_given_attributes_all_the_same() {
     with_haul(|scene| {
-        for flags in [
+        for flags in scene.share([
             &["-ai"][..],
             &["-rpi", "--size-only"],
             &["-rti", "--size-only"],
             &["-aA"],
             &["-rlpti", "--chmod=Fu-r"],
-        ] {
+        ]) {
             again(scene);
             for of_source in [0o644, 0o400] {
                 for of_dest in MODES {
@@ -110,7 +110,7 @@ fn a_file_of_another_user_has_a_backup_like_all_others() {
 #[test]
 fn a_directory_that_its_owner_may_not_enter_stays_like_that() {
     with_haul(|scene| {
-        for flags in [&["-ai"][..], &["-rti"], &["-rpi", "--delete"], &["-rli"]] {
+        for flags in scene.share([&["-ai"][..], &["-rti"], &["-rpi", "--delete"], &["-rli"]]) {
             for bits in [0o600, 0o400, 0o500] {
                 again(scene);
                 for tree in ["src", "dst"] {

@@ -23,7 +23,7 @@ fn build(scene: &Scene<'_>) {
 #[test]
 fn sources_keep_their_paths() {
     everywhere_by_pipe(|scene| {
-        for (flags, sources) in [
+        for (flags, sources) in scene.share([
             (&["-aiR"][..], &["src/./a/b/c"][..]),
             (&["-aiR"], &["src/./a/b/c/f", "src/./a/h"]),
             (&["-aiR"], &["src/a/./b/c/f", "src/./a/b/"]),
@@ -47,16 +47,15 @@ fn sources_keep_their_paths() {
             (&["-aiR", "--existing"], &["src/./a/b/c/f", "src/./real/in"]),
             (&["-aiR", "--ignore-missing-args"], &["src/./a/nope", "src/./top"]),
             (&["-aiR", "--delete-missing-args"], &["src/./a/x", "src/./a/b/g"]),
-        ] {
-            for dry in [true, false] {
-                build(scene);
-                let flags: Vec<_> = flags.iter().copied().chain(dry.then_some("-n")).collect();
-                Pair::of(scene).run(&flags, sources, "dst");
-                // Where only one of several is there, rsync gives it the new name.
-                if !dry && !sources.iter().any(|source| source.contains("nope")) {
-                    Pair::of(scene).run(&flags, sources, "new");
-                    fs::remove_dir_all(scene.path("new")).ok();
-                }
+        ]) {
+            build(scene);
+            let pair = Pair::of(scene);
+            pair.run(&[flags, &["-n"]].concat(), sources, "dst");
+            pair.run(flags, sources, "dst");
+            // Where only one of several is there, rsync gives it the new name.
+            if !sources.iter().any(|source| source.contains("nope")) {
+                pair.run(flags, sources, "new");
+                scene.clear(&["new"]);
             }
         }
     });
@@ -65,12 +64,12 @@ fn sources_keep_their_paths() {
 #[test]
 fn what_leads_to_a_source_may_be_left_as_it_is() {
     everywhere_by_pipe(|scene| {
-        for sources in [
+        for sources in scene.share([
             &["src/./a/b/c/f", "src/./real/"][..],
             &["src/./a/b", "src/./a/h"],
             &["src/././top", "src/./ln/in/z"],
             &["src/./a/nope", "src/./top"],
-        ] {
+        ]) {
             let is_whole = !sources.iter().any(|source| source.contains("nope"));
             for dest in ["dst"].into_iter().chain(is_whole.then_some("new")) {
                 build(scene);
@@ -91,25 +90,22 @@ fn what_leads_to_a_source_may_be_left_as_it_is() {
 #[test]
 fn only_in_directories_that_are_taken_whole_is_anything_removed() {
     everywhere_by_pipe(|scene| {
-        for flags in [
-            &["-aiR", "--delete"][..],
-            &["-aiR", "--delete-after"],
-            &["-aiR", "--delete-before"],
-            &["-ainR", "--delete"],
-            &["-dlptiR", "--delete"],
-        ] {
-            for sources in [
-                &["src/./a/b"][..],
-                &["src/./a/b/"],
-                &["src/./a/b/c", "src/./a/b/g"],
-                &["src/./real", "src/./a/b/c/f"],
-                &["src/a/./b", "src/./a/b/c"],
-                &["src/././a/b/c"],
-                &["src/./", "src/a/./b"],
-            ] {
-                build(scene);
-                Pair::of(scene).run(flags, sources, "dst");
-            }
+        for (flags, sources) in scene.share([
+            (&["-aiR", "--delete"][..], &["src/./a/b"][..]),
+            (&["-aiR", "--delete"], &["src/./a/b/"]),
+            (&["-aiR", "--delete-after"], &["src/./a/b/c", "src/./a/b/g"]),
+            (&["-aiR", "--delete-before"], &["src/./real", "src/./a/b/c/f"]),
+            (&["-aiR", "--delete"], &["src/a/./b", "src/./a/b/c"]),
+            (&["-aiR", "--delete"], &["src/././a/b/c"]),
+            (&["-aiR", "--delete-before"], &["src/./", "src/a/./b"]),
+            (&["-aiR", "--delete-after"], &["src/./a/b"]),
+            (&["-ainR", "--delete"], &["src/./a/b/"]),
+            (&["-ainR", "--delete"], &["src/./real", "src/./a/b/c/f"]),
+            (&["-dlptiR", "--delete"], &["src/./a/b"]),
+            (&["-dlptiR", "--delete"], &["src/./a/b/"]),
+        ]) {
+            build(scene);
+            Pair::of(scene).run(flags, sources, "dst");
         }
     });
 }
@@ -119,37 +115,43 @@ fn a_list_says_what_is_taken() {
     everywhere_by_pipe(|scene| {
         let list = scene.path("list");
         let from = "--files-from=list";
-        for text in [
-            "a/b/c\na/h\n",
-            "a/b/\n",
-            "/a/b\n../top\na/../../a/./b/g\n",
-            "# no\n; no\n\na/h\r\nnope\na/nope\nnope/x\n",
-            ".\n",
-            "./a/h\na\n",
-            "a/h\na/h\na/b/..\n",
-            "ln/in/z\nln\n",
-            "ln/\n",
-            "",
-        ] {
+        let cases = [
+            ("a/b/c\na/h\n", &["-ai"][..]),
+            ("a/b/c\na/h\n", &["-ai", "--no-R"]),
+            ("a/b/c\na/h\n", &["-ai", "--no-implied-dirs"]),
+            ("a/b/\n", &["-ai"]),
+            ("a/b/\n", &["-air", "--delete"]),
+            ("a/b/\n", &["-ai", "--no-d"]),
+            ("/a/b\n../top\na/../../a/./b/g\n", &["-ai"]),
+            ("/a/b\n../top\na/../../a/./b/g\n", &["-ai", "--no-R"]),
+            ("# no\n; no\n\na/h\r\nnope\na/nope\nnope/x\n", &["-ai"]),
+            ("# no\n; no\n\na/h\r\nnope\na/nope\nnope/x\n", &["-ai", "--delete"]),
+            (".\n", &["-ai"]),
+            (".\n", &["-air", "--delete"]),
+            (".\n", &["-ai", "--delete"]),
+            ("./a/h\na\n", &["-ain"]),
+            ("./a/h\na\n", &["-air"]),
+            ("a/h\na/h\na/b/..\n", &["-ai"]),
+            ("a/h\na/h\na/b/..\n", &["-ai", "--delete"]),
+            ("", &["-ai"]),
+            ("", &["-air", "--delete"]),
+        ];
+        // Links of a list are told by a server with haul alone.
+        let links = [
+            ("ln/in/z\nln\n", &["-ai"][..]),
+            ("ln/in/z\nln\n", &["-ai", "--no-implied-dirs"]),
+            ("ln/in/z\nln\n", &["-air", "--delete"]),
+            ("ln/\n", &["-ai"]),
+            ("ln/\n", &["-ain"]),
+            ("ln/\n", &["-ai", "--no-R"]),
+        ];
+        let follows = [("ln/in/z\nln\n", &["-aiL"][..]), ("ln/\n", &["-aiL"])];
+        let links = if scene.is_sftp() { Vec::new() } else { scene.share(links) };
+        for (text, flags) in scene.share(cases).into_iter().chain(links).chain(follows) {
             fs::write(&list, text).expect("written");
-            for flags in [
-                &["-ai"][..],
-                &["-air"],
-                &["-ain"],
-                &["-ai", "--no-d"],
-                &["-ai", "--no-R"],
-                &["-ai", "--no-implied-dirs"],
-                &["-ai", "--delete"],
-                &["-air", "--delete"],
-                &["-aiL"],
-            ] {
-                if scene.is_sftp() && text.contains("ln/") && !flags.contains(&"-aiL") {
-                    continue;
-                }
-                build(scene);
-                let flags: Vec<_> = flags.iter().copied().chain([from]).collect();
-                Pair::of(scene).with_files(&["list"]).run(&flags, &["src"], "dst");
-            }
+            build(scene);
+            let flags = [flags, &[from]].concat();
+            Pair::of(scene).with_files(&["list"]).run(&flags, &["src"], "dst");
         }
         fs::write(&list, "a/h\0# no\0top\0").expect("written");
         build(scene);

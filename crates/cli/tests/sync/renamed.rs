@@ -69,7 +69,7 @@ fn rename_most(scene: &Scene<'_>) -> [(&'static str, &'static str); 5] {
 #[test]
 fn they_are_not_sent_and_all_looks_as_with_rsync() {
     each_way_by_pipe(|scene| {
-        for when in ["--delete", "--delete-after", "--delete-delay"] {
+        for when in scene.share(["--delete", "--delete-after", "--delete-delay"]) {
             prepare(scene, &FILES);
             let renamed = rename_most(scene);
             let before = renamed.map(|(old, _)| inode(scene, &format!("dst/{old}")));
@@ -79,8 +79,7 @@ fn they_are_not_sent_and_all_looks_as_with_rsync() {
             assert_eq!(renamed.map(|(old, _)| inode(scene, &format!("dst/{old}"))), before);
             pair.run(&["-ai", when], &["src/"], "dst");
             assert_eq!(renamed.map(|(_, new)| inode(scene, &format!("dst/{new}"))), before);
-            let second = pair.run(&["-ai", when], &["src/"], "dst");
-            assert_eq!(second.out(), "", "{second}");
+            pair.settles(&["-ai", when], &["src/"], "dst");
         }
         prepare(scene, &FILES);
         rename_most(scene);
@@ -104,18 +103,21 @@ fn they_are_sent_where_that_is_asked_for_or_their_old_names_stay() {
             assert_eq!([figure(&run, "renamed"), figure(&run, "copied")], [0, 5], "{run}");
             assert!(figure(&run, "moved") > 5 * LEN, "{flags:?}: {run}");
         };
-        sent(&["--delete", "--no-moves"]);
-        sent(&["--delete-during"]);
-        sent(&["--delete-before"]);
-        sent(&["--delete", "--max-delete=2"]);
-        sent(&["--delete", "--delay-updates"]);
-        sent(&["--delete", "--backup-dir=../kept"]);
-        sent(&[]);
+        for flags in scene.share([
+            &["--delete", "--no-moves"][..],
+            &["--delete-during"],
+            &["--delete-before"],
+            &["--delete", "--max-delete=2"],
+            &["--delete", "--delay-updates"],
+            &["--delete", "--backup-dir=../kept"],
+            &[],
+        ]) {
+            sent(flags);
+        }
         let protects = ["--filter=P /a/down", "--filter=P /b/up", "--filter=P /photos/***"];
         sent(&[&["--delete"][..], &protects].concat());
         sent(&[&["--delete-after"][..], &protects].concat());
         assert!(scene.exists("dst/photos/sub/3"));
-        fs::remove_dir_all(scene.path("kept")).expect("backups");
     });
 }
 

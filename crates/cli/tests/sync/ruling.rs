@@ -21,13 +21,13 @@ fn trees(scene: &Scene<'_>) {
 
 /// Runs both with each of the rules, with and without removals.
 fn each(scene: &Scene<'_>, rules: &[&[&str]]) {
-    for rules in rules {
-        for deletes in [&["-ai"][..], &["-ai", "--delete"], &["-ai", "--delete-excluded"]] {
-            trees(scene);
-            let words: Vec<String> = rules.iter().map(|rule| format!("--filter={rule}")).collect();
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            Pair::of(scene).run(&[deletes, &words].concat(), &["src/"], "dst");
-        }
+    let deletes = [&["-ai"][..], &["-ai", "--delete"], &["-ai", "--delete-excluded"]];
+    let cases = rules.iter().flat_map(|rules| deletes.map(|deletes| (rules, deletes)));
+    for (rules, deletes) in scene.share(cases) {
+        trees(scene);
+        let words: Vec<String> = rules.iter().map(|rule| format!("--filter={rule}")).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        Pair::of(scene).run(&[deletes, &words].concat(), &["src/"], "dst");
     }
 }
 
@@ -63,7 +63,7 @@ fn files_name_rules_and_further_files() {
         scene.file("more", "P x\n+ d/\n");
         scene.file("words", "*.bak keep\n\t#x");
         let rules = [&[". rules"][..], &["merge,- words"], &[".w- words"], &[".es more", "- *.o"]];
-        for rules in rules {
+        for rules in scene.share(rules) {
             trees(scene);
             let words: Vec<String> = rules.iter().map(|rule| format!("--filter={rule}")).collect();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -84,44 +84,40 @@ fn directories_have_rules_of_their_own() {
             scene.file("dst/.rules", "P x.o\nP /d/x.bak\n");
             scene.file("dst/gone/.rules", "P keep\n");
         };
-        for rules in [
+        let rules = [
             &["--filter=: .rules"][..],
             &["--filter=:e .rules"],
             &["--filter=:n .rules", "--filter=- f"],
-            &["--filter=:s .rules", "--filter=- x"],
             &["--filter=dir-merge,- .rules"],
             &["-F"],
             &["-FF"],
-        ] {
-            for deletes in [
-                &["-ai"][..],
-                &["-ai", "--delete"],
-                &["-ai", "--delete-after"],
-                &["-ai", "--delete-excluded"],
-            ] {
-                // With a side of their own, rules in them must not name one.
-                if rules[0].contains("s .") && deletes.len() > 1 {
-                    continue;
-                }
-                prepare();
-                if rules[0].starts_with("-F") || rules[0].contains(",-") {
-                    for (tree, dirs) in [("src", &["", "d/", "d/e/"][..]), ("dst", &["", "gone/"])]
-                    {
-                        for dir in dirs {
-                            let from = scene.path(format!("{tree}/{dir}.rules"));
-                            let to = scene.path(format!("{tree}/{dir}.rsync-filter"));
-                            if rules[0].starts_with("-F") {
-                                fs::rename(from, to).expect("renamed");
-                            } else {
-                                fs::write(from, "*.o\n/d/keep\n").expect("written");
-                            }
+        ];
+        let deletes =
+            [&["-ai", "--delete"][..], &["-ai", "--delete-after"], &["-ai", "--delete-excluded"]];
+        let cases = rules.into_iter().flat_map(|rules| deletes.map(|deletes| (rules, deletes)));
+        // With a side of their own, rules in them must not name one.
+        let sided = &["--filter=:s .rules", "--filter=- x"][..];
+        for (rules, deletes) in scene.share(cases.chain([(sided, &["-ai"][..])])) {
+            // Of several sources, rsync looks for rules above the first one alone.
+            let sources: &[&str] = match deletes.last() {
+                Some(&"--delete-after") if !rules[0].starts_with("-F") => &["src/d", "src/CVS"],
+                _ => &["src/"],
+            };
+            prepare();
+            if rules[0].starts_with("-F") || rules[0].contains(",-") {
+                for (tree, dirs) in [("src", &["", "d/", "d/e/"][..]), ("dst", &["", "gone/"])] {
+                    for dir in dirs {
+                        let from = scene.path(format!("{tree}/{dir}.rules"));
+                        let to = scene.path(format!("{tree}/{dir}.rsync-filter"));
+                        if rules[0].starts_with("-F") {
+                            fs::rename(from, to).expect("renamed");
+                        } else {
+                            fs::write(from, "*.o\n/d/keep\n").expect("written");
                         }
                     }
                 }
-                Pair::of(scene).run(&[deletes, rules].concat(), &["src/"], "dst");
-                prepare();
-                Pair::of(scene).run(&[deletes, rules].concat(), &["src/d", "src/CVS"], "dst");
             }
+            Pair::of(scene).run(&[deletes, rules].concat(), sources, "dst");
         }
     });
 }
@@ -134,13 +130,15 @@ fn rules_above_the_job_are_found() {
             scene.file("src/.rsync-filter", "- *.o\n- /d/e/f\n");
             scene.file("dst/.rsync-filter", "P x\n");
         };
-        for (sources, dest) in
-            [(["src/d"], "dst"), (["src/d/"], "dst/d"), (["src/d/e/"], "dst/gone")]
-        {
+        for (flag, source, dest) in scene.share([
+            ("-F", "src/d", "dst"),
+            ("-F", "src/d/", "dst/d"),
+            ("-F", "src/d/e/", "dst/gone"),
+            ("--filter=: ../.rsync-filter", "src/d/", "dst/d"),
+            ("--filter=: ../.rsync-filter", "src/d/e/", "dst/gone"),
+        ]) {
             prepare();
-            Pair::of(scene).run(&["-aiF", "--delete"], &sources, dest);
-            prepare();
-            Pair::of(scene).run(&["-ai", "--filter=: ../.rsync-filter"], &sources, dest);
+            Pair::of(scene).run(&["-ai", "--delete", flag], &[source], dest);
         }
     });
 }
@@ -175,14 +173,14 @@ fn what_cvs_ignores_is_left_out() {
             scene.file("src/.cvsignore", "a  d\n");
             scene.file("src/d/.cvsignore", "!\nkeep");
         };
-        for flags in [
+        for flags in scene.share([
             &["-aiC"][..],
             &["-aiC", "--delete"],
             &["-aiC", "--delete-excluded"],
             &["-ai", "--filter=-C", "--delete"],
             &["-ai", "--filter=:C", "--filter=- x", "--delete"],
             &["-aiC", "--include=*.o"],
-        ] {
+        ]) {
             prepare();
             Pair::of(scene).run(flags, &["src/"], "dst");
         }
@@ -233,7 +231,9 @@ fn a_directory_in_the_place_of_a_file_with_rules_has_none() {
 #[test]
 fn files_with_rules_have_others_looked_for() {
     everywhere_by_pipe(|scene| {
-        for flags in [&["-ai"][..], &["-ai", "--delete"], &["-ai", "--delete-excluded"]] {
+        for flags in
+            scene.share([&["-ai"][..], &["-ai", "--delete"], &["-ai", "--delete-excluded"]])
+        {
             trees(scene);
             for (tree, outer) in [("src", "- *.o\n: .inner\n"), ("dst", "P x\n: .inner\n")] {
                 scene.file(format!("{tree}/.outer"), outer);
@@ -309,9 +309,12 @@ fn nothing_is_removed_where_a_file_with_rules_is_passed_over() {
 #[test]
 fn rules_about_extended_attributes_leave_them_alone() {
     each_way_by_pipe(|scene| {
-        for rules in
-            [&["-x user.s*"][..], &["-xs user.s*"], &["-xr user.s*"], &["+x *.keep", "-x *"]]
-        {
+        for rules in scene.share([
+            &["-x user.s*"][..],
+            &["-xs user.s*"],
+            &["-xr user.s*"],
+            &["+x *.keep", "-x *"],
+        ]) {
             scene.clear(&["src", "dst"]);
             for name in ["same", "changed", "d/same"] {
                 scene.file(format!("src/{name}"), "content");

@@ -11,8 +11,7 @@ fn a_tree_becomes_like_its_source() {
         let pair = Pair::usual(scene);
         pair.run(&["-ain"], &["src/"], "dst");
         pair.run(&["-ai"], &["src/"], "dst");
-        let second = pair.run(&["-ai"], &["src/"], "dst");
-        assert_eq!(second.out(), "", "{second}");
+        pair.settles(&["-ai"], &["src/"], "dst");
     });
 }
 
@@ -20,7 +19,7 @@ fn a_tree_becomes_like_its_source() {
 fn a_slash_at_the_end_of_a_source_is_what_is_in_it() {
     everywhere_by_pipe(|scene| {
         let pair = Pair::usual(scene);
-        for (sources, dest) in [
+        for (sources, dest) in scene.share([
             (&["src"][..], "new"),
             (&["src/"], "other"),
             (&["src/d/e/same"], "third"),
@@ -28,7 +27,7 @@ fn a_slash_at_the_end_of_a_source_is_what_is_in_it() {
             (&["src/d", "src/z", "src/same"], "fifth"),
             (&["src/d/", "src/z"], "sixth"),
             (&["src/."], "seventh/"),
-        ] {
+        ]) {
             pair.run(&["-ai"], sources, dest);
         }
     });
@@ -50,13 +49,13 @@ fn what_stands_in_the_way_goes_as_it_does_with_rsync() {
             scene.symlink("nowhere", "dst/over-link");
             scene.file("dst/link", "a file");
         };
-        for flags in [
+        for flags in scene.share([
             &["-ai"][..],
             &["-ai", "--force"],
             &["-ai", "--delete"],
             &["-ai", "--delete-after"],
             &["-ain"],
-        ] {
+        ]) {
             prepare();
             Pair::of(scene).run(flags, &["src/"], "dst");
         }
@@ -80,7 +79,7 @@ fn a_dry_run_tells_of_nothing_that_rules_leave_unmade() {
 #[test]
 fn directories_for_partial_files_are_neither_sent_nor_removed() {
     everywhere_by_pipe(|scene| {
-        for (flags, last) in [
+        for (flags, last) in scene.share([
             (&["-ai", "--delete", "--partial-dir=.part"][..], "--partial-dir=.part"),
             (&["-ai", "--delete", "--partial-dir=.part/"], "-u"),
             (&["-ai", "--delete-excluded", "--partial-dir=.part"], "-u"),
@@ -89,7 +88,7 @@ fn directories_for_partial_files_are_neither_sent_nor_removed() {
             (&["-ai", "--delete", "--partial-dir=./.part"], "-u"),
             (&["-ai", "--delete", "--partial-dir=x/..//.part/"], "-u"),
             (&["-ai", "--delete", "--partial-dir=./"], "-u"),
-        ] {
+        ]) {
             scene.clear(&["src", "dst"]);
             scene.file("src/.part/x", "sent by nobody");
             scene.file("src/d/y", "y");
@@ -135,11 +134,11 @@ fn directories_for_delayed_files_are_neither_sent_nor_removed() {
     each_way_by_pipe(|scene| {
         // rsync itself makes files in it.
         let no_times = "--exclude=nothing";
-        for flags in [
+        for flags in scene.share([
             &["-ai", "--delete", "--delay-updates", no_times][..],
             &["-ai", "--delete", "--delay-updates", "--partial-dir=.part", no_times],
             &["-ai", "--delete"],
-        ] {
+        ]) {
             scene.clear(&["src", "dst"]);
             scene.file("src/.~tmp~/x", "sent by nobody");
             scene.file("src/y", "y");
@@ -177,7 +176,7 @@ fn a_file_of_rules_is_read_as_words_in_front_of_it_say() {
 #[test]
 fn rules_about_what_exists_are_those_of_rsync() {
     everywhere_by_pipe(|scene| {
-        for flags in [
+        for flags in scene.share([
             &["-ai", "--existing"][..],
             &["-ai", "--ignore-existing"],
             &["-ai", "--size-only"],
@@ -193,7 +192,7 @@ fn rules_about_what_exists_are_those_of_rsync() {
             &["-rlptiO"],
             &["-ai", "--exclude=d", "--exclude", "fresh"],
             &["-ai", "--no-l"],
-        ] {
+        ]) {
             scene.clear(&["src", "dst"]);
             Pair::usual(scene).run(flags, &["src/"], "dst");
         }
@@ -222,8 +221,7 @@ fn owners_attributes_and_access_lists_are_kept() {
             let [ours, theirs] = ["dst", "oracle/dst"].map(|tree| attributes(&scene.path(tree)));
             assert_eq!(ours, theirs, "{flags:?}");
         }
-        let second = pair.run(&["-aiAX"], &["src/"], "dst");
-        assert_eq!(second.out(), "", "{second}");
+        pair.settles(&["-aiAX"], &["src/"], "dst");
     });
 }
 

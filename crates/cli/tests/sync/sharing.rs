@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 const KINDS: [FileSystem; 2] = [FileSystem::Btrfs, FileSystem::Xfs];
@@ -23,11 +24,11 @@ const IMAGE_LEN: u64 = 640 << 20;
 const TOLD_LEN: u64 = 1 << 20;
 
 /// Kills in each way, in the short form of the campaign.
-const KILLS: u64 = 4;
+const KILLS: u64 = 2;
 
 /// Runs `test` to and from a host with a `dst` on a file system of each kind.
 fn on_each(prepare: impl Fn(&mut Scene<'_>) + Sync, test: impl Fn(&Scene<'_>, &Mount) + Sync) {
-    for kind in KINDS {
+    let on = |kind| {
         let Some(disk) = Mount::image(kind, IMAGE_LEN) else { return };
         let prepare = |scene: &mut Scene<'_>| {
             scene.symlink(dir_of(&disk, scene), "dst");
@@ -39,6 +40,14 @@ fn on_each(prepare: impl Fn(&mut Scene<'_>) + Sync, test: impl Fn(&Scene<'_>, &M
         for way in Way::REMOTE {
             each_of(&[way], prepare, |scene| test(scene, &disk));
         }
+    };
+    // Each has a disk of its own, and much of the time waits for it.
+    thread::scope(|scope| KINDS.map(|kind| scope.spawn(move || on(kind))).map(join));
+}
+
+fn join(thread: ScopedJoinHandle<'_, ()>) {
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
     }
 }
 
@@ -155,21 +164,23 @@ fn a_kill_leaves_the_old_file_or_the_new_one() {
             let new = half_changed(scene, &old);
             let mut random = Stream::new(campaign::seed(77 + scene.way as u64));
             let mut was_begun = 0;
+            let is_left = |name: &String| name.ends_with(".part");
             for _ in 0..campaign::rounds(KILLS) {
                 place(scene, &old, &new);
                 let running = scene
-                    .transfer("sync", &scene.route(), &["-aq", "--bwlimit=1350"], &["src/"], "dst")
+                    .transfer("sync", &scene.route(), &["-aq", "--bwlimit=4000"], &["src/"], "dst")
                     .spawn()
                     .expect("it starts");
-                // What differs takes three seconds from when the sums of the old one are told.
-                std::thread::sleep(Duration::from_millis(800 + random.below(2_000)));
+                // From when the sums of the old one are told, what differs takes a second.
+                let parts = || scene.list("dst/.").into_iter().filter(|name| is_left(name)).count();
+                let _ = running.until(Duration::from_secs(20), || parts() > 0);
+                thread::sleep(Duration::from_millis(random.below(900)));
                 running.signal(haul_testkit::proc::Signal::KILL);
                 running.wait().expect("it ends");
                 until_idle(disk);
                 let there = fs::read(scene.path("dst/f")).expect("read");
                 assert!(there == old || there == new);
-                let is_left = |name: &String| name.ends_with(".part");
-                was_begun += scene.list("dst/.").iter().filter(|name| is_left(name)).count();
+                was_begun += parts();
                 let before = free(disk);
                 sync(scene, &[]).expect_ok();
                 assert_copied(scene);

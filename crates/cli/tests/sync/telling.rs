@@ -265,7 +265,7 @@ fn no_destination_is_made_where_no_source_is_there() {
 fn no_destination_is_made_where_no_source_is_there_on_a_host() {
     each_of(
         &[Way::Local, Way::Download, Way::SftpDownload],
-        |_| {},
+        |scene| scene.reach_by_pipe(),
         |scene| {
             scene.file("dir/there", "a");
             scene.file("list", "nope\n");

@@ -94,7 +94,7 @@ fn files_that_wait_get_their_names_at_the_end_as_with_rsync() {
         &WAYS,
         |scene| scene.reach_by_pipe(),
         |scene| {
-            for flags in [
+            for flags in scene.share([
                 &["-ai", DELAY, "--delete"][..],
                 &["-ain", DELAY, "--delete"],
                 &["-aic", DELAY, "--force"],
@@ -103,7 +103,7 @@ fn files_that_wait_get_their_names_at_the_end_as_with_rsync() {
                 &["-ai", DELAY, "--delete-delay", "--fsync"],
                 &["-aib", DELAY, "--delete"],
                 &["-ai", DELAY, "--delete", "-b", "--backup-dir=../kept"],
-            ] {
+            ]) {
                 prepare(scene).run(flags, &["src/"], "dst");
                 assert_no_strays(&scene.path(""));
                 let has_kept = flags.contains(&"--backup-dir=../kept");
@@ -304,7 +304,7 @@ fn a_kill_leaves_old_files_and_new_ones() {
         |scene| scene.reach_by_pipe(),
         |scene| {
             let mut random = Stream::new(campaign::seed(77 + scene.way as u64));
-            for flags in (0..campaign::rounds(1)).flat_map(|_| KILLED_WITH) {
+            for flags in (0..campaign::rounds(1)).flat_map(|_| scene.share(KILLED_WITH)) {
                 prepare_to_be_killed(scene);
                 let prev = scene.snapshot("prev");
                 let sync = || scene.transfer("sync", &scene.route(), flags, &["src/"], "dst");
@@ -406,20 +406,21 @@ fn files_are_staged_elsewhere_as_with_rsync() {
         |scene| {
             let other = OtherSystem::new(scene);
             let here = scene.mkdir("scratch").display().to_string();
-            for place in [&other.0, &here] {
-                for flags in [
-                    &["-ai", "--delete"][..],
-                    &["-ain", "--delete"],
-                    &["-ai", "--delete", DELAY],
-                    &["-ai", "--force", "--fsync"],
-                    &["-rtib"],
-                ] {
-                    let word = format!("--temp-dir={place}");
-                    let flags = [flags, &[&*word]].concat();
-                    prepare(scene).run(&flags, &["src/"], "dst");
-                    assert_no_strays(&scene.path("dst"));
-                    assert_eq!(fs::read_dir(place).expect("read").count(), 0, "{flags:?}");
-                }
+            for (place, flags) in scene.share([
+                (&other.0, &["-ai", "--delete"][..]),
+                (&other.0, &["-ai", "--delete", DELAY]),
+                (&other.0, &["-ai", "--force", "--fsync"]),
+                (&other.0, &["-ain", "--delete"]),
+                (&other.0, &["-rtib"]),
+                (&here, &["-ai", "--delete"]),
+                (&here, &["-ai", "--delete", DELAY]),
+                (&here, &["-rtib"]),
+            ]) {
+                let word = format!("--temp-dir={place}");
+                let flags = [flags, &[&*word]].concat();
+                prepare(scene).run(&flags, &["src/"], "dst");
+                assert_no_strays(&scene.path("dst"));
+                assert_eq!(fs::read_dir(place).expect("read").count(), 0, "{flags:?}");
             }
         },
     );

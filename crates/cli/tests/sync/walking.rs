@@ -24,18 +24,19 @@ fn trees(scene: &Scene<'_>) {
 #[test]
 fn empty_directories_are_pruned() {
     everywhere_by_pipe(|scene| {
-        for flags in [
-            &["-aim"][..],
-            &["-aim", "--delete"],
-            &["-aim", "--delete-after"],
-            &["-aim", "--delete", "--exclude=*.o"],
-            &["-aim", "--no-m"],
-            &["-ainm", "--delete"],
-        ] {
+        let named = &["src/a", "src/d", "src/empty"][..];
+        for (flags, sources) in scene.share([
+            (&["-aim"][..], &["src/"][..]),
+            (&["-aim", "--delete"], &["src/"]),
+            (&["-aim", "--delete", "--exclude=*.o"], &["src/"]),
+            (&["-aim", "--delete"], named),
+            (&["-aim", "--delete-after"], named),
+            (&["-aim", "--no-m"], &["src/"]),
+            (&["-ainm", "--delete"], &["src/"]),
+            (&["-aim"], named),
+        ]) {
             trees(scene);
-            Pair::of(scene).run(flags, &["src/"], "dst");
-            trees(scene);
-            Pair::of(scene).run(flags, &["src/a", "src/d", "src/empty"], "dst");
+            Pair::of(scene).run(flags, sources, "dst");
         }
     });
 }
@@ -43,18 +44,20 @@ fn empty_directories_are_pruned() {
 #[test]
 fn directories_come_alone() {
     everywhere_by_pipe(|scene| {
-        for flags in [
-            &["-lptgoDid"][..],
-            &["-lptgoDid", "--delete"],
-            &["-lptgoDid", "--delete-before"],
-            &["-lptgoDidm"],
-            &["-aid", "--delete"],
-            &["-lptgoDidn", "--delete"],
-        ] {
-            for sources in [&["src/"][..], &["src/a", "src/d", "src/empty"], &["src/d/"]] {
-                trees(scene);
-                Pair::of(scene).run(flags, sources, "dst");
-            }
+        let named = &["src/a", "src/d", "src/empty"][..];
+        for (flags, sources) in scene.share([
+            (&["-lptgoDid"][..], &["src/"][..]),
+            (&["-lptgoDid", "--delete"], named),
+            (&["-lptgoDid", "--delete"], &["src/"]),
+            (&["-lptgoDidm"], &["src/"]),
+            (&["-aid", "--delete"], &["src/"]),
+            (&["-lptgoDid", "--delete-before"], &["src/"]),
+            (&["-lptgoDid", "--delete-before"], &["src/d/"]),
+            (&["-lptgoDid"], named),
+            (&["-lptgoDidn", "--delete"], &["src/"]),
+        ]) {
+            trees(scene);
+            Pair::of(scene).run(flags, sources, "dst");
         }
     });
 }
@@ -63,14 +66,14 @@ fn directories_come_alone() {
 fn sources_that_are_not_there_are_passed_over_or_removed() {
     everywhere_by_pipe(|scene| {
         let sources = ["src/a", "src/gone", "src/old", "src/nowhere"];
-        for flags in [
+        for flags in scene.share([
             &["-ai", "--ignore-missing-args"][..],
             &["-ai", "--delete-missing-args"],
             &["-ai", "--delete-missing-args", "--force"],
             &["-ai", "--delete-missing-args", "--delete"],
             &["-ain", "--delete-missing-args", "--force"],
             &["-ai", "--delete-missing-args", "--max-delete=0"],
-        ] {
+        ]) {
             trees(scene);
             Pair::of(scene).run(flags, &sources, "dst");
         }
@@ -83,12 +86,12 @@ fn sources_that_are_not_there_are_passed_over_or_removed() {
 #[test]
 fn what_is_mounted_is_left_alone_on_both_sides() {
     each_way_by_pipe(|scene| {
-        for flags in [
+        for flags in scene.share([
             &["-a", "-x", "--delete"][..],
             &["-a", "-xx", "--delete"],
             &["-a", "-xm"],
             &["-a", "-xx", "-m"],
-        ] {
+        ]) {
             trees(scene);
             scene.mkdir("src/d/mounted");
             scene.file("dst/d/mounted/kept", "kept");
