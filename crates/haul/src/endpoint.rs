@@ -60,7 +60,7 @@ pub struct Call<'c> {
     pub tell: &'c dyn Fn(LinkEvent<'_>),
     /// The server did not greet an earlier job of this command: ssh takes its place, where it
     /// may.
-    pub is_silent: bool,
+    pub server_is_silent: bool,
     /// True once the user has cancelled, which is asked often.
     pub cancelled: &'c dyn Fn() -> bool,
 }
@@ -145,7 +145,7 @@ impl Call<'_> {
         let may_be_kept = self.may_be_kept && !self.is_again;
         let (first, second) = endpoints(server, known, may_be_kept).ok_or_else(unknown)?;
         let done = match (&first, &second) {
-            (Endpoint::Server(..), Some(_)) if self.is_silent => {
+            (Endpoint::Server(..), Some(_)) if self.server_is_silent => {
                 let detail = "it does not greet".to_owned();
                 Err(ConnectError::NoServer { host: host.to_owned(), detail }.into())
             }
@@ -292,8 +292,9 @@ mod tests {
         let host = || "nas".to_owned();
         let no_server = ConnectError::NoServer { host: host(), detail: String::new() };
         let stored = Identity::new().expect("a key").key().fingerprint();
-        let errors: [(JobError, bool); 5] = [
+        let errors: [(JobError, bool); 6] = [
             (no_server.into(), true),
+            (ConnectError::Unanswered { host: host(), seconds: 15 }.into(), true),
             (ConnectError::ServerKey { host: host(), stored }.into(), false),
             (ConnectError::NotEnrolled { host: host() }.into(), false),
             (ConnectError::Lost { host: host(), detail: String::new() }.into(), false),

@@ -237,8 +237,17 @@ impl Hosts {
     ) -> Call<'c> {
         let has_content = !job.task.keeps_destination();
         let (is_again, diagnostics) = (!is_first, &self.diagnostics);
-        let (may_be_kept, is_silent) = (true, self.silent.lock().contains(host));
-        Call { host, may_be_kept, is_again, has_content, diagnostics, tell, is_silent, cancelled }
+        let (may_be_kept, server_is_silent) = (true, self.silent.lock().contains(host));
+        Call {
+            host,
+            may_be_kept,
+            is_again,
+            has_content,
+            diagnostics,
+            tell,
+            server_is_silent,
+            cancelled,
+        }
     }
 
     /// Runs `job` with the haul of the host, which has `greeted` or is connected to, and

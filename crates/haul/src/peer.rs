@@ -186,7 +186,7 @@ impl Peers {
             has_content: self.task.is_some_and(|task| !task.keeps_destination()),
             diagnostics: &self.diagnostics,
             tell: &|event| monitor.event(Event::Link(event)),
-            is_silent: false,
+            server_is_silent: false,
             cancelled: &|| monitor.cancelled(),
         };
         let Answering { requests, missing, .. } = Answering::at(&call)?;

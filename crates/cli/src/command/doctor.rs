@@ -99,18 +99,16 @@ fn diagnose<'d>(
         Answering::at_sftp(host, diagnostics)?
     } else {
         // As a copy does it, with the ciphers that it would have.
-        let (may_be_kept, is_again, has_content, is_silent) = (false, false, true, false);
         let tell = &|event: LinkEvent<'_>| report.link(event);
-        let cancelled = &|| false;
         let call = Call {
             host,
-            may_be_kept,
-            is_again,
-            has_content,
+            may_be_kept: false,
+            is_again: false,
+            has_content: true,
             diagnostics,
             tell,
-            is_silent,
-            cancelled,
+            server_is_silent: false,
+            cancelled: &|| false,
         };
         Answering::at(&call).map_err(CommandError::at(&machine))?
     };

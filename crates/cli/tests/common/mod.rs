@@ -279,10 +279,10 @@ impl Scene<'_> {
         let has = |at: usize| match self.way {
             // Each row of three begins with another way, or in a product of two tables the
             // same ones would always meet.
-            Way::Local => (at + at / 3) % 3 == 0,
+            Way::Local => (at + at / 3).is_multiple_of(3),
             Way::Upload => (at + at / 3) % 3 == 1,
             Way::Download => (at + at / 3) % 3 == 2,
-            Way::SftpUpload => at % 4 == 0,
+            Way::SftpUpload => at.is_multiple_of(4),
             Way::SftpDownload => at % 4 == 2,
             Way::Between => true,
         };
