@@ -10,7 +10,7 @@ use crate::suite::{self, Programs};
 use crate::{Result, setup};
 
 /// The test program, by package and target, and its campaign.
-const PROGRAM: &str = "haul differential";
+const PROGRAM: &str = "cli differential";
 const CAMPAIGN: &str = "both_make_the_same_of_whatever_they_are_given";
 
 /// How long the last cases may take to become small, after the time that was given.

@@ -12,12 +12,12 @@ use crate::{Result, fuzz, setup};
 /// Test programs with campaigns, by package and target, and the names of the
 /// campaigns in them.
 const CAMPAIGNS: &[(&str, &[&str])] = &[
-    ("haul resume", &["killed::"]),
-    ("haul moving", &["against::", "interrupted::"]),
-    ("haul retry", &["befallen::", "anywhere::"]),
-    ("haul sync", &["a_kill_"]),
-    ("haul sftp", &["killed::", "the_next_run_removes_what_killed_ones_have_left"]),
-    ("haul power", &["durable::at_any_moment", "plain::what_is_lost", "plain::a_large_file"]),
+    ("cli resume", &["killed::"]),
+    ("cli moving", &["against::", "interrupted::"]),
+    ("cli retry", &["befallen::", "anywhere::"]),
+    ("cli sync", &["a_kill_"]),
+    ("cli sftp", &["killed::", "the_next_run_removes_what_killed_ones_have_left"]),
+    ("cli power", &["durable::at_any_moment", "plain::what_is_lost", "plain::a_large_file"]),
     ("store power", &["cuts::"]),
     ("engine ends", &["leaves_whole_files", "a_bit_that_is_turned_over"]),
 ];
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// further round has the next number
     #[arg(long)]
     seed: Option<u64>,
-    /// Run only the programs whose name contains this, as in "haul resume", or
+    /// Run only the programs whose name contains this, as in "cli resume", or
     /// "fuzz"
     only: Option<String>,
 }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_failure_says_how_to_run_it_again() {
-        let told = again("tests failed", 7, "haul resume");
-        assert!(told.ends_with("--minutes 0 --seed 7 \"haul resume\""), "{told}");
+        let told = again("tests failed", 7, "cli resume");
+        assert!(told.ends_with("--minutes 0 --seed 7 \"cli resume\""), "{told}");
     }
 }

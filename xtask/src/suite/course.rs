@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn a_line_says_what_has_ended_and_what_is_at_work() {
         let course = Course::of(3);
-        ["haul sync", "haul retry"].iter().for_each(|name| course.begins(name));
-        assert_eq!(course.ends("haul sync"), "1/3");
+        ["cli sync", "cli retry"].iter().for_each(|name| course.begins(name));
+        assert_eq!(course.ends("cli sync"), "1/3");
         let line = course.line(Duration::from_secs(65));
-        assert_eq!(line, "1:05: 1 of 3 programs have ended; running: haul retry");
+        assert_eq!(line, "1:05: 1 of 3 programs have ended; running: cli retry");
     }
 }
