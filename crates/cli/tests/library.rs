@@ -1,11 +1,12 @@
 //! The library that other programs embed: its examples run, and do what they say.
 
-use haul::{Copy, ErrorKind, Event, Location, Move, Session, Silent};
+use haul::{Copy, ErrorKind, Event, Location, Move, Session, Silent, Sync};
 use haul_testkit::sshd::Sshd;
 use haul_testkit::tree;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tempfile::TempDir;
 
 #[path = "../../haul/examples/copy.rs"]
@@ -26,6 +27,9 @@ mod verify;
 
 /// The program that is started on the host.
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+/// The longest time until an agent has ended.
+const SOON: Duration = Duration::from_secs(20);
 
 /// A directory with a source of three files.
 fn world() -> (TempDir, PathBuf, PathBuf) {
@@ -127,9 +131,36 @@ fn jobs_of_a_session_share_a_login() {
     let Some((_sshd, there, logins)) = host(&world, &dst) else { return };
     fs::create_dir(&dst).expect("a directory");
     let sources = ["a", "sub"].map(|name| location(&src.join(name))).to_vec();
-    assert_eq!(upload::upload(sources, &there).expect("copied"), 3);
+    assert_eq!(upload::upload(sources, &there).expect("copied"), (3, 0));
     assert_eq!(fs::read(src.join("sub/b")).ok(), fs::read(dst.join("sub/b")).ok());
     assert_eq!(logins_in(&logins), 1);
+}
+
+#[test]
+fn a_session_closes_its_connections() {
+    let (world, src, dst) = world();
+    let Some((sshd, there, _)) = host(&world, &dst) else { return };
+    let session = Session::new();
+    let copy = Copy::new([location(&src.join("a"))], there);
+    copy.run_in(&session, &Silent::default()).expect("copied");
+    assert!(!sshd.agents().is_empty(), "it is kept");
+    drop(session);
+    assert!(haul_testkit::holds_within(SOON, || sshd.agents().is_empty()));
+}
+
+#[test]
+fn other_words_for_ssh_are_another_login() {
+    let (world, src, dst) = world();
+    let Some((_sshd, there, logins)) = host(&world, &dst) else { return };
+    fs::create_dir(&dst).expect("a directory");
+    let (session, other) = (Session::new(), world.path().join("other"));
+    fs::copy(world.path().join("ssh"), &other).expect("a script");
+    let again = there.clone().with_rsh(&other.display().to_string()).expect("a host");
+    for (name, dest) in [("a", there), ("sub", again)] {
+        let copy = Copy::new([location(&src.join(name))], dest);
+        copy.run_in(&session, &Silent::default()).expect("copied");
+    }
+    assert_eq!(logins_in(&logins), 2);
 }
 
 #[test]
@@ -166,12 +197,17 @@ fn what_can_not_be_done_is_an_error_of_its_kind() {
     let twice = Copy::new([location(&src), location(&src)], location(&dst));
     assert_eq!(twice.run(&Silent::default()).expect_err("refused").kind(), ErrorKind::Usage);
     assert!("".parse::<Location>().is_err());
+    let empty = || Location::from(PathBuf::new());
+    let nowhere = Sync::new([location(&src)], empty()).delete(true).run(&Silent::default());
+    assert_eq!(nowhere.expect_err("refused").kind(), ErrorKind::Usage);
+    let nothing = Copy::new([], location(&dst)).run(&Silent::default());
+    assert_eq!(nothing.expect_err("refused").kind(), ErrorKind::Usage);
 }
 
 /// A request and a session may be used by any thread, and an error sent to another.
 #[test]
 fn values_cross_threads() {
-    fn send<T: Send + Sync>() {}
+    fn send<T: Send + std::marker::Sync>() {}
     send::<Copy>();
     send::<Session>();
     send::<haul::Error>();

@@ -1,10 +1,15 @@
 //! Copies files and directories, with a progress bar: `copy SOURCE... DESTINATION`.
 
-use haul::{Copy, Error, Event, Location, Monitor, Progress, Summary};
+use haul::{Copy, Error, Event, Location, Monitor, Outcome, Progress, Summary};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::env;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+/// How often the bar is drawn.
+const DRAWN_EACH: Duration = Duration::from_millis(50);
 
 /// A monitor that draws a bar.
 struct Bar {
@@ -17,13 +22,14 @@ impl Monitor for Bar {
         &self.progress
     }
 
-    // The fate of each entry is an event.
     fn event(&self, event: Event<'_>) {
-        self.bar.set_length(self.progress.bytes_total.load(Ordering::Relaxed));
-        self.bar.set_position(self.progress.bytes_done.load(Ordering::Relaxed));
-        if let Event::Warning { path, message, .. } = event {
-            self.bar.println(format!("{}: {message}", haul::escape_bytes(path)));
-        }
+        let (path, why) = match event {
+            Event::Warning { path, message, .. } => (path, message.to_owned()),
+            Event::Stays { path, fault, .. } => (path, fault.to_string()),
+            Event::Entry { path, outcome: Outcome::Failed(fault), .. } => (path, fault.to_string()),
+            _ => return,
+        };
+        self.bar.println(format!("{}: {why}", haul::escape_bytes(path)));
     }
 
     fn cancelled(&self) -> bool {
@@ -33,13 +39,21 @@ impl Monitor for Bar {
 
 /// Copies all but the last location to that.
 pub(crate) fn copy(mut locations: Vec<Location>) -> Result<Summary, Error> {
-    let dest = locations.pop().expect("a destination");
+    let Some(dest) = locations.pop() else { return Ok(Summary::default()) };
     let style = ProgressStyle::with_template("{bytes}/{total_bytes} {bar} {eta}");
     let bar = ProgressBar::new(0).with_style(style.expect("a template that parses"));
     let bar = Bar { progress: Progress::default(), bar };
-    let copied = Copy::new(locations, dest).run(&bar);
-    bar.bar.finish();
-    copied
+    let copy = Copy::new(locations, dest);
+    thread::scope(|scope| {
+        let copying = scope.spawn(|| copy.run(&bar));
+        while !copying.is_finished() {
+            bar.bar.set_length(bar.progress.bytes_total.load(Ordering::Relaxed));
+            bar.bar.set_position(bar.progress.bytes_done.load(Ordering::Relaxed));
+            thread::sleep(DRAWN_EACH);
+        }
+        bar.bar.finish();
+        copying.join().expect("no panic")
+    })
 }
 
 fn main() -> ExitCode {

@@ -1,6 +1,7 @@
 //! Copies, lists what failed, and stops after too many failures: `events SOURCE... DESTINATION`.
 
 use haul::{Copy, Error, Event, Location, Monitor, Outcome, Progress, Summary};
+use std::process::ExitCode;
 use std::sync::Mutex;
 
 /// Failures after which the copy is cancelled.
@@ -46,7 +47,7 @@ pub(crate) fn copy(mut locations: Vec<Location>, failures: &Failures) -> Result<
     Copy::new(locations, dest).run(failures)
 }
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<ExitCode, Error> {
     let words = std::env::args().skip(1).map(|word| word.parse());
     let failures = Failures::default();
     let summary = copy(words.collect::<Result<_, _>>()?, &failures)?;
@@ -54,5 +55,5 @@ fn main() -> Result<(), Error> {
         println!("{line}");
     }
     println!("{} copied, {} failed", summary.copied, summary.failed);
-    Ok(())
+    Ok(if summary.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

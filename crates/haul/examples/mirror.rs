@@ -39,7 +39,11 @@ pub(crate) fn mirror(
 ) -> Result<Option<Summary>, Error> {
     let mirror = Sync::new([source], dest).delete(true);
     let changes = Changes::default();
-    mirror.clone().dry_run(true).run(&changes)?;
+    let tried = mirror.clone().dry_run(true).run(&changes)?;
+    // What could not be read is not in the list.
+    if tried.failed > 0 {
+        return Ok(None);
+    }
     let lines = changes.lines.into_inner().expect("no thread has panicked");
     if !agrees(&lines) {
         return Ok(None);

@@ -1,26 +1,30 @@
 //! Uploads several directories to a host over one connection: `upload HOST:DIR SOURCE...`.
 
 use haul::{Copy, Error, Location, Session, Silent};
+use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Copies each of `sources` into `dest`, one after the other; gives the number of files.
-pub(crate) fn upload(sources: Vec<Location>, dest: &Location) -> Result<u64, Error> {
+/// Copies each of `sources` into `dest`, one after the other; gives the numbers of files that
+/// were copied, and of entries that failed.
+pub(crate) fn upload(sources: Vec<Location>, dest: &Location) -> Result<(u64, u64), Error> {
     // What ssh has to say, such as a warning about a host key.
     let session = Session::with_diagnostics(Arc::new(|line: &[u8]| {
         eprintln!("ssh: {}", haul::escape_bytes(line));
     }));
-    let mut files = 0;
+    let (mut files, mut failed) = (0, 0);
     for source in sources {
-        let copy = Copy::new([source], dest.clone()).sync(true);
-        files += copy.run_in(&session, &Silent::default())?.copied;
+        let copy = Copy::new([source], dest.clone()).flush(true);
+        let summary = copy.run_in(&session, &Silent::default())?;
+        (files, failed) = (files + summary.copied, failed + summary.failed);
     }
-    Ok(files)
+    Ok((files, failed))
 }
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<ExitCode, Error> {
     let mut words = std::env::args().skip(1);
     let dest = words.next().unwrap_or_default().parse()?;
     let sources = words.map(|word| word.parse()).collect::<Result<_, _>>()?;
-    println!("{} files", upload(sources, &dest)?);
-    Ok(())
+    let (files, failed) = upload(sources, &dest)?;
+    println!("{files} files, {failed} failed");
+    Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -27,7 +27,7 @@ pub enum Error {
     /// The job ended early, or could not begin.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// The same of a job through a host's SFTP server.
+    /// A job over SFTP ended early.
     #[error(transparent)]
     ThroughSftp(JobError),
     /// The host has no haul that can be used, and its SFTP server does not help either.

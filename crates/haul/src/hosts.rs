@@ -30,8 +30,8 @@ pub struct Hosts {
     diagnostics: Diagnostics,
     /// Those that turned out to have no haul.
     lacking: Mutex<Vec<Host>>,
-    /// The way to the place of the first job, if somebody was asked there.
-    standing: Mutex<Option<(Machine, WayThere)>>,
+    /// The connections that questions have left, for the first jobs.
+    standing: Mutex<Vec<(Machine, WayThere)>>,
     /// Those of which a haul has greeted.
     greeted: Mutex<Vec<Host>>,
     /// Those whose servers do not greet.
@@ -66,10 +66,11 @@ impl Hosts {
     /// `peers` were asked: the first of `legs` goes on over the connection to its place.
     pub fn go_on(&self, mut peers: Peers, legs: &[Leg<Machine>]) {
         self.heard_of(&peers);
-        *self.standing.lock() = legs.first().and_then(|leg| match &leg.route {
+        let way = legs.first().and_then(|leg| match &leg.route {
             Route::Download(machine) => Some(machine.clone()).zip(peers.take_way(machine)),
             Route::Local | Route::Upload(_) | Route::Between(..) => None,
         });
+        self.standing.lock().extend(way);
     }
 
     /// Keeps in mind the hosts whose hauls have greeted `peers`.
@@ -136,8 +137,9 @@ impl Hosts {
 
     /// The way to `place`, if somebody was asked there just now.
     fn take_standing(&self, machine: &Machine) -> Option<WayThere> {
-        let standing = self.standing.lock().take();
-        standing.filter(|(asked, _)| asked == machine).map(|(_, way)| way)
+        let mut standing = self.standing.lock();
+        let at = standing.iter().position(|(asked, _)| asked == machine)?;
+        Some(standing.swap_remove(at).1)
     }
 
     /// Takes what ssh writes.
@@ -159,7 +161,11 @@ impl Hosts {
             Route::Upload(to) | Route::Between(_, to) => to.host(),
             Route::Local | Route::Download(_) => None,
         };
-        ran.map_err(|error| to.into_iter().fold(error, Error::at_host))
+        ran.map_err(|error| match monitor.cancelled() {
+            // Ctrl-C reaches ssh too, and what is seen of it first is a broken connection.
+            true => JobError::Interrupted.into(),
+            false => to.into_iter().fold(error, Error::at_host),
+        })
     }
 
     fn run_at(
@@ -214,12 +220,7 @@ impl Hosts {
             };
             program.map(put).transpose()
         });
-        // Ctrl-C ends ssh too, and what is seen of it first is a broken connection.
-        let put = put.map_err(|error| match monitor.cancelled() {
-            true => JobError::Interrupted.into(),
-            false => Error::from(error),
-        })?;
-        if let Some(Deployed { bytes, change }) = put {
+        if let Some(Deployed { bytes, change }) = put? {
             let host = &*host.to_string();
             monitor.event(Event::Link(LinkEvent::Deployed { host, bytes, change }));
         }
@@ -337,7 +338,9 @@ impl Hosts {
             false => format!("no haul there: using SFTP; 'haul deploy {host}' makes it faster"),
         };
         let path = host.to_string();
-        monitor.event(Event::Warning { side: None, path: path.as_bytes(), message: &message });
+        if host.without_haul != WithoutHaul::GoOnQuietly {
+            monitor.event(Event::Warning { side: None, path: path.as_bytes(), message: &message });
+        }
         self.lacking.lock().push(host.clone());
     }
 

@@ -78,10 +78,10 @@ macro_rules! with_dry_run {
             self
         }
 
-        /// Waits until all is on stable storage before it ends.
+        /// Flushes everything to stable storage before it ends.
         #[must_use]
-        pub fn sync(mut self, sync: bool) -> Self {
-            self.request.policy.sync = sync;
+        pub fn flush(mut self, flush: bool) -> Self {
+            self.request.policy.sync = flush;
             self
         }
     };
@@ -106,8 +106,8 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// A copy of `sources`, directories with all that is in them, into the directory `dest`, or,
-    /// where that is no directory, of one source to that name. Modes and times are kept.
+    /// Copies `sources`, directories with their content, into the directory `dest`. A single
+    /// source gets the name `dest` if that is not a directory. Modes and times are kept.
     pub fn new(sources: impl IntoIterator<Item = Location>, dest: Location) -> Self {
         let mut request = Request::new(sources.into_iter().collect(), dest);
         request.recursive = true;
@@ -226,8 +226,8 @@ pub struct Move {
 }
 
 impl Move {
-    /// Moves `sources` into the directory `dest`, or, where that is no directory, one source to
-    /// that name. A source of which the destination can't hold all attributes stays.
+    /// Moves `sources` into the directory `dest`. A single source gets the name `dest` if that is
+    /// not a directory. A source of which the destination can't hold all attributes stays.
     pub fn new(sources: impl IntoIterator<Item = Location>, dest: Location) -> Self {
         let mut request = Request::new(sources.into_iter().collect(), dest);
         let moving = Moving::Whole;

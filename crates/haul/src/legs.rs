@@ -15,7 +15,7 @@ pub enum Next {
     Ends,
 }
 
-/// Hears of jobs that run one after the other.
+/// Is notified of jobs that run one after the other.
 pub trait Course {
     /// The job of `leg` begins; `has_more` if others follow it.
     fn begins(&self, leg: &Leg<Machine>, has_more: bool);
@@ -28,10 +28,12 @@ pub trait Course {
 
     /// True if a part of a mirror's work is left out that only removes: what the sources have is
     /// not all known, as one job `has_failed` or in another way.
-    fn withholds(&self, mirror: &Mirror, has_failed: bool) -> bool;
+    fn withholds(&self, _mirror: &Mirror, _has_failed: bool) -> bool {
+        false
+    }
 
     /// The job of `leg` removes sources of a move.
-    fn removes(&self, leg: &Leg<Machine>);
+    fn removes(&self, _leg: &Leg<Machine>) {}
 }
 
 /// Runs the jobs of `legs`, which report to `monitor`. Gives the sum of their figures, and true if

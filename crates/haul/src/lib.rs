@@ -36,14 +36,15 @@
 //! # Failures
 //!
 //! One file that can't be read does not end a request: it is an event, and counts in
-//! [`Summary::failed`]. An [`Error`] ends it: see [`Error::kind`]. Run the same request again
-//! after any of them. Finished files are skipped, and an unfinished large file is continued.
+//! [`Summary::failed`]. An [`Error`] ends it, or the part of it that goes to one of several
+//! hosts: see [`Error::kind`]. Run the same request again after any of them. Finished files are
+//! skipped, and an unfinished large file is continued.
 //!
 //! # Events, progress and cancellation
 //!
-//! `run` takes a [`Monitor`]. [`Silent`] hears nothing. One of your own has a [`Progress`] whose
+//! `run` takes a [`Monitor`], which serves one request at a time. [`Silent`] ignores all events. One of your own has a [`Progress`] whose
 //! counters it may read at any time, gets each [`Event`], and cancels the request by answering
-//! [`Monitor::cancelled`] with `true`. It is called by several threads at once.
+//! [`Monitor::cancelled`] with `true`. Several threads of the request call it at once.
 //!
 //! Five examples are in `examples/`: `copy.rs` (a progress bar), `mirror.rs` (a dry run first),
 //! `upload.rs` (one connection for several requests), `verify.rs` and `events.rs`.
@@ -55,7 +56,7 @@
 //! - The chunk cache, the keys of this user and the journals of uploads are in the directories
 //!   that the environment names: see [`state`].
 //!
-//! The other items are what the program needs besides: they may change in any version.
+//! Modules and hidden items are what the program needs besides: they may change in any version.
 //!
 //! # Rooms
 //!
@@ -92,20 +93,32 @@ pub mod servers;
 mod session;
 pub mod state;
 
-pub use endpoint::{Call, UseServer};
 pub use error::{Error, ErrorKind};
 pub use haul_engine::{
-    At, Change, Event, LinkEvent, Monitor, Outcome, Progress, Silent, Skip, Summary,
+    At, Change, DeployError, Event, JobError, Leg, LinkEvent, Monitor, Outcome, Progress, Silent,
+    Skip, Summary,
 };
-pub use haul_model::{Compression, Conflict, Fault, FaultKind, Kind, Side, escape_bytes};
-pub use host::{Host, RETRIES, WithoutHaul};
-pub use hosts::{Hosts, Questions};
+pub use haul_model::{
+    Changes, Compression, Conflict, ContentHash, Entry, Fault, FaultKind, FilterError, Kind,
+    Naming, Side, Task, escape_bytes,
+};
+pub use haul_net::{ConnectError, Diagnostics};
+pub use host::Host;
 pub use jobs::{Check, Copy, Move, Sync};
-pub use legs::{Course, Next, in_parts, run_legs, withholds};
-pub use location::{Location, LocationError, LocationProblem, Machine, parse_host};
-pub use mirror::take_what_is_in;
-pub use missing::left_out;
-pub use peer::{Answering, Peers, WayThere};
-pub use request::{Passage, Ready, Request, Unmatched, When};
-pub use retry::{Once, ToldOnce, is_stream};
+pub use location::{Location, LocationError, LocationProblem, Machine};
 pub use session::Session;
+
+// What the program needs besides.
+#[doc(hidden)]
+pub use {
+    endpoint::{Call, UseServer},
+    host::{RETRIES, WithoutHaul},
+    hosts::{Hosts, Questions},
+    legs::{Course, Next, in_parts, run_legs, withholds},
+    location::parse_host,
+    mirror::take_what_is_in,
+    missing::left_out,
+    peer::{Answering, Peers, WayThere},
+    request::{Passage, Ready, Request, Unmatched, When},
+    retry::{Once, ToldOnce, is_stream},
+};

@@ -4,7 +4,7 @@
 
 use crate::endpoint::UseServer;
 use crate::error::Error;
-use crate::host::{Host, RETRIES};
+use crate::host::{Host, RETRIES, WithoutHaul};
 use haul_engine::{JobError, Spot};
 use haul_model::{escape_bytes, escape_text, words};
 use haul_net::{ConnectError, SshTarget};
@@ -127,7 +127,8 @@ impl Location {
         }
     }
 
-    /// The same, where `command`, a program and its options, is started in place of `ssh`.
+    /// The same, where `command`, a program and its options, is started in place of `ssh`. No
+    /// haul server is used then.
     ///
     /// # Errors
     /// When the command has no program, or an open quote.
@@ -135,12 +136,17 @@ impl Location {
         self.with_ssh(|ssh| ssh.with_rsh(command))
     }
 
-    /// The same, where the haul at `path` on the host is started, and no other is looked for.
+    /// The same, where the haul at `path` on the host is started by ssh, and nothing else: no
+    /// other haul, no haul server and no SFTP server.
     ///
     /// # Errors
     /// When the path is empty, or no path.
     pub fn with_remote_haul(self, path: &str) -> Result<Self, Error> {
-        self.with_ssh(|ssh| ssh.with_remote_haul(path))
+        let mut location = self.with_ssh(|ssh| ssh.with_remote_haul(path))?;
+        if let Machine::There(host) = &mut location.machine {
+            host.without_haul = WithoutHaul::Fail;
+        }
+        Ok(location)
     }
 
     fn with_ssh(

@@ -64,7 +64,7 @@ pub struct Request {
     pub staging: Option<Vec<u8>>,
     /// Of the one source of a mirror, the paths below it that take part, if not all.
     pub list: Option<Vec<Vec<u8>>>,
-    /// Links that come from a host are made to lead nowhere; elsewhere that is undone.
+    /// Targets of links are munged on a download, and unmunged elsewhere.
     pub munges: bool,
     /// The way that contents take.
     pub passage: Passage,
@@ -149,7 +149,6 @@ impl Request {
         for leg in legs.iter_mut().filter(|_| self.munges) {
             leg.job.munging = match leg.route {
                 Route::Download(_) => Munging::Done,
-                // Neither side is here: such requests are refused.
                 Route::Local | Route::Upload(_) | Route::Between(..) => Munging::Undone,
             };
         }
@@ -183,6 +182,20 @@ impl Request {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a request without sources, and paths that name nothing.
+    fn refuse_no_place(&self) -> Result<(), Error> {
+        if self.sources.is_empty() {
+            return Err(Error::usage("there is no source"));
+        }
+        let all = || self.sources.iter().chain([&self.dest]);
+        match all().find(|place| place.path.is_empty() || place.path.contains(&0)) {
+            Some(place) => {
+                Err(Error::usage(format!("'{place}': the path is empty, or has a NUL byte")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses what this machine's side does, where neither side is here.
@@ -255,6 +268,7 @@ impl Request {
         unmatched: &mut Unmatched<'_>,
     ) -> Result<Ready, E> {
         // What the request alone can tell comes before any connection.
+        self.refuse_no_place()?;
         refuse(self)?;
         self.refuse_between_hosts(task)?;
         let (mut request, mut questions) = (self.clone(), questions);

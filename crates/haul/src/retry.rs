@@ -7,8 +7,7 @@
 use crate::error::Error;
 use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
 use haul_model::{
-    Conflict, ContentHash, Entry, FaultKind, Kept, Kind, Mirror, Naming, Outcome, Sameness, Side,
-    Task, Updating,
+    Conflict, ContentHash, Entry, Kept, Kind, Mirror, Naming, Outcome, Sameness, Task, Updating,
 };
 use haul_net::ConnectError;
 use parking_lot::Mutex;
@@ -118,7 +117,7 @@ fn pause(monitor: &dyn Monitor, host: &str, attempt: u32, reason: &str) -> Resul
 pub(crate) struct Attempts<'m> {
     monitor: &'m dyn Monitor,
     failed: u32,
-    /// That it was lost was told, and not yet that it is there again.
+    /// `Lost` was reported, and `Regained` was not.
     is_lost: bool,
 }
 
@@ -275,21 +274,12 @@ pub struct Once<'m> {
     warned: ToldOnce,
     /// Direct connections have stood.
     has_gone_directly: AtomicBool,
-    /// Something of the sources could not be read.
-    is_unread: AtomicBool,
 }
 
 impl<'m> Once<'m> {
     /// One that tells `monitor`.
     pub fn new(monitor: &'m dyn Monitor) -> Self {
-        let (has_gone_directly, is_unread) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { monitor, warned: ToldOnce::default(), has_gone_directly, is_unread }
-    }
-
-    /// True if something of the sources could not be read. What was never there, or is gone by
-    /// now, does not count.
-    pub fn is_unread(&self) -> bool {
-        self.is_unread.load(Ordering::Relaxed)
+        Self { monitor, warned: ToldOnce::default(), has_gone_directly: AtomicBool::new(false) }
     }
 
     /// True if a run that ends with `error` may be followed by another. Where direct
@@ -315,11 +305,6 @@ impl Monitor for Once<'_> {
         {
             return;
         }
-        if let Event::Entry { outcome: Outcome::Failed(fault), .. } = &event
-            && (fault.side, fault.kind == FaultKind::NotFound) == (Side::Source, false)
-        {
-            self.is_unread.store(true, Ordering::Relaxed);
-        }
         if let Event::Link(LinkEvent::Direct { .. }) = event {
             self.has_gone_directly.store(true, Ordering::Relaxed);
         }
@@ -331,7 +316,7 @@ impl Monitor for Once<'_> {
     }
 
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
-        matches!(outcome, Outcome::Failed(_)) || self.monitor.shows(kind, outcome)
+        self.monitor.shows(kind, outcome)
     }
 
     fn wants_hashes(&self) -> bool {

@@ -1,24 +1,26 @@
 //! The connections that jobs of one caller share.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::hosts::{Hosts, Questions};
-use crate::legs::{Course, Next, in_parts, run_legs, withholds};
+use crate::legs::{Course, Next, in_parts, run_legs};
 use crate::location::{Location, Machine};
 use crate::missing::left_out;
 use crate::peer::Peers;
-use crate::request::{Ready, Request};
+use crate::request::{Passage, Ready, Request};
 use crate::retry::Once;
 use haul_engine::{At, Event, Leg, Monitor, Summary};
-use haul_model::{Fault, Mirror, Task};
+use haul_model::{Compression, Fault, Task};
 use haul_net::{Diagnostics, Keep, Resting};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The connections that jobs share: the next job to the same host needs no new login.
+/// The connections that requests share. The next request to a host that is reached by ssh, and
+/// has haul, needs no new login; other connections are made anew.
 ///
-/// Jobs of one session run one after the other, or at the same time in several threads; each
-/// has a connection of its own then. The connections are closed with the session.
+/// Requests of one session run one after the other, or at the same time in several threads, each
+/// with a connection and a [`Monitor`] of its own. The connections are closed with the session.
+/// A session remembers which hosts have no haul.
 ///
 /// ```no_run
 /// use haul::{Copy, Session, Silent};
@@ -35,6 +37,12 @@ pub struct Session {
     resting: Resting,
     /// The program that is installed where there is no haul.
     deploys: Option<PathBuf>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.resting.close();
+    }
 }
 
 impl Default for Session {
@@ -129,8 +137,11 @@ impl Session {
     /// `request`, whose hosts are reached over the connections of this session.
     fn reached(&self, request: &Request) -> Result<Request, Error> {
         let mut request = request.clone();
+        let Passage { rate, compression, .. } = request.passage;
         for Location { machine, .. } in request.sources.iter_mut().chain([&mut request.dest]) {
             let Machine::There(host) = machine else { continue };
+            host.asks_for_rate |= rate.is_some();
+            host.asks_to_compress |= compression != Compression::default();
             host.deploy = host.deploy.take().or_else(|| self.deploys.clone());
             let keep = Arc::new(Keep::Here(self.resting.clone()));
             let kept = host.clone().with_ssh(|ssh| Ok(ssh.with_keep(keep)));
@@ -160,7 +171,7 @@ impl<'w, 'e> Jobs<'w, 'e> {
         Self { watch, before: Cell::default(), first_error: None }
     }
 
-    /// The end of all, with these figures.
+    /// The first error, or `summary`.
     fn end(&mut self, summary: Summary) -> Result<Summary, Error> {
         self.first_error.take().map_or(Ok(summary), Err)
     }
@@ -178,19 +189,18 @@ impl Course for Jobs<'_, '_> {
     }
 
     fn fails(&mut self, _: &Leg<Machine>, error: Error) -> Next {
-        let goes_on = error.connection().is_some() && !self.watch.cancelled();
-        self.first_error.get_or_insert(error);
-        if goes_on { Next::GoesOn } else { Next::Ends }
-    }
-
-    fn withholds(&self, mirror: &Mirror, has_failed: bool) -> bool {
-        let withholds = withholds(mirror, has_failed, self.watch.is_unread());
-        if withholds {
-            let message = "skipping all removals: not all of the source could be read";
-            self.watch.event(Event::Warning { side: None, path: b".", message });
+        let kind = error.kind();
+        match &self.first_error {
+            Some(_) if kind != ErrorKind::Interrupted => {
+                let message = &*error.to_string();
+                self.watch.event(Event::Warning { side: None, path: b".", message });
+            }
+            _ => self.first_error = Some(error),
         }
-        withholds
+        match kind {
+            // Another host may be there.
+            ErrorKind::Connection | ErrorKind::Protocol => Next::GoesOn,
+            _ => Next::Ends,
+        }
     }
-
-    fn removes(&self, _: &Leg<Machine>) {}
 }

@@ -293,8 +293,8 @@ pub struct Closer {
     before: Option<[AsBefore; 2]>,
     /// Set if the connection is kept when it is at rest.
     kept: Option<Box<Kept>>,
-    /// The host, and where the connection is in this process when it is at rest, if it is kept
-    /// there.
+    /// The name of the target, and where the connection is in this process when it is at rest, if
+    /// it is kept there.
     rests: Option<(String, Resting)>,
     /// The peer's name, where no ssh of this process leads to it.
     name: Option<String>,

@@ -51,35 +51,46 @@ pub enum Keep {
         /// directory, the name of the socket and the name of the host follow.
         holder: Vec<OsString>,
     },
-    /// In this process, as long as it has a handle of that place.
+    /// In this process, until [`Resting::close`].
     Here(Resting),
 }
 
 /// Connections of this process that are at rest between two jobs. Its clones are handles of one
-/// place; the connections are closed with the last of them.
-#[derive(Clone, Default)]
-pub struct Resting(Arc<Mutex<Vec<(String, Connection)>>>);
+/// place.
+#[derive(Clone)]
+pub struct Resting(Arc<Mutex<Option<Connections>>>);
 
-impl Resting {
-    /// Keeps `connection`, by the name of its host.
-    pub(crate) fn put(&self, host: String, connection: Connection) {
-        self.0.lock().push((host, connection));
-    }
+/// Connections, by what they depend on; see [`name_of`].
+type Connections = Vec<(String, Connection)>;
 
-    /// A connection to that host, if one is at rest.
-    fn take(&self, host: &str) -> Option<Connection> {
-        let mut all = self.0.lock();
-        let at = all.iter().position(|(other, _)| other == host)?;
-        let (host, connection) = all.swap_remove(at);
-        Some(connection.resting(host, self.clone()))
+impl Default for Resting {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Some(Vec::new()))))
     }
 }
 
-impl Drop for Resting {
-    fn drop(&mut self) {
-        if let Some(all) = Arc::get_mut(&mut self.0) {
-            all.get_mut().drain(..).for_each(|(_, connection)| connection.leave());
+impl Resting {
+    /// Keeps `connection`, whose target has that name; closes it if the place is closed.
+    pub(crate) fn put(&self, name: String, connection: Connection) {
+        if let Some(all) = &mut *self.0.lock() {
+            return all.push((name, connection));
         }
+        connection.leave();
+    }
+
+    /// A connection to the target of that name, if one is at rest.
+    fn take(&self, name: &str) -> Option<Connection> {
+        let mut all = self.0.lock();
+        let all = all.as_mut()?;
+        let at = all.iter().position(|(other, _)| other == name)?;
+        let (name, connection) = all.swap_remove(at);
+        Some(connection.resting(name, self.clone()))
+    }
+
+    /// Closes the connections that are at rest, and those that come later.
+    pub fn close(&self) {
+        let all = self.0.lock().take();
+        all.into_iter().flatten().for_each(|(_, connection)| connection.leave());
     }
 }
 
@@ -93,7 +104,7 @@ impl Eq for Resting {}
 
 impl fmt::Debug for Resting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Resting({})", self.0.lock().len())
+        write!(f, "Resting({:?})", self.0.lock().as_ref().map(Vec::len))
     }
 }
 
@@ -165,7 +176,7 @@ impl Keeper {
 /// Its messages go to `diagnostics`.
 pub(crate) fn take(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
     let (dir, lasts) = match target.keep()? {
-        Keep::Here(resting) => return resting.take(&target.address()),
+        Keep::Here(resting) => return resting.take(&name_of(target)),
         Keep::Held { dir, lasts, .. } => (dir, *lasts),
     };
     let path = dir.join(name_of(target));
@@ -179,7 +190,7 @@ pub(crate) fn take(target: &SshTarget, diagnostics: Diagnostics) -> Option<Conne
 }
 
 /// The name of the socket for `target`.
-fn name_of(target: &SshTarget) -> String {
+pub(crate) fn name_of(target: &SshTarget) -> String {
     let shell = target.shell();
     let mut facts: Vec<Vec<u8>> = vec![env!("CARGO_PKG_VERSION").into()];
     let program = std::env::current_exe().and_then(fs::metadata);

@@ -274,7 +274,7 @@ fn start(
     };
     let rests = match (target.keep(), &further, traffic) {
         (Some(Keep::Here(resting)), Some(_), Traffic::Content | Traffic::Words) => {
-            Some((target.address(), resting.clone()))
+            Some((kept::name_of(target), resting.clone()))
         }
         _ => None,
     };

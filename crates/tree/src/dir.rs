@@ -199,7 +199,7 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
 
     /// The same for one that shares the whole content of `source` where the storage can do
-    /// that; tells if it does, and else is empty. See [`Storage::shares_content`].
+    /// that; tells if it does, and else is empty. See [`Capabilities::shares_content`].
     fn stage_sharing(&self, _source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
         Ok((self.stage()?, false))
     }

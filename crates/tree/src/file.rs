@@ -180,7 +180,7 @@ pub trait StagedFile: Send + Sync {
 
     /// Has it begin with what `source` has in `range`, in bytes, at the same place, without
     /// writing it, where the storage can do that; tells if it does. The range begins with a
-    /// block, and ends with the source. See [`crate::Storage::shares_content`].
+    /// block, and ends with the source. See [`crate::Capabilities::shares_content`].
     fn begin_with(&self, _source: &dyn SourceFile, _range: Range<u64>) -> bool {
         false
     }
