@@ -96,9 +96,11 @@ fn holds_soon(condition: impl FnMut() -> bool) -> bool {
 
 #[test]
 fn a_server_that_takes_few_logins_at_a_time_takes_eight_in_the_end() {
-    for startups in ["MaxStartups 2:30:10", "MaxStartups 1:100:1"] {
-        takes_eight_in_the_end(startups);
-    }
+    std::thread::scope(|scope| {
+        for startups in ["MaxStartups 2:30:10", "MaxStartups 1:100:1"] {
+            scope.spawn(move || takes_eight_in_the_end(startups));
+        }
+    });
 }
 
 fn takes_eight_in_the_end(startups: &str) {
@@ -244,7 +246,7 @@ fn logins_that_hang_or_fail_hold_up_nobody() {
         ("trap '' TERM; exec sleep 600", None),
         (REFUSED, Some("another connection failed")),
     ];
-    for (instead, words) in cases {
+    let holds_up_nobody = |instead, words: Option<&str>| {
         each_of(
             &WAYS,
             |scene| beside_is(scene, instead),
@@ -259,7 +261,13 @@ fn logins_that_hang_or_fail_hold_up_nobody() {
                 assert_copied(scene, "dst");
             },
         );
-    }
+    };
+    let holds_up_nobody = &holds_up_nobody;
+    std::thread::scope(|scope| {
+        for (instead, words) in cases {
+            scope.spawn(move || holds_up_nobody(instead, words));
+        }
+    });
 }
 
 #[test]
@@ -284,8 +292,8 @@ fn where_no_direct_connection_stands_logins_take_their_place() {
 fn it_is_told_which_way_contents_go() {
     each_remote_way(|scene| {
         scene.mkdir("src");
-        tree::random_file(scene.path("src/large"), 400 << 20, 1).expect("a file");
-        let flags = ["-rv", "--parallel", "2", "--via", "ssh"];
+        tree::random_file(scene.path("src/large"), 40 << 20, 1).expect("a file");
+        let flags = ["-rv", "--parallel", "2", "--via", "ssh", "--bwlimit", "20m"];
         let run = scene.copy(&flags, &["src"], "dst").limit(SOON).run().expect_ok();
         let line = "haul: contents go to haul-test over 2 ssh connections\n";
         assert!(run.err().contains(line), "{run}");

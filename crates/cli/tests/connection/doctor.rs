@@ -63,15 +63,17 @@ fn the_table_shows_the_way_the_machines_and_the_disk_and_nothing_stays() {
     let link = way_to(scene.sshd());
     let dir = scene.there(scene.path("dir"));
     let dir = dir.to_str().expect("text");
-    let run = doctor(&scene, &link, &[dir]).run().expect_ok();
+    // Both at the same time: most of it is waiting.
+    let both = [&[dir][..], &["--json", dir]].map(|words| doctor(&scene, &link, words));
+    let both = both.map(|doctor| doctor.spawn().expect("it starts"));
+    let [run, json] = both.map(|running| running.wait().expect("it ends").expect_ok());
     let table = redacted(&run.out().replace(&scene.path("dir").display().to_string(), "DIR"));
     insta::assert_snapshot!(table);
     assert_same(&before, &scene.snapshot("dir"));
     let lines = run.out();
     assert!(lines.lines().any(|line| line.starts_with("- ")), "it advises something: {run}");
 
-    let run = doctor(&scene, &link, &["--json", dir]).run().expect_ok();
-    let found = found(&run);
+    let (run, found) = (&json, found(&json));
     assert_eq!((&found["type"], &found["host"]), (&"doctor".into(), &"haul-test".into()));
     assert_eq!(found["haul"]["path"], HAUL);
     assert_eq!(found["direct"], true);
@@ -134,7 +136,7 @@ fn a_place_where_nothing_can_be_written_is_an_error_and_the_rest_is_told() {
     let port = taken.local_addr().expect("an address").port().to_string();
     let link = way_to(scene.sshd());
     // Nobody can make a file in /proc, and there is no room.
-    for (path, said, hint) in [
+    let cases = [
         (
             Path::new("/proc"),
             "not enough free space to measure it",
@@ -146,11 +148,16 @@ fn a_place_where_nothing_can_be_written_is_an_error_and_the_rest_is_told() {
             "no such file",
             "name an existing directory; nothing is left in it",
         ),
-    ] {
+    ];
+    // All at the same time: most of it is waiting.
+    let all = cases.map(|(path, said, hint)| {
         let there = scene.there(path);
         let there = there.to_str().expect("text");
-        let run = doctor(&scene, &link, &["--port-range", &port, there]).run();
-        let run = run.expect_code(1);
+        let running = doctor(&scene, &link, &["--port-range", &port, there]).spawn();
+        (running.expect("it starts"), path, said, hint)
+    });
+    for (running, path, said, hint) in all {
+        let run = running.wait().expect("it ends").expect_code(1);
         assert_one_error(&run, &path.display().to_string(), "", hint);
         assert!(run.err().to_lowercase().contains(said), "{run}");
         assert!(run.out().contains("BLAKE3"), "{run}");

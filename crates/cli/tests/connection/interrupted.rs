@@ -109,34 +109,41 @@ done 2> /dev/null";
 
 #[test]
 fn what_is_ignored_from_the_start_ends_nothing() {
-    let world = World::new();
-    for (name, line, ignored) in [
+    let world = &World::new();
+    let cases = [
         ("nohup", "exec nohup HAUL \"$@\"", Signal::HUP),
         ("hangup", "trap '' HUP; exec HAUL \"$@\"", Signal::HUP),
         ("ctrl-c", "trap '' INT; exec HAUL \"$@\"", Signal::INT),
         ("wish", "trap '' TERM; exec HAUL \"$@\"", Signal::TERM),
         ("background", IN_BACKGROUND, Signal::INT),
-    ] {
-        let mut scene = world.scene_called(name, Way::Upload);
-        let program = scene.path("run");
-        script(&program, &line.replace("HAUL", &format!("'{HAUL}'")));
-        scene.run_as(program);
-        let transfer = Transfer::start(&scene);
-        transfer.running.signal_group(ignored);
-        transfer.running.signal_group(ignored);
-        let run = transfer.ends_with(0);
-        assert!(!run.err().contains("interrupted"), "{run}");
-        if name == "background" {
-            continue;
+    ];
+    std::thread::scope(|scope| {
+        for (name, line, ignored) in cases {
+            let scene = world.scene_called(name, Way::Upload);
+            scope.spawn(move || ends_nothing(scene, line, ignored));
         }
-        // The others still do what they do.
-        fs::remove_dir_all(scene.path("there")).expect("removed");
-        let transfer = Transfer::start(&scene);
-        transfer.running.signal_group(ignored);
-        let other = if ignored == Signal::INT { Signal::TERM } else { Signal::INT };
-        transfer.running.signal(other);
-        assert_interrupted(&transfer.ends_with(130));
+    });
+}
+
+fn ends_nothing(mut scene: Scene<'_>, line: &str, ignored: Signal) {
+    let program = scene.path("run");
+    script(&program, &line.replace("HAUL", &format!("'{HAUL}'")));
+    scene.run_as(program);
+    let transfer = Transfer::start(&scene);
+    transfer.running.signal_group(ignored);
+    transfer.running.signal_group(ignored);
+    let run = transfer.ends_with(0);
+    assert!(!run.err().contains("interrupted"), "{run}");
+    if line == IN_BACKGROUND {
+        return;
     }
+    // The others still do what they do.
+    fs::remove_dir_all(scene.path("there")).expect("removed");
+    let transfer = Transfer::start(&scene);
+    transfer.running.signal_group(ignored);
+    let other = if ignored == Signal::INT { Signal::TERM } else { Signal::INT };
+    transfer.running.signal(other);
+    assert_interrupted(&transfer.ends_with(130));
 }
 
 #[test]

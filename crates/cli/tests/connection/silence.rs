@@ -111,20 +111,22 @@ fn a_connection_that_falls_silent_at_any_byte_is_given_up() {
     tree::many(scene.path("tree"), 20, 3000, 2, 1).expect("a tree");
     tree::random_file(scene.path("tree/large"), 3 << 20, 2).expect("a file");
     let source = scene.snapshot("tree");
-    // Behind the greeting, within what follows it, and within contents.
-    for bytes in [30, 400, 20_000] {
-        let silent = format!("dd bs=1 count={bytes} status=none; sleep 50");
-        std::thread::scope(|scope| {
-            for (direction, up, down) in [("up", &silent[..], "cat"), ("down", "cat", &silent)] {
-                for verb in ["upload", "download", "move", "check", "ls", "hash"] {
-                    let scene = &scene;
-                    scope.spawn(move || {
-                        falls_silent(scene, verb, &format!("{verb}-{direction}-{bytes}"), up, down)
-                    });
-                }
+    // Behind the greeting, within what follows it, and within contents. The tests of hostile
+    // peers have each kind of job at each place.
+    let places = [30, 400, 20_000];
+    let silent = places.map(|bytes| format!("dd bs=1 count={bytes} status=none; sleep 50"));
+    let verbs = ["upload", "download", "move", "check", "ls", "hash"];
+    std::thread::scope(|scope| {
+        for (at, verb) in verbs.into_iter().enumerate() {
+            for (direction, is_up) in [("up", true), ("down", false)] {
+                let (place, scene) = ((at + usize::from(is_up)) % places.len(), &scene);
+                let silent = &silent[place];
+                let (up, down) = if is_up { (&silent[..], "cat") } else { ("cat", &silent[..]) };
+                let name = format!("{verb}-{direction}-{}", places[place]);
+                scope.spawn(move || falls_silent(scene, verb, &name, up, down));
             }
-        });
-    }
+        }
+    });
     assert_same(&source, &scene.snapshot("tree"));
 }
 
