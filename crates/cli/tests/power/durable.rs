@@ -29,7 +29,7 @@ fn make_source(scene: &Scene<'_>) {
 
 #[test]
 fn all_that_was_copied_before_exit_code_0_is_there_after_a_cut() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         let Some(mut target) = Target::new(scene, Names::Posix) else { return };
         make_source(scene);
         tree::random_file(scene.path("src/large"), LARGE, 3).expect("a file");
@@ -108,7 +108,7 @@ fn a_file_that_can_not_be_made_durable_fails_and_the_old_one_stays() {
     for (len, ways) in [(1_000_000, &Way::ALL[..]), (300, &[Way::Local]), (LARGE, &[Way::Local])] {
         each_of(
             ways,
-            |_| {},
+            |scene| scene.reach_by_pipe(),
             |scene| {
                 let Some(mut target) = Target::new(scene, Names::Posix) else { return };
                 tree::random_file(scene.path("big"), len, 7).expect("a file");
@@ -131,7 +131,7 @@ fn a_file_that_can_not_be_made_durable_fails_and_the_old_one_stays() {
 
 #[test]
 fn names_that_can_not_be_made_durable_fail_the_job() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         let Some(target) = Target::new(scene, Names::Posix) else { return };
         fs::write(scene.path("big"), "content").expect("written");
         // The content is the first.
@@ -168,7 +168,7 @@ fn what_was_moved_is_there_after_a_cut_with_the_directory_that_was_made_for_it()
 
 #[test]
 fn what_was_there_already_is_made_durable_too() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         let Some(mut target) = Target::new(scene, Names::Posix) else { return };
         make_source(scene);
         scene.copy(&["-r"], &["src"], "to/").run().expect_ok();
@@ -218,7 +218,7 @@ fn what_could_not_be_made_durable_stays_where_it_was() {
 #[test]
 fn what_was_there_already_is_moved_when_it_is_durable() {
     for flags in [&[][..], &["--no-clobber"], &["--update"], &["--force"]] {
-        each_way(|scene| {
+        each_way_by_pipe(|scene| {
             let Some(mut target) = Target::new(scene, Names::Posix) else { return };
             make_source(scene);
             let before = scene.snapshot("src");

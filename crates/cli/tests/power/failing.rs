@@ -82,23 +82,29 @@ fn missing(scene: &Scene<'_>, dir: &Path) -> usize {
 
 #[test]
 fn what_has_its_name_is_durable_when_the_medium_fails() {
-    for kind in KINDS {
-        each_way_by_pipe(|scene| {
-            let Some(medium) = Medium::new(kind) else { return };
-            make_source(scene);
-            let files = scene.snapshot("src").files().count();
-            medium.fail_after(TREE_LEN / 4 * (1 + scene.way as u64));
-            let dest = medium.disk.join("to/");
-            let run = scene.copy(&["-r", "--sync", "-q"], &["src"], dest.as_os_str()).run();
-            let medium = medium.mount_again();
-            let missing = missing(scene, &medium.disk.join("to/src"));
-            eprintln!("{kind:?} {:?}: {missing} of {files} are missing", scene.way);
-            assert_eq!(run.code == Some(0), missing == 0, "{run}");
-            let dest = medium.disk.join("to/");
-            scene.copy(&["-r", "--sync", "-q"], &["src"], dest.as_os_str()).run().expect_ok();
-            let medium = medium.mount_again();
-            assert_eq!(self::missing(scene, &medium.disk.join("to/src")), 0);
-        });
+    for (at, kind) in KINDS.into_iter().enumerate() {
+        // Each file system on two sides of the three, and each side with two file systems.
+        let ways = [Way::ALL[at], Way::ALL[(at + 1) % Way::ALL.len()]];
+        each_of(
+            &ways,
+            |scene| scene.reach_by_pipe(),
+            |scene| {
+                let Some(medium) = Medium::new(kind) else { return };
+                make_source(scene);
+                let files = scene.snapshot("src").files().count();
+                medium.fail_after(TREE_LEN / 4 * (1 + scene.way as u64));
+                let dest = medium.disk.join("to/");
+                let run = scene.copy(&["-r", "--sync", "-q"], &["src"], dest.as_os_str()).run();
+                let medium = medium.mount_again();
+                let missing = missing(scene, &medium.disk.join("to/src"));
+                eprintln!("{kind:?} {:?}: {missing} of {files} are missing", scene.way);
+                assert_eq!(run.code == Some(0), missing == 0, "{run}");
+                let dest = medium.disk.join("to/");
+                scene.copy(&["-r", "--sync", "-q"], &["src"], dest.as_os_str()).run().expect_ok();
+                let medium = medium.mount_again();
+                assert_eq!(self::missing(scene, &medium.disk.join("to/src")), 0);
+            },
+        );
     }
 }
 

@@ -8,7 +8,7 @@ const AT: usize = 300_000;
 
 #[test]
 fn what_the_medium_damaged_is_not_published() {
-    each_way(|scene| {
+    each_way_by_pipe(|scene| {
         let Some(target) = Target::new(scene, Names::Posix) else { return };
         scene.mkdir("src");
         tree::random_file(scene.path("src/packed"), 400_000, 1).expect("a file");
