@@ -106,10 +106,15 @@ fn downloaded_while(len: u64, held: u64, change: &str) {
 #[test]
 fn a_change_on_the_host_is_seen_while_the_last_of_a_download_is_on_its_way() {
     let overwrite = "printf changed | dd of=big bs=1 seek=1000 conv=notrunc status=none";
-    for change in [overwrite, "truncate -s 1000 big", ": > big", "printf more >> big"] {
-        for len in [5 << 20, 66 << 20] {
-            downloaded_while(len, LITTLE, change);
-        }
+    // The second one is large enough to be continued.
+    let lens = [5 << 20, 66 << 20];
+    for (change, lens) in [
+        (overwrite, &lens[..]),
+        ("truncate -s 1000 big", &lens[1..]),
+        (": > big", &lens[..1]),
+        ("printf more >> big", &lens[..]),
+    ] {
+        lens.iter().for_each(|len| downloaded_while(*len, LITTLE, change));
     }
 }
 

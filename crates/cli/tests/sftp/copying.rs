@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::without_haul::bare;
-use crate::{by_sftp, copy, rules, strays, summary};
+use crate::{by_sftp, copy, each_remote_way_by_pipe, rules, strays, summary};
 use haul_testkit::haul::Outcome;
 use haul_testkit::{assert_same_with, nasty, tree};
 use std::fs;
@@ -25,7 +25,7 @@ fn events(run: &Outcome, kind: &str) -> Vec<serde_json::Value> {
 
 #[test]
 fn a_tree_arrives_as_it_is_and_is_unchanged_the_next_time() {
-    each_remote_way(|scene| {
+    each_remote_way_by_pipe(|scene| {
         tree::sizes(scene.path("tree"), 5).expect("made");
         scene.file(os(b"tree/odd\xff\n"), "odd");
         scene.mkdir("tree/hollow");
@@ -106,7 +106,7 @@ fn a_url_says_sftp_and_leads_there() {
 
 #[test]
 fn several_connections_carry_one_file() {
-    each_remote_way(|scene| {
+    each_remote_way_by_pipe(|scene| {
         // Over several sessions a file is cut where blocks end.
         for (name, len) in [("large", (30 << 20) + 5), ("block", 4 << 20), ("more", (64 << 20) + 1)]
         {
@@ -189,7 +189,7 @@ fn a_move_leaves_nothing_here_and_what_is_not_there_stays() {
 
 #[test]
 fn two_copies_of_the_same_tree_at_once_make_each_directory_together() {
-    each_remote_way(|scene| {
+    each_remote_way_by_pipe(|scene| {
         tree::many(scene.path("tree"), 300, 100, 150, 4).expect("made");
         scene.mkdir("to");
         let home = scene.mkdir("home");
@@ -207,7 +207,7 @@ fn two_copies_of_the_same_tree_at_once_make_each_directory_together() {
 fn directories_far_down_get_their_modes_and_times() {
     /// More than are held open at a time, in each other and beside each other.
     const DEPTH: usize = 300;
-    each_remote_way(|scene| {
+    each_remote_way_by_pipe(|scene| {
         let mut dir = scene.path("tree");
         for level in 0..DEPTH {
             fs::create_dir_all(dir.join("beside")).expect("made");
@@ -254,7 +254,7 @@ fn a_killed_job_goes_on_where_it_was_under_its_new_name() {
 
 #[test]
 fn no_source_replaces_what_another_has_brought() {
-    each_remote_way(|scene| {
+    each_remote_way_by_pipe(|scene| {
         scene.file("a/x", "first");
         scene.file("a/sub/y", "first");
         scene.file("b/x", "second");

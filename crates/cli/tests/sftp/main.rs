@@ -25,7 +25,15 @@ use std::path::{Path, PathBuf};
 
 /// The words that lead through the host's SFTP server.
 fn by_sftp(scene: &Scene<'_>) -> Vec<String> {
-    ["--rsh", &scene.sshd().rsh(), "--transport", "sftp"].map(str::to_owned).to_vec()
+    let rsh = scene.remote()[1].to_str().expect("text").to_owned();
+    ["--rsh".to_owned(), rsh, "--transport".to_owned(), "sftp".to_owned()].to_vec()
+}
+
+/// Runs `test` to a host and from it, with its SFTP server behind a pipe: where ssh adds
+/// nothing but the time for a login.
+fn each_remote_way_by_pipe(test: impl Fn(&Scene<'_>) + Sync) {
+    let by_pipe = |scene: &mut Scene<'_>| scene.reach_by(scene.sftp_server_by_pipe());
+    each_of(&Way::REMOTE, by_pipe, test);
 }
 
 /// A copy through SFTP, in the scene's way.

@@ -122,40 +122,37 @@ fn a_directory_that_is_exchanged_for_a_link_after_it_was_copied_leads_nowhere() 
     let world = World::new();
     // The third connection comes when all was copied, and through the fourth sources
     // are removed.
-    for connection in [3, 4] {
-        for (dest, way) in [
-            ("to", Way::Upload),
-            ("to", Way::Download),
-            ("renamed", Way::Upload),
-            ("renamed", Way::Download),
-        ] {
-            let name = format!("{connection}-{way:?}-{dest}");
-            let scene = world.scene_called(&name, way);
-            scene.file("tree/f", "precious");
-            scene.file("tree/nil", "");
-            scene.mkdir("to");
-            scene.mkdir("tree/hollow");
-            run(std::process::Command::new("cp")
-                .args(["-a", "tree", "other"])
-                .current_dir(scene.path("")));
-            scene.mkdir("bin");
-            let change =
-                format!("(cd {} && mv tree away && ln -s other tree)", scene.path("").display());
-            let changing = at_connection(&scene, connection, &change);
-            // It is also asked what it would do.
-            let lines = format!(
-                "case \" $* \" in *' -'[GV]' '*) ;; *)\n{changing}\nesac\nexec {} \"$@\"",
-                scene.sshd().rsh()
-            );
-            let ssh = script(&scene.path("bin/ssh"), &lines);
-            let remote =
-                ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
-            let run = scene.transfer("move", &remote, &[], &["tree"], dest).run().expect_code(1);
-            assert_eq!(scene.list("other"), ["f", "hollow", "nil"], "{name}: {run}");
-            if connection == 3 {
-                assert_eq!(scene.list("away"), ["f", "hollow", "nil"], "{name}: {run}");
-                assert!(run.out().starts_with("moved nothing in "), "{name}: {run}");
-            }
+    for (connection, dest, way) in [
+        (3, "to", Way::Upload),
+        (3, "renamed", Way::Download),
+        (4, "to", Way::Download),
+        (4, "renamed", Way::Upload),
+    ] {
+        let name = format!("{connection}-{way:?}-{dest}");
+        let scene = world.scene_called(&name, way);
+        scene.file("tree/f", "precious");
+        scene.file("tree/nil", "");
+        scene.mkdir("to");
+        scene.mkdir("tree/hollow");
+        run(std::process::Command::new("cp")
+            .args(["-a", "tree", "other"])
+            .current_dir(scene.path("")));
+        scene.mkdir("bin");
+        let change =
+            format!("(cd {} && mv tree away && ln -s other tree)", scene.path("").display());
+        let changing = at_connection(&scene, connection, &change);
+        // It is also asked what it would do.
+        let lines = format!(
+            "case \" $* \" in *' -'[GV]' '*) ;; *)\n{changing}\nesac\nexec {} \"$@\"",
+            scene.sshd().rsh()
+        );
+        let ssh = script(&scene.path("bin/ssh"), &lines);
+        let remote = ["--transport".as_ref(), "sftp".as_ref(), "--rsh".as_ref(), ssh.as_os_str()];
+        let run = scene.transfer("move", &remote, &[], &["tree"], dest).run().expect_code(1);
+        assert_eq!(scene.list("other"), ["f", "hollow", "nil"], "{name}: {run}");
+        if connection == 3 {
+            assert_eq!(scene.list("away"), ["f", "hollow", "nil"], "{name}: {run}");
+            assert!(run.out().starts_with("moved nothing in "), "{name}: {run}");
         }
     }
 }

@@ -4,8 +4,9 @@ use crate::common::*;
 use crate::resuming::servers_of;
 use crate::{copy, strays, summary};
 use haul_testkit::proc::{self, Signal};
-use haul_testkit::tree;
+use haul_testkit::{TempDir, tree};
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a copy may take until it has done something.
@@ -63,27 +64,36 @@ fn a_host_that_dies_is_told_and_the_next_run_completes() {
 
 #[test]
 fn a_server_or_a_host_that_falls_silent_is_left() {
-    // The server hangs, or all of the host.
-    for (name, stops_host) in [("server", false), ("host", true)] {
-        for way in [Way::Upload, Way::Download] {
-            let world = World::new();
-            let scene = world.scene_called(name, way);
-            tree::random_file(scene.path("big"), 400 << 20, 4).expect("made");
-            scene.mkdir("to");
-            let home = scene.mkdir("home");
-            let haul = copy(&scene, &["--timeout", "2"], &["big"], "to/").home(&home);
-            let running = haul.limit(SOON * 3).spawn().expect("it starts");
-            let servers = || servers_of(&scene);
-            assert!(running.until(SOON, || !servers().is_empty()), "it does not begin");
-            let stopped = if stops_host { scene.sshd().sessions() } else { servers() };
-            stopped.iter().for_each(|&pid| proc::signal(pid, Signal::STOP));
-            let run = running.wait().expect("it ends");
-            stopped.iter().for_each(|&pid| proc::signal(pid, Signal::KILL));
-            let run = run.expect_code(3);
-            assert!(errors(&run)[0].contains("haul-test"), "{run}");
-            assert!(run.err().contains("  hint: run the same command again"), "{run}");
+    let large = TempDir::with_prefix("haul-test-").expect("a temporary directory");
+    let large = &large.path().join("large");
+    tree::random_file(large, 400 << 20, 4).expect("made");
+    std::thread::scope(|scope| {
+        // The server hangs, or all of the host.
+        for (name, stops_host) in [("server", false), ("host", true)] {
+            for way in Way::REMOTE {
+                scope.spawn(move || is_left(name, stops_host, way, large));
+            }
         }
-    }
+    });
+}
+
+fn is_left(name: &str, stops_host: bool, way: Way, large: &Path) {
+    let world = World::new();
+    let scene = world.scene_called(name, way);
+    fs::hard_link(large, scene.path("big")).expect("linked");
+    scene.mkdir("to");
+    let home = scene.mkdir("home");
+    let haul = copy(&scene, &["--timeout", "2"], &["big"], "to/").home(&home);
+    let running = haul.limit(SOON * 3).spawn().expect("it starts");
+    let servers = || servers_of(&scene);
+    assert!(running.until(SOON, || !servers().is_empty()), "it does not begin");
+    let stopped = if stops_host { scene.sshd().sessions() } else { servers() };
+    stopped.iter().for_each(|&pid| proc::signal(pid, Signal::STOP));
+    let run = running.wait().expect("it ends");
+    stopped.iter().for_each(|&pid| proc::signal(pid, Signal::KILL));
+    let run = run.expect_code(3);
+    assert!(errors(&run)[0].contains("haul-test"), "{run}");
+    assert!(run.err().contains("  hint: run the same command again"), "{run}");
 }
 
 /// Files that fill what may be on its way at a time several times over.
