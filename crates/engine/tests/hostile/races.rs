@@ -9,7 +9,7 @@ use crate::watch::Watch;
 use haul_engine::{Job, JobError, Placement, Summary};
 use haul_model::{Conflict, Policy, Task};
 use haul_net::Connection;
-use haul_testkit::tree;
+use haul_testkit::{campaign, tree};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// How often each job is run against the swapping.
-const ROUNDS: usize = 6;
+/// How often each job is run against the swapping, in the short form of the campaign.
+const ROUNDS: u64 = 3;
 
 const DIRS: u64 = 6;
 
@@ -54,7 +54,7 @@ fn run_against_swapping(
     let swaps = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| swap(paths, target, &stop, &swaps));
-        for _ in 0..ROUNDS {
+        for _ in 0..campaign::rounds(ROUNDS) {
             // Single entries may well fail; the job as a whole has no reason to.
             if let Err(error) = job() {
                 stop.store(true, Ordering::Relaxed);

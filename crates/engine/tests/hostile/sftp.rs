@@ -25,6 +25,9 @@ const SILENCE_MAX: Duration = Duration::from_millis(250);
 /// Requests of a job at which a server misbehaves, at most.
 const FAULTS: usize = 10;
 
+/// Jobs of one way and one fault that run at the same time: some wait for a long time.
+const AT_ONCE: usize = 4;
+
 /// Which of the roles is at the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -189,41 +192,43 @@ fn servers_that_differ_as_they_may_get_and_give_the_same() {
 fn misbehave(ways: &[Way], faults: &[Fault], policy: Policy) {
     thread::scope(|scope| {
         for &way in ways {
-            scope.spawn(move || misbehave_one_way(way, faults, policy));
+            let most = run(&place(), way, &Oddities::default(), policy).requests;
+            for (&fault, first) in
+                faults.iter().flat_map(|fault| (0..AT_ONCE).map(move |at| (fault, at)))
+            {
+                let numbers = (first..FAULTS).step_by(AT_ONCE);
+                scope.spawn(move || {
+                    numbers.for_each(|number| misbehave_at(way, fault, (most, number), policy))
+                });
+            }
         }
     });
 }
 
-fn misbehave_one_way(way: Way, faults: &[Fault], policy: Policy) {
-    let plain = Oddities::default();
-    let most = run(&place(), way, &plain, policy).requests;
-    for &fault in faults {
-        for number in 0..FAULTS {
-            let after = most * number / FAULTS;
-            let odd = Oddities { fault: Some((after, fault)), ..Oddities::default() };
-            let place = place();
-            let ran = run(&place, way, &odd, policy);
-            let what = format!("{way:?} {fault:?} at {after} of {most}");
-            check_whole(&place, &what);
-            let lies = matches!(fault, Fault::Pretend | Fault::Garble);
-            match ran.result {
-                Ok(summary) if summary.failed == 0 && !lies => {
-                    // Nothing that matters was lost.
-                    assert!(place.has("tree"), "{what}: {summary:?}");
-                    let told = !ran.watch.warnings().is_empty();
-                    // A file that the server has made, and said that it had not, stays.
-                    let is_named = |path: &[u8]| !path.windows(6).any(|part| part == b".haul-");
-                    let there = snapshot(place.dest("tree")).expect("read");
-                    let named = there.files().filter(|(path, _)| is_named(path)).count();
-                    assert_eq!(named, 13, "{what} {told}: {summary:?}");
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    let text = error.to_string();
-                    assert!(!text.is_empty() && !text.contains('\x1b'), "{what}: {text}");
-                    assert!(!matches!(error, JobError::Interrupted), "{what}: {text}");
-                }
-            }
+fn misbehave_at(way: Way, fault: Fault, (most, number): (usize, usize), policy: Policy) {
+    let after = most * number / FAULTS;
+    let odd = Oddities { fault: Some((after, fault)), ..Oddities::default() };
+    let place = place();
+    let ran = run(&place, way, &odd, policy);
+    let what = format!("{way:?} {fault:?} at {after} of {most}");
+    check_whole(&place, &what);
+    let lies = matches!(fault, Fault::Pretend | Fault::Garble);
+    match ran.result {
+        Ok(summary) if summary.failed == 0 && !lies => {
+            // Nothing that matters was lost.
+            assert!(place.has("tree"), "{what}: {summary:?}");
+            let told = !ran.watch.warnings().is_empty();
+            // A file that the server has made, and said that it had not, stays.
+            let is_named = |path: &[u8]| !path.windows(6).any(|part| part == b".haul-");
+            let there = snapshot(place.dest("tree")).expect("read");
+            let named = there.files().filter(|(path, _)| is_named(path)).count();
+            assert_eq!(named, 13, "{what} {told}: {summary:?}");
+        }
+        Ok(_) => {}
+        Err(error) => {
+            let text = error.to_string();
+            assert!(!text.is_empty() && !text.contains('\x1b'), "{what}: {text}");
+            assert!(!matches!(error, JobError::Interrupted), "{what}: {text}");
         }
     }
 }

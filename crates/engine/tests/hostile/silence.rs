@@ -269,26 +269,34 @@ fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
 
 #[test]
 fn an_agent_leaves_a_client_that_is_silent() {
-    for number in 0..jobs(&furnished()).len() {
-        let place = furnished();
-        let (name, job) = jobs(&place).swap_remove(number);
-        let begin = Instant::now();
-        let attacked = serve(place, move |peer| {
-            let hello = Hello::ours(Caps::NONE, SILENCE_SECONDS, "script");
-            peer.frame(FrameType::Hello, &hello.encode());
-            if let Some(job) = job {
-                peer.tell(&job);
-            }
-            // It hears, and says nothing.
-        });
-        match &attacked.result {
-            Err(JobError::Connection(ConnectError::Silent { seconds: 1, .. })) => {}
-            other => panic!("{name}: {other:?}"),
+    // All at the same time: most of it is waiting.
+    thread::scope(|scope| {
+        for number in 0..jobs(&furnished()).len() {
+            scope.spawn(move || leaves_a_silent_client(number));
         }
-        assert!(attacked.peer.signs >= 2, "{name}: it says that it is there");
-        assert!(begin.elapsed() < LATE_MAX, "{name}");
-        attacked.place.check();
+    });
+}
+
+/// Serves a client that sends nothing after the job of this number.
+fn leaves_a_silent_client(number: usize) {
+    let place = furnished();
+    let (name, job) = jobs(&place).swap_remove(number);
+    let begin = Instant::now();
+    let attacked = serve(place, move |peer| {
+        let hello = Hello::ours(Caps::NONE, SILENCE_SECONDS, "script");
+        peer.frame(FrameType::Hello, &hello.encode());
+        if let Some(job) = job {
+            peer.tell(&job);
+        }
+        // It hears, and says nothing.
+    });
+    match &attacked.result {
+        Err(JobError::Connection(ConnectError::Silent { seconds: 1, .. })) => {}
+        other => panic!("{name}: {other:?}"),
     }
+    assert!(attacked.peer.signs >= 2, "{name}: it says that it is there");
+    assert!(begin.elapsed() < LATE_MAX, "{name}");
+    attacked.place.check();
 }
 
 #[test]
