@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn announced(args: &Args) -> String {
     let takes = match (args.quick, &args.filter) {
         (true, None) => "about a minute and a half",
-        (false, None) => "a little over eight minutes",
+        (false, None) => "seven to eight minutes",
         (_, Some(_)) => "as long as the slowest of them",
     };
     format!(
