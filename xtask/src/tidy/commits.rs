@@ -17,7 +17,7 @@ const VERBS: &str = "\
     decrease deduplicate default defer define delay delete deny deploy deprecate derive describe \
     destroy detach detect diff disable discard discover display divide do document don't download \
     draw drop edit embed emit empty enable encode encrypt end enforce ensure escape estimate \
-    evaluate examine exclude exercise exit expand expect explain export expose extend extract fail \
+    evaluate examine exclude exercise exit expand expect expire explain export expose extend extract fail \
     fake fall feed fetch fill filter find finish fix flatten flush fold follow forbid force forget forward \
     format free fuzz gate generate get give group grow guard hand handle hash hide hint hoist hold \
     honour identify ignore implement import improve include increase index infer inline insert \
