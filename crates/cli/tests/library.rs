@@ -10,19 +10,19 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 #[path = "../../haul/examples/copy.rs"]
-#[allow(dead_code)]
+#[expect(dead_code, reason = "an example has a main of its own")]
 mod copy;
 #[path = "../../haul/examples/events.rs"]
-#[allow(dead_code)]
+#[expect(dead_code, reason = "an example has a main of its own")]
 mod events;
 #[path = "../../haul/examples/mirror.rs"]
-#[allow(dead_code)]
+#[expect(dead_code, reason = "an example has a main of its own")]
 mod mirror;
 #[path = "../../haul/examples/upload.rs"]
-#[allow(dead_code)]
+#[expect(dead_code, reason = "an example has a main of its own")]
 mod upload;
 #[path = "../../haul/examples/verify.rs"]
-#[allow(dead_code)]
+#[expect(dead_code, reason = "an example has a main of its own")]
 mod verify;
 
 /// The program that is started on the host.

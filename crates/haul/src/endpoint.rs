@@ -124,7 +124,7 @@ impl Call<'_> {
     /// The same for requests, once the haul has greeted.
     ///
     /// # Errors
-    /// See [`Self::connect`], and those of the greeting.
+    /// The errors of [`Self::connect`], and of the greeting.
     pub fn greet(&self) -> Result<Requests, JobError> {
         self.by_endpoints(&|endpoint| {
             Requests::remote_unless(self.connect_to(endpoint)?, self.cancelled)

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::hosts::Hosts;
 use crate::location::Machine;
 use haul_engine::{Job, Leg, Monitor, Summary};
-use haul_model::{Mirror, Part, Task};
+use haul_model::{Mirror, Task};
 
 /// The course after a job that ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,13 +78,6 @@ pub fn in_parts(legs: Vec<Leg<Machine>>, parts: &[Task]) -> Vec<Leg<Machine>> {
         })
     };
     legs.into_iter().flat_map(of_parts).collect()
-}
-
-/// True if a part of a mirror's work is left out that only removes: one job `has_failed`, or
-/// something of the sources `is_unread`.
-pub fn withholds(mirror: &Mirror, has_failed: bool, is_unread: bool) -> bool {
-    let ignores = mirror.delete.is_some_and(|delete| delete.ignore_errors);
-    mirror.part == Part::RemovesLast && (has_failed || is_unread && !ignores)
 }
 
 /// `leg` of a request by which so many entries are `deleted` already.

@@ -114,7 +114,7 @@ pub use {
     endpoint::{Call, UseServer},
     host::{RETRIES, WithoutHaul},
     hosts::{Hosts, Questions},
-    legs::{Course, Next, in_parts, run_legs, withholds},
+    legs::{Course, Next, in_parts, run_legs},
     location::parse_host,
     mirror::take_what_is_in,
     missing::left_out,

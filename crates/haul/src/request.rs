@@ -202,7 +202,7 @@ impl Request {
     ///
     /// # Errors
     /// When the request does such a thing.
-    pub fn refuse_between_hosts(&self, task: Task) -> Result<(), Error> {
+    fn refuse_between_hosts(&self, task: Task) -> Result<(), Error> {
         let is_here = |location: &Location| location.machine == Machine::Here;
         let is_between = !is_here(&self.dest) && !self.sources.iter().all(is_here);
         let refused = match task {

@@ -4,8 +4,7 @@ use super::remote::{TimeoutWords, set_up};
 use crate::config::{Config, Settings, typed};
 use crate::error::CommandError;
 use clap::Args;
-use haul::Host;
-use haul::parse_host;
+use haul::{Host, parse_host};
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -4,8 +4,7 @@
 use super::remote;
 use crate::config::Config;
 use clap::Args;
-use haul::Host;
-use haul::{Location, Machine};
+use haul::{Host, Location, Machine};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;

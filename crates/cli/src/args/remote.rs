@@ -7,11 +7,8 @@ use crate::config::{
 };
 use crate::error::CommandError;
 use clap::Args;
-use haul::Passage;
-use haul::UseServer;
 use haul::state;
-use haul::{Host, WithoutHaul};
-use haul::{Location, Machine};
+use haul::{Host, Location, Machine, Passage, UseServer, WithoutHaul};
 use haul_model::{Compression, Ports, Via};
 use haul_net::{Congestion, Keep, Patience, ServerVia};
 use std::ffi::OsString;

@@ -2,8 +2,7 @@
 
 use super::*;
 use clap::CommandFactory;
-use haul::Machine;
-use haul::{Host, Request, WithoutHaul};
+use haul::{Host, Machine, Request, WithoutHaul};
 use haul_model::{Conflict, Kept, Policy};
 use std::num::NonZeroU8;
 

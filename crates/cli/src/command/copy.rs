@@ -22,7 +22,7 @@ use haul::{
     Course, Hosts, Location, Machine, Next, Once, Questions, Ready, Request, in_parts, left_out,
 };
 use haul_engine::{Census, Leg, Monitor, Summary};
-use haul_model::{Fault, Mirror, Task, Via};
+use haul_model::{Fault, Mirror, Part, Task, Via};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -260,21 +260,17 @@ impl Course for Told<'_, '_> {
     }
 
     fn withholds(&self, mirror: &Mirror, has_failed: bool) -> bool {
-        withholds(mirror, has_failed, self.monitor)
+        let ignores = mirror.delete.is_some_and(|delete| delete.ignore_errors);
+        let is_unread = self.monitor.unread() > 0 && !ignores;
+        let withholds = mirror.part == Part::RemovesLast && (has_failed || is_unread);
+        if withholds && self.monitor.report().warns() {
+            let message = "skipping all removals: not all of the source could be read";
+            self.monitor.report().warning(b".", message);
+        }
+        withholds
     }
 
     fn removes(&self, leg: &Leg<Machine>) {
         self.monitor.locate_by(leg);
     }
-}
-
-/// True if a part of a mirror's work is left out: it only removes, and what the sources
-/// have is not all known.
-fn withholds(mirror: &Mirror, has_failed: bool, monitor: &JobMonitor<'_>) -> bool {
-    let withholds = haul::withholds(mirror, has_failed, monitor.unread() > 0);
-    if withholds && monitor.report().warns() {
-        let message = "skipping all removals: not all of the source could be read";
-        monitor.report().warning(b".", message);
-    }
-    withholds
 }

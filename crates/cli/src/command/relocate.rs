@@ -31,7 +31,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         };
     let Ready { request, unmatched, legs, peers } = ready;
     let missed = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
-    // Those of several places are told of one after the other.
+    // Sources of several places are reported one after the other.
     let (legs, missing) = match legs.len() {
         1 => left_out(&request, task, legs, missed),
         _ => (legs, 0),
@@ -47,7 +47,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         shown(&monitor, || request.run_move(&hosts, peers, &monitor, &mut course));
     summary.failed += unmatched;
     let error = result.err().map(|error| match error {
-        // What it was is told.
+        // The cause was reported with the copy.
         haul::Error::SourcesStay => {
             let kind = course.first_error.unwrap_or(ErrorKind::Io);
             CommandError::new(kind, error)

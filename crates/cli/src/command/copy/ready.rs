@@ -34,9 +34,6 @@ pub(in crate::command) fn prepare(
     refuse: &Refuse,
     complete: impl FnOnce(&mut Request, &mut Questions<'_>) -> Result<(), CommandError>,
 ) -> Result<Begun, CommandError> {
-    // What the words alone can tell comes before any signal is waited for.
-    refuse(&copy.request)?;
-    copy.request.refuse_between_hosts(task)?;
     let interrupt = Interrupt::listen()?;
     let diagnostics = diagnostics(screen);
     let hosts = Hosts::new(&diagnostics);

@@ -4,8 +4,7 @@
 use super::watch_legs;
 use crate::error::ErrorKind;
 use crate::monitor::{JobMonitor, SourceRemoval};
-use haul::Hosts;
-use haul::Machine;
+use haul::{Hosts, Machine};
 use haul_engine::{Leg, NotCopied, Summary};
 
 /// Runs the jobs of `legs`, and behind them those of `removals`: none if one of the first

@@ -3,8 +3,7 @@
 
 use crate::args::{LIST_LEN_MAX, ListThere, paths_of_list};
 use crate::error::CommandError;
-use haul::Machine;
-use haul::{Questions, Request};
+use haul::{Machine, Questions, Request};
 use haul_engine::{Event, Job, Leg, Monitor, Progress, Route};
 use haul_model::{Mirror, Outcome, Policy, Task, escape_bytes};
 use parking_lot::Mutex;
