@@ -1,11 +1,10 @@
 //! Events and figures of a running job. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
+use crate::Job;
 use crate::census::{Census, Counting};
 use crate::told::Told;
-use haul_model::{
-    Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Skip, Summary, Task,
-};
+use haul_model::{Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Skip, Summary};
 use parking_lot::Mutex;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -309,8 +308,8 @@ impl Progress {
     }
 
     /// The job that was begun may lose its connection, and be run again.
-    pub fn keep(&self, task: &Task) {
-        self.told.keep(task);
+    pub fn keep(&self, job: &Job) {
+        self.told.keep(job);
     }
 
     /// The job is run again, since its connection was lost: what it has told and counted

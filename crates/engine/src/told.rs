@@ -11,8 +11,9 @@ mod going;
 mod tests;
 
 use self::going::Going;
+use crate::Job;
 use haul_model::words;
-use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Side, Skip, Task};
+use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Side, Skip};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Ordering;
@@ -183,11 +184,11 @@ impl Told {
     }
 
     /// It may be run again.
-    pub(crate) fn keep(&self, task: &Task) {
+    pub(crate) fn keep(&self, job: &Job) {
         let mut record = self.record.lock();
-        record.is_mirror = task.mirrors().is_some();
-        record.finds_again = task.keeps_destination();
-        record.going = Going::of(task.removes());
+        record.is_mirror = job.task.mirrors().is_some();
+        record.finds_again = job.task.keeps_destination();
+        record.going = Going::of(job);
         self.keeps.store(true, Relaxed);
     }
 
@@ -325,7 +326,8 @@ impl Told {
     /// The fate of the source at `path`, which was to be removed, is told.
     pub(crate) fn removed(&self, path: &[u8]) {
         if self.keeps() {
-            self.record.lock().going.told(key_shown(path), path);
+            let mut record = self.record.lock();
+            record.is_full |= !record.going.told(key_shown(path), path);
         }
     }
 
@@ -367,11 +369,9 @@ impl Record {
         if let Outcome::Failed(Fault { side: Side::Source, kind: fault, .. }) = outcome
             && self.runs > 0
         {
-            let name = words::travel_name(&path).ok().flatten();
-            let name = name.map(|name| key(name.as_bytes()));
             // The directories of a move go last, when all was compared.
             let may_be_gone =
-                self.going.may_be_gone(key(&path), name) || self.was_complete && !self.is_mirror;
+                self.going.may_be_gone(&path, key) || self.was_complete && !self.is_mirror;
             if *fault == FaultKind::NotFound && may_be_gone {
                 return true;
             }

@@ -756,8 +756,14 @@ pub(crate) fn os(bytes: &[u8]) -> &OsStr {
 /// The summary's count of bytes that were moved.
 #[track_caller]
 pub(crate) fn moved(run: &Outcome) -> u64 {
+    figure(run, "moved")
+}
+
+/// A figure of the summary of a run with `--json`.
+#[track_caller]
+pub(crate) fn figure(run: &Outcome, name: &str) -> u64 {
     let out = run.out();
     let summary = out.lines().last().expect("a summary");
-    let rest = summary.split("\"moved\":").nth(1).expect("it counts what was moved");
-    rest.split(',').next().and_then(|n| n.parse().ok()).expect("a number")
+    let rest = summary.split(&format!("\"{name}\":")).nth(1).expect("it has the figure");
+    rest.split([',', '}']).next().and_then(|n| n.parse().ok()).expect("a number")
 }

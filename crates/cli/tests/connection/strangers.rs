@@ -35,7 +35,9 @@ impl Job {
         tree::random_file(scene.path("src/large"), 24 << 20, 1).expect("a file");
         let port = free_port();
         let range = port.to_string();
+        // The port is closed once all lanes are there, which these are not.
         let flags = ["-a", "--via", "tcp", "--port-range", &range, "--bwlimit", "6m"];
+        let flags = [&flags[..], &["--parallel", "2"]].concat();
         let sync = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").limit(SOON);
         let running = sync.spawn().expect("it starts");
         Self { port, running }

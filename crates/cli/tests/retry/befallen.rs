@@ -75,6 +75,9 @@ const BLOCK: u64 = 4 << 20;
 const HEADER: u64 = 256;
 const RECORD: u64 = 32;
 
+/// Bytes that may be sent twice: two blocks.
+const REPEATED: u64 = 2 * BLOCK;
+
 /// Jobs between this machine and one host.
 struct Jobs<'s> {
     scene: &'s Scene<'s>,
@@ -178,8 +181,10 @@ impl Jobs<'_> {
         let missing: u64 = missing.map(|file| file.metadata().expect("it is there").len()).sum();
         let recorded = self.on_record(dest) * BLOCK;
         let run = job.run().expect_ok();
-        let sent = moved(&run);
-        assert!(sent <= missing - recorded, "{sent} of {missing} but {recorded}: {run}");
+        let (sent, resumed) = (moved(&run), figure(&run, "resumed"));
+        assert!(resumed >= recorded, "{resumed} of {recorded} are resumed: {run}");
+        // On a busy machine a lane that seems to stand still loses its block to another.
+        assert!(sent <= missing - recorded + REPEATED, "{sent} of {missing} but {recorded}: {run}");
     }
 
     /// True if it has ended before it was troubled.

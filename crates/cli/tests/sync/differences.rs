@@ -81,15 +81,6 @@ pub(crate) fn sync(scene: &Scene<'_>, flags: &[&str]) -> Outcome {
     scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run()
 }
 
-/// A figure of the summary.
-#[track_caller]
-pub(crate) fn figure(run: &Outcome, name: &str) -> u64 {
-    let out = run.out();
-    let summary = out.lines().last().expect("a summary");
-    let rest = summary.split(&format!("\"{name}\":")).nth(1).expect("it has the figure");
-    rest.split([',', '}']).next().and_then(|n| n.parse().ok()).expect("a number")
-}
-
 /// Bytes that rsync sends for it, both ways.
 fn bytes_of_rsync(scene: &Scene<'_>, flags: &[&str]) -> u64 {
     let _ = fs::remove_dir_all(scene.path("theirs"));

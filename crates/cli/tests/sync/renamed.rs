@@ -37,14 +37,6 @@ fn inode(scene: &Scene<'_>, path: &str) -> u64 {
     metadata.ino()
 }
 
-/// The figure of that name.
-fn figure(run: &Outcome, name: &str) -> u64 {
-    let out = run.out();
-    let summary = out.lines().find(|line| line.contains("\"sync_summary\"")).expect("a summary");
-    let summary: serde_json::Value = serde_json::from_str(summary).expect("JSON");
-    summary[name].as_u64().unwrap_or_else(|| panic!("{name}: {run}"))
-}
-
 fn sync(scene: &Scene<'_>, flags: &[&str]) -> Outcome {
     scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run()
 }

@@ -2,7 +2,7 @@
 //! one is neither sent nor written, and only what was proven gets its name.
 
 use crate::common::*;
-use crate::differences::{MIB, change_meanwhile, figure, noise, place, sync, versions};
+use crate::differences::{MIB, change_meanwhile, noise, place, sync, versions};
 use haul_testkit::campaign;
 use haul_testkit::content::Stream;
 use haul_testkit::wait::holds_within;

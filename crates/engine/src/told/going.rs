@@ -2,7 +2,8 @@
 //! has them go, and nobody has told that they are gone. Those that the next run does not
 //! find any more are.
 
-use haul_model::{Kind, Outcome, Remove};
+use crate::Job;
+use haul_model::{Kind, Name, Outcome, Place, Relative, Remove};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Sources that are remembered, at most: those in the window of the listing, those that wait
@@ -15,9 +16,13 @@ const GOING_MAX: usize = 1 << 18;
 pub(super) struct Going {
     /// The rule by which the job removes them, if it does.
     rule: Option<Remove>,
+    /// The directory in which the paths of the job's sources begin.
+    base: Option<Vec<u8>>,
+    /// The part of those paths that is made at the destination.
+    relative: Relative,
     sources: FxHashMap<u64, Source>,
-    /// The keys of those that were told, if they are right in the destination: as many as
-    /// are remembered of others.
+    /// The keys of those that were told and that may have been named by the user: the next
+    /// run looks for such a source again. As many as are remembered of others.
     told: FxHashSet<u64>,
 }
 
@@ -30,9 +35,11 @@ struct Source {
 }
 
 impl Going {
-    /// None yet, in a job with that rule.
-    pub(super) fn of(rule: Option<Remove>) -> Self {
-        Self { rule, ..Self::default() }
+    /// None yet, in this job.
+    pub(super) fn of(job: &Job) -> Self {
+        let mirror = job.task.mirrors();
+        let relative = mirror.map(|mirror| mirror.walking.relative).unwrap_or_default();
+        Self { rule: job.task.removes(), base: job.base.clone(), relative, ..Self::default() }
     }
 
     /// True if the job removes sources.
@@ -59,19 +66,29 @@ impl Going {
         true
     }
 
-    /// The fate of the source at `path` was reported.
-    pub(super) fn told(&mut self, key: u64, path: &[u8]) {
+    /// The fate of the source at `path` was reported; `false` if there are too many.
+    pub(super) fn told(&mut self, key: u64, path: &[u8]) -> bool {
         self.sources.remove(&key);
-        if self.is_expected() && !path.contains(&b'/') && self.told.len() < GOING_MAX {
+        let keeps_path = self.relative != Relative::No;
+        if !self.is_expected() || !keeps_path && path.contains(&b'/') {
+            return true;
+        }
+        let has_room = self.told.len() < GOING_MAX;
+        if has_room {
             self.told.insert(key);
         }
+        has_room || !keeps_path
     }
 
-    /// True if a run before this one may have removed the source that has one of these keys:
-    /// that of its path, and that of its name, by which one travels that was named.
-    pub(super) fn may_be_gone(&self, path: u64, name: Option<u64>) -> bool {
-        let is_named = |name| self.sources.contains_key(&name) || self.told.contains(&name);
-        self.sources.contains_key(&path) || name.is_some_and(is_named)
+    /// True if a run before this one may have removed the source at `path`: the path that it
+    /// has in the destination, or the user's words for it.
+    pub(super) fn may_be_gone(&self, path: &[u8], key: impl Fn(&[u8]) -> u64) -> bool {
+        let place = Place::of(path, self.base.as_deref(), self.relative);
+        let place: Vec<Name> = place.map(|place| place.names).unwrap_or_default();
+        let place: Vec<_> = place.iter().map(Name::as_bytes).collect();
+        let is_known = |key| self.sources.contains_key(&key) || self.told.contains(&key);
+        self.sources.contains_key(&key(path))
+            || !place.is_empty() && is_known(key(&place.join(&b'/')))
     }
 
     /// The source was listed; true if it counted as removed, and is not.

@@ -1,7 +1,7 @@
 //! Runs of a job that are lost, and the events of the next one.
 
 use super::*;
-use haul_model::{Fault, FaultKind, Kept, Mirror, Policy, Side};
+use haul_model::{Fault, FaultKind, Kept, Mirror, Part, Policy, Relative, Side, Task, Walking};
 
 const FILE: Kind = Kind::File { size: 1 };
 const SAME: Outcome = Outcome::Skipped(Skip::Unchanged);
@@ -12,9 +12,13 @@ fn place(path: &str) -> Position {
     Position { source: 1, path, is_dir, is_rival: false }
 }
 
+fn job(task: Task) -> Job {
+    Job { task, ..Job::default() }
+}
+
 fn told() -> Told {
     let told = Told::default();
-    told.keep(&Task::Copy(Policy { keeps: Kept::TIMES, ..Policy::default() }));
+    told.keep(&job(Task::Copy(Policy { keeps: Kept::TIMES, ..Policy::default() })));
     told
 }
 
@@ -168,7 +172,7 @@ fn a_file_that_was_asked_for_was_copied() {
     let heard = run(&told, &["a!", "b!", "c!"], &SAME);
     assert_eq!(heard, ["a Copied", "b Skipped(Unchanged)", "c Skipped(Unchanged)"]);
     told.begin();
-    told.keep(&Task::Sync(Policy::default(), Mirror::default()));
+    told.keep(&job(Task::Sync(Policy::default(), Mirror::default())));
     run(&told, &["a"], &SAME);
     told.wanted(1);
     assert!(told.again());
@@ -190,7 +194,7 @@ fn what_fails_after_all_leaves_the_outcome_as_it_is() {
 fn sources_that_go_are_gone_once_that_is_told_or_they_are_not_found_again() {
     let told = Told::default();
     let moving = haul_model::Moving::Whole;
-    told.keep(&Task::Remove { rule: haul_model::Remove::SameContent, moving });
+    told.keep(&job(Task::Remove { rule: haul_model::Remove::SameContent, moving }));
     let gone = || {
         let gone = told.take_gone().into_iter();
         gone.map(|(path, _)| String::from_utf8(path).expect("text")).collect::<Vec<_>>()
@@ -220,7 +224,7 @@ fn a_source_that_cant_be_looked_at_is_not_gone() {
         (b"/mnt/photos/.", FaultKind::NotFound),
     ] {
         let told = Told::default();
-        told.keep(&Task::Remove { rule, moving });
+        told.keep(&job(Task::Remove { rule, moving }));
         run(&told, &["a!", "b!", "c"], &SAME);
         assert!(told.again());
         let outcome = told.outcome(1, || path.to_vec(), &Kind::Special, &failed(kind));
@@ -234,7 +238,7 @@ fn a_named_source_that_was_removed_is_no_failure() {
     let (moving, rule) = (haul_model::Moving::Whole, haul_model::Remove::SameContent);
     let missing = Outcome::Failed(Fault::new(Side::Source, FaultKind::NotFound, "no"));
     let told = Told::default();
-    told.keep(&Task::Remove { rule, moving });
+    told.keep(&job(Task::Remove { rule, moving }));
     run(&told, &["a!", "b!", "d/!", "c"], &SAME);
     told.removed(b"a");
     assert!(told.again());
@@ -245,6 +249,24 @@ fn a_named_source_that_was_removed_is_no_failure() {
     told.listed_all();
     assert!(told.again());
     assert_eq!(outcome("/mnt/e"), None);
+}
+
+#[test]
+fn a_listed_source_that_was_removed_is_no_failure() {
+    let missing = Outcome::Failed(Fault::new(Side::Source, FaultKind::NotFound, "no"));
+    for base in [None, Some(b"/mnt".to_vec())] {
+        let walking = Walking { relative: Relative::Yes, ..Walking::default() };
+        let mirror = Mirror { walking, part: Part::RemovesSources, ..Mirror::default() };
+        let told = Told::default();
+        told.keep(&Job { base, ..job(Task::Sync(Policy::default(), mirror)) });
+        run(&told, &["d/", "d/e/", "d/a!", "d/e/b!", "c"], &SAME);
+        told.removed(b"d/a");
+        assert!(told.again());
+        let outcome = |path: &str| told.outcome(0, || path.into(), &Kind::Special, &missing);
+        let outcomes = [outcome("d/./d//a"), outcome("d/e/b"), outcome("./d/a")];
+        assert_eq!(outcomes, [None, None, None]);
+        assert!(outcome("e/d/a").is_some() && outcome("a").is_some());
+    }
 }
 
 #[test]
