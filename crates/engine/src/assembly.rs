@@ -278,14 +278,14 @@ impl<'a> Assembly<'a> {
                 sender.close_queue();
             }
             if let Some(receiver) = &roles.1 {
-                receiver.close_tasks();
+                receiver.job.close_tasks();
                 receiver.flush_chunks();
                 if let Err(error) = &result {
-                    receiver.leave_waiting(error);
+                    receiver.publisher.leave_waiting(error);
                 }
                 // The connection is still there, so the other side can learn the outcomes.
                 if matches!(result, Err(JobError::Destination { .. })) {
-                    receiver.ending.wait_for_batches();
+                    receiver.job.ending.wait_for_batches();
                 }
             }
             let (write, lanes) = (write.flatten(), Arc::clone(&roster));

@@ -59,41 +59,28 @@
 //!   that a source can go takes a round trip. `loss.rs`, `linked.rs`: what a move would
 //!   lose.
 //!
-//! The Receiver, in `receiver/`:
+//! The Receiver, in `receiver/`, is a chain of stages. Each has its own type and state, and
+//! knows those below it:
 //!
-//! - `reading.rs`: what comes through a wire; `arrivals.rs`: contents, by all its lanes.
-//!   `destination.rs`: found and opened; `way.rs`: the directories above it.
-//!   `listing.rs`: the listing as it is taken, and what may be in it; `asked.rs`: of what a
-//!   far Sender was asked for. `mod.rs`: wants; `telling.rs` and `ending.rs`: outcomes;
-//!   `prefetching.rs`: places that are looked at ahead.
-//! - `deciding.rs`: looks at what exists, and asks the plan; `own.rs`: entries that a peer on
-//!   this machine lists and that are the destination's own; `times.rs`: how exactly the
-//!   destination keeps times; `given.rs`, `modes.rs`: the attributes that an entry is given.
-//!   `check.rs`: a job that compares and copies nothing; `hashing.rs`: contents that are
-//!   compared.
-//! - `place.rs`: an entry at its place when it is listed; `taking.rs`: one that is no
-//!   directory; `subdir.rs`: a directory. `naming.rs`: names, given so that none takes
-//!   another's; `linking.rs`: names of one file; `full.rs`: the words about a full
-//!   destination.
-//! - `mirror.rs`: a mirror, and what goes there; `mirror/bounds.rs`, `mirror/spared.rs`: what
-//!   stays; `backing.rs`: backups;
-//!   `in_place.rs`: files that keep their place; `waiting.rs`: files that wait for the end.
-//! - `pending.rs`: a file on its way. `work.rs`: workers, for local files and packs.
-//!   `filling.rs`: how a file gets into its stage. `incoming.rs`: a file in pieces;
-//!   `incoming/matched.rs`: its parts that this machine has. `small.rs`: small files
-//!   through SFTP, many at a time.
-//! - `providers/`: content that this machine already has. `bases.rs`: base directories;
-//!   `renamed.rs`: files that have a new name; `versions.rs`: old versions, with `begun.rs`
-//!   (stages that begin with one) and `similar.rs` (files with a similar name); `chunks.rs`
-//!   and `chunked.rs`: the chunk cache.
-//! - `resume.rs`: what an earlier job has left; `proving.rs`: proof that it is of the
-//!   source as it is now.
-//! - `live.rs`: files that others write to while they are copied.
-//! - `hold.rs`: files that have to be durable or read back before they are published.
-//! - `dirs.rs`: a directory that waits for its entries; `sealing.rs`: its mode and time,
-//!   set last.
-//! - `proofs.rs`: what the destination has of sources that are about to be removed;
-//!   `losing.rs`: what a move would lose. `ending.rs`: the reports before an early end.
+//! | stage | files | does |
+//! |---|---|---|
+//! | input | `reading.rs`, `arrivals.rs` | reads a wire and its lanes |
+//! | `Receiver` | `listing.rs`, `asked.rs`, `check.rs`, `deciding.rs`, `taking.rs`, `place.rs`, `subdir.rs`, `linking.rs`, `prefetching.rs` | takes the listing, looks at what exists, asks the plan, makes directories, links and names |
+//! | | `providers/`, `hashing.rs`, `resume.rs`, `proving.rs`, `work.rs`, `incoming.rs`, `filling.rs`, `small.rs`, `live.rs`, `full.rs` | gives files their content |
+//! | `Completion` | `completion.rs` | reports outcomes, settles directories, ends the job, keeps proofs for a move |
+//! | `Publisher` | `publish.rs`, `hold.rs`, `waiting.rs` | gives whole files their names, at once, when they are durable, or at the end of the job |
+//! | `Durability` | `durable.rs` | flushes files and file systems |
+//! | `Sealing` | `sealing.rs` | sets the attributes of directories, last |
+//! | `Naming` | `naming.rs`, `in_place.rs` | gives names so that no entry takes another's; writes into existing files |
+//! | `Removals` | `mirror.rs`, `mirror/` | removes extra and replaced entries |
+//! | `Backups` | `backing.rs` | keeps removed and replaced entries under other names |
+//! | `Times` | `times.rs` | knows how exactly the destination keeps times |
+//! | `Owners` | `given.rs`, `losing.rs` | maps users and groups; knows what a move would lose |
+//! | `JobContext` | `context.rs`, `modes.rs`, `ending.rs` | holds the rules of the job and the ways to report |
+//!
+//! Besides: `destination.rs`, the destination as it is found and opened; `way.rs`, the
+//! directories above it; `dirs.rs`, a directory that waits for its entries; `pending.rs`, a file
+//! on its way; `own.rs`, entries that are the destination's own.
 //!
 //! Content:
 //!

@@ -270,7 +270,7 @@ impl<'a> ReceiverSide<'a> {
         let part = LaneRole::Receives(Arc::clone(&role), Arc::clone(&arrivals));
         crew.begin("reader", move || {
             let _at_work = at_work;
-            input.read(role.control, |input, offers| {
+            input.read(role.job.control, |input, offers| {
                 read_for_receiver(input, &role, &lists, offers, &arrivals)
             });
         });

@@ -88,7 +88,7 @@ impl Arrivals {
             Some(inlet @ Inlet::Unknown) => {
                 *inlet = Inlet::Over;
                 drop(lanes);
-                receiver.sender.taken(Taken { lane, frames: 0, is_over: true });
+                receiver.job.sender.taken(Taken { lane, frames: 0, is_over: true });
             }
             Some(Inlet::Over) | None => {}
         }
@@ -97,7 +97,7 @@ impl Arrivals {
     /// Tells the user what has come by a lane, if nobody else does.
     pub(super) fn tell(&self, receiver: &Receiver<'_>, lane: u8, arrived: Arrived) {
         if self.tells && lane != 0 {
-            receiver.sender.arrived(arrived);
+            receiver.job.sender.arrived(arrived);
         }
     }
 
@@ -124,7 +124,7 @@ impl Arrivals {
             lanes.iter().filter(|inlet| matches!(inlet, Inlet::Open(_))).count()
         };
         tracing::debug!(lane, frames, "a lane is lost");
-        receiver.sender.taken(Taken { lane, frames, is_over: true });
+        receiver.job.sender.taken(Taken { lane, frames, is_over: true });
         left
     }
 }

@@ -5,8 +5,7 @@
 use super::dirs::RecvDir;
 use super::listing::Broken;
 use crate::Job;
-use haul_model::words;
-use haul_model::{Entry, Kind, Missing, Name, Place, Relative};
+use haul_model::{Entry, Kind, Missing, Name, Place, Relative, words};
 use std::collections::BTreeMap;
 
 /// The sources of a job.

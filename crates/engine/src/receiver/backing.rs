@@ -1,8 +1,10 @@
 //! Backups: what a mirror replaces or removes gets another name, and has both until the
 //! first is replaced in its turn.
 
-use super::Receiver;
+use super::JobContext;
 use super::deciding::is_empty;
+use super::given::Owners;
+use super::providers::Chunks;
 use crate::copy;
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, Side};
@@ -111,7 +113,27 @@ pub(super) fn not_backed_up(error: io::Error) -> Fault {
     Fault::from_io(Side::Destination, "back it up", &error)
 }
 
-impl Receiver<'_> {
+/// The backups of a job.
+pub(super) struct Backups<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) owners: Arc<Owners<'a>>,
+    pub(super) chunks: Option<Arc<Chunks>>,
+    /// `None` where nothing is backed up.
+    pub(super) backing: Option<Backing>,
+}
+
+impl<'a> Backups<'a> {
+    pub(super) fn of(
+        owners: &Arc<Owners<'a>>,
+        chunks: Option<Arc<Chunks>>,
+        backing: Option<Backing>,
+    ) -> Arc<Self> {
+        let (job, owners) = (Arc::clone(&owners.job), Arc::clone(owners));
+        Arc::new(Self { job, owners, chunks, backing })
+    }
+}
+
+impl Backups<'_> {
     /// Gives the entry `name` of `node`, which is no directory and will be replaced or
     /// removed, the name of its backup, too, if there are to be backups. A dry run looks only
     /// if it could.
@@ -149,10 +171,10 @@ impl Receiver<'_> {
 
     fn back_up_by(&self, node: &Arc<DirNode>, name: &Name, links: bool) -> io::Result<()> {
         let Some(backing) = &self.backing else {
-            self.keep_lost(node, name);
+            self.chunks.iter().for_each(|chunks| chunks.keep_lost(node, name));
             return Ok(());
         };
-        let is_dry = self.policy.dry_run;
+        let is_dry = self.job.policy.dry_run;
         let new = [name.as_bytes(), &backing.suffix].concat();
         let new = Name::new(&new)
             .map_err(|error| io::Error::other(format!("with its backup suffix, {error}")))?;
@@ -160,7 +182,9 @@ impl Receiver<'_> {
         let (from, to) = (node.handle()?, into.handle()?);
         let is_itself = |there: Option<FileId>, id| there.is_some() && there == id;
         let Some(meta) = from.stat(name, false)? else { return Ok(()) };
-        if meta.kind == MetaKind::Symlink && self.is_unsafe(node.depth(), &from.read_link(name)?) {
+        if meta.kind == MetaKind::Symlink
+            && self.job.is_unsafe(node.depth(), &from.read_link(name)?)
+        {
             return Ok(());
         }
         if is_itself(into.id(), node.id()) && new == *name {
@@ -168,7 +192,7 @@ impl Receiver<'_> {
         }
         // As with rsync, a directory makes way for a backup; but only an empty one.
         // Beside what it is of, the source may have that directory.
-        let makes_way = !backing.is_beside && !self.costs_round_trips;
+        let makes_way = !backing.is_beside && !self.job.costs_round_trips;
         if (makes_way || is_dry)
             && to.stat(&new, false)?.is_some_and(|there| there.kind == MetaKind::Dir)
         {
@@ -199,7 +223,7 @@ impl Receiver<'_> {
             },
             Err(error) => return Err(error),
         }
-        if self.policy.sync {
+        if self.job.policy.sync {
             to.sync(None)?;
         }
         Ok(())
@@ -212,8 +236,8 @@ impl Receiver<'_> {
 
     /// The attributes that the backup of an entry has, where that is another object.
     fn kept_of_backups(&self, meta: &Meta) -> Kept {
-        let keeps = self.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
-        if self.acts_as_root() {
+        let keeps = self.job.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
+        if self.owners.acts_as_root() {
             return keeps;
         }
         // A file of another user, of which nobody else may make links, has become one of
@@ -265,7 +289,7 @@ impl Receiver<'_> {
         let which = if whole { Kept::EXTENDED } else { which };
         let mut extended = from.extended(Some((name, false)), which)?;
         if let Some(extended) = &mut extended {
-            self.leave_to_root(extended);
+            self.owners.leave_to_root(extended);
         }
         let keeps = keeps.with(which.only_if(extended.is_some()));
         Ok((Attributes { extended, ..meta.attributes.clone() }, keeps))
@@ -286,7 +310,7 @@ impl Receiver<'_> {
         let source = from.open_file(name, false).map_err(not_backed_up)?;
         let mut into = Mover::new(to.stage().map_err(not_backed_up)?);
         let scratch = &mut copy::Scratch::default();
-        let copied = copy::content(&*source, &mut into, scratch, self.control, &mut |_| {});
+        let copied = copy::content(&*source, &mut into, scratch, self.job.control, &mut |_| {});
         if let Err(fault) = copied {
             into.into_stage().discard();
             return Err(Fault { side: Side::Destination, ..fault });
@@ -297,7 +321,7 @@ impl Receiver<'_> {
             not_backed_up(io::Error::other("it changed while it was copied"))
         })?;
         let mut sealed = verified.seal(&attributes, keeps).map_err(not_backed_up)?;
-        if self.policy.sync {
+        if self.job.policy.sync {
             sealed.sync().map_err(not_backed_up)?;
         }
         sealed.publish(new, OnExisting::Replace).map_err(not_backed_up)?;

@@ -7,8 +7,7 @@ use super::listing::Broken;
 use super::{Pending, Receiver, is_stage, naming, parent_fault};
 use crate::dirs::DirNode;
 use crate::link::same;
-use haul_model::words;
-use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip};
+use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip, words};
 use haul_plan::changes;
 use haul_proto::{Extra, Want};
 use haul_store::OnExisting;
@@ -36,15 +35,15 @@ impl Receiver<'_> {
             dir.has_listed(name);
         }
         let outcome = match (&entry.kind, &name) {
-            (Kind::Special, _) if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
-            (kind, _) if self.plan.leaves_out(kind) => Outcome::Skipped(Skip::Ruled),
+            (Kind::Special, _) if !self.job.makes(&entry) => Outcome::Skipped(Skip::Special),
+            (kind, _) if self.job.plan.leaves_out(kind) => Outcome::Skipped(Skip::Ruled),
             (kind, _) if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }
             (Kind::Dir, _) => self.check_dir(index, &dir, name, &entry),
             (_, None) => unreachable!("only directories come without a name"),
             (kind, Some(place)) => match self.compare(&dir, place, &entry) {
-                Ok((found, _)) if self.task.compares_content() && has_content(kind, found) => {
+                Ok((found, _)) if self.job.task.compares_content() && has_content(kind, found) => {
                     let name = place.clone();
                     let pending = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
                     self.hash_both(Pending { found, ..pending }, wants);
@@ -53,7 +52,7 @@ impl Receiver<'_> {
                 Ok((found, meta)) => match self.settle_name(&dir, place, &entry.kind, found) {
                     Ok(()) => {
                         let outcome = outcome_of(found);
-                        self.keep_proof(index, &dir, place, &entry, meta, &outcome);
+                        self.completion.keep_proof(index, &dir, place, &entry, meta, &outcome);
                         outcome
                     }
                     Err(fault) => Outcome::Failed(fault),
@@ -61,8 +60,8 @@ impl Receiver<'_> {
                 Err(fault) => Outcome::Failed(fault),
             },
         };
-        self.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.close(cost);
+        self.job.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.job.close(cost);
         Some(outcome)
     }
 
@@ -76,12 +75,12 @@ impl Receiver<'_> {
         found: Changes,
     ) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
-        if !self.removes() || found.has(Changes::MISSING) {
+        if !self.job.removes() || found.has(Changes::MISSING) {
             return Ok(());
         }
         // Of an empty file mode and time; far away the copy has seen to them.
         let is_file = matches!(kind, Kind::File { size: 0 }) && !found.has(Changes::KIND);
-        let is_near = !self.costs_round_trips;
+        let is_near = !self.job.costs_round_trips;
         let synced = node.handle().and_then(|handle| {
             if is_file && is_near {
                 handle.sync(Some(name))?;
@@ -116,7 +115,7 @@ impl Receiver<'_> {
         };
         let looked = (|| {
             let handle = node.handle()?;
-            let Some(meta) = self.look_at(&*handle, name)? else { return Ok(None) };
+            let Some(meta) = self.job.look_at(&*handle, name)? else { return Ok(None) };
             let target = match (&entry.kind, &meta) {
                 (Kind::Symlink { .. }, Meta { kind: MetaKind::Symlink, .. }) => {
                     Some(handle.read_link(name)?)
@@ -128,20 +127,24 @@ impl Receiver<'_> {
         let Some((meta, target)) = looked.map_err(|error| look(&error))? else {
             return Ok((Changes::MISSING, None));
         };
-        if self.removes() && is_itself(node, &meta, entry) {
+        if self.job.removes() && is_itself(node, &meta, entry) {
             return Err(same());
         }
-        let free = node.handle().and_then(|handle| self.is_free(dir, &*handle, name, &meta));
+        let free = node
+            .handle()
+            .and_then(|handle| self.publisher.naming.is_free(dir, &*handle, name, &meta));
         if !free.map_err(|error| look(&error))? {
             return Err(naming::another());
         }
-        let entry = self.as_kept(entry, node, Some(&meta));
-        let found = changes(&entry, &meta, target.as_deref(), self.policy.keeps);
-        if let Some(fault) = self.lent_less(&entry, &meta).filter(|_| !found.has(Changes::KIND)) {
+        let entry = self.times.as_kept(entry, node, Some(&meta));
+        let found = changes(&entry, &meta, target.as_deref(), self.job.policy.keeps);
+        if let Some(fault) =
+            self.owners.lent_less(&entry, &meta).filter(|_| !found.has(Changes::KIND))
+        {
             return Err(fault);
         }
         let tells_objects = node.handle().is_ok_and(|handle| handle.capabilities().tells_objects);
-        let id = meta.id.filter(|_| tells_objects && self.has_other_names(&entry));
+        let id = meta.id.filter(|_| tells_objects && self.job.has_other_names(&entry));
         Ok((found.with(self.compare_object(&entry, id)?), Some(meta)))
     }
 
@@ -161,12 +164,12 @@ impl Receiver<'_> {
             (DirState::Open(node), None) => {
                 let looked = node.handle().and_then(|root| root.stat_self());
                 let outcome = match looked {
-                    Ok(meta) if self.removes() && is_itself(node, &meta, entry) => {
+                    Ok(meta) if self.job.removes() && is_itself(node, &meta, entry) => {
                         Outcome::Failed(same())
                     }
                     // A copy leaves the mode of what stood before alone. In a move it is
                     // the new name of the source.
-                    Ok(_) if entry.name.is_none() && !self.removes() => {
+                    Ok(_) if entry.name.is_none() && !self.job.removes() => {
                         Outcome::Skipped(Skip::Unchanged)
                     }
                     Ok(_) => match self.of_dir(entry, node) {
@@ -181,13 +184,13 @@ impl Receiver<'_> {
                 }
             }
             (DirState::Open(above), Some(name)) => match self.open(above, name, entry) {
-                Ok((_, Some(node))) if self.removes() && is_itself_dir(&node, entry) => {
+                Ok((_, Some(node))) if self.job.removes() && is_itself_dir(&node, entry) => {
                     (Outcome::Failed(same()), DirState::Failed)
                 }
                 Ok((found, Some(node))) => {
-                    let free = above
-                        .handle()
-                        .and_then(|above| self.is_free(parent, &*above, name, node.meta()));
+                    let free = above.handle().and_then(|above| {
+                        self.publisher.naming.is_free(parent, &*above, name, node.meta())
+                    });
                     match free {
                         Ok(true) => (outcome_of(found), DirState::Open(node)),
                         Ok(false) => (Outcome::Failed(naming::another()), DirState::Failed),
@@ -200,10 +203,10 @@ impl Receiver<'_> {
         };
         let dir = RecvDir::new(Some(Arc::clone(parent)), entry.name.clone(), state, false, None);
         if let DirState::Open(node) = &dir.state {
-            if let Some(fault) = self.lent_less(entry, node.meta()) {
+            if let Some(fault) = self.owners.lent_less(entry, node.meta()) {
                 outcome = Outcome::Failed(fault);
             }
-            let names = self.task.finds_extras().then(|| names_in(node));
+            let names = self.job.task.finds_extras().then(|| names_in(node));
             match names.transpose() {
                 Ok(names) => *dir.unlisted.lock() = names,
                 Err(error) => {
@@ -219,8 +222,8 @@ impl Receiver<'_> {
     /// How a directory differs. Its times change with every file in it, and are not told.
     fn of_dir(&self, entry: &Entry, node: &Arc<DirNode>) -> io::Result<Changes> {
         let handle = node.handle()?;
-        let meta = self.with_extended(&*handle, None, handle.stat_self()?)?;
-        let found = changes(entry, &meta, None, self.policy.keeps);
+        let meta = self.job.with_extended(&*handle, None, handle.stat_self()?)?;
+        let found = changes(entry, &meta, None, self.job.policy.keeps);
         Ok(found.without(Changes::TIME.with(Changes::ATIME)))
     }
 
@@ -244,7 +247,7 @@ impl Receiver<'_> {
     /// Takes the names of directories that will be listed: they are no extras.
     pub(super) fn take_subdirs(&self, dir: u64, names: &[Name]) -> Result<(), Broken> {
         let dir = self.open_dir_of(dir)?;
-        if !self.task.finds_extras() || dir.parent.is_none() {
+        if !self.job.task.finds_extras() || dir.parent.is_none() {
             return Err(Broken("it listed names of directories where none are expected"));
         }
         let mut last = dir.last_names.lock();
@@ -265,7 +268,7 @@ impl Receiver<'_> {
         let (Some(names), DirState::Open(node)) = (dir.unlisted.lock().take(), &dir.state) else {
             return;
         };
-        if !self.checks() {
+        if !self.job.checks() {
             return self.keep_or_delete(dir, names);
         }
         let mut extras = Vec::new();
@@ -276,19 +279,19 @@ impl Receiver<'_> {
                 Ok(Some(meta)) => told_kind(&meta),
                 Err(_) => Kind::Special,
             };
-            let is_left_out = || self.leaves_out(dir, Some(&name), kind == Kind::Dir);
+            let is_left_out = || self.job.leaves_out(dir, Some(&name), kind == Kind::Dir);
             if is_stage(&kind, Some(&name)) || is_left_out() {
                 continue;
             }
             let path = dir.path_of(Some(&name));
-            self.reporter.extra(&path, &kind);
+            self.job.reporter.extra(&path, &kind);
             extras.push(Extra { path: words::shown(path), kind });
             if extras.len() == EXTRAS_MAX {
-                self.sender.extras(std::mem::take(&mut extras));
+                self.job.sender.extras(std::mem::take(&mut extras));
             }
         }
         if !extras.is_empty() {
-            self.sender.extras(extras);
+            self.job.sender.extras(extras);
         }
     }
 }

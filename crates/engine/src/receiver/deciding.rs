@@ -1,11 +1,10 @@
 //! Decides about listed files, links and specials: looks at what exists, asks the plan, and
 //! considers the base directories.
 
-use super::Receiver;
 use super::dirs::{Base, DirState, RecvDir};
-use super::naming;
 use super::own::is_own;
 use super::providers::Bring;
+use super::{Receiver, naming};
 use crate::dirs::DirNode;
 use haul_model::{Changes, Entry, Fault, Kind, Meta, MetaKind, Name, Outcome, Side, Skip};
 use haul_plan::{Action, Existing, act, full_dir, screen};
@@ -97,19 +96,19 @@ impl Receiver<'_> {
         stays: bool,
     ) -> io::Result<(Decision, Changes)> {
         let handle = node.handle()?;
-        let existing = self.existing_in(dir, &*handle, name)?;
+        let existing = self.job.existing_in(dir, &*handle, name)?;
         let existing = existing.as_ref();
         if let Some(existing) = existing
-            && !self.is_free(dir, &*handle, name, existing)?
+            && !self.publisher.naming.is_free(dir, &*handle, name, existing)?
         {
             let fault = Outcome::Failed(naming::another());
             return Ok((Decision::Settled(fault), Changes::default()));
         }
-        self.give_mode(entry, dir, existing);
+        self.job.give_mode(entry, dir, existing);
         let mtime = entry.attributes.mtime;
-        let entry = &*self.as_kept(entry, node, existing);
+        let entry = &*self.times.as_kept(entry, node, existing);
         let target = match existing {
-            Some(meta) if !self.plan.keeps_existing => target_of(&*handle, name, entry, meta)?,
+            Some(meta) if !self.job.plan.keeps_existing => target_of(&*handle, name, entry, meta)?,
             _ => None,
         };
         let there = existing.map(|meta| Existing {
@@ -119,7 +118,7 @@ impl Receiver<'_> {
             is_led_to: is_led_to(&*handle, name, entry, meta),
         });
         let case = Case { dir, node, name, entry, existing };
-        let (decision, found) = match screen(&self.plan, entry, mtime, there) {
+        let (decision, found) = match screen(&self.job.plan, entry, mtime, there) {
             Ok(found) => match self.decide_with_bases(&case, found)? {
                 Some((Decision::HashBases(bases, _), _)) if existing.is_some_and(Meta::is_file) => {
                     let (otherwise, found) = self.act(&case, found, stays)?;
@@ -133,20 +132,20 @@ impl Receiver<'_> {
             }
             Err(action) => (self.sync_if_skipped(&case, settled(action)), Changes::default()),
         };
-        Ok((decision, if self.plan.reports_changes { found } else { Changes::default() }))
+        Ok((decision, if self.job.plan.reports_changes { found } else { Changes::default() }))
     }
 
     /// Acts by the plan on an entry from which what exists differs by `found`.
     fn act(&self, case: &Case<'_>, found: Changes, stays: bool) -> io::Result<(Decision, Changes)> {
         let Case { node, name, entry, existing, .. } = *case;
-        let (action, found) = act(&self.plan, entry, existing, found);
+        let (action, found) = act(&self.job.plan, entry, existing, found);
         let is_file = matches!(entry.kind, Kind::File { .. });
         let decision = match action {
             Action::Copy(on_existing) => Decision::Copy(on_existing),
             Action::Compare => Decision::Hash,
             Action::ReplaceEmptyDir if is_empty(node, name)? => Decision::Copy(OnExisting::Replace),
             Action::ReplaceEmptyDir => Decision::Settled(Outcome::Failed(full_dir())),
-            Action::Leave if is_file && self.was_lost(node, name, entry, existing)? => {
+            Action::Leave if is_file && self.job.was_lost(node, name, entry, existing)? => {
                 return Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
             }
             Action::Leave if stays => self.leave(case, found)?,
@@ -162,7 +161,7 @@ impl Receiver<'_> {
         name: &Name,
         entry: &Entry,
     ) -> io::Result<(Decision, Changes)> {
-        if let Err(action) = screen(&self.plan, entry, entry.attributes.mtime, None) {
+        if let Err(action) = screen(&self.job.plan, entry, entry.attributes.mtime, None) {
             return Ok((settled(action), Changes::default()));
         }
         let new = (Decision::Settled(Outcome::WouldCopy), Changes::MISSING.with(Changes::SENT));

@@ -7,9 +7,8 @@ use crate::cache::ChunkCache;
 use crate::job::Reach;
 use crate::link::SenderPort;
 use crate::{Job, JobError, Monitor, origin, rules};
-use haul_model::words;
 use haul_model::{
-    Fault, FaultKind, FileId, Kept, Mirror, Name, Naming, Scope, Side, Task, escape_bytes,
+    Fault, FaultKind, FileId, Kept, Mirror, Name, Naming, Scope, Side, Task, escape_bytes, words,
 };
 use haul_proto::Named;
 use haul_sys::Dir;

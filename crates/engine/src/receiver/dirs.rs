@@ -4,8 +4,7 @@
 use super::naming::Claims;
 use crate::dirs::DirNode;
 use crate::prefetch::Prefetched;
-use haul_model::words;
-use haul_model::{Attributes, Kept, Name, Scope};
+use haul_model::{Attributes, Kept, Name, Scope, words};
 use haul_store::{RowNumber, StaleStages};
 use haul_tree::PRIVATE_DIR_MODE;
 use parking_lot::Mutex;

@@ -2,7 +2,7 @@
 //! then has its outcome reported first, so that the other side counts it: the end of the job is
 //! sent behind the outcomes of its batch, and other threads get a moment to report theirs.
 
-use super::Receiver;
+use super::JobContext;
 use crate::JobError;
 use haul_model::{Kind, Outcome, escape_bytes};
 use haul_proto::OutcomeItem;
@@ -51,7 +51,7 @@ impl Drop for Batch<'_> {
     }
 }
 
-impl Receiver<'_> {
+impl JobContext<'_> {
     /// True if nothing more is begun: the job ends, or is about to.
     pub(super) fn is_ending(&self) -> bool {
         self.control.stopped() || self.ending.reason.lock().is_some()

@@ -50,7 +50,7 @@ impl Copying<'_, '_> {
             return self.shared(shared);
         }
         let into = copy::assembler(stage, blocks);
-        let copied = copy::blocks(self.source, &into, self.receiver.control, count);
+        let copied = copy::blocks(self.source, &into, self.receiver.job.control, count);
         pending.records(&into);
         self.finish(into, copied)
     }
@@ -63,7 +63,7 @@ impl Copying<'_, '_> {
         scratch: &mut copy::Scratch,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
-        let (source, control) = (self.source, self.receiver.control);
+        let (source, control) = (self.source, self.receiver.job.control);
         if let Some(shared) = pending.shared(self.receiver, source)? {
             count(Step::Moved(self.size));
             return self.shared(shared);
@@ -93,7 +93,8 @@ impl Copying<'_, '_> {
         let (stage, shares) =
             if asks { pending.stage_sharing(self.source)? } else { (pending.stage()?, false) };
         let is_large = self.size >= RESUME_LEN_MIN;
-        let stage = if is_large { self.receiver.written_out(stage) } else { stage };
+        let stage =
+            if is_large { self.receiver.publisher.durability.written_out(stage) } else { stage };
         if shares {
             count(Step::Moved(self.size));
             return self.shared(stage);
@@ -108,7 +109,7 @@ impl Copying<'_, '_> {
         scratch: &mut copy::Scratch,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
-        let control = self.receiver.control;
+        let control = self.receiver.job.control;
         if self.hashes {
             let into = copy::assembler(stage, Vec::new());
             let copied = copy::hashed(self.source, &into, scratch, control, count);
@@ -168,7 +169,7 @@ pub(super) fn given_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
 impl Receiver<'_> {
     /// True if each content is hashed: it is to be verified, or the user sees the hash.
     pub(super) fn looks_at_bytes(&self) -> bool {
-        self.policy.verify || self.reporter.wants_hashes()
+        self.job.policy.verify || self.job.reporter.wants_hashes()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::dirs::DirState;
 use super::providers::Provider;
-use super::{Pending, Receiver};
+use super::{JobContext, Pending, Receiver};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Side, Updating, escape_bytes, size_words};
 use haul_sys::Room;
 use haul_tree::TreeDir;
@@ -14,12 +14,12 @@ impl Receiver<'_> {
     /// shared with an old version.
     pub(super) fn lacks_room(&self, file: &Pending) -> Option<Fault> {
         let Pending { dir, entry, resumed, staging, .. } = file;
-        let may_take_less = self.plan.delete.is_some()
-            || self.makes_way()
-            || self.plan.updating != Updating::Replaces;
-        let is_plain = self.sender.is_far()
-            && self.resumable(entry).is_some()
-            && !self.may_have_holes(entry)
+        let may_take_less = self.job.plan.delete.is_some()
+            || self.publisher.removals.makes_way()
+            || self.job.plan.updating != Updating::Replaces;
+        let is_plain = self.job.sender.is_far()
+            && self.job.resumable(entry).is_some()
+            && !self.job.may_have_holes(entry)
             && staging.is_none()
             && !self.providers.versions.may_have(self, file)
             && !may_take_less;
@@ -28,38 +28,43 @@ impl Receiver<'_> {
         let missing = entry.size().saturating_sub(resumed.saturating_mul(BLOCK_LEN));
         haul_sys::has_no_room(&there, missing).then(|| {
             let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "not enough space");
-            self.with_room(fault, file, 0)
+            with_room(&self.job, fault, file, 0)
         })
     }
+}
 
-    /// The fault of a full file system, with what a file needs and, as far as the tree
-    /// knows, what there is. Of the file `moved` bytes have come.
-    pub(super) fn with_room(&self, fault: Fault, pending: &Pending, moved: u64) -> Fault {
-        let dir = match &pending.dir.state {
-            DirState::Open(node) => node.handle().ok(),
-            _ => None,
-        };
-        let room = dir.as_ref().and_then(|dir| dir.room());
-        let room = room_words(pending.entry.size(), room);
-        let kept = dir.map(|dir| self.kept_of(&*dir, pending, moved)).unwrap_or_default();
-        let message = format!("{}: {room}{kept}", fault.message);
-        Fault { message, ..fault }
-    }
+/// The fault of a full file system, with what a file needs and, as far as the tree
+/// knows, what there is. Of the file `moved` bytes have come.
+pub(super) fn with_room(
+    job: &JobContext<'_>,
+    fault: Fault,
+    pending: &Pending,
+    moved: u64,
+) -> Fault {
+    let dir = match &pending.dir.state {
+        DirState::Open(node) => node.handle().ok(),
+        _ => None,
+    };
+    let room = dir.as_ref().and_then(|dir| dir.room());
+    let room = room_words(pending.entry.size(), room);
+    let kept = dir.map(|dir| kept_of(job, &*dir, pending, moved)).unwrap_or_default();
+    let message = format!("{}: {room}{kept}", fault.message);
+    Fault { message, ..fault }
+}
 
-    /// The words about what is kept of a file in `dir`; empty if that is nothing.
-    fn kept_of(&self, dir: &dyn TreeDir, pending: &Pending, moved: u64) -> String {
-        let Some(source) = self.resumable(&pending.entry) else { return String::new() };
-        let part = dir.kept(&pending.name, &source);
-        let (len, place) = match &part {
-            Some(part) => (part.len, format!(" as {}", escape_bytes(&part.path))),
-            None => (pending.on_record.unwrap_or(moved), String::new()),
-        };
-        if len == 0 {
-            return String::new();
-        }
-        let kept = size_words(len);
-        format!("; {kept} are kept for resuming, and occupy space{place}")
+/// The words about what is kept of a file in `dir`; empty if that is nothing.
+fn kept_of(job: &JobContext<'_>, dir: &dyn TreeDir, pending: &Pending, moved: u64) -> String {
+    let Some(source) = job.resumable(&pending.entry) else { return String::new() };
+    let part = dir.kept(&pending.name, &source);
+    let (len, place) = match &part {
+        Some(part) => (part.len, format!(" as {}", escape_bytes(&part.path))),
+        None => (pending.on_record.unwrap_or(moved), String::new()),
+    };
+    if len == 0 {
+        return String::new();
     }
+    let kept = size_words(len);
+    format!("; {kept} are kept for resuming, and occupy space{place}")
 }
 
 /// The bytes that a file needs and, if that is known, those that are free. Without free inodes,

@@ -1,12 +1,12 @@
 //! The attributes that a listed entry is given here: with this machine's numbers for its
 //! users and groups, and without those that can't be given.
 
-use super::Receiver;
+use super::JobContext;
 use super::dirs::RecvDir;
 use super::listing::Broken;
-use crate::lacks;
+use super::losing::Losing;
 use crate::monitor::{Event, Monitor};
-use crate::{Job, Munging};
+use crate::{Job, Munging, lacks};
 use haul_model::{
     AccountMap, AclWho, Altered, Asking, Attributes, Entry, Extended, Kept, Kind, MapTo,
     SET_ID_MODE, Side, Xattr, escape_text, links,
@@ -17,6 +17,7 @@ use haul_tree::Owner;
 use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// This machine's numbers of users and groups, by the Sender's.
@@ -135,7 +136,23 @@ fn word_for(kind: AccountKind) -> &'static str {
     }
 }
 
-impl Receiver<'_> {
+/// The owners and attributes that entries get here.
+pub(super) struct Owners<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) numbers: Numbers,
+    /// See [`Losing`].
+    pub(super) losing: Losing,
+}
+
+impl<'a> Owners<'a> {
+    /// The owners of a job whose destination `gives` these attributes.
+    pub(super) fn of(context: &Arc<JobContext<'a>>, numbers: Numbers, gives: Kept) -> Arc<Self> {
+        let losing = Losing::of(&context.task, gives);
+        Arc::new(Self { job: Arc::clone(context), numbers, losing })
+    }
+}
+
+impl Owners<'_> {
     /// Learns the name of a user or group of the Sender's.
     pub(super) fn take_account(&self, account: &Account) -> Result<(), Broken> {
         self.numbers.tell(kind_of(account.is_group), account.number, &account.name)
@@ -145,7 +162,7 @@ impl Receiver<'_> {
     pub(super) fn tell_unknown(&self) {
         for name in self.numbers.unknown() {
             let message = format!("no {name} here: ignoring the mapping to it");
-            self.warn(&self.dest, &message);
+            self.job.warn(&self.job.dest, &message);
         }
     }
 
@@ -160,7 +177,7 @@ impl Receiver<'_> {
 
     /// Forgets an owner that was told only for this: root is told once that it is not kept.
     pub(super) fn forget_owner(&self, dir: &RecvDir, entry: &mut Entry) {
-        if !lacks::forgets_owners(&self.task) {
+        if !lacks::forgets_owners(&self.job.task) {
             return;
         }
         let Attributes { user, group, .. } = &mut entry.attributes;
@@ -169,7 +186,7 @@ impl Receiver<'_> {
         let is_news = haul_sys::is_root() && lacks::is_of_others(owner);
         if is_news && !self.numbers.has_told_owner.swap(true, Ordering::Relaxed) {
             let path = dir.path_of(entry.name.as_ref());
-            self.warn(&path, &lacks::owner_not_kept(owner));
+            self.job.warn(&path, &lacks::owner_not_kept(owner));
         }
     }
 
@@ -183,11 +200,11 @@ impl Receiver<'_> {
             |user| self.own_user(user).unwrap_or_else(|| self.number_here(AccountKind::User, user));
         *user = user.map(user_here);
         *group = group.map(|group| self.number_here(AccountKind::Group, group));
-        if self.policy.keeps.has(Kept::GROUP) {
+        if self.job.policy.keeps.has(Kept::GROUP) {
             // As in rsync: others than root give what they can.
             *group = group.filter(|group| self.acts_as_root() || haul_sys::is_of_group(*group));
         }
-        if entry.kind != Kind::Dir && !self.policy.keeps.has(Kept::LENT) {
+        if entry.kind != Kind::Dir && !self.job.policy.keeps.has(Kept::LENT) {
             // Nobody is to lend the rights of somebody else.
             let lent = |is_known, bit| if is_known { 0 } else { bit };
             *mode &= !(SET_ID_MODE & lent(user.is_some(), 0o4000));
@@ -216,7 +233,7 @@ impl Receiver<'_> {
 
     /// True if rules leave out an extended attribute: it is neither set nor removed.
     fn leaves_alone(&self, xattr: &Xattr) -> bool {
-        self.filter.leaves_out_xattr(&xattr.name, Asking::Receiver)
+        self.job.filter.leaves_out_xattr(&xattr.name, Asking::Receiver)
     }
 
     /// `attributes` with those extended ones of what is `there` that rules spare.

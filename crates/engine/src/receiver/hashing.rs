@@ -99,7 +99,7 @@ impl Receiver<'_> {
             counted: 0,
         };
         self.hashing.lock().insert(index, hashing);
-        self.give(Work::Hash(index));
+        self.job.give(Work::Hash(index));
         wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None });
     }
 
@@ -117,7 +117,7 @@ impl Receiver<'_> {
             (Arc::clone(dir), name.clone(), entry.name.clone(), candidates, is_own)
         });
         let Some((dir, name, listed, candidates, is_own)) = place else { return };
-        let hash = |candidate: &Candidate| candidate.hash(&name, self.control, scratch);
+        let hash = |candidate: &Candidate| candidate.hash(&name, self.job.control, scratch);
         let hashes = candidates.iter().map(hash).collect();
         let node = match &dir.state {
             DirState::Open(node) if is_own => node,
@@ -132,19 +132,19 @@ impl Receiver<'_> {
         let (mut hashed, mut counted) = (None, 0);
         let mut count = |step: Step| {
             counted += step.len();
-            self.reporter.came_by(step);
-            self.reporter.at(|| dir.path_of(listed.as_ref()));
+            self.job.reporter.came_by(step);
+            self.job.reporter.at(|| dir.path_of(listed.as_ref()));
         };
         let own = node
             .handle()
             .and_then(|dir| dir.open_file(&name, false))
             .map_err(|error| Fault::from_io(Side::Source, "open", &error))
             .and_then(|file| {
-                let seal = seal_of(&*file, scratch, self.control, &mut count)?;
-                if let (true, Some(file)) = (self.gives_proofs, file.handle()) {
+                let seal = seal_of(&*file, scratch, self.job.control, &mut count)?;
+                if let (true, Some(file)) = (self.completion.gives_proofs(), file.handle()) {
                     hashed = haul_sys::file_stat(file).ok().map(meta_of);
                 }
-                if let (true, Some(file)) = (self.removes(), file.handle()) {
+                if let (true, Some(file)) = (self.job.removes(), file.handle()) {
                     // A file that is reported as the same may be removed elsewhere. A copy
                     // of an earlier job may never have been made durable.
                     file.sync_all().and_then(|()| node.handle()?.sync(None)).map_err(|error| {
@@ -164,7 +164,7 @@ impl Receiver<'_> {
     /// Hashes files of this machine that are compared with the destination's.
     pub(super) fn hash_sources(&self, files: Vec<SourceHandle>, scratch: &mut Vec<u8>) {
         for file in files {
-            if self.control.stopped() {
+            if self.job.control.stopped() {
                 return;
             }
             let result = file
@@ -172,7 +172,7 @@ impl Receiver<'_> {
                 .handle()
                 .and_then(|dir| dir.open_file(&file.name, file.follow))
                 .map_err(|error| Fault::from_io(Side::Source, "open", &error))
-                .and_then(|source| seal_of(&*source, scratch, self.control, &mut |_| {}));
+                .and_then(|source| seal_of(&*source, scratch, self.job.control, &mut |_| {}));
             self.take_seal(FileEnd { index: file.index, result, by_blocks: false });
         }
     }
@@ -187,7 +187,7 @@ impl Receiver<'_> {
             .get_mut(&index)
             .is_some_and(|hashing| !std::mem::replace(&mut hashing.is_told, true));
         if !is_asked {
-            self.refuse("it sent the hash of a file that was not requested");
+            self.job.refuse("it sent the hash of a file that was not requested");
         }
         is_asked
     }
@@ -214,11 +214,11 @@ impl Receiver<'_> {
         let Hashing { pending, own, of_source, hashed, counted, .. } = whole;
         let (candidates, hashes, otherwise) = (whole.candidates, whole.hashes, whole.otherwise);
         let (Some(own), Some(of_source)) = (own, of_source) else { return };
-        if self.control.stopped() {
+        if self.job.control.stopped() {
             // It was cut short; that is no fault of the file.
             return;
         }
-        if self.checks() {
+        if self.job.checks() {
             self.end_check(pending, of_source, own, hashed, counted);
             return;
         }
@@ -240,7 +240,7 @@ impl Receiver<'_> {
                 work::tell(self, vec![(pending, counted, Outcome::Failed(fault))]);
             }
             (Decision::Settled(outcome), _) => work::tell(self, vec![(pending, counted, outcome)]),
-            _ if self.policy.dry_run => {
+            _ if self.job.policy.dry_run => {
                 work::tell(self, vec![(pending, counted, Outcome::WouldCopy)]);
             }
             _ => self.want_now(pending, counted),
@@ -266,10 +266,10 @@ impl Receiver<'_> {
         };
         let dir = pending.dir();
         let Pending { index, name, entry, .. } = &pending;
-        self.keep_proof(*index, &dir, name, entry, hashed, &outcome);
-        let item = self.finish(pending, counted, outcome);
-        self.tell_outcomes(vec![item]);
-        self.release(dir);
+        self.completion.keep_proof(*index, &dir, name, entry, hashed, &outcome);
+        let item = self.completion.finish(pending, counted, outcome);
+        self.job.tell_outcomes(vec![item]);
+        self.completion.settle(dir);
     }
 
     /// Leaves a file of a mirror as it is if its content is that of the source, and else
@@ -288,9 +288,9 @@ impl Receiver<'_> {
                 let is_same = own.is_ok_and(|own| own.hash == source.hash);
                 let is_left = is_same && pending.is_as_listed(&source);
                 if is_left {
-                    self.reporter.hashed(pending.index, source.hash);
+                    self.job.reporter.hashed(pending.index, source.hash);
                 }
-                if !is_left && self.plan.updating == Updating::Appends {
+                if !is_left && self.job.plan.updating == Updating::Appends {
                     // It is as long as the source.
                     let ruled = Outcome::Skipped(Skip::Ruled);
                     return work::tell(self, vec![(pending, counted, ruled)]);
@@ -314,12 +314,12 @@ impl Receiver<'_> {
             return Decision::Settled(Outcome::Failed(parent_fault()));
         };
         match is_same {
-            false if self.policy.dry_run => Decision::Settled(Outcome::WouldCopy),
+            false if self.job.policy.dry_run => Decision::Settled(Outcome::WouldCopy),
             false => Decision::Copy(*on_existing),
             true => {
-                let looked = node.handle().and_then(|handle| self.look_at(&*handle, name));
+                let looked = node.handle().and_then(|handle| self.job.look_at(&*handle, name));
                 let left = looked.and_then(|there| {
-                    let entry = self.as_kept(entry, node, there.as_ref());
+                    let entry = self.times.as_kept(entry, node, there.as_ref());
                     let (entry, existing) = (&*entry, there.as_ref());
                     self.leave(&Case { dir, node, name, entry, existing }, *found)
                 });
@@ -334,23 +334,24 @@ impl Receiver<'_> {
 
     /// Requests the content of a file that was compared until now.
     pub(super) fn want_now(&self, pending: Pending, counted: u64) {
-        self.reporter.begins_again(counted, 0);
+        self.job.reporter.begins_again(counted, 0);
         let (dir, mut wants) = (pending.dir(), Vec::new());
         let index = pending.index;
         let first = self
+            .job
             .has_other_names(&pending.entry)
             .then(|| (pending.entry.links, pending.name.clone()));
         if let Some(outcome) = self.want_file(Box::new(pending), &mut wants) {
-            self.tell_outcomes(vec![OutcomeItem { index, outcome: outcome.clone() }]);
+            self.job.tell_outcomes(vec![OutcomeItem { index, outcome: outcome.clone() }]);
             if let Some((group, name)) = first {
                 self.end_first(group, Arc::clone(&dir), name, &outcome);
             }
         }
         if !wants.is_empty() {
-            self.sender.want(wants);
+            self.job.sender.want(wants);
         }
         // It was waited for twice.
-        self.release(dir);
+        self.completion.settle(dir);
     }
 }
 

@@ -3,7 +3,8 @@
 
 use super::backing::not_backed_up;
 use super::dirs::DirState;
-use super::{Pending, Receiver, parent_fault};
+use super::naming::Naming;
+use super::{Pending, parent_fault};
 use crate::dirs::{number_here, object_here};
 use crate::originals::also_a_source;
 use haul_model::{Changes, Entry, Fault, FaultKind, Outcome, Side, Updating};
@@ -12,19 +13,23 @@ use haul_store::OnExisting;
 use haul_tree::{Meta, SealedFile};
 use std::io;
 
-impl Receiver<'_> {
+impl Naming<'_> {
     /// The existing file of `pending`, if that is written into. A source's, which
     /// would change with it, is replaced if that has another name.
     pub(super) fn to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
         let Some(there) = self.in_its_place(pending)? else { return Ok(None) };
-        if self.sender.is_far() {
+        if self.job.sender.is_far() {
             return Ok(
                 Some(there).filter(|there| pending.into.is_some() && pending.into == there.id)
             );
         }
         match self.originals.as_ref().zip(there.id) {
-            Some((originals, id)) if originals.may_have(number_here(id), self.control) => {
-                if there.links == 1 { Err(also_a_source(Side::Destination)) } else { Ok(None) }
+            Some((originals, id)) if originals.may_have(number_here(id), self.job.control) => {
+                if there.links == 1 {
+                    Err(also_a_source(Side::Destination))
+                } else {
+                    Ok(None)
+                }
             }
             _ => Ok(Some(there)),
         }
@@ -33,7 +38,7 @@ impl Receiver<'_> {
     /// Looks into which file `pending` will be written, and gives it as the Sender is told of
     /// it, which knows if it is a source.
     pub(super) fn tell_into(&self, pending: &mut Pending) -> Option<Object> {
-        if !self.sender.is_far() {
+        if !self.job.sender.is_far() {
             return None;
         }
         // A fault is reported when the content has come.
@@ -42,7 +47,7 @@ impl Receiver<'_> {
     }
 
     fn in_its_place(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
-        let updates = self.plan.updating != Updating::Replaces;
+        let updates = self.job.plan.updating != Updating::Replaces;
         let is_new = pending.on_existing == OnExisting::Keep
             || pending.found.has(Changes::KIND)
             || pending.found.has(Changes::MISSING);
@@ -50,7 +55,7 @@ impl Receiver<'_> {
             return Ok(None);
         }
         let DirState::Open(node) = &pending.dir.state else { return Err(parent_fault()) };
-        let looked = node.handle().and_then(|handle| self.look_at(&*handle, &pending.name));
+        let looked = node.handle().and_then(|handle| self.job.look_at(&*handle, &pending.name));
         match looked.map_err(|error| failed(&error))? {
             Some(there) if there.is_file() => Ok(Some(there)),
             // It was removed meanwhile.
@@ -87,15 +92,15 @@ impl Receiver<'_> {
         }
         // Another entry may be another name of the same file: one is written after the other.
         let _turn = (there.links != 1).then(|| self.updating.lock());
-        self.back_up_apart(node, name).map_err(not_backed_up)?;
+        self.backups.back_up_apart(node, name).map_err(not_backed_up)?;
         let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;
         let mut attributes = entry.attributes.clone();
         attributes.mtime = mtime;
         let entry = Entry { attributes, ..entry.clone() };
-        let looked = node.handle().and_then(|handle| self.look_at(&*handle, name));
+        let looked = node.handle().and_then(|handle| self.job.look_at(&*handle, name));
         let now = looked.map_err(|error| failed(&error))?;
         self.refresh(node, name, &entry, now.as_ref())?;
-        if self.policy.sync {
+        if self.job.policy.sync {
             node.handle().and_then(|handle| handle.sync(Some(name))).map_err(|error| {
                 Fault::from_io(Side::Destination, "flush it to stable storage", &error)
             })?;

@@ -226,7 +226,7 @@ impl State {
 
     /// True if its stage is there, or can be begun without waiting.
     fn is_begun(&self, receiver: &Receiver<'_>) -> bool {
-        let waits = |pending: &Pending| receiver.resumable(&pending.entry).is_some();
+        let waits = |pending: &Pending| receiver.job.resumable(&pending.entry).is_some();
         self.into.is_some() || !self.pending.as_ref().is_some_and(waits)
     }
 
@@ -284,7 +284,7 @@ impl State {
     /// Counts what was not content.
     fn count(&mut self, receiver: &Receiver<'_>, took: Took) {
         if took.dropped > 0 {
-            receiver.reporter.begins_again(took.dropped, 0);
+            receiver.job.reporter.begins_again(took.dropped, 0);
             self.counted -= took.dropped.min(self.counted);
         }
         if took.holes > 0 {
@@ -325,11 +325,11 @@ impl State {
 
     fn came_by(&mut self, receiver: &Receiver<'_>, step: Step) {
         self.counted += step.len();
-        receiver.reporter.came_by(step);
+        receiver.job.reporter.came_by(step);
         if let Some(pending) = &self.pending {
             let Pending { dir, index, entry, .. } = pending;
             let recorded = self.into.as_ref().map_or(0, |into| into.recorded_len());
-            receiver.has_come_to(dir, *index, entry, recorded);
+            receiver.job.has_come_to(dir, *index, entry, recorded);
         }
     }
 
@@ -357,7 +357,7 @@ impl State {
         let is_fault_of_sender = end.result.is_err();
         let outcome = match (end.result, self.suspect.take()) {
             (Err(fault), _) => Err(super::of_sender(fault)),
-            (Ok(seal), _) if seal.grew && receiver.policy.strict_source => Err(changed()),
+            (Ok(seal), _) if seal.grew && receiver.job.policy.strict_source => Err(changed()),
             (Ok(seal), Some(_)) if seal.grew => Err(changed()),
             (Ok(_), Some(suspect)) => Err(suspect),
             (Ok(seal), None) => self.seal(receiver, &seal),
@@ -374,7 +374,7 @@ impl State {
         let counted = self.counted;
         let again = self.pending.take_if(|file| receiver.begins_again(file, fault, counted));
         let Some(pending) = again else { return false };
-        receiver.reporter.not_matched(self.matched);
+        receiver.job.reporter.not_matched(self.matched);
         self.give_up(true);
         receiver.want_again(pending);
         true
@@ -400,7 +400,7 @@ impl State {
             let message = "the partial file was replaced";
             return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
         }
-        let proves = self.resumed > 0 && receiver.proves(listed);
+        let proves = self.resumed > 0 && receiver.job.proves(listed);
         if seal.hash.is_none() != self.is_unhashed(receiver) {
             return Err(work::lacks_hash());
         }
@@ -446,7 +446,7 @@ impl State {
             true => Filling::WithHoles,
             false => Filling::Dense,
         };
-        pending.seal(&receiver.policy, verified, seal.mtime, filling)
+        pending.seal(&receiver.job.policy, verified, seal.mtime, filling)
     }
 
     /// Gives up the stage, which is removed if it `is_of_no_use`: by the last who has it.
@@ -475,13 +475,13 @@ impl State {
             }
             self.give_up(is_of_no_use(fault));
         }
-        if whole.is_err() && receiver.control.stopped() {
+        if whole.is_err() && receiver.job.control.stopped() {
             // It was cut short; that is no fault of the file.
             return;
         }
         let Some(pending) = self.pending.take() else { return };
-        let settled = receiver.conclude(pending, self.counted, whole);
-        work::tell(receiver, settled.into_iter().collect());
+        let settled = receiver.publisher.conclude(pending, self.counted, whole);
+        work::tell(receiver, settled);
     }
 }
 

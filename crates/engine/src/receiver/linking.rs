@@ -100,11 +100,6 @@ impl Groups {
 }
 
 impl Receiver<'_> {
-    /// True if such an entry may become a further name of another.
-    pub(super) fn has_other_names(&self, entry: &Entry) -> bool {
-        entry.links != 0 && self.policy.keeps.has(Kept::LINKS)
-    }
-
     /// Takes an entry of several names; returns its outcome if it has one already. The first
     /// is left to `take`.
     pub(super) fn take_name(
@@ -122,9 +117,9 @@ impl Receiver<'_> {
                 }
                 outcome
             }
-            Met::Other(first, one) if self.costs_round_trips => {
+            Met::Other(first, one) if self.job.costs_round_trips => {
                 one.dir.expect_one();
-                self.give(Work::Name(Box::new((first, one))));
+                self.job.give(Work::Name(Box::new((first, one))));
                 None
             }
             Met::Other(first, mut one) => {
@@ -140,7 +135,7 @@ impl Receiver<'_> {
         let Known { groups, room, .. } = &mut *known;
         match groups.entry(one.entry.links) {
             btree_map::Entry::Vacant(group) => {
-                if !room.take(cost::of_first(&one.name, self.delays())) {
+                if !room.take(cost::of_first(&one.name, self.job.delays())) {
                     return Met::TooMany(one, room.fault(Side::Destination));
                 }
                 room.take_along(cost::of_place(&Place::of(&one.dir)));
@@ -180,14 +175,14 @@ impl Receiver<'_> {
             let ended = match first.clone() {
                 Some(first) => groups.insert(group, Group::There(Box::new(first))),
                 None => {
-                    room.give_back(cost::of_first(&name, self.delays()));
+                    room.give_back(cost::of_first(&name, self.job.delays()));
                     groups.remove(&group)
                 }
             };
             let Some(Group::Awaited(Awaiting(waiting))) = ended else { return };
             waiting.map_or_else(Vec::new, |names| names.0)
         };
-        if waiting.is_empty() || self.control.stopped() {
+        if waiting.is_empty() || self.job.control.stopped() {
             return;
         }
         let fault = || {
@@ -202,8 +197,8 @@ impl Receiver<'_> {
         let mut settled = Vec::with_capacity(waiting.len());
         for mut one in waiting {
             match &first {
-                Some(first) if self.costs_round_trips => {
-                    self.give(Work::Name(Box::new((first.clone(), one))));
+                Some(first) if self.job.costs_round_trips => {
+                    self.job.give(Work::Name(Box::new((first.clone(), one))));
                 }
                 Some(first) => {
                     let outcome = self.link(first, &mut one);
@@ -227,7 +222,7 @@ impl Receiver<'_> {
         entry: &Entry,
         there: Option<FileId>,
     ) -> Result<Changes, Fault> {
-        let needs_proof = self.removes() && self.task.keeps().has(Kept::LINKS);
+        let needs_proof = self.job.removes() && self.job.task.keeps().has(Kept::LINKS);
         if entry.links == 0 || there.is_none() && !needs_proof {
             return Ok(Changes::default());
         }
@@ -254,7 +249,7 @@ impl Receiver<'_> {
             Outcome::Synced(found) => found.has_any(Changes::SENT.with(Changes::MISSING)),
             _ => true,
         };
-        if self.rename.is_some()
+        if self.job.rename.is_some()
             && let Some(listed) = dir.names().first()
         {
             self.groups.listed.get_or_init(|| Name::clone(listed));
@@ -265,11 +260,11 @@ impl Receiver<'_> {
         };
         let handle = node.handle().ok()?;
         // In a dry run it is another one then.
-        if self.policy.dry_run && is_replaced || !handle.capabilities().tells_objects {
+        if self.job.policy.dry_run && is_replaced || !handle.capabilities().tells_objects {
             return Some(First { place, name, object: Object::Unknown });
         }
         // What is the same as in a base but for its attributes waits, too.
-        let object = match self.waits(&dir, &name) {
+        let object = match self.publisher.waits(&dir, &name) {
             Some(waits) => Object::Waits(Box::new(waits)),
             None => handle.stat(&name, false).ok()??.id.map_or(Object::Unknown, Object::Known),
         };
@@ -292,7 +287,7 @@ impl Receiver<'_> {
 
     /// Links an entry to the first name of its file, by round trips.
     pub(super) fn take_other_name(&self, first: &First, mut one: Pending) {
-        if self.control.stopped() {
+        if self.job.control.stopped() {
             return;
         }
         let outcome = self.link(first, &mut one);
@@ -311,7 +306,7 @@ impl Receiver<'_> {
         let left = Outcome::Skipped(Skip::Unchanged);
         // Without object numbers, an unchanged file counts as the same object.
         let (decision, found) = self.decide_about(dir, name, entry, !tells_objects);
-        let decision = self.cleared(dir, name, decision, found);
+        let decision = self.publisher.removals.cleared(dir, name, decision, found);
         let on_existing = match decision {
             Decision::Copy(on_existing) | Decision::Base(.., on_existing) => on_existing,
             Decision::Hash => OnExisting::Replace,
@@ -321,15 +316,15 @@ impl Receiver<'_> {
             },
             Decision::Settled(Outcome::WouldCopy) => return self.linked(first, found),
             Decision::Settled(outcome) if outcome == left && tells_objects => OnExisting::Replace,
-            Decision::Settled(outcome) => return self.as_synced(outcome, found),
+            Decision::Settled(outcome) => return self.job.as_synced(outcome, found),
         };
-        if self.policy.dry_run && !matches!(dir.state, DirState::Open(_)) {
+        if self.job.policy.dry_run && !matches!(dir.state, DirState::Open(_)) {
             // A base has it, and its directory would be made.
             return self.linked(first, found);
         }
         let linked = self.link_to(first, dir, name, entry, on_existing);
         match linked {
-            Ok(Linked::Before) if self.plan.reports_changes => {
+            Ok(Linked::Before) if self.job.plan.reports_changes => {
                 Outcome::Linked { found: Changes::default(), first: Box::default() }
             }
             Ok(Linked::Before) => left,
@@ -359,19 +354,22 @@ impl Receiver<'_> {
                 return Ok(Linked::Before);
             }
         }
-        if self.policy.dry_run {
+        if self.job.policy.dry_run {
             return Ok(Linked::Now(Outcome::Copied));
         }
         let Place::There(first_dir) = &first.place else { return Err(parent_fault()) };
         dir.expect_change();
         if let Object::Waits(place) = &first.object
-            && self.wait_with((**place, &first.name), dir, name, on_existing).map_err(failed)?
+            && self
+                .publisher
+                .wait_with((**place, &first.name), dir, name, on_existing)
+                .map_err(failed)?
         {
             return Ok(Linked::Now(Outcome::Copied));
         }
-        self.make_way(dir, name, on_existing)?;
+        self.publisher.removals.make_way(dir, name, on_existing)?;
         let from = first_dir.handle().map_err(failed)?;
-        let named = self.give_name(action, dir, name, entry, on_existing, |how| {
+        let named = self.publisher.naming.give_name(action, dir, name, entry, on_existing, |how| {
             handle.make_hard_link(&*from, &first.name, first.id(), name, how)
         });
         if let (Some(claims), Some(id)) = (dir.claims(), first.id()) {

@@ -6,7 +6,7 @@ use super::prefetching::Prefetching;
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
 use haul_model::{
-    Entry, Fault, FaultKind, Kept, Kind, MAX_DEPTH, Meta, MetaKind, Name, Outcome, Skip, links,
+    Entry, Fault, FaultKind, Kept, Kind, MAX_DEPTH, Meta, MetaKind, Name, Outcome, Skip,
 };
 use haul_plan::{Action, Existing, Plan, decide};
 use haul_proto::{ListItem, Named, OutcomeItem, Rival, Want};
@@ -55,11 +55,11 @@ impl Receiver<'_> {
     /// Takes the next items of the listing, which were admitted. Whatever ends that, the
     /// outcomes until then are told.
     pub(super) fn take_items(&self, items: Vec<ListItem>) -> Result<(), Broken> {
-        let _batch = self.ending.begin_batch();
+        let _batch = self.job.ending.begin_batch();
         let (mut wants, mut outcomes) = (Vec::new(), Vec::new());
         let taken = items
             .into_iter()
-            .take_while(|_| !self.is_ending())
+            .take_while(|_| !self.job.is_ending())
             .try_for_each(|item| self.take_item(item, &mut wants, &mut outcomes));
         self.tell_both(&mut wants, &mut outcomes);
         taken
@@ -79,12 +79,12 @@ impl Receiver<'_> {
                 self.check_fault(dir, &name)?;
                 parent.passed_over(&name);
                 let outcome = self.outcome_of(of_sender(fault));
-                self.reporter.outcome(index, || name.clone(), &Kind::Special, 0, &outcome);
-                self.close(cost);
+                self.job.reporter.outcome(index, || name.clone(), &Kind::Special, 0, &outcome);
+                self.job.close(cost);
                 outcomes.push(OutcomeItem { index, outcome });
             }
             ListItem::Subdirs { dir, names } => self.take_subdirs(dir, &names)?,
-            ListItem::Account(account) => self.take_account(&account)?,
+            ListItem::Account(account) => self.owners.take_account(&account)?,
             ListItem::Closed { dir } => self.close_dir(dir)?,
             ListItem::Missing { dir, name } => self.take_missing(dir, &name)?,
             ListItem::Mover { user, group } => self.take_mover(Owner { user, group })?,
@@ -95,17 +95,17 @@ impl Receiver<'_> {
                     self.tell_made();
                 }
                 let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
-                if self.task.lists() {
+                if self.job.task.lists() {
                     let outcome = self.list_entry(index, &parent, &entry, cost);
                     outcomes.push(OutcomeItem { index, outcome });
                     return Ok(());
                 }
-                self.forget_owner(&parent, &mut entry);
-                let lost = self.loss(&entry).or_else(|| {
-                    let is_moved = entry.kind == Kind::Dir && self.moves_whole();
-                    if is_moved { self.loses_time(&parent, &entry) } else { None }
+                self.owners.forget_owner(&parent, &mut entry);
+                let lost = self.owners.loss(&entry).or_else(|| {
+                    let is_moved = entry.kind == Kind::Dir && self.owners.moves_whole();
+                    if is_moved { self.times.loses_time(&parent, &entry) } else { None }
                 });
-                self.adapt(&mut entry);
+                self.owners.adapt(&mut entry);
                 if entry.kind == Kind::Dir {
                     // All names in the one above are known.
                     self.tell_extras_in_turn(&parent, wants, outcomes);
@@ -128,14 +128,16 @@ impl Receiver<'_> {
 
     /// Reports that this job has made the destination, once an entry goes there.
     fn tell_made(&self) {
-        if self.only_removes() || std::mem::replace(&mut self.listing.lock().has_told_made, true) {
+        if self.job.only_removes()
+            || std::mem::replace(&mut self.listing.lock().has_told_made, true)
+        {
             return;
         }
         let named = Named {
-            naming: self.control.monitor().progress().naming(),
+            naming: self.job.control.monitor().progress().naming(),
             dirs_made: self.dirs_made as u64,
         };
-        self.control.tell_made(named, &self.dest);
+        self.job.control.tell_made(named, &self.job.dest);
     }
 
     /// Takes the end of a directory: with that of the root all is listed.
@@ -150,7 +152,7 @@ impl Receiver<'_> {
         ended.forget_prefetched();
         if dir == 0 {
             self.check_end()?;
-            self.reporter.listed_all();
+            self.job.reporter.listed_all();
         }
         self.tell_extras_in_turn(&ended, wants, outcomes);
         if dir == 0 {
@@ -159,14 +161,14 @@ impl Receiver<'_> {
             // Nothing may be told after the job's end, which this can settle.
             self.tell_both(wants, outcomes);
         }
-        self.settle(ended);
+        self.completion.settle(ended);
         Ok(())
     }
 
     fn tell_both(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
-        self.tell_outcomes(std::mem::take(outcomes));
+        self.job.tell_outcomes(std::mem::take(outcomes));
         if !wants.is_empty() {
-            self.sender.want(std::mem::take(wants));
+            self.job.sender.want(std::mem::take(wants));
         }
     }
 
@@ -186,20 +188,14 @@ impl Receiver<'_> {
     /// Tells of an entry, and of what is in it. Nothing at the destination is looked at.
     fn list_entry(&self, index: u64, dir: &Arc<RecvDir>, entry: &Entry, cost: u64) -> Outcome {
         let path = dir.path_of(entry.name.as_ref());
-        self.control.monitor().event(Event::Listed { path: &path, entry });
+        self.job.control.monitor().event(Event::Listed { path: &path, entry });
         if entry.kind == Kind::Dir {
             let (above, name) = (Some(Arc::clone(dir)), entry.name.clone());
             let below = RecvDir::new(above, name, DirState::Ruled, false, None);
             self.listing.lock().open.push((index, below));
         }
-        self.close(cost);
+        self.job.close(cost);
         Outcome::Skipped(Skip::Ruled)
-    }
-
-    /// True if a link with this `target`, in a directory so deep, is left out, since it may
-    /// lead out of the destination.
-    pub(super) fn is_unsafe(&self, depth: usize, target: &[u8]) -> bool {
-        self.plan.safe_links && links::leads_out(target, depth)
     }
 
     /// Decides about one entry; returns its outcome if it has one already.
@@ -214,19 +210,19 @@ impl Receiver<'_> {
     ) -> Option<Outcome> {
         self.has_listed(index, &dir, &entry, false);
         if dir.parent.is_none() {
-            self.merging.list(name.as_ref());
+            self.publisher.naming.merging.list(name.as_ref());
         }
-        if self.checks() {
+        if self.job.checks() {
             return self.check_entry(index, dir, name, entry, cost, wants);
         }
         let is_there = name.as_ref().is_some_and(|name| dir.has_listed(name));
-        let only_removes = self.only_removes();
+        let only_removes = self.job.only_removes();
         let outcome = match &entry.kind {
-            kind if only_removes && *kind != Kind::Dir => self.left_alone(is_there),
+            kind if only_removes && *kind != Kind::Dir => self.job.left_alone(is_there),
             Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
-            Kind::Special if !self.makes(&entry) => Outcome::Skipped(Skip::Special),
-            Kind::Symlink { .. } if !self.plan.links => Outcome::Skipped(Skip::Special),
-            Kind::Symlink { target } if self.is_unsafe(dir.names().len(), target) => {
+            Kind::Special if !self.job.makes(&entry) => Outcome::Skipped(Skip::Special),
+            Kind::Symlink { .. } if !self.job.plan.links => Outcome::Skipped(Skip::Special),
+            Kind::Symlink { target } if self.job.is_unsafe(dir.names().len(), target) => {
                 Outcome::Skipped(Skip::Ruled)
             }
             kind if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
@@ -236,14 +232,14 @@ impl Receiver<'_> {
                 let name = name.expect("only directories come without a name");
                 let mut one = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
                 one.staging.clone_from(&self.staging);
-                return match self.has_other_names(&one.entry) {
+                return match self.job.has_other_names(&one.entry) {
                     true => self.take_name(one, |one| self.take_one(one, wants)),
                     false => self.take_one(one, wants),
                 };
             }
         };
-        self.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.close(cost);
+        self.job.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.job.close(cost);
         Some(outcome)
     }
 
@@ -258,10 +254,10 @@ impl Receiver<'_> {
 
     /// The outcome of what the Sender could not list.
     fn outcome_of(&self, fault: Fault) -> Outcome {
-        if self.plan.is_mirror && fault.kind == FaultKind::NotRecursive {
+        if self.job.plan.is_mirror && fault.kind == FaultKind::NotRecursive {
             return Outcome::Skipped(Skip::Special);
         }
-        self.withhold_deletions(&fault);
+        self.publisher.removals.withhold_deletions(&fault);
         Outcome::Failed(fault)
     }
 
@@ -271,13 +267,13 @@ impl Receiver<'_> {
         let parent = listing.opened_last(dir)?;
         let index = listing.next_index;
         listing.next_index += 1;
-        listing.source += u64::from(dir == 0 && !self.plan.is_mirror);
+        listing.source += u64::from(dir == 0 && !self.job.plan.is_mirror);
         Ok((index, parent))
     }
 
     /// Tells that `entry` in `dir` was listed. It `is_rival` if an earlier source has its place.
     pub(super) fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
-        self.reporter.listed(index, entry, |place| {
+        self.job.reporter.listed(index, entry, |place| {
             place.source = self.listing.lock().source;
             (place.is_dir, place.is_rival) = (entry.kind == Kind::Dir, is_rival);
             dir.write_path(entry.name.as_ref(), &mut place.path);
@@ -308,11 +304,11 @@ impl Receiver<'_> {
             let taken = asked.lock().take(dir, parent, entry)?;
             is_closed = taken.is_closed;
             let is_dir = entry.kind == Kind::Dir;
-            if taken.is_ruled && self.leaves_out(parent, entry.name.as_ref(), is_dir) {
+            if taken.is_ruled && self.job.leaves_out(parent, entry.name.as_ref(), is_dir) {
                 return Err(Broken("it listed an excluded entry"));
             }
         }
-        if dir != 0 || self.lists_once(entry) {
+        if dir != 0 || self.job.lists_once(entry) {
             let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
             let mut names = parent.last_names.lock();
             // What is no directory comes first.
@@ -324,28 +320,15 @@ impl Receiver<'_> {
             *last = Some(name.clone());
             return Ok((Some(name), is_closed));
         }
-        if self.rename.is_none() {
+        if self.job.rename.is_none() {
             return Ok((entry.name.clone(), is_closed));
         }
         let mut last = parent.last_names.lock();
         if last.file.is_some() {
             return Err(Broken("it listed several sources for one name"));
         }
-        last.file.clone_from(&self.rename);
-        Ok((self.rename.clone(), is_closed))
-    }
-
-    /// True if nothing but `entry` may have its name among the sources of the job.
-    fn lists_once(&self, entry: &Entry) -> bool {
-        self.plan.is_mirror && self.rename.is_none() && entry.name.is_some()
-    }
-
-    /// True if the Sender has to leave out what `name` in `dir` is, for all that is known
-    /// here: not what rules of its own files say.
-    pub(super) fn leaves_out(&self, dir: &RecvDir, name: Option<&Name>, is_dir: bool) -> bool {
-        // Its path is made only where somebody needs it.
-        let is_out = || self.filter.hides(&dir.path_of(name), is_dir) == Some(true);
-        name.is_some() && !self.filter.is_empty() && is_out()
+        last.file.clone_from(&self.job.rename);
+        Ok((self.job.rename.clone(), is_closed))
     }
 
     /// Settles an entry whose place an earlier source has.
@@ -354,17 +337,17 @@ impl Receiver<'_> {
         let (index, parent) = self.number(*dir)?;
         let is_made = entry.kind == Kind::Special && entry.special.is_some();
         let has_place = matches!(entry.kind, Kind::File { .. } | Kind::Symlink { .. }) || is_made;
-        if self.checks() || !has_place {
+        if self.job.checks() || !has_place {
             return Err(Broken("it listed a rival of an unknown entry"));
         }
         let _name = self.check_name(*dir, &parent, entry)?;
         self.has_listed(index, &parent, entry, true);
-        let outcome = match self.plan.is_mirror {
+        let outcome = match self.job.plan.is_mirror {
             true => Outcome::Skipped(Skip::Ruled),
             false => self.outcome_of_rival(rival),
         };
-        self.report(index, || parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.close(cost);
+        self.job.report(index, || parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.job.close(cost);
         Ok(OutcomeItem { index, outcome })
     }
 
@@ -382,7 +365,7 @@ impl Receiver<'_> {
             Kind::Special => return Outcome::Failed(of_sender(fault.clone())),
         };
         // Nothing of it would be kept.
-        let plan = Plan { keeps: Kept::NONE, ..self.plan.clone() };
+        let plan = Plan { keeps: Kept::NONE, ..self.job.plan.clone() };
         let meta = &Meta::new(kind, first.attributes.clone());
         let existing = Existing { meta, target, is_source: false, is_led_to: false };
         match decide(&plan, entry, entry.attributes.mtime, Some(existing)).0 {

@@ -39,8 +39,8 @@ impl Pending {
         source: &dyn SourceFile,
         copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
     ) -> Result<(), Fault> {
-        let strict = receiver.policy.strict_source;
-        self.reading.has_grown = digest::has_grown(source, strict, copied, receiver.control)?;
+        let strict = receiver.job.policy.strict_source;
+        self.reading.has_grown = digest::has_grown(source, strict, copied, receiver.job.control)?;
         Ok(())
     }
 }
@@ -51,11 +51,11 @@ impl Receiver<'_> {
     /// `counted` bytes were counted.
     pub(super) fn begins_again(&self, pending: &mut Pending, fault: &Fault, counted: u64) -> bool {
         let has_changed = (fault.side, fault.kind) == (Side::Source, FaultKind::Changed);
-        let is_over = self.policy.strict_source || self.control.stopped();
+        let is_over = self.job.policy.strict_source || self.job.control.stopped();
         if !has_changed || is_over || pending.reading.is_second {
             return false;
         }
-        self.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
+        self.job.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
         pending.reading.is_second = true;
         pending.resumed = 0;
         self.forget_parts(pending);
@@ -67,11 +67,11 @@ impl Receiver<'_> {
     /// of other blocks. So much was `counted`, and `matched` of it.
     pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
         let is_whole = !pending.takes_parts && pending.old.is_none();
-        if is_whole || self.control.stopped() {
+        if is_whole || self.job.control.stopped() {
             return false;
         }
-        self.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
-        self.reporter.not_matched(matched);
+        self.job.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
+        self.job.reporter.not_matched(matched);
         pending.reading.is_second = true;
         pending.resumed = 0;
         self.forget_parts(pending);
@@ -81,9 +81,9 @@ impl Receiver<'_> {
     /// Asks for the content of a file that is begun once more.
     pub(super) fn want_again(&self, mut pending: Pending) {
         let how = How::PLAIN.in_order_if(pending.is_in_order());
-        let into = self.tell_into(&mut pending);
+        let into = self.publisher.naming.tell_into(&mut pending);
         let want = Want { index: pending.index, how, blocks: BlockRanges::all(), into };
         self.wanted.lock().insert(pending.index, Box::new(pending));
-        self.sender.want(vec![want]);
+        self.job.sender.want(vec![want]);
     }
 }

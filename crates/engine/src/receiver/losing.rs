@@ -3,6 +3,7 @@
 
 use super::Receiver;
 use super::dirs::{DirState, RecvDir};
+use super::given::Owners;
 use super::listing::Broken;
 use crate::lacks::would_lose;
 use haul_model::{
@@ -39,19 +40,10 @@ impl Losing {
     }
 }
 
-impl Receiver<'_> {
+impl Owners<'_> {
     /// True if sources that would lose something stay.
     pub(super) fn moves_whole(&self) -> bool {
         self.losing.is_whole
-    }
-
-    /// Learns who moves the sources.
-    pub(super) fn take_mover(&self, mover: Owner) -> Result<(), Broken> {
-        let is_first = self.listing.lock().next_index == 1;
-        if !self.losing.is_whole || !is_first || self.losing.mover.set(mover).is_err() {
-            return Err(Broken("it named who moves the sources where that is not expected"));
-        }
-        Ok(())
     }
 
     /// The user who owns a source of that user, where this side gives files to nobody else:
@@ -135,10 +127,22 @@ impl Receiver<'_> {
     pub(super) fn lent_less(&self, entry: &Entry, there: &Meta) -> Option<Fault> {
         let has_mode = !matches!(entry.kind, Kind::Symlink { .. });
         let lacks = entry.attributes.mode & !there.attributes.mode & SET_ID_MODE != 0;
-        (self.losing.is_whole && self.removes() && has_mode && lacks).then(|| {
+        (self.losing.is_whole && self.job.removes() && has_mode && lacks).then(|| {
             let message = "not removed: its copy lacks the set-ID bits";
             Fault::new(Side::Source, FaultKind::Lossy, message)
         })
+    }
+}
+
+impl Receiver<'_> {
+    /// Learns who moves the sources.
+    pub(super) fn take_mover(&self, mover: Owner) -> Result<(), Broken> {
+        let is_first = self.listing.lock().next_index == 1;
+        if !self.owners.losing.is_whole || !is_first || self.owners.losing.mover.set(mover).is_err()
+        {
+            return Err(Broken("it named who moves the sources where that is not expected"));
+        }
+        Ok(())
     }
 
     /// Deals with an entry that stays since it would lose something, by that `fault`. In the
@@ -162,8 +166,8 @@ impl Receiver<'_> {
             let left = RecvDir::new(Some(Arc::clone(&dir)), shown, DirState::Ruled, false, None);
             self.listing.lock().open.push((index, left));
         }
-        self.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.close(cost);
+        self.job.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.job.close(cost);
         Some(outcome)
     }
 }

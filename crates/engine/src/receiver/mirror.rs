@@ -6,16 +6,16 @@ mod removing;
 mod spared;
 
 use self::removing::in_order;
-use super::backing::not_backed_up;
+use super::backing::{Backups, not_backed_up};
 use super::check::told_kind;
-use super::deciding::Decision;
+use super::deciding::{Decision, is_empty};
 use super::dirs::{DirState, RecvDir};
 use super::providers::Bring;
-use super::{Receiver, naming};
+use super::{JobContext, naming};
 use crate::dirs::DirNode;
 use haul_model::words::{self, may_be_one_name};
 use haul_model::{
-    Attributes, Changes, Delete, Entry, Fault, FaultKind, Kind, Name, Outcome, Part, Side, Skip,
+    Changes, Delete, Fault, FaultKind, FileId, Kind, Name, Outcome, Side, Systems, Walking,
 };
 use haul_plan::Kinds;
 use haul_proto::Extra;
@@ -41,17 +41,24 @@ pub(super) struct Deleting {
     count: AtomicU64,
 }
 
-impl Receiver<'_> {
-    /// `outcome` as a mirror reports it, of an entry that was found to differ by `found`.
-    pub(super) fn as_synced(&self, outcome: Outcome, found: Changes) -> Outcome {
-        match outcome {
-            Outcome::Copied | Outcome::WouldCopy | Outcome::Grew if self.plan.reports_changes => {
-                Outcome::Synced(found)
-            }
-            outcome => outcome,
-        }
-    }
+/// The removal of entries: of those that only the destination has, and of those that a source
+/// replaces.
+pub(super) struct Removals<'a> {
+    job: Arc<JobContext<'a>>,
+    backups: Arc<Backups<'a>>,
+    deleting: Deleting,
+    /// See [`super::Destination::holds_sources`].
+    holds_sources: HashSet<FileId>,
+}
 
+impl<'a> Removals<'a> {
+    pub(super) fn of(backups: &Arc<Backups<'a>>, holds_sources: HashSet<FileId>) -> Arc<Self> {
+        let (job, backups) = (Arc::clone(&backups.job), Arc::clone(backups));
+        Arc::new(Self { job, backups, deleting: Deleting::default(), holds_sources })
+    }
+}
+
+impl Removals<'_> {
     /// Removes the directory `name` in `dir`, if there is one: the
     /// file or link that will have its name is whole.
     pub(super) fn make_way(
@@ -64,9 +71,9 @@ impl Receiver<'_> {
         if on_existing != OnExisting::Replace {
             return Ok(());
         }
-        let makes_way = match self.plan.replaces {
+        let makes_way = match self.job.plan.replaces {
             Kinds::Contents => {
-                self.keep_lost(node, name);
+                self.backups.chunks.iter().for_each(|chunks| chunks.keep_lost(node, name));
                 return Ok(());
             }
             Kinds::AllButFullDirs => false,
@@ -81,7 +88,9 @@ impl Receiver<'_> {
                 Err(naming::another())
             }
             // It is empty.
-            Some(meta) if meta.kind == MetaKind::Dir && !makes_way && self.policy.dry_run => Ok(()),
+            Some(meta) if meta.kind == MetaKind::Dir && !makes_way && self.job.policy.dry_run => {
+                Ok(())
+            }
             Some(meta) if meta.kind == MetaKind::Dir && !makes_way => {
                 node.handle().and_then(|handle| handle.remove_dir(name)).map_err(failed)
             }
@@ -89,10 +98,10 @@ impl Receiver<'_> {
                 let mut told = Vec::new();
                 // The entry that replaces the directory is reported in its place.
                 let gone = self.remove_tree(dir, node, name, false, &mut told);
-                self.tell_deleted(told);
+                self.job.tell_deleted(told);
                 gone.map_err(failed)
             }
-            Some(_) => self.back_up(node, name).map_err(not_backed_up),
+            Some(_) => self.backups.back_up(node, name).map_err(not_backed_up),
             None => Ok(()),
         }
     }
@@ -125,20 +134,20 @@ impl Receiver<'_> {
         found: Changes,
     ) -> Decision {
         let on_existing = match &decision {
-            Decision::Base(_, Bring::Link, _) if !self.policy.dry_run => return decision,
+            Decision::Base(_, Bring::Link, _) if !self.job.policy.dry_run => return decision,
             Decision::Copy(on_existing) | Decision::Base(.., on_existing) => on_existing,
             _ => return decision,
         };
-        let is_asked = self.costs_round_trips || self.policy.dry_run;
+        let is_asked = self.job.costs_round_trips || self.job.policy.dry_run;
         if !is_asked || *on_existing == OnExisting::Keep {
             return decision;
         }
         // Where there are bases, the outcome may say how it differs from what one of them has.
         let cleared = match &dir.state {
-            _ if found.has(Changes::KIND) || self.policy.dry_run => {
+            _ if found.has(Changes::KIND) || self.job.policy.dry_run => {
                 self.make_way(dir, name, *on_existing)
             }
-            DirState::Open(node) if self.plan.bases.is_some() => {
+            DirState::Open(node) if self.job.plan.bases.is_some() => {
                 self.make_way_if_dir(dir, node, name)
             }
             _ => Ok(()),
@@ -152,42 +161,10 @@ impl Receiver<'_> {
     /// Nothing more is removed, for something of the sources could not be read. What has
     /// vanished there holds nothing back.
     pub(super) fn withhold_deletions(&self, fault: &Fault) {
-        let Some(Delete { ignore_errors: false }) = self.deletes() else { return };
+        let Some(Delete { ignore_errors: false }) = self.job.deletes() else { return };
         if fault.side == Side::Source && fault.kind != FaultKind::NotFound {
             self.deleting.withheld.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// True if the job removes what only the destination has, and does nothing else.
-    pub(super) fn only_removes(&self) -> bool {
-        self.plan.part.only_removes()
-    }
-
-    /// The outcome of an entry in a job that only removes.
-    pub(super) fn left_alone(&self, is_there: bool) -> Outcome {
-        let counts = self.plan.part == Part::Counts;
-        Outcome::Skipped(if counts && is_there { Skip::Unchanged } else { Skip::Ruled })
-    }
-
-    /// True if nothing is made that the destination has not.
-    pub(super) fn makes_nothing(&self) -> bool {
-        self.only_removes() || self.plan.only_existing
-    }
-
-    /// The attributes that a directory gets when all in it is done. Before all else it
-    /// keeps those that it has: another job reports them.
-    pub(super) fn sealed_with(&self, entry: &Entry) -> Option<Attributes> {
-        let is_first = self.plan.part == Part::RemovesFirst;
-        (!is_first).then(|| entry.attributes.clone())
-    }
-
-    /// True if this job removes what only the destination has, and leaves it to no other.
-    pub(super) fn removes_extras(&self) -> bool {
-        self.plan.is_mirror && self.plan.part != Part::AllElse
-    }
-
-    fn deletes(&self) -> Option<Delete> {
-        self.plan.delete
     }
 
     /// Removes what only the destination has in `dir`, by their `names`.
@@ -208,14 +185,14 @@ impl Receiver<'_> {
         extras.sort_by(|one, other| in_order((one.0, &one.1), (other.0, &other.1)));
         let mut told_apart = HashSet::new();
         for (_, name, stat) in extras.into_iter().rev() {
-            if self.is_ending() || self.is_withheld(dir) {
+            if self.job.is_ending() || self.is_withheld(dir) {
                 break;
             }
             let removed = match stat {
                 // It was removed meanwhile.
                 Ok(None) => Ok(()),
                 Ok(Some(meta)) if self.is_source(&meta) => Err(a_source()),
-                Ok(Some(meta)) if !self.is_extra(dir, node, &name, &meta, &mut told_apart) => {
+                Ok(Some(meta)) if !is_extra(dir, node, &name, &meta, &mut told_apart) => {
                     Err(io::Error::other(
                         "it may be another entry of this job, whose name is the same to the destination",
                     ))
@@ -234,7 +211,7 @@ impl Receiver<'_> {
                 self.not_removed(&dir.path_of(Some(&name)), &error);
             }
         }
-        self.tell_deleted(told);
+        self.job.tell_deleted(told);
     }
 
     /// True if it is a source of the job, or holds one.
@@ -251,7 +228,7 @@ impl Receiver<'_> {
     fn is_withheld(&self, dir: &RecvDir) -> bool {
         let withheld = self.holds_back_removals();
         if withheld && !self.deleting.is_told.swap(true, Ordering::Relaxed) {
-            self.warn(
+            self.job.warn(
                 &dir.path_of(None),
                 "skipping all further removals: not all of the source could be read",
             );
@@ -259,42 +236,9 @@ impl Receiver<'_> {
         withheld
     }
 
-    /// False if `name` may lead to what an entry of the job has brought or found under
-    /// another name, in a directory that takes both for one. Listed names that can't be such
-    /// another name are `told_apart`, each once.
-    fn is_extra(
-        &self,
-        dir: &RecvDir,
-        node: &Arc<DirNode>,
-        name: &Name,
-        meta: &Meta,
-        told_apart: &mut HashSet<Name>,
-    ) -> bool {
-        let Ok(handle) = node.handle() else { return false };
-        let listed = dir.listed.lock();
-        if handle.capabilities().tells_objects {
-            let is_claimed = |id| dir.claims().is_some_and(|claims| claims.has(id));
-            let leads_to_it = |listed: &Name| {
-                let found = handle.stat(listed, false);
-                found.is_ok_and(|found| found.is_some_and(|found| found.id == meta.id))
-            };
-            let may_be_listed = listed.iter().flatten().any(leads_to_it);
-            return !may_be_listed && !meta.id.is_some_and(is_claimed);
-        }
-        let is_like = |listed: &&Name| may_be_one_name(listed.as_bytes(), name.as_bytes());
-        // Two that are both spelled there are two, and one that is not there is no other.
-        let is_apart = |listed: &Name| {
-            handle.has(listed).is_ok_and(|has| !has) || handle.spells(listed).unwrap_or(false)
-        };
-        let mut alike = listed.iter().flatten().filter(is_like);
-        alike.all(|listed| {
-            told_apart.contains(listed) || is_apart(listed) && told_apart.insert(listed.clone())
-        })
-    }
-
     /// Tells that what is at `path` stays.
     fn not_removed(&self, path: &[u8], error: &io::Error) {
-        self.fail_late(path, Fault::from_io(Side::Destination, "remove it", error));
+        self.job.fail_late(path, Fault::from_io(Side::Destination, "remove it", error));
     }
 
     /// Removes one entry, which is no directory, or an empty one. False if it stays, since
@@ -308,36 +252,120 @@ impl Receiver<'_> {
         kind: Kind,
         told: &mut Vec<Extra>,
     ) -> io::Result<bool> {
-        if self.deleting.count.fetch_add(1, Ordering::Relaxed) >= self.plan.delete_max {
-            self.reporter.spared();
+        if self.deleting.count.fetch_add(1, Ordering::Relaxed) >= self.job.plan.delete_max {
+            self.job.reporter.spared();
             return Ok(false);
         }
-        if !self.policy.dry_run {
+        if !self.job.policy.dry_run {
             dir.expect_change();
         }
         let is_dir = matches!(kind, Kind::Dir);
         if !is_dir {
-            self.back_up_extra(node, name)?;
+            self.backups.back_up_extra(node, name)?;
         }
-        if !self.policy.dry_run {
+        if !self.job.policy.dry_run {
             let handle = node.handle()?;
             if is_dir { handle.remove_dir(name)? } else { handle.remove_file(name)? }
         }
-        self.reporter.deleted(&path, &kind);
+        self.job.reporter.deleted(&path, &kind);
         told.push(Extra { path: words::shown(path), kind });
         if told.len() >= TOLD_MAX {
-            self.sender.extras(std::mem::take(told));
+            self.job.sender.extras(std::mem::take(told));
         }
         Ok(true)
     }
+}
 
-    fn tell_deleted(&self, told: Vec<Extra>) {
-        if !told.is_empty() {
-            self.sender.extras(told);
-        }
+/// False if `name` may lead to what an entry of the job has brought or found under
+/// another name, in a directory that takes both for one. Listed names that can't be such
+/// another name are `told_apart`, each once.
+fn is_extra(
+    dir: &RecvDir,
+    node: &Arc<DirNode>,
+    name: &Name,
+    meta: &Meta,
+    told_apart: &mut HashSet<Name>,
+) -> bool {
+    let Ok(handle) = node.handle() else { return false };
+    let listed = dir.listed.lock();
+    if handle.capabilities().tells_objects {
+        let is_claimed = |id| dir.claims().is_some_and(|claims| claims.has(id));
+        let leads_to_it = |listed: &Name| {
+            let found = handle.stat(listed, false);
+            found.is_ok_and(|found| found.is_some_and(|found| found.id == meta.id))
+        };
+        let may_be_listed = listed.iter().flatten().any(leads_to_it);
+        return !may_be_listed && !meta.id.is_some_and(is_claimed);
     }
+    let is_like = |listed: &&Name| may_be_one_name(listed.as_bytes(), name.as_bytes());
+    // Two that are both spelled there are two, and one that is not there is no other.
+    let is_apart = |listed: &Name| {
+        handle.has(listed).is_ok_and(|has| !has) || handle.spells(listed).unwrap_or(false)
+    };
+    let mut alike = listed.iter().flatten().filter(is_like);
+    alike.all(|listed| {
+        told_apart.contains(listed) || is_apart(listed) && told_apart.insert(listed.clone())
+    })
 }
 
 fn a_source() -> io::Error {
     io::Error::other("it is a source of this command, or contains one")
+}
+
+impl Removals<'_> {
+    pub(super) fn walking(&self) -> Walking {
+        self.job.task.mirrors().map(|mirror| mirror.walking).unwrap_or_default()
+    }
+
+    /// True if the walk does not go into the directory at this place of the destination,
+    /// since another file system is mounted there, or above.
+    pub(super) fn is_elsewhere(&self, dir: &RecvDir) -> bool {
+        if self.walking().systems == Systems::All {
+            return false;
+        }
+        let system = |dir: &RecvDir| match &dir.state {
+            DirState::Open(node) => node.id().map(|id| id.dev),
+            _ => None,
+        };
+        let mut top = dir;
+        while let Some(above) = top.parent.as_deref().filter(|above| above.parent.is_some()) {
+            top = above;
+        }
+        system(top).zip(system(dir)).is_some_and(|(first, here)| first != here)
+    }
+
+    /// True if an entry of `node` is the root of another file system, where the job takes no
+    /// part in such ones.
+    pub(super) fn is_left_mounted(&self, node: &DirNode, meta: &Meta) -> bool {
+        let is_other = |here: FileId| meta.id.is_some_and(|there| there.dev != here.dev);
+        self.walking().systems != Systems::All
+            && meta.kind == MetaKind::Dir
+            && node.id().is_some_and(is_other)
+    }
+
+    pub(super) fn remove_missing(
+        &self,
+        dir: &RecvDir,
+        name: &Name,
+        told: &mut Vec<Extra>,
+    ) -> io::Result<()> {
+        let DirState::Open(node) = &dir.state else { return Ok(()) };
+        let Some(meta) = node.handle()?.stat(name, false)? else { return Ok(()) };
+        if self.is_source(&meta) {
+            return Err(a_source());
+        }
+        if self.is_spared(&dir.scope(), &dir.path_of(Some(name)), name, &meta, false) {
+            return Ok(());
+        }
+        if meta.kind != MetaKind::Dir {
+            let path = dir.path_of(Some(name));
+            return self.remove_one(dir, node, name, path, told_kind(&meta), told).map(drop);
+        }
+        if !self.makes_way() && !is_empty(node, name)? {
+            let message = "keeping the directory: it is not empty";
+            self.job.warn(&dir.path_of(Some(name)), message);
+            return Ok(());
+        }
+        self.remove_tree(dir, node, name, true, told)
+    }
 }

@@ -1,7 +1,7 @@
 //! The modes of entries where the sources' modes are not kept: an existing entry keeps
 //! its own, and a new one gets as much of its source's as the destination allows.
 
-use super::Receiver;
+use super::JobContext;
 use super::dirs::{DirState, RecvDir};
 use haul_model::{Attributes, Entry, Kept, Kind, Task};
 use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
@@ -40,7 +40,7 @@ pub(super) fn of_new(dir: &dyn TreeDir) -> u32 {
     default.map_or(RIGHTS & !haul_sys::umask(), |acl| acl.mode())
 }
 
-impl Receiver<'_> {
+impl JobContext<'_> {
     /// The attributes that a directory gets, as far as they are kept.
     pub(super) fn kept_of_dirs(&self) -> Kept {
         let keeps = self.policy.keeps.of_dirs();

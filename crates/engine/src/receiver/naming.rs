@@ -8,17 +8,22 @@
 //! directory that the job made, the listing must have the very spelling of the name, too.
 //! Through SFTP, where objects have no numbers, the listing alone decides.
 
+use super::backing::Backups;
 use super::backing::not_backed_up;
 use super::dirs::{DirState, RecvDir};
+use super::given::Owners;
 use super::own::is_own;
-use super::{Pending, Receiver, losing, parent_fault};
+use super::{JobContext, losing, parent_fault};
+use crate::dirs::DirNode;
+use crate::originals::Originals;
 use haul_model::{Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
-use haul_plan::refusal;
+use haul_plan::{changes, refusal};
 use haul_store::{OnExisting, Publication};
-use haul_tree::{Meta, SealedFile, TreeDir};
+use haul_tree::{Meta, TreeDir};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The objects of one directory that belong to entries of the job, with how many.
@@ -112,48 +117,29 @@ fn links(dir: &dyn TreeDir) -> io::Result<HashMap<FileId, u32>> {
     Ok(links)
 }
 
-impl Receiver<'_> {
-    /// Gives a file its name.
-    pub(super) fn publish(
-        &self,
-        pending: &Pending,
-        mut sealed: Box<dyn SealedFile>,
-    ) -> Result<Outcome, Fault> {
-        const ACTION: &str = "rename the file into place";
-        let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
-        let Pending { dir, name, entry, on_existing, .. } = pending;
-        if self.delays() {
-            return self.keep_waiting(pending, sealed);
-        }
-        if let Some(there) = self.to_update(pending)? {
-            return self.update(pending, &there, sealed);
-        }
-        if let Some(claims) = dir.claims()
-            && let Some(id) = sealed.id().map_err(failed)?
-        {
-            // Before it has its name: whoever finds it there knows it.
-            claims.bring(id);
-        }
-        self.make_way(dir, name, *on_existing)?;
-        let outcome =
-            self.give_name(ACTION, dir, name, entry, *on_existing, |how| sealed.publish(name, how));
-        match outcome {
-            Ok(Some(outcome)) => {
-                if outcome == Outcome::Copied {
-                    dir.remove_stale(name);
-                } else {
-                    sealed.discard();
-                }
-                Ok(outcome)
-            }
-            Ok(None) => {
-                sealed.discard();
-                Err(another())
-            }
-            Err(error) => Err(error),
-        }
-    }
+/// The names that entries get, without taking one that another entry of the job has.
+pub(super) struct Naming<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) owners: Arc<Owners<'a>>,
+    pub(super) backups: Arc<Backups<'a>>,
+    /// See [`Merging`].
+    pub(super) merging: Merging,
+    /// Held while a file with several names is written into.
+    pub(super) updating: Mutex<()>,
+    /// The sources, if they are on this machine.
+    pub(super) originals: Option<Originals>,
+}
 
+impl<'a> Naming<'a> {
+    pub(super) fn of(backups: &Arc<Backups<'a>>, originals: Option<Originals>) -> Arc<Self> {
+        let (job, owners) = (Arc::clone(&backups.job), Arc::clone(&backups.owners));
+        let (backups, merging, updating) =
+            (Arc::clone(backups), Merging::default(), Mutex::default());
+        Arc::new(Self { job, owners, backups, merging, updating, originals })
+    }
+}
+
+impl Naming<'_> {
     /// Has `publish` give an entry of `dir` its name, which is the `action` that may
     /// fail; `None` if another entry of the job has it.
     pub(super) fn give_name(
@@ -165,7 +151,7 @@ impl Receiver<'_> {
         on_existing: OnExisting,
         mut publish: impl FnMut(OnExisting) -> io::Result<Publication>,
     ) -> Result<Option<Outcome>, Fault> {
-        let failed = |error: io::Error| losing::not_kept(self.policy.moving, action, &error);
+        let failed = |error: io::Error| losing::not_kept(self.job.policy.moving, action, &error);
         if publish(on_existing).map_err(failed)? == Publication::Published {
             return Ok(Some(Outcome::Copied));
         }
@@ -183,13 +169,13 @@ impl Receiver<'_> {
             return Ok(None);
         }
         // Another program was faster.
-        if self.plan.keeps_existing {
+        if self.job.plan.keeps_existing {
             return Ok(Some(Outcome::Skipped(Skip::Exists)));
         }
         if let Some(refusal) = there.and_then(|there| refusal(&there, is_own(entry, there.id))) {
             return Err(refusal);
         }
-        self.back_up(node, name).map_err(not_backed_up)?;
+        self.backups.back_up(node, name).map_err(not_backed_up)?;
         publish(OnExisting::Replace).map_err(failed)?;
         Ok(Some(Outcome::Copied))
     }
@@ -228,4 +214,32 @@ pub(super) fn another() -> Fault {
     let message = "its name is that of another entry of this job: the destination treats both \
                    names as the same";
     Fault::new(Side::Destination, FaultKind::Taken, message)
+}
+
+impl Naming<'_> {
+    /// Gives a file whose content is left as it is those attributes of the source that
+    /// it lacks.
+    pub(super) fn refresh(
+        &self,
+        node: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+        existing: Option<&Meta>,
+    ) -> Result<(), Fault> {
+        // The source keeps what it has.
+        let Some(existing) = existing.filter(|there| !is_own(entry, there.id)) else {
+            return Ok(());
+        };
+        let keeps = self.job.policy.keeps;
+        let which = changes(entry, existing, None, keeps).attributes(keeps);
+        if which.is_empty() || self.job.policy.dry_run {
+            return Ok(());
+        }
+        let attributes = self.owners.with_spared(&entry.attributes, Some(&existing.attributes));
+        let set = node
+            .handle()
+            .and_then(|handle| handle.set_file_attributes(name, existing.id, &attributes, which));
+        let action = "set the file's attributes";
+        set.map_err(|error| losing::not_kept(self.job.policy.moving, action, &error))
+    }
 }

@@ -3,17 +3,13 @@
 
 use super::deciding::{Case, Decision, left_or_updated};
 use super::dirs::{DirState, RecvDir};
-use super::hold::may_not_be_opened;
-use super::own::is_own;
 use super::work::{self, Making, Work};
-use super::{Pending, Receiver, losing, naming, parent_fault};
-use crate::dirs::DirNode;
+use super::{Pending, Receiver, naming, parent_fault};
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
-use haul_plan::changes;
-use haul_proto::{OutcomeItem, PACK_FILE_MAX};
+use haul_proto::OutcomeItem;
 use haul_store::{OnExisting, Publication};
-use haul_tree::{Meta, TreeDir, in_whole_seconds};
+use haul_tree::Meta;
 use std::io;
 use std::sync::Arc;
 
@@ -22,10 +18,13 @@ impl Receiver<'_> {
     /// move may find that it is the same, and remove its source.
     pub(super) fn sync_if_skipped(&self, case: &Case<'_>, decision: Decision) -> Decision {
         let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
-        if !(self.policy.moving.is_some() && is_kept && case.existing.is_some_and(Meta::is_file)) {
+        if !(self.job.policy.moving.is_some()
+            && is_kept
+            && case.existing.is_some_and(Meta::is_file))
+        {
             return decision;
         }
-        match self.sync_left(case.dir, case.node, case.name) {
+        match self.publisher.durability.sync_left(case.dir, case.node, case.name) {
             Ok(()) => decision,
             Err(fault) => Decision::Settled(Outcome::Failed(fault)),
         }
@@ -39,80 +38,17 @@ impl Receiver<'_> {
         if !matches!(entry.kind, Kind::File { .. }) {
             return Ok(Decision::Settled(left));
         }
-        let kept = self.refresh(node, name, entry, existing);
-        if let Err(fault) = kept.and_then(|()| self.sync_left(dir, node, name)) {
+        let kept = self.publisher.naming.refresh(node, name, entry, existing);
+        if let Err(fault) = kept.and_then(|()| self.publisher.durability.sync_left(dir, node, name))
+        {
             return Ok(Decision::Settled(Outcome::Failed(fault)));
         }
-        if let (Some(source), false) = (self.resumable(entry), self.policy.dry_run)
+        if let (Some(source), false) = (self.job.resumable(entry), self.job.policy.dry_run)
             && node.handle()?.remove_leftovers(name, &source)
         {
             dir.touch();
         }
         Ok(Decision::Settled(left))
-    }
-
-    /// True if a file that looks unchanged has lost content to a cut of the power. A file
-    /// with holes was durable before it got its name.
-    ///
-    /// With `sync` each file is looked into: a medium that failed may have lost it a
-    /// moment ago, and the system has reported that to another process.
-    pub(super) fn was_lost(
-        &self,
-        node: &Arc<DirNode>,
-        name: &Name,
-        entry: &Entry,
-        existing: Option<&Meta>,
-    ) -> io::Result<bool> {
-        let Some(existing) = existing.filter(|_| !self.may_have_holes(entry)) else {
-            return Ok(false);
-        };
-        let lost = node.handle()?.lacks_content(name, existing, self.policy.sync);
-        match lost {
-            // What may not be read is not known to have been lost.
-            Err(error) if may_not_be_opened(&error) => Ok(false),
-            lost => lost,
-        }
-    }
-
-    /// True if zeros of a file become holes. Small files are written in one go.
-    pub(super) fn leaves_zeros(&self, entry: &Entry) -> bool {
-        self.plan.leaves_zeros && entry.size() > PACK_FILE_MAX
-    }
-
-    /// True if a file has holes, or gets some.
-    pub(super) fn may_have_holes(&self, entry: &Entry) -> bool {
-        entry.has_holes || self.leaves_zeros(entry)
-    }
-
-    /// Gives a file whose content is left as it is those attributes of the source that
-    /// it lacks.
-    pub(super) fn refresh(
-        &self,
-        node: &Arc<DirNode>,
-        name: &Name,
-        entry: &Entry,
-        existing: Option<&Meta>,
-    ) -> Result<(), Fault> {
-        // The source keeps what it has.
-        let Some(existing) = existing.filter(|there| !is_own(entry, there.id)) else {
-            return Ok(());
-        };
-        let keeps = self.policy.keeps;
-        let which = changes(entry, existing, None, keeps).attributes(keeps);
-        if which.is_empty() || self.policy.dry_run {
-            return Ok(());
-        }
-        let attributes = self.with_spared(&entry.attributes, Some(&existing.attributes));
-        let set = node
-            .handle()
-            .and_then(|handle| handle.set_file_attributes(name, existing.id, &attributes, which));
-        let action = "set the file's attributes";
-        set.map_err(|error| losing::not_kept(self.policy.moving, action, &error))
-    }
-
-    /// True if the job makes such an entry anew, and does not pass it over.
-    pub(super) fn makes(&self, entry: &Entry) -> bool {
-        entry.special.is_some_and(|special| self.policy.keeps.has(special.kept()))
     }
 
     /// Makes a link, FIFO, socket or device.
@@ -124,18 +60,18 @@ impl Receiver<'_> {
         on_existing: OnExisting,
     ) -> Outcome {
         let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
-        if let Err(fault) = self.make_way(dir, name, on_existing) {
+        if let Err(fault) = self.publisher.removals.make_way(dir, name, on_existing) {
             return Outcome::Failed(fault);
         }
         let action = match entry.kind {
             Kind::Symlink { .. } => "create the link",
             _ => "create the FIFO, socket or device",
         };
-        let (attributes, mut keeps) = (&entry.attributes, self.policy.keeps);
-        if entry.special.is_none() && !self.plan.new_links_get_times {
+        let (attributes, mut keeps) = (&entry.attributes, self.job.policy.keeps);
+        if entry.special.is_none() && !self.job.plan.new_links_get_times {
             keeps = keeps.without(Kept::TIMES);
         }
-        let made = self.give_name(action, dir, name, entry, on_existing, |how| {
+        let made = self.publisher.naming.give_name(action, dir, name, entry, on_existing, |how| {
             let handle = node.handle()?;
             let made = match (&entry.kind, entry.special) {
                 (Kind::Symlink { target }, _) => {
@@ -182,20 +118,21 @@ impl Receiver<'_> {
         let (outcome, state, fresh) =
             self.find_dir(parent, name.as_ref(), entry, prefetched.as_ref());
         let is_new = fresh || outcome == Outcome::Copied;
-        let entry = &self.with_dir_mode(entry, parent, &state, is_new);
+        let entry = &self.job.with_dir_mode(entry, parent, &state, is_new);
         // What goes right into a directory that stood before leaves that one's
         // own mode and time alone, unless that is to be a mirror.
-        let is_to_be_same = name.is_some() || self.plan.updates_top;
+        let is_to_be_same = name.is_some() || self.job.plan.updates_top;
         let is_given = is_to_be_same && (fresh || !entry.is_way);
-        let mut outcome = self.dir_outcome(parent, entry, &state, outcome, is_given);
+        let mut outcome =
+            self.publisher.sealing.dir_outcome(parent, entry, &state, outcome, is_given);
         let has_failed = matches!(outcome, Outcome::Failed(_));
         let is_open = is_given && !has_failed && matches!(state, DirState::Open(_));
         let has_other_time = matches!(outcome, Outcome::Synced(found) if found.has(Changes::TIME));
-        let keeps_time = self.kept_of_dirs().has(Kept::TIMES);
+        let keeps_time = self.job.kept_of_dirs().has(Kept::TIMES);
         if is_open && keeps_time && (is_new || has_other_time) {
-            self.loses_time(parent, entry);
+            self.times.loses_time(parent, entry);
         }
-        let attributes = if is_open { self.sealed_with(entry) } else { None };
+        let attributes = if is_open { self.job.sealed_with(entry) } else { None };
         let shown = entry.name.clone();
         let of = |state, attributes| {
             let dir =
@@ -207,11 +144,11 @@ impl Receiver<'_> {
         };
         let mut dir = of(state, attributes);
         *dir.prefetched.lock() = prefetched;
-        self.take_over_lot_in(&dir);
-        if !self.policy.dry_run && !dir.is_searchable() {
+        self.publisher.take_over_lot_in(&dir);
+        if !self.job.policy.dry_run && !dir.is_searchable() {
             dir.open_up();
         }
-        if let Err(fault) = self.expect_extras(&dir) {
+        if let Err(fault) = self.publisher.removals.expect_extras(&dir) {
             // The one above waits for one of the two.
             parent.settle_one();
             dir = of(DirState::Failed, None);
@@ -224,7 +161,7 @@ impl Receiver<'_> {
         };
         if let Some(made) = made {
             dir.expect_one();
-            self.give(Work::Made(dir, Making { index, cost, outcome, made }));
+            self.job.give(Work::Made(dir, Making { index, cost, outcome, made }));
             return None;
         }
         Some(outcome)
@@ -244,17 +181,17 @@ impl Receiver<'_> {
         match (&parent.state, name, into_itself) {
             (DirState::Failed, ..) => failed(parent_fault()),
             (_, _, Some(fault)) => failed(fault),
-            (DirState::Absent, Some(_), _) if self.makes_nothing() => {
+            (DirState::Absent, Some(_), _) if self.job.makes_nothing() => {
                 (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)
             }
             // As where it was made.
-            (DirState::Absent, None, _) if !self.plan.updates_top => {
+            (DirState::Absent, None, _) if !self.job.plan.updates_top => {
                 (Outcome::Skipped(Skip::Unchanged), DirState::Absent, false)
             }
             (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
             (DirState::Ruled, ..) => (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false),
             (DirState::Open(node), None, None) => {
-                let made = self.dirs_made > 0 && self.plan.updates_top;
+                let made = self.dirs_made > 0 && self.job.plan.updates_top;
                 let outcome =
                     if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
                 (outcome, DirState::Open(Arc::clone(node)), false)
@@ -270,52 +207,23 @@ impl Receiver<'_> {
     pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: Making) {
         let outcome = match (making.made)() {
             Ok(()) => making.outcome,
-            Err(_) if self.control.stopped() => return,
+            Err(_) if self.job.control.stopped() => return,
             Err(error) => {
                 Outcome::Failed(Fault::from_io(Side::Destination, "create the directory", &error))
             }
         };
-        self.report(making.index, || dir.path_of(None), &Kind::Dir, 0, &outcome);
-        self.close(making.cost);
-        self.tell_outcomes(vec![OutcomeItem { index: making.index, outcome }]);
-        self.release(Arc::clone(dir));
+        self.job.report(making.index, || dir.path_of(None), &Kind::Dir, 0, &outcome);
+        self.job.close(making.cost);
+        self.job.tell_outcomes(vec![OutcomeItem { index: making.index, outcome }]);
+        self.completion.settle(Arc::clone(dir));
     }
 
     /// Makes a link, FIFO, socket or device where that takes round trips.
     pub(super) fn take_link(&self, link: Pending) {
-        if self.control.stopped() {
+        if self.job.control.stopped() {
             return;
         }
         let outcome = self.make(&link.dir, &link.name, &link.entry, link.on_existing);
         work::tell(self, vec![(link, 0, outcome)]);
-    }
-
-    /// The metadata of `name` in `dir`, with its time as both sides can keep it.
-    pub(super) fn look_at(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Meta>> {
-        let Some(meta) = dir.stat(name, false)? else { return Ok(None) };
-        self.with_extended(dir, Some(name), self.in_its_seconds(meta)).map(Some)
-    }
-
-    /// `meta` of `name` in `dir`, or of `dir` itself, with the attributes that few entries
-    /// have, if they are kept.
-    pub(super) fn with_extended(
-        &self,
-        dir: &dyn TreeDir,
-        name: Option<&Name>,
-        mut meta: Meta,
-    ) -> io::Result<Meta> {
-        let keeps = self.policy.keeps;
-        if keeps.has_any(Kept::EXTENDED) {
-            meta.attributes.extended = dir.extended(name.map(|name| (name, false)), keeps)?;
-        }
-        Ok(meta)
-    }
-
-    /// `meta` with its time as both sides can keep it.
-    pub(super) fn in_its_seconds(&self, mut meta: Meta) -> Meta {
-        if self.whole_seconds {
-            meta.attributes.mtime = in_whole_seconds(meta.attributes.mtime);
-        }
-        meta
     }
 }

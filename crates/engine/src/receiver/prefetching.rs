@@ -6,9 +6,8 @@ use crate::dirs::DirNode;
 use crate::prefetch::{Names, Prefetched};
 use haul_model::{Kind, MAX_DEPTH, Name};
 use haul_proto::ListItem;
-use haul_tree::{Meta, TreeDir};
+use haul_tree::Meta;
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 
 /// Directories that were looked at ahead and are kept, at most.
@@ -118,7 +117,7 @@ impl Receiver<'_> {
 
     /// Looks at a directory of the listing, and keeps what was found for the lister.
     pub(super) fn look_at_dir(&self, dir: Ahead<'_>) -> Option<Arc<DirNode>> {
-        if self.is_ending() || !self.listing.lock().prefetching.has_room() {
+        if self.job.is_ending() || !self.listing.lock().prefetching.has_room() {
             return None;
         }
         let names = dir.names();
@@ -151,8 +150,9 @@ impl Receiver<'_> {
         entries: impl Iterator<Item = &'n Name>,
     ) -> Option<Prefetched> {
         // Who removes sources looks at the last moment.
-        let is_of_use = !self.checks() && !self.only_removes() && self.policy.moving.is_none();
-        if !is_of_use || self.costs_round_trips || (above == 0 && self.rename.is_some()) {
+        let is_of_use =
+            !self.job.checks() && !self.job.only_removes() && self.job.policy.moving.is_none();
+        if !is_of_use || self.job.costs_round_trips || (above == 0 && self.job.rename.is_some()) {
             return None;
         }
         let node = DirNode::open(parent, name.clone(), false).ok()?;
@@ -161,28 +161,14 @@ impl Receiver<'_> {
         if !handle.tells_names_apart() {
             return None;
         }
-        let look = |name: &Name| self.look_at(&*handle, name).ok()?;
+        let look = |name: &Name| self.job.look_at(&*handle, name).ok()?;
         Some(Prefetched::of(Arc::clone(&node), entries, look))
-    }
-
-    /// The metadata of the entry `name` in `dir`, whose handle this is.
-    pub(super) fn existing_in(
-        &self,
-        dir: &RecvDir,
-        handle: &dyn TreeDir,
-        name: &Name,
-    ) -> io::Result<Option<Meta>> {
-        match dir.prefetched(name) {
-            _ if dir.fresh => Ok(None),
-            Some(prefetched) => Ok(Some(prefetched)),
-            None => self.look_at(handle, name),
-        }
     }
 }
 
 impl RecvDir {
     /// The metadata that was found under `name` a moment ago, if somebody looked ahead.
-    fn prefetched(&self, name: &Name) -> Option<Meta> {
+    pub(super) fn prefetched(&self, name: &Name) -> Option<Meta> {
         self.prefetched.lock().as_mut()?.take(name)
     }
 

@@ -50,7 +50,7 @@ pub(crate) fn read_for_receiver(
     let mut reading = Reading { receiver, arrivals, lane: 0, main, part, taken: 0, untold: 0 };
     match read_contents(input, &mut reading) {
         // A Sender that has heard of the job's end leaves.
-        Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(End::Job),
+        Err(ReadEnd::Lost(_)) if receiver.completion.is_done() => Ok(End::Job),
         read => read,
     }
 }
@@ -60,7 +60,7 @@ pub(crate) fn read_for_receiver(
 pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giver<Vec<ListItem>>) {
     let mut scout = Scout::default();
     listed.each(|payload| {
-        if receiver.control.stopped() {
+        if receiver.job.control.stopped() {
             return;
         }
         match decode(FrameType::List, &payload) {
@@ -73,7 +73,7 @@ pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giv
                 }
             }
             Ok(_) => unreachable!("a listing is decoded as one"),
-            Err(error) => receiver.control.fail(JobError::Protocol(error.to_string())),
+            Err(error) => receiver.job.control.fail(JobError::Protocol(error.to_string())),
         }
     });
 }
@@ -112,7 +112,7 @@ pub(crate) fn read_lane(
     let part = vec![0; STEP_LEN];
     let mut reading = Reading { receiver, arrivals, lane, main: None, part, taken: 0, untold: 0 };
     let read = match read_contents(input, &mut reading) {
-        Err(ReadEnd::Lost(_)) if receiver.is_done() => Ok(()),
+        Err(ReadEnd::Lost(_)) if receiver.completion.is_done() => Ok(()),
         read => read.map(drop),
     };
     (reading.taken, read)
@@ -140,7 +140,7 @@ fn read_contents(mut input: impl Read, reading: &mut Reading<'_, '_>) -> Result<
         let ends = matches!(kind, FrameType::Pack | FrameType::BlockSeal | FrameType::FileEnd);
         if ends && reading.lane != 0 {
             let taken = Taken { lane: reading.lane, frames: reading.taken, is_over: false };
-            reading.receiver.sender.taken(taken);
+            reading.receiver.job.sender.taken(taken);
         }
     }
 }
@@ -148,12 +148,12 @@ fn read_contents(mut input: impl Read, reading: &mut Reading<'_, '_>) -> Result<
 impl Reading<'_, '_> {
     /// Takes the frame behind `header`, whose payload is to be read from `input`.
     fn take(&mut self, header: Header, input: &mut impl Read) -> Result<Ended, ReadEnd> {
-        let (receiver, control) = (self.receiver, self.receiver.control);
+        let (receiver, control) = (self.receiver, self.receiver.job.control);
         let is_content = matches!(
             header.kind,
             FrameType::Pack | FrameType::Data | FrameType::BlockSeal | FrameType::Reuse
         );
-        if is_content && receiver.checks() {
+        if is_content && receiver.job.checks() {
             return Err(unexpected(header.kind));
         }
         match header.kind {
@@ -170,7 +170,7 @@ impl Reading<'_, '_> {
                     self.lane,
                     Arrived { bytes, index: None, blocks: 0, size: None },
                 );
-                receiver.give(Work::Pack(payload, view));
+                receiver.job.give(Work::Pack(payload, view));
                 Ok(Ended::Continue(()))
             }
             FrameType::Data => self.take_data(header.payload_len as usize, input),
@@ -201,7 +201,7 @@ impl Reading<'_, '_> {
             take_directly(input, direct, view, len, &mut self.part)?;
             return Ok(Ended::Continue(()));
         }
-        let Some(mut payload) = self.arrivals.pool.take(len, receiver.control) else {
+        let Some(mut payload) = self.arrivals.pool.take(len, receiver.job.control) else {
             return Ok(Ended::Break(End::Job));
         };
         payload[..start].copy_from_slice(&self.part[..start]);
@@ -240,11 +240,11 @@ impl Reading<'_, '_> {
                 let file = self.open_incoming(reuse.index)?;
                 take_reuse(receiver, file, reuse, self.arrivals.route(self.lane))?;
             }
-            Message::FileEnd(end) if receiver.checks() || receiver.is_hashing(end.index) => {
+            Message::FileEnd(end) if receiver.job.checks() || receiver.is_hashing(end.index) => {
                 if !receiver.admit_seal(end.index) {
                     return Ok(Ended::Break(End::Job));
                 }
-                receiver.give(Work::Sealed(end));
+                receiver.job.give(Work::Sealed(end));
             }
             Message::FileEnd(end) => {
                 let file = self.open_incoming(end.index)?;
@@ -299,7 +299,7 @@ impl Reading<'_, '_> {
     fn wait_for_room(&self, file: &Incoming, offset: u64) {
         while self.arrivals.has_lanes()
             && !file.has_room_for(offset, self.arrivals.has_lost())
-            && !self.receiver.control.stopped()
+            && !self.receiver.job.control.stopped()
         {
             std::thread::sleep(FULL_POLL);
         }
@@ -314,20 +314,22 @@ fn take_words(
     kind: FrameType,
 ) -> Result<Ended, ReadEnd> {
     match message {
-        Message::Offer(offer) if !receiver.checks() => {
-            while receiver.has_many_offers() && !receiver.control.stopped() {
+        Message::Offer(offer) if !receiver.job.checks() => {
+            while receiver.has_many_offers() && !receiver.job.control.stopped() {
                 std::thread::sleep(FULL_POLL);
             }
             receiver.take_offer(offer).map_err(refused)?;
         }
-        Message::Removed(removed) if receiver.awaits_removals() => {
-            receiver.take_removals(removed);
+        Message::Removed(removed) if receiver.completion.awaits_removals() => {
+            receiver.completion.take_removals(removed);
         }
         // Not by a worker: all of them may be hashing for hours.
-        Message::Prove(asked) if receiver.awaits_removals() => receiver.prove(asked),
+        Message::Prove(asked) if receiver.completion.awaits_removals() => {
+            receiver.completion.prove(asked)
+        }
         Message::Direct(offer) => take_offer(main.offers, offer)?,
         Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
-        Message::Rest if receiver.is_over() => return Ok(Ended::Break(End::Rest)),
+        Message::Rest if receiver.completion.is_over() => return Ok(Ended::Break(End::Rest)),
         _ => return Err(unexpected(kind)),
     }
     Ok(Ended::Continue(()))
@@ -354,7 +356,7 @@ fn take_directly(
 
 fn check_block(receiver: &Receiver<'_>, file: Arc<Incoming>, seal: BlockSeal, route: Route) {
     match file.checks_block(receiver, &seal, route) {
-        Some(true) => receiver.give(Work::Arrived(file)),
+        Some(true) => receiver.job.give(Work::Arrived(file)),
         Some(false) => {}
         None => hand_on(receiver, file, Piece::Seal(seal, route)),
     }
@@ -374,10 +376,10 @@ fn take_reuse(
 }
 
 fn hand_on(receiver: &Receiver<'_>, file: Arc<Incoming>, piece: Piece) {
-    while file.is_full() && !receiver.control.stopped() {
+    while file.is_full() && !receiver.job.control.stopped() {
         std::thread::sleep(FULL_POLL);
     }
     if file.push(piece) {
-        receiver.give(Work::Arrived(file));
+        receiver.job.give(Work::Arrived(file));
     }
 }

@@ -5,7 +5,7 @@
 use super::dirs::{DirState, RecvDir};
 use super::{Pending, Receiver, Resumed, proving, work};
 use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Resume, Side};
-use haul_store::{Earlier, RESUME_LEN_MIN, RESUME_LEN_MIN_FAR, SourceId};
+use haul_store::Earlier;
 use haul_tree::{SourceFile, changed};
 use std::io;
 
@@ -19,7 +19,7 @@ impl Receiver<'_> {
         name: &Name,
         entry: &Entry,
     ) -> Result<u64, Fault> {
-        let (Some(source), DirState::Open(node)) = (self.source_id(entry), &dir.state) else {
+        let (Some(source), DirState::Open(node)) = (self.job.source_id(entry), &dir.state) else {
             return Ok(0);
         };
         let handle = node.handle().map_err(failed)?;
@@ -27,12 +27,12 @@ impl Receiver<'_> {
         if earlier == Earlier::Nothing {
             return Ok(0);
         }
-        if self.resumable(entry).is_none() {
+        if self.job.resumable(entry).is_none() {
             handle.remove_leftovers(name, &source);
             return Ok(0);
         }
         if earlier == Earlier::OfAnother {
-            self.warn(&dir.path_of(entry.name.as_ref()), REPLACED);
+            self.job.warn(&dir.path_of(entry.name.as_ref()), REPLACED);
             return Ok(0);
         }
         let (stage, blocks) = match handle.resume(name, &source) {
@@ -41,39 +41,17 @@ impl Receiver<'_> {
             Err(_) => return Ok(0),
         };
         // Where reading takes round trips it is read once, when it is whole.
-        let reads_back = self.costs_round_trips && self.policy.resume != Resume::Strict;
-        if self.policy.proves_resumed()
+        let reads_back = self.job.costs_round_trips && self.job.policy.resume != Resume::Strict;
+        if self.job.policy.proves_resumed()
             && !reads_back
-            && !proving::all_good(&*stage, &blocks, self.control).map_err(failed)?
+            && !proving::all_good(&*stage, &blocks, self.job.control).map_err(failed)?
         {
             stage.discard();
             return Ok(0);
         }
         let blocks = blocks.len() as u64;
-        self.reporter.resumed(index, blocks * BLOCK_LEN);
+        self.job.reporter.resumed(index, blocks * BLOCK_LEN);
         Ok(blocks)
-    }
-
-    /// The identity by which a file's stage is found, if the file is one that is continued.
-    pub(crate) fn resumable(&self, entry: &Entry) -> Option<SourceId> {
-        let can_be = self.policy.resume != Resume::Never && self.policy.wants_hashes();
-        self.source_id(entry).filter(|_| can_be)
-    }
-
-    /// The identity by which a large file's stage is found.
-    pub(super) fn source_id(&self, entry: &Entry) -> Option<SourceId> {
-        let min = if self.sender.is_far() { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN };
-        let large = entry.size() >= min && entry.inode != 0;
-        let Entry { inode, ctime, ref attributes, .. } = *entry;
-        let mtime = attributes.mtime;
-        large.then_some(SourceId { size: entry.size(), mtime, inode, ctime })
-    }
-
-    /// True if a peer has to read what is there of a file, to prove that it is the
-    /// beginning of its source: also where nothing but size and time shows that the
-    /// source is still the same.
-    pub(super) fn proves(&self, entry: &Entry) -> bool {
-        self.policy.proves_resumed() || entry.ctime.is_none()
     }
 }
 
@@ -85,7 +63,7 @@ impl Pending {
     /// When it can't be opened, or is not what it was when the file was listed.
     pub(super) fn continue_stage(&self, receiver: &Receiver<'_>) -> Result<Option<Resumed>, Fault> {
         let (1.., Some(source), DirState::Open(node)) =
-            (self.resumed, receiver.source_id(&self.entry), &self.dir.state)
+            (self.resumed, receiver.job.source_id(&self.entry), &self.dir.state)
         else {
             return Ok(None);
         };
@@ -94,7 +72,7 @@ impl Pending {
         if blocks.len() as u64 != self.resumed {
             return Err(work::written_meanwhile());
         }
-        Ok(Some((self.with_zeros(receiver.written_out(stage)), blocks)))
+        Ok(Some((self.with_zeros(receiver.publisher.durability.written_out(stage)), blocks)))
     }
 
     /// The same for a file whose source is open here: what is there of another
@@ -113,16 +91,16 @@ impl Pending {
             stage.discard();
             return Err(changed());
         }
-        let control = receiver.control;
+        let control = receiver.job.control;
         let is_its_own = match self.entry.ctime {
-            _ if receiver.policy.proves_resumed() => proving::is_of(source, &blocks, control)?,
+            _ if receiver.job.policy.proves_resumed() => proving::is_of(source, &blocks, control)?,
             Some(_) => true,
             None => proving::may_be_of(source, &*stage, &blocks, control)?,
         };
         if !is_its_own {
             stage.discard();
-            receiver.reporter.not_resumed(self.resumed * BLOCK_LEN);
-            receiver.warn(&self.dir.path_of(self.entry.name.as_ref()), REPLACED);
+            receiver.job.reporter.not_resumed(self.resumed * BLOCK_LEN);
+            receiver.job.warn(&self.dir.path_of(self.entry.name.as_ref()), REPLACED);
             self.resumed = 0;
             return Ok(None);
         }

@@ -1,15 +1,16 @@
 //! Set last: the attributes of directories, when all in them is done.
 
-use super::Receiver;
 use super::deciding::left_or_updated;
 use super::dirs::{DirState, RecvDir};
-use super::losing;
+use super::given::Owners;
+use super::times::Times;
+use super::{JobContext, losing};
 use crate::dirs::DirNode;
-use haul_model::words;
-use haul_model::{Attributes, Changes, Entry, Fault, Kept, Kind, Outcome, Side, Skip};
-use haul_proto::Late;
-use haul_tree::TreeDir;
+use haul_model::{Attributes, Changes, Entry, Fault, Kept, Outcome, Side, Skip};
+use haul_tree::{Outstanding, TreeDir};
+use parking_lot::Mutex;
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -20,19 +21,35 @@ const SEALING_MAX: usize = 256;
 /// reached.
 const KEEPS_WAY: u32 = 0o100;
 
-impl Receiver<'_> {
+/// Directories that get their attributes.
+pub(super) struct Sealing<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) owners: Arc<Owners<'a>>,
+    pub(super) times: Arc<Times<'a>>,
+    /// Directories that a server gives their mode and time.
+    pub(super) queue: Mutex<VecDeque<(Arc<RecvDir>, Outstanding)>>,
+}
+
+impl<'a> Sealing<'a> {
+    pub(super) fn of(times: &Arc<Times<'a>>) -> Arc<Self> {
+        let (job, owners) = (Arc::clone(&times.job), Arc::clone(&times.owners));
+        Arc::new(Self { job, owners, times: Arc::clone(times), queue: Mutex::default() })
+    }
+}
+
+impl Sealing<'_> {
     /// Gives `dir` its attributes. One in which nothing was changed, and that has them
     /// already, is left alone.
     pub(super) fn seal(&self, dir: &Arc<RecvDir>) {
         let (DirState::Open(node), Some(attributes)) = (&dir.state, &dir.attributes) else {
             return;
         };
-        if self.policy.dry_run || self.control.stopped() {
+        if self.job.policy.dry_run || self.job.control.stopped() {
             return;
         }
-        let keeps = dir.given(self.kept_of_dirs());
+        let keeps = dir.given(self.job.kept_of_dirs());
         let was_tidied = || node.handle().is_ok_and(|handle| handle.was_tidied());
-        let which = match dir.is_touched() || (self.costs_round_trips && was_tidied()) {
+        let which = match dir.is_touched() || (self.job.costs_round_trips && was_tidied()) {
             true => keeps,
             false => match self.changes_of_dir(node, attributes) {
                 Ok(found) => found.attributes(keeps),
@@ -51,7 +68,7 @@ impl Receiver<'_> {
         });
         match set {
             Ok(None) => {}
-            Ok(Some(later)) => self.sealing.lock().push_back((Arc::clone(dir), later)),
+            Ok(Some(later)) => self.queue.lock().push_back((Arc::clone(dir), later)),
             Err(error) => self.not_sealed(dir, &error),
         }
         self.end_sealing(SEALING_MAX);
@@ -78,9 +95,9 @@ impl Receiver<'_> {
                 Outcome::Skipped(Skip::Unchanged)
             }
             (Outcome::Skipped(_) | Outcome::Copied | Outcome::WouldCopy, _)
-                if self.only_removes() =>
+                if self.job.only_removes() =>
             {
-                self.left_alone(outcome == Outcome::Skipped(Skip::Unchanged))
+                self.job.left_alone(outcome == Outcome::Skipped(Skip::Unchanged))
             }
             (Outcome::Skipped(Skip::Unchanged), DirState::Open(node)) if is_given => {
                 match self.changes_of_dir(node, &entry.attributes) {
@@ -95,7 +112,7 @@ impl Receiver<'_> {
                     )),
                 }
             }
-            _ => self.as_synced(outcome, self.changes_of_made(parent, entry)),
+            _ => self.job.as_synced(outcome, self.changes_of_made(parent, entry)),
         }
     }
 
@@ -107,7 +124,8 @@ impl Receiver<'_> {
         attributes: &Attributes,
         found: Changes,
     ) -> io::Result<()> {
-        let is_tried = found.has(Changes::TIME) && !self.costs_round_trips && !self.policy.dry_run;
+        let is_tried =
+            found.has(Changes::TIME) && !self.job.costs_round_trips && !self.job.policy.dry_run;
         if is_tried {
             node.handle()?.set_attributes(attributes, Kept::TIMES)?;
         }
@@ -120,12 +138,12 @@ impl Receiver<'_> {
         node: &Arc<DirNode>,
         attributes: &Attributes,
     ) -> io::Result<Changes> {
-        let there = self.in_its_seconds(node.meta().clone());
-        let there = self.with_extended(&*node.handle()?, None, there)?;
-        let mtime = self.kept_time(attributes.mtime, node, Some(&there));
+        let there = self.job.in_its_seconds(node.meta().clone());
+        let there = self.job.with_extended(&*node.handle()?, None, there)?;
+        let mtime = self.times.kept_time(attributes.mtime, node, Some(&there));
         let listed = Attributes { mtime, ..attributes.clone() };
-        let listed = self.with_spared(&listed, Some(&there.attributes));
-        Ok(listed.changes(&there.attributes, self.kept_of_dirs()))
+        let listed = self.owners.with_spared(&listed, Some(&there.attributes));
+        Ok(listed.changes(&there.attributes, self.job.kept_of_dirs()))
     }
 
     /// `attributes` for the directory `handle`, with those extended ones that rules spare.
@@ -134,12 +152,12 @@ impl Receiver<'_> {
         handle: &dyn TreeDir,
         attributes: &'a Attributes,
     ) -> io::Result<Cow<'a, Attributes>> {
-        if !self.filter.has_rules_of_xattrs() {
+        if !self.job.filter.has_rules_of_xattrs() {
             return Ok(Cow::Borrowed(attributes));
         }
         let extended = handle.extended(None, Kept::XATTRS)?;
         let there = Attributes { extended, ..attributes.clone() };
-        Ok(self.with_spared(attributes, Some(&there)))
+        Ok(self.owners.with_spared(attributes, Some(&there)))
     }
 
     /// Waits for what comes of setting directories' attributes, until no more
@@ -147,12 +165,12 @@ impl Receiver<'_> {
     pub(super) fn end_sealing(&self, left: usize) {
         loop {
             let next = {
-                let mut sealing = self.sealing.lock();
+                let mut sealing = self.queue.lock();
                 if sealing.len() > left { sealing.pop_front() } else { None }
             };
             let Some((dir, wait)) = next else { return };
             if let Err(error) = wait()
-                && !self.control.stopped()
+                && !self.job.control.stopped()
             {
                 self.not_sealed(&dir, &error);
             }
@@ -160,21 +178,34 @@ impl Receiver<'_> {
     }
 
     fn not_sealed(&self, dir: &RecvDir, error: &io::Error) {
-        self.fail_late(&dir.path_of(None), self.not_set(error));
+        self.job.fail_late(&dir.path_of(None), self.not_set(error));
     }
 
     fn not_set(&self, error: &io::Error) -> Fault {
-        losing::not_kept(self.policy.moving, "set the directory's attributes", error)
+        losing::not_kept(self.job.policy.moving, "set the directory's attributes", error)
     }
+}
 
-    /// An entry that has its outcome has failed after all.
-    pub(super) fn fail_late(&self, path: &[u8], fault: Fault) {
-        let late = Late { path: words::shown(path.to_vec()), fault: fault.clone() };
-        match fault.ends_the_job() {
-            true => self.report(0, || path.to_vec(), &Kind::Dir, 0, &Outcome::Failed(fault)),
-            false => self.reporter.late(path, fault),
+impl Sealing<'_> {
+    /// The changes that are reported for a new directory, where a base has one.
+    pub(crate) fn changes_of_made(&self, parent: &RecvDir, entry: &Entry) -> Changes {
+        let open = |base: &Arc<DirNode>| match &entry.name {
+            Some(name) => DirNode::open(base, name.clone(), false),
+            None => Ok(Arc::clone(base)),
+        };
+        let mut first = None;
+        for base in parent.bases() {
+            let opened = open(base);
+            let found = opened.and_then(|node| {
+                let entry = self.job.with_mode(entry, parent, node.meta());
+                self.changes_of_dir(&node, &entry.attributes)
+            });
+            let Ok(found) = found else { continue };
+            if found.is_empty() {
+                return Changes::LOCAL;
+            }
+            first = first.or(Some(found.with(Changes::LOCAL)));
         }
-        self.sender.late(late);
-        self.end_early();
+        first.unwrap_or(Changes::MISSING)
     }
 }

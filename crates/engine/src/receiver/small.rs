@@ -30,7 +30,7 @@ pub(crate) fn run_uploads<'t>(
     lane: Box<dyn Uploads + 't>,
 ) {
     let mut putting = Putting { receiver, lane, sent: HashMap::new(), refused: Vec::new() };
-    while !receiver.control.stopped() {
+    while !receiver.job.control.stopped() {
         while let Ok(file) = files.try_recv() {
             putting.begin(&file);
             // More may come without end: outcomes are reported meanwhile.
@@ -61,11 +61,12 @@ struct Putting<'r, 'a, 't> {
 
 impl Putting<'_, '_, '_> {
     fn begin(&mut self, file: &SourceHandle) {
-        if self.receiver.control.stopped() {
+        if self.receiver.job.control.stopped() {
             return;
         }
         let Some(mut pending) = self.receiver.claim(file.index) else { return };
-        if pending.on_existing == OnExisting::Replace && self.receiver.backs_up() {
+        if pending.on_existing == OnExisting::Replace && self.receiver.publisher.backups.backs_up()
+        {
             // A worker makes the backup first.
             return self.leave(pending, file.clone());
         }
@@ -76,7 +77,7 @@ impl Putting<'_, '_, '_> {
             }
             // It has grown.
             Ok(None) => self.leave(pending, file.clone()),
-            Err(_) if self.receiver.control.stopped() => {}
+            Err(_) if self.receiver.job.control.stopped() => {}
             Err(fault) if self.receiver.begins_again(&mut pending, &fault, 0) => {
                 self.leave(pending, file.clone());
             }
@@ -109,7 +110,7 @@ impl Putting<'_, '_, '_> {
         let Some(small_files) = dir.small_files() else { return Ok(None) };
         pending.entry.kind = Kind::File { size: seal.size };
         let attributes = Attributes { mtime: seal.mtime, ..pending.entry.attributes.clone() };
-        let policy = &self.receiver.policy;
+        let policy = &self.receiver.job.policy;
         let put = small_files.put(SmallFile {
             name: &pending.name,
             content,
@@ -127,7 +128,7 @@ impl Putting<'_, '_, '_> {
         let size = pending.entry.size();
         let fault = match result {
             Ok(Publication::Published) => {
-                self.receiver.reporter.came_by(Step::Moved(size));
+                self.receiver.job.reporter.came_by(Step::Moved(size));
                 pending.dir.remove_stale(&pending.name);
                 return self.tell(pending, size, Outcome::Copied);
             }
@@ -136,7 +137,7 @@ impl Putting<'_, '_, '_> {
             Err(NotPut::Corrupt(message)) => {
                 Fault::new(Side::Destination, FaultKind::Corrupt, message)
             }
-            Err(NotPut::Failed { .. }) if self.receiver.control.stopped() => return,
+            Err(NotPut::Failed { .. }) if self.receiver.job.control.stopped() => return,
             Err(NotPut::Failed { error, .. })
                 if matches!(FaultKind::of(&error), FaultKind::NoSpace | FaultKind::Io) =>
             {
@@ -152,7 +153,7 @@ impl Putting<'_, '_, '_> {
     /// Leaves a file to a worker.
     fn leave(&self, pending: Pending, file: SourceHandle) {
         self.receiver.put_back(pending);
-        self.receiver.give(Work::Files(vec![file]));
+        self.receiver.job.give(Work::Files(vec![file]));
     }
 
     /// Leaves to workers what was refused beside others, now that these are done.
@@ -176,13 +177,13 @@ pub(crate) fn run_downloads<'t>(
 ) {
     let mut fetching = Fetching { receiver, lane, asked: HashMap::new() };
     let mut next = None;
-    while !receiver.control.stopped() {
+    while !receiver.job.control.stopped() {
         while let Some(file) = next.take().or_else(|| files.try_recv().ok()) {
             next = fetching.begin(file);
             while let Some((index, fetched)) = fetching.lane.take_done() {
                 fetching.end(index, fetched);
             }
-            if next.is_some() || receiver.control.stopped() {
+            if next.is_some() || receiver.job.control.stopped() {
                 break;
             }
         }
@@ -210,10 +211,10 @@ impl Fetching<'_, '_, '_> {
         let get = dir.as_ref().and_then(|dir| Some(dir.small_files()?.get(&file.name, file.size)));
         let Some(get) = get else {
             // The worker reports the fault.
-            self.receiver.give(Work::Files(vec![file]));
+            self.receiver.job.give(Work::Files(vec![file]));
             return None;
         };
-        let control = self.receiver.control;
+        let control = self.receiver.job.control;
         if !self.lane.push(file.index, get, &|| control.stopped()) {
             return Some(file);
         }
@@ -223,7 +224,7 @@ impl Fetching<'_, '_, '_> {
 
     fn end(&mut self, index: u64, fetched: Option<haul_tree::Fetched>) {
         let Some(source) = self.asked.remove(&index) else { return };
-        self.receiver.give(match fetched {
+        self.receiver.job.give(match fetched {
             Some(file) => Work::Content(Fetched { index, size: source.size, file }),
             // A worker opens it again, and reports the fault.
             None => Work::Files(vec![source]),
@@ -234,7 +235,7 @@ impl Fetching<'_, '_, '_> {
 impl Receiver<'_> {
     /// Publishes a small file that has arrived.
     pub(super) fn take_fetched(&self, fetched: Fetched) {
-        if self.control.stopped() {
+        if self.job.control.stopped() {
             return;
         }
         let Fetched { index, size, file } = fetched;
@@ -243,7 +244,7 @@ impl Receiver<'_> {
         let written = (|| {
             let write = |error| Fault::from_io(Side::Destination, "write", &error);
             let stage = pending.stage()?;
-            let whole = if self.policy.verify {
+            let whole = if self.job.policy.verify {
                 Written::of(stage, &file.content).map_err(write)?.is_whole(size)
             } else {
                 let mut into = Mover::new(stage);
@@ -252,13 +253,13 @@ impl Receiver<'_> {
             };
             let verified = whole.map_err(|_| changed())?;
             pending.entry.kind = Kind::File { size: len };
-            pending.seal(&self.policy, verified, file.mtime, Filling::Dense)
+            pending.seal(&self.job.policy, verified, file.mtime, Filling::Dense)
         })();
         if written.is_ok() {
-            self.reporter.came_by(Step::Moved(len));
+            self.job.reporter.came_by(Step::Moved(len));
         }
         let moved = if written.is_ok() { len } else { 0 };
-        work::tell(self, self.conclude(pending, moved, written).into_iter().collect());
+        work::tell(self, self.publisher.conclude(pending, moved, written));
     }
 
     /// A file that was claimed is left to somebody else.

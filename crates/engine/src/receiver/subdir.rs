@@ -39,7 +39,8 @@ impl Receiver<'_> {
         };
         let node = match opened {
             Ok(node) => {
-                if let (true, true, Some(origin)) = (made, self.becomes_dest(above), &self.origin)
+                if let (true, true, Some(origin)) =
+                    (made, self.becomes_dest(above), &self.job.origin)
                     && let Ok(handle) = node.handle()
                 {
                     handle.remember_origin(origin);
@@ -54,10 +55,11 @@ impl Receiver<'_> {
         if is_own(entry, node.id()) {
             return Err(own::same_directory());
         }
-        let is_spelled = || match self.task.finds_extras() && !handle.capabilities().tells_objects {
-            true => handle.spells(name),
-            false => self.is_spelled(above, &*handle, name),
-        };
+        let is_spelled =
+            || match self.job.task.finds_extras() && !handle.capabilities().tells_objects {
+                true => handle.spells(name),
+                false => self.publisher.naming.is_spelled(above, &*handle, name),
+            };
         if !made && !is_spelled().map_err(|e| fault("read the directory", e))? {
             return Err(naming::another());
         }
@@ -74,7 +76,7 @@ impl Receiver<'_> {
 
     /// True if a directory in `above` becomes the destination itself.
     fn becomes_dest(&self, above: &RecvDir) -> bool {
-        self.rename.is_some() && above.parent.is_none()
+        self.job.rename.is_some() && above.parent.is_none()
     }
 
     /// Opens the directory `name`, or makes it where there is none.
@@ -96,7 +98,7 @@ impl Receiver<'_> {
         };
         // What stands there is the rule where others have been; asking first would be
         // one round trip more where each costs one.
-        let found = match above.fresh || self.costs_round_trips && above.is_writable() {
+        let found = match above.fresh || self.job.costs_round_trips && above.is_writable() {
             true => None,
             false => match open() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -106,8 +108,8 @@ impl Receiver<'_> {
         if let Some(found) = found {
             return or_cleared(found);
         }
-        let is_ruled = self.makes_nothing();
-        if self.policy.dry_run || is_ruled {
+        let is_ruled = self.job.makes_nothing();
+        if self.job.policy.dry_run || is_ruled {
             let there = handle.stat(name, false);
             let is_there =
                 there.map_err(|e| fault("read the metadata of the destination", e))?.is_some();
@@ -118,8 +120,8 @@ impl Receiver<'_> {
             };
         }
         above.open_up();
-        let mode = self.mode_when_made(above, entry);
-        let made = match self.origin.as_ref().filter(|_| self.becomes_dest(above)) {
+        let mode = self.job.mode_when_made(above, entry);
+        let made = match self.job.origin.as_ref().filter(|_| self.becomes_dest(above)) {
             Some(origin) => handle.make_dir_of(name, mode, origin),
             None => handle.make_dir(name, mode),
         };
@@ -142,7 +144,7 @@ impl Receiver<'_> {
         is_way: bool,
     ) -> io::Result<Arc<DirNode>> {
         let opened = DirNode::open(parent, name.clone(), false);
-        let follows = self.plan.keeps_dir_links || is_way && self.plan.leaves_ways;
+        let follows = self.job.plan.keeps_dir_links || is_way && self.job.plan.leaves_ways;
         let Err(error) = opened else { return opened };
         if !follows || FaultKind::of(&error) != FaultKind::NotDirectory {
             return Err(error);
@@ -168,16 +170,16 @@ impl Receiver<'_> {
         open: impl Fn() -> io::Result<Arc<DirNode>>,
     ) -> Result<Presence, Fault> {
         let is_none = |error: &io::Error| FaultKind::of(error) == FaultKind::NotDirectory;
-        if self.plan.replaces == Kinds::Contents || !found.as_ref().is_err_and(is_none) {
+        if self.job.plan.replaces == Kinds::Contents || !found.as_ref().is_err_and(is_none) {
             return Ok(Presence::Found(found));
         }
-        if self.only_removes() || self.plan.keeps_existing {
+        if self.job.only_removes() || self.job.plan.keeps_existing {
             return Ok(Presence::Ruled);
         }
         // What this job has brought makes no way.
         let there = handle.stat(name, false);
         let is_free = there.and_then(|there| match there {
-            Some(there) => self.is_free(above, handle, name, &there),
+            Some(there) => self.publisher.naming.is_free(above, handle, name, &there),
             None => Ok(true),
         });
         let looked_at =
@@ -185,12 +187,13 @@ impl Receiver<'_> {
         if !is_free.map_err(looked_at)? {
             return Err(naming::another());
         }
-        if self.policy.dry_run {
+        if self.job.policy.dry_run {
             return Ok(Presence::Absent);
         }
         above.expect_change();
-        let cleared = self.back_up(parent, name).and_then(|()| handle.remove_file(name));
-        let mode = self.mode_when_made(above, entry);
+        let cleared =
+            self.publisher.backups.back_up(parent, name).and_then(|()| handle.remove_file(name));
+        let mode = self.job.mode_when_made(above, entry);
         let made = cleared.and_then(|()| handle.make_dir(name, mode));
         made.map_err(|error| {
             Fault::from_io(Side::Destination, "remove what blocks the directory", &error)

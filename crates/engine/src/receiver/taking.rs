@@ -13,14 +13,14 @@ impl Receiver<'_> {
     /// Decides about a file; returns its outcome if it has one already.
     pub(super) fn take_file(&self, mut file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
         let (decision, found) = self.decide(&file.dir, &file.name, &mut file.entry);
-        let decision = self.cleared(&file.dir, &file.name, decision, found);
+        let decision = self.publisher.removals.cleared(&file.dir, &file.name, decision, found);
         file.found = found;
         let is_given_time = match &decision {
             Decision::Settled(Outcome::Synced(found)) => found.has(Changes::TIME),
             Decision::Settled(_) => false,
             _ => true,
         };
-        if is_given_time && let Some(fault) = self.loses_time(&file.dir, &file.entry) {
+        if is_given_time && let Some(fault) = self.times.loses_time(&file.dir, &file.entry) {
             return Some(self.settle_listed(&file, Outcome::Failed(fault)));
         }
         match decision {
@@ -35,7 +35,7 @@ impl Receiver<'_> {
                 self.hash_candidates(file, candidates.collect(), *otherwise, wants);
                 None
             }
-            _ if self.policy.dry_run => Some(self.settle_listed(&file, Outcome::WouldCopy)),
+            _ if self.job.policy.dry_run => Some(self.settle_listed(&file, Outcome::WouldCopy)),
             Decision::Copy(on_existing) => self.provide(Pending { on_existing, ..file }, wants),
             Decision::Base(base, bring, on_existing) => {
                 let base = Some((base, bring));
@@ -48,14 +48,14 @@ impl Receiver<'_> {
     /// it has one already.
     pub(super) fn take_made(&self, mut listed: Pending) -> Option<Outcome> {
         let (mut decision, found) = self.decide(&listed.dir, &listed.name, &mut listed.entry);
-        if self.policy.dry_run {
-            decision = self.cleared(&listed.dir, &listed.name, decision, found);
+        if self.job.policy.dry_run {
+            decision = self.publisher.removals.cleared(&listed.dir, &listed.name, decision, found);
         }
         let listed = Pending { found, ..listed };
         let Pending { dir, name, entry, .. } = &listed;
         if !matches!(decision, Decision::Settled(_))
-            && self.gives_time(entry)
-            && let Some(fault) = self.loses_time(dir, entry)
+            && self.job.gives_time(entry)
+            && let Some(fault) = self.times.loses_time(dir, entry)
         {
             return Some(self.settle_listed(&listed, Outcome::Failed(fault)));
         }
@@ -64,15 +64,15 @@ impl Receiver<'_> {
             Decision::Hash | Decision::HashBases(..) | Decision::Base(_, Bring::Copy, _) => {
                 unreachable!("only files have content")
             }
-            _ if self.policy.dry_run => Outcome::WouldCopy,
+            _ if self.job.policy.dry_run => Outcome::WouldCopy,
             Decision::Base(base, Bring::Link, on_existing) => {
                 let or_made = || self.make(dir, name, entry, on_existing);
                 self.link_to_base(dir, name, &base, (on_existing, false)).unwrap_or_else(or_made)
             }
-            Decision::Copy(on_existing) if self.costs_round_trips => {
+            Decision::Copy(on_existing) if self.job.costs_round_trips => {
                 dir.expect_change();
                 dir.expect_one();
-                self.give(Work::Link(Box::new(Pending { on_existing, ..listed })));
+                self.job.give(Work::Link(Box::new(Pending { on_existing, ..listed })));
                 return None;
             }
             Decision::Copy(on_existing) => {
@@ -86,9 +86,9 @@ impl Receiver<'_> {
     /// Reports the outcome of an entry that has it when it is listed.
     pub(super) fn settle_listed(&self, listed: &Pending, outcome: Outcome) -> Outcome {
         let Pending { index, dir, entry, found, cost, .. } = listed;
-        let outcome = self.as_synced(outcome, *found);
-        self.report(*index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.close(*cost);
+        let outcome = self.job.as_synced(outcome, *found);
+        self.job.report(*index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.job.close(*cost);
         outcome
     }
 }

@@ -13,12 +13,11 @@
 //! coarse by chance. What they suggest is assumed, until one that is finer is seen or
 //! they are too many for that, and each job says once that it assumes this.
 
-use super::Receiver;
+use super::JobContext;
 use super::dirs::{DirState, RecvDir};
+use super::given::Owners;
 use crate::dirs::DirNode;
-use haul_model::{
-    Attributes, Entry, Fault, FaultKind, FileId, Granularity, Kept, Kind, Side, Timestamp,
-};
+use haul_model::{Attributes, Entry, Fault, FaultKind, FileId, Granularity, Kept, Side, Timestamp};
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use parking_lot::Mutex;
 use std::borrow::Cow;
@@ -104,7 +103,21 @@ enum Unit {
     },
 }
 
-impl Receiver<'_> {
+/// The times that entries have at the destination.
+pub(super) struct Times<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) owners: Arc<Owners<'a>>,
+    pub(super) units: Units,
+}
+
+impl<'a> Times<'a> {
+    pub(super) fn of(owners: &Arc<Owners<'a>>) -> Arc<Self> {
+        let (job, owners) = (Arc::clone(&owners.job), Arc::clone(owners));
+        Arc::new(Self { job, owners, units: Units::default() })
+    }
+}
+
+impl Times<'_> {
     /// `entry` with its time as both sides can keep it, and with the extended attributes that
     /// stay, where `there` exists at its place in `node`.
     pub(super) fn as_kept<'e>(
@@ -115,7 +128,8 @@ impl Receiver<'_> {
     ) -> Cow<'e, Entry> {
         let mtime = entry.attributes.mtime;
         let kept = self.kept_time(mtime, node, there);
-        let spared = self.with_spared(&entry.attributes, there.map(|there| &there.attributes));
+        let spared =
+            self.owners.with_spared(&entry.attributes, there.map(|there| &there.attributes));
         if kept == mtime && matches!(spared, Cow::Borrowed(_)) {
             return Cow::Borrowed(entry);
         }
@@ -130,9 +144,9 @@ impl Receiver<'_> {
         node: &Arc<DirNode>,
         there: Option<&Meta>,
     ) -> Timestamp {
-        let mtime = if self.whole_seconds { in_whole_seconds(mtime) } else { mtime };
+        let mtime = if self.job.whole_seconds { in_whole_seconds(mtime) } else { mtime };
         if let Some(there) = there
-            && let Some(time) = self.plan.in_window(mtime, there.attributes.mtime)
+            && let Some(time) = self.job.plan.in_window(mtime, there.attributes.mtime)
         {
             return time;
         }
@@ -146,7 +160,7 @@ impl Receiver<'_> {
             return mtime;
         }
         if is_assumed && !self.units.is_told.swap(true, Ordering::Relaxed) {
-            self.warn(&self.dest, ASSUMED);
+            self.job.warn(&self.job.dest, ASSUMED);
         }
         found
     }
@@ -157,22 +171,18 @@ impl Receiver<'_> {
         let mtime = entry.attributes.mtime;
         let DirState::Open(node) = &dir.state else { return None };
         // To find it out, something may have to be written.
-        let is_given = self.policy.keeps.has(Kept::TIMES) && !self.policy.dry_run && !self.checks();
+        let is_given = self.job.policy.keeps.has(Kept::TIMES)
+            && !self.job.policy.dry_run
+            && !self.job.checks();
         if !is_given || KEPT_EVERYWHERE.contains(&mtime.secs) || self.keeps_time(node, mtime) {
             return None;
         }
-        if self.moves_whole() {
+        if self.owners.moves_whole() {
             let message = "not moved: the destination can't store its mtime";
             return Some(Fault::new(Side::Source, FaultKind::Lossy, message));
         }
-        self.warn(&dir.path_of(entry.name.as_ref()), OUT_OF_RANGE);
+        self.job.warn(&dir.path_of(entry.name.as_ref()), OUT_OF_RANGE);
         None
-    }
-
-    /// True if a link, FIFO, socket or device is given the time of its source.
-    pub(super) fn gives_time(&self, entry: &Entry) -> bool {
-        let is_link = matches!(entry.kind, Kind::Symlink { .. });
-        !is_link || self.plan.new_links_get_times
     }
 
     /// True if a file in `node` can have that time, or nobody knows.
@@ -222,7 +232,7 @@ impl Receiver<'_> {
         times: &mut BTreeSet<Timestamp>,
     ) -> Unit {
         let Ok(handle) = node.handle() else { return Unit::Known(Granularity::FINEST) };
-        if !self.policy.dry_run
+        if !self.job.policy.dry_run
             && let Ok(kept) = handle.kept_time(PROBE)
             && let Some(unit) = Granularity::between(PROBE, kept)
         {
@@ -239,7 +249,7 @@ impl Receiver<'_> {
             return Unit::Known(unit);
         }
         // Who could not try it and writes rather writes once too often.
-        if unit == Granularity::TWO_SECONDS && self.policy.dry_run {
+        if unit == Granularity::TWO_SECONDS && self.job.policy.dry_run {
             return Unit::Assumed { unit, times: std::mem::take(times), last: node.id() };
         }
         Unit::Known(Granularity::FINEST)

@@ -11,8 +11,9 @@
 //! it would bring is not sent again.
 
 use super::dirs::{DirState, RecvDir};
-use super::naming;
-use super::{Pending, Receiver, parent_fault};
+use super::providers::is_like_new;
+use super::publish::Publisher;
+use super::{Pending, Receiver, naming, parent_fault};
 use crate::JobError;
 use crate::dirs::DirNode;
 use haul_model::{
@@ -62,13 +63,7 @@ impl RecvDir {
     }
 }
 
-impl Receiver<'_> {
-    /// True if files wait for the end of the job.
-    pub(super) fn delays(&self) -> bool {
-        // A job that only removes leaves waiting files to the one after it, which copies.
-        self.plan.delays && !self.only_removes() && !self.policy.dry_run
-    }
-
+impl Publisher<'_> {
     /// Has a whole file wait.
     pub(super) fn keep_waiting(
         &self,
@@ -129,7 +124,7 @@ impl Receiver<'_> {
     fn top_of<'n>(&self, node: &'n Arc<DirNode>) -> &'n Arc<DirNode> {
         let mut top = node;
         while let Some((above, _)) = top.place() {
-            let is_outside = self.rename.is_some() && above.place().is_none();
+            let is_outside = self.job.rename.is_some() && above.place().is_none();
             let is_elsewhere = above.id().map(|id| id.dev) != node.id().map(|id| id.dev);
             if is_outside || is_elsewhere || !may_have_lots(above.meta()) {
                 break;
@@ -139,17 +134,10 @@ impl Receiver<'_> {
         top
     }
 
-    /// Takes over a lot in the destination itself that was left by a job that was killed, or
-    /// lost its connection.
-    pub(super) fn take_over_lot(&self) {
-        let root = self.listing.lock().open.first().map(|(_, root)| Arc::clone(root));
-        root.iter().for_each(|root| self.take_over_lot_in(root));
-    }
-
     /// The same in `dir`, if it is one that has them.
     pub(super) fn take_over_lot_in(&self, dir: &RecvDir) {
         let DirState::Open(node) = &dir.state else { return };
-        if self.delays()
+        if self.job.delays()
             && !dir.fresh
             && Arc::ptr_eq(self.top_of(node), node)
             && let Some(id) = node.id()
@@ -175,33 +163,33 @@ impl Receiver<'_> {
     /// not what this job would bring.
     pub(super) fn keep_before(&self, file: &Pending) -> io::Result<bool> {
         let Pending { dir, name, entry, on_existing, .. } = file;
-        if !matches!(self.plan.same_by, Sameness::SizeAndTime | Sameness::Size) {
+        if !matches!(self.job.plan.same_by, Sameness::SizeAndTime | Sameness::Size) {
             return Ok(false);
         }
         let DirState::Open(node) = &dir.state else { return Ok(false) };
         let Some(lot) = node.id().and_then(|id| self.lot_on(id.dev)) else { return Ok(false) };
-        let keeps = self.policy.keeps.with(Kept::TIMES).with(Kept::MODE);
+        let keeps = self.job.policy.keeps.with(Kept::TIMES).with(Kept::MODE);
         let handle = node.handle()?;
         for left in [OnExisting::Keep, OnExisting::Replace] {
             let row = Row { number: dir.row_number(), on_existing: left };
             let Some(before) = handle.row_before(&lot, row)? else { continue };
-            let Some(there) = self.look_at(&*before, name)? else { continue };
-            let entry = &*self.as_kept(entry, node, Some(&there));
+            let Some(there) = self.job.look_at(&*before, name)? else { continue };
+            let entry = &*self.times.as_kept(entry, node, Some(&there));
             // One of several names may be that of another file by now, or can be continued.
-            let is_own = there.links == 1 || self.has_other_names(entry);
+            let is_own = there.links == 1 || self.job.has_other_names(entry);
             let found = changes(entry, &there, None, keeps);
             let is_it = found.is_empty()
                 && is_own
-                && self.is_like_new(node, &*before, name, &there)?
-                && (self.may_have_holes(entry)
-                    || !before.lacks_content(name, &there, self.policy.sync)?)
+                && is_like_new(&self.job, node, &*before, name, &there)?
+                && (self.job.may_have_holes(entry)
+                    || !before.lacks_content(name, &there, self.job.policy.sync)?)
                 && self.claims_alone(&there);
             if !is_it {
                 // A large file is continued under its one name.
                 before.remove_file(name)?;
                 continue;
             }
-            if self.policy.sync {
+            if self.job.policy.sync {
                 before.sync(Some(name))?;
             }
             let (lot, to) = self.row_of(dir, *on_existing)?;
@@ -268,7 +256,7 @@ impl Receiver<'_> {
                 let message = format!(
                     "files are waiting in {DIRS_MAX} directories: renaming them into place before the end"
                 );
-                self.warn(b".", &message);
+                self.job.warn(b".", &message);
             }
             self.publish_in(&dirs);
             self.seal_all(&dirs);
@@ -282,7 +270,7 @@ impl Receiver<'_> {
         self.publish_in(&dirs);
         // Before directories get modes that keep their owner from writing. What waits still
         // is left where the connection was lost meanwhile.
-        if !self.control.stopped() {
+        if !self.job.control.stopped() {
             self.waiting.lots.lock().clear();
         }
         self.seal_all(&dirs);
@@ -290,8 +278,8 @@ impl Receiver<'_> {
 
     fn seal_all(&self, dirs: &[Arc<RecvDir>]) {
         for dir in dirs {
-            self.seal(dir);
-            self.sync_dir(dir);
+            self.sealing.seal(dir);
+            self.durability.sync_dir(dir);
         }
     }
 
@@ -300,7 +288,7 @@ impl Receiver<'_> {
             let Some(number) = dir.row.get().copied() else { continue };
             for on_existing in [OnExisting::Replace, OnExisting::Keep] {
                 if let Err(fault) = self.publish_row(dir, Row { number, on_existing }) {
-                    self.fail_late(&dir.path_of(None), fault);
+                    self.job.fail_late(&dir.path_of(None), fault);
                 }
             }
         }
@@ -314,11 +302,11 @@ impl Receiver<'_> {
         let Some(lot) = lot else { return Ok(()) };
         let (seen, by_rsync) = (OnceLock::new(), OnceLock::new());
         for name in lot.names(row).map_err(failed)? {
-            if self.control.stopped() {
+            if self.job.control.stopped() {
                 return Ok(());
             }
             match self.publish_one(dir, node, (&lot, row), &name, &seen) {
-                Err(fault) => self.fail_late(&dir.path_of(Some(&name)), fault),
+                Err(fault) => self.job.fail_late(&dir.path_of(Some(&name)), fault),
                 Ok(()) => {
                     let by_rsync = by_rsync.get_or_init(|| self.left_by_rsync(dir, node));
                     // It may have left nothing of this file, and what else is there stays.
@@ -344,7 +332,7 @@ impl Receiver<'_> {
         const NAME: &[u8] = b".~tmp~";
         let name = Name::new(NAME).ok().filter(|_| !dir.fresh)?;
         let left = node.handle().ok()?.open_dir(&name, false).ok()?;
-        self.leaves_out(dir, Some(&name), true).then_some((name, left))
+        self.job.leaves_out(dir, Some(&name), true).then_some((name, left))
     }
 
     fn publish_one(
@@ -361,11 +349,11 @@ impl Receiver<'_> {
         if let (Some(claims), Some(id)) = (dir.claims(), lot.id(row, name)) {
             claims.bring(id);
         }
-        self.make_way(dir, name, row.on_existing)?;
+        self.removals.make_way(dir, name, row.on_existing)?;
         // All that matters of it by now.
         let none = Attributes::new(0, Timestamp { secs: 0, nanos: 0 });
         let entry = Entry::new(Some(name.clone()), Kind::File { size: 0 }, none);
-        let named = self.give_name(ACTION, dir, name, &entry, row.on_existing, |how| {
+        let named = self.naming.give_name(ACTION, dir, name, &entry, row.on_existing, |how| {
             handle.publish_waiting(lot, row, name, how)
         });
         if named?.is_none() {
@@ -374,6 +362,15 @@ impl Receiver<'_> {
         // What could be continued until now.
         handle.remove_stale(name, seen);
         Ok(())
+    }
+}
+
+impl Receiver<'_> {
+    /// Takes over a lot in the destination itself that was left by a job that was killed, or
+    /// lost its connection.
+    pub(super) fn take_over_lot(&self) {
+        let root = self.listing.lock().open.first().map(|(_, root)| Arc::clone(root));
+        root.iter().for_each(|root| self.publisher.take_over_lot_in(root));
     }
 }
 

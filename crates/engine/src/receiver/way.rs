@@ -1,7 +1,6 @@
 //! The way to a destination: the directories above it, and which of them stops a job.
 
-use haul_model::words;
-use haul_model::{Fault, FaultKind, Name, Side, escape_bytes, is_missing};
+use haul_model::{Fault, FaultKind, Name, Side, escape_bytes, is_missing, words};
 use haul_tree::{MetaKind, Tree, TreeDir};
 use std::io;
 use std::sync::Arc;

@@ -8,10 +8,9 @@ use super::linking::First;
 use super::small::{Fetched, SMALL_MAX};
 use super::{Incoming, Pending, Receiver, losing};
 use crate::control::Step;
-use crate::copy;
-use crate::digest;
 use crate::link::SourceHandle;
 use crate::pool::Buf;
+use crate::{copy, digest};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
     Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Policy, Side,
@@ -110,13 +109,13 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
     let mut part = Vec::new();
     loop {
         // Whoever holds a file looks again: nothing is held for ever.
-        let task = if receiver.holding.is_empty() {
+        let task = if receiver.publisher.holding.is_empty() {
             tasks.recv().map_err(RecvTimeoutError::from)
         } else {
             tasks.recv_timeout(HOLD_MAX)
         };
-        let _batch = receiver.ending.begin_batch();
-        if receiver.control.stopped() {
+        let _batch = receiver.job.ending.begin_batch();
+        if receiver.job.control.stopped() {
             return;
         }
         match task {
@@ -136,7 +135,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Ok(Work::OfBase(file)) => receiver.bring_from_base(*file, 0, false),
             Ok(Work::Name(name)) => receiver.take_other_name(&name.0, name.1),
             Ok(Work::Made(dir, making)) => receiver.end_making(&dir, making),
-            Err(RecvTimeoutError::Timeout) => receiver.publish_held(),
+            Err(RecvTimeoutError::Timeout) => tell(receiver, receiver.publisher.publish_held()),
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
@@ -145,7 +144,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
 fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut copy::Scratch) {
     let mut settled = Vec::with_capacity(files.len());
     for file in files {
-        if receiver.control.stopped() {
+        if receiver.job.control.stopped() {
             break;
         }
         let Some(mut pending) = receiver.claim(file.index) else { continue };
@@ -162,11 +161,11 @@ fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut c
             receiver.want_now(pending, counted);
             continue;
         }
-        if copied.is_err() && receiver.control.stopped() {
+        if copied.is_err() && receiver.job.control.stopped() {
             // It was cut short; that is no fault of the file.
             break;
         }
-        settled.extend(receiver.conclude(pending, counted, copied));
+        settled.extend(receiver.publisher.conclude(pending, counted, copied));
     }
     tell(receiver, settled);
 }
@@ -174,18 +173,18 @@ fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut c
 fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
     let mut settled = Vec::with_capacity(view.items.len());
     for (item, range) in view.items {
-        if receiver.control.stopped() {
+        if receiver.job.control.stopped() {
             break;
         }
         let (index, result) = match item {
-            PackItem::File { grew: true, index, .. } if receiver.policy.strict_source => {
+            PackItem::File { grew: true, index, .. } if receiver.job.policy.strict_source => {
                 (index, Err(changed()))
             }
             PackItem::File { index, mtime, hash, grew, .. } => (index, Ok((mtime, hash, grew))),
             PackItem::Fault { index, fault } => (index, Err(super::of_sender(fault))),
         };
         let Some(mut pending) = receiver.claim(index) else {
-            receiver.refuse("it sent a file that was not requested");
+            receiver.job.refuse("it sent a file that was not requested");
             break;
         };
         let content = &bytes[range];
@@ -194,8 +193,8 @@ fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
             pending.take_whole(receiver, content, mtime, hash)
         });
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
-        receiver.reporter.came_by(Step::Moved(moved));
-        settled.extend(receiver.conclude(pending, moved, whole));
+        receiver.job.reporter.came_by(Step::Moved(moved));
+        settled.extend(receiver.publisher.conclude(pending, moved, whole));
     }
     tell(receiver, settled);
 }
@@ -208,23 +207,24 @@ pub(super) fn tell(receiver: &Receiver<'_>, settled: Vec<Settled>) {
     for (pending, moved, outcome) in settled {
         let dir = pending.dir();
         if pending.entry.size() != pending.listed {
-            receiver.sender.sized(pending.index, pending.entry.size());
+            receiver.job.sender.sized(pending.index, pending.entry.size());
         }
         let first = receiver
+            .job
             .has_other_names(&pending.entry)
             .then(|| (pending.entry.links, Arc::clone(&dir), pending.name.clone()));
         dirs.push(dir);
-        let item = receiver.finish(pending, moved, outcome);
+        let item = receiver.completion.finish(pending, moved, outcome);
         firsts.extend(first.map(|first| (first, item.outcome.clone())));
         outcomes.push(item);
     }
-    receiver.tell_outcomes(outcomes);
+    receiver.job.tell_outcomes(outcomes);
     // Before the directories count them, and get their modes.
     for ((group, dir, name), outcome) in firsts {
         receiver.end_first(group, dir, name, &outcome);
     }
     for dir in dirs {
-        receiver.release(dir);
+        receiver.completion.settle(dir);
     }
 }
 
@@ -236,7 +236,7 @@ fn copy_file(
     scratch: &mut copy::Scratch,
     counted: &mut u64,
 ) -> Result<Whole, Fault> {
-    let precedence = receiver.control.precedence(pending.index);
+    let precedence = receiver.job.control.precedence(pending.index);
     let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
@@ -247,15 +247,15 @@ fn copy_file(
     let is_based = pending.base.is_some();
     let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
     let by_blocks = as_listed && !source.is_mostly_holes();
-    let is_resumable = receiver.resumable(&pending.entry).is_some() && !is_based;
+    let is_resumable = receiver.job.resumable(&pending.entry).is_some() && !is_based;
     let is_recorded = resumed.is_some() || is_resumable && by_blocks;
     let mut count = |step: Step| {
         *counted += step.len();
-        receiver.reporter.came_by(step);
+        receiver.job.reporter.came_by(step);
         let recorded = if is_recorded { recorded_of(receiver, *counted) } else { 0 };
-        receiver.has_come_to(&dir, index, &entry, recorded);
+        receiver.job.has_come_to(&dir, index, &entry, recorded);
         if let (Step::Moved(len), false) = (step, is_based) {
-            receiver.control.pace(len, 0);
+            receiver.job.control.pace(len, 0);
         }
     };
     let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;
@@ -275,7 +275,7 @@ fn copy_file(
     if !was_sent {
         let copied = || match verified.hash() {
             Some(hash) => Ok(Some(hash)),
-            None => digest::hash_of_stage(&**verified.stage(), receiver.control),
+            None => digest::hash_of_stage(&**verified.stage(), receiver.job.control),
         };
         if let Err(fault) = pending.look_again(receiver, &*source, copied) {
             return Err(given_up(verified.into_stage(), fault));
@@ -287,7 +287,7 @@ fn copy_file(
         filling => filling,
     };
     let mtime = if pending.base.is_some() { pending.entry.attributes.mtime } else { seal.mtime };
-    let whole = pending.seal(&receiver.policy, verified, mtime, filling)?;
+    let whole = pending.seal(&receiver.job.policy, verified, mtime, filling)?;
     if was_sent && let Err(fault) = pending.look_again(receiver, &*source, || Ok(whole.hash)) {
         whole.sealed.discard();
         return Err(fault);
@@ -299,7 +299,7 @@ fn copy_file(
 /// to a file of this machine, and those are recorded in order; of one that is far away its
 /// tree knows.
 fn recorded_of(receiver: &Receiver<'_>, counted: u64) -> u64 {
-    let ahead = if receiver.costs_round_trips { 0 } else { copy::AHEAD_MAX };
+    let ahead = if receiver.job.costs_round_trips { 0 } else { copy::AHEAD_MAX };
     (counted / BLOCK_LEN).saturating_sub(ahead) * BLOCK_LEN
 }
 
@@ -361,7 +361,7 @@ impl Pending {
     /// read is not: its end shows whether it has only grown.
     pub(super) fn is_unhashed(&self, receiver: &Receiver<'_>) -> bool {
         let is_plain = self.resumed == 0 && self.old.is_none() && !self.reading.is_second;
-        is_plain && receiver.sender.is_far() && !receiver.policy.wants_hashes()
+        is_plain && receiver.job.sender.is_far() && !receiver.job.policy.wants_hashes()
     }
 
     fn is_sequential(&self) -> bool {
@@ -372,7 +372,7 @@ impl Pending {
     /// Begins the file so that a later job can continue it, if it is large.
     pub(super) fn stage_for(&self, receiver: &Receiver<'_>) -> Result<Box<dyn StagedFile>, Fault> {
         // What is read a second time is not what was listed.
-        let source = receiver.resumable(&self.entry).filter(|_| !self.reading.is_second);
+        let source = receiver.job.resumable(&self.entry).filter(|_| !self.reading.is_second);
         let (Some(source), DirState::Open(node)) = (source, &self.dir.state) else {
             return self.stage();
         };
@@ -384,7 +384,7 @@ impl Pending {
                 drop(stage);
                 Err(written_meanwhile())
             }
-            Ok((stage, _)) => self.prepared(receiver.written_out(stage)),
+            Ok((stage, _)) => self.prepared(receiver.publisher.durability.written_out(stage)),
             Err(error) if stops_all(&error) => {
                 Err(destination("create a file in the directory", &error))
             }
@@ -419,7 +419,7 @@ impl Pending {
         self.entry.kind = Kind::File { size: len };
         // It comes without its holes, but a later job knows only that it has some.
         let filling = if self.entry.has_holes { Filling::WithHoles } else { Filling::Dense };
-        self.seal(&receiver.policy, verified, mtime, filling)
+        self.seal(&receiver.job.policy, verified, mtime, filling)
     }
 
     /// Begins the file as one that shares the content of `source`, where the

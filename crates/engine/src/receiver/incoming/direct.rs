@@ -70,8 +70,8 @@ impl Incoming {
     /// The file with all that came over this connection, if what comes next need not wait.
     fn at_once(&self, receiver: &Receiver<'_>, route: Route) -> Option<MutexGuard<'_, State>> {
         // What comes between is read from a disk.
-        if receiver.policy.verify
-            || receiver.policy.sync
+        if receiver.job.policy.verify
+            || receiver.job.policy.sync
             || self.old_size.is_some()
             || self.takes_parts(receiver)
         {

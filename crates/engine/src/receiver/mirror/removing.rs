@@ -2,8 +2,8 @@
 
 use super::{a_source, told_kind};
 use crate::dirs::DirNode;
-use crate::receiver::Receiver;
 use crate::receiver::dirs::RecvDir;
+use crate::receiver::mirror::Removals;
 use haul_model::{Attributes, Kept, Kind, Name, Scope};
 use haul_proto::Extra;
 use haul_tree::{MetaKind, PRIVATE_DIR_MODE, TreeEntry};
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::io;
 use std::sync::Arc;
 
-impl Receiver<'_> {
+impl Removals<'_> {
     /// Removes the directory `name` of `parent`, with what is in it, deepest first. It is
     /// reported and counted itself if it is an extra.
     ///
@@ -31,7 +31,7 @@ impl Receiver<'_> {
         let mut names = vec![name.clone()];
         let mut has_failed = false;
         loop {
-            if self.control.stopped() || (is_extra && self.is_withheld(dir)) {
+            if self.job.control.stopped() || (is_extra && self.is_withheld(dir)) {
                 return Ok(());
             }
             let level = levels.0.last_mut().expect("one at least until it returns");
@@ -57,7 +57,7 @@ impl Receiver<'_> {
             let removed = match done.stays {
                 true => Ok(false),
                 false if above.is_none() && !is_extra => {
-                    if !self.policy.dry_run {
+                    if !self.job.policy.dry_run {
                         node.handle()?.remove_dir(&name)?;
                     }
                     done.lent = None;
@@ -108,7 +108,7 @@ impl Receiver<'_> {
         if meta.kind == MetaKind::Dir {
             return self.enter_extra(&level.node, &level.scope, name, path).map(Some);
         }
-        let leaves_backup = self.leaves_backup_beside(&level.node, name);
+        let leaves_backup = self.backups.leaves_backup_beside(&level.node, name);
         let is_gone = self.remove_one(dir, &level.node, name, path, told_kind(&meta), told)?;
         level.stays |= !is_gone || leaves_backup;
         Ok(None)
@@ -121,7 +121,7 @@ impl Receiver<'_> {
             let message = "some entries of the directory there stay";
             return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
         }
-        self.warn(&level.path, "keeping the directory: some of its entries stay");
+        self.job.warn(&level.path, "keeping the directory: some of its entries stay");
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl Receiver<'_> {
         }
         let handle = node.handle()?;
         let mut lent = None;
-        if !self.policy.dry_run && handle.make_writable().is_ok() {
+        if !self.job.policy.dry_run && handle.make_writable().is_ok() {
             // A refusal shows itself as soon as something is removed.
             let before = &node.meta().attributes;
             lent = (before.mode & PRIVATE_DIR_MODE != PRIVATE_DIR_MODE).then(|| before.clone());

@@ -3,14 +3,15 @@
 
 use crate::receiver::check::told_kind;
 use crate::receiver::dirs::{DirState, RecvDir};
-use crate::receiver::{Receiver, check, is_stage};
+use crate::receiver::mirror::Removals;
+use crate::receiver::{check, is_stage};
 use crate::rules::{self, Unruly};
 use haul_model::{Asking, Fault, Name, Scope, Side, Subject};
 use haul_plan::Kinds;
 use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 
-impl Receiver<'_> {
+impl Removals<'_> {
     /// True if the entry `name` at `path` is no extra: rules protect it, backups are
     /// in it, or it is of haul's own at work.
     pub(in crate::receiver) fn is_spared(
@@ -23,9 +24,9 @@ impl Receiver<'_> {
     ) -> bool {
         let is_dir = meta.kind == MetaKind::Dir;
         let subject = Subject { path, is_dir, asking: Asking::Receiver, is_going };
-        self.filter.leaves_out(&subject, scope)
+        self.job.filter.leaves_out(&subject, scope)
             || is_stage(&told_kind(meta), Some(name))
-            || self.backing.as_ref().is_some_and(|backing| backing.is_root(meta))
+            || self.backups.backing.as_ref().is_some_and(|backing| backing.is_root(meta))
     }
 
     /// The rules for the entries of `dir`. They include the rules of files in `dir`.
@@ -48,15 +49,17 @@ impl Receiver<'_> {
         above: &Scope,
         front: &[u8],
     ) -> io::Result<Scope> {
-        match self.filter.needs_whole_paths() {
-            true => rules::enter(&self.filter, above, dir, front).map_err(|error| unusable(&error)),
+        match self.job.filter.needs_whole_paths() {
+            true => {
+                rules::enter(&self.job.filter, above, dir, front).map_err(|error| unusable(&error))
+            }
             false => Ok(Scope::default()),
         }
     }
 
     /// True if directories make way with all that is in them.
     pub(in crate::receiver) fn makes_way(&self) -> bool {
-        self.plan.replaces == Kinds::All
+        self.job.plan.replaces == Kinds::All
     }
 
     /// Keeps in mind what is in `dir`, if what only the destination has is removed.
@@ -67,7 +70,7 @@ impl Receiver<'_> {
     /// If its rules are not known: nothing can be done in it.
     pub(in crate::receiver) fn expect_extras(&self, dir: &RecvDir) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
-        let (finds, makes_way) = (self.task.finds_extras(), self.makes_way());
+        let (finds, makes_way) = (self.job.task.finds_extras(), self.makes_way());
         if dir.fresh || !(finds || makes_way) || self.is_elsewhere(dir) {
             return Ok(());
         }
@@ -79,9 +82,9 @@ impl Receiver<'_> {
             .and_then(|handle| self.scope_as_far_as_read(&*handle, &above, &front))
             .map_err(|error| Fault::from_io(Side::Destination, "read the directory", &error))?;
         if let Some(unruly) = Unruly::passed_over(&scope)
-            && (self.removes_extras() || !finds)
+            && (self.job.removes_extras() || !finds)
         {
-            self.fail_late(&dir.path_of(None), unruly.fault(Side::Destination));
+            self.job.fail_late(&dir.path_of(None), unruly.fault(Side::Destination));
         }
         dir.begin_with(scope);
         if !finds {
@@ -96,10 +99,10 @@ impl Receiver<'_> {
                 *dir.unlisted.lock() = Some(names);
             }
             // The job that removes reports it.
-            Err(_) if !self.removes_extras() => {}
+            Err(_) if !self.job.removes_extras() => {}
             Err(error) => {
                 let fault = Fault::from_io(Side::Destination, "read the directory", &error);
-                self.fail_late(&dir.path_of(None), fault);
+                self.job.fail_late(&dir.path_of(None), fault);
             }
         }
         Ok(())

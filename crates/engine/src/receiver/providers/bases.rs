@@ -8,9 +8,8 @@ use crate::receiver::deciding::{Case, Decision, is_empty, target_of};
 use crate::receiver::dirs::{Base, DirState, RecvDir};
 use crate::receiver::{Pending, Receiver, Work, parent_fault, work};
 use crate::{Event, Monitor};
-use haul_model::words;
 use haul_model::{
-    Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Sameness, Side, Skip,
+    Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Sameness, Side, Skip, words,
 };
 use haul_plan::changes;
 use haul_proto::{Want, Warning};
@@ -66,10 +65,10 @@ impl Provider for BaseDirs {
     }
 
     fn look(&self, receiver: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
-        if receiver.costs_round_trips && matches!(file.base, Some((_, Bring::Link))) {
+        if receiver.job.costs_round_trips && matches!(file.base, Some((_, Bring::Link))) {
             file.dir.expect_change();
             file.dir.expect_one();
-            receiver.give(Work::OfBase(file));
+            receiver.job.give(Work::OfBase(file));
             return Looked::Kept;
         }
         if let Some(outcome) = receiver.link_if_wanted(&mut file, false) {
@@ -88,7 +87,7 @@ impl Receiver<'_> {
         found: Changes,
     ) -> io::Result<Option<(Decision, Changes)>> {
         let is_file = matches!(case.entry.kind, Kind::File { .. });
-        match (self.plan.bases, case.existing) {
+        match (self.job.plan.bases, case.existing) {
             (None, _) => Ok(None),
             (Some(_), None) => self.decide_by_bases(case.dir, case.name, case.entry),
             (Some(Bases::Link | Bases::Copy), Some(existing))
@@ -108,7 +107,7 @@ impl Receiver<'_> {
         case: &Case<'_>,
         existing: &Meta,
     ) -> io::Result<Option<(Decision, Changes)>> {
-        let makes_way = existing.kind != MetaKind::Dir || self.makes_way();
+        let makes_way = existing.kind != MetaKind::Dir || self.publisher.removals.makes_way();
         if !makes_way && !is_empty(case.node, case.name)? {
             return Ok(None);
         }
@@ -165,12 +164,12 @@ impl Receiver<'_> {
         found: Changes,
         (counted, differs): (u64, bool),
     ) {
-        let Some(how) = self.plan.bases else { return };
+        let Some(how) = self.job.plan.bases else { return };
         let (decision, found) = by_base(how, base, found, true);
         let pending = Pending { found, ..pending };
         let outcome = match decision {
             Decision::Settled(outcome) => outcome,
-            _ if self.policy.dry_run => Outcome::WouldCopy,
+            _ if self.job.policy.dry_run => Outcome::WouldCopy,
             Decision::Base(base, bring, _) => {
                 let pending = Pending { base: Some((base, bring)), ..pending };
                 return self.bring_from_base(pending, counted, differs);
@@ -183,17 +182,17 @@ impl Receiver<'_> {
     /// Links or copies a file from its base, and reports the outcome. `counted` bytes of it
     /// were counted.
     pub(crate) fn bring_from_base(&self, mut file: Pending, counted: u64, differs: bool) {
-        if self.control.stopped() {
+        if self.job.control.stopped() {
             return;
         }
         match self.link_if_wanted(&mut file, differs) {
             Some(outcome) => work::tell(self, vec![(file, counted, outcome)]),
             None => {
-                self.reporter.begins_again(counted, 0);
+                self.job.reporter.begins_again(counted, 0);
                 let dir = file.dir();
                 self.copy_from_base(Box::new(file));
                 // It was waited for twice.
-                self.release(dir);
+                self.completion.settle(dir);
             }
         }
     }
@@ -216,19 +215,19 @@ impl Receiver<'_> {
         name: &Name,
         entry: &Entry,
     ) -> io::Result<Option<(Decision, Changes)>> {
-        let Some(how) = self.plan.bases else { return Ok(None) };
+        let Some(how) = self.job.plan.bases else { return Ok(None) };
         let (mut best, mut other, mut hashed) = (None, None, Vec::new());
         for base in dir.bases() {
             let handle = base.handle()?;
-            let Some(there) = self.look_at(&*handle, name)? else { continue };
+            let Some(there) = self.job.look_at(&*handle, name)? else { continue };
             let target = target_of(&*handle, name, entry, &there)?;
-            let entry = &self.with_mode(entry, dir, &there);
-            let entry = self.as_kept(entry, base, Some(&there));
-            let found = changes(&entry, &there, target.as_deref(), self.policy.keeps);
+            let entry = &self.job.with_mode(entry, dir, &there);
+            let entry = self.times.as_kept(entry, base, Some(&there));
+            let found = changes(&entry, &there, target.as_deref(), self.job.policy.keeps);
             if found.has(Changes::KIND) {
                 continue;
             }
-            if self.plan.same_by == Sameness::Content && entry.size() > 0 {
+            if self.job.plan.same_by == Sameness::Content && entry.size() > 0 {
                 if !found.has(Changes::SIZE) {
                     hashed.push((Base(Arc::clone(base)), found));
                 }
@@ -271,30 +270,8 @@ impl Receiver<'_> {
         if !matches!(entry.kind, Kind::File { .. }) {
             return Ok(found.is_empty());
         }
-        let is_same = self.plan.looks_the_same(entry, there, found);
-        Ok(is_same && !self.was_lost(base, name, entry, Some(there))?)
-    }
-
-    /// The changes that are reported for a new directory, where a base has one.
-    pub(crate) fn changes_of_made(&self, parent: &RecvDir, entry: &Entry) -> Changes {
-        let open = |base: &Arc<DirNode>| match &entry.name {
-            Some(name) => DirNode::open(base, name.clone(), false),
-            None => Ok(Arc::clone(base)),
-        };
-        let mut first = None;
-        for base in parent.bases() {
-            let opened = open(base);
-            let found = opened.and_then(|node| {
-                let entry = self.with_mode(entry, parent, node.meta());
-                self.changes_of_dir(&node, &entry.attributes)
-            });
-            let Ok(found) = found else { continue };
-            if found.is_empty() {
-                return Changes::LOCAL;
-            }
-            first = first.or(Some(found.with(Changes::LOCAL)));
-        }
-        first.unwrap_or(Changes::MISSING)
+        let is_same = self.job.plan.looks_the_same(entry, there, found);
+        Ok(is_same && !self.job.was_lost(base, name, entry, Some(there))?)
     }
 
     /// Makes an entry a hard link to that of a base; `None` if that can't be done. What is
@@ -311,7 +288,7 @@ impl Receiver<'_> {
         };
         dir.expect_change();
         if on_existing == OnExisting::Replace
-            && let Err(fault) = self.make_way_if_dir(dir, node, name)
+            && let Err(fault) = self.publisher.removals.make_way_if_dir(dir, node, name)
         {
             return Some(Outcome::Failed(fault));
         }
@@ -323,7 +300,7 @@ impl Receiver<'_> {
                 Ok::<_, io::Error>(there.map(|there| (there.kind, there.attributes.mtime)))
             };
             if on_existing == OnExisting::Replace && (differs || look(&*handle)? != look(&*from)?) {
-                self.back_up(node, name)?;
+                self.publisher.backups.back_up(node, name)?;
             }
             let linked = handle.make_hard_link(&*from, name, None, name, on_existing)?;
             if linked == Publication::Published {
@@ -338,7 +315,7 @@ impl Receiver<'_> {
         })();
         match linked {
             Ok(Publication::Published) => {
-                let synced = self.sync_left(dir, node, name);
+                let synced = self.publisher.durability.sync_left(dir, node, name);
                 Some(synced.map_or_else(Outcome::Failed, |()| Outcome::Copied))
             }
             Ok(Publication::Kept) => None,
@@ -356,7 +333,7 @@ impl Receiver<'_> {
         let Some((Base(base), _)) = base else { return };
         dir.expect_change();
         if let DirState::Open(node) = &dir.state {
-            self.expect_writing(node);
+            self.publisher.durability.expect_writing(node);
         }
         dir.expect_one();
         let file = SourceHandle {
@@ -368,14 +345,14 @@ impl Receiver<'_> {
             follow: false,
         };
         self.wanted.lock().insert(pending.index, pending);
-        self.give(Work::Files(vec![file]));
+        self.job.give(Work::Files(vec![file]));
     }
 
     /// True if a file that could not be copied from a base is asked for after all. What is
     /// wrong with the destination is no reason.
     pub(crate) fn asks_after_all(&self, pending: &mut Pending, fault: &Fault) -> bool {
         let is_of_base = pending.base.is_some() && fault.side == Side::Source;
-        if is_of_base && !self.control.stopped() && fault.kind != FaultKind::NoSpace {
+        if is_of_base && !self.job.control.stopped() && fault.kind != FaultKind::NoSpace {
             pending.base = None;
             pending.found = Changes::MISSING.with(Changes::SENT);
             return true;

@@ -15,7 +15,7 @@ use crate::cache::ChunkCache;
 use crate::dirs::DirNode;
 use crate::link::SenderPort;
 use crate::receiver::dirs::DirState;
-use crate::receiver::{Pending, Receiver, Work};
+use crate::receiver::{JobContext, Pending, Receiver, Work};
 use haul_delta::{Chunk, chunks};
 use haul_model::{BLOCK_LEN, Name, Outcome, Updating, words};
 use haul_proto::{Known, Offer, OfferedChunk, Reuse, Want};
@@ -159,6 +159,31 @@ impl Chunks {
         Some(file)
     }
 
+    /// A file has its outcome: if it was published, the index has its chunks from now on.
+    pub(crate) fn end(&self, job: &JobContext<'_>, file: &Pending, outcome: &Outcome) {
+        let listed = file.is_chunked.then(|| self.files.lock().end(file.index)).flatten();
+        let Some(listed) = listed else { return };
+        let is_published = matches!(outcome, Outcome::Copied) && !job.delays();
+        if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)
+        {
+            let path = words::join(&self.root, &node.path_of(Some(&file.name)));
+            let resumed = list_resumed(job, node, file, &listed).unwrap_or_default();
+            self.with_cache(|cache| cache.add(&path, resumed.into_iter().chain(listed)));
+        }
+    }
+
+    /// Keeps the content of the entry `name` of `node`, which is about to be lost, if the user
+    /// wants that: a later job may bring it again.
+    pub(crate) fn keep_lost(&self, node: &Arc<DirNode>, name: &Name) {
+        if !self.place.keeps() {
+            return;
+        }
+        let kept = node.handle().and_then(|dir| self.keep(&dir.system_handle()?, name));
+        if let Err(error) = kept {
+            tracing::debug!(%error, "the cache does not keep a file");
+        }
+    }
+
     /// Copies the file `name` in `dir` into the store, if it is long enough for chunks.
     fn keep(&self, dir: &Dir, name: &Name) -> io::Result<()> {
         let is_file = dir.stat(name)?.is_file();
@@ -191,6 +216,22 @@ impl Chunks {
     }
 }
 
+/// The chunks of the beginning of a published file, which an earlier job has received. Only
+/// where the `rest` was offered to its end is the link slow, and there is time to read it.
+fn list_resumed(
+    job: &JobContext<'_>,
+    node: &Arc<DirNode>,
+    file: &Pending,
+    rest: &[Listed],
+) -> io::Result<Vec<Listed>> {
+    let end = rest.last().map_or(0, |(at, len, _)| at + u64::from(*len));
+    if file.resumed == 0 || end != file.entry.size() {
+        return Ok(Vec::new());
+    }
+    let (content, _) = node.handle()?.system_handle()?.open_file(&file.name, false)?;
+    list(content.take(file.resumed * BLOCK_LEN), &|| job.control.stopped())
+}
+
 /// The chunks of `content`, as many as the index takes, until it is `stopped`.
 fn list(content: impl Read, stopped: &dyn Fn() -> bool) -> io::Result<Vec<Listed>> {
     let mut at = 0;
@@ -207,9 +248,9 @@ fn list(content: impl Read, stopped: &dyn Fn() -> bool) -> io::Result<Vec<Listed
 impl Provider for Chunks {
     fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
         file.entry.size() >= FILE_LEN_MIN
-            && receiver.plan.updating == Updating::Replaces
-            && receiver.policy.wants_hashes()
-            && receiver.sender.offers_chunks()
+            && receiver.job.plan.updating == Updating::Replaces
+            && receiver.job.policy.wants_hashes()
+            && receiver.job.sender.offers_chunks()
     }
 
     /// Has the chunks of a file offered: offers may come from then on.
@@ -248,7 +289,7 @@ impl Receiver<'_> {
         waiting.offers.push_back(offer);
         if !std::mem::replace(&mut waiting.has_worker, true) {
             drop(waiting);
-            self.give(Work::Offered);
+            self.job.give(Work::Offered);
         }
         Ok(())
     }
@@ -282,54 +323,12 @@ impl Receiver<'_> {
         loop {
             let offer = {
                 let mut waiting = chunks.waiting.lock();
-                let offer = waiting.offers.pop_front().filter(|_| !self.control.stopped());
+                let offer = waiting.offers.pop_front().filter(|_| !self.job.control.stopped());
                 waiting.has_worker = offer.is_some();
                 offer
             };
             let Some(offer) = offer else { return };
-            self.sender.known(chunks.answer(&offer, &mut content));
-        }
-    }
-
-    /// A file has its outcome: if it was published, the index has its chunks from now on.
-    pub(crate) fn end_chunks(&self, file: &Pending, outcome: &Outcome) {
-        let chunks = self.providers.chunks.as_ref().filter(|_| file.is_chunked);
-        let listed = chunks.and_then(|chunks| Some((chunks, chunks.files.lock().end(file.index)?)));
-        let Some((chunks, listed)) = listed else { return };
-        let is_published = matches!(outcome, Outcome::Copied) && !self.delays();
-        if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)
-        {
-            let path = words::join(&chunks.root, &node.path_of(Some(&file.name)));
-            let resumed = self.list_resumed(node, file, &listed).unwrap_or_default();
-            chunks.with_cache(|cache| cache.add(&path, resumed.into_iter().chain(listed)));
-        }
-    }
-
-    /// The chunks of the beginning of a published file, which an earlier job has received. Only
-    /// where the `rest` was offered to its end is the link slow, and there is time to read it.
-    fn list_resumed(
-        &self,
-        node: &Arc<DirNode>,
-        file: &Pending,
-        rest: &[Listed],
-    ) -> io::Result<Vec<Listed>> {
-        let end = rest.last().map_or(0, |(at, len, _)| at + u64::from(*len));
-        if file.resumed == 0 || end != file.entry.size() {
-            return Ok(Vec::new());
-        }
-        let (content, _) = node.handle()?.system_handle()?.open_file(&file.name, false)?;
-        list(content.take(file.resumed * BLOCK_LEN), &|| self.control.stopped())
-    }
-
-    /// Keeps the content of the entry `name` of `node`, which is about to be lost, if the user
-    /// wants that: a later job may bring it again.
-    pub(crate) fn keep_lost(&self, node: &Arc<DirNode>, name: &Name) {
-        let chunks = self.providers.chunks.as_ref();
-        if let Some(chunks) = chunks.filter(|chunks| chunks.place.keeps()) {
-            let kept = node.handle().and_then(|dir| chunks.keep(&dir.system_handle()?, name));
-            if let Err(error) = kept {
-                tracing::debug!(%error, "the cache does not keep a file");
-            }
+            self.job.sender.known(chunks.answer(&offer, &mut content));
         }
     }
 

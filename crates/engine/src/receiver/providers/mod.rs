@@ -26,6 +26,7 @@ mod versions;
 pub(crate) use bases::{BaseDirs, Bring, report_missing, roots};
 pub(crate) use begun::{Begun, stands};
 pub(crate) use chunks::Chunks;
+pub(super) use renamed::is_like_new;
 pub(crate) use renamed::{Old, Renames};
 pub(crate) use versions::{Version, Versions};
 
@@ -98,12 +99,12 @@ pub(crate) struct Providers {
     renames: Renames,
     pub(super) versions: Versions,
     /// `None` without a cache.
-    pub(super) chunks: Option<Chunks>,
+    pub(super) chunks: Option<Arc<Chunks>>,
 }
 
 impl Providers {
     /// The providers of `job`. `reads_own`: both roles hash files on their own machine.
-    pub(crate) fn of(job: &Job, reads_own: bool, chunks: Option<Chunks>) -> Self {
+    pub(crate) fn of(job: &Job, reads_own: bool, chunks: Option<Arc<Chunks>>) -> Self {
         Self { renames: Renames::of(job, reads_own), versions: Versions::default(), chunks }
     }
 
@@ -119,7 +120,7 @@ impl Providers {
 
     /// The providers that are asked after [`Versions`].
     fn behind_versions(&self) -> impl Iterator<Item = &dyn Provider> {
-        self.chunks.iter().map(|chunks| chunks as &dyn Provider)
+        self.chunks.iter().map(|chunks| &**chunks as &dyn Provider)
     }
 }
 
@@ -143,11 +144,11 @@ impl Receiver<'_> {
     ) -> Option<Outcome> {
         file.dir.expect_change();
         if let DirState::Open(node) = &file.dir.state {
-            self.expect_writing(node);
+            self.publisher.durability.expect_writing(node);
         }
         file.dir.expect_one();
-        file.reserves = self.plan.preallocates;
-        file.leaves_zeros = self.leaves_zeros(&file.entry);
+        file.reserves = self.job.plan.preallocates;
+        file.leaves_zeros = self.job.leaves_zeros(&file.entry);
         self.want_parts(self.providers.of_parts(), file, wants)
     }
 
@@ -169,12 +170,12 @@ impl Receiver<'_> {
             Looked::Kept => return None,
             Looked::Settled(outcome) => return Some(outcome),
         };
-        let how = How::whole_hash_if(file.resumed > 0 && self.proves(&file.entry))
+        let how = How::whole_hash_if(file.resumed > 0 && self.job.proves(&file.entry))
             .delta_if(file.old.is_some())
             .in_order_if(file.is_in_order())
             .chunks_if(file.is_chunked)
             .unhashed_if(file.is_unhashed(self));
-        let into = self.tell_into(&mut file);
+        let into = self.publisher.naming.tell_into(&mut file);
         wants.push(Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into });
         self.wanted.lock().insert(file.index, file);
         None

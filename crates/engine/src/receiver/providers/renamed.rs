@@ -9,6 +9,7 @@
 use super::{Looked, Provider};
 use crate::Job;
 use crate::dirs::DirNode;
+use crate::receiver::JobContext;
 use crate::receiver::deciding::Decision;
 use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::hashing::Candidate;
@@ -123,7 +124,7 @@ impl Provider for Renames {
             && receiver.dirs_made == 0
             && file.found.has(Changes::MISSING)
             && file.entry.size() > PACK_FILE_MAX
-            && !receiver.has_other_names(&file.entry)
+            && !receiver.job.has_other_names(&file.entry)
     }
 
     /// Compares the file with one that may be it, or has it wait until all such are known.
@@ -162,7 +163,7 @@ impl Receiver<'_> {
         let is_late = match &self.providers.renames.0 {
             Some(_) if names.is_empty() => return,
             // Another job removes it in any case.
-            Some(state) if !self.removes_extras() || has_room() => {
+            Some(state) if !self.job.removes_extras() || has_room() => {
                 let mut state = state.lock();
                 let has_place = state.late_names + names.len() <= LATE_MAX;
                 if has_place {
@@ -176,7 +177,7 @@ impl Receiver<'_> {
         };
         match is_late {
             true => self.look_through(),
-            false if self.removes_extras() => self.delete_extras(dir, names),
+            false if self.job.removes_extras() => self.publisher.removals.delete_extras(dir, names),
             false => {}
         }
     }
@@ -205,7 +206,7 @@ impl Receiver<'_> {
                 }
             }
             // It was waited for twice.
-            self.release(dir);
+            self.completion.settle(dir);
         }
         state.lock().listed_all = true;
         self.remove_late();
@@ -219,13 +220,13 @@ impl Receiver<'_> {
             if !state.is_settled() { Vec::new() } else { std::mem::take(&mut state.late) }
         };
         for (dir, names) in late {
-            if self.is_ending() {
+            if self.job.is_ending() {
                 return;
             }
-            if self.removes_extras() {
-                self.delete_extras(&dir, names);
+            if self.job.removes_extras() {
+                self.publisher.removals.delete_extras(&dir, names);
             }
-            self.release(dir);
+            self.completion.settle(dir);
         }
     }
 
@@ -233,7 +234,7 @@ impl Receiver<'_> {
     pub(crate) fn take_renamed(&self, file: Pending, old: &Old) {
         let is_linked = self.link_to_old(&file, old).unwrap_or(false);
         if is_linked {
-            self.reporter.renamed();
+            self.job.reporter.renamed();
         }
         // The last one must not end the job before what waits is removed.
         self.end_renaming();
@@ -263,19 +264,19 @@ impl Receiver<'_> {
         let Pending { dir, name, entry, .. } = file;
         let DirState::Open(node) = &dir.state else { return Ok(false) };
         let (handle, from) = (node.handle()?, old.node.handle()?);
-        let Some(there) = self.look_at(&*from, &old.name)? else { return Ok(false) };
+        let Some(there) = self.job.look_at(&*from, &old.name)? else { return Ok(false) };
         let is_it = there.id == Some(old.id)
             && there.links == 1
             && there.kind == MetaKind::File { size: entry.size() }
             && there.attributes.mtime.secs == entry.attributes.mtime.secs;
         // Else it would keep both names.
-        let is_going = !self.holds_back_removals();
-        if !is_it || !is_going || !self.is_like_new(node, &*from, &old.name, &there)? {
+        let is_going = !self.publisher.removals.holds_back_removals();
+        if !is_it || !is_going || !is_like_new(&self.job, node, &*from, &old.name, &there)? {
             return Ok(false);
         }
         dir.expect_change();
-        self.expect_writing(node);
-        let keeps = self.policy.keeps;
+        self.publisher.durability.expect_writing(node);
+        let keeps = self.job.policy.keeps;
         let times = Kept::TIMES.only_if(there.attributes.mtime != entry.attributes.mtime);
         let which = changes(entry, &there, None, keeps).attributes(keeps).with(times);
         if !which.is_empty() {
@@ -286,43 +287,10 @@ impl Receiver<'_> {
             return Ok(false);
         }
         dir.remove_stale(name);
-        if let Some(source) = self.resumable(entry) {
+        if let Some(source) = self.job.resumable(entry) {
             handle.remove_leftovers(name, &source);
         }
-        Ok(self.sync_left(dir, node, name).is_ok())
-    }
-
-    /// True if the file `name` of `from` has nothing that a new one in `node` would not have,
-    /// but what it is given.
-    pub(crate) fn is_like_new(
-        &self,
-        node: &Arc<DirNode>,
-        from: &dyn TreeDir,
-        name: &Name,
-        there: &Meta,
-    ) -> io::Result<bool> {
-        let keeps = self.policy.keeps;
-        let handle = node.handle()?;
-        let above = node.meta();
-        let group = match above.owner {
-            Some(owner) if above.attributes.mode & SET_GROUP_ID != 0 => owner.group,
-            _ => haul_sys::effective_group(),
-        };
-        let is_owned = there.owner.is_some_and(|owner| {
-            (keeps.has(Kept::USER) || owner.user == haul_sys::effective_user())
-                && (keeps.has(Kept::GROUP) || owner.group == group)
-        });
-        let is_given = |attribute: &Vec<u8>| {
-            attribute == LABEL
-                || keeps.has(if attribute.starts_with(ACLS) { Kept::ACL } else { Kept::XATTRS })
-        };
-        let inherits = || {
-            Ok::<_, io::Error>(handle.attribute_names(None)?.iter().any(|name| name == DEFAULT_ACL))
-        };
-        Ok(is_owned
-            && handle.tells_names_apart()
-            && from.attribute_names(Some(name))?.iter().all(is_given)
-            && (keeps.has(Kept::ACL) || !inherits()?))
+        Ok(self.publisher.durability.sync_left(dir, node, name).is_ok())
     }
 
     /// Collects the files among deferred extras, once one of them may be of use.
@@ -342,7 +310,7 @@ impl Receiver<'_> {
                 ClearedDir { node: Arc::clone(node), scope: dir.scope(), front: dir.front() };
             self.look_at_extras(&above, names, false, &mut found);
             while let Some(below) = found.pop() {
-                if self.control.stopped() || state.lock().known_count >= KNOWN_MAX {
+                if self.job.control.stopped() || state.lock().known_count >= KNOWN_MAX {
                     return;
                 }
                 let names = below.node.handle().and_then(|handle| handle.entries());
@@ -367,8 +335,9 @@ impl Receiver<'_> {
         for name in names {
             let Ok(Some(meta)) = handle.stat(&name, false) else { continue };
             let path = [&*at.front, name.as_bytes()].concat();
-            let is_spared = || self.is_spared(&at.scope, &path, &name, &meta, is_going);
-            if self.is_source(&meta) || is_spared() {
+            let is_spared =
+                || self.publisher.removals.is_spared(&at.scope, &path, &name, &meta, is_going);
+            if self.publisher.removals.is_source(&meta) || is_spared() {
                 continue;
             }
             match (meta.kind, meta.id) {
@@ -395,7 +364,39 @@ impl Receiver<'_> {
         let is_mounted = handle.system_handle().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
         let is_here = at.node.id()?.dev == node.id()?.dev && !is_mounted;
         let front = [path, b"/"].concat();
-        let scope = self.scope_of(&*handle, &at.scope, &front).ok()?;
+        let scope = self.publisher.removals.scope_of(&*handle, &at.scope, &front).ok()?;
         is_here.then_some(ClearedDir { node, scope, front })
     }
+}
+
+/// True if the file `name` of `from` has nothing that a new one in `node` would not have,
+/// but what it is given.
+pub(in super::super) fn is_like_new(
+    job: &JobContext<'_>,
+    node: &Arc<DirNode>,
+    from: &dyn TreeDir,
+    name: &Name,
+    there: &Meta,
+) -> io::Result<bool> {
+    let keeps = job.policy.keeps;
+    let handle = node.handle()?;
+    let above = node.meta();
+    let group = match above.owner {
+        Some(owner) if above.attributes.mode & SET_GROUP_ID != 0 => owner.group,
+        _ => haul_sys::effective_group(),
+    };
+    let is_owned = there.owner.is_some_and(|owner| {
+        (keeps.has(Kept::USER) || owner.user == haul_sys::effective_user())
+            && (keeps.has(Kept::GROUP) || owner.group == group)
+    });
+    let is_given = |attribute: &Vec<u8>| {
+        attribute == LABEL
+            || keeps.has(if attribute.starts_with(ACLS) { Kept::ACL } else { Kept::XATTRS })
+    };
+    let inherits =
+        || Ok::<_, io::Error>(handle.attribute_names(None)?.iter().any(|name| name == DEFAULT_ACL));
+    Ok(is_owned
+        && handle.tells_names_apart()
+        && from.attribute_names(Some(name))?.iter().all(is_given)
+        && (keeps.has(Kept::ACL) || !inherits()?))
 }

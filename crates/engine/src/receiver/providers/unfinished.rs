@@ -10,25 +10,26 @@ pub(crate) struct Unfinished;
 
 impl Provider for Unfinished {
     fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
-        receiver.delays() || receiver.source_id(&file.entry).is_some()
+        receiver.job.delays() || receiver.job.source_id(&file.entry).is_some()
     }
 
     fn look(&self, receiver: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
         // What can't be had of an earlier job is sent again.
-        let settled = if receiver.delays() && receiver.keep_before(&file).unwrap_or(false) {
-            Some(Outcome::Copied)
-        } else {
-            let Pending { index, dir, name, entry, .. } = &*file;
-            let resumed = receiver.find_resumed(*index, dir, name, entry);
-            let refused = match resumed {
-                Ok(blocks) => {
-                    file.resumed = blocks;
-                    receiver.lacks_room(&file)
-                }
-                Err(fault) => Some(fault),
+        let settled =
+            if receiver.job.delays() && receiver.publisher.keep_before(&file).unwrap_or(false) {
+                Some(Outcome::Copied)
+            } else {
+                let Pending { index, dir, name, entry, .. } = &*file;
+                let resumed = receiver.find_resumed(*index, dir, name, entry);
+                let refused = match resumed {
+                    Ok(blocks) => {
+                        file.resumed = blocks;
+                        receiver.lacks_room(&file)
+                    }
+                    Err(fault) => Some(fault),
+                };
+                refused.map(Outcome::Failed)
             };
-            refused.map(Outcome::Failed)
-        };
         let Some(outcome) = settled else { return Looked::PassedOn(file) };
         file.dir.settle_one();
         Looked::Settled(receiver.settle_listed(&file, outcome))

@@ -95,11 +95,11 @@ impl Provider for Versions {
         let is_old_a_file = file.on_existing == OnExisting::Replace
             && !file.found.has(Changes::KIND)
             && !file.found.has(Changes::MISSING);
-        let plan = &receiver.plan;
+        let plan = &receiver.job.plan;
         plan.delta
             && (is_old_a_file || plan.fuzzy && is_missing(file))
-            && receiver.policy.wants_hashes()
-            && receiver.sender.is_far()
+            && receiver.job.policy.wants_hashes()
+            && receiver.job.sender.is_far()
             && file.entry.size() > PACK_FILE_MAX
     }
 
@@ -145,7 +145,7 @@ impl Receiver<'_> {
                 state.under_way.insert(next.index, Taken::default());
                 next
             };
-            self.give(Work::Sign(next));
+            self.job.give(Work::Sign(next));
         }
     }
 
@@ -163,7 +163,7 @@ impl Receiver<'_> {
         let similar = if is_missing(&file) { similar::find(&file) } else { None };
         let name = similar.unwrap_or_else(|| file.name.clone());
         let old = self.open_in(&file.dir, &name).and_then(|old| {
-            let shape = Shape::of(old.seal().size, file.entry.size(), self.plan.block_len)?;
+            let shape = Shape::of(old.seal().size, file.entry.size(), self.job.plan.block_len)?;
             (shape.old_len() >= OLD_LEN_MIN).then_some((old, shape))
         });
         if let Some((old, shape)) = old {
@@ -189,12 +189,12 @@ impl Receiver<'_> {
                 file.begun = None;
             }
         }
-        if self.control.stopped() {
+        if self.job.control.stopped() {
             return;
         }
         let (is_whole, mut wants) = (file.old.is_none(), Vec::new());
         self.want_behind_versions(file, &mut wants);
-        self.sender.want(wants);
+        self.job.sender.want(wants);
         if is_whole {
             self.end_signed(index);
         }
@@ -210,7 +210,7 @@ impl Receiver<'_> {
     /// read to its end.
     fn send_sums(&self, index: u64, old: &dyn Content, shape: Shape) -> bool {
         let key = fresh_key();
-        self.sender.signature(Signature::Begin {
+        self.job.sender.signature(Signature::Begin {
             index,
             old_size: shape.old_len(),
             block_len: shape.block_len() as u32,
@@ -231,18 +231,18 @@ impl Receiver<'_> {
                 }
                 let at = part * read_len as u64;
                 let blocks = &mut blocks[..read_len.min((shape.old_len() - at) as usize)];
-                if self.control.stopped() || !old.fill(blocks, at) {
+                if self.job.control.stopped() || !old.fill(blocks, at) {
                     return is_whole.store(false, Ordering::Relaxed);
                 }
                 let sums = with_vectors(Summing { summer: &summer, shape: &shape, blocks });
-                let tell = |sums| self.sender.signature(Signature::Sums { index, sums });
+                let tell = |sums| self.job.sender.signature(Signature::Sums { index, sums });
                 telling.lock().take(part, sums, tell);
             }
         };
         let helpers = (workers() - 1).min(HELPERS_MAX).min((parts / PARTS_EACH) as usize);
-        share_out(self.control, "summing", helpers, sum);
+        share_out(self.job.control, "summing", helpers, sum);
         let left = std::mem::take(&mut telling.lock().sums);
-        self.sender.signature(Signature::Sums { index, sums: left });
+        self.job.sender.signature(Signature::Sums { index, sums: left });
         is_whole.into_inner()
     }
 }

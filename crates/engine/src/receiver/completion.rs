@@ -1,0 +1,241 @@
+//! The outcomes of entries, and the end of the job: a directory is settled with the last entry
+//! in it, and the job with the root.
+//!
+//! Where the Sender is about to remove its sources, their copies here are remembered from their
+//! outcome on, until the Sender asks for proof that a copy is still there.
+
+use super::dirs::{DirState, RecvDir};
+use super::providers::Chunks;
+use super::publish::Publisher;
+use super::{JobContext, Pending, full, of_sender};
+use crate::Event;
+use crate::link::Proof;
+use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Summary};
+use haul_proto::{
+    ITEM_COST_MIN, LIST_WINDOW, NAMES_WAITING_MAX, OutcomeItem, Prove, Proven, Removal,
+};
+use haul_tree::Meta;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Proofs that are kept for a Sender at the other end of a wire, at most: some 30 MiB.
+/// Those of the entries of a listing window, and of names that wait for the end since their
+/// files have several, and as many that go.
+const PROOFS_MAX: usize = (LIST_WINDOW / ITEM_COST_MIN) as usize + 2 * NAMES_WAITING_MAX;
+
+/// By the numbers of the sources. There is none where it can't be told which object was
+/// compared.
+type Proofs = HashMap<u64, Option<Proof>>;
+
+/// The end of the job, and what it waits for.
+pub(crate) struct Completion<'a> {
+    job: Arc<JobContext<'a>>,
+    publisher: Arc<Publisher<'a>>,
+    chunks: Option<Arc<Chunks>>,
+    /// The Sender removes its sources, and has it proven that they can go.
+    gives_proofs: bool,
+    proofs: Mutex<Proofs>,
+    /// The Sender removes its sources and reports which: the job ends when it says
+    /// that those were all.
+    awaits_removals: bool,
+    /// The figures of a job that waits for that alone.
+    settled: Mutex<Option<Summary>>,
+    /// Everything is settled, and Done is being sent: the Sender may leave.
+    done: AtomicBool,
+}
+
+impl<'a> Completion<'a> {
+    /// The completion of a job in which the Sender `removes` sources whose copies can be told
+    /// from other entries `here`.
+    pub(super) fn of(
+        publisher: &Arc<Publisher<'a>>,
+        chunks: Option<Arc<Chunks>>,
+        here: bool,
+    ) -> Self {
+        let job = Arc::clone(&publisher.job);
+        let removes = job.removes();
+        Self {
+            gives_proofs: removes && here,
+            awaits_removals: removes && job.sender.is_far(),
+            job,
+            publisher: Arc::clone(publisher),
+            chunks,
+            proofs: Mutex::default(),
+            settled: Mutex::default(),
+            done: AtomicBool::new(false),
+        }
+    }
+
+    /// True if copies are remembered for proofs.
+    pub(super) fn gives_proofs(&self) -> bool {
+        self.gives_proofs
+    }
+
+    /// Takes the copy of the source of that number that was remembered.
+    pub(super) fn take_proof(&self, index: u64) -> Option<Proof> {
+        self.proofs.lock().remove(&index).flatten()
+    }
+}
+
+impl Completion<'_> {
+    /// True if Done may have been sent.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// True if nothing more is expected from the Sender.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_done() && (!self.awaits_removals || self.job.control.has_ended())
+    }
+
+    /// True if the Sender reports what it removes.
+    pub(crate) fn awaits_removals(&self) -> bool {
+        self.awaits_removals
+    }
+
+    /// One entry of `dir` is settled; with the last one the directory gets its
+    /// mode and time, and is itself settled in the one above it.
+    pub(crate) fn settle(&self, dir: Arc<RecvDir>) {
+        let mut dir = dir;
+        while dir.settle_one() {
+            match self.end_dir(&dir) {
+                Some(parent) => dir = parent,
+                None => return,
+            }
+        }
+    }
+
+    /// Everything in `dir` has its outcome: gives it its mode and time, and tells
+    /// the job's end if it is the root. Returns the directory above.
+    fn end_dir(&self, dir: &Arc<RecvDir>) -> Option<Arc<RecvDir>> {
+        if !self.publisher.puts_off(dir) {
+            self.publisher.sealing.seal(dir);
+            self.publisher.durability.sync_dir(dir);
+        }
+        if let Some(parent) = &dir.parent {
+            return Some(Arc::clone(parent));
+        }
+        self.publisher.publish_waiting();
+        self.publisher.sealing.end_sealing(0);
+        self.publisher.durability.sync_names();
+        // What ended early is not done, though everything is settled.
+        if !self.job.control.stopped() {
+            let summary = self.job.reporter.summary();
+            self.job.control.hear_out();
+            if self.awaits_removals {
+                *self.settled.lock() = Some(summary);
+                self.job.sender.done(summary);
+                return None;
+            }
+            self.done.store(true, Ordering::Release);
+            self.job.sender.done(summary);
+            self.job.control.finish(Ok(summary));
+        }
+        None
+    }
+
+    /// A wanted file has its outcome; `moved` bytes were counted as done.
+    pub(crate) fn finish(&self, pending: Pending, moved: u64, outcome: Outcome) -> OutcomeItem {
+        let outcome = match outcome {
+            Outcome::Failed(fault) if fault.kind == FaultKind::NoSpace => {
+                Outcome::Failed(full::with_room(&self.job, fault, &pending, moved))
+            }
+            outcome => outcome,
+        };
+        let path = || pending.dir.path_of(pending.entry.name.as_ref());
+        if let Outcome::Failed(fault) = &outcome {
+            self.publisher.removals.withhold_deletions(fault);
+        }
+        if let Some(chunks) = &self.chunks {
+            chunks.end(&self.job, &pending, &outcome);
+        }
+        let outcome = self.job.as_synced(pending.reading.outcome(outcome), pending.found);
+        self.job.report(pending.index, path, &pending.entry.kind, moved, &outcome);
+        self.job.close(pending.cost);
+        OutcomeItem { index: pending.index, outcome }
+    }
+
+    /// Takes the Sender's reports about its sources.
+    pub(crate) fn take_removals(&self, removals: Vec<Removal>) {
+        for removal in removals {
+            match removal {
+                Removal::Source { path, kind, result } => {
+                    let result = result.map_err(of_sender);
+                    self.tell_removal(&path, &kind, result.as_ref().copied());
+                }
+                Removal::End => {
+                    let Some(summary) = self.settled.lock().take() else {
+                        return self.job.refuse("it removed sources before all were compared");
+                    };
+                    for (path, kind) in self.job.control.monitor().progress().told.take_gone() {
+                        self.tell_removal(&path, &kind, Ok(()));
+                    }
+                    self.done.store(true, Ordering::Release);
+                    return self.job.control.finish(Ok(summary));
+                }
+            }
+        }
+    }
+
+    fn tell_removal(&self, path: &[u8], kind: &Kind, result: Result<(), &Fault>) {
+        let monitor = self.job.control.monitor();
+        monitor.progress().told.removed(path);
+        monitor.event(Event::Removed { path, kind, result });
+    }
+
+    /// Keeps in mind what was found to be the same as the source `entry` that is now to
+    /// be removed. The Sender takes it, or asks for it, when it has heard the outcome.
+    pub(super) fn keep_proof(
+        &self,
+        index: u64,
+        dir: &RecvDir,
+        name: &Name,
+        entry: &Entry,
+        meta: Option<Meta>,
+        outcome: &Outcome,
+    ) {
+        let rule = self.job.task.removes();
+        if !self.gives_proofs || !rule.is_some_and(|rule| rule.allows(outcome)) {
+            return;
+        }
+        let proof = match (&dir.state, meta.filter(|meta| meta.id.is_some()), &entry.name) {
+            (DirState::Open(dir), Some(meta), Some(source)) => {
+                let (dir, name, source) = (Arc::clone(dir), name.clone(), source.clone());
+                Some(Proof { dir, name, source, meta })
+            }
+            _ => None,
+        };
+        let mut proofs = self.proofs.lock();
+        proofs.insert(index, proof);
+        let is_too_many = proofs.len() > PROOFS_MAX && self.job.sender.is_far();
+        drop(proofs);
+        if is_too_many {
+            self.job.refuse("it did not report which sources stay");
+        }
+    }
+
+    /// Looks whether the destination still has what was compared with sources that the
+    /// Sender has set aside, and reports. The job fails if nothing was kept for one of them.
+    pub(crate) fn prove(&self, asked: Vec<Prove>) {
+        let mut proven = Vec::with_capacity(asked.len());
+        for Prove { index, aside } in asked {
+            let Some(proof) = self.proofs.lock().remove(&index) else {
+                return self.job.refuse("it requested a proof of an unlisted entry");
+            };
+            let Some(aside) = aside else { continue };
+            let result = match proof {
+                Some(proof) => proof.holds(&aside).map_err(Fault::clipped),
+                None => {
+                    let message = "not removed: its copy can't be told from other entries";
+                    Err(Fault::new(Side::Destination, FaultKind::Io, message))
+                }
+            };
+            proven.push(Proven { index, result });
+        }
+        if !proven.is_empty() {
+            self.job.sender.proven(proven);
+        }
+    }
+}

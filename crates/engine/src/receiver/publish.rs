@@ -1,0 +1,74 @@
+//! Publishing: a whole file gets its name, at once or at the end of the job.
+
+use super::backing::Backups;
+use super::durable::Durability;
+use super::hold::Holding;
+use super::mirror::Removals;
+use super::naming::{Naming, another};
+use super::sealing::Sealing;
+use super::times::Times;
+use super::waiting::Waiting;
+use super::{JobContext, Pending};
+use haul_model::{Fault, Outcome, Side};
+use haul_tree::SealedFile;
+use std::io;
+use std::sync::Arc;
+
+/// The last stage of a file.
+pub(crate) struct Publisher<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) times: Arc<Times<'a>>,
+    pub(super) backups: Arc<Backups<'a>>,
+    pub(super) removals: Arc<Removals<'a>>,
+    pub(super) naming: Arc<Naming<'a>>,
+    pub(super) sealing: Arc<Sealing<'a>>,
+    pub(super) durability: Arc<Durability<'a>>,
+    /// Files that wait for the end of the job, if they do.
+    pub(super) waiting: Waiting,
+    /// Files that wait to be durable.
+    pub(super) holding: Holding,
+}
+
+impl Publisher<'_> {
+    /// Gives a file its name.
+    pub(super) fn publish(
+        &self,
+        pending: &Pending,
+        mut sealed: Box<dyn SealedFile>,
+    ) -> Result<Outcome, Fault> {
+        const ACTION: &str = "rename the file into place";
+        let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
+        let Pending { dir, name, entry, on_existing, .. } = pending;
+        if self.job.delays() {
+            return self.keep_waiting(pending, sealed);
+        }
+        if let Some(there) = self.naming.to_update(pending)? {
+            return self.naming.update(pending, &there, sealed);
+        }
+        if let Some(claims) = dir.claims()
+            && let Some(id) = sealed.id().map_err(failed)?
+        {
+            // Before it has its name: whoever finds it there knows it.
+            claims.bring(id);
+        }
+        self.removals.make_way(dir, name, *on_existing)?;
+        let outcome = self
+            .naming
+            .give_name(ACTION, dir, name, entry, *on_existing, |how| sealed.publish(name, how));
+        match outcome {
+            Ok(Some(outcome)) => {
+                if outcome == Outcome::Copied {
+                    dir.remove_stale(name);
+                } else {
+                    sealed.discard();
+                }
+                Ok(outcome)
+            }
+            Ok(None) => {
+                sealed.discard();
+                Err(another())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
