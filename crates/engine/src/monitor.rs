@@ -1,10 +1,11 @@
 //! Events and figures of a running job. The engine never prints: it counts into
 //! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
 
-use crate::Job;
 use crate::census::{Census, Counting};
 use crate::told::Told;
-use haul_model::{Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Skip, Summary};
+use haul_model::{
+    Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Skip, Summary, Task,
+};
 use parking_lot::Mutex;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -307,9 +308,10 @@ impl Progress {
         [&self.files_total, &self.bytes_total, &self.files_done, &self.bytes_done]
     }
 
-    /// The job that was begun may lose its connection, and be run again.
-    pub fn keep(&self, job: &Job) {
-        self.told.keep(job);
+    /// The job that was begun may lose its connection, and be run again. The paths of its
+    /// sources begin in `base`.
+    pub fn keep(&self, task: &Task, base: Option<&[u8]>) {
+        self.told.keep(task, base);
     }
 
     /// The job is run again, since its connection was lost: what it has told and counted

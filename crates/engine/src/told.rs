@@ -11,9 +11,8 @@ mod going;
 mod tests;
 
 use self::going::Going;
-use crate::Job;
 use haul_model::words;
-use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Side, Skip};
+use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Side, Skip, Task};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Ordering;
@@ -183,12 +182,12 @@ impl Told {
         self.keeps.store(false, Relaxed);
     }
 
-    /// It may be run again.
-    pub(crate) fn keep(&self, job: &Job) {
+    /// It may be run again. The paths of its sources begin in `base`.
+    pub(crate) fn keep(&self, task: &Task, base: Option<&[u8]>) {
         let mut record = self.record.lock();
-        record.is_mirror = job.task.mirrors().is_some();
-        record.finds_again = job.task.keeps_destination();
-        record.going = Going::of(job);
+        record.is_mirror = task.mirrors().is_some();
+        record.finds_again = task.keeps_destination();
+        record.going = Going::of(task, base);
         self.keeps.store(true, Relaxed);
     }
 

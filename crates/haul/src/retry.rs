@@ -62,7 +62,7 @@ impl Retry<'_, '_> {
         }
         // Without one, the host's agent of a lost connection holds its locks until it knows.
         job.token = haul_engine::secret().ok();
-        progress.keep(&job);
+        progress.keep(&job.task, job.base.as_deref());
         let watch = Once::new(self.monitor);
         let before = progress.summary();
         let (mut furthest, mut attempt, mut is_first) = (progress.furthest(), 0, true);

@@ -2,8 +2,7 @@
 //! has them go, and nobody has told that they are gone. Those that the next run does not
 //! find any more are.
 
-use crate::Job;
-use haul_model::{Kind, Name, Outcome, Place, Relative, Remove};
+use haul_model::{Kind, Name, Outcome, Place, Relative, Remove, Task};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Sources that are remembered, at most: those in the window of the listing, those that wait
@@ -35,11 +34,11 @@ struct Source {
 }
 
 impl Going {
-    /// None yet, in this job.
-    pub(super) fn of(job: &Job) -> Self {
-        let mirror = job.task.mirrors();
-        let relative = mirror.map(|mirror| mirror.walking.relative).unwrap_or_default();
-        Self { rule: job.task.removes(), base: job.base.clone(), relative, ..Self::default() }
+    /// None yet, in a job of that task whose sources begin in `base`.
+    pub(super) fn of(task: &Task, base: Option<&[u8]>) -> Self {
+        let relative = task.mirrors().map(|mirror| mirror.walking.relative).unwrap_or_default();
+        let base = base.map(<[u8]>::to_vec);
+        Self { rule: task.removes(), base, relative, ..Self::default() }
     }
 
     /// True if the job removes sources.

@@ -12,13 +12,9 @@ fn place(path: &str) -> Position {
     Position { source: 1, path, is_dir, is_rival: false }
 }
 
-fn job(task: Task) -> Job {
-    Job { task, ..Job::default() }
-}
-
 fn told() -> Told {
     let told = Told::default();
-    told.keep(&job(Task::Copy(Policy { keeps: Kept::TIMES, ..Policy::default() })));
+    told.keep(&Task::Copy(Policy { keeps: Kept::TIMES, ..Policy::default() }), None);
     told
 }
 
@@ -172,7 +168,7 @@ fn a_file_that_was_asked_for_was_copied() {
     let heard = run(&told, &["a!", "b!", "c!"], &SAME);
     assert_eq!(heard, ["a Copied", "b Skipped(Unchanged)", "c Skipped(Unchanged)"]);
     told.begin();
-    told.keep(&job(Task::Sync(Policy::default(), Mirror::default())));
+    told.keep(&Task::Sync(Policy::default(), Mirror::default()), None);
     run(&told, &["a"], &SAME);
     told.wanted(1);
     assert!(told.again());
@@ -194,7 +190,7 @@ fn what_fails_after_all_leaves_the_outcome_as_it_is() {
 fn sources_that_go_are_gone_once_that_is_told_or_they_are_not_found_again() {
     let told = Told::default();
     let moving = haul_model::Moving::Whole;
-    told.keep(&job(Task::Remove { rule: haul_model::Remove::SameContent, moving }));
+    told.keep(&Task::Remove { rule: haul_model::Remove::SameContent, moving }, None);
     let gone = || {
         let gone = told.take_gone().into_iter();
         gone.map(|(path, _)| String::from_utf8(path).expect("text")).collect::<Vec<_>>()
@@ -224,7 +220,7 @@ fn a_source_that_cant_be_looked_at_is_not_gone() {
         (b"/mnt/photos/.", FaultKind::NotFound),
     ] {
         let told = Told::default();
-        told.keep(&job(Task::Remove { rule, moving }));
+        told.keep(&Task::Remove { rule, moving }, None);
         run(&told, &["a!", "b!", "c"], &SAME);
         assert!(told.again());
         let outcome = told.outcome(1, || path.to_vec(), &Kind::Special, &failed(kind));
@@ -238,7 +234,7 @@ fn a_named_source_that_was_removed_is_no_failure() {
     let (moving, rule) = (haul_model::Moving::Whole, haul_model::Remove::SameContent);
     let missing = Outcome::Failed(Fault::new(Side::Source, FaultKind::NotFound, "no"));
     let told = Told::default();
-    told.keep(&job(Task::Remove { rule, moving }));
+    told.keep(&Task::Remove { rule, moving }, None);
     run(&told, &["a!", "b!", "d/!", "c"], &SAME);
     told.removed(b"a");
     assert!(told.again());
@@ -254,11 +250,11 @@ fn a_named_source_that_was_removed_is_no_failure() {
 #[test]
 fn a_listed_source_that_was_removed_is_no_failure() {
     let missing = Outcome::Failed(Fault::new(Side::Source, FaultKind::NotFound, "no"));
-    for base in [None, Some(b"/mnt".to_vec())] {
+    for base in [None, Some(&b"/mnt"[..])] {
         let walking = Walking { relative: Relative::Yes, ..Walking::default() };
         let mirror = Mirror { walking, part: Part::RemovesSources, ..Mirror::default() };
         let told = Told::default();
-        told.keep(&Job { base, ..job(Task::Sync(Policy::default(), mirror)) });
+        told.keep(&Task::Sync(Policy::default(), mirror), base);
         run(&told, &["d/", "d/e/", "d/a!", "d/e/b!", "c"], &SAME);
         told.removed(b"d/a");
         assert!(told.again());
