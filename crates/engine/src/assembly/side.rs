@@ -218,7 +218,7 @@ impl<'a> ReceiverSide<'a> {
             crew.begin("small files", move || {
                 let _at_work = at_work;
                 if let Some(lane) = source.downloads(lane) {
-                    run_downloads(&role, &files, lane);
+                    run_downloads(&role.filler, &files, lane);
                 }
             });
         }
@@ -228,7 +228,7 @@ impl<'a> ReceiverSide<'a> {
             crew.begin("small files", move || {
                 let _at_work = at_work;
                 if let Some(lane) = target.uploads(lane) {
-                    run_uploads(&role, &files, lane);
+                    run_uploads(&role.filler, &files, lane);
                 }
             });
         }

@@ -2,9 +2,14 @@
 //! one, and which entries only the destination has. Contents are compared by their
 //! hashes, which both sides compute at the same time.
 
+use super::completion::Completion;
 use super::dirs::{DirState, RecvDir};
-use super::listing::Broken;
-use super::{Pending, Receiver, is_stage, naming, parent_fault};
+use super::filler::Filler;
+use super::given::Owners;
+use super::linking::Linker;
+use super::publish::Publisher;
+use super::times::Times;
+use super::{JobContext, Pending, is_stage, naming, parent_fault};
 use crate::dirs::DirNode;
 use crate::link::same;
 use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip, words};
@@ -19,8 +24,62 @@ use std::sync::Arc;
 /// Extras that are told at once, at most.
 const EXTRAS_MAX: usize = 256;
 
-impl Receiver<'_> {
-    /// Compares one entry; returns its outcome unless hashes have to come first.
+/// Compares entries in a job that copies nothing.
+pub(super) struct Checker<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) owners: Arc<Owners<'a>>,
+    pub(super) times: Arc<Times<'a>>,
+    pub(super) publisher: Arc<Publisher<'a>>,
+    pub(super) completion: Arc<Completion<'a>>,
+    pub(super) linker: Arc<Linker<'a>>,
+    pub(super) filler: Arc<Filler<'a>>,
+    /// See [`super::Destination::may_be_source`].
+    pub(super) may_be_source: bool,
+}
+
+impl<'a> Checker<'a> {
+    pub(super) fn of(
+        owners: &Arc<Owners<'a>>,
+        filler: &Arc<Filler<'a>>,
+        may_be_source: bool,
+    ) -> Self {
+        let (job, owners, filler) =
+            (Arc::clone(&owners.job), Arc::clone(owners), Arc::clone(filler));
+        let (times, publisher) = (Arc::clone(&filler.times), Arc::clone(&filler.publisher));
+        let (completion, linker) = (Arc::clone(&filler.completion), Arc::clone(&filler.linker));
+        Self { job, owners, times, publisher, completion, linker, filler, may_be_source }
+    }
+}
+
+impl Checker<'_> {
+    /// Reports the entries `names` of the directory `dir`, which were not listed.
+    pub(super) fn report_extras(&self, dir: &RecvDir, node: &Arc<DirNode>, names: BTreeSet<Name>) {
+        let mut extras = Vec::new();
+        for name in names {
+            // What is gone by now is no extra; what can't be looked at is one.
+            let kind = match node.handle().and_then(|handle| handle.stat(&name, false)) {
+                Ok(None) => continue,
+                Ok(Some(meta)) => told_kind(&meta),
+                Err(_) => Kind::Special,
+            };
+            let is_left_out = || self.job.leaves_out(dir, Some(&name), kind == Kind::Dir);
+            if is_stage(&kind, Some(&name)) || is_left_out() {
+                continue;
+            }
+            let path = dir.path_of(Some(&name));
+            self.job.reporter.extra(&path, &kind);
+            extras.push(Extra { path: words::shown(path), kind });
+            if extras.len() == EXTRAS_MAX {
+                self.job.sender.extras(std::mem::take(&mut extras));
+            }
+        }
+        if !extras.is_empty() {
+            self.job.sender.extras(extras);
+        }
+    }
+
+    /// Compares one entry. Returns it as it was opened, if it is a directory, and its outcome
+    /// unless hashes have to come first.
     pub(super) fn check_entry(
         &self,
         index: u64,
@@ -29,7 +88,8 @@ impl Receiver<'_> {
         entry: Entry,
         cost: u64,
         wants: &mut Vec<Want>,
-    ) -> Option<Outcome> {
+    ) -> (Option<Arc<RecvDir>>, Option<Outcome>) {
+        let mut checked = None;
         let name = name.filter(|name| !self.is_root(&dir, name, &entry));
         if let Some(name) = &name {
             dir.has_listed(name);
@@ -40,14 +100,18 @@ impl Receiver<'_> {
             (kind, _) if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }
-            (Kind::Dir, _) => self.check_dir(index, &dir, name, &entry),
+            (Kind::Dir, _) => {
+                let (opened, outcome) = self.check_dir(&dir, name, &entry);
+                checked = Some(opened);
+                outcome
+            }
             (_, None) => unreachable!("only directories come without a name"),
             (kind, Some(place)) => match self.compare(&dir, place, &entry) {
                 Ok((found, _)) if self.job.task.compares_content() && has_content(kind, found) => {
                     let name = place.clone();
                     let pending = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
-                    self.hash_both(Pending { found, ..pending }, wants);
-                    return None;
+                    self.filler.hash_both(Pending { found, ..pending }, wants);
+                    return (None, None);
                 }
                 Ok((found, meta)) => match self.settle_name(&dir, place, &entry.kind, found) {
                     Ok(()) => {
@@ -62,7 +126,7 @@ impl Receiver<'_> {
         };
         self.job.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
         self.job.close(cost);
-        Some(outcome)
+        (checked, Some(outcome))
     }
 
     /// Makes what has no content to compare durable, with its name, where what is the
@@ -145,17 +209,16 @@ impl Receiver<'_> {
         }
         let tells_objects = node.handle().is_ok_and(|handle| handle.capabilities().tells_objects);
         let id = meta.id.filter(|_| tells_objects && self.job.has_other_names(&entry));
-        Ok((found.with(self.compare_object(&entry, id)?), Some(meta)))
+        Ok((found.with(self.linker.compare_object(&entry, id)?), Some(meta)))
     }
 
-    /// Compares a directory, and opens it for the listing.
+    /// Compares a directory, and opens it.
     fn check_dir(
         &self,
-        index: u64,
         parent: &Arc<RecvDir>,
         name: Option<Name>,
         entry: &Entry,
-    ) -> Outcome {
+    ) -> (Arc<RecvDir>, Outcome) {
         let (mut outcome, state) = match (&parent.state, &name) {
             (DirState::Failed, _) => (Outcome::Failed(parent_fault()), DirState::Failed),
             (DirState::Absent | DirState::Ruled, _) => {
@@ -215,8 +278,7 @@ impl Receiver<'_> {
                 }
             }
         }
-        self.listing.lock().open.push((index, dir));
-        outcome
+        (dir, outcome)
     }
 
     /// How a directory differs. Its times change with every file in it, and are not told.
@@ -241,57 +303,6 @@ impl Receiver<'_> {
                 let node = DirNode::open(parent, name.clone(), false)?;
                 Ok((self.of_dir(entry, &node)?, Some(node)))
             }
-        }
-    }
-
-    /// Takes the names of directories that will be listed: they are no extras.
-    pub(super) fn take_subdirs(&self, dir: u64, names: &[Name]) -> Result<(), Broken> {
-        let dir = self.open_dir_of(dir)?;
-        if !self.job.task.finds_extras() || dir.parent.is_none() {
-            return Err(Broken("it listed names of directories where none are expected"));
-        }
-        let mut last = dir.last_names.lock();
-        for name in names {
-            if last.dir.is_some() || last.subdir.as_ref().is_some_and(|last| last >= name) {
-                return Err(Broken("it listed the names of directories out of order"));
-            }
-            last.subdir = Some(name.clone());
-        }
-        for name in names {
-            dir.has_listed(name);
-        }
-        Ok(())
-    }
-
-    /// Tells what is in `dir` and was not listed, when all names in it are known.
-    pub(super) fn tell_extras(&self, dir: &Arc<RecvDir>) {
-        let (Some(names), DirState::Open(node)) = (dir.unlisted.lock().take(), &dir.state) else {
-            return;
-        };
-        if !self.job.checks() {
-            return self.keep_or_delete(dir, names);
-        }
-        let mut extras = Vec::new();
-        for name in names {
-            // What is gone by now is no extra; what can't be looked at is one.
-            let kind = match node.handle().and_then(|handle| handle.stat(&name, false)) {
-                Ok(None) => continue,
-                Ok(Some(meta)) => told_kind(&meta),
-                Err(_) => Kind::Special,
-            };
-            let is_left_out = || self.job.leaves_out(dir, Some(&name), kind == Kind::Dir);
-            if is_stage(&kind, Some(&name)) || is_left_out() {
-                continue;
-            }
-            let path = dir.path_of(Some(&name));
-            self.job.reporter.extra(&path, &kind);
-            extras.push(Extra { path: words::shown(path), kind });
-            if extras.len() == EXTRAS_MAX {
-                self.job.sender.extras(std::mem::take(&mut extras));
-            }
-        }
-        if !extras.is_empty() {
-            self.job.sender.extras(extras);
         }
     }
 }

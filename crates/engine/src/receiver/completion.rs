@@ -32,7 +32,7 @@ type Proofs = HashMap<u64, Option<Proof>>;
 /// The end of the job, and what it waits for.
 pub(crate) struct Completion<'a> {
     job: Arc<JobContext<'a>>,
-    publisher: Arc<Publisher<'a>>,
+    pub(super) publisher: Arc<Publisher<'a>>,
     chunks: Option<Arc<Chunks>>,
     /// The Sender removes its sources, and has it proven that they can go.
     gives_proofs: bool,
@@ -53,10 +53,10 @@ impl<'a> Completion<'a> {
         publisher: &Arc<Publisher<'a>>,
         chunks: Option<Arc<Chunks>>,
         here: bool,
-    ) -> Self {
+    ) -> Arc<Self> {
         let job = Arc::clone(&publisher.job);
         let removes = job.removes();
-        Self {
+        Arc::new(Self {
             gives_proofs: removes && here,
             awaits_removals: removes && job.sender.is_far(),
             job,
@@ -65,7 +65,7 @@ impl<'a> Completion<'a> {
             proofs: Mutex::default(),
             settled: Mutex::default(),
             done: AtomicBool::new(false),
-        }
+        })
     }
 
     /// True if copies are remembered for proofs.

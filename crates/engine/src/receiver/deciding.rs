@@ -4,7 +4,9 @@
 use super::dirs::{Base, DirState, RecvDir};
 use super::own::is_own;
 use super::providers::Bring;
-use super::{Receiver, naming};
+use super::publish::Publisher;
+use super::times::Times;
+use super::{JobContext, naming};
 use crate::dirs::DirNode;
 use haul_model::{Changes, Entry, Fault, Kind, Meta, MetaKind, Name, Outcome, Side, Skip};
 use haul_plan::{Action, Existing, act, full_dir, screen};
@@ -53,7 +55,21 @@ pub(crate) struct Case<'c> {
     pub(super) existing: Option<&'c Meta>,
 }
 
-impl Receiver<'_> {
+/// Decides about entries, by the plan and by what exists.
+pub(crate) struct Decider<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) times: Arc<Times<'a>>,
+    pub(super) publisher: Arc<Publisher<'a>>,
+}
+
+impl<'a> Decider<'a> {
+    pub(super) fn of(publisher: &Arc<Publisher<'a>>) -> Arc<Self> {
+        let (job, times) = (Arc::clone(&publisher.job), Arc::clone(&publisher.times));
+        Arc::new(Self { job, times, publisher: Arc::clone(publisher) })
+    }
+}
+
+impl Decider<'_> {
     /// Decides about an entry that is no directory. Returns also how what exists differs, if
     /// outcomes say that. The entry gets the mode that it has here from now on, and what is left
     /// as it is, the attributes that it lacks.
@@ -209,4 +225,43 @@ pub(super) fn left_or_updated(found: Changes) -> Outcome {
 
 pub(super) fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
     Ok(node.handle()?.open_dir(name, false)?.entries()?.is_empty())
+}
+
+impl Decider<'_> {
+    /// The decision about an entry, or the failure to make a file durable that is skipped: a
+    /// move may find that it is the same, and remove its source.
+    pub(super) fn sync_if_skipped(&self, case: &Case<'_>, decision: Decision) -> Decision {
+        let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
+        if !(self.job.policy.moving.is_some()
+            && is_kept
+            && case.existing.is_some_and(Meta::is_file))
+        {
+            return decision;
+        }
+        match self.publisher.durability.sync_left(case.dir, case.node, case.name) {
+            Ok(()) => decision,
+            Err(fault) => Decision::Settled(Outcome::Failed(fault)),
+        }
+    }
+
+    /// Leaves the content of an entry as it is: gives a file the attributes of the source that it
+    /// lacks, and ends what an earlier job has begun.
+    pub(super) fn leave(&self, case: &Case<'_>, found: Changes) -> io::Result<Decision> {
+        let Case { dir, node, name, entry, existing } = *case;
+        let left = left_or_updated(found);
+        if !matches!(entry.kind, Kind::File { .. }) {
+            return Ok(Decision::Settled(left));
+        }
+        let kept = self.publisher.naming.refresh(node, name, entry, existing);
+        if let Err(fault) = kept.and_then(|()| self.publisher.durability.sync_left(dir, node, name))
+        {
+            return Ok(Decision::Settled(Outcome::Failed(fault)));
+        }
+        if let (Some(source), false) = (self.job.resumable(entry), self.job.policy.dry_run)
+            && node.handle()?.remove_leftovers(name, &source)
+        {
+            dir.touch();
+        }
+        Ok(Decision::Settled(left))
+    }
 }

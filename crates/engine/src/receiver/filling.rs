@@ -4,7 +4,7 @@
 use super::dirs::DirState;
 use super::hold::Filling;
 use super::work::destination;
-use super::{Pending, Receiver, Resumed};
+use super::{Filler, Pending, Resumed};
 use crate::control::Step;
 use crate::copy::{self, not_assembled};
 use haul_model::{BLOCK_LEN, Fault, FaultKind};
@@ -13,7 +13,7 @@ use haul_tree::{SourceFile, StagedFile, changed};
 
 /// A file whose content is copied into a stage.
 pub(super) struct Copying<'c, 'a> {
-    pub(super) receiver: &'c Receiver<'a>,
+    pub(super) filler: &'c Filler<'a>,
     pub(super) source: &'c dyn SourceFile,
     /// Its length when it was opened, in bytes.
     pub(super) size: u64,
@@ -42,7 +42,7 @@ impl Copying<'_, '_> {
         (stage, blocks): Resumed,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
-        if let Some(shared) = pending.shared(self.receiver, self.source)? {
+        if let Some(shared) = pending.shared(self.filler, self.source)? {
             // What is there was copied because somebody had to look at it then.
             stage.discard();
             let there = pending.resumed * BLOCK_LEN;
@@ -50,7 +50,7 @@ impl Copying<'_, '_> {
             return self.shared(shared);
         }
         let into = copy::assembler(stage, blocks);
-        let copied = copy::blocks(self.source, &into, self.receiver.job.control, count);
+        let copied = copy::blocks(self.source, &into, self.filler.job.control, count);
         pending.records(&into);
         self.finish(into, copied)
     }
@@ -63,12 +63,12 @@ impl Copying<'_, '_> {
         scratch: &mut copy::Scratch,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
-        let (source, control) = (self.source, self.receiver.job.control);
-        if let Some(shared) = pending.shared(self.receiver, source)? {
+        let (source, control) = (self.source, self.filler.job.control);
+        if let Some(shared) = pending.shared(self.filler, source)? {
             count(Step::Moved(self.size));
             return self.shared(shared);
         }
-        let into = copy::assembler(pending.stage_for(self.receiver)?, Vec::new());
+        let into = copy::assembler(pending.stage_for(self.filler)?, Vec::new());
         match copy::blocks(source, &into, control, count) {
             Err(fault) if into.stage().is_sound() && pending.may_be_sequential(&fault) => {
                 into.into_stage().discard();
@@ -89,12 +89,12 @@ impl Copying<'_, '_> {
         scratch: &mut copy::Scratch,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
-        let asks = self.size > copy::WHOLE_MAX && pending.may_share(self.receiver, self.source);
+        let asks = self.size > copy::WHOLE_MAX && pending.may_share(self.filler, self.source);
         let (stage, shares) =
             if asks { pending.stage_sharing(self.source)? } else { (pending.stage()?, false) };
         let is_large = self.size >= RESUME_LEN_MIN;
         let stage =
-            if is_large { self.receiver.publisher.durability.written_out(stage) } else { stage };
+            if is_large { self.filler.publisher.durability.written_out(stage) } else { stage };
         if shares {
             count(Step::Moved(self.size));
             return self.shared(stage);
@@ -109,7 +109,7 @@ impl Copying<'_, '_> {
         scratch: &mut copy::Scratch,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
-        let control = self.receiver.job.control;
+        let control = self.filler.job.control;
         if self.hashes {
             let into = copy::assembler(stage, Vec::new());
             let copied = copy::hashed(self.source, &into, scratch, control, count);
@@ -166,7 +166,7 @@ pub(super) fn given_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
     fault
 }
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// True if each content is hashed: it is to be verified, or the user sees the hash.
     pub(super) fn looks_at_bytes(&self) -> bool {
         self.job.policy.verify || self.job.reporter.wants_hashes()
@@ -176,9 +176,9 @@ impl Receiver<'_> {
 impl Pending {
     /// True if nobody has to look at the bytes of `source`, and they are where the
     /// copy will be.
-    pub(super) fn may_share(&self, receiver: &Receiver<'_>, source: &dyn SourceFile) -> bool {
+    pub(super) fn may_share(&self, filler: &Filler<'_>, source: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
-        !(receiver.looks_at_bytes() || self.reading.is_second || self.staging.is_some())
+        !(filler.looks_at_bytes() || self.reading.is_second || self.staging.is_some())
             && source.handle().is_some()
             && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
     }

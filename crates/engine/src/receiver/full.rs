@@ -3,12 +3,12 @@
 
 use super::dirs::DirState;
 use super::providers::Provider;
-use super::{JobContext, Pending, Receiver};
+use super::{Filler, JobContext, Pending};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Side, Updating, escape_bytes, size_words};
 use haul_sys::Room;
 use haul_tree::TreeDir;
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// The fault of a large file for which there is plainly no room, so that nothing of it is
     /// sent. Nothing is said where something may go meanwhile, be written in place, or be
     /// shared with an old version.

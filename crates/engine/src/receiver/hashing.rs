@@ -5,7 +5,7 @@ use super::check::outcome_of;
 use super::deciding::{Case, Decision};
 use super::dirs::{Base, DirState};
 use super::providers::Old;
-use super::{Pending, Receiver, Work, of_sender, parent_fault, work};
+use super::{Filler, Pending, Work, of_sender, parent_fault, work};
 use crate::control::{Control, Step};
 use crate::digest::{changed, seal_of};
 use crate::link::SourceHandle;
@@ -66,7 +66,7 @@ impl Candidate {
     }
 }
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// Has both sides hash a file, of which is known how it differs otherwise.
     pub(super) fn hash_both(&self, pending: Pending, wants: &mut Vec<Want>) {
         self.hash_candidates(pending, Vec::new(), Decision::Hash, wants);
@@ -237,11 +237,13 @@ impl Receiver<'_> {
         match (otherwise, of_source) {
             (Decision::Hash, of_source) => self.end_hashing(pending, of_source, own, counted),
             (_, Err(fault)) => {
-                work::tell(self, vec![(pending, counted, Outcome::Failed(fault))]);
+                self.linker.report_settled(vec![(pending, counted, Outcome::Failed(fault))]);
             }
-            (Decision::Settled(outcome), _) => work::tell(self, vec![(pending, counted, outcome)]),
+            (Decision::Settled(outcome), _) => {
+                self.linker.report_settled(vec![(pending, counted, outcome)])
+            }
             _ if self.job.policy.dry_run => {
-                work::tell(self, vec![(pending, counted, Outcome::WouldCopy)]);
+                self.linker.report_settled(vec![(pending, counted, Outcome::WouldCopy)]);
             }
             _ => self.want_now(pending, counted),
         }
@@ -293,7 +295,7 @@ impl Receiver<'_> {
                 if !is_left && self.job.plan.updating == Updating::Appends {
                     // It is as long as the source.
                     let ruled = Outcome::Skipped(Skip::Ruled);
-                    return work::tell(self, vec![(pending, counted, ruled)]);
+                    return self.linker.report_settled(vec![(pending, counted, ruled)]);
                 }
                 if !is_left {
                     pending.found = pending.found.with(Changes::CONTENT).with(Changes::SENT);
@@ -304,7 +306,7 @@ impl Receiver<'_> {
                 }
             }
         };
-        work::tell(self, vec![(pending, counted, outcome)]);
+        self.linker.report_settled(vec![(pending, counted, outcome)]);
     }
 
     /// Decides about a file of a mirror whose content `is_same`.
@@ -321,7 +323,7 @@ impl Receiver<'_> {
                 let left = looked.and_then(|there| {
                     let entry = self.times.as_kept(entry, node, there.as_ref());
                     let (entry, existing) = (&*entry, there.as_ref());
-                    self.leave(&Case { dir, node, name, entry, existing }, *found)
+                    self.decider.leave(&Case { dir, node, name, entry, existing }, *found)
                 });
                 left.unwrap_or_else(|error| {
                     let action = "read the metadata of the destination";
@@ -344,7 +346,7 @@ impl Receiver<'_> {
         if let Some(outcome) = self.want_file(Box::new(pending), &mut wants) {
             self.job.tell_outcomes(vec![OutcomeItem { index, outcome: outcome.clone() }]);
             if let Some((group, name)) = first {
-                self.end_first(group, Arc::clone(&dir), name, &outcome);
+                self.linker.end_first(group, Arc::clone(&dir), name, &outcome);
             }
         }
         if !wants.is_empty() {

@@ -13,7 +13,7 @@ pub(crate) use queue::Piece;
 use self::queue::Queue;
 use super::hold::{Filling, Whole};
 use super::resume::replaced;
-use super::{Pending, Receiver, work};
+use super::{Filler, Pending, work};
 use crate::control::Step;
 use crate::copy::{Blocks, STEP_LEN, not_assembled};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
@@ -118,14 +118,14 @@ impl Incoming {
 
     /// True if the old version has such a part, as it was when its sums were sent, or it was
     /// found in chunks.
-    pub(crate) fn allows(&self, receiver: &Receiver<'_>, reuse: &Reuse) -> bool {
+    pub(crate) fn allows(&self, filler: &Filler<'_>, reuse: &Reuse) -> bool {
         let Reuse { at, from, len, .. } = *reuse;
         let is_within =
             |start: u64, max: u64| start.checked_add(u64::from(len)).is_some_and(|end| end <= max);
         let is_piece = (1..=BLOCK_LEN).contains(&u64::from(len));
         let is_there = match from {
             Some(from) => self.old_size.is_some_and(|size| is_within(from, size)),
-            None => self.is_chunked && receiver.may_have_parts(reuse),
+            None => self.is_chunked && filler.may_have_parts(reuse),
         };
         is_piece && is_within(at, i64::MAX as u64) && is_there
     }
@@ -150,19 +150,19 @@ impl Incoming {
     }
 
     /// Works off what is queued. Called by one worker at a time.
-    pub(crate) fn work(&self, receiver: &Receiver<'_>) {
+    pub(crate) fn work(&self, filler: &Filler<'_>) {
         loop {
             let mut state = self.state.lock();
-            state.take_up(receiver);
+            state.take_up(filler);
             let Some(piece) = self.queue.lock().next() else { return };
             match piece {
                 Piece::End(end) => state.end = Some(end),
-                piece => state.take_piece(receiver, piece),
+                piece => state.take_piece(filler, piece),
             }
             if let Some(end) = state.take_end() {
                 // Before the Sender is asked for it once more.
                 self.has_ended.store(true, Ordering::Relaxed);
-                state.end(receiver, end);
+                state.end(filler, end);
             }
             self.note(&state);
         }
@@ -183,7 +183,7 @@ impl Incoming {
 impl State {
     /// Takes what was queued. **What came over one connection is taken in its order**, and
     /// goes from the queue to here while the file is locked.
-    fn take_piece(&mut self, receiver: &Receiver<'_>, piece: Piece) {
+    fn take_piece(&mut self, filler: &Filler<'_>, piece: Piece) {
         match piece {
             // The file has ended: further pieces are ignored.
             _ if self.pending.is_none() => {}
@@ -192,17 +192,17 @@ impl State {
             Piece::Data(bytes, view, route) => {
                 let mut at = view.offset;
                 for part in bytes[view.content].chunks(STEP_LEN) {
-                    self.take(receiver, part, at, route);
+                    self.take(filler, part, at, route);
                     at += part.len() as u64;
                 }
             }
-            Piece::Reuse(reuse, route) => self.take_reuse(receiver, &reuse, route),
-            Piece::Seal(seal, route) => self.check_block(receiver, &seal, route),
+            Piece::Reuse(reuse, route) => self.take_reuse(filler, &reuse, route),
+            Piece::Seal(seal, route) => self.check_block(filler, &seal, route),
         }
     }
 
     /// Takes up the stage that is continued, unless that was done.
-    fn take_up(&mut self, receiver: &Receiver<'_>) {
+    fn take_up(&mut self, filler: &Filler<'_>) {
         if self.into.is_some() {
             return;
         }
@@ -215,65 +215,65 @@ impl State {
         if self.resumed == 0 {
             return;
         }
-        match pending.continue_stage(receiver) {
+        match pending.continue_stage(filler) {
             Ok(Some((stage, blocks))) => {
                 self.into = Some(Assembler::new(stage, blocks, AHEAD_MAX).into());
             }
             Ok(None) => {}
-            Err(fault) => self.settle(receiver, Err(fault)),
+            Err(fault) => self.settle(filler, Err(fault)),
         }
     }
 
     /// True if its stage is there, or can be begun without waiting.
-    fn is_begun(&self, receiver: &Receiver<'_>) -> bool {
-        let waits = |pending: &Pending| receiver.job.resumable(&pending.entry).is_some();
+    fn is_begun(&self, filler: &Filler<'_>) -> bool {
+        let waits = |pending: &Pending| filler.job.resumable(&pending.entry).is_some();
         self.into.is_some() || !self.pending.as_ref().is_some_and(waits)
     }
 
     /// Takes content, unless the file's fate is sealed.
-    fn take(&mut self, receiver: &Receiver<'_>, content: &[u8], offset: u64, route: Route) {
+    fn take(&mut self, filler: &Filler<'_>, content: &[u8], offset: u64, route: Route) {
         if self.is_over() {
             return;
         }
-        match self.write(receiver, content, offset, route) {
-            Ok(known) => self.came_by(receiver, Step::Moved(content.len() as u64 - known)),
-            Err(fault) => self.settle(receiver, Err(fault)),
+        match self.write(filler, content, offset, route) {
+            Ok(known) => self.came_by(filler, Step::Moved(content.len() as u64 - known)),
+            Err(fault) => self.settle(filler, Err(fault)),
         }
     }
 
     /// Gives how much of it was there already.
     fn write(
         &mut self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         content: &[u8],
         offset: u64,
         route: Route,
     ) -> Result<u64, Fault> {
         let take =
             |pieces: &mut Pieces, into: &Blocks| pieces.take_by(route, into, content, offset);
-        Ok(self.assemble(receiver, take)?.known)
+        Ok(self.assemble(filler, take)?.known)
     }
 
     /// Has pieces put together, which passes holes; begins the stage if there is none.
     fn assemble(
         &mut self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         assemble: impl FnOnce(&mut Pieces, &Blocks) -> Result<Took, NotAssembled>,
     ) -> Result<Took, Fault> {
-        let into = self.begun(receiver)?;
+        let into = self.begun(filler)?;
         let took = assemble(&mut self.pieces, &into).map_err(|error| not_assembled(&error))?;
-        self.count(receiver, took);
+        self.count(filler, took);
         Ok(took)
     }
 
     /// The stage, which is begun if there is none.
-    fn begun(&mut self, receiver: &Receiver<'_>) -> Result<Arc<Blocks>, Fault> {
+    fn begun(&mut self, filler: &Filler<'_>) -> Result<Arc<Blocks>, Fault> {
         if let Some(into) = &self.into {
             return Ok(Arc::clone(into));
         }
         let pending = self.pending.as_ref().expect("checked by the caller");
-        let stage = pending.stage_for(receiver)?;
-        let into = Arc::new(match pending.is_unhashed(receiver) {
+        let stage = pending.stage_for(filler)?;
+        let into = Arc::new(match pending.is_unhashed(filler) {
             true => Assembler::unhashed(stage, AHEAD_MAX),
             false => Assembler::new(stage, [], AHEAD_MAX),
         });
@@ -282,14 +282,14 @@ impl State {
     }
 
     /// Counts what was not content.
-    fn count(&mut self, receiver: &Receiver<'_>, took: Took) {
+    fn count(&mut self, filler: &Filler<'_>, took: Took) {
         if took.dropped > 0 {
-            receiver.job.reporter.begins_again(took.dropped, 0);
+            filler.job.reporter.begins_again(took.dropped, 0);
             self.counted -= took.dropped.min(self.counted);
         }
         if took.holes > 0 {
             self.has_holes = true;
-            self.came_by(receiver, Step::Passed(took.holes));
+            self.came_by(filler, Step::Passed(took.holes));
         }
     }
 
@@ -298,16 +298,16 @@ impl State {
         self.pending.is_none() || self.suspect.is_some()
     }
 
-    fn is_unhashed(&self, receiver: &Receiver<'_>) -> bool {
-        self.pending.as_ref().is_some_and(|file| file.is_unhashed(receiver))
+    fn is_unhashed(&self, filler: &Filler<'_>) -> bool {
+        self.pending.as_ref().is_some_and(|file| file.is_unhashed(filler))
     }
 
     /// Compares a block with the Sender's hash, and records it.
-    fn check_block(&mut self, receiver: &Receiver<'_>, seal: &BlockSeal, route: Route) {
+    fn check_block(&mut self, filler: &Filler<'_>, seal: &BlockSeal, route: Route) {
         if self.is_over() {
             return;
         }
-        if seal.hash.is_none() != self.is_unhashed(receiver) {
+        if seal.hash.is_none() != self.is_unhashed(filler) {
             self.suspect = Some(work::lacks_hash());
             return;
         }
@@ -315,21 +315,21 @@ impl State {
         // take hours.
         let BlockSeal { block, len, hash, .. } = *seal;
         let block = (block, len.into());
-        match self.assemble(receiver, |pieces, into| pieces.seal_by(route, into, block, hash)) {
+        match self.assemble(filler, |pieces, into| pieces.seal_by(route, into, block, hash)) {
             Ok(_) => {}
             // The Sender may know why, and say so at the end.
             Err(fault) if fault.kind == FaultKind::Corrupt => self.suspect = Some(fault),
-            Err(fault) => self.settle(receiver, Err(fault)),
+            Err(fault) => self.settle(filler, Err(fault)),
         }
     }
 
-    fn came_by(&mut self, receiver: &Receiver<'_>, step: Step) {
+    fn came_by(&mut self, filler: &Filler<'_>, step: Step) {
         self.counted += step.len();
-        receiver.job.reporter.came_by(step);
+        filler.job.reporter.came_by(step);
         if let Some(pending) = &self.pending {
             let Pending { dir, index, entry, .. } = pending;
             let recorded = self.into.as_ref().map_or(0, |into| into.recorded_len());
-            receiver.job.has_come_to(dir, *index, entry, recorded);
+            filler.job.has_come_to(dir, *index, entry, recorded);
         }
     }
 
@@ -345,7 +345,7 @@ impl State {
         self.end.take_if(|_| is_due)
     }
 
-    fn end(&mut self, receiver: &Receiver<'_>, end: FileEnd) {
+    fn end(&mut self, filler: &Filler<'_>, end: FileEnd) {
         if self.pending.is_none() {
             return;
         }
@@ -357,58 +357,58 @@ impl State {
         let is_fault_of_sender = end.result.is_err();
         let outcome = match (end.result, self.suspect.take()) {
             (Err(fault), _) => Err(super::of_sender(fault)),
-            (Ok(seal), _) if seal.grew && receiver.job.policy.strict_source => Err(changed()),
+            (Ok(seal), _) if seal.grew && filler.job.policy.strict_source => Err(changed()),
             (Ok(seal), Some(_)) if seal.grew => Err(changed()),
             (Ok(_), Some(suspect)) => Err(suspect),
-            (Ok(seal), None) => self.seal(receiver, &seal),
+            (Ok(seal), None) => self.seal(filler, &seal),
         };
         match outcome {
-            Err(fault) if has_changed && self.begins_again(receiver, &fault) => {}
-            Err(fault) if !is_fault_of_sender && self.takes_whole(receiver, &fault) => {}
-            outcome => self.settle(receiver, outcome),
+            Err(fault) if has_changed && self.begins_again(filler, &fault) => {}
+            Err(fault) if !is_fault_of_sender && self.takes_whole(filler, &fault) => {}
+            outcome => self.settle(filler, outcome),
         }
     }
 
     /// True if the file is asked for once more.
-    fn begins_again(&mut self, receiver: &Receiver<'_>, fault: &Fault) -> bool {
+    fn begins_again(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
         let counted = self.counted;
-        let again = self.pending.take_if(|file| receiver.begins_again(file, fault, counted));
+        let again = self.pending.take_if(|file| filler.begins_again(file, fault, counted));
         let Some(pending) = again else { return false };
-        receiver.job.reporter.not_matched(self.matched);
+        filler.job.reporter.not_matched(self.matched);
         self.give_up(true);
-        receiver.want_again(pending);
+        filler.want_again(pending);
         true
     }
 
     /// True if the file is asked for once more, and whole, since the difference did not make
     /// it.
-    fn takes_whole(&mut self, receiver: &Receiver<'_>, fault: &Fault) -> bool {
+    fn takes_whole(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
         if !matches!(fault.kind, FaultKind::Corrupt | FaultKind::Changed) {
             return false;
         }
         let (counted, matched) = (self.counted, self.matched);
-        let again = self.pending.take_if(|file| receiver.takes_whole(file, counted, matched));
+        let again = self.pending.take_if(|file| filler.takes_whole(file, counted, matched));
         let Some(pending) = again else { return false };
         self.give_up(true);
-        receiver.want_again(pending);
+        filler.want_again(pending);
         true
     }
 
-    fn seal(&mut self, receiver: &Receiver<'_>, seal: &FileSeal) -> Result<Whole, Fault> {
+    fn seal(&mut self, filler: &Filler<'_>, seal: &FileSeal) -> Result<Whole, Fault> {
         let listed = &self.pending.as_ref().expect("checked by the caller").entry;
         if self.resumed > 0 && (seal.size, seal.mtime) != (listed.size(), listed.attributes.mtime) {
             let message = "the partial file was replaced";
             return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
         }
-        let proves = self.resumed > 0 && receiver.job.proves(listed);
-        if seal.hash.is_none() != self.is_unhashed(receiver) {
+        let proves = self.resumed > 0 && filler.job.proves(listed);
+        if seal.hash.is_none() != self.is_unhashed(filler) {
             return Err(work::lacks_hash());
         }
         // A hole at the end was never sent.
         let end = |pieces: &mut Pieces, into: &Blocks| {
             pieces.end(into, seal.size).map(|holes| Took { holes, ..Took::default() })
         };
-        self.assemble(receiver, end)?;
+        self.assemble(filler, end)?;
         let into = self.into.take().expect("just seen");
         let into = Arc::try_unwrap(into).map_err(|into| {
             // The peer ends a file that it still sends.
@@ -446,7 +446,7 @@ impl State {
             true => Filling::WithHoles,
             false => Filling::Dense,
         };
-        pending.seal(&receiver.job.policy, verified, seal.mtime, filling)
+        pending.seal(&filler.job.policy, verified, seal.mtime, filling)
     }
 
     /// Gives up the stage, which is removed if it `is_of_no_use`: by the last who has it.
@@ -468,20 +468,20 @@ impl State {
         }
     }
 
-    fn settle(&mut self, receiver: &Receiver<'_>, whole: Result<Whole, Fault>) {
+    fn settle(&mut self, filler: &Filler<'_>, whole: Result<Whole, Fault>) {
         if let Err(fault) = &whole {
             if let (Some(pending), Some(into)) = (&mut self.pending, &self.into) {
                 pending.records(into);
             }
             self.give_up(is_of_no_use(fault));
         }
-        if whole.is_err() && receiver.job.control.stopped() {
+        if whole.is_err() && filler.job.control.stopped() {
             // It was cut short; that is no fault of the file.
             return;
         }
         let Some(pending) = self.pending.take() else { return };
-        let settled = receiver.publisher.conclude(pending, self.counted, whole);
-        work::tell(receiver, settled);
+        let settled = filler.publisher.conclude(pending, self.counted, whole);
+        filler.linker.report_settled(settled);
     }
 }
 

@@ -5,11 +5,13 @@
 
 mod cost;
 
-use super::deciding::Decision;
+use super::completion::Completion;
+use super::deciding::{Decider, Decision};
 use super::dirs::{DirState, RecvDir};
+use super::publish::Publisher;
 use super::waiting::WaitingFile;
-use super::work::{self, Work};
-use super::{Pending, Receiver, naming, parent_fault};
+use super::work::{Settled, Work};
+use super::{JobContext, Pending, naming, parent_fault};
 use crate::dirs::DirNode;
 use crate::room::Room;
 use haul_model::{
@@ -99,7 +101,53 @@ impl Groups {
     }
 }
 
-impl Receiver<'_> {
+/// Reports outcomes of files, and links their further names to the first.
+pub(crate) struct Linker<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) decider: Arc<Decider<'a>>,
+    pub(super) publisher: Arc<Publisher<'a>>,
+    pub(super) completion: Arc<Completion<'a>>,
+    pub(super) groups: Groups,
+}
+
+impl<'a> Linker<'a> {
+    pub(super) fn of(completion: &Arc<Completion<'a>>, groups: Groups) -> Arc<Self> {
+        let publisher = Arc::clone(&completion.publisher);
+        let (job, decider) = (Arc::clone(&publisher.job), Decider::of(&publisher));
+        Arc::new(Self { job, decider, publisher, completion: Arc::clone(completion), groups })
+    }
+}
+
+impl Linker<'_> {
+    /// Reports the outcomes of files in one message, and links the names that wait for them.
+    pub(super) fn report_settled(&self, settled: Vec<Settled>) {
+        let mut outcomes = Vec::with_capacity(settled.len());
+        let mut dirs = Vec::with_capacity(settled.len());
+        let mut firsts = Vec::new();
+        for (pending, moved, outcome) in settled {
+            let dir = pending.dir();
+            if pending.entry.size() != pending.listed {
+                self.job.sender.sized(pending.index, pending.entry.size());
+            }
+            let first = self
+                .job
+                .has_other_names(&pending.entry)
+                .then(|| (pending.entry.links, Arc::clone(&dir), pending.name.clone()));
+            dirs.push(dir);
+            let item = self.completion.finish(pending, moved, outcome);
+            firsts.extend(first.map(|first| (first, item.outcome.clone())));
+            outcomes.push(item);
+        }
+        self.job.tell_outcomes(outcomes);
+        // Before the directories count them, and get their modes.
+        for ((group, dir, name), outcome) in firsts {
+            self.end_first(group, dir, name, &outcome);
+        }
+        for dir in dirs {
+            self.completion.settle(dir);
+        }
+    }
+
     /// Takes an entry of several names; returns its outcome if it has one already. The first
     /// is left to `take`.
     pub(super) fn take_name(
@@ -207,7 +255,7 @@ impl Receiver<'_> {
                 None => settled.push((one, 0, fault())),
             }
         }
-        work::tell(self, settled);
+        self.report_settled(settled);
     }
 
     /// The difference of an entry of several names whose name leads to the object `there`,
@@ -291,7 +339,7 @@ impl Receiver<'_> {
             return;
         }
         let outcome = self.link(first, &mut one);
-        work::tell(self, vec![(one, 0, outcome)]);
+        self.report_settled(vec![(one, 0, outcome)]);
     }
 
     /// Makes an entry a further name of `first`, if it is none yet.
@@ -305,7 +353,7 @@ impl Receiver<'_> {
         };
         let left = Outcome::Skipped(Skip::Unchanged);
         // Without object numbers, an unchanged file counts as the same object.
-        let (decision, found) = self.decide_about(dir, name, entry, !tells_objects);
+        let (decision, found) = self.decider.decide_about(dir, name, entry, !tells_objects);
         let decision = self.publisher.removals.cleared(dir, name, decision, found);
         let on_existing = match decision {
             Decision::Copy(on_existing) | Decision::Base(.., on_existing) => on_existing,
@@ -410,5 +458,16 @@ impl Place {
             DirState::Open(node) => Self::There(Arc::clone(node)),
             _ => Self::Absent(Arc::clone(dir)),
         }
+    }
+}
+
+impl Linker<'_> {
+    /// Reports the outcome of an entry that has it when it is listed.
+    pub(super) fn settle_listed(&self, listed: &Pending, outcome: Outcome) -> Outcome {
+        let Pending { index, dir, entry, found, cost, .. } = listed;
+        let outcome = self.job.as_synced(outcome, *found);
+        self.job.report(*index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.job.close(*cost);
+        outcome
     }
 }

@@ -6,7 +6,8 @@ use super::prefetching::Prefetching;
 use super::{Pending, Receiver, is_stage, of_sender};
 use crate::Event;
 use haul_model::{
-    Entry, Fault, FaultKind, Kept, Kind, MAX_DEPTH, Meta, MetaKind, Name, Outcome, Skip,
+    Entry, Fault, FaultKind, Kept, Kind, MAX_DEPTH, Meta, MetaKind, Missing, Name, Outcome, Part,
+    Skip,
 };
 use haul_plan::{Action, Existing, Plan, decide};
 use haul_proto::{ListItem, Named, OutcomeItem, Rival, Want};
@@ -87,11 +88,14 @@ impl Receiver<'_> {
             ListItem::Account(account) => self.owners.take_account(&account)?,
             ListItem::Closed { dir } => self.close_dir(dir)?,
             ListItem::Missing { dir, name } => self.take_missing(dir, &name)?,
-            ListItem::Mover { user, group } => self.take_mover(Owner { user, group })?,
+            ListItem::Mover { user, group } => {
+                let is_first = self.listing.lock().next_index == 1;
+                self.owners.take_mover(Owner { user, group }, is_first)?;
+            }
             ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
             ListItem::Entry { dir, mut entry } => {
                 let (index, parent) = self.number(dir)?;
-                if self.dirs_made > 0 {
+                if self.maker.dirs_made > 0 {
                     self.tell_made();
                 }
                 let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
@@ -135,7 +139,7 @@ impl Receiver<'_> {
         }
         let named = Named {
             naming: self.job.control.monitor().progress().naming(),
-            dirs_made: self.dirs_made as u64,
+            dirs_made: self.maker.dirs_made as u64,
         };
         self.job.control.tell_made(named, &self.job.dest);
     }
@@ -157,7 +161,7 @@ impl Receiver<'_> {
         self.tell_extras_in_turn(&ended, wants, outcomes);
         if dir == 0 {
             self.tell_both(wants, outcomes);
-            self.settle_renames(wants, outcomes);
+            self.filler.settle_renames(wants, outcomes);
             // Nothing may be told after the job's end, which this can settle.
             self.tell_both(wants, outcomes);
         }
@@ -213,13 +217,21 @@ impl Receiver<'_> {
             self.publisher.naming.merging.list(name.as_ref());
         }
         if self.job.checks() {
-            return self.check_entry(index, dir, name, entry, cost, wants);
+            let (checked, outcome) = self.checker.check_entry(index, dir, name, entry, cost, wants);
+            self.open(index, checked);
+            return outcome;
         }
         let is_there = name.as_ref().is_some_and(|name| dir.has_listed(name));
         let only_removes = self.job.only_removes();
         let outcome = match &entry.kind {
             kind if only_removes && *kind != Kind::Dir => self.job.left_alone(is_there),
-            Kind::Dir => self.take_dir(index, &dir, name.clone(), &entry, cost)?,
+            Kind::Dir => {
+                let ahead = self.listing.lock().prefetching.take(index);
+                let (made, outcome) =
+                    self.maker.take_dir(index, &dir, name.clone(), &entry, cost, ahead);
+                self.open(index, Some(made));
+                outcome?
+            }
             Kind::Special if !self.job.makes(&entry) => Outcome::Skipped(Skip::Special),
             Kind::Symlink { .. } if !self.job.plan.links => Outcome::Skipped(Skip::Special),
             Kind::Symlink { target } if self.job.is_unsafe(dir.names().len(), target) => {
@@ -233,8 +245,8 @@ impl Receiver<'_> {
                 let mut one = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
                 one.staging.clone_from(&self.staging);
                 return match self.job.has_other_names(&one.entry) {
-                    true => self.take_name(one, |one| self.take_one(one, wants)),
-                    false => self.take_one(one, wants),
+                    true => self.linker.take_name(one, |one| self.maker.take_one(one, wants)),
+                    false => self.maker.take_one(one, wants),
                 };
             }
         };
@@ -243,13 +255,9 @@ impl Receiver<'_> {
         Some(outcome)
     }
 
-    /// Decides about an entry with a name of its own; returns its outcome if it has one
-    /// already.
-    fn take_one(&self, one: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
-        match one.entry.kind {
-            Kind::File { .. } => self.take_file(one, wants),
-            _ => self.take_made(one),
-        }
+    /// The entries of a directory of that number may be listed from now on.
+    fn open(&self, index: u64, dir: Option<Arc<RecvDir>>) {
+        self.listing.lock().open.extend(dir.map(|dir| (index, dir)));
     }
 
     /// The outcome of what the Sender could not list.
@@ -262,7 +270,7 @@ impl Receiver<'_> {
     }
 
     /// The number of the next entry, and the directory that it is in.
-    pub(super) fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
+    fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
         let mut listing = self.listing.lock();
         let parent = listing.opened_last(dir)?;
         let index = listing.next_index;
@@ -272,7 +280,7 @@ impl Receiver<'_> {
     }
 
     /// Tells that `entry` in `dir` was listed. It `is_rival` if an earlier source has its place.
-    pub(super) fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
+    fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
         self.job.reporter.listed(index, entry, |place| {
             place.source = self.listing.lock().source;
             (place.is_dir, place.is_rival) = (entry.kind == Kind::Dir, is_rival);
@@ -281,13 +289,13 @@ impl Receiver<'_> {
     }
 
     /// The directory that was opened last, if it has this number.
-    pub(super) fn open_dir_of(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
+    fn open_dir_of(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
         self.listing.lock().opened_last(dir)
     }
 
     /// The name that an entry gets, if the job covers it and it is in order; and true if
     /// nothing is an extra that the destination has in it.
-    pub(super) fn check_name(
+    fn check_name(
         &self,
         dir: u64,
         parent: &RecvDir,
@@ -386,5 +394,92 @@ impl Receiver<'_> {
             Some(asked) if !asked.lock().may_end() => Err(Broken("it ended the listing too early")),
             _ => Ok(()),
         }
+    }
+
+    /// Takes the names of directories that will be listed: they are no extras.
+    fn take_subdirs(&self, dir: u64, names: &[Name]) -> Result<(), Broken> {
+        let dir = self.open_dir_of(dir)?;
+        if !self.job.task.finds_extras() || dir.parent.is_none() {
+            return Err(Broken("it listed names of directories where none are expected"));
+        }
+        let mut last = dir.last_names.lock();
+        for name in names {
+            if last.dir.is_some() || last.subdir.as_ref().is_some_and(|last| last >= name) {
+                return Err(Broken("it listed the names of directories out of order"));
+            }
+            last.subdir = Some(name.clone());
+        }
+        for name in names {
+            dir.has_listed(name);
+        }
+        Ok(())
+    }
+
+    /// Tells what is in `dir` and was not listed, when all names in it are known.
+    fn tell_extras(&self, dir: &Arc<RecvDir>) {
+        let (Some(names), DirState::Open(node)) = (dir.unlisted.lock().take(), &dir.state) else {
+            return;
+        };
+        if !self.job.checks() {
+            return self.filler.keep_or_delete(dir, names);
+        }
+        self.checker.report_extras(dir, node, names);
+    }
+
+    /// Deals with an entry that stays since it would lose something, by that `fault`. In the
+    /// first part of a move nothing is made of it, nor of what is in it.
+    fn leave_behind(
+        &self,
+        index: u64,
+        dir: Arc<RecvDir>,
+        name: Option<Name>,
+        entry: Entry,
+        cost: u64,
+        fault: Fault,
+    ) -> Option<Outcome> {
+        self.has_listed(index, &dir, &entry, false);
+        if let Some(name) = &name {
+            dir.has_listed(name);
+        }
+        let outcome = Outcome::Failed(fault);
+        if entry.kind == Kind::Dir {
+            let shown = entry.name.clone();
+            let left = RecvDir::new(Some(Arc::clone(&dir)), shown, DirState::Ruled, false, None);
+            self.listing.lock().open.push((index, left));
+        }
+        self.job.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
+        self.job.close(cost);
+        Some(outcome)
+    }
+
+    /// Nothing in the directory was looked at: nothing there is an extra.
+    fn close_dir(&self, dir: u64) -> Result<(), Broken> {
+        let dir = self.open_dir_of(dir)?;
+        if !self.job.task.finds_extras() || dir.parent.is_none() {
+            return Err(Broken("it closed a directory unexpectedly"));
+        }
+        *dir.unlisted.lock() = None;
+        Ok(())
+    }
+
+    /// Removes what has the name of a source that is not there.
+    fn take_missing(&self, dir: u64, name: &Name) -> Result<(), Broken> {
+        let dir = self.open_dir_of(dir)?;
+        if self.publisher.removals.walking().missing != Missing::Removed {
+            return Err(Broken("it reported a missing source unexpectedly"));
+        }
+        if let Some(asked) = &self.asked {
+            asked.lock().take_missing(&dir, name)?;
+        }
+        let is_own = |part| matches!(part, Part::All | Part::AllElse);
+        if self.job.rename.is_none() && self.job.plan.is_mirror && is_own(self.job.plan.part) {
+            let mut told = Vec::new();
+            let removed = self.publisher.removals.remove_missing(&dir, name, &mut told);
+            self.job.tell_deleted(told);
+            if let Err(error) = removed {
+                self.publisher.removals.not_removed(&dir.path_of(Some(name)), &error);
+            }
+        }
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! as it was when it was opened; one that changes otherwise is begun once more, and
 //! fails then.
 
-use super::{Pending, Receiver};
+use super::{Filler, Pending};
 use crate::digest;
 use haul_model::{BLOCK_LEN, BlockRanges, ContentHash, Fault, FaultKind, Outcome, Side};
 use haul_proto::{How, Want};
@@ -35,17 +35,17 @@ impl Pending {
     /// If it has changed, but for having grown.
     pub(super) fn look_again(
         &mut self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         source: &dyn SourceFile,
         copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
     ) -> Result<(), Fault> {
-        let strict = receiver.job.policy.strict_source;
-        self.reading.has_grown = digest::has_grown(source, strict, copied, receiver.job.control)?;
+        let strict = filler.job.policy.strict_source;
+        self.reading.has_grown = digest::has_grown(source, strict, copied, filler.job.control)?;
         Ok(())
     }
 }
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// True if a file with that fault is begun once more, because its source changed while
     /// it was read: the first time, unless the source has to be still. Of what was done,
     /// `counted` bytes were counted.

@@ -1,18 +1,14 @@
 //! The loss of an entry by a move: attributes that this side can't give to it. Such a source
 //! stays where it is, unless the user does without.
 
-use super::Receiver;
-use super::dirs::{DirState, RecvDir};
 use super::given::Owners;
 use super::listing::Broken;
 use crate::lacks::would_lose;
-use haul_model::{
-    Entry, Fault, FaultKind, Kept, Kind, Moving, Name, Outcome, SET_ID_MODE, Side, Special, Task,
-};
+use haul_model::{Entry, Fault, FaultKind, Kept, Kind, Moving, SET_ID_MODE, Side, Special, Task};
 use haul_sys::{AccountKind, NotKept};
 use haul_tree::{Meta, Owner};
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
@@ -44,6 +40,14 @@ impl Owners<'_> {
     /// True if sources that would lose something stay.
     pub(super) fn moves_whole(&self) -> bool {
         self.losing.is_whole
+    }
+
+    /// Takes the user who moves the sources, which is listed first.
+    pub(super) fn take_mover(&self, mover: Owner, is_first: bool) -> Result<(), Broken> {
+        if !self.losing.is_whole || !is_first || self.losing.mover.set(mover).is_err() {
+            return Err(Broken("it named who moves the sources where that is not expected"));
+        }
+        Ok(())
     }
 
     /// The user who owns a source of that user, where this side gives files to nobody else:
@@ -131,44 +135,6 @@ impl Owners<'_> {
             let message = "not removed: its copy lacks the set-ID bits";
             Fault::new(Side::Source, FaultKind::Lossy, message)
         })
-    }
-}
-
-impl Receiver<'_> {
-    /// Learns who moves the sources.
-    pub(super) fn take_mover(&self, mover: Owner) -> Result<(), Broken> {
-        let is_first = self.listing.lock().next_index == 1;
-        if !self.owners.losing.is_whole || !is_first || self.owners.losing.mover.set(mover).is_err()
-        {
-            return Err(Broken("it named who moves the sources where that is not expected"));
-        }
-        Ok(())
-    }
-
-    /// Deals with an entry that stays since it would lose something, by that `fault`. In the
-    /// first part of a move nothing is made of it, nor of what is in it.
-    pub(super) fn leave_behind(
-        &self,
-        index: u64,
-        dir: Arc<RecvDir>,
-        name: Option<Name>,
-        entry: Entry,
-        cost: u64,
-        fault: Fault,
-    ) -> Option<Outcome> {
-        self.has_listed(index, &dir, &entry, false);
-        if let Some(name) = &name {
-            dir.has_listed(name);
-        }
-        let outcome = Outcome::Failed(fault);
-        if entry.kind == Kind::Dir {
-            let shown = entry.name.clone();
-            let left = RecvDir::new(Some(Arc::clone(&dir)), shown, DirState::Ruled, false, None);
-            self.listing.lock().open.push((index, left));
-        }
-        self.job.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.job.close(cost);
-        Some(outcome)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The rules of a mirror: about entries that exist at the destination, and about those
 //! that only it has.
 
-mod bounds;
 mod removing;
 mod spared;
 
@@ -237,7 +236,7 @@ impl Removals<'_> {
     }
 
     /// Tells that what is at `path` stays.
-    fn not_removed(&self, path: &[u8], error: &io::Error) {
+    pub(super) fn not_removed(&self, path: &[u8], error: &io::Error) {
         self.job.fail_late(path, Fault::from_io(Side::Destination, "remove it", error));
     }
 

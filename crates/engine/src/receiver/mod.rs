@@ -12,6 +12,7 @@ mod destination;
 mod dirs;
 mod durable;
 mod ending;
+mod filler;
 mod filling;
 mod full;
 mod given;
@@ -48,6 +49,7 @@ pub(crate) use arrivals::Arrivals;
 pub(crate) use asked::Asked;
 pub(crate) use context::JobContext;
 pub(crate) use destination::{Destination, Made};
+pub(crate) use filler::Filler;
 pub(crate) use own::Around;
 pub(crate) use reading::{PARTS_MAX, decode_lists, read_for_receiver, read_lane};
 pub(crate) use small::{run_downloads, run_uploads};
@@ -61,35 +63,30 @@ use crate::originals::Originals;
 use crate::prefetch::{Names, Prefetched};
 use backing::Backing;
 use backing::Backups;
+use check::Checker;
 use completion::Completion;
 use dirs::{DirState, RecvDir};
-use durable::Durability;
 use ending::Ending;
 use given::Numbers;
 use given::Owners;
-use hashing::Hashing;
 use haul_model::{BlockHash, Fault, FaultKind, Kept, Kind, Name, Policy, Side};
 use haul_plan::Plan;
 use haul_proto::ListItem;
 use haul_sys::Dir;
 use haul_tree::{Capabilities, StagedFile};
-use hold::Holding;
 use incoming::{Direct, Incoming, Piece};
 use linking::Groups;
+use linking::Linker;
 use listing::Listing;
-use mirror::Removals;
-use naming::Naming;
 use parking_lot::Mutex;
 pub(crate) use pending::Pending;
 use providers::{Chunks, Providers};
 use publish::Publisher;
-use sealing::Sealing;
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use taking::Maker;
 use times::Times;
-use waiting::Waiting;
 
 /// Items beyond [`LIST_WINDOW`] that are tolerated: one that is as large as an
 /// item can be.
@@ -101,25 +98,16 @@ pub(crate) struct Receiver<'a> {
     owners: Arc<Owners<'a>>,
     times: Arc<Times<'a>>,
     pub(crate) publisher: Arc<Publisher<'a>>,
-    pub(crate) completion: Completion<'a>,
-    groups: Groups,
-    /// See [`Destination::may_be_source`].
-    may_be_source: bool,
-    /// Files whose contents are being compared.
-    hashing: Mutex<HashMap<u64, Hashing>>,
-    around: Around,
+    pub(crate) completion: Arc<Completion<'a>>,
+    linker: Arc<Linker<'a>>,
+    pub(crate) filler: Arc<Filler<'a>>,
+    maker: Maker<'a>,
+    checker: Checker<'a>,
+    listing: Mutex<Listing>,
     /// The sources of the job, where this side named them.
     asked: Option<Mutex<Asked>>,
-    listing: Mutex<Listing>,
-    wanted: Mutex<HashMap<u64, Box<Pending>>>,
-    /// Where content may come from besides the Sender.
-    providers: Providers,
-    /// See [`Destination::dirs_made`].
-    dirs_made: usize,
     /// Where files are staged, if not where they will appear.
     staging: Option<Arc<Dir>>,
-    /// Ways there that the content of one file can take at the same time.
-    lanes: usize,
 }
 
 /// A stage that is continued, and the hashes of the blocks in it.
@@ -182,39 +170,31 @@ impl<'a> Receiver<'a> {
         let times = Times::of(&owners);
         let backups = Backups::of(&owners, chunks.clone(), backing);
         let originals = destination.sources_are_here.then(|| Originals::of(job));
-        let publisher = Arc::new(Publisher {
-            job: Arc::clone(&context),
-            times: Arc::clone(&times),
-            naming: Naming::of(&backups, originals),
-            removals: Removals::of(&backups, destination.holds_sources),
-            backups,
-            sealing: Sealing::of(&times),
-            durability: Durability::of(&context),
-            waiting: Waiting::default(),
-            holding: Holding::default(),
-        });
+        let publisher = Publisher::of(&times, backups, originals, destination.holds_sources);
         let completion = Completion::of(&publisher, chunks.clone(), is_beside);
-        let receiver = Arc::new(Self {
-            job: context,
+        let linker = Linker::of(&completion, Groups::of(job.links_memory_max));
+        let providers = Providers::of(job, !costs_round_trips && is_beside, chunks);
+        let filler = Filler::of(&linker, providers, destination.dirs_made > 0, lanes);
+        let checker = Checker::of(&owners, &filler, destination.may_be_source);
+        let maker = Maker::of(&filler, destination.around, destination.dirs_made);
+        publisher.take_over_lot_in(&root);
+        owners.tell_unknown();
+        let listing = Mutex::new(Listing::of(root));
+        let (asked, staging, job) = (asked.map(Mutex::new), destination.staging, context);
+        Ok(Arc::new(Self {
+            job,
             owners,
             times,
             publisher,
             completion,
-            groups: Groups::of(job.links_memory_max),
-            may_be_source: destination.may_be_source,
-            hashing: Mutex::default(),
-            around: destination.around,
-            asked: asked.map(Mutex::new),
-            listing: Mutex::new(Listing::of(root)),
-            wanted: Mutex::default(),
-            providers: Providers::of(job, !costs_round_trips && is_beside, chunks),
-            dirs_made: destination.dirs_made,
-            staging: destination.staging,
-            lanes,
-        });
-        receiver.take_over_lot();
-        receiver.owners.tell_unknown();
-        Ok(receiver)
+            linker,
+            filler,
+            maker,
+            checker,
+            listing,
+            asked,
+            staging,
+        }))
     }
 
     /// Admits items of a listing that has come over a wire, to be taken with
@@ -226,11 +206,6 @@ impl<'a> Receiver<'a> {
     /// Takes the next items of a listing that has come over a wire.
     pub(crate) fn take_list(&self, items: Vec<ListItem>) {
         self.job.keep_rules(self.take_items(items));
-    }
-
-    /// Takes a wanted file out, to give it its content.
-    pub(crate) fn claim(&self, index: u64) -> Option<Pending> {
-        self.wanted.lock().remove(&index).map(|pending| *pending)
     }
 }
 

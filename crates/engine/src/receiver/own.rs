@@ -2,7 +2,6 @@
 //! machine. Over a memory link the objects show that; over a wire their numbers do,
 //! which no object of another machine has.
 
-use super::Receiver;
 use crate::dirs::number_here;
 use haul_model::{Entry, Fault, FaultKind, FileId, Side};
 
@@ -14,6 +13,16 @@ impl Around {
     /// Of a destination with this lineage: the directory itself, and those above it.
     pub(crate) fn of(lineage: &[FileId]) -> Self {
         Self(lineage.iter().map(|id| number_here(*id)).collect())
+    }
+
+    /// The fault of a directory that holds the destination, if it is one of the
+    /// sources, or is it, further down.
+    pub(super) fn holds_it(&self, entry: &Entry, is_source: bool) -> Option<Fault> {
+        let count = if is_source { self.0.len() } else { 1 };
+        let mut in_the_way = self.0.iter().take(count);
+        let holds_it = entry.id.is_none() && in_the_way.any(|number| *number == entry.inode);
+        let message = "the directory would be copied into itself";
+        holds_it.then(|| Fault::new(Side::Source, FaultKind::IntoItself, message))
     }
 }
 
@@ -29,16 +38,4 @@ pub(super) fn is_own(entry: &Entry, there: Option<FileId>) -> bool {
 pub(super) fn same_directory() -> Fault {
     let message = "source and destination are the same directory";
     Fault::new(Side::Destination, FaultKind::SameFile, message)
-}
-
-impl Receiver<'_> {
-    /// The fault of a directory that holds the destination, if it is one of the
-    /// sources, or is it, further down.
-    pub(super) fn goes_into_itself(&self, entry: &Entry, is_source: bool) -> Option<Fault> {
-        let Around(around) = &self.around;
-        let mut in_the_way = around.iter().take(if is_source { around.len() } else { 1 });
-        let holds_it = entry.id.is_none() && in_the_way.any(|number| *number == entry.inode);
-        let message = "the directory would be copied into itself";
-        holds_it.then(|| Fault::new(Side::Source, FaultKind::IntoItself, message))
-    }
 }

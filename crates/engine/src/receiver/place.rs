@@ -1,10 +1,10 @@
 //! Acts at an entry's place in the destination as soon as it is listed: makes directories and
 //! links, and gives files that stay the attributes that they lack.
 
-use super::deciding::{Case, Decision, left_or_updated};
 use super::dirs::{DirState, RecvDir};
-use super::work::{self, Making, Work};
-use super::{Pending, Receiver, naming, parent_fault};
+use super::taking::Maker;
+use super::work::{Making, Work};
+use super::{Pending, naming, parent_fault};
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
@@ -13,44 +13,7 @@ use haul_tree::Meta;
 use std::io;
 use std::sync::Arc;
 
-impl Receiver<'_> {
-    /// The decision about an entry, or the failure to make a file durable that is skipped: a
-    /// move may find that it is the same, and remove its source.
-    pub(super) fn sync_if_skipped(&self, case: &Case<'_>, decision: Decision) -> Decision {
-        let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
-        if !(self.job.policy.moving.is_some()
-            && is_kept
-            && case.existing.is_some_and(Meta::is_file))
-        {
-            return decision;
-        }
-        match self.publisher.durability.sync_left(case.dir, case.node, case.name) {
-            Ok(()) => decision,
-            Err(fault) => Decision::Settled(Outcome::Failed(fault)),
-        }
-    }
-
-    /// Leaves the content of an entry as it is: gives a file the attributes of the source that it
-    /// lacks, and ends what an earlier job has begun.
-    pub(super) fn leave(&self, case: &Case<'_>, found: Changes) -> io::Result<Decision> {
-        let Case { dir, node, name, entry, existing } = *case;
-        let left = left_or_updated(found);
-        if !matches!(entry.kind, Kind::File { .. }) {
-            return Ok(Decision::Settled(left));
-        }
-        let kept = self.publisher.naming.refresh(node, name, entry, existing);
-        if let Err(fault) = kept.and_then(|()| self.publisher.durability.sync_left(dir, node, name))
-        {
-            return Ok(Decision::Settled(Outcome::Failed(fault)));
-        }
-        if let (Some(source), false) = (self.job.resumable(entry), self.job.policy.dry_run)
-            && node.handle()?.remove_leftovers(name, &source)
-        {
-            dir.touch();
-        }
-        Ok(Decision::Settled(left))
-    }
-
+impl Maker<'_> {
     /// Makes a link, FIFO, socket or device.
     pub(super) fn make(
         &self,
@@ -109,8 +72,8 @@ impl Receiver<'_> {
         name: Option<Name>,
         entry: &Entry,
         cost: u64,
-    ) -> Option<Outcome> {
-        let prefetched = self.listing.lock().prefetching.take(index);
+        prefetched: Option<Prefetched>,
+    ) -> (Arc<RecvDir>, Option<Outcome>) {
         let prefetched = prefetched.filter(|ahead| match (&parent.state, &name) {
             (DirState::Open(node), Some(name)) => ahead.is_of(node, name),
             _ => false,
@@ -154,17 +117,17 @@ impl Receiver<'_> {
             dir = of(DirState::Failed, None);
             outcome = Outcome::Failed(fault);
         }
-        self.listing.lock().open.push((index, Arc::clone(&dir)));
         let made = match &dir.state {
             DirState::Open(node) if fresh => node.handle().ok().and_then(|dir| dir.making()),
             _ => None,
         };
         if let Some(made) = made {
             dir.expect_one();
-            self.job.give(Work::Made(dir, Making { index, cost, outcome, made }));
-            return None;
+            let making = Making { index, cost, outcome, made };
+            self.job.give(Work::Made(Arc::clone(&dir), making));
+            return (dir, None);
         }
-        Some(outcome)
+        (dir, Some(outcome))
     }
 
     /// Opens or makes a directory. Gives its outcome, the operations that it allows, and true
@@ -177,7 +140,7 @@ impl Receiver<'_> {
         prefetched: Option<&Prefetched>,
     ) -> (Outcome, DirState, bool) {
         let failed = |fault| (Outcome::Failed(fault), DirState::Failed, false);
-        let into_itself = self.goes_into_itself(entry, parent.parent.is_none());
+        let into_itself = self.around.holds_it(entry, parent.parent.is_none());
         match (&parent.state, name, into_itself) {
             (DirState::Failed, ..) => failed(parent_fault()),
             (_, _, Some(fault)) => failed(fault),
@@ -224,6 +187,6 @@ impl Receiver<'_> {
             return;
         }
         let outcome = self.make(&link.dir, &link.name, &link.entry, link.on_existing);
-        work::tell(self, vec![(link, 0, outcome)]);
+        self.linker.report_settled(vec![(link, 0, outcome)]);
     }
 }

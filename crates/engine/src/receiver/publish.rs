@@ -9,8 +9,10 @@ use super::sealing::Sealing;
 use super::times::Times;
 use super::waiting::Waiting;
 use super::{JobContext, Pending};
-use haul_model::{Fault, Outcome, Side};
+use crate::originals::Originals;
+use haul_model::{Fault, FileId, Outcome, Side};
 use haul_tree::SealedFile;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -27,6 +29,29 @@ pub(crate) struct Publisher<'a> {
     pub(super) waiting: Waiting,
     /// Files that wait to be durable.
     pub(super) holding: Holding,
+}
+
+impl<'a> Publisher<'a> {
+    /// The publisher of a destination with such `times`. Neither a source nor a directory that
+    /// holds one is removed.
+    pub(super) fn of(
+        times: &Arc<Times<'a>>,
+        backups: Arc<Backups<'a>>,
+        originals: Option<Originals>,
+        holds_sources: HashSet<FileId>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            job: Arc::clone(&times.job),
+            times: Arc::clone(times),
+            naming: Naming::of(&backups, originals),
+            removals: Removals::of(&backups, holds_sources),
+            backups,
+            sealing: Sealing::of(times),
+            durability: Durability::of(&times.job),
+            waiting: Waiting::default(),
+            holding: Holding::default(),
+        })
+    }
 }
 
 impl Publisher<'_> {

@@ -197,7 +197,7 @@ impl Reading<'_, '_> {
         self.wait_for_room(&file, view.offset);
         self.arrived(view.index, view.content.len() as u64, 0);
         let route = self.arrivals.route(self.lane);
-        if let Some(direct) = file.directly(receiver, route) {
+        if let Some(direct) = file.directly(&receiver.filler, route) {
             take_directly(input, direct, view, len, &mut self.part)?;
             return Ok(Ended::Continue(()));
         }
@@ -240,8 +240,10 @@ impl Reading<'_, '_> {
                 let file = self.open_incoming(reuse.index)?;
                 take_reuse(receiver, file, reuse, self.arrivals.route(self.lane))?;
             }
-            Message::FileEnd(end) if receiver.job.checks() || receiver.is_hashing(end.index) => {
-                if !receiver.admit_seal(end.index) {
+            Message::FileEnd(end)
+                if receiver.job.checks() || receiver.filler.is_hashing(end.index) =>
+            {
+                if !receiver.filler.admit_seal(end.index) {
                     return Ok(Ended::Break(End::Job));
                 }
                 receiver.job.give(Work::Sealed(end));
@@ -251,7 +253,7 @@ impl Reading<'_, '_> {
                 if !end.by_blocks {
                     self.arrivals.incoming.lock().remove(&end.index);
                 }
-                receiver.end_signed(end.index);
+                receiver.filler.end_signed(end.index);
                 hand_on(receiver, file, Piece::End(end));
             }
             message => match &self.main {
@@ -275,7 +277,7 @@ impl Reading<'_, '_> {
         if let Some(file) = known.filter(|file| !file.has_ended()) {
             return Ok(Arc::clone(file));
         }
-        let Some(pending) = self.receiver.claim(index) else {
+        let Some(pending) = self.receiver.filler.claim(index) else {
             return match known {
                 Some(file) => Ok(Arc::clone(file)),
                 None if self.arrivals.may_be_late(index) => Ok(Incoming::new(None).into()),
@@ -315,10 +317,10 @@ fn take_words(
 ) -> Result<Ended, ReadEnd> {
     match message {
         Message::Offer(offer) if !receiver.job.checks() => {
-            while receiver.has_many_offers() && !receiver.job.control.stopped() {
+            while receiver.filler.has_many_offers() && !receiver.job.control.stopped() {
                 std::thread::sleep(FULL_POLL);
             }
-            receiver.take_offer(offer).map_err(refused)?;
+            receiver.filler.take_offer(offer).map_err(refused)?;
         }
         Message::Removed(removed) if receiver.completion.awaits_removals() => {
             receiver.completion.take_removals(removed);
@@ -355,7 +357,7 @@ fn take_directly(
 }
 
 fn check_block(receiver: &Receiver<'_>, file: Arc<Incoming>, seal: BlockSeal, route: Route) {
-    match file.checks_block(receiver, &seal, route) {
+    match file.checks_block(&receiver.filler, &seal, route) {
         Some(true) => receiver.job.give(Work::Arrived(file)),
         Some(false) => {}
         None => hand_on(receiver, file, Piece::Seal(seal, route)),
@@ -368,7 +370,7 @@ fn take_reuse(
     reuse: Reuse,
     route: Route,
 ) -> Result<(), ReadEnd> {
-    if !file.allows(receiver, &reuse) {
+    if !file.allows(&receiver.filler, &reuse) {
         return Err(refused("the peer sent a part of a file that does not exist"));
     }
     hand_on(receiver, file, Piece::Reuse(reuse, route));

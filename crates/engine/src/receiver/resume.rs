@@ -3,13 +3,13 @@
 //! list thousands of such files before the first content arrives.
 
 use super::dirs::{DirState, RecvDir};
-use super::{Pending, Receiver, Resumed, proving, work};
+use super::{Filler, Pending, Resumed, proving, work};
 use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Resume, Side};
 use haul_store::Earlier;
 use haul_tree::{SourceFile, changed};
 use std::io;
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// Whole blocks that an earlier job has left of a file and that can be
     /// believed; 0 if it is copied from its start.
     pub(super) fn find_resumed(
@@ -61,9 +61,9 @@ impl Pending {
     ///
     /// # Errors
     /// When it can't be opened, or is not what it was when the file was listed.
-    pub(super) fn continue_stage(&self, receiver: &Receiver<'_>) -> Result<Option<Resumed>, Fault> {
+    pub(super) fn continue_stage(&self, filler: &Filler<'_>) -> Result<Option<Resumed>, Fault> {
         let (1.., Some(source), DirState::Open(node)) =
-            (self.resumed, receiver.job.source_id(&self.entry), &self.dir.state)
+            (self.resumed, filler.job.source_id(&self.entry), &self.dir.state)
         else {
             return Ok(None);
         };
@@ -72,7 +72,7 @@ impl Pending {
         if blocks.len() as u64 != self.resumed {
             return Err(work::written_meanwhile());
         }
-        Ok(Some((self.with_zeros(receiver.publisher.durability.written_out(stage)), blocks)))
+        Ok(Some((self.with_zeros(filler.publisher.durability.written_out(stage)), blocks)))
     }
 
     /// The same for a file whose source is open here: what is there of another
@@ -83,24 +83,24 @@ impl Pending {
     /// listed.
     pub(super) fn continue_from(
         &mut self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         source: &dyn SourceFile,
     ) -> Result<Option<Resumed>, Fault> {
-        let Some((stage, blocks)) = self.continue_stage(receiver)? else { return Ok(None) };
+        let Some((stage, blocks)) = self.continue_stage(filler)? else { return Ok(None) };
         if !work::is_as_listed(source, &self.entry, true) {
             stage.discard();
             return Err(changed());
         }
-        let control = receiver.job.control;
+        let control = filler.job.control;
         let is_its_own = match self.entry.ctime {
-            _ if receiver.job.policy.proves_resumed() => proving::is_of(source, &blocks, control)?,
+            _ if filler.job.policy.proves_resumed() => proving::is_of(source, &blocks, control)?,
             Some(_) => true,
             None => proving::may_be_of(source, &*stage, &blocks, control)?,
         };
         if !is_its_own {
             stage.discard();
-            receiver.job.reporter.not_resumed(self.resumed * BLOCK_LEN);
-            receiver.job.warn(&self.dir.path_of(self.entry.name.as_ref()), REPLACED);
+            filler.job.reporter.not_resumed(self.resumed * BLOCK_LEN);
+            filler.job.warn(&self.dir.path_of(self.entry.name.as_ref()), REPLACED);
             self.resumed = 0;
             return Ok(None);
         }

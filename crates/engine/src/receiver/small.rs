@@ -3,7 +3,7 @@
 
 use super::dirs::DirState;
 use super::hold::Filling;
-use super::{Pending, Receiver, Work, work};
+use super::{Filler, Pending, Work};
 use crate::control::Step;
 use crate::link::SourceHandle;
 use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, Outcome, Side};
@@ -25,12 +25,12 @@ pub(crate) struct Fetched {
 
 /// Puts small files through `lane` until there is nothing left to come, or the job ends.
 pub(crate) fn run_uploads<'t>(
-    receiver: &Receiver<'_>,
+    filler: &Filler<'_>,
     files: &crossbeam_channel::Receiver<SourceHandle>,
     lane: Box<dyn Uploads + 't>,
 ) {
-    let mut putting = Putting { receiver, lane, sent: HashMap::new(), refused: Vec::new() };
-    while !receiver.job.control.stopped() {
+    let mut putting = Putting { filler, lane, sent: HashMap::new(), refused: Vec::new() };
+    while !filler.job.control.stopped() {
         while let Ok(file) = files.try_recv() {
             putting.begin(&file);
             // More may come without end: outcomes are reported meanwhile.
@@ -51,7 +51,7 @@ pub(crate) fn run_uploads<'t>(
 
 /// Small files on their way to the destination.
 struct Putting<'r, 'a, 't> {
-    receiver: &'r Receiver<'a>,
+    filler: &'r Filler<'a>,
     lane: Box<dyn Uploads + 't>,
     sent: HashMap<u64, (Pending, SourceHandle)>,
     /// Files for which there was no room, or that the server refused without a reason. Those
@@ -61,12 +61,11 @@ struct Putting<'r, 'a, 't> {
 
 impl Putting<'_, '_, '_> {
     fn begin(&mut self, file: &SourceHandle) {
-        if self.receiver.job.control.stopped() {
+        if self.filler.job.control.stopped() {
             return;
         }
-        let Some(mut pending) = self.receiver.claim(file.index) else { return };
-        if pending.on_existing == OnExisting::Replace && self.receiver.publisher.backups.backs_up()
-        {
+        let Some(mut pending) = self.filler.claim(file.index) else { return };
+        if pending.on_existing == OnExisting::Replace && self.filler.publisher.backups.backs_up() {
             // A worker makes the backup first.
             return self.leave(pending, file.clone());
         }
@@ -77,8 +76,8 @@ impl Putting<'_, '_, '_> {
             }
             // It has grown.
             Ok(None) => self.leave(pending, file.clone()),
-            Err(_) if self.receiver.job.control.stopped() => {}
-            Err(fault) if self.receiver.begins_again(&mut pending, &fault, 0) => {
+            Err(_) if self.filler.job.control.stopped() => {}
+            Err(fault) if self.filler.begins_again(&mut pending, &fault, 0) => {
                 self.leave(pending, file.clone());
             }
             Err(fault) => self.tell(pending, 0, Outcome::Failed(fault)),
@@ -102,7 +101,7 @@ impl Putting<'_, '_, '_> {
         if read < content.len() {
             return Err(changed());
         }
-        pending.look_again(self.receiver, &*source, || Ok(Some(ContentHash::of(&content))))?;
+        pending.look_again(self.filler, &*source, || Ok(Some(ContentHash::of(&content))))?;
         let DirState::Open(node) = &pending.dir.state else { return Err(super::parent_fault()) };
         let dir = node.handle().map_err(|error| {
             Fault::from_io(Side::Destination, "create a file in the directory", &error)
@@ -110,7 +109,7 @@ impl Putting<'_, '_, '_> {
         let Some(small_files) = dir.small_files() else { return Ok(None) };
         pending.entry.kind = Kind::File { size: seal.size };
         let attributes = Attributes { mtime: seal.mtime, ..pending.entry.attributes.clone() };
-        let policy = &self.receiver.job.policy;
+        let policy = &self.filler.job.policy;
         let put = small_files.put(SmallFile {
             name: &pending.name,
             content,
@@ -128,7 +127,7 @@ impl Putting<'_, '_, '_> {
         let size = pending.entry.size();
         let fault = match result {
             Ok(Publication::Published) => {
-                self.receiver.job.reporter.came_by(Step::Moved(size));
+                self.filler.job.reporter.came_by(Step::Moved(size));
                 pending.dir.remove_stale(&pending.name);
                 return self.tell(pending, size, Outcome::Copied);
             }
@@ -137,7 +136,7 @@ impl Putting<'_, '_, '_> {
             Err(NotPut::Corrupt(message)) => {
                 Fault::new(Side::Destination, FaultKind::Corrupt, message)
             }
-            Err(NotPut::Failed { .. }) if self.receiver.job.control.stopped() => return,
+            Err(NotPut::Failed { .. }) if self.filler.job.control.stopped() => return,
             Err(NotPut::Failed { error, .. })
                 if matches!(FaultKind::of(&error), FaultKind::NoSpace | FaultKind::Io) =>
             {
@@ -152,8 +151,8 @@ impl Putting<'_, '_, '_> {
 
     /// Leaves a file to a worker.
     fn leave(&self, pending: Pending, file: SourceHandle) {
-        self.receiver.put_back(pending);
-        self.receiver.job.give(Work::Files(vec![file]));
+        self.filler.put_back(pending);
+        self.filler.job.give(Work::Files(vec![file]));
     }
 
     /// Leaves to workers what was refused beside others, now that these are done.
@@ -164,26 +163,26 @@ impl Putting<'_, '_, '_> {
     }
 
     fn tell(&self, pending: Pending, moved: u64, outcome: Outcome) {
-        work::tell(self.receiver, vec![(pending, moved, outcome)]);
+        self.filler.linker.report_settled(vec![(pending, moved, outcome)]);
     }
 }
 
 /// Fetches small files through `lane`, and hands them to the workers, until there is
 /// nothing left to come, or the job ends.
 pub(crate) fn run_downloads<'t>(
-    receiver: &Receiver<'_>,
+    filler: &Filler<'_>,
     files: &crossbeam_channel::Receiver<SourceHandle>,
     lane: Box<dyn Downloads + 't>,
 ) {
-    let mut fetching = Fetching { receiver, lane, asked: HashMap::new() };
+    let mut fetching = Fetching { filler, lane, asked: HashMap::new() };
     let mut next = None;
-    while !receiver.job.control.stopped() {
+    while !filler.job.control.stopped() {
         while let Some(file) = next.take().or_else(|| files.try_recv().ok()) {
             next = fetching.begin(file);
             while let Some((index, fetched)) = fetching.lane.take_done() {
                 fetching.end(index, fetched);
             }
-            if next.is_some() || receiver.job.control.stopped() {
+            if next.is_some() || filler.job.control.stopped() {
                 break;
             }
         }
@@ -199,7 +198,7 @@ pub(crate) fn run_downloads<'t>(
 
 /// Small files on their way from the source.
 struct Fetching<'r, 'a, 't> {
-    receiver: &'r Receiver<'a>,
+    filler: &'r Filler<'a>,
     lane: Box<dyn Downloads + 't>,
     asked: HashMap<u64, SourceHandle>,
 }
@@ -211,10 +210,10 @@ impl Fetching<'_, '_, '_> {
         let get = dir.as_ref().and_then(|dir| Some(dir.small_files()?.get(&file.name, file.size)));
         let Some(get) = get else {
             // The worker reports the fault.
-            self.receiver.job.give(Work::Files(vec![file]));
+            self.filler.job.give(Work::Files(vec![file]));
             return None;
         };
-        let control = self.receiver.job.control;
+        let control = self.filler.job.control;
         if !self.lane.push(file.index, get, &|| control.stopped()) {
             return Some(file);
         }
@@ -224,7 +223,7 @@ impl Fetching<'_, '_, '_> {
 
     fn end(&mut self, index: u64, fetched: Option<haul_tree::Fetched>) {
         let Some(source) = self.asked.remove(&index) else { return };
-        self.receiver.job.give(match fetched {
+        self.filler.job.give(match fetched {
             Some(file) => Work::Content(Fetched { index, size: source.size, file }),
             // A worker opens it again, and reports the fault.
             None => Work::Files(vec![source]),
@@ -232,7 +231,7 @@ impl Fetching<'_, '_, '_> {
     }
 }
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// Publishes a small file that has arrived.
     pub(super) fn take_fetched(&self, fetched: Fetched) {
         if self.job.control.stopped() {
@@ -259,7 +258,7 @@ impl Receiver<'_> {
             self.job.reporter.came_by(Step::Moved(len));
         }
         let moved = if written.is_ok() { len } else { 0 };
-        work::tell(self, self.publisher.conclude(pending, moved, written));
+        self.linker.report_settled(self.publisher.conclude(pending, moved, written));
     }
 
     /// A file that was claimed is left to somebody else.

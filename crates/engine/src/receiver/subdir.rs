@@ -2,8 +2,9 @@
 //! makes it.
 
 use super::dirs::{DirState, RecvDir};
+use super::naming;
 use super::own::{self, is_own};
-use super::{Receiver, naming};
+use super::taking::Maker;
 use crate::beneath;
 use crate::dirs::DirNode;
 use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
@@ -12,7 +13,7 @@ use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
 
-impl Receiver<'_> {
+impl Maker<'_> {
     /// Opens the directory `name`, or makes it, if it was not opened `ahead`; tells its
     /// outcome, and if it was made.
     pub(super) fn open_dir(

@@ -1,18 +1,51 @@
 //! Takes entries that are no directories as they are listed: settles them at once, makes
 //! them, requests their content, or gives them to a worker.
 
+use super::completion::Completion;
+use super::deciding::Decider;
 use super::deciding::Decision;
+use super::filler::Filler;
 use super::hashing::Candidate;
+use super::linking::Linker;
+use super::own::Around;
 use super::providers::Bring;
-use super::{Pending, Receiver, Work};
-use haul_model::{Changes, Outcome};
+use super::publish::Publisher;
+use super::times::Times;
+use super::{JobContext, Pending, Work};
+use haul_model::{Changes, Kind, Outcome};
 use haul_proto::Want;
 use haul_store::OnExisting;
+use std::sync::Arc;
 
-impl Receiver<'_> {
+/// Gives listed entries their place: makes directories, links and special files, and has files
+/// filled.
+pub(crate) struct Maker<'a> {
+    pub(super) job: Arc<JobContext<'a>>,
+    pub(super) times: Arc<Times<'a>>,
+    pub(super) publisher: Arc<Publisher<'a>>,
+    pub(super) completion: Arc<Completion<'a>>,
+    pub(super) decider: Arc<Decider<'a>>,
+    pub(super) linker: Arc<Linker<'a>>,
+    pub(super) filler: Arc<Filler<'a>>,
+    pub(super) around: Around,
+    /// See [`super::Destination::dirs_made`].
+    pub(super) dirs_made: usize,
+}
+
+impl<'a> Maker<'a> {
+    pub(super) fn of(filler: &Arc<Filler<'a>>, around: Around, dirs_made: usize) -> Self {
+        let (job, filler) = (Arc::clone(&filler.job), Arc::clone(filler));
+        let (times, publisher) = (Arc::clone(&filler.times), Arc::clone(&filler.publisher));
+        let (completion, linker) = (Arc::clone(&filler.completion), Arc::clone(&filler.linker));
+        let decider = Arc::clone(&filler.decider);
+        Self { job, times, publisher, completion, decider, linker, filler, around, dirs_made }
+    }
+}
+
+impl Maker<'_> {
     /// Decides about a file; returns its outcome if it has one already.
     pub(super) fn take_file(&self, mut file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
-        let (decision, found) = self.decide(&file.dir, &file.name, &mut file.entry);
+        let (decision, found) = self.decider.decide(&file.dir, &file.name, &mut file.entry);
         let decision = self.publisher.removals.cleared(&file.dir, &file.name, decision, found);
         file.found = found;
         let is_given_time = match &decision {
@@ -21,25 +54,29 @@ impl Receiver<'_> {
             _ => true,
         };
         if is_given_time && let Some(fault) = self.times.loses_time(&file.dir, &file.entry) {
-            return Some(self.settle_listed(&file, Outcome::Failed(fault)));
+            return Some(self.linker.settle_listed(&file, Outcome::Failed(fault)));
         }
         match decision {
-            Decision::Settled(outcome) => Some(self.settle_listed(&file, outcome)),
+            Decision::Settled(outcome) => Some(self.linker.settle_listed(&file, outcome)),
             Decision::Hash => {
-                self.hash_both(Pending { on_existing: OnExisting::Replace, ..file }, wants);
+                self.filler.hash_both(Pending { on_existing: OnExisting::Replace, ..file }, wants);
                 None
             }
             Decision::HashBases(bases, otherwise) => {
                 let candidates =
                     bases.into_iter().map(|(base, found)| Candidate::Base(base, found));
-                self.hash_candidates(file, candidates.collect(), *otherwise, wants);
+                self.filler.hash_candidates(file, candidates.collect(), *otherwise, wants);
                 None
             }
-            _ if self.job.policy.dry_run => Some(self.settle_listed(&file, Outcome::WouldCopy)),
-            Decision::Copy(on_existing) => self.provide(Pending { on_existing, ..file }, wants),
+            _ if self.job.policy.dry_run => {
+                Some(self.linker.settle_listed(&file, Outcome::WouldCopy))
+            }
+            Decision::Copy(on_existing) => {
+                self.filler.provide(Pending { on_existing, ..file }, wants)
+            }
             Decision::Base(base, bring, on_existing) => {
                 let base = Some((base, bring));
-                self.provide(Pending { base, on_existing, ..file }, wants)
+                self.filler.provide(Pending { base, on_existing, ..file }, wants)
             }
         }
     }
@@ -47,7 +84,8 @@ impl Receiver<'_> {
     /// Decides about a link, FIFO, socket or device, and makes it; returns its outcome if
     /// it has one already.
     pub(super) fn take_made(&self, mut listed: Pending) -> Option<Outcome> {
-        let (mut decision, found) = self.decide(&listed.dir, &listed.name, &mut listed.entry);
+        let (mut decision, found) =
+            self.decider.decide(&listed.dir, &listed.name, &mut listed.entry);
         if self.job.policy.dry_run {
             decision = self.publisher.removals.cleared(&listed.dir, &listed.name, decision, found);
         }
@@ -57,7 +95,7 @@ impl Receiver<'_> {
             && self.job.gives_time(entry)
             && let Some(fault) = self.times.loses_time(dir, entry)
         {
-            return Some(self.settle_listed(&listed, Outcome::Failed(fault)));
+            return Some(self.linker.settle_listed(&listed, Outcome::Failed(fault)));
         }
         let outcome = match decision {
             Decision::Settled(outcome) => outcome,
@@ -67,7 +105,9 @@ impl Receiver<'_> {
             _ if self.job.policy.dry_run => Outcome::WouldCopy,
             Decision::Base(base, Bring::Link, on_existing) => {
                 let or_made = || self.make(dir, name, entry, on_existing);
-                self.link_to_base(dir, name, &base, (on_existing, false)).unwrap_or_else(or_made)
+                self.filler
+                    .link_to_base(dir, name, &base, (on_existing, false))
+                    .unwrap_or_else(or_made)
             }
             Decision::Copy(on_existing) if self.job.costs_round_trips => {
                 dir.expect_change();
@@ -80,15 +120,15 @@ impl Receiver<'_> {
                 self.make(dir, name, entry, on_existing)
             }
         };
-        Some(self.settle_listed(&listed, outcome))
+        Some(self.linker.settle_listed(&listed, outcome))
     }
 
-    /// Reports the outcome of an entry that has it when it is listed.
-    pub(super) fn settle_listed(&self, listed: &Pending, outcome: Outcome) -> Outcome {
-        let Pending { index, dir, entry, found, cost, .. } = listed;
-        let outcome = self.job.as_synced(outcome, *found);
-        self.job.report(*index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.job.close(*cost);
-        outcome
+    /// Decides about an entry with a name of its own; returns its outcome if it has one
+    /// already.
+    pub(super) fn take_one(&self, one: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
+        match one.entry.kind {
+            Kind::File { .. } => self.take_file(one, wants),
+            _ => self.take_made(one),
+        }
     }
 }

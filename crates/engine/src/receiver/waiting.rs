@@ -13,7 +13,7 @@
 use super::dirs::{DirState, RecvDir};
 use super::providers::is_like_new;
 use super::publish::Publisher;
-use super::{Pending, Receiver, naming, parent_fault};
+use super::{Pending, naming, parent_fault};
 use crate::JobError;
 use crate::dirs::DirNode;
 use haul_model::{
@@ -362,15 +362,6 @@ impl Publisher<'_> {
         // What could be continued until now.
         handle.remove_stale(name, seen);
         Ok(())
-    }
-}
-
-impl Receiver<'_> {
-    /// Takes over a lot in the destination itself that was left by a job that was killed, or
-    /// lost its connection.
-    pub(super) fn take_over_lot(&self) {
-        let root = self.listing.lock().open.first().map(|(_, root)| Arc::clone(root));
-        root.iter().for_each(|root| self.publisher.take_over_lot_in(root));
     }
 }
 

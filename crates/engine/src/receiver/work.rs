@@ -2,6 +2,7 @@
 //! them. Plain blocking code; one task is one file or one pack.
 
 use super::dirs::{DirState, RecvDir};
+use super::filler::Filler;
 use super::filling::{Copying, Filled, given_up};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::linking::First;
@@ -105,162 +106,136 @@ pub(super) type Settled = (Pending, u64, Outcome);
 
 /// Works until there is nothing left to come, or the job ends.
 pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Receiver<Work>) {
+    let filler = &receiver.filler;
     let mut scratch = copy::Scratch::default();
     let mut part = Vec::new();
     loop {
         // Whoever holds a file looks again: nothing is held for ever.
-        let task = if receiver.publisher.holding.is_empty() {
+        let task = if filler.publisher.holding.is_empty() {
             tasks.recv().map_err(RecvTimeoutError::from)
         } else {
             tasks.recv_timeout(HOLD_MAX)
         };
-        let _batch = receiver.job.ending.begin_batch();
-        if receiver.job.control.stopped() {
+        let _batch = filler.job.ending.begin_batch();
+        if filler.job.control.stopped() {
             return;
         }
         match task {
-            Ok(Work::Hash(index)) => receiver.hash_own(index, &mut part),
-            Ok(Work::Sign(file)) => receiver.sign(file),
-            Ok(Work::Offered) => receiver.answer_offers(),
-            Ok(Work::Sealed(end)) => receiver.take_seal(end),
+            Ok(Work::Hash(index)) => filler.hash_own(index, &mut part),
+            Ok(Work::Sign(file)) => filler.sign(file),
+            Ok(Work::Offered) => filler.answer_offers(),
+            Ok(Work::Sealed(end)) => filler.take_seal(end),
             Ok(Work::Files(files)) => {
                 let (hashed, copied) = files.into_iter().partition(|file| file.hashes);
-                receiver.hash_sources(hashed, &mut part);
-                take_files(receiver, copied, &mut scratch);
+                filler.hash_sources(hashed, &mut part);
+                take_files(filler, copied, &mut scratch);
             }
-            Ok(Work::Pack(bytes, view)) => take_pack(receiver, &bytes, view),
-            Ok(Work::Arrived(incoming)) => incoming.work(receiver),
-            Ok(Work::Content(fetched)) => receiver.take_fetched(fetched),
-            Ok(Work::Link(link)) => receiver.take_link(*link),
-            Ok(Work::OfBase(file)) => receiver.bring_from_base(*file, 0, false),
-            Ok(Work::Name(name)) => receiver.take_other_name(&name.0, name.1),
-            Ok(Work::Made(dir, making)) => receiver.end_making(&dir, making),
-            Err(RecvTimeoutError::Timeout) => tell(receiver, receiver.publisher.publish_held()),
+            Ok(Work::Pack(bytes, view)) => take_pack(filler, &bytes, view),
+            Ok(Work::Arrived(incoming)) => incoming.work(filler),
+            Ok(Work::Content(fetched)) => filler.take_fetched(fetched),
+            Ok(Work::Link(link)) => receiver.maker.take_link(*link),
+            Ok(Work::OfBase(file)) => filler.bring_from_base(*file, 0, false),
+            Ok(Work::Name(name)) => filler.linker.take_other_name(&name.0, name.1),
+            Ok(Work::Made(dir, making)) => receiver.maker.end_making(&dir, making),
+            Err(RecvTimeoutError::Timeout) => {
+                filler.linker.report_settled(filler.publisher.publish_held())
+            }
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
-fn take_files(receiver: &Receiver<'_>, files: Vec<SourceHandle>, scratch: &mut copy::Scratch) {
+fn take_files(filler: &Filler<'_>, files: Vec<SourceHandle>, scratch: &mut copy::Scratch) {
     let mut settled = Vec::with_capacity(files.len());
     for file in files {
-        if receiver.job.control.stopped() {
+        if filler.job.control.stopped() {
             break;
         }
-        let Some(mut pending) = receiver.claim(file.index) else { continue };
+        let Some(mut pending) = filler.claim(file.index) else { continue };
         let mut counted = 0;
-        let mut copied = copy_file(receiver, &mut pending, &file, scratch, &mut counted);
+        let mut copied = copy_file(filler, &mut pending, &file, scratch, &mut counted);
         if let Err(fault) = &copied
-            && receiver.begins_again(&mut pending, fault, counted)
+            && filler.begins_again(&mut pending, fault, counted)
         {
-            copied = copy_file(receiver, &mut pending, &file, scratch, &mut counted);
+            copied = copy_file(filler, &mut pending, &file, scratch, &mut counted);
         }
         if let Err(fault) = &copied
-            && receiver.asks_after_all(&mut pending, fault)
+            && filler.decider.asks_after_all(&mut pending, fault)
         {
-            receiver.want_now(pending, counted);
+            filler.want_now(pending, counted);
             continue;
         }
-        if copied.is_err() && receiver.job.control.stopped() {
+        if copied.is_err() && filler.job.control.stopped() {
             // It was cut short; that is no fault of the file.
             break;
         }
-        settled.extend(receiver.publisher.conclude(pending, counted, copied));
+        settled.extend(filler.publisher.conclude(pending, counted, copied));
     }
-    tell(receiver, settled);
+    filler.linker.report_settled(settled);
 }
 
-fn take_pack(receiver: &Receiver<'_>, bytes: &[u8], view: PackView) {
+fn take_pack(filler: &Filler<'_>, bytes: &[u8], view: PackView) {
     let mut settled = Vec::with_capacity(view.items.len());
     for (item, range) in view.items {
-        if receiver.job.control.stopped() {
+        if filler.job.control.stopped() {
             break;
         }
         let (index, result) = match item {
-            PackItem::File { grew: true, index, .. } if receiver.job.policy.strict_source => {
+            PackItem::File { grew: true, index, .. } if filler.job.policy.strict_source => {
                 (index, Err(changed()))
             }
             PackItem::File { index, mtime, hash, grew, .. } => (index, Ok((mtime, hash, grew))),
             PackItem::Fault { index, fault } => (index, Err(super::of_sender(fault))),
         };
-        let Some(mut pending) = receiver.claim(index) else {
-            receiver.job.refuse("it sent a file that was not requested");
+        let Some(mut pending) = filler.claim(index) else {
+            filler.job.refuse("it sent a file that was not requested");
             break;
         };
         let content = &bytes[range];
         let whole = result.and_then(|(mtime, hash, grew)| {
             pending.reading.has_grown = grew;
-            pending.take_whole(receiver, content, mtime, hash)
+            pending.take_whole(filler, content, mtime, hash)
         });
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
-        receiver.job.reporter.came_by(Step::Moved(moved));
-        settled.extend(receiver.publisher.conclude(pending, moved, whole));
+        filler.job.reporter.came_by(Step::Moved(moved));
+        settled.extend(filler.publisher.conclude(pending, moved, whole));
     }
-    tell(receiver, settled);
-}
-
-/// Tells the outcomes of a task's files in one message.
-pub(super) fn tell(receiver: &Receiver<'_>, settled: Vec<Settled>) {
-    let mut outcomes = Vec::with_capacity(settled.len());
-    let mut dirs = Vec::with_capacity(settled.len());
-    let mut firsts = Vec::new();
-    for (pending, moved, outcome) in settled {
-        let dir = pending.dir();
-        if pending.entry.size() != pending.listed {
-            receiver.job.sender.sized(pending.index, pending.entry.size());
-        }
-        let first = receiver
-            .job
-            .has_other_names(&pending.entry)
-            .then(|| (pending.entry.links, Arc::clone(&dir), pending.name.clone()));
-        dirs.push(dir);
-        let item = receiver.completion.finish(pending, moved, outcome);
-        firsts.extend(first.map(|first| (first, item.outcome.clone())));
-        outcomes.push(item);
-    }
-    receiver.job.tell_outcomes(outcomes);
-    // Before the directories count them, and get their modes.
-    for ((group, dir, name), outcome) in firsts {
-        receiver.end_first(group, dir, name, &outcome);
-    }
-    for dir in dirs {
-        receiver.completion.settle(dir);
-    }
+    filler.linker.report_settled(settled);
 }
 
 /// Copies a file of this machine.
 fn copy_file(
-    receiver: &Receiver<'_>,
+    filler: &Filler<'_>,
     pending: &mut Pending,
     handle: &SourceHandle,
     scratch: &mut copy::Scratch,
     counted: &mut u64,
 ) -> Result<Whole, Fault> {
-    let precedence = receiver.job.control.precedence(pending.index);
+    let precedence = filler.job.control.precedence(pending.index);
     let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
     *counted = pending.resumed * BLOCK_LEN;
-    let resumed = pending.continue_from(receiver, &*source)?;
+    let resumed = pending.continue_from(filler, &*source)?;
     *counted = pending.resumed * BLOCK_LEN;
     let (dir, index, entry) = (Arc::clone(&pending.dir), pending.index, pending.entry.clone());
     let is_based = pending.base.is_some();
     let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
     let by_blocks = as_listed && !source.is_mostly_holes();
-    let is_resumable = receiver.job.resumable(&pending.entry).is_some() && !is_based;
+    let is_resumable = filler.job.resumable(&pending.entry).is_some() && !is_based;
     let is_recorded = resumed.is_some() || is_resumable && by_blocks;
     let mut count = |step: Step| {
         *counted += step.len();
-        receiver.job.reporter.came_by(step);
-        let recorded = if is_recorded { recorded_of(receiver, *counted) } else { 0 };
-        receiver.job.has_come_to(&dir, index, &entry, recorded);
+        filler.job.reporter.came_by(step);
+        let recorded = if is_recorded { recorded_of(filler, *counted) } else { 0 };
+        filler.job.has_come_to(&dir, index, &entry, recorded);
         if let (Step::Moved(len), false) = (step, is_based) {
-            receiver.job.control.pace(len, 0);
+            filler.job.control.pace(len, 0);
         }
     };
-    let in_lanes = !is_resumable && receiver.lanes > 1 && seal.size > 2 * BLOCK_LEN;
-    let hashes = receiver.looks_at_bytes() || pending.reading.is_second;
-    let copying = Copying { receiver, source: &*source, size: seal.size, hashes };
+    let in_lanes = !is_resumable && filler.lanes > 1 && seal.size > 2 * BLOCK_LEN;
+    let hashes = filler.looks_at_bytes() || pending.reading.is_second;
+    let copying = Copying { filler, source: &*source, size: seal.size, hashes };
     let filled = match resumed {
         Some(resumed) => copying.go_on(pending, resumed, &mut count)?,
         None if (is_resumable || in_lanes) && by_blocks => {
@@ -275,9 +250,9 @@ fn copy_file(
     if !was_sent {
         let copied = || match verified.hash() {
             Some(hash) => Ok(Some(hash)),
-            None => digest::hash_of_stage(&**verified.stage(), receiver.job.control),
+            None => digest::hash_of_stage(&**verified.stage(), filler.job.control),
         };
-        if let Err(fault) = pending.look_again(receiver, &*source, copied) {
+        if let Err(fault) = pending.look_again(filler, &*source, copied) {
             return Err(given_up(verified.into_stage(), fault));
         }
     }
@@ -287,8 +262,8 @@ fn copy_file(
         filling => filling,
     };
     let mtime = if pending.base.is_some() { pending.entry.attributes.mtime } else { seal.mtime };
-    let whole = pending.seal(&receiver.job.policy, verified, mtime, filling)?;
-    if was_sent && let Err(fault) = pending.look_again(receiver, &*source, || Ok(whole.hash)) {
+    let whole = pending.seal(&filler.job.policy, verified, mtime, filling)?;
+    if was_sent && let Err(fault) = pending.look_again(filler, &*source, || Ok(whole.hash)) {
         whole.sealed.discard();
         return Err(fault);
     }
@@ -298,8 +273,8 @@ fn copy_file(
 /// So much of `counted` bytes of a file is on record at least. Several threads copy blocks
 /// to a file of this machine, and those are recorded in order; of one that is far away its
 /// tree knows.
-fn recorded_of(receiver: &Receiver<'_>, counted: u64) -> u64 {
-    let ahead = if receiver.job.costs_round_trips { 0 } else { copy::AHEAD_MAX };
+fn recorded_of(filler: &Filler<'_>, counted: u64) -> u64 {
+    let ahead = if filler.job.costs_round_trips { 0 } else { copy::AHEAD_MAX };
     (counted / BLOCK_LEN).saturating_sub(ahead) * BLOCK_LEN
 }
 
@@ -359,9 +334,9 @@ impl Pending {
 
     /// True if what comes of it is believed without a hash. What was changed while it was
     /// read is not: its end shows whether it has only grown.
-    pub(super) fn is_unhashed(&self, receiver: &Receiver<'_>) -> bool {
+    pub(super) fn is_unhashed(&self, filler: &Filler<'_>) -> bool {
         let is_plain = self.resumed == 0 && self.old.is_none() && !self.reading.is_second;
-        is_plain && receiver.job.sender.is_far() && !receiver.job.policy.wants_hashes()
+        is_plain && filler.job.sender.is_far() && !filler.job.policy.wants_hashes()
     }
 
     fn is_sequential(&self) -> bool {
@@ -370,9 +345,9 @@ impl Pending {
     }
 
     /// Begins the file so that a later job can continue it, if it is large.
-    pub(super) fn stage_for(&self, receiver: &Receiver<'_>) -> Result<Box<dyn StagedFile>, Fault> {
+    pub(super) fn stage_for(&self, filler: &Filler<'_>) -> Result<Box<dyn StagedFile>, Fault> {
         // What is read a second time is not what was listed.
-        let source = receiver.job.resumable(&self.entry).filter(|_| !self.reading.is_second);
+        let source = filler.job.resumable(&self.entry).filter(|_| !self.reading.is_second);
         let (Some(source), DirState::Open(node)) = (source, &self.dir.state) else {
             return self.stage();
         };
@@ -384,7 +359,7 @@ impl Pending {
                 drop(stage);
                 Err(written_meanwhile())
             }
-            Ok((stage, _)) => self.prepared(receiver.publisher.durability.written_out(stage)),
+            Ok((stage, _)) => self.prepared(filler.publisher.durability.written_out(stage)),
             Err(error) if stops_all(&error) => {
                 Err(destination("create a file in the directory", &error))
             }
@@ -397,7 +372,7 @@ impl Pending {
     /// Stages and publishes content that arrived whole.
     fn take_whole(
         &mut self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         content: &[u8],
         mtime: Timestamp,
         hash: Option<ContentHash>,
@@ -406,7 +381,7 @@ impl Pending {
         let write = |error: io::Error| destination("write", &error);
         let verified = match hash {
             Some(hash) => Written::of(self.stage()?, content).map_err(write)?.is_sent(&hash),
-            None if self.is_unhashed(receiver) => {
+            None if self.is_unhashed(filler) => {
                 let mut into = Mover::new(self.stage()?);
                 into.write(content).map_err(write)?;
                 into.finish().map_err(write)?.is_whole(len)
@@ -419,17 +394,17 @@ impl Pending {
         self.entry.kind = Kind::File { size: len };
         // It comes without its holes, but a later job knows only that it has some.
         let filling = if self.entry.has_holes { Filling::WithHoles } else { Filling::Dense };
-        self.seal(&receiver.job.policy, verified, mtime, filling)
+        self.seal(&filler.job.policy, verified, mtime, filling)
     }
 
     /// Begins the file as one that shares the content of `source`, where the
     /// file system can do that and nobody has to look at the bytes.
     pub(super) fn shared(
         &self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         source: &dyn SourceFile,
     ) -> Result<Option<Box<dyn StagedFile>>, Fault> {
-        if !self.may_share(receiver, source) {
+        if !self.may_share(filler, source) {
             return Ok(None);
         }
         let (stage, shares) = self.stage_sharing(source)?;

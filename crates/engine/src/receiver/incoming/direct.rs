@@ -4,7 +4,7 @@
 use super::{Incoming, Piece, State};
 use crate::control::Step;
 use crate::copy::{Blocks, not_assembled};
-use crate::receiver::Receiver;
+use crate::receiver::filler::Filler;
 use haul_proto::BlockSeal;
 use haul_store::{Pieces, Route};
 use parking_lot::MutexGuard;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 /// A file in the hands of a thread that reads a connection.
 pub(crate) struct Direct<'f> {
     file: &'f Incoming,
-    receiver: &'f Receiver<'f>,
+    filler: &'f Filler<'f>,
     route: Route,
     /// The stage; `None` if nothing more is taken.
     into: Option<Arc<Blocks>>,
@@ -27,26 +27,26 @@ impl Incoming {
     /// and writing it is not to wait for the medium.
     pub(crate) fn directly<'f>(
         &'f self,
-        receiver: &'f Receiver<'_>,
+        filler: &'f Filler<'_>,
         route: Route,
     ) -> Option<Direct<'f>> {
         // What comes once more may be of a block that has begun over another connection.
         if route.may_repeat {
             return None;
         }
-        let mut state = self.at_once(receiver, route)?;
+        let mut state = self.at_once(filler, route)?;
         let into = match state.is_over() {
             true => None,
-            false => match state.begun(receiver) {
+            false => match state.begun(filler) {
                 Ok(into) => Some(into),
                 Err(fault) => {
-                    state.settle(receiver, Err(fault));
+                    state.settle(filler, Err(fault));
                     None
                 }
             },
         };
         let pieces = state.pieces.take_out(route.lane);
-        Some(Direct { file: self, receiver, route, into, pieces })
+        Some(Direct { file: self, filler, route, into, pieces })
     }
 
     /// Takes the Sender's hash of a block, if that need not wait; `None` if it has to.
@@ -54,12 +54,12 @@ impl Incoming {
     #[must_use]
     pub(crate) fn checks_block(
         &self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         seal: &BlockSeal,
         route: Route,
     ) -> Option<bool> {
-        let mut state = self.at_once(receiver, route)?;
-        state.check_block(receiver, seal, route);
+        let mut state = self.at_once(filler, route)?;
+        state.check_block(filler, seal, route);
         let end = state.take_end();
         self.note(&state);
         drop(state);
@@ -68,12 +68,12 @@ impl Incoming {
     }
 
     /// The file with all that came over this connection, if what comes next need not wait.
-    fn at_once(&self, receiver: &Receiver<'_>, route: Route) -> Option<MutexGuard<'_, State>> {
+    fn at_once(&self, filler: &Filler<'_>, route: Route) -> Option<MutexGuard<'_, State>> {
         // What comes between is read from a disk.
-        if receiver.job.policy.verify
-            || receiver.job.policy.sync
+        if filler.job.policy.verify
+            || filler.job.policy.sync
             || self.old_size.is_some()
-            || self.takes_parts(receiver)
+            || self.takes_parts(filler)
         {
             return None;
         }
@@ -83,11 +83,11 @@ impl Incoming {
         let mut state = self.state.lock();
         // A stage that can be continued may have to be waited for, since another
         // process has it, and all that is in it may have to be read.
-        if !state.is_begun(receiver) {
+        if !state.is_begun(filler) {
             return None;
         }
         let queued = self.queue.lock().take_of(route.lane);
-        queued.into_iter().for_each(|piece| state.take_piece(receiver, piece));
+        queued.into_iter().for_each(|piece| state.take_piece(filler, piece));
         Some(state)
     }
 }
@@ -104,13 +104,13 @@ impl Direct<'_> {
         }
         match took {
             Ok(took) => {
-                state.count(self.receiver, took);
+                state.count(self.filler, took);
                 let new = content.len() as u64 - took.known;
-                state.came_by(self.receiver, Step::Moved(new));
+                state.came_by(self.filler, Step::Moved(new));
             }
             Err(error) => {
                 self.into = None;
-                state.settle(self.receiver, Err(not_assembled(&error)));
+                state.settle(self.filler, Err(not_assembled(&error)));
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::{Incoming, State};
 use crate::control::Step;
 use crate::copy::{Blocks, STEP_LEN};
-use crate::receiver::Receiver;
+use crate::receiver::filler::Filler;
 use crate::receiver::providers::{self, Part};
 use haul_model::{Fault, FaultKind, Side};
 use haul_proto::Reuse;
@@ -12,24 +12,24 @@ use haul_store::{Pieces, Route};
 
 impl State {
     /// Takes content that is here. Where that is not what it was, nothing more is taken.
-    pub(super) fn take_reuse(&mut self, receiver: &Receiver<'_>, reuse: &Reuse, route: Route) {
+    pub(super) fn take_reuse(&mut self, filler: &Filler<'_>, reuse: &Reuse, route: Route) {
         let Some(pending) = &mut self.pending else { return };
         pending.takes_parts = true;
         let taken = if providers::stands(&self.shared, reuse) {
-            self.take_by_steps(receiver, reuse.len.into(), |state, part, taken| {
-                Ok(state.keep(receiver, part, reuse.at + taken, route)?)
+            self.take_by_steps(filler, reuse.len.into(), |state, part, taken| {
+                Ok(state.keep(filler, part, reuse.at + taken, route)?)
             })
         } else {
-            let parts = receiver.parts_of(pending, reuse).ok_or(Stopped::Lost);
-            parts.and_then(|parts| self.take_parts(receiver, &parts, reuse.at, route))
+            let parts = filler.parts_of(pending, reuse).ok_or(Stopped::Lost);
+            parts.and_then(|parts| self.take_parts(filler, &parts, reuse.at, route))
         };
         match taken {
-            Ok(()) => receiver.count_reused(reuse),
+            Ok(()) => filler.count_reused(reuse),
             Err(Stopped::Lost) => {
                 let message = "a file that had a part of it was changed while it was read";
                 self.suspect = Some(Fault::new(Side::Destination, FaultKind::Corrupt, message));
             }
-            Err(Stopped::Failed(fault)) => self.settle(receiver, Err(fault)),
+            Err(Stopped::Failed(fault)) => self.settle(filler, Err(fault)),
             Err(Stopped::Over) => {}
         }
     }
@@ -37,17 +37,17 @@ impl State {
     /// Takes parts of other files, which belong at `at` and behind each other.
     fn take_parts(
         &mut self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         parts: &[Part],
         mut at: u64,
         route: Route,
     ) -> Result<(), Stopped> {
         for Part { content, from, len } in parts {
-            self.take_by_steps(receiver, *len, |state, part, taken| {
+            self.take_by_steps(filler, *len, |state, part, taken| {
                 if !content.fill(part, from + taken) {
                     return Err(Stopped::Lost);
                 }
-                Ok(state.write(receiver, part, at + taken, route)?)
+                Ok(state.write(filler, part, at + taken, route)?)
             })?;
             at += len;
         }
@@ -57,7 +57,7 @@ impl State {
     /// Takes `len` bytes step by step, and counts them: each time with how many were taken.
     fn take_by_steps(
         &mut self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         len: u64,
         mut take: impl FnMut(&mut Self, &mut [u8], u64) -> Result<u64, Stopped>,
     ) -> Result<(), Stopped> {
@@ -71,7 +71,7 @@ impl State {
             take(self, &mut part[..step], taken)?;
             taken += step as u64;
             self.matched += step as u64;
-            self.came_by(receiver, Step::Matched(step as u64));
+            self.came_by(filler, Step::Matched(step as u64));
         }
         Ok(())
     }
@@ -80,13 +80,13 @@ impl State {
     /// already.
     fn keep(
         &mut self,
-        receiver: &Receiver<'_>,
+        filler: &Filler<'_>,
         part: &mut [u8],
         offset: u64,
         route: Route,
     ) -> Result<u64, Fault> {
         let keep = |pieces: &mut Pieces, into: &Blocks| pieces.keep_by(route, into, part, offset);
-        Ok(self.assemble(receiver, keep)?.known)
+        Ok(self.assemble(filler, keep)?.known)
     }
 }
 
@@ -108,8 +108,8 @@ impl From<Fault> for Stopped {
 
 impl Incoming {
     /// True if some of it is read from other files of this machine.
-    pub(super) fn takes_parts(&self, receiver: &Receiver<'_>) -> bool {
-        let chunks = receiver.providers.chunks.as_ref().zip(self.index);
+    pub(super) fn takes_parts(&self, filler: &Filler<'_>) -> bool {
+        let chunks = filler.providers.chunks.as_ref().zip(self.index);
         chunks.is_some_and(|(chunks, index)| chunks.has_found(index))
     }
 }

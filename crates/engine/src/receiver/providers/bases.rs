@@ -4,9 +4,10 @@
 use super::{Looked, Provider};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{SenderPort, SourceHandle};
+use crate::receiver::deciding::Decider;
 use crate::receiver::deciding::{Case, Decision, is_empty, target_of};
 use crate::receiver::dirs::{Base, DirState, RecvDir};
-use crate::receiver::{Pending, Receiver, Work, parent_fault, work};
+use crate::receiver::{Filler, Pending, Work, parent_fault, work};
 use crate::{Event, Monitor};
 use haul_model::{
     Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Sameness, Side, Skip, words,
@@ -60,26 +61,26 @@ pub(crate) enum Bring {
 pub(crate) struct BaseDirs;
 
 impl Provider for BaseDirs {
-    fn may_have(&self, _: &Receiver<'_>, file: &Pending) -> bool {
+    fn may_have(&self, _: &Filler<'_>, file: &Pending) -> bool {
         file.base.is_some()
     }
 
-    fn look(&self, receiver: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
-        if receiver.job.costs_round_trips && matches!(file.base, Some((_, Bring::Link))) {
+    fn look(&self, filler: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+        if filler.job.costs_round_trips && matches!(file.base, Some((_, Bring::Link))) {
             file.dir.expect_change();
             file.dir.expect_one();
-            receiver.job.give(Work::OfBase(file));
+            filler.job.give(Work::OfBase(file));
             return Looked::Kept;
         }
-        if let Some(outcome) = receiver.link_if_wanted(&mut file, false) {
-            return Looked::Settled(receiver.settle_listed(&file, outcome));
+        if let Some(outcome) = filler.link_if_wanted(&mut file, false) {
+            return Looked::Settled(filler.linker.settle_listed(&file, outcome));
         }
-        receiver.copy_from_base(file);
+        filler.copy_from_base(file);
         Looked::Kept
     }
 }
 
-impl Receiver<'_> {
+impl Decider<'_> {
     /// Decides about an entry that a base may have; `None` if none has.
     pub(crate) fn decide_with_bases(
         &self,
@@ -155,58 +156,6 @@ impl Receiver<'_> {
         }
     }
 
-    /// Gives a file, whose content was found in `base`, what it gets by that. The existing file
-    /// `differs` from it, or is not known to.
-    pub(crate) fn take_from_base(
-        &self,
-        pending: Pending,
-        base: Base,
-        found: Changes,
-        (counted, differs): (u64, bool),
-    ) {
-        let Some(how) = self.job.plan.bases else { return };
-        let (decision, found) = by_base(how, base, found, true);
-        let pending = Pending { found, ..pending };
-        let outcome = match decision {
-            Decision::Settled(outcome) => outcome,
-            _ if self.job.policy.dry_run => Outcome::WouldCopy,
-            Decision::Base(base, bring, _) => {
-                let pending = Pending { base: Some((base, bring)), ..pending };
-                return self.bring_from_base(pending, counted, differs);
-            }
-            _ => unreachable!("a base has it"),
-        };
-        work::tell(self, vec![(pending, counted, outcome)]);
-    }
-
-    /// Links or copies a file from its base, and reports the outcome. `counted` bytes of it
-    /// were counted.
-    pub(crate) fn bring_from_base(&self, mut file: Pending, counted: u64, differs: bool) {
-        if self.job.control.stopped() {
-            return;
-        }
-        match self.link_if_wanted(&mut file, differs) {
-            Some(outcome) => work::tell(self, vec![(file, counted, outcome)]),
-            None => {
-                self.job.reporter.begins_again(counted, 0);
-                let dir = file.dir();
-                self.copy_from_base(Box::new(file));
-                // It was waited for twice.
-                self.completion.settle(dir);
-            }
-        }
-    }
-
-    /// Makes a file a hard link to its base, if it is to be one and that can be done.
-    fn link_if_wanted(&self, file: &mut Pending, differs: bool) -> Option<Outcome> {
-        let (base, Bring::Link) = file.base.as_ref()? else { return None };
-        let linked = self.link_to_base(&file.dir, &file.name, base, (file.on_existing, differs));
-        if linked.is_none() {
-            file.found = Changes::LOCAL;
-        }
-        linked
-    }
-
     /// Decides about an entry that the destination has not, if a base has it: with the
     /// first base in which all is the same, or else the first with the same content.
     pub(crate) fn decide_by_bases(
@@ -272,6 +221,72 @@ impl Receiver<'_> {
         }
         let is_same = self.job.plan.looks_the_same(entry, there, found);
         Ok(is_same && !self.job.was_lost(base, name, entry, Some(there))?)
+    }
+
+    /// True if a file that could not be copied from a base is asked for after all. What is
+    /// wrong with the destination is no reason.
+    pub(crate) fn asks_after_all(&self, pending: &mut Pending, fault: &Fault) -> bool {
+        let is_of_base = pending.base.is_some() && fault.side == Side::Source;
+        if is_of_base && !self.job.control.stopped() && fault.kind != FaultKind::NoSpace {
+            pending.base = None;
+            pending.found = Changes::MISSING.with(Changes::SENT);
+            return true;
+        }
+        false
+    }
+}
+
+impl Filler<'_> {
+    /// Gives a file, whose content was found in `base`, what it gets by that. The existing file
+    /// `differs` from it, or is not known to.
+    pub(crate) fn take_from_base(
+        &self,
+        pending: Pending,
+        base: Base,
+        found: Changes,
+        (counted, differs): (u64, bool),
+    ) {
+        let Some(how) = self.job.plan.bases else { return };
+        let (decision, found) = by_base(how, base, found, true);
+        let pending = Pending { found, ..pending };
+        let outcome = match decision {
+            Decision::Settled(outcome) => outcome,
+            _ if self.job.policy.dry_run => Outcome::WouldCopy,
+            Decision::Base(base, bring, _) => {
+                let pending = Pending { base: Some((base, bring)), ..pending };
+                return self.bring_from_base(pending, counted, differs);
+            }
+            _ => unreachable!("a base has it"),
+        };
+        self.linker.report_settled(vec![(pending, counted, outcome)]);
+    }
+
+    /// Links or copies a file from its base, and reports the outcome. `counted` bytes of it
+    /// were counted.
+    pub(crate) fn bring_from_base(&self, mut file: Pending, counted: u64, differs: bool) {
+        if self.job.control.stopped() {
+            return;
+        }
+        match self.link_if_wanted(&mut file, differs) {
+            Some(outcome) => self.linker.report_settled(vec![(file, counted, outcome)]),
+            None => {
+                self.job.reporter.begins_again(counted, 0);
+                let dir = file.dir();
+                self.copy_from_base(Box::new(file));
+                // It was waited for twice.
+                self.completion.settle(dir);
+            }
+        }
+    }
+
+    /// Makes a file a hard link to its base, if it is to be one and that can be done.
+    fn link_if_wanted(&self, file: &mut Pending, differs: bool) -> Option<Outcome> {
+        let (base, Bring::Link) = file.base.as_ref()? else { return None };
+        let linked = self.link_to_base(&file.dir, &file.name, base, (file.on_existing, differs));
+        if linked.is_none() {
+            file.found = Changes::LOCAL;
+        }
+        linked
     }
 
     /// Makes an entry a hard link to that of a base; `None` if that can't be done. What is
@@ -346,18 +361,6 @@ impl Receiver<'_> {
         };
         self.wanted.lock().insert(pending.index, pending);
         self.job.give(Work::Files(vec![file]));
-    }
-
-    /// True if a file that could not be copied from a base is asked for after all. What is
-    /// wrong with the destination is no reason.
-    pub(crate) fn asks_after_all(&self, pending: &mut Pending, fault: &Fault) -> bool {
-        let is_of_base = pending.base.is_some() && fault.side == Side::Source;
-        if is_of_base && !self.job.control.stopped() && fault.kind != FaultKind::NoSpace {
-            pending.base = None;
-            pending.found = Changes::MISSING.with(Changes::SENT);
-            return true;
-        }
-        false
     }
 }
 

@@ -7,7 +7,7 @@
 use super::Content;
 use crate::copy::Blocks;
 use crate::receiver::dirs::DirState;
-use crate::receiver::{Pending, Receiver};
+use crate::receiver::{Filler, Pending};
 use haul_model::{BLOCK_LEN, BlockHash};
 use haul_proto::Reuse;
 use haul_store::{AHEAD_MAX, Assembler, RESUME_LEN_MIN_FAR};
@@ -75,7 +75,7 @@ impl Content for Basis {
     }
 }
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// True if it is worth it to begin the stage of a file with its old version.
     pub(crate) fn may_begin_with(&self, file: &Pending, old: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &file.dir.state else { return false };

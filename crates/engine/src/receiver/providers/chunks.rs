@@ -15,7 +15,7 @@ use crate::cache::ChunkCache;
 use crate::dirs::DirNode;
 use crate::link::SenderPort;
 use crate::receiver::dirs::DirState;
-use crate::receiver::{JobContext, Pending, Receiver, Work};
+use crate::receiver::{Filler, JobContext, Pending, Work};
 use haul_delta::{Chunk, chunks};
 use haul_model::{BLOCK_LEN, Name, Outcome, Updating, words};
 use haul_proto::{Known, Offer, OfferedChunk, Reuse, Want};
@@ -246,21 +246,21 @@ fn list(content: impl Read, stopped: &dyn Fn() -> bool) -> io::Result<Vec<Listed
 }
 
 impl Provider for Chunks {
-    fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
+    fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool {
         file.entry.size() >= FILE_LEN_MIN
-            && receiver.job.plan.updating == Updating::Replaces
-            && receiver.job.policy.wants_hashes()
-            && receiver.job.sender.offers_chunks()
+            && filler.job.plan.updating == Updating::Replaces
+            && filler.job.policy.wants_hashes()
+            && filler.job.sender.offers_chunks()
     }
 
     /// Has the chunks of a file offered: offers may come from then on.
-    fn look(&self, _: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+    fn look(&self, _: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
         file.is_chunked = true;
         self.files.lock().begin(file.index);
         Looked::PassedOn(file)
     }
 
-    fn parts(&self, _: &Receiver<'_>, _: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
+    fn parts(&self, _: &Filler<'_>, _: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
         if reuse.from.is_some() {
             return None;
         }
@@ -277,7 +277,7 @@ impl Provider for Chunks {
     }
 }
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// Takes an offer that has come over the wire; an error if it breaks a rule.
     pub(crate) fn take_offer(&self, offer: Offer) -> Result<(), &'static str> {
         let chunks = self.providers.chunks.as_ref();

@@ -31,7 +31,7 @@ pub(crate) use renamed::{Old, Renames};
 pub(crate) use versions::{Version, Versions};
 
 use super::dirs::DirState;
-use super::{Pending, Receiver};
+use super::{Filler, Pending};
 use crate::Job;
 use haul_model::{BlockRanges, Outcome};
 use haul_proto::{How, Reuse, Want};
@@ -44,13 +44,13 @@ use unfinished::Unfinished;
 /// A place on this machine that may have content of a wanted file.
 pub(crate) trait Provider {
     /// True if it may have some of `file`, by what is known without looking.
-    fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool;
+    fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool;
 
     /// Looks for the content of `file`. Called only if [`Self::may_have`] is true.
-    fn look(&self, receiver: &Receiver<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked;
+    fn look(&self, filler: &Filler<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked;
 
     /// Where the part `reuse`, which the Sender left out, can be read; `None` if it is not here.
-    fn parts(&self, _: &Receiver<'_>, _: &mut Pending, _: &Reuse) -> Option<Vec<Part>> {
+    fn parts(&self, _: &Filler<'_>, _: &mut Pending, _: &Reuse) -> Option<Vec<Part>> {
         None
     }
 
@@ -124,7 +124,7 @@ impl Providers {
     }
 }
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// Gets a file's content from where it costs least; returns its outcome if it has
     /// one already.
     pub(crate) fn provide(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {

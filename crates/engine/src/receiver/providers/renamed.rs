@@ -13,7 +13,7 @@ use crate::receiver::JobContext;
 use crate::receiver::deciding::Decision;
 use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::hashing::Candidate;
-use crate::receiver::{Pending, Receiver, work};
+use crate::receiver::{Filler, Pending};
 use haul_model::{Changes, Entry, FileId, Kept, Name, Outcome, Scope};
 use haul_plan::changes;
 use haul_proto::{LIST_WINDOW, OutcomeItem, PACK_FILE_MAX, Want};
@@ -118,25 +118,25 @@ impl State {
 }
 
 impl Provider for Renames {
-    fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
+    fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool {
         // What the job made has nothing that is removed.
         self.0.is_some()
-            && receiver.dirs_made == 0
+            && !filler.is_new
             && file.found.has(Changes::MISSING)
             && file.entry.size() > PACK_FILE_MAX
-            && !receiver.job.has_other_names(&file.entry)
+            && !filler.job.has_other_names(&file.entry)
     }
 
     /// Compares the file with one that may be it, or has it wait until all such are known.
-    fn look(&self, receiver: &Receiver<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked {
+    fn look(&self, filler: &Filler<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked {
         let Some(state) = &self.0 else { return Looked::PassedOn(file) };
         state.lock().is_of_use = true;
-        receiver.look_through();
+        filler.look_through();
         let mut state = state.lock();
         if let Some(old) = state.take(&file.entry) {
             state.open += 1;
             drop(state);
-            receiver.hash_with_old(file, old, wants);
+            filler.hash_with_old(file, old, wants);
             return Looked::Kept;
         }
         if state.listed_all || state.held_cost + file.cost > HELD_COST_MAX {
@@ -149,7 +149,7 @@ impl Provider for Renames {
     }
 }
 
-impl Receiver<'_> {
+impl Filler<'_> {
     /// Defers the removal of extras in `dir`, or removes them.
     pub(crate) fn keep_or_delete(&self, dir: &Arc<RecvDir>, names: BTreeSet<Name>) {
         let has_room = || {
@@ -239,7 +239,7 @@ impl Receiver<'_> {
         // The last one must not end the job before what waits is removed.
         self.end_renaming();
         match is_linked {
-            true => work::tell(self, vec![(file, 0, Outcome::Copied)]),
+            true => self.linker.report_settled(vec![(file, 0, Outcome::Copied)]),
             false => self.want_now(file, 0),
         }
     }

@@ -2,36 +2,36 @@
 //! one.
 
 use super::{Looked, Provider};
-use crate::receiver::{Pending, Receiver};
+use crate::receiver::{Filler, Pending};
 use haul_model::Outcome;
 use haul_proto::Want;
 
 pub(crate) struct Unfinished;
 
 impl Provider for Unfinished {
-    fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
-        receiver.job.delays() || receiver.job.source_id(&file.entry).is_some()
+    fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool {
+        filler.job.delays() || filler.job.source_id(&file.entry).is_some()
     }
 
-    fn look(&self, receiver: &Receiver<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+    fn look(&self, filler: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
         // What can't be had of an earlier job is sent again.
-        let settled =
-            if receiver.job.delays() && receiver.publisher.keep_before(&file).unwrap_or(false) {
-                Some(Outcome::Copied)
-            } else {
-                let Pending { index, dir, name, entry, .. } = &*file;
-                let resumed = receiver.find_resumed(*index, dir, name, entry);
-                let refused = match resumed {
-                    Ok(blocks) => {
-                        file.resumed = blocks;
-                        receiver.lacks_room(&file)
-                    }
-                    Err(fault) => Some(fault),
-                };
-                refused.map(Outcome::Failed)
+        let settled = if filler.job.delays() && filler.publisher.keep_before(&file).unwrap_or(false)
+        {
+            Some(Outcome::Copied)
+        } else {
+            let Pending { index, dir, name, entry, .. } = &*file;
+            let resumed = filler.find_resumed(*index, dir, name, entry);
+            let refused = match resumed {
+                Ok(blocks) => {
+                    file.resumed = blocks;
+                    filler.lacks_room(&file)
+                }
+                Err(fault) => Some(fault),
             };
+            refused.map(Outcome::Failed)
+        };
         let Some(outcome) = settled else { return Looked::PassedOn(file) };
         file.dir.settle_one();
-        Looked::Settled(receiver.settle_listed(&file, outcome))
+        Looked::Settled(filler.linker.settle_listed(&file, outcome))
     }
 }

@@ -8,7 +8,7 @@ use super::begun::BEGUN_MAX;
 use super::{Content, Looked, Part, Provider, similar};
 use crate::crew::share_out;
 use crate::receiver::dirs::{DirState, RecvDir};
-use crate::receiver::{Pending, Receiver, Work};
+use crate::receiver::{Filler, Pending, Work};
 use crate::workers::workers;
 use haul_delta::{Key, Shape, Summer};
 use haul_model::{Changes, Name};
@@ -91,34 +91,29 @@ impl State {
 }
 
 impl Provider for Versions {
-    fn may_have(&self, receiver: &Receiver<'_>, file: &Pending) -> bool {
+    fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool {
         let is_old_a_file = file.on_existing == OnExisting::Replace
             && !file.found.has(Changes::KIND)
             && !file.found.has(Changes::MISSING);
-        let plan = &receiver.job.plan;
+        let plan = &filler.job.plan;
         plan.delta
             && (is_old_a_file || plan.fuzzy && is_missing(file))
-            && receiver.job.policy.wants_hashes()
-            && receiver.job.sender.is_far()
+            && filler.job.policy.wants_hashes()
+            && filler.job.sender.is_far()
             && file.entry.size() > PACK_FILE_MAX
     }
 
     /// Has the old version summed when its turn comes.
-    fn look(&self, receiver: &Receiver<'_>, file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+    fn look(&self, filler: &Filler<'_>, file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
         self.0.lock().waiting.push_back(file);
-        receiver.sign_next();
+        filler.sign_next();
         Looked::Kept
     }
 
-    fn parts(
-        &self,
-        receiver: &Receiver<'_>,
-        file: &mut Pending,
-        reuse: &Reuse,
-    ) -> Option<Vec<Part>> {
+    fn parts(&self, filler: &Filler<'_>, file: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
         let (from, old) = (reuse.from?, file.old.as_mut()?);
         if old.content.is_none() {
-            let opened = receiver.open_in(&file.dir, &old.name)?;
+            let opened = filler.open_in(&file.dir, &old.name)?;
             old.content = Some(Arc::new(opened));
         }
         let content = Arc::clone(old.content.as_ref()?);
@@ -133,7 +128,7 @@ impl Provider for Versions {
     }
 }
 
-impl Receiver<'_> {
+impl Filler<'_> {
     fn sign_next(&self) {
         loop {
             let next = {
