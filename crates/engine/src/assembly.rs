@@ -279,7 +279,7 @@ impl<'a> Assembly<'a> {
             }
             if let Some(receiver) = &roles.1 {
                 receiver.job.close_tasks();
-                receiver.filler.flush_chunks();
+                receiver.filler.providers.flush_chunks();
                 if let Err(error) = &result {
                     receiver.publisher.leave_waiting(error);
                 }

@@ -60,14 +60,20 @@
 //!   lose.
 //!
 //! The Receiver, in `receiver/`, is a chain of stages. Each has its own type and state, and
-//! knows those below it:
+//! knows only those below it:
 //!
 //! | stage | files | does |
 //! |---|---|---|
-//! | input | `reading.rs`, `arrivals.rs` | reads a wire and its lanes |
-//! | `Receiver` | `listing.rs`, `asked.rs`, `check.rs`, `deciding.rs`, `taking.rs`, `place.rs`, `subdir.rs`, `linking.rs`, `prefetching.rs` | takes the listing, looks at what exists, asks the plan, makes directories, links and names |
-//! | | `providers/`, `hashing.rs`, `resume.rs`, `proving.rs`, `work.rs`, `incoming.rs`, `filling.rs`, `small.rs`, `live.rs`, `full.rs` | gives files their content |
-//! | `Completion` | `completion.rs` | reports outcomes, settles directories, ends the job, keeps proofs for a move |
+//! | input | `reading.rs`, `arrivals.rs`, `asked.rs` | reads a wire and its lanes; knows what a far Sender was asked for |
+//! | `Receiver` | `listing.rs`, `prefetching.rs` | takes the listing, and looks ahead |
+//! | `Checker` | `check.rs` | compares entries in a job that copies nothing |
+//! | `Maker` | `taking.rs`, `place.rs`, `subdir.rs` | makes directories, links and special files; has files filled |
+//! | `Filler` | `filler.rs`, `hashing.rs` | asks the providers and the Sender for content |
+//! | `Providers` | `providers/` | have content on this machine |
+//! | workers | `work.rs`, `filling.rs`, `incoming.rs`, `small.rs`, `resume.rs`, `proving.rs` | put content into stages |
+//! | `Linker` | `linking.rs` | reports outcomes, and links the further names of a file |
+//! | `Decider` | `deciding.rs`, `providers/bases.rs` | looks at what exists, and asks the plan |
+//! | `Completion` | `completion.rs`, `full.rs` | settles directories, ends the job, keeps proofs for a move |
 //! | `Publisher` | `publish.rs`, `hold.rs`, `waiting.rs` | gives whole files their names, at once, when they are durable, or at the end of the job |
 //! | `Durability` | `durable.rs` | flushes files and file systems |
 //! | `Sealing` | `sealing.rs` | sets the attributes of directories, last |

@@ -334,4 +334,9 @@ impl JobContext<'_> {
         // A job that only removes leaves waiting files to the one after it, which copies.
         self.plan.delays && !self.only_removes() && !self.policy.dry_run
     }
+
+    /// True if each content is hashed: it is to be verified, or the user sees the hash.
+    pub(super) fn looks_at_bytes(&self) -> bool {
+        self.policy.verify || self.reporter.wants_hashes()
+    }
 }

@@ -2,12 +2,20 @@
 
 use super::completion::Completion;
 use super::deciding::Decider;
+use super::dirs::DirState;
 use super::hashing::Hashing;
+use super::hold::Filling;
 use super::linking::Linker;
-use super::providers::Providers;
+use super::providers::{Looked, Part, Provider, Providers};
 use super::publish::Publisher;
+use super::small::Fetched;
 use super::times::Times;
 use super::{JobContext, Pending};
+use crate::control::Step;
+use haul_model::{BLOCK_LEN, BlockRanges, Fault, FaultKind, Kind, Outcome, Side};
+use haul_proto::{How, Reuse, Want};
+use haul_store::{Mover, Written};
+use haul_tree::changed;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +33,7 @@ pub(crate) struct Filler<'a> {
     /// Files whose contents are being compared.
     pub(super) hashing: Mutex<HashMap<u64, Hashing>>,
     /// Where content may come from besides the Sender.
-    pub(super) providers: Providers,
+    pub(crate) providers: Providers,
     /// The destination had to be made, or its directory.
     pub(super) is_new: bool,
     /// Ways there that the content of one file can take at the same time.
@@ -62,5 +70,166 @@ impl Filler<'_> {
     /// Takes a wanted file out, to give it its content.
     pub(crate) fn claim(&self, index: u64) -> Option<Pending> {
         self.wanted.lock().remove(&index).map(|pending| *pending)
+    }
+
+    /// Gets a file's content from where it costs least; returns its outcome if it has
+    /// one already.
+    pub(crate) fn provide(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
+        match self.show(self.providers.of_files().into_iter(), Box::new(file), wants) {
+            Looked::PassedOn(file) => self.want_file(file, wants),
+            Looked::Kept => None,
+            Looked::Settled(outcome) => Some(outcome),
+        }
+    }
+
+    /// Requests the missing parts of a file that no provider has whole; returns its outcome
+    /// if it has one already.
+    pub(crate) fn want_file(
+        &self,
+        mut file: Box<Pending>,
+        wants: &mut Vec<Want>,
+    ) -> Option<Outcome> {
+        file.dir.expect_change();
+        if let DirState::Open(node) = &file.dir.state {
+            self.publisher.durability.expect_writing(node);
+        }
+        file.dir.expect_one();
+        file.reserves = self.job.plan.preallocates;
+        file.leaves_zeros = self.job.leaves_zeros(&file.entry);
+        self.want_parts(self.providers.of_parts(), file, wants)
+    }
+
+    /// The same for a file that [`Versions`] passes on: asks the providers behind it.
+    pub(super) fn want_behind_versions(&self, file: Box<Pending>, wants: &mut Vec<Want>) {
+        let outcome = self.want_parts(self.providers.behind_versions(), file, wants);
+        debug_assert!(outcome.is_none(), "those that come behind pass each file on");
+    }
+
+    /// Asks `providers` for parts of a file, and the Sender for the rest.
+    fn want_parts<'p>(
+        &'p self,
+        providers: impl Iterator<Item = &'p dyn Provider>,
+        file: Box<Pending>,
+        wants: &mut Vec<Want>,
+    ) -> Option<Outcome> {
+        let mut file = match self.show(providers, file, wants) {
+            Looked::PassedOn(file) => file,
+            Looked::Kept => return None,
+            Looked::Settled(outcome) => return Some(outcome),
+        };
+        let how = How::whole_hash_if(file.resumed > 0 && self.job.proves(&file.entry))
+            .delta_if(file.old.is_some())
+            .in_order_if(file.is_in_order())
+            .chunks_if(file.is_chunked)
+            .unhashed_if(file.is_unhashed(self));
+        let into = self.publisher.naming.tell_into(&mut file);
+        wants.push(Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into });
+        self.wanted.lock().insert(file.index, file);
+        None
+    }
+
+    /// Shows a file to `providers`, one after the other.
+    fn show<'p>(
+        &self,
+        providers: impl Iterator<Item = &'p dyn Provider>,
+        mut file: Box<Pending>,
+        wants: &mut Vec<Want>,
+    ) -> Looked {
+        for provider in providers {
+            if !provider.may_have(self, &file) {
+                continue;
+            }
+            match provider.look(self, file, wants) {
+                Looked::PassedOn(passed) => file = passed,
+                looked => return looked,
+            }
+        }
+        Looked::PassedOn(file)
+    }
+
+    /// Where a part that the Sender left out can be read.
+    pub(crate) fn parts_of(&self, file: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
+        self.providers.of_parts().find_map(|provider| provider.parts(self, file, reuse))
+    }
+
+    /// Forgets what providers have of a file, which is sent whole after all.
+    pub(crate) fn forget_parts(&self, file: &mut Pending) {
+        file.takes_parts = false;
+        self.providers.of_parts().for_each(|provider| provider.forget(file));
+    }
+
+    /// True if a file with that fault is begun once more, because its source changed while
+    /// it was read: the first time, unless the source has to be still. Of what was done,
+    /// `counted` bytes were counted.
+    pub(super) fn begins_again(&self, pending: &mut Pending, fault: &Fault, counted: u64) -> bool {
+        let has_changed = (fault.side, fault.kind) == (Side::Source, FaultKind::Changed);
+        let is_over = self.job.policy.strict_source || self.job.control.stopped();
+        if !has_changed || is_over || pending.reading.is_second {
+            return false;
+        }
+        self.job.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
+        pending.reading.is_second = true;
+        pending.resumed = 0;
+        self.forget_parts(pending);
+        true
+    }
+
+    /// True if a file is begun once more, and sent whole then, because what was here did not
+    /// make it: the old version or a file with its chunks has changed meanwhile, or sums are
+    /// of other blocks. So much was `counted`, and `matched` of it.
+    pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
+        let is_whole = !pending.takes_parts && pending.old.is_none();
+        if is_whole || self.job.control.stopped() {
+            return false;
+        }
+        self.job.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
+        self.job.reporter.not_matched(matched);
+        pending.reading.is_second = true;
+        pending.resumed = 0;
+        self.forget_parts(pending);
+        true
+    }
+
+    /// Asks for the content of a file that is begun once more.
+    pub(super) fn want_again(&self, mut pending: Pending) {
+        let how = How::PLAIN.in_order_if(pending.is_in_order());
+        let into = self.publisher.naming.tell_into(&mut pending);
+        let want = Want { index: pending.index, how, blocks: BlockRanges::all(), into };
+        self.wanted.lock().insert(pending.index, Box::new(pending));
+        self.job.sender.want(vec![want]);
+    }
+
+    /// Publishes a small file that has arrived.
+    pub(super) fn take_fetched(&self, fetched: Fetched) {
+        if self.job.control.stopped() {
+            return;
+        }
+        let Fetched { index, size, file } = fetched;
+        let Some(mut pending) = self.claim(index) else { return };
+        let len = file.content.len() as u64;
+        let written = (|| {
+            let write = |error| Fault::from_io(Side::Destination, "write", &error);
+            let stage = pending.stage()?;
+            let whole = if self.job.policy.verify {
+                Written::of(stage, &file.content).map_err(write)?.is_whole(size)
+            } else {
+                let mut into = Mover::new(stage);
+                into.write(&file.content).map_err(write)?;
+                into.finish().map_err(write)?.is_whole(size)
+            };
+            let verified = whole.map_err(|_| changed())?;
+            pending.entry.kind = Kind::File { size: len };
+            pending.seal(&self.job.policy, verified, file.mtime, Filling::Dense)
+        })();
+        if written.is_ok() {
+            self.job.reporter.came_by(Step::Moved(len));
+        }
+        let moved = if written.is_ok() { len } else { 0 };
+        self.linker.report_settled(self.publisher.conclude(pending, moved, written));
+    }
+
+    /// A file that was claimed is left to somebody else.
+    pub(super) fn put_back(&self, pending: Pending) {
+        self.wanted.lock().insert(pending.index, Box::new(pending));
     }
 }

@@ -1,7 +1,6 @@
 //! How a file of this machine, or of a host's server, gets into its stage: continued,
 //! block by block, shared, or in one go.
 
-use super::dirs::DirState;
 use super::hold::Filling;
 use super::work::destination;
 use super::{Filler, Pending, Resumed};
@@ -164,22 +163,4 @@ pub(super) fn given_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
         stage.discard();
     }
     fault
-}
-
-impl Filler<'_> {
-    /// True if each content is hashed: it is to be verified, or the user sees the hash.
-    pub(super) fn looks_at_bytes(&self) -> bool {
-        self.job.policy.verify || self.job.reporter.wants_hashes()
-    }
-}
-
-impl Pending {
-    /// True if nobody has to look at the bytes of `source`, and they are where the
-    /// copy will be.
-    pub(super) fn may_share(&self, filler: &Filler<'_>, source: &dyn SourceFile) -> bool {
-        let DirState::Open(node) = &self.dir.state else { return false };
-        !(filler.looks_at_bytes() || self.reading.is_second || self.staging.is_some())
-            && source.handle().is_some()
-            && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
-    }
 }

@@ -8,29 +8,27 @@ use haul_model::{BLOCK_LEN, Fault, FaultKind, Side, Updating, escape_bytes, size
 use haul_sys::Room;
 use haul_tree::TreeDir;
 
-impl Filler<'_> {
-    /// The fault of a large file for which there is plainly no room, so that nothing of it is
-    /// sent. Nothing is said where something may go meanwhile, be written in place, or be
-    /// shared with an old version.
-    pub(super) fn lacks_room(&self, file: &Pending) -> Option<Fault> {
-        let Pending { dir, entry, resumed, staging, .. } = file;
-        let may_take_less = self.job.plan.delete.is_some()
-            || self.publisher.removals.makes_way()
-            || self.job.plan.updating != Updating::Replaces;
-        let is_plain = self.job.sender.is_far()
-            && self.job.resumable(entry).is_some()
-            && !self.job.may_have_holes(entry)
-            && staging.is_none()
-            && !self.providers.versions.may_have(self, file)
-            && !may_take_less;
-        let (true, DirState::Open(node)) = (is_plain, &dir.state) else { return None };
-        let there = node.handle().ok()?.system_handle().ok()?;
-        let missing = entry.size().saturating_sub(resumed.saturating_mul(BLOCK_LEN));
-        haul_sys::has_no_room(&there, missing).then(|| {
-            let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "not enough space");
-            with_room(&self.job, fault, file, 0)
-        })
-    }
+/// The fault of a large file for which there is plainly no room, so that nothing of it is
+/// sent. Nothing is said where something may go meanwhile, be written in place, or be
+/// shared with an old version.
+pub(super) fn lacks_room(filler: &Filler<'_>, file: &Pending) -> Option<Fault> {
+    let Pending { dir, entry, resumed, staging, .. } = file;
+    let may_take_less = filler.job.plan.delete.is_some()
+        || filler.publisher.removals.makes_way()
+        || filler.job.plan.updating != Updating::Replaces;
+    let is_plain = filler.job.sender.is_far()
+        && filler.job.resumable(entry).is_some()
+        && !filler.job.may_have_holes(entry)
+        && staging.is_none()
+        && !filler.providers.versions.may_have(filler, file)
+        && !may_take_less;
+    let (true, DirState::Open(node)) = (is_plain, &dir.state) else { return None };
+    let there = node.handle().ok()?.system_handle().ok()?;
+    let missing = entry.size().saturating_sub(resumed.saturating_mul(BLOCK_LEN));
+    haul_sys::has_no_room(&there, missing).then(|| {
+        let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "not enough space");
+        with_room(&filler.job, fault, file, 0)
+    })
 }
 
 /// The fault of a full file system, with what a file needs and, as far as the tree

@@ -4,7 +4,7 @@
 use super::check::outcome_of;
 use super::deciding::{Case, Decision};
 use super::dirs::{Base, DirState};
-use super::providers::Old;
+use super::providers::{BaseDirs, Old};
 use super::{Filler, Pending, Work, of_sender, parent_fault, work};
 use crate::control::{Control, Step};
 use crate::digest::{changed, seal_of};
@@ -228,10 +228,12 @@ impl Filler<'_> {
         match hash.and_then(|hash| with_content(candidates, &hashes, hash)) {
             Some(Candidate::Base(base, found)) => {
                 let differs = !own.is_ok_and(|own| own.hash == hash);
-                return self.take_from_base(pending, base, found, (counted, differs));
+                return BaseDirs.take_from_base(self, pending, base, found, (counted, differs));
             }
-            Some(Candidate::Old(old)) => return self.take_renamed(pending, &old),
-            None if is_renaming => self.end_renaming(),
+            Some(Candidate::Old(old)) => {
+                return self.providers.renames.take_renamed(self, pending, &old);
+            }
+            None if is_renaming => self.providers.renames.end_renaming(self),
             None => {}
         }
         match (otherwise, of_source) {
@@ -365,11 +367,4 @@ fn with_content(
 ) -> Option<Candidate> {
     let alike = candidates.into_iter().zip(hashes).filter(|(_, found)| **found == Some(hash));
     alike.map(|(candidate, _)| candidate).min_by_key(Candidate::differs)
-}
-
-impl Pending {
-    /// True if the source was hashed as it was listed.
-    fn is_as_listed(&self, source: &FileSeal) -> bool {
-        (source.size, source.mtime) == (self.entry.size(), self.entry.attributes.mtime)
-    }
 }

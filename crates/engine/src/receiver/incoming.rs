@@ -125,7 +125,7 @@ impl Incoming {
         let is_piece = (1..=BLOCK_LEN).contains(&u64::from(len));
         let is_there = match from {
             Some(from) => self.old_size.is_some_and(|size| is_within(from, size)),
-            None => self.is_chunked && filler.may_have_parts(reuse),
+            None => self.is_chunked && filler.providers.may_have_parts(reuse),
         };
         is_piece && is_within(at, i64::MAX as u64) && is_there
     }

@@ -161,7 +161,7 @@ impl Receiver<'_> {
         self.tell_extras_in_turn(&ended, wants, outcomes);
         if dir == 0 {
             self.tell_both(wants, outcomes);
-            self.filler.settle_renames(wants, outcomes);
+            self.filler.providers.renames.settle_renames(&self.filler, wants, outcomes);
             // Nothing may be told after the job's end, which this can settle.
             self.tell_both(wants, outcomes);
         }
@@ -421,7 +421,7 @@ impl Receiver<'_> {
             return;
         };
         if !self.job.checks() {
-            return self.filler.keep_or_delete(dir, names);
+            return self.filler.providers.renames.keep_or_delete(&self.filler, dir, names);
         }
         self.checker.report_extras(dir, node, names);
     }

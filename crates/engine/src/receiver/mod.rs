@@ -22,7 +22,6 @@ mod in_place;
 mod incoming;
 mod linking;
 mod listing;
-mod live;
 mod losing;
 mod mirror;
 mod modes;

@@ -8,8 +8,7 @@
 //! directory that the job made, the listing must have the very spelling of the name, too.
 //! Through SFTP, where objects have no numbers, the listing alone decides.
 
-use super::backing::Backups;
-use super::backing::not_backed_up;
+use super::backing::{Backups, not_backed_up};
 use super::dirs::{DirState, RecvDir};
 use super::given::Owners;
 use super::own::is_own;

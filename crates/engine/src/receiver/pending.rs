@@ -1,13 +1,14 @@
 //! A listed entry that is no directory, on its way to its outcome.
 
-use super::dirs::Base;
-use super::dirs::RecvDir;
-use super::live::Reading;
+use super::dirs::{Base, DirState, RecvDir};
+use super::filler::Filler;
 use super::providers::{Begun, Bring, Version};
-use haul_model::{BLOCK_LEN, Changes, Entry, FileId, Name};
+use crate::digest;
+use haul_model::{BLOCK_LEN, Changes, ContentHash, Entry, Fault, FileId, Name, Outcome};
+use haul_proto::FileSeal;
 use haul_store::{Assembler, OnExisting};
 use haul_sys::Dir;
-use haul_tree::StagedFile;
+use haul_tree::{SourceFile, StagedFile};
 use std::sync::Arc;
 
 /// A listed file, link or special, until it has its outcome.
@@ -88,6 +89,55 @@ impl Pending {
             reserves,
             leaves_zeros,
             staging,
+        }
+    }
+
+    /// True if the source was hashed as it was listed.
+    pub(super) fn is_as_listed(&self, source: &FileSeal) -> bool {
+        (source.size, source.mtime) == (self.entry.size(), self.entry.attributes.mtime)
+    }
+
+    /// Looks at a source again of which the content with the hash `copied` was copied;
+    /// that is asked for only if it matters.
+    ///
+    /// # Errors
+    /// If it has changed, but for having grown.
+    pub(super) fn look_again(
+        &mut self,
+        filler: &Filler<'_>,
+        source: &dyn SourceFile,
+        copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
+    ) -> Result<(), Fault> {
+        let strict = filler.job.policy.strict_source;
+        self.reading.has_grown = digest::has_grown(source, strict, copied, filler.job.control)?;
+        Ok(())
+    }
+
+    /// True if nobody has to look at the bytes of `source`, and they are where the
+    /// copy will be.
+    pub(super) fn may_share(&self, filler: &Filler<'_>, source: &dyn SourceFile) -> bool {
+        let DirState::Open(node) = &self.dir.state else { return false };
+        !(filler.job.looks_at_bytes() || self.reading.is_second || self.staging.is_some())
+            && source.handle().is_some()
+            && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
+    }
+}
+
+/// The course of reading a source.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reading {
+    /// It changed while it was read, and is read once more.
+    pub(super) is_second: bool,
+    /// It has grown since it was opened.
+    pub(super) has_grown: bool,
+}
+
+impl Reading {
+    /// The outcome of a file whose outcome is `outcome` as far as the destination goes.
+    pub(super) fn outcome(self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Copied if self.has_grown => Outcome::Grew,
+            outcome => outcome,
         }
     }
 }

@@ -253,7 +253,7 @@ impl Reading<'_, '_> {
                 if !end.by_blocks {
                     self.arrivals.incoming.lock().remove(&end.index);
                 }
-                receiver.filler.end_signed(end.index);
+                receiver.filler.providers.versions.end_signed(&receiver.filler, end.index);
                 hand_on(receiver, file, Piece::End(end));
             }
             message => match &self.main {
@@ -317,10 +317,10 @@ fn take_words(
 ) -> Result<Ended, ReadEnd> {
     match message {
         Message::Offer(offer) if !receiver.job.checks() => {
-            while receiver.filler.has_many_offers() && !receiver.job.control.stopped() {
+            while receiver.filler.providers.has_many_offers() && !receiver.job.control.stopped() {
                 std::thread::sleep(FULL_POLL);
             }
-            receiver.filler.take_offer(offer).map_err(refused)?;
+            receiver.filler.providers.take_offer(&receiver.job, offer).map_err(refused)?;
         }
         Message::Removed(removed) if receiver.completion.awaits_removals() => {
             receiver.completion.take_removals(removed);

@@ -3,56 +3,54 @@
 //! list thousands of such files before the first content arrives.
 
 use super::dirs::{DirState, RecvDir};
-use super::{Filler, Pending, Resumed, proving, work};
+use super::{Filler, JobContext, Pending, Resumed, proving, work};
 use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Resume, Side};
 use haul_store::Earlier;
 use haul_tree::{SourceFile, changed};
 use std::io;
 
-impl Filler<'_> {
-    /// Whole blocks that an earlier job has left of a file and that can be
-    /// believed; 0 if it is copied from its start.
-    pub(super) fn find_resumed(
-        &self,
-        index: u64,
-        dir: &RecvDir,
-        name: &Name,
-        entry: &Entry,
-    ) -> Result<u64, Fault> {
-        let (Some(source), DirState::Open(node)) = (self.job.source_id(entry), &dir.state) else {
-            return Ok(0);
-        };
-        let handle = node.handle().map_err(failed)?;
-        let earlier = if dir.fresh { Earlier::Nothing } else { handle.earlier(name, &source) };
-        if earlier == Earlier::Nothing {
-            return Ok(0);
-        }
-        if self.job.resumable(entry).is_none() {
-            handle.remove_leftovers(name, &source);
-            return Ok(0);
-        }
-        if earlier == Earlier::OfAnother {
-            self.job.warn(&dir.path_of(entry.name.as_ref()), REPLACED);
-            return Ok(0);
-        }
-        let (stage, blocks) = match handle.resume(name, &source) {
-            Ok(found) => found,
-            Err(error) if work::stops_all(&error) => return Err(failed(error)),
-            Err(_) => return Ok(0),
-        };
-        // Where reading takes round trips it is read once, when it is whole.
-        let reads_back = self.job.costs_round_trips && self.job.policy.resume != Resume::Strict;
-        if self.job.policy.proves_resumed()
-            && !reads_back
-            && !proving::all_good(&*stage, &blocks, self.job.control).map_err(failed)?
-        {
-            stage.discard();
-            return Ok(0);
-        }
-        let blocks = blocks.len() as u64;
-        self.job.reporter.resumed(index, blocks * BLOCK_LEN);
-        Ok(blocks)
+/// Whole blocks that an earlier job has left of a file and that can be
+/// believed; 0 if it is copied from its start.
+pub(super) fn find_resumed(
+    job: &JobContext<'_>,
+    index: u64,
+    dir: &RecvDir,
+    name: &Name,
+    entry: &Entry,
+) -> Result<u64, Fault> {
+    let (Some(source), DirState::Open(node)) = (job.source_id(entry), &dir.state) else {
+        return Ok(0);
+    };
+    let handle = node.handle().map_err(failed)?;
+    let earlier = if dir.fresh { Earlier::Nothing } else { handle.earlier(name, &source) };
+    if earlier == Earlier::Nothing {
+        return Ok(0);
     }
+    if job.resumable(entry).is_none() {
+        handle.remove_leftovers(name, &source);
+        return Ok(0);
+    }
+    if earlier == Earlier::OfAnother {
+        job.warn(&dir.path_of(entry.name.as_ref()), REPLACED);
+        return Ok(0);
+    }
+    let (stage, blocks) = match handle.resume(name, &source) {
+        Ok(found) => found,
+        Err(error) if work::stops_all(&error) => return Err(failed(error)),
+        Err(_) => return Ok(0),
+    };
+    // Where reading takes round trips it is read once, when it is whole.
+    let reads_back = job.costs_round_trips && job.policy.resume != Resume::Strict;
+    if job.policy.proves_resumed()
+        && !reads_back
+        && !proving::all_good(&*stage, &blocks, job.control).map_err(failed)?
+    {
+        stage.discard();
+        return Ok(0);
+    }
+    let blocks = blocks.len() as u64;
+    job.reporter.resumed(index, blocks * BLOCK_LEN);
+    Ok(blocks)
 }
 
 impl Pending {

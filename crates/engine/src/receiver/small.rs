@@ -2,13 +2,12 @@
 //! lane has many of them on their way, so that none costs a round trip of its own.
 
 use super::dirs::DirState;
-use super::hold::Filling;
 use super::{Filler, Pending, Work};
 use crate::control::Step;
 use crate::link::SourceHandle;
 use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, Outcome, Side};
 use haul_proto::PACK_FILE_MAX;
-use haul_store::{Mover, OnExisting, Publication, Written};
+use haul_store::{OnExisting, Publication};
 use haul_tree::{Downloads, NotPut, Put, SmallFile, Uploads, changed, check_size};
 use std::collections::HashMap;
 
@@ -17,10 +16,10 @@ pub(crate) const SMALL_MAX: u64 = PACK_FILE_MAX;
 
 /// A small file that has arrived.
 pub(crate) struct Fetched {
-    index: u64,
+    pub(super) index: u64,
     /// Its length when it was listed, in bytes.
-    size: u64,
-    file: haul_tree::Fetched,
+    pub(super) size: u64,
+    pub(super) file: haul_tree::Fetched,
 }
 
 /// Puts small files through `lane` until there is nothing left to come, or the job ends.
@@ -228,41 +227,5 @@ impl Fetching<'_, '_, '_> {
             // A worker opens it again, and reports the fault.
             None => Work::Files(vec![source]),
         });
-    }
-}
-
-impl Filler<'_> {
-    /// Publishes a small file that has arrived.
-    pub(super) fn take_fetched(&self, fetched: Fetched) {
-        if self.job.control.stopped() {
-            return;
-        }
-        let Fetched { index, size, file } = fetched;
-        let Some(mut pending) = self.claim(index) else { return };
-        let len = file.content.len() as u64;
-        let written = (|| {
-            let write = |error| Fault::from_io(Side::Destination, "write", &error);
-            let stage = pending.stage()?;
-            let whole = if self.job.policy.verify {
-                Written::of(stage, &file.content).map_err(write)?.is_whole(size)
-            } else {
-                let mut into = Mover::new(stage);
-                into.write(&file.content).map_err(write)?;
-                into.finish().map_err(write)?.is_whole(size)
-            };
-            let verified = whole.map_err(|_| changed())?;
-            pending.entry.kind = Kind::File { size: len };
-            pending.seal(&self.job.policy, verified, file.mtime, Filling::Dense)
-        })();
-        if written.is_ok() {
-            self.job.reporter.came_by(Step::Moved(len));
-        }
-        let moved = if written.is_ok() { len } else { 0 };
-        self.linker.report_settled(self.publisher.conclude(pending, moved, written));
-    }
-
-    /// A file that was claimed is left to somebody else.
-    fn put_back(&self, pending: Pending) {
-        self.wanted.lock().insert(pending.index, Box::new(pending));
     }
 }

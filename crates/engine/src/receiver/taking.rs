@@ -2,13 +2,12 @@
 //! them, requests their content, or gives them to a worker.
 
 use super::completion::Completion;
-use super::deciding::Decider;
-use super::deciding::Decision;
+use super::deciding::{Decider, Decision};
 use super::filler::Filler;
 use super::hashing::Candidate;
 use super::linking::Linker;
 use super::own::Around;
-use super::providers::Bring;
+use super::providers::{BaseDirs, Bring};
 use super::publish::Publisher;
 use super::times::Times;
 use super::{JobContext, Pending, Work};
@@ -105,8 +104,8 @@ impl Maker<'_> {
             _ if self.job.policy.dry_run => Outcome::WouldCopy,
             Decision::Base(base, Bring::Link, on_existing) => {
                 let or_made = || self.make(dir, name, entry, on_existing);
-                self.filler
-                    .link_to_base(dir, name, &base, (on_existing, false))
+                BaseDirs
+                    .link_to_base(&self.filler, dir, name, &base, (on_existing, false))
                     .unwrap_or_else(or_made)
             }
             Decision::Copy(on_existing) if self.job.costs_round_trips => {

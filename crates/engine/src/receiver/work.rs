@@ -6,6 +6,7 @@ use super::filler::Filler;
 use super::filling::{Copying, Filled, given_up};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::linking::First;
+use super::providers::BaseDirs;
 use super::small::{Fetched, SMALL_MAX};
 use super::{Incoming, Pending, Receiver, losing};
 use crate::control::Step;
@@ -122,8 +123,8 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
         }
         match task {
             Ok(Work::Hash(index)) => filler.hash_own(index, &mut part),
-            Ok(Work::Sign(file)) => filler.sign(file),
-            Ok(Work::Offered) => filler.answer_offers(),
+            Ok(Work::Sign(file)) => filler.providers.versions.sign(filler, file),
+            Ok(Work::Offered) => filler.providers.answer_offers(&filler.job),
             Ok(Work::Sealed(end)) => filler.take_seal(end),
             Ok(Work::Files(files)) => {
                 let (hashed, copied) = files.into_iter().partition(|file| file.hashes);
@@ -134,7 +135,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Ok(Work::Arrived(incoming)) => incoming.work(filler),
             Ok(Work::Content(fetched)) => filler.take_fetched(fetched),
             Ok(Work::Link(link)) => receiver.maker.take_link(*link),
-            Ok(Work::OfBase(file)) => filler.bring_from_base(*file, 0, false),
+            Ok(Work::OfBase(file)) => BaseDirs.bring_from_base(filler, *file, 0, false),
             Ok(Work::Name(name)) => filler.linker.take_other_name(&name.0, name.1),
             Ok(Work::Made(dir, making)) => receiver.maker.end_making(&dir, making),
             Err(RecvTimeoutError::Timeout) => {
@@ -234,7 +235,7 @@ fn copy_file(
         }
     };
     let in_lanes = !is_resumable && filler.lanes > 1 && seal.size > 2 * BLOCK_LEN;
-    let hashes = filler.looks_at_bytes() || pending.reading.is_second;
+    let hashes = filler.job.looks_at_bytes() || pending.reading.is_second;
     let copying = Copying { filler, source: &*source, size: seal.size, hashes };
     let filled = match resumed {
         Some(resumed) => copying.go_on(pending, resumed, &mut count)?,

@@ -24,7 +24,7 @@ impl State {
             parts.and_then(|parts| self.take_parts(filler, &parts, reuse.at, route))
         };
         match taken {
-            Ok(()) => filler.count_reused(reuse),
+            Ok(()) => filler.providers.count_reused(reuse),
             Err(Stopped::Lost) => {
                 let message = "a file that had a part of it was changed while it was read";
                 self.suspect = Some(Fault::new(Side::Destination, FaultKind::Corrupt, message));

@@ -4,8 +4,7 @@
 use super::{Looked, Provider};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{SenderPort, SourceHandle};
-use crate::receiver::deciding::Decider;
-use crate::receiver::deciding::{Case, Decision, is_empty, target_of};
+use crate::receiver::deciding::{Case, Decider, Decision, is_empty, target_of};
 use crate::receiver::dirs::{Base, DirState, RecvDir};
 use crate::receiver::{Filler, Pending, Work, parent_fault, work};
 use crate::{Event, Monitor};
@@ -72,10 +71,10 @@ impl Provider for BaseDirs {
             filler.job.give(Work::OfBase(file));
             return Looked::Kept;
         }
-        if let Some(outcome) = filler.link_if_wanted(&mut file, false) {
+        if let Some(outcome) = self.link_if_wanted(filler, &mut file, false) {
             return Looked::Settled(filler.linker.settle_listed(&file, outcome));
         }
-        filler.copy_from_base(file);
+        self.copy_from_base(filler, file);
         Looked::Kept
     }
 }
@@ -236,53 +235,66 @@ impl Decider<'_> {
     }
 }
 
-impl Filler<'_> {
+impl BaseDirs {
     /// Gives a file, whose content was found in `base`, what it gets by that. The existing file
     /// `differs` from it, or is not known to.
     pub(crate) fn take_from_base(
         &self,
+        filler: &Filler<'_>,
         pending: Pending,
         base: Base,
         found: Changes,
         (counted, differs): (u64, bool),
     ) {
-        let Some(how) = self.job.plan.bases else { return };
+        let Some(how) = filler.job.plan.bases else { return };
         let (decision, found) = by_base(how, base, found, true);
         let pending = Pending { found, ..pending };
         let outcome = match decision {
             Decision::Settled(outcome) => outcome,
-            _ if self.job.policy.dry_run => Outcome::WouldCopy,
+            _ if filler.job.policy.dry_run => Outcome::WouldCopy,
             Decision::Base(base, bring, _) => {
                 let pending = Pending { base: Some((base, bring)), ..pending };
-                return self.bring_from_base(pending, counted, differs);
+                return self.bring_from_base(filler, pending, counted, differs);
             }
             _ => unreachable!("a base has it"),
         };
-        self.linker.report_settled(vec![(pending, counted, outcome)]);
+        filler.linker.report_settled(vec![(pending, counted, outcome)]);
     }
 
     /// Links or copies a file from its base, and reports the outcome. `counted` bytes of it
     /// were counted.
-    pub(crate) fn bring_from_base(&self, mut file: Pending, counted: u64, differs: bool) {
-        if self.job.control.stopped() {
+    pub(crate) fn bring_from_base(
+        &self,
+        filler: &Filler<'_>,
+        mut file: Pending,
+        counted: u64,
+        differs: bool,
+    ) {
+        if filler.job.control.stopped() {
             return;
         }
-        match self.link_if_wanted(&mut file, differs) {
-            Some(outcome) => self.linker.report_settled(vec![(file, counted, outcome)]),
+        match self.link_if_wanted(filler, &mut file, differs) {
+            Some(outcome) => filler.linker.report_settled(vec![(file, counted, outcome)]),
             None => {
-                self.job.reporter.begins_again(counted, 0);
+                filler.job.reporter.begins_again(counted, 0);
                 let dir = file.dir();
-                self.copy_from_base(Box::new(file));
+                self.copy_from_base(filler, Box::new(file));
                 // It was waited for twice.
-                self.completion.settle(dir);
+                filler.completion.settle(dir);
             }
         }
     }
 
     /// Makes a file a hard link to its base, if it is to be one and that can be done.
-    fn link_if_wanted(&self, file: &mut Pending, differs: bool) -> Option<Outcome> {
+    fn link_if_wanted(
+        &self,
+        filler: &Filler<'_>,
+        file: &mut Pending,
+        differs: bool,
+    ) -> Option<Outcome> {
         let (base, Bring::Link) = file.base.as_ref()? else { return None };
-        let linked = self.link_to_base(&file.dir, &file.name, base, (file.on_existing, differs));
+        let linked =
+            self.link_to_base(filler, &file.dir, &file.name, base, (file.on_existing, differs));
         if linked.is_none() {
             file.found = Changes::LOCAL;
         }
@@ -293,6 +305,7 @@ impl Filler<'_> {
     /// there is known to have other content if it `differs`.
     pub(crate) fn link_to_base(
         &self,
+        filler: &Filler<'_>,
         dir: &RecvDir,
         name: &Name,
         base: &Base,
@@ -303,7 +316,7 @@ impl Filler<'_> {
         };
         dir.expect_change();
         if on_existing == OnExisting::Replace
-            && let Err(fault) = self.publisher.removals.make_way_if_dir(dir, node, name)
+            && let Err(fault) = filler.publisher.removals.make_way_if_dir(dir, node, name)
         {
             return Some(Outcome::Failed(fault));
         }
@@ -315,7 +328,7 @@ impl Filler<'_> {
                 Ok::<_, io::Error>(there.map(|there| (there.kind, there.attributes.mtime)))
             };
             if on_existing == OnExisting::Replace && (differs || look(&*handle)? != look(&*from)?) {
-                self.publisher.backups.back_up(node, name)?;
+                filler.publisher.backups.back_up(node, name)?;
             }
             let linked = handle.make_hard_link(&*from, name, None, name, on_existing)?;
             if linked == Publication::Published {
@@ -330,7 +343,7 @@ impl Filler<'_> {
         })();
         match linked {
             Ok(Publication::Published) => {
-                let synced = self.publisher.durability.sync_left(dir, node, name);
+                let synced = filler.publisher.durability.sync_left(dir, node, name);
                 Some(synced.map_or_else(Outcome::Failed, |()| Outcome::Copied))
             }
             Ok(Publication::Kept) => None,
@@ -343,12 +356,12 @@ impl Filler<'_> {
     }
 
     /// Has a worker copy a file from a base.
-    fn copy_from_base(&self, pending: Box<Pending>) {
+    fn copy_from_base(&self, filler: &Filler<'_>, pending: Box<Pending>) {
         let Pending { index, dir, name, entry, base, .. } = &*pending;
         let Some((Base(base), _)) = base else { return };
         dir.expect_change();
         if let DirState::Open(node) = &dir.state {
-            self.publisher.durability.expect_writing(node);
+            filler.publisher.durability.expect_writing(node);
         }
         dir.expect_one();
         let file = SourceHandle {
@@ -359,8 +372,8 @@ impl Filler<'_> {
             size: entry.size(),
             follow: false,
         };
-        self.wanted.lock().insert(pending.index, pending);
-        self.job.give(Work::Files(vec![file]));
+        filler.wanted.lock().insert(pending.index, pending);
+        filler.job.give(Work::Files(vec![file]));
     }
 }
 

@@ -75,33 +75,31 @@ impl Content for Basis {
     }
 }
 
-impl Filler<'_> {
-    /// True if it is worth it to begin the stage of a file with its old version.
-    pub(crate) fn may_begin_with(&self, file: &Pending, old: &dyn SourceFile) -> bool {
-        let DirState::Open(node) = &file.dir.state else { return false };
-        old.seal().size >= RESUME_LEN_MIN_FAR
-            && !file.reserves
-            && file.staging.is_none()
-            && old.handle().is_some()
-            && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
-    }
+/// True if it is worth it to begin the stage of a file with its old version.
+pub(super) fn may_begin_with(file: &Pending, old: &dyn SourceFile) -> bool {
+    let DirState::Open(node) = &file.dir.state else { return false };
+    old.seal().size >= RESUME_LEN_MIN_FAR
+        && !file.reserves
+        && file.staging.is_none()
+        && old.handle().is_some()
+        && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
+}
 
-    /// Begins the stage of a file with what `old` has, if the file system does that. Where it
-    /// can't be begun at all, that shows again when its content comes.
-    pub(crate) fn begin_with(&self, file: &mut Pending, old: &dyn SourceFile) {
-        let begun = match file.resumed {
-            0 => file.stage_for(self).ok().map(|stage| (stage, Vec::new())),
-            _ => file.continue_stage(self).ok().flatten(),
-        };
-        let Some((stage, done)) = begun else { return };
-        let from = done.len() as u64 * BLOCK_LEN;
-        let shared = from..old.seal().size.max(from);
-        let shared = match stage.begin_with(old, shared.clone()) {
-            true => shared,
-            // Nothing may be behind what is done.
-            false if stage.set_len(from).is_err() => return,
-            false => from..from,
-        };
-        file.begun = Some(Box::new(Begun { stage, done, shared }));
-    }
+/// Begins the stage of a file with what `old` has, if the file system does that. Where it
+/// can't be begun at all, that shows again when its content comes.
+pub(super) fn begin_with(filler: &Filler<'_>, file: &mut Pending, old: &dyn SourceFile) {
+    let begun = match file.resumed {
+        0 => file.stage_for(filler).ok().map(|stage| (stage, Vec::new())),
+        _ => file.continue_stage(filler).ok().flatten(),
+    };
+    let Some((stage, done)) = begun else { return };
+    let from = done.len() as u64 * BLOCK_LEN;
+    let shared = from..old.seal().size.max(from);
+    let shared = match stage.begin_with(old, shared.clone()) {
+        true => shared,
+        // Nothing may be behind what is done.
+        false if stage.set_len(from).is_err() => return,
+        false => from..from,
+    };
+    file.begun = Some(Box::new(Begun { stage, done, shared }));
 }

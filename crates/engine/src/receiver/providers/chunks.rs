@@ -9,7 +9,7 @@
 //! The answers of a file are in the order of its offers: one worker at a time answers.
 
 use super::chunked::{ChunkedFiles, Found, LISTED_MAX, Listed};
-use super::{Looked, Part, Provider};
+use super::{Looked, Part, Provider, Providers};
 use crate::Job;
 use crate::cache::ChunkCache;
 use crate::dirs::DirNode;
@@ -277,10 +277,14 @@ impl Provider for Chunks {
     }
 }
 
-impl Filler<'_> {
+impl Providers {
     /// Takes an offer that has come over the wire; an error if it breaks a rule.
-    pub(crate) fn take_offer(&self, offer: Offer) -> Result<(), &'static str> {
-        let chunks = self.providers.chunks.as_ref();
+    pub(crate) fn take_offer(
+        &self,
+        job: &JobContext<'_>,
+        offer: Offer,
+    ) -> Result<(), &'static str> {
+        let chunks = self.chunks.as_ref();
         let chunks = chunks.ok_or("it offered chunks, and none were requested")?;
         if !chunks.files.lock().take(&offer)? {
             return Ok(());
@@ -289,14 +293,14 @@ impl Filler<'_> {
         waiting.offers.push_back(offer);
         if !std::mem::replace(&mut waiting.has_worker, true) {
             drop(waiting);
-            self.job.give(Work::Offered);
+            job.give(Work::Offered);
         }
         Ok(())
     }
 
     /// True if all of `reuse` was found in other files, or its file has ended.
     pub(crate) fn may_have_parts(&self, reuse: &Reuse) -> bool {
-        self.providers.chunks.as_ref().is_none_or(|chunks| {
+        self.chunks.as_ref().is_none_or(|chunks| {
             let files = chunks.files.lock();
             files.parts(reuse).is_some() || !files.has(reuse.index)
         })
@@ -304,7 +308,7 @@ impl Filler<'_> {
 
     /// Counts a part that was not sent.
     pub(crate) fn count_reused(&self, reuse: &Reuse) {
-        if let (Some(chunks), None) = (&self.providers.chunks, reuse.from) {
+        if let (Some(chunks), None) = (&self.chunks, reuse.from) {
             chunks.saved.fetch_add(reuse.len.into(), Ordering::Relaxed);
             chunks.saved_parts.fetch_add(1, Ordering::Relaxed);
         }
@@ -312,29 +316,29 @@ impl Filler<'_> {
 
     /// True if so many offers wait that the reader has to.
     pub(crate) fn has_many_offers(&self) -> bool {
-        let chunks = self.providers.chunks.as_ref();
+        let chunks = self.chunks.as_ref();
         chunks.is_some_and(|chunks| chunks.waiting.lock().offers.len() >= OFFERS_MAX)
     }
 
     /// Answers the offers that wait.
-    pub(crate) fn answer_offers(&self) {
-        let Some(chunks) = &self.providers.chunks else { return };
+    pub(crate) fn answer_offers(&self, job: &JobContext<'_>) {
+        let Some(chunks) = &self.chunks else { return };
         let mut content = Vec::new();
         loop {
             let offer = {
                 let mut waiting = chunks.waiting.lock();
-                let offer = waiting.offers.pop_front().filter(|_| !self.job.control.stopped());
+                let offer = waiting.offers.pop_front().filter(|_| !job.control.stopped());
                 waiting.has_worker = offer.is_some();
                 offer
             };
             let Some(offer) = offer else { return };
-            self.job.sender.known(chunks.answer(&offer, &mut content));
+            job.sender.known(chunks.answer(&offer, &mut content));
         }
     }
 
     /// Writes the job's chunks and figures to the cache, when it has ended.
     pub(crate) fn flush_chunks(&self) {
-        if let Some(chunks) = &self.providers.chunks {
+        if let Some(chunks) = &self.chunks {
             chunks.flush();
         }
     }

@@ -30,11 +30,10 @@ pub(super) use renamed::is_like_new;
 pub(crate) use renamed::{Old, Renames};
 pub(crate) use versions::{Version, Versions};
 
-use super::dirs::DirState;
 use super::{Filler, Pending};
 use crate::Job;
-use haul_model::{BlockRanges, Outcome};
-use haul_proto::{How, Reuse, Want};
+use haul_model::Outcome;
+use haul_proto::{Reuse, Want};
 use haul_tree::SourceFile;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -96,7 +95,7 @@ pub(crate) struct Part {
 
 /// The providers of a job.
 pub(crate) struct Providers {
-    renames: Renames,
+    pub(super) renames: Renames,
     pub(super) versions: Versions,
     /// `None` without a cache.
     pub(super) chunks: Option<Arc<Chunks>>,
@@ -109,105 +108,17 @@ impl Providers {
     }
 
     /// The providers that have a file whole or not at all.
-    fn of_files(&self) -> [&dyn Provider; 2] {
+    pub(super) fn of_files(&self) -> [&dyn Provider; 2] {
         [&BaseDirs, &self.renames]
     }
 
     /// The providers that may have parts of a file. They are asked when its stage can begin.
-    fn of_parts(&self) -> impl Iterator<Item = &dyn Provider> {
+    pub(super) fn of_parts(&self) -> impl Iterator<Item = &dyn Provider> {
         [&Unfinished as &dyn Provider, &self.versions].into_iter().chain(self.behind_versions())
     }
 
     /// The providers that are asked after [`Versions`].
-    fn behind_versions(&self) -> impl Iterator<Item = &dyn Provider> {
+    pub(super) fn behind_versions(&self) -> impl Iterator<Item = &dyn Provider> {
         self.chunks.iter().map(|chunks| &**chunks as &dyn Provider)
-    }
-}
-
-impl Filler<'_> {
-    /// Gets a file's content from where it costs least; returns its outcome if it has
-    /// one already.
-    pub(crate) fn provide(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
-        match self.show(self.providers.of_files().into_iter(), Box::new(file), wants) {
-            Looked::PassedOn(file) => self.want_file(file, wants),
-            Looked::Kept => None,
-            Looked::Settled(outcome) => Some(outcome),
-        }
-    }
-
-    /// Requests the missing parts of a file that no provider has whole; returns its outcome
-    /// if it has one already.
-    pub(crate) fn want_file(
-        &self,
-        mut file: Box<Pending>,
-        wants: &mut Vec<Want>,
-    ) -> Option<Outcome> {
-        file.dir.expect_change();
-        if let DirState::Open(node) = &file.dir.state {
-            self.publisher.durability.expect_writing(node);
-        }
-        file.dir.expect_one();
-        file.reserves = self.job.plan.preallocates;
-        file.leaves_zeros = self.job.leaves_zeros(&file.entry);
-        self.want_parts(self.providers.of_parts(), file, wants)
-    }
-
-    /// The same for a file that [`Versions`] passes on: asks the providers behind it.
-    fn want_behind_versions(&self, file: Box<Pending>, wants: &mut Vec<Want>) {
-        let outcome = self.want_parts(self.providers.behind_versions(), file, wants);
-        debug_assert!(outcome.is_none(), "those that come behind pass each file on");
-    }
-
-    /// Asks `providers` for parts of a file, and the Sender for the rest.
-    fn want_parts<'p>(
-        &'p self,
-        providers: impl Iterator<Item = &'p dyn Provider>,
-        file: Box<Pending>,
-        wants: &mut Vec<Want>,
-    ) -> Option<Outcome> {
-        let mut file = match self.show(providers, file, wants) {
-            Looked::PassedOn(file) => file,
-            Looked::Kept => return None,
-            Looked::Settled(outcome) => return Some(outcome),
-        };
-        let how = How::whole_hash_if(file.resumed > 0 && self.job.proves(&file.entry))
-            .delta_if(file.old.is_some())
-            .in_order_if(file.is_in_order())
-            .chunks_if(file.is_chunked)
-            .unhashed_if(file.is_unhashed(self));
-        let into = self.publisher.naming.tell_into(&mut file);
-        wants.push(Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into });
-        self.wanted.lock().insert(file.index, file);
-        None
-    }
-
-    /// Shows a file to `providers`, one after the other.
-    fn show<'p>(
-        &self,
-        providers: impl Iterator<Item = &'p dyn Provider>,
-        mut file: Box<Pending>,
-        wants: &mut Vec<Want>,
-    ) -> Looked {
-        for provider in providers {
-            if !provider.may_have(self, &file) {
-                continue;
-            }
-            match provider.look(self, file, wants) {
-                Looked::PassedOn(passed) => file = passed,
-                looked => return looked,
-            }
-        }
-        Looked::PassedOn(file)
-    }
-
-    /// Where a part that the Sender left out can be read.
-    pub(crate) fn parts_of(&self, file: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
-        self.providers.of_parts().find_map(|provider| provider.parts(self, file, reuse))
-    }
-
-    /// Forgets what providers have of a file, which is sent whole after all.
-    pub(crate) fn forget_parts(&self, file: &mut Pending) {
-        file.takes_parts = false;
-        self.providers.of_parts().for_each(|provider| provider.forget(file));
     }
 }

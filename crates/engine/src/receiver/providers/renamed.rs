@@ -9,11 +9,10 @@
 use super::{Looked, Provider};
 use crate::Job;
 use crate::dirs::DirNode;
-use crate::receiver::JobContext;
 use crate::receiver::deciding::Decision;
 use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::hashing::Candidate;
-use crate::receiver::{Filler, Pending};
+use crate::receiver::{Filler, JobContext, Pending};
 use haul_model::{Changes, Entry, FileId, Kept, Name, Outcome, Scope};
 use haul_plan::changes;
 use haul_proto::{LIST_WINDOW, OutcomeItem, PACK_FILE_MAX, Want};
@@ -131,12 +130,12 @@ impl Provider for Renames {
     fn look(&self, filler: &Filler<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked {
         let Some(state) = &self.0 else { return Looked::PassedOn(file) };
         state.lock().is_of_use = true;
-        filler.look_through();
+        self.look_through(filler);
         let mut state = state.lock();
         if let Some(old) = state.take(&file.entry) {
             state.open += 1;
             drop(state);
-            filler.hash_with_old(file, old, wants);
+            self.hash_with_old(filler, file, old, wants);
             return Looked::Kept;
         }
         if state.listed_all || state.held_cost + file.cost > HELD_COST_MAX {
@@ -149,9 +148,14 @@ impl Provider for Renames {
     }
 }
 
-impl Filler<'_> {
+impl Renames {
     /// Defers the removal of extras in `dir`, or removes them.
-    pub(crate) fn keep_or_delete(&self, dir: &Arc<RecvDir>, names: BTreeSet<Name>) {
+    pub(crate) fn keep_or_delete(
+        &self,
+        filler: &Filler<'_>,
+        dir: &Arc<RecvDir>,
+        names: BTreeSet<Name>,
+    ) {
         let has_room = || {
             let DirState::Open(node) = &dir.state else { return false };
             let handle = node.handle().and_then(|handle| handle.system_handle());
@@ -160,10 +164,10 @@ impl Filler<'_> {
                 .and_then(|dir| haul_sys::room(&dir))
                 .is_none_or(|room| room.bytes >= FREE_MIN)
         };
-        let is_late = match &self.providers.renames.0 {
+        let is_late = match &self.0 {
             Some(_) if names.is_empty() => return,
             // Another job removes it in any case.
-            Some(state) if !self.job.removes_extras() || has_room() => {
+            Some(state) if !filler.job.removes_extras() || has_room() => {
                 let mut state = state.lock();
                 let has_place = state.late_names + names.len() <= LATE_MAX;
                 if has_place {
@@ -176,16 +180,23 @@ impl Filler<'_> {
             _ => false,
         };
         match is_late {
-            true => self.look_through(),
-            false if self.job.removes_extras() => self.publisher.removals.delete_extras(dir, names),
+            true => self.look_through(filler),
+            false if filler.job.removes_extras() => {
+                filler.publisher.removals.delete_extras(dir, names)
+            }
             false => {}
         }
     }
 
     /// Everything is listed: asks for the files that wait, or compares them, and removes what
     /// waits if nothing else is waited for.
-    pub(crate) fn settle_renames(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
-        let Some(state) = &self.providers.renames.0 else { return };
+    pub(crate) fn settle_renames(
+        &self,
+        filler: &Filler<'_>,
+        wants: &mut Vec<Want>,
+        outcomes: &mut Vec<OutcomeItem>,
+    ) {
+        let Some(state) = &self.0 else { return };
         let held: Vec<_> = {
             let mut state = state.lock();
             let held: Vec<_> = std::mem::take(&mut state.held).into();
@@ -199,84 +210,90 @@ impl Filler<'_> {
         for (file, old) in held {
             let (dir, index) = (file.dir(), file.index);
             match old {
-                Some(old) => self.hash_with_old(file, old, wants),
+                Some(old) => self.hash_with_old(filler, file, old, wants),
                 None => {
-                    let outcome = self.want_file(file, wants);
+                    let outcome = filler.want_file(file, wants);
                     outcomes.extend(outcome.map(|outcome| OutcomeItem { index, outcome }));
                 }
             }
             // It was waited for twice.
-            self.completion.settle(dir);
+            filler.completion.settle(dir);
         }
         state.lock().listed_all = true;
-        self.remove_late();
+        self.remove_late(filler);
     }
 
     /// Removes what waits for that, if all is compared.
-    fn remove_late(&self) {
-        let Some(state) = &self.providers.renames.0 else { return };
+    fn remove_late(&self, filler: &Filler<'_>) {
+        let Some(state) = &self.0 else { return };
         let late = {
             let mut state = state.lock();
             if !state.is_settled() { Vec::new() } else { std::mem::take(&mut state.late) }
         };
         for (dir, names) in late {
-            if self.job.is_ending() {
+            if filler.job.is_ending() {
                 return;
             }
-            if self.job.removes_extras() {
-                self.publisher.removals.delete_extras(&dir, names);
+            if filler.job.removes_extras() {
+                filler.publisher.removals.delete_extras(&dir, names);
             }
-            self.completion.settle(dir);
+            filler.completion.settle(dir);
         }
     }
 
     /// Links the old file to the new name if that can be done; else requests the content.
-    pub(crate) fn take_renamed(&self, file: Pending, old: &Old) {
-        let is_linked = self.link_to_old(&file, old).unwrap_or(false);
+    pub(crate) fn take_renamed(&self, filler: &Filler<'_>, file: Pending, old: &Old) {
+        let is_linked = self.link_to_old(filler, &file, old).unwrap_or(false);
         if is_linked {
-            self.job.reporter.renamed();
+            filler.job.reporter.renamed();
         }
         // The last one must not end the job before what waits is removed.
-        self.end_renaming();
+        self.end_renaming(filler);
         match is_linked {
-            true => self.linker.report_settled(vec![(file, 0, Outcome::Copied)]),
-            false => self.want_now(file, 0),
+            true => filler.linker.report_settled(vec![(file, 0, Outcome::Copied)]),
+            false => filler.want_now(file, 0),
         }
     }
 
     /// Compares a file with the one that it may have been.
-    fn hash_with_old(&self, file: Box<Pending>, old: Old, wants: &mut Vec<Want>) {
+    fn hash_with_old(
+        &self,
+        filler: &Filler<'_>,
+        file: Box<Pending>,
+        old: Old,
+        wants: &mut Vec<Want>,
+    ) {
         let otherwise = Decision::Copy(file.on_existing);
-        self.hash_candidates(*file, vec![Candidate::Old(old)], otherwise, wants);
+        filler.hash_candidates(*file, vec![Candidate::Old(old)], otherwise, wants);
     }
 
     /// A file was compared with the one that it may have been.
-    pub(crate) fn end_renaming(&self) {
-        if let Some(state) = &self.providers.renames.0 {
+    pub(crate) fn end_renaming(&self, filler: &Filler<'_>) {
+        if let Some(state) = &self.0 {
             state.lock().open -= 1;
         }
-        self.remove_late();
+        self.remove_late(filler);
     }
 
     /// Makes `file` a further name of the file that has its content; false if it would not be
     /// what a new file is.
-    fn link_to_old(&self, file: &Pending, old: &Old) -> io::Result<bool> {
+    fn link_to_old(&self, filler: &Filler<'_>, file: &Pending, old: &Old) -> io::Result<bool> {
         let Pending { dir, name, entry, .. } = file;
         let DirState::Open(node) = &dir.state else { return Ok(false) };
         let (handle, from) = (node.handle()?, old.node.handle()?);
-        let Some(there) = self.job.look_at(&*from, &old.name)? else { return Ok(false) };
+        let Some(there) = filler.job.look_at(&*from, &old.name)? else { return Ok(false) };
         let is_it = there.id == Some(old.id)
             && there.links == 1
             && there.kind == MetaKind::File { size: entry.size() }
             && there.attributes.mtime.secs == entry.attributes.mtime.secs;
         // Else it would keep both names.
-        let is_going = !self.publisher.removals.holds_back_removals();
-        if !is_it || !is_going || !is_like_new(&self.job, node, &*from, &old.name, &there)? {
+        let is_going = !filler.publisher.removals.holds_back_removals();
+        if !is_it || !is_going || !is_like_new(&filler.job, node, &*from, &old.name, &there)? {
             return Ok(false);
         }
         dir.expect_change();
-        self.publisher.durability.expect_writing(node);
-        let keeps = self.job.policy.keeps;
+        filler.publisher.durability.expect_writing(node);
+        let keeps = filler.job.policy.keeps;
         let times = Kept::TIMES.only_if(there.attributes.mtime != entry.attributes.mtime);
         let which = changes(entry, &there, None, keeps).attributes(keeps).with(times);
         if !which.is_empty() {
@@ -287,15 +304,15 @@ impl Filler<'_> {
             return Ok(false);
         }
         dir.remove_stale(name);
-        if let Some(source) = self.job.resumable(entry) {
+        if let Some(source) = filler.job.resumable(entry) {
             handle.remove_leftovers(name, &source);
         }
-        Ok(self.publisher.durability.sync_left(dir, node, name).is_ok())
+        Ok(filler.publisher.durability.sync_left(dir, node, name).is_ok())
     }
 
     /// Collects the files among deferred extras, once one of them may be of use.
-    fn look_through(&self) {
-        let Some(state) = &self.providers.renames.0 else { return };
+    fn look_through(&self, filler: &Filler<'_>) {
+        let Some(state) = &self.0 else { return };
         loop {
             let (dir, names) = {
                 let mut state = state.lock();
@@ -308,14 +325,14 @@ impl Filler<'_> {
             let mut found = Vec::new();
             let above =
                 ClearedDir { node: Arc::clone(node), scope: dir.scope(), front: dir.front() };
-            self.look_at_extras(&above, names, false, &mut found);
+            self.look_at_extras(filler, &above, names, false, &mut found);
             while let Some(below) = found.pop() {
-                if self.job.control.stopped() || state.lock().known_count >= KNOWN_MAX {
+                if filler.job.control.stopped() || state.lock().known_count >= KNOWN_MAX {
                     return;
                 }
                 let names = below.node.handle().and_then(|handle| handle.entries());
                 let names = names.into_iter().flatten().map(|entry| entry.name).collect();
-                self.look_at_extras(&below, names, true, &mut found);
+                self.look_at_extras(filler, &below, names, true, &mut found);
             }
         }
     }
@@ -324,24 +341,25 @@ impl Filler<'_> {
     /// gives the directories among them.
     fn look_at_extras(
         &self,
+        filler: &Filler<'_>,
         at: &ClearedDir,
         names: BTreeSet<Name>,
         is_going: bool,
         found: &mut Vec<ClearedDir>,
     ) {
-        let (Some(state), Ok(handle)) = (&self.providers.renames.0, at.node.handle()) else {
+        let (Some(state), Ok(handle)) = (&self.0, at.node.handle()) else {
             return;
         };
         for name in names {
             let Ok(Some(meta)) = handle.stat(&name, false) else { continue };
             let path = [&*at.front, name.as_bytes()].concat();
             let is_spared =
-                || self.publisher.removals.is_spared(&at.scope, &path, &name, &meta, is_going);
-            if self.publisher.removals.is_source(&meta) || is_spared() {
+                || filler.publisher.removals.is_spared(&at.scope, &path, &name, &meta, is_going);
+            if filler.publisher.removals.is_source(&meta) || is_spared() {
                 continue;
             }
             match (meta.kind, meta.id) {
-                (MetaKind::Dir, _) => found.extend(self.look_into(at, name, &path)),
+                (MetaKind::Dir, _) => found.extend(self.look_into(filler, at, name, &path)),
                 (MetaKind::File { size }, Some(id)) if size > PACK_FILE_MAX && meta.links == 1 => {
                     let old = Old { node: Arc::clone(&at.node), name, id };
                     let key = (size, meta.attributes.mtime.secs);
@@ -358,13 +376,19 @@ impl Filler<'_> {
     }
 
     /// The directory `name`, if it is removed and can be looked into.
-    fn look_into(&self, at: &ClearedDir, name: Name, path: &[u8]) -> Option<ClearedDir> {
+    fn look_into(
+        &self,
+        filler: &Filler<'_>,
+        at: &ClearedDir,
+        name: Name,
+        path: &[u8],
+    ) -> Option<ClearedDir> {
         let node = DirNode::open(&at.node, name, false).ok()?;
         let handle = node.handle().ok()?;
         let is_mounted = handle.system_handle().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
         let is_here = at.node.id()?.dev == node.id()?.dev && !is_mounted;
         let front = [path, b"/"].concat();
-        let scope = self.publisher.removals.scope_of(&*handle, &at.scope, &front).ok()?;
+        let scope = filler.publisher.removals.scope_of(&*handle, &at.scope, &front).ok()?;
         is_here.then_some(ClearedDir { node, scope, front })
     }
 }

@@ -2,6 +2,8 @@
 //! one.
 
 use super::{Looked, Provider};
+use crate::receiver::full::lacks_room;
+use crate::receiver::resume::find_resumed;
 use crate::receiver::{Filler, Pending};
 use haul_model::Outcome;
 use haul_proto::Want;
@@ -20,11 +22,11 @@ impl Provider for Unfinished {
             Some(Outcome::Copied)
         } else {
             let Pending { index, dir, name, entry, .. } = &*file;
-            let resumed = filler.find_resumed(*index, dir, name, entry);
+            let resumed = find_resumed(&filler.job, *index, dir, name, entry);
             let refused = match resumed {
                 Ok(blocks) => {
                     file.resumed = blocks;
-                    filler.lacks_room(&file)
+                    lacks_room(filler, &file)
                 }
                 Err(fault) => Some(fault),
             };

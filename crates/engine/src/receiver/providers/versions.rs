@@ -4,7 +4,7 @@
 //! So many of them are under way as both sides keep in mind; the others wait here, and
 //! no thread waits with them.
 
-use super::begun::BEGUN_MAX;
+use super::begun::{BEGUN_MAX, begin_with, may_begin_with};
 use super::{Content, Looked, Part, Provider, similar};
 use crate::crew::share_out;
 use crate::receiver::dirs::{DirState, RecvDir};
@@ -106,14 +106,14 @@ impl Provider for Versions {
     /// Has the old version summed when its turn comes.
     fn look(&self, filler: &Filler<'_>, file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
         self.0.lock().waiting.push_back(file);
-        filler.sign_next();
+        self.sign_next(filler);
         Looked::Kept
     }
 
-    fn parts(&self, filler: &Filler<'_>, file: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
+    fn parts(&self, _filler: &Filler<'_>, file: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
         let (from, old) = (reuse.from?, file.old.as_mut()?);
         if old.content.is_none() {
-            let opened = filler.open_in(&file.dir, &old.name)?;
+            let opened = open_in(&file.dir, &old.name)?;
             old.content = Some(Arc::new(opened));
         }
         let content = Arc::clone(old.content.as_ref()?);
@@ -128,11 +128,17 @@ impl Provider for Versions {
     }
 }
 
-impl Filler<'_> {
-    fn sign_next(&self) {
+/// A file of this directory, if it can be read.
+fn open_in(dir: &RecvDir, name: &Name) -> Option<Box<dyn SourceFile>> {
+    let DirState::Open(node) = &dir.state else { return None };
+    node.handle().and_then(|dir| dir.open_file(name, false)).ok()
+}
+
+impl Versions {
+    fn sign_next(&self, filler: &Filler<'_>) {
         loop {
             let next = {
-                let mut state = self.providers.versions.0.lock();
+                let mut state = self.0.lock();
                 if state.under_way.len() >= SIGNED_MAX {
                     return;
                 }
@@ -140,31 +146,31 @@ impl Filler<'_> {
                 state.under_way.insert(next.index, Taken::default());
                 next
             };
-            self.job.give(Work::Sign(next));
+            filler.job.give(Work::Sign(next));
         }
     }
 
     /// A file has come to its end, as far as the Sender goes.
-    pub(crate) fn end_signed(&self, index: u64) {
-        if self.providers.versions.0.lock().release(index) {
-            self.sign_next();
+    pub(crate) fn end_signed(&self, filler: &Filler<'_>, index: u64) {
+        if self.0.lock().release(index) {
+            self.sign_next(filler);
         }
     }
 
     /// Sends the sums of a file's old version, and asks for the difference; for all of it
     /// where there is no such version.
-    pub(crate) fn sign(&self, mut file: Box<Pending>) {
+    pub(crate) fn sign(&self, filler: &Filler<'_>, mut file: Box<Pending>) {
         let index = file.index;
         let similar = if is_missing(&file) { similar::find(&file) } else { None };
         let name = similar.unwrap_or_else(|| file.name.clone());
-        let old = self.open_in(&file.dir, &name).and_then(|old| {
-            let shape = Shape::of(old.seal().size, file.entry.size(), self.job.plan.block_len)?;
+        let old = open_in(&file.dir, &name).and_then(|old| {
+            let shape = Shape::of(old.seal().size, file.entry.size(), filler.job.plan.block_len)?;
             (shape.old_len() >= OLD_LEN_MIN).then_some((old, shape))
         });
         if let Some((old, shape)) = old {
-            let begins = self.may_begin_with(&file, &*old);
+            let begins = may_begin_with(&file, &*old);
             let taken = Taken { sums_len: shape.sums_len(), begun: usize::from(begins) };
-            let mut state = self.providers.versions.0.lock();
+            let mut state = self.0.lock();
             if !state.reserve(index, taken) {
                 // It is begun again when another has come to its end.
                 state.under_way.remove(&index);
@@ -172,40 +178,34 @@ impl Filler<'_> {
             }
             drop(state);
             if begins {
-                self.begin_with(&mut file, &*old);
+                begin_with(filler, &mut file, &*old);
             }
             let basis = match &file.begun {
                 Some(begun) => begun.basis(old).ok(),
                 None => Some(Box::new(old) as Box<dyn Content>),
             };
-            if basis.is_some_and(|basis| self.send_sums(index, &*basis, shape)) {
+            if basis.is_some_and(|basis| self.send_sums(filler, index, &*basis, shape)) {
                 file.old = Some(Version { len: shape.old_len(), name, content: None });
             } else {
                 file.begun = None;
             }
         }
-        if self.job.control.stopped() {
+        if filler.job.control.stopped() {
             return;
         }
         let (is_whole, mut wants) = (file.old.is_none(), Vec::new());
-        self.want_behind_versions(file, &mut wants);
-        self.job.sender.want(wants);
+        filler.want_behind_versions(file, &mut wants);
+        filler.job.sender.want(wants);
         if is_whole {
-            self.end_signed(index);
+            self.end_signed(filler, index);
         }
-    }
-
-    /// A file of this directory, if it can be read.
-    fn open_in(&self, dir: &RecvDir, name: &Name) -> Option<Box<dyn SourceFile>> {
-        let DirState::Open(node) = &dir.state else { return None };
-        node.handle().and_then(|dir| dir.open_file(name, false)).ok()
     }
 
     /// Sends the sums of a file's blocks, which several threads compute; false if it can't be
     /// read to its end.
-    fn send_sums(&self, index: u64, old: &dyn Content, shape: Shape) -> bool {
+    fn send_sums(&self, filler: &Filler<'_>, index: u64, old: &dyn Content, shape: Shape) -> bool {
         let key = fresh_key();
-        self.job.sender.signature(Signature::Begin {
+        filler.job.sender.signature(Signature::Begin {
             index,
             old_size: shape.old_len(),
             block_len: shape.block_len() as u32,
@@ -226,18 +226,18 @@ impl Filler<'_> {
                 }
                 let at = part * read_len as u64;
                 let blocks = &mut blocks[..read_len.min((shape.old_len() - at) as usize)];
-                if self.job.control.stopped() || !old.fill(blocks, at) {
+                if filler.job.control.stopped() || !old.fill(blocks, at) {
                     return is_whole.store(false, Ordering::Relaxed);
                 }
                 let sums = with_vectors(Summing { summer: &summer, shape: &shape, blocks });
-                let tell = |sums| self.job.sender.signature(Signature::Sums { index, sums });
+                let tell = |sums| filler.job.sender.signature(Signature::Sums { index, sums });
                 telling.lock().take(part, sums, tell);
             }
         };
         let helpers = (workers() - 1).min(HELPERS_MAX).min((parts / PARTS_EACH) as usize);
-        share_out(self.job.control, "summing", helpers, sum);
+        share_out(filler.job.control, "summing", helpers, sum);
         let left = std::mem::take(&mut telling.lock().sums);
-        self.job.sender.signature(Signature::Sums { index, sums: left });
+        filler.job.sender.signature(Signature::Sums { index, sums: left });
         is_whole.into_inner()
     }
 }
