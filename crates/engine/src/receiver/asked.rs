@@ -2,8 +2,7 @@
 //! the way to a source, of a source itself, and below it. Where several become one, each
 //! place is listed once.
 
-use super::dirs::RecvDir;
-use super::listing::Broken;
+use super::{Broken, RecvDir};
 use crate::Job;
 use haul_model::{Entry, Kind, Missing, Name, Place, Relative, words};
 use std::collections::BTreeMap;

@@ -1,10 +1,8 @@
 //! Backups: what a mirror replaces or removes gets another name, and has both until the
 //! first is replaced in its turn.
 
-use super::JobContext;
 use super::deciding::is_empty;
-use super::given::Owners;
-use super::providers::Chunks;
+use super::{Chunks, JobContext, Owners};
 use crate::copy;
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, Side};

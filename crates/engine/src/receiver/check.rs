@@ -2,14 +2,10 @@
 //! one, and which entries only the destination has. Contents are compared by their
 //! hashes, which both sides compute at the same time.
 
-use super::completion::Completion;
-use super::dirs::{DirState, RecvDir};
-use super::filler::Filler;
-use super::given::Owners;
-use super::linking::Linker;
-use super::publish::Publisher;
-use super::times::Times;
-use super::{JobContext, Pending, is_stage, naming, parent_fault};
+use super::{
+    Completion, DirState, Filler, JobContext, Linker, Owners, Pending, Publisher, RecvDir, Times,
+    is_stage, naming, parent_fault,
+};
 use crate::dirs::DirNode;
 use crate::link::same;
 use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip, words};

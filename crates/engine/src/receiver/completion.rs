@@ -4,10 +4,7 @@
 //! Where the Sender is about to remove its sources, their copies here are remembered from their
 //! outcome on, until the Sender asks for proof that a copy is still there.
 
-use super::dirs::{DirState, RecvDir};
-use super::providers::Chunks;
-use super::publish::Publisher;
-use super::{JobContext, Pending, full, of_sender};
+use super::{Chunks, DirState, JobContext, Pending, Publisher, RecvDir, full, of_sender};
 use crate::Event;
 use crate::link::Proof;
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Summary};

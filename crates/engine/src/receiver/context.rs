@@ -1,11 +1,9 @@
 //! The rules of the job and the ways to report, which all stages of the receiving side share.
 
-use super::WINDOW_SLACK;
-use super::dirs::RecvDir;
 use super::durable::may_not_be_opened;
 use super::ending::Ending;
-use super::listing::Broken;
-use super::work::{Tasks, Work};
+use super::work::Tasks;
+use super::{Broken, RecvDir, WINDOW_SLACK, Work};
 use crate::control::{Control, Reporter};
 use crate::dirs::DirNode;
 use crate::link::SenderPort;

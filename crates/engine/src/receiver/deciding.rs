@@ -1,12 +1,9 @@
 //! Decides about listed files, links and specials: looks at what exists, asks the plan, and
 //! considers the base directories.
 
-use super::dirs::{Base, DirState, RecvDir};
+use super::dirs::Base;
 use super::own::is_own;
-use super::providers::Bring;
-use super::publish::Publisher;
-use super::times::Times;
-use super::{JobContext, naming};
+use super::{Bring, DirState, JobContext, Publisher, RecvDir, Times, naming};
 use crate::dirs::DirNode;
 use haul_model::{Changes, Entry, Fault, Kind, Meta, MetaKind, Name, Outcome, Side, Skip};
 use haul_plan::{Action, Existing, act, full_dir, screen};

@@ -1,7 +1,6 @@
 //! Making what was written durable, file by file or a whole file system at once.
 
-use super::JobContext;
-use super::dirs::{DirState, RecvDir};
+use super::{DirState, JobContext, RecvDir};
 use crate::JobError;
 use crate::dirs::DirNode;
 use haul_model::{Fault, Name, Side, words};

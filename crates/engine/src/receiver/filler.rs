@@ -1,16 +1,12 @@
 //! Filling: wanted files get their content, from this machine or from the Sender.
 
-use super::completion::Completion;
-use super::deciding::Decider;
-use super::dirs::DirState;
 use super::hashing::Hashing;
 use super::hold::Filling;
-use super::linking::Linker;
-use super::providers::{Looked, Part, Provider, Providers};
-use super::publish::Publisher;
+use super::providers::{Looked, Part, Provider};
 use super::small::Fetched;
-use super::times::Times;
-use super::{JobContext, Pending};
+use super::{
+    Completion, Decider, DirState, JobContext, Linker, Pending, Providers, Publisher, Times,
+};
 use crate::control::Step;
 use haul_model::{BLOCK_LEN, BlockRanges, Fault, FaultKind, Kind, Outcome, Side};
 use haul_proto::{How, Reuse, Want};

@@ -1,9 +1,8 @@
 //! The words about a destination that is full: what a file needs, what there is, and what
 //! is kept of it.
 
-use super::dirs::DirState;
 use super::providers::Provider;
-use super::{Filler, JobContext, Pending};
+use super::{DirState, Filler, JobContext, Pending};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Side, Updating, escape_bytes, size_words};
 use haul_sys::Room;
 use haul_tree::TreeDir;

@@ -1,10 +1,8 @@
 //! The attributes that a listed entry is given here: with this machine's numbers for its
 //! users and groups, and without those that can't be given.
 
-use super::JobContext;
-use super::dirs::RecvDir;
-use super::listing::Broken;
 use super::losing::Losing;
+use super::{Broken, JobContext, RecvDir};
 use crate::monitor::{Event, Monitor};
 use crate::{Job, Munging, lacks};
 use haul_model::{

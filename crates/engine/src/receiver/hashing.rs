@@ -2,10 +2,10 @@
 //! time: in checks, and in mirrors that compare by content or look for renamed files.
 
 use super::check::outcome_of;
-use super::deciding::{Case, Decision};
-use super::dirs::{Base, DirState};
+use super::deciding::Case;
+use super::dirs::Base;
 use super::providers::{BaseDirs, Old};
-use super::{Filler, Pending, Work, of_sender, parent_fault, work};
+use super::{Decision, DirState, Filler, Pending, Work, of_sender, parent_fault, work};
 use crate::control::{Control, Step};
 use crate::digest::{changed, seal_of};
 use crate::link::SourceHandle;

@@ -10,11 +10,9 @@
 //!    what. From then on nothing counts as durable by that: each file is asked about
 //!    alone, through the handle that it was written with.
 
-use super::Pending;
-use super::dirs::DirState;
 use super::durable::Volume;
-use super::publish::Publisher;
 use super::work::Settled;
+use super::{DirState, Pending, Publisher};
 use crate::copy;
 use crate::crew::share_out;
 use crate::dirs::{HANDLES_ELSEWHERE, open_dirs_max};

@@ -2,9 +2,7 @@
 //! then written into them. They keep their other names, too.
 
 use super::backing::not_backed_up;
-use super::dirs::DirState;
-use super::naming::Naming;
-use super::{Pending, parent_fault};
+use super::{DirState, Naming, Pending, parent_fault};
 use crate::dirs::{number_here, object_here};
 use crate::originals::also_a_source;
 use haul_model::{Changes, Entry, Fault, FaultKind, Outcome, Side, Updating};

@@ -5,13 +5,12 @@
 
 mod cost;
 
-use super::completion::Completion;
-use super::deciding::{Decider, Decision};
-use super::dirs::{DirState, RecvDir};
-use super::publish::Publisher;
 use super::waiting::WaitingFile;
-use super::work::{Settled, Work};
-use super::{JobContext, Pending, naming, parent_fault};
+use super::work::Settled;
+use super::{
+    Completion, Decider, Decision, DirState, JobContext, Pending, Publisher, RecvDir, Work, naming,
+    parent_fault,
+};
 use crate::dirs::DirNode;
 use crate::room::Room;
 use haul_model::{

@@ -1,9 +1,8 @@
 //! The listing as it arrives: where it stands, and what may be in it. A Sender
 //! far away can list no more than the job covers, and must account for all of it.
 
-use super::dirs::{DirState, RecvDir};
 use super::prefetching::Prefetching;
-use super::{Pending, Receiver, is_stage, of_sender};
+use super::{DirState, Pending, Receiver, RecvDir, is_stage, of_sender};
 use crate::Event;
 use haul_model::{
     Entry, Fault, FaultKind, Kept, Kind, MAX_DEPTH, Meta, MetaKind, Missing, Name, Outcome, Part,

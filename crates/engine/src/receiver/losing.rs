@@ -1,8 +1,7 @@
 //! The loss of an entry by a move: attributes that this side can't give to it. Such a source
 //! stays where it is, unless the user does without.
 
-use super::given::Owners;
-use super::listing::Broken;
+use super::{Broken, Owners};
 use crate::lacks::would_lose;
 use haul_model::{Entry, Fault, FaultKind, Kept, Kind, Moving, SET_ID_MODE, Side, Special, Task};
 use haul_sys::{AccountKind, NotKept};

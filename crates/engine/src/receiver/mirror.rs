@@ -5,12 +5,10 @@ mod removing;
 mod spared;
 
 use self::removing::in_order;
-use super::backing::{Backups, not_backed_up};
+use super::backing::not_backed_up;
 use super::check::told_kind;
-use super::deciding::{Decision, is_empty};
-use super::dirs::{DirState, RecvDir};
-use super::providers::Bring;
-use super::{JobContext, naming};
+use super::deciding::is_empty;
+use super::{Backups, Bring, Decision, DirState, JobContext, RecvDir, naming};
 use crate::dirs::DirNode;
 use haul_model::words::{self, may_be_one_name};
 use haul_model::{

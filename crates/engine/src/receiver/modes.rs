@@ -1,8 +1,7 @@
 //! The modes of entries where the sources' modes are not kept: an existing entry keeps
 //! its own, and a new one gets as much of its source's as the destination allows.
 
-use super::JobContext;
-use super::dirs::{DirState, RecvDir};
+use super::{DirState, JobContext, RecvDir};
 use haul_model::{Attributes, Entry, Kept, Kind, Task};
 use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
 use std::borrow::Cow;

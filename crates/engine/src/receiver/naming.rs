@@ -8,11 +8,9 @@
 //! directory that the job made, the listing must have the very spelling of the name, too.
 //! Through SFTP, where objects have no numbers, the listing alone decides.
 
-use super::backing::{Backups, not_backed_up};
-use super::dirs::{DirState, RecvDir};
-use super::given::Owners;
+use super::backing::not_backed_up;
 use super::own::is_own;
-use super::{JobContext, losing, parent_fault};
+use super::{Backups, DirState, JobContext, Owners, RecvDir, losing, parent_fault};
 use crate::dirs::DirNode;
 use crate::originals::Originals;
 use haul_model::{Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};

@@ -1,8 +1,8 @@
 //! A listed entry that is no directory, on its way to its outcome.
 
-use super::dirs::{Base, DirState, RecvDir};
-use super::filler::Filler;
-use super::providers::{Begun, Bring, Version};
+use super::dirs::Base;
+use super::providers::{Begun, Version};
+use super::{Bring, DirState, Filler, RecvDir};
 use crate::digest;
 use haul_model::{BLOCK_LEN, Changes, ContentHash, Entry, Fault, FileId, Name, Outcome};
 use haul_proto::FileSeal;

@@ -1,10 +1,8 @@
 //! Acts at an entry's place in the destination as soon as it is listed: makes directories and
 //! links, and gives files that stay the attributes that they lack.
 
-use super::dirs::{DirState, RecvDir};
-use super::taking::Maker;
-use super::work::{Making, Work};
-use super::{Pending, naming, parent_fault};
+use super::work::Making;
+use super::{DirState, Maker, Pending, RecvDir, Work, naming, parent_fault};
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;

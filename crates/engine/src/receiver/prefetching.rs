@@ -1,7 +1,6 @@
 //! Looks at places before the listing comes to them, where somebody has time for that.
 
-use super::Receiver;
-use super::dirs::{DirState, RecvDir};
+use super::{DirState, Receiver, RecvDir};
 use crate::dirs::DirNode;
 use crate::prefetch::{Names, Prefetched};
 use haul_model::{Kind, MAX_DEPTH, Name};

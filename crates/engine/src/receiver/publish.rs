@@ -1,14 +1,9 @@
 //! Publishing: a whole file gets its name, at once or at the end of the job.
 
-use super::backing::Backups;
-use super::durable::Durability;
 use super::hold::Holding;
-use super::mirror::Removals;
-use super::naming::{Naming, another};
-use super::sealing::Sealing;
-use super::times::Times;
+use super::naming::another;
 use super::waiting::Waiting;
-use super::{JobContext, Pending};
+use super::{Backups, Durability, JobContext, Naming, Pending, Removals, Sealing, Times};
 use crate::originals::Originals;
 use haul_model::{Fault, FileId, Outcome, Side};
 use haul_tree::SealedFile;

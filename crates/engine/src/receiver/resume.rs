@@ -2,8 +2,7 @@
 //! takes it up when its content comes. In between nothing stays open: a job can
 //! list thousands of such files before the first content arrives.
 
-use super::dirs::{DirState, RecvDir};
-use super::{Filler, JobContext, Pending, Resumed, proving, work};
+use super::{DirState, Filler, JobContext, Pending, RecvDir, Resumed, proving, work};
 use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Resume, Side};
 use haul_store::Earlier;
 use haul_tree::{SourceFile, changed};

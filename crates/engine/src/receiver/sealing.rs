@@ -1,10 +1,7 @@
 //! Set last: the attributes of directories, when all in them is done.
 
 use super::deciding::left_or_updated;
-use super::dirs::{DirState, RecvDir};
-use super::given::Owners;
-use super::times::Times;
-use super::{JobContext, losing};
+use super::{DirState, JobContext, Owners, RecvDir, Times, losing};
 use crate::dirs::DirNode;
 use haul_model::{Attributes, Changes, Entry, Fault, Kept, Outcome, Side, Skip};
 use haul_tree::{Outstanding, TreeDir};

@@ -1,8 +1,7 @@
 //! Small files of a storage where each request takes a round trip: one thread for each
 //! lane has many of them on their way, so that none costs a round trip of its own.
 
-use super::dirs::DirState;
-use super::{Filler, Pending, Work};
+use super::{DirState, Filler, Pending, Work};
 use crate::control::Step;
 use crate::link::SourceHandle;
 use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, Outcome, Side};

@@ -1,10 +1,8 @@
 //! Finds the place of a directory at the destination: opens the one that is there, or
 //! makes it.
 
-use super::dirs::{DirState, RecvDir};
-use super::naming;
 use super::own::{self, is_own};
-use super::taking::Maker;
+use super::{DirState, Maker, RecvDir, naming};
 use crate::beneath;
 use crate::dirs::DirNode;
 use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side, Skip};

@@ -1,16 +1,12 @@
 //! Takes entries that are no directories as they are listed: settles them at once, makes
 //! them, requests their content, or gives them to a worker.
 
-use super::completion::Completion;
-use super::deciding::{Decider, Decision};
-use super::filler::Filler;
 use super::hashing::Candidate;
-use super::linking::Linker;
-use super::own::Around;
-use super::providers::{BaseDirs, Bring};
-use super::publish::Publisher;
-use super::times::Times;
-use super::{JobContext, Pending, Work};
+use super::providers::BaseDirs;
+use super::{
+    Around, Bring, Completion, Decider, Decision, Filler, JobContext, Linker, Pending, Publisher,
+    Times, Work,
+};
 use haul_model::{Changes, Kind, Outcome};
 use haul_proto::Want;
 use haul_store::OnExisting;

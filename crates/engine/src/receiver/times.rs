@@ -13,9 +13,7 @@
 //! coarse by chance. What they suggest is assumed, until one that is finer is seen or
 //! they are too many for that, and each job says once that it assumes this.
 
-use super::JobContext;
-use super::dirs::{DirState, RecvDir};
-use super::given::Owners;
+use super::{DirState, JobContext, Owners, RecvDir};
 use crate::dirs::DirNode;
 use haul_model::{Attributes, Entry, Fault, FaultKind, FileId, Granularity, Kept, Side, Timestamp};
 use haul_tree::{Meta, TreeDir, in_whole_seconds};

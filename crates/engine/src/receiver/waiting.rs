@@ -10,10 +10,8 @@
 //! destination takes them over: a file that waits with the length, time and attributes that
 //! it would bring is not sent again.
 
-use super::dirs::{DirState, RecvDir};
 use super::providers::is_like_new;
-use super::publish::Publisher;
-use super::{Pending, naming, parent_fault};
+use super::{DirState, Pending, Publisher, RecvDir, naming, parent_fault};
 use crate::JobError;
 use crate::dirs::DirNode;
 use haul_model::{

@@ -1,14 +1,12 @@
 //! The Receiver's workers: they give wanted files their content and publish
 //! them. Plain blocking code; one task is one file or one pack.
 
-use super::dirs::{DirState, RecvDir};
-use super::filler::Filler;
 use super::filling::{Copying, Filled, given_up};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::linking::First;
 use super::providers::BaseDirs;
 use super::small::{Fetched, SMALL_MAX};
-use super::{Incoming, Pending, Receiver, losing};
+use super::{DirState, Filler, Incoming, Pending, Receiver, RecvDir, losing};
 use crate::control::Step;
 use crate::link::SourceHandle;
 use crate::pool::Buf;

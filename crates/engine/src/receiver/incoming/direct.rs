@@ -4,7 +4,7 @@
 use super::{Incoming, Piece, State};
 use crate::control::Step;
 use crate::copy::{Blocks, not_assembled};
-use crate::receiver::filler::Filler;
+use crate::receiver::Filler;
 use haul_proto::BlockSeal;
 use haul_store::{Pieces, Route};
 use parking_lot::MutexGuard;

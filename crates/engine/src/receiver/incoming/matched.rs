@@ -4,7 +4,7 @@
 use super::{Incoming, State};
 use crate::control::Step;
 use crate::copy::{Blocks, STEP_LEN};
-use crate::receiver::filler::Filler;
+use crate::receiver::Filler;
 use crate::receiver::providers::{self, Part};
 use haul_model::{Fault, FaultKind, Side};
 use haul_proto::Reuse;

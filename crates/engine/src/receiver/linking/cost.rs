@@ -4,7 +4,7 @@
 
 use super::{First, Group, Place};
 use crate::dirs::DirNode;
-use crate::receiver::dirs::RecvDir;
+use crate::receiver::RecvDir;
 use crate::receiver::waiting::WaitingFile;
 use crate::room::allocated;
 use haul_model::{FileId, Name};

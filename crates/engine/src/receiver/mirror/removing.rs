@@ -2,8 +2,7 @@
 
 use super::{a_source, told_kind};
 use crate::dirs::DirNode;
-use crate::receiver::dirs::RecvDir;
-use crate::receiver::mirror::Removals;
+use crate::receiver::{RecvDir, Removals};
 use haul_model::{Attributes, Kept, Kind, Name, Scope};
 use haul_proto::Extra;
 use haul_tree::{MetaKind, PRIVATE_DIR_MODE, TreeEntry};

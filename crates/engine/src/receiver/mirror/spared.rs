@@ -2,9 +2,7 @@
 //! destination's own directories.
 
 use crate::receiver::check::told_kind;
-use crate::receiver::dirs::{DirState, RecvDir};
-use crate::receiver::mirror::Removals;
-use crate::receiver::{check, is_stage};
+use crate::receiver::{DirState, RecvDir, Removals, check, is_stage};
 use crate::rules::{self, Unruly};
 use haul_model::{Asking, Fault, Name, Scope, Side, Subject};
 use haul_plan::Kinds;

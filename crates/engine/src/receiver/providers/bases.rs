@@ -4,9 +4,11 @@
 use super::{Looked, Provider};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{SenderPort, SourceHandle};
-use crate::receiver::deciding::{Case, Decider, Decision, is_empty, target_of};
-use crate::receiver::dirs::{Base, DirState, RecvDir};
-use crate::receiver::{Filler, Pending, Work, parent_fault, work};
+use crate::receiver::deciding::{Case, is_empty, target_of};
+use crate::receiver::dirs::Base;
+use crate::receiver::{
+    Decider, Decision, DirState, Filler, Pending, RecvDir, Work, parent_fault, work,
+};
 use crate::{Event, Monitor};
 use haul_model::{
     Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Sameness, Side, Skip, words,

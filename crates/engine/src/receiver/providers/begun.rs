@@ -6,8 +6,7 @@
 
 use super::Content;
 use crate::copy::Blocks;
-use crate::receiver::dirs::DirState;
-use crate::receiver::{Filler, Pending};
+use crate::receiver::{DirState, Filler, Pending};
 use haul_model::{BLOCK_LEN, BlockHash};
 use haul_proto::Reuse;
 use haul_store::{AHEAD_MAX, Assembler, RESUME_LEN_MIN_FAR};

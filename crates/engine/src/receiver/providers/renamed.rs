@@ -9,10 +9,8 @@
 use super::{Looked, Provider};
 use crate::Job;
 use crate::dirs::DirNode;
-use crate::receiver::deciding::Decision;
-use crate::receiver::dirs::{DirState, RecvDir};
 use crate::receiver::hashing::Candidate;
-use crate::receiver::{Filler, JobContext, Pending};
+use crate::receiver::{Decision, DirState, Filler, JobContext, Pending, RecvDir};
 use haul_model::{Changes, Entry, FileId, Kept, Name, Outcome, Scope};
 use haul_plan::changes;
 use haul_proto::{LIST_WINDOW, OutcomeItem, PACK_FILE_MAX, Want};

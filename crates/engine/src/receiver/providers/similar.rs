@@ -1,8 +1,7 @@
 //! Files with names like that of a file which the destination lacks: an older release, or a
 //! log of another day, of which it may have much.
 
-use crate::receiver::Pending;
-use crate::receiver::dirs::DirState;
+use crate::receiver::{DirState, Pending};
 use haul_model::Name;
 use haul_tree::{Meta, MetaKind, TreeEntry};
 use std::cmp::Reverse;

@@ -7,8 +7,7 @@
 use super::begun::{BEGUN_MAX, begin_with, may_begin_with};
 use super::{Content, Looked, Part, Provider, similar};
 use crate::crew::share_out;
-use crate::receiver::dirs::{DirState, RecvDir};
-use crate::receiver::{Filler, Pending, Work};
+use crate::receiver::{DirState, Filler, Pending, RecvDir, Work};
 use crate::workers::workers;
 use haul_delta::{Key, Shape, Summer};
 use haul_model::{Changes, Name};
