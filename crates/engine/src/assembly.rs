@@ -211,7 +211,7 @@ impl<'a> Assembly<'a> {
         link.connect(&sender, &receiver.role);
         let ran = self.run_threads(Some(side), Some(receiver), None);
         let summary = self.end_with(ran, made)?;
-        if self.job.task.removes().is_some() && sending.removers > 0 && !sender.is_empty() {
+        if self.job.task.removes().is_some() && sending.removers > 0 && !sender.ledger.is_empty() {
             // Whoever removes has left before its time.
             return Err(self.control.lost().unwrap_or(JobError::Interrupted));
         }
@@ -220,8 +220,8 @@ impl<'a> Assembly<'a> {
     }
 
     fn remove_dirs(&self, sender: &Sender<'_>, sending: &Sending<'_>) {
-        let mut tell = |removal| sender.tell_removal(removal);
-        sender.remove_dirs(sending.tree, &self.job.sources, sending.twins, &mut tell);
+        let mut tell = |removal| sender.removing.tell_removal(removal);
+        sender.removing.remove_dirs(sending.tree, &self.job.sources, sending.twins, &mut tell);
     }
 
     /// The Receiver, which hears of a Sender in `source` if that runs here. Without one

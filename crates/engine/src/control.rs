@@ -6,9 +6,14 @@ use crate::pace::{Pace, Precedence};
 use crate::told::Position;
 use crate::vigil::{Awaited, Vigil, Watch};
 use crate::{Event, JobError, Monitor, Progress};
+use haul_model::Side;
+use haul_model::Task;
 use haul_model::{ContentHash, Entry, Fault, Kind, Naming, Outcome, Summary, words};
 use haul_net::Killer;
+use haul_proto::Extra;
+use haul_proto::Late;
 use haul_proto::Named;
+use haul_proto::Warning;
 use haul_store::RESUME_LEN_MIN_FAR;
 use parking_lot::{Condvar, Mutex};
 use std::num::NonZeroU64;
@@ -473,6 +478,31 @@ impl<'a> Reporter<'a> {
         Progress::add(&self.monitor.progress().tally.deleted, 1);
         self.monitor.progress().census.removed(kind);
         self.monitor.event(Event::Deleted { path, kind });
+    }
+
+    /// The peer has found, or removed, entries that only the destination has.
+    pub(crate) fn extras(&self, task: &Task, extras: &[Extra]) {
+        for Extra { path, kind } in extras {
+            match task.mirrors() {
+                Some(_) => self.deleted(path, kind),
+                None => self.extra(path, kind),
+            }
+        }
+    }
+
+    /// Reports a warning about the destination.
+    pub(crate) fn warning(&self, Warning { path, message }: &Warning) {
+        self.monitor.event(Event::Warning { side: Some(Side::Destination), path, message });
+    }
+
+    /// An entry has failed after its outcome, as the peer at the destination says.
+    pub(crate) fn late_there(&self, Late { path, fault }: Late) {
+        self.late(&path, Fault { side: Side::Destination, ..fault.clipped() });
+    }
+
+    /// The figures of the peer. A reported failure counts, whatever they say.
+    pub(crate) fn with_failures(&self, summary: Summary) -> Summary {
+        Summary { failed: summary.failed.max(self.summary().failed), ..summary }
     }
 
     /// In a mirror: what only the destination has stays, since enough was removed.

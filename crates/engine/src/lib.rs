@@ -141,6 +141,7 @@ mod digest;
 mod dirs;
 mod doctor;
 mod expand;
+mod in_flight;
 mod itself;
 mod job;
 mod lacks;

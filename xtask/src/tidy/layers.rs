@@ -13,7 +13,7 @@ const ENGINE: &str = "crates/engine/src";
 
 /// The modules, the lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["cache", "census", "room", "rules", "told"],
+    &["cache", "census", "in_flight", "room", "rules", "told"],
     &["aside", "dirs", "job", "lacks", "mark", "monitor", "origin", "pace", "workers"],
     &["prefetch", "vigil"],
     &["control"],

@@ -62,7 +62,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             (carrier.is_direct(), Arc::clone(self), Arc::clone(readers));
         crew.try_begin("lane writer", move || {
             let (mut output, rest) = carrier.into_output();
-            let on_leaving = |index, len| senders.sender.leaves(index, len);
+            let on_leaving = |index, len| senders.sender.ledger.leaves(index, len);
             let of_job = Some((control, &on_leaving as OnLeaving<'_>));
             let sign_after = sign_after(opening.joins.silence_max);
             let sent = run_writer(&mut output, &frames, greeting, sign_after, of_job);

@@ -153,7 +153,7 @@ fn tell_user(sender: &Sender<'_>, outbox: &Outbox, removals: Vec<Removal>) {
     for removal in removals {
         match removal {
             Removal::End => outbox.tell(&Message::Removed(vec![Removal::End])),
-            removal => sender.tell_removal(removal),
+            removal => sender.removing.tell_removal(removal),
         }
     }
 }

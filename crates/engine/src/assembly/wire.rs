@@ -224,7 +224,7 @@ impl Wire {
             let _at_work = at_work;
             let on_leaving = |index, len| {
                 if let Some(sender) = &sender {
-                    sender.leaves(index, len);
+                    sender.ledger.leaves(index, len);
                 }
             };
             let of_job = Some((control, &on_leaving as OnLeaving<'_>));

@@ -4,13 +4,13 @@ use super::durable::may_not_be_opened;
 use super::ending::Ending;
 use super::work::Tasks;
 use super::{Broken, RecvDir, WINDOW_SLACK, Work};
+use crate::JobError;
 use crate::control::{Control, Reporter};
 use crate::dirs::DirNode;
 use crate::link::SenderPort;
-use crate::{Event, JobError};
 use haul_model::{
     Attributes, Changes, Delete, Entry, Fault, Filter, Kept, Kind, Name, Outcome, Part, Policy,
-    Resume, Side, Skip, Task, links, words,
+    Resume, Skip, Task, links, words,
 };
 use haul_plan::Plan;
 use haul_proto::{Extra, LIST_WINDOW, Late, ListItem, PACK_FILE_MAX, Warning};
@@ -312,13 +312,9 @@ impl JobContext<'_> {
 
     /// Tells the users of both sides of something that is no failure.
     pub(super) fn warn(&self, path: &[u8], message: &str) {
-        self.control.monitor().event(Event::Warning {
-            side: Some(Side::Destination),
-            path,
-            message,
-        });
-        let path = words::shown(path.to_vec());
-        self.sender.warning(Warning { path, message: message.to_owned() });
+        let warning = Warning { path: path.to_vec(), message: message.to_owned() };
+        self.reporter.warning(&warning);
+        self.sender.warning(Warning { path: words::shown(warning.path), ..warning });
     }
 
     /// True if a link, FIFO, socket or device is given the time of its source.

@@ -3,18 +3,17 @@
 //! the window of the listing and the depth of directories, whatever either host says.
 
 use crate::control::{Control, Reporter, Step};
+use crate::in_flight::InFlight;
 use crate::job::Job;
 use crate::link::wire::{ReadEnd, refused};
 use crate::receiver::WINDOW_SLACK;
-use crate::{Event, Progress, Summary};
-use haul_model::words;
-use haul_model::{BLOCK_LEN, Entry, Fault, Kind, MAX_DEPTH, Name, Policy, Resume, Side, Task};
+use crate::{Progress, Summary};
+use haul_model::{Entry, Kind, MAX_DEPTH, Name, Policy, Resume, Task, words};
 use haul_proto::{
     ARRIVED_MAX, Arrived, Extra, LIST_WINDOW, Late, ListItem, Named, OutcomeItem, Want, Warning,
 };
 use haul_store::RESUME_LEN_MIN_FAR;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The course of one job.
@@ -35,16 +34,13 @@ struct State {
     /// Directories whose end was not listed, with their numbers: each is in the one before.
     open: Vec<(u64, Arc<Way>)>,
     /// Entries and faults without an outcome.
-    items: BTreeMap<u64, Box<Item>>,
-    /// The sum of their costs.
-    cost: u64,
+    in_flight: InFlight<Item>,
     /// Those of them whose contents are wanted.
     wanted: usize,
     /// Bytes of their contents that are to come.
     awaited: u64,
     /// Those that have passed, and that no outcome has accounted for.
     passed: u64,
-    listed_all: bool,
     /// The receiver has said so.
     is_done: bool,
 }
@@ -63,8 +59,6 @@ struct Item {
     wanted: bool,
     /// Bytes of it that the receiver had.
     there: u64,
-    /// Those that were vouched for since.
-    sealed: u64,
 }
 
 impl Way {
@@ -107,12 +101,10 @@ impl<'a> Course<'a> {
             next_index: 1,
             source: 0,
             open: vec![(0, Arc::new(Way(None)))],
-            items: BTreeMap::new(),
-            cost: 0,
+            in_flight: InFlight::default(),
             wanted: 0,
             awaited: 0,
             passed: 0,
-            listed_all: false,
             is_done: false,
         };
         let reporter = Reporter::new(control.monitor());
@@ -147,7 +139,7 @@ impl<'a> Course<'a> {
                     state.way(dir)?;
                     state.open.pop();
                     if dir == 0 {
-                        state.listed_all = true;
+                        state.in_flight.listed_all = true;
                         self.reporter.listed_all();
                     }
                 }
@@ -226,8 +218,8 @@ impl<'a> Course<'a> {
         match index {
             Some(index) if blocks > 0 => self.sealed(index),
             Some(index) => {
-                let state = self.state.lock();
-                let item = state.items.get(&index);
+                let mut state = self.state.lock();
+                let item = state.in_flight.get_mut(index);
                 item.into_iter().for_each(|item| self.reporter.at(|| item.path()));
             }
             None => {}
@@ -239,7 +231,7 @@ impl<'a> Course<'a> {
     pub(super) fn sized(&self, index: u64, size: u64) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        if let Some(item) = state.items.get_mut(&index)
+        if let Some(item) = state.in_flight.get_mut(index)
             && item.wanted
         {
             state.awaited = state.awaited.saturating_sub(item.awaited());
@@ -251,8 +243,7 @@ impl<'a> Course<'a> {
     /// A block of that file has passed.
     pub(super) fn sealed(&self, index: u64) {
         let mut state = self.state.lock();
-        let Some(item) = state.items.get_mut(&index) else { return };
-        item.sealed += BLOCK_LEN;
+        let Some(item) = state.in_flight.get_mut(index) else { return };
         let keeps = |policy: &Policy| policy.resume != Resume::Never && policy.wants_hashes();
         self.reporter.at(|| item.path());
         if item.size() >= RESUME_LEN_MIN_FAR && self.task.copies().is_some_and(keeps) {
@@ -266,7 +257,7 @@ impl<'a> Course<'a> {
         let state = &mut *state;
         for want in wants.iter().filter(|want| !want.blocks.is_empty()) {
             // The sender refuses what it has not listed.
-            let Some(item) = state.items.get_mut(&want.index) else { continue };
+            let Some(item) = state.in_flight.get_mut(want.index) else { continue };
             state.awaited = state.awaited.saturating_sub(item.awaited());
             state.wanted += usize::from(!std::mem::replace(&mut item.wanted, true));
             let there = want.blocks.left_out(item.size());
@@ -285,10 +276,10 @@ impl<'a> Course<'a> {
             let (item, counted) = {
                 let mut state = self.state.lock();
                 let state = &mut *state;
-                let item = state.items.remove(&index);
+                let item = state.in_flight.take(index);
                 let item = item
                     .ok_or_else(|| refused("the peer reported an outcome of an unlisted entry"))?;
-                state.cost -= item.cost;
+                state.in_flight.cost -= item.cost;
                 let mut counted = item.there;
                 if item.wanted {
                     state.wanted -= 1;
@@ -314,28 +305,18 @@ impl<'a> Course<'a> {
         if !self.task.finds_extras() && self.task.mirrors().is_none() {
             return Err(refused("the peer reported extras where none are expected"));
         }
-        for Extra { path, kind } in extras {
-            match self.task.mirrors() {
-                Some(_) => self.reporter.deleted(path, kind),
-                None => self.reporter.extra(path, kind),
-            }
-        }
+        self.reporter.extras(&self.task, extras);
         Ok(())
     }
 
-    /// Something is worth telling.
-    pub(super) fn warning(&self, Warning { path, message }: &Warning) {
-        self.control.monitor().event(Event::Warning {
-            side: Some(Side::Destination),
-            path,
-            message,
-        });
+    /// Reports a warning.
+    pub(super) fn warning(&self, warning: &Warning) {
+        self.reporter.warning(warning);
     }
 
     /// A directory has failed after all.
-    pub(super) fn late(&self, Late { path, fault }: Late) {
-        let fault = Fault { side: Side::Destination, ..fault.clipped() };
-        self.reporter.late(&path, fault);
+    pub(super) fn late(&self, late: Late) {
+        self.reporter.late_there(late);
     }
 
     /// The place to which entries go.
@@ -346,14 +327,12 @@ impl<'a> Course<'a> {
     /// All is done. Gives the figures.
     pub(super) fn done(&self, summary: Summary) -> Result<Summary, ReadEnd> {
         let mut state = self.state.lock();
-        if !state.listed_all || !state.items.is_empty() {
+        if !state.in_flight.is_over() {
             let rule = "the peer ended the job before all outcomes";
             return Err(refused(rule));
         }
         state.is_done = true;
-        // A reported failure counts, whatever the figures say.
-        let failed = summary.failed.max(self.reporter.summary().failed);
-        Ok(Summary { failed, ..summary })
+        Ok(self.reporter.with_failures(summary))
     }
 
     /// True once Done may be sent to the sender: it leaves then.
@@ -364,7 +343,7 @@ impl<'a> Course<'a> {
 
 impl Item {
     fn of(way: Arc<Way>, name: Option<Name>, kind: Kind, cost: u64) -> Self {
-        Self { way, name, shown: None, kind, cost, wanted: false, there: 0, sealed: 0 }
+        Self { way, name, shown: None, kind, cost, wanted: false, there: 0 }
     }
 }
 
@@ -379,12 +358,11 @@ impl State {
 
     /// Remembers what has the next number.
     fn add(&mut self, item: Item) -> Result<(), ReadEnd> {
-        self.cost += item.cost;
-        if self.cost > LIST_WINDOW + WINDOW_SLACK {
+        self.in_flight.add(self.next_index, item.cost, item);
+        self.next_index += 1;
+        if self.in_flight.cost > LIST_WINDOW + WINDOW_SLACK {
             return Err(refused("the peer listed more than the window allows"));
         }
-        self.items.insert(self.next_index, Box::new(item));
-        self.next_index += 1;
         Ok(())
     }
 }

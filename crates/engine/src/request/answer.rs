@@ -1,15 +1,11 @@
 //! Answers to single requests about files of this machine.
 
-use crate::Rights;
-use crate::aside;
 use crate::control::{Control, Step};
-use crate::digest;
 use crate::link::wire::{OutFrame, Outbox};
 use crate::mark::{self, Held};
 use crate::monitor::Silent;
-use haul_model::words;
-use haul_model::{ContentHash, Entry, Fault, Kept, Side};
-use haul_model::{FaultKind, Name};
+use crate::{Rights, aside, digest};
+use haul_model::{ContentHash, Entry, Fault, FaultKind, Kept, Name, Side, words};
 use haul_proto::{Hashing, Listed, Message, Reply, Request};
 use haul_sys::Dir;
 use haul_tree::{LocalDir, Meta, Origin, TreeDir, TreeEntry, meta_of};

@@ -4,8 +4,7 @@
 use super::RequestError;
 use super::answer::{entry, is_dir, list, source};
 use crate::JobError;
-use haul_model::words;
-use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Side};
+use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Side, words};
 use haul_net::Connection;
 use haul_proto::{Hashing, Listed};
 use haul_sftp::{

@@ -84,7 +84,7 @@ impl Outgoing<'_, '_, '_> {
     pub(super) fn send_differences(&mut self, search: &mut Search, end: u64) -> Sent {
         search.window.clear();
         while self.told(&search.window) < end {
-            if !self.reader.sender.is_awaited(self.item.index) {
+            if !self.reader.sender.ledger.is_awaited(self.item.index) {
                 return Some(Err(given_up()));
             }
             let Search { matcher, window, .. } = search;
@@ -176,7 +176,7 @@ impl Outgoing<'_, '_, '_> {
                     *reuse = Some(Reuse { index, at, from: Some(old), len: now as u32 });
                 }
             }
-            self.reader.sender.came_by(self.item.index, Progress::Matched(now as u64));
+            self.reader.sender.ledger.came_by(self.item.index, Progress::Matched(now as u64));
             self.passes(now as u64);
             window.told.end += now;
             if self.told(window).is_multiple_of(BLOCK_LEN) {

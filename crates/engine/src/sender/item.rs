@@ -1,10 +1,22 @@
 //! An entry at the Sender, from its listing to its outcome.
 
-use super::again::Repeat;
 use crate::dirs::DirNode;
 use haul_model::{BlockRanges, FileId, Kind, Name, Timestamp};
 use haul_proto::{How, PACK_FILE_MAX};
 use std::sync::Arc;
+
+/// A content that is sent once more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// It is not.
+    #[default]
+    No,
+    /// It has changed while it was sent, or its difference was: the Receiver may ask for it
+    /// again.
+    Offered,
+    /// It has asked.
+    Asked,
+}
 
 /// A listed entry whose outcome is not known yet.
 #[derive(Clone)]

@@ -5,8 +5,7 @@
 use super::Item;
 use crate::Job;
 use crate::link::Proof;
-use haul_model::words;
-use haul_model::{Fault, FaultKind, FileId, Side};
+use haul_model::{Fault, FaultKind, FileId, Side, words};
 use haul_proto::{NAMES_WAITING_MAX, Removal};
 use std::collections::HashMap;
 

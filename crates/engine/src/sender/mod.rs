@@ -2,12 +2,11 @@
 //! Receiver wants. It never waits for an answer per file.
 
 mod accounts;
-mod again;
-mod counted;
 mod differences;
 mod earlier;
 mod emptied;
 mod item;
+mod ledger;
 mod linked;
 mod loss;
 mod offers;
@@ -32,25 +31,22 @@ pub(crate) use remover::Remover;
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
-use crate::control::{CANCEL_POLL, Control, Reporter};
+use crate::control::{Control, Reporter};
 use crate::dirs::{DirNode, number_here, number_if_here};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::originals::Originals;
-use crate::{Event, Job, JobError};
-use again::Repeat;
-use haul_model::{
-    Changes, Fault, FileId, Filter, Kept, Kind, Moving, Outcome, Side, Summary, Task,
-};
-use haul_proto::{
-    Extra, Known, LIST_WINDOW, Late, Named, OutcomeItem, Proven, Signature, Want, Warning,
-};
+use crate::originals::also_a_source;
+use crate::sender::remove::Removing;
+use crate::{Job, JobError};
+use haul_model::{Changes, Fault, Kept, Kind, Outcome, Side, Summary, Task};
+use haul_proto::{Extra, Known, Late, Named, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
-use haul_tree::{Meta, MetaKind};
-use linked::Linked;
+use haul_tree::{Meta, MetaKind, SourceFile};
+use item::Repeat;
+use ledger::Ledger;
 use offers::Offers;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use portions::portions;
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use wants::Signed;
@@ -65,34 +61,21 @@ pub(crate) struct Sender<'a> {
     /// The destination as the user calls it.
     dest: Vec<u8>,
     task: Task,
-    filter: Filter,
     originals: Originals,
-    /// Files to be removed that have other names.
-    linked: Mutex<Linked>,
-    in_flight: Mutex<InFlight>,
+    pub(crate) ledger: Ledger<'a>,
+    pub(crate) removing: Removing<'a>,
     /// See [`Signed`].
     signed: Signed,
     /// See [`Offers`].
     offers: Offers,
-    room: Condvar,
     queue: Queue,
     /// Bytes of content that were asked for.
     wanted_len: AtomicU64,
     /// Where what was heard goes in a move whose sources others remove: its user
     /// is at the other end, or its sources are.
     heard: Option<crossbeam_channel::Sender<Heard>>,
-    /// The destination does not have all of the directories.
-    keeps_dirs: AtomicBool,
-    /// Over a wire: all that can be removed was, and the Receiver is being informed.
-    has_removed_all: AtomicBool,
-    /// Sources about which the Receiver was asked for proof, and has not answered: no
-    /// more than are set aside at a time.
-    asked: Mutex<HashSet<u64>>,
     /// The Receiver has said that it is done.
     is_done: AtomicBool,
-    /// In a move: which objects the sources are that are directories, by their
-    /// paths.
-    walked: Mutex<HashMap<Vec<u8>, Option<FileId>>>,
 }
 
 /// Where wanted files go.
@@ -103,14 +86,10 @@ enum Queue {
     Wire(Mutex<Option<crossbeam_channel::Sender<Item>>>),
 }
 
-#[derive(Default)]
-struct InFlight {
-    /// There are tens of thousands. They come in sequence and go nearly so: the ends of a
-    /// search tree stay in the caches, which the slots of a hash table do not.
-    items: BTreeMap<u64, Box<Item>>,
-    cost: u64,
-    /// Nothing more is to be listed.
-    listed_all: bool,
+impl Queue {
+    fn is_wire(&self) -> bool {
+        matches!(self, Self::Wire(_))
+    }
 }
 
 impl<'a> Sender<'a> {
@@ -122,77 +101,25 @@ impl<'a> Sender<'a> {
         queue: Option<crossbeam_channel::Sender<Item>>,
         heard: Option<crossbeam_channel::Sender<Heard>>,
     ) -> Arc<Self> {
+        let queue = queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue))));
+        let min = if queue.is_wire() { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN };
         Arc::new(Self {
             control,
             reporter,
+            ledger: Ledger::of(job.task, control, reporter, min),
+            removing: Removing::of(job, control, Arc::clone(&receiver)),
             receiver,
             dest: job.dest.clone(),
             follow: job.follow,
             task: job.task,
-            filter: job.filter.clone(),
             originals: Originals::of(job),
-            linked: Mutex::new(Linked::of(job)),
-            in_flight: Mutex::default(),
             signed: Signed::default(),
             offers: Offers::default(),
-            room: Condvar::new(),
-            queue: queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue)))),
+            queue,
             wanted_len: AtomicU64::new(0),
             heard,
-            keeps_dirs: AtomicBool::new(false),
-            has_removed_all: AtomicBool::new(false),
-            asked: Mutex::default(),
             is_done: AtomicBool::new(false),
-            walked: Mutex::default(),
         })
-    }
-
-    /// True if an item of `cost` can be listed now.
-    fn has_room(&self, cost: u64) -> bool {
-        self.in_flight.lock().cost + cost <= LIST_WINDOW
-    }
-
-    /// Waits until an item of `cost` can be listed; `false` if the job ends.
-    fn wait_for_room(&self, cost: u64) -> bool {
-        self.wait_while(|in_flight| in_flight.cost + cost > LIST_WINDOW)
-    }
-
-    /// Waits until all that was listed was dealt with, or the job ends.
-    fn wait_until_empty(&self) {
-        self.wait_while(|in_flight| in_flight.cost > 0);
-    }
-
-    /// True if all that was listed was dealt with.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.in_flight.lock().cost == 0
-    }
-
-    fn wait_while(&self, shall_wait: impl Fn(&InFlight) -> bool) -> bool {
-        let mut in_flight = self.in_flight.lock();
-        while shall_wait(&in_flight) {
-            if self.control.stopped() {
-                return false;
-            }
-            self.room.wait_for(&mut in_flight, CANCEL_POLL);
-        }
-        true
-    }
-
-    /// Remembers an item that is about to be listed.
-    fn remember(&self, item: Item) {
-        let mut in_flight = self.in_flight.lock();
-        in_flight.cost += item.cost;
-        in_flight.items.insert(item.index, Box::new(item));
-    }
-
-    /// True if nothing more is to be listed.
-    fn has_listed_all(&self) -> bool {
-        self.in_flight.lock().listed_all
-    }
-
-    /// Everything was listed, but for the end of the listing itself.
-    fn listed_all(&self) {
-        self.in_flight.lock().listed_all = true;
     }
 
     /// Ends the job because the Receiver broke a rule.
@@ -206,11 +133,6 @@ impl<'a> Sender<'a> {
         if let Queue::Wire(queue) = &self.queue {
             queue.lock().take();
         }
-    }
-
-    /// True if the receiver still waits for a file.
-    pub(crate) fn is_awaited(&self, index: u64) -> bool {
-        self.in_flight.lock().items.contains_key(&index)
     }
 
     /// True if the job compares, and no content is sent.
@@ -232,11 +154,6 @@ impl<'a> Sender<'a> {
             (Queue::Wire(_), Some(id)) if !lasts => number_here(id),
             _ => dir.number_of(meta, lasts),
         }
-    }
-
-    /// True if what would lose something by being moved is to stay.
-    fn keeps_whole(&self) -> bool {
-        self.task.moving() == Some(Moving::Whole)
     }
 
     /// True if it puts back what a killed move has set aside: before a move copies
@@ -267,12 +184,17 @@ impl<'a> Sender<'a> {
 
     /// True if the Receiver is on another machine, or could be.
     fn is_far(&self) -> bool {
-        matches!(self.queue, Queue::Wire(_))
+        self.queue.is_wire()
     }
 
     /// Files from this length on, in bytes, are told so that their copies can be resumed.
     pub(crate) fn resume_len_min(&self) -> u64 {
-        if self.is_far() { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN }
+        self.ledger.resume_len_min
+    }
+
+    /// True if no source may change in any way while it is read.
+    fn wants_still(&self) -> bool {
+        self.task.copies().is_some_and(|policy| policy.strict_source)
     }
 
     /// True if symbolic links in the source are followed.
@@ -285,9 +207,9 @@ impl SenderPort for Sender<'_> {
     fn want(&self, wants: Vec<Want>) {
         let mut items = Vec::with_capacity(wants.len());
         {
-            let mut in_flight = self.in_flight.lock();
+            let mut in_flight = self.ledger.in_flight.lock();
             for want in wants {
-                let item = in_flight.items.get_mut(&want.index);
+                let item = in_flight.get_mut(want.index);
                 let hashes = want.blocks.is_empty();
                 // Only a file has content, which is hashed once, and sent once.
                 let fits = |item: &Item| {
@@ -307,7 +229,7 @@ impl SenderPort for Sender<'_> {
                     self.signed.forget(want.index);
                 }
                 if item.wanted || item.hashed {
-                    self.begin_again(item);
+                    self.ledger.begin_again(item);
                 }
                 item.is_repeated = false;
                 item.hashed |= hashes;
@@ -345,12 +267,12 @@ impl SenderPort for Sender<'_> {
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
         let mut settled = Vec::with_capacity(outcomes.len());
         {
-            let mut in_flight = self.in_flight.lock();
+            let mut in_flight = self.ledger.in_flight.lock();
             for outcome in outcomes {
                 if !self.can_come_to(&outcome.outcome) {
                     return self.refuse("it reported an outcome that this job can't have");
                 }
-                let item = in_flight.items.remove(&outcome.index);
+                let item = in_flight.take(outcome.index);
                 if item.as_ref().is_some_and(|item| item.may_be_signed()) {
                     self.signed.forget(outcome.index);
                     self.offers.forget(outcome.index);
@@ -382,7 +304,7 @@ impl SenderPort for Sender<'_> {
                 let is_fault = matches!(outcome.outcome, Outcome::Failed(_));
                 let may_be_dir = item.kind == Kind::Dir || item.kind == Kind::Special && is_fault;
                 if may_be_dir && !outcome.outcome.is_there() {
-                    self.keeps_dirs.store(true, Ordering::Relaxed);
+                    self.removing.keeps_dirs.store(true, Ordering::Relaxed);
                 }
                 if self.heard.is_none() {
                     in_flight.cost -= item.cost;
@@ -403,10 +325,12 @@ impl SenderPort for Sender<'_> {
             }
             return;
         }
-        self.room.notify_all();
-        if self.rule().is_some() {
+        self.ledger.room.notify_all();
+        if self.removing.rule().is_some() {
             for (item, outcome) in &settled {
-                self.remove_source(item, outcome, &mut |removal| self.tell_removal(removal));
+                self.removing.remove_source(item, outcome, &mut |removal| {
+                    self.removing.tell_removal(removal)
+                });
             }
         }
         settled.iter().for_each(|(item, outcome)| tell(item, outcome));
@@ -417,12 +341,7 @@ impl SenderPort for Sender<'_> {
             return self.refuse("it reported extras where none are expected");
         }
         if let Some(reporter) = self.reporter {
-            for Extra { path, kind } in &extras {
-                match self.task.mirrors() {
-                    Some(_) => reporter.deleted(path, kind),
-                    None => reporter.extra(path, kind),
-                }
-            }
+            reporter.extras(&self.task, &extras);
         }
     }
 
@@ -431,54 +350,43 @@ impl SenderPort for Sender<'_> {
     }
 
     fn warning(&self, warning: Warning) {
-        if self.reporter.is_some() {
-            let Warning { path, message } = warning;
-            self.control.monitor().event(Event::Warning {
-                side: Some(Side::Destination),
-                path: &path,
-                message: &message,
-            });
+        if let Some(reporter) = self.reporter {
+            reporter.warning(&warning);
         }
     }
 
-    fn late(&self, Late { path, fault }: Late) {
+    fn late(&self, late: Late) {
         if self.checks() {
             return self.refuse("it reported a failure that this job can't have");
         }
-        self.keeps_dirs.store(true, Ordering::Relaxed);
+        self.removing.keeps_dirs.store(true, Ordering::Relaxed);
         if let Some(reporter) = self.reporter {
-            let fault = Fault { side: Side::Destination, ..fault.clipped() };
-            reporter.late(&path, fault);
+            reporter.late_there(late);
         }
     }
 
     fn done(&self, summary: Summary) {
-        {
-            let in_flight = self.in_flight.lock();
-            if !in_flight.listed_all || !in_flight.items.is_empty() {
-                return self.refuse("it ended the job before all outcomes");
-            }
+        if !self.ledger.in_flight.lock().is_over() {
+            return self.refuse("it ended the job before all outcomes");
         }
         if self.is_done.swap(true, Ordering::Relaxed) {
             return self.refuse("it ended the job twice");
         }
-        // A reported failure counts, whatever the figures say.
-        let failed = self.reporter.map_or(0, |reporter| reporter.summary().failed);
-        let summary = Summary { failed: summary.failed.max(failed), ..summary };
+        let summary = self.reporter.map_or(summary, |reporter| reporter.with_failures(summary));
         match (&self.heard, &self.queue) {
             // The reader of a wire never waits.
             (Some(heard), Queue::Wire(_)) => {
                 let _ = heard.send(Heard::Done(summary));
             }
             // The Receiver ends the job when it has sent this.
-            (Some(_), Queue::Handles) => self.wait_until_empty(),
+            (Some(_), Queue::Handles) => self.ledger.wait_until_empty(),
             (None, _) => self.control.finish(Ok(summary)),
         }
     }
 
     fn proven(&self, mut proven: Vec<Proven>) {
         {
-            let mut asked = self.asked.lock();
+            let mut asked = self.removing.asked.lock();
             for one in &mut proven {
                 if !asked.remove(&one.index) {
                     return self.refuse("it sent a proof that was not requested");
@@ -493,11 +401,11 @@ impl SenderPort for Sender<'_> {
     }
 
     fn asks_for_proof(&self) -> bool {
-        self.heard.is_some() && matches!(self.queue, Queue::Wire(_))
+        self.heard.is_some() && self.queue.is_wire()
     }
 
     fn has_removed_all(&self) -> bool {
-        self.has_removed_all.load(Ordering::Acquire)
+        self.removing.has_removed_all.load(Ordering::Acquire)
     }
 }
 
@@ -530,5 +438,33 @@ impl Sender<'_> {
             name: item.name?,
             follow: item.follow,
         })
+    }
+
+    /// Opens a wanted file, unless its content would be written into a source.
+    pub(super) fn open(&self, item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
+        if item.into.is_some_and(|number| self.originals.may_have(number, self.control)) {
+            return Err(also_a_source(Side::Source));
+        }
+        let missing = || Fault::missing(Side::Source);
+        let dir = item.dir.as_ref().ok_or_else(missing)?;
+        let name = item.name.as_ref().ok_or_else(missing)?;
+        dir.handle()
+            .and_then(|dir| dir.open_file(name, item.follow))
+            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+    }
+
+    /// Has these files read once more, unless they are dealt with.
+    pub(super) fn send_again(&self, files: &[u64]) {
+        let items: Vec<Item> = {
+            let mut in_flight = self.ledger.in_flight.lock();
+            let mut repeated = |index: &u64| {
+                let item = in_flight.get_mut(*index)?;
+                item.is_repeated = true;
+                Some(Item::clone(item))
+            };
+            files.iter().filter_map(&mut repeated).collect()
+        };
+        self.count_wanted(&items);
+        self.queue_up(items);
     }
 }

@@ -1,7 +1,7 @@
 //! Offers and their answers, without a thread or a wire.
 
 use super::*;
-use crate::sender::again::Repeat;
+use crate::sender::item::Repeat;
 use haul_model::{BlockRanges, Kind};
 use haul_proto::How;
 

@@ -56,7 +56,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         if !is_still_wanted(item, &*source) {
             return Some(Err(changed()));
         }
-        self.sender.was_opened(item.index, source.seal().size);
+        self.sender.ledger.was_opened(item.index, source.seal().size);
         let mut pieces = self.pieces(item, source, 0, part);
         // The sums are used up when it is sent again.
         if !item.how.wants_delta() || item.is_repeated {
@@ -196,7 +196,7 @@ impl Outgoing<'_, '_, '_> {
     /// The next `len` bytes of the file as far as they count when they leave.
     pub(super) fn counts(&mut self, len: u64) -> Option<Counted> {
         let len = self.uncounted(len);
-        let counted = self.reader.sender.counts(self.item.index, len)?;
+        let counted = self.reader.sender.ledger.counts(self.item.index, len)?;
         Some(Counted { tally: self.tally.clone(), ..counted })
     }
 
@@ -220,7 +220,9 @@ impl Outgoing<'_, '_, '_> {
             let sent = match self.next_part(at, block_end) {
                 Part::New(to) => self.send_data(to)?,
                 Part::Known(to) => match self.hash((to - at) as usize) {
-                    Ok(()) if !self.reader.sender.is_awaited(self.item.index) => Err(given_up()),
+                    Ok(()) if !self.reader.sender.ledger.is_awaited(self.item.index) => {
+                        Err(given_up())
+                    }
                     Ok(()) => {
                         self.source.release(at..to);
                         self.tell_known(at)?;
@@ -250,7 +252,7 @@ impl Outgoing<'_, '_, '_> {
         let (sender, index) = (self.reader.sender, self.item.index);
         let len = self.passed.len() - at;
         let uncounted = self.uncounted(len);
-        sender.came_by(index, Step::Matched(uncounted));
+        sender.ledger.came_by(index, Step::Matched(uncounted));
         self.tally.iter().for_each(|tally| tally.add(uncounted));
         sender.offers.passed(index, len);
         let reuse = Reuse { index, at, from: None, len: len as u32 };
@@ -262,7 +264,7 @@ impl Outgoing<'_, '_, '_> {
     fn send_data(&mut self, end: u64) -> Sent {
         let Reader { sender, pool, control, .. } = self.reader;
         while self.passed.len() < end {
-            if !sender.is_awaited(self.item.index) {
+            if !sender.ledger.is_awaited(self.item.index) {
                 return Some(Err(given_up()));
             }
             let (index, at) = (self.item.index, self.passed.len());
@@ -343,7 +345,7 @@ impl Outgoing<'_, '_, '_> {
     fn tell_hole(&mut self, end: u64) -> Sent {
         let Reader { sender, control, .. } = self.reader;
         while self.passed.len() < end {
-            if !sender.is_awaited(self.item.index) {
+            if !sender.ledger.is_awaited(self.item.index) {
                 return Some(Err(given_up()));
             }
             let block_end = (self.passed.len() / BLOCK_LEN + 1).saturating_mul(BLOCK_LEN);
@@ -353,7 +355,7 @@ impl Outgoing<'_, '_, '_> {
             let len = block_end.min(end) - self.passed.len();
             self.passed.update_zeros(len);
             let uncounted = self.uncounted(len);
-            sender.came_by(self.item.index, Step::Passed(uncounted));
+            sender.ledger.came_by(self.item.index, Step::Passed(uncounted));
             self.passes(len);
             self.tally.iter().for_each(|tally| tally.add(uncounted));
             self.seal_block()?;

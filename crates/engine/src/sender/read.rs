@@ -9,7 +9,6 @@ use crate::control::Control;
 use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
 use crate::link::wire::{Body, Counted, Effort, Lane, Lanes, Load, OutFrame, Outbox, Squeezer};
-use crate::originals::also_a_source;
 use crate::pool::Pool;
 use haul_model::{BLOCK_LEN, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
@@ -66,7 +65,7 @@ impl<'a> Readers<'a> {
                 recv(self.queue) -> item => item.map(Some),
                 recv(stripes.calls) -> _ => Ok(None),
                 default(LOOK_BACK) => {
-                    if self.sender.has_listed_all() {
+                    if self.sender.ledger.has_listed_all() {
                         stripes.take_back(&self.lanes);
                     }
                     Ok(None)
@@ -171,7 +170,9 @@ impl Reader<'_, '_> {
                     let before = pack.content_len();
                     pack.push(packed);
                     let len = (pack.content_len() - before) as u64;
-                    counts.extend(self.sender.counts(index, len.saturating_sub(item.recounted())));
+                    counts.extend(
+                        self.sender.ledger.counts(index, len.saturating_sub(item.recounted())),
+                    );
                 }
                 // It is too large for a pack by now.
                 Ok(None) => grown.push(item),
@@ -272,7 +273,7 @@ impl Reader<'_, '_> {
         let strict = self.sender.wants_still();
         let copied = || Ok(Some(hash.unwrap_or_else(|| ContentHash::of(content))));
         let grew = has_grown(&*source, strict, copied, self.control)?;
-        self.sender.was_opened(item.index, seal.size);
+        self.sender.ledger.was_opened(item.index, seal.size);
         if let Some(reporter) = self.sender.reporter {
             reporter.hashed(item.index, hash);
         }
@@ -290,7 +291,7 @@ impl Reader<'_, '_> {
         let result = self.sender.open(&item).and_then(|source| {
             let mut count = |step| {
                 if !item.is_repeated {
-                    self.sender.came_by(item.index, step);
+                    self.sender.ledger.came_by(item.index, step);
                 }
             };
             seal_of(&*source, scratch, self.control, &mut count)
@@ -298,7 +299,7 @@ impl Reader<'_, '_> {
         if self.control.stopped() {
             return None;
         }
-        self.sender.hashed(&item, &result);
+        self.sender.ledger.hashed(&item, &result);
         let end = FileEnd { index: item.index, result, by_blocks: false };
         let end = OutFrame::message(&Message::FileEnd(end));
         self.hand_over(end, Lease::Files(vec![item.index]))
@@ -324,7 +325,7 @@ impl Reader<'_, '_> {
     /// Tells the end of a file in pieces, which went over this lane. `None` if the job ends.
     fn tell_end(&self, item: &Item, result: Result<FileSeal, Fault>) -> Option<()> {
         self.offers_again(item, &result);
-        self.sender.hashed(item, &result);
+        self.sender.ledger.hashed(item, &result);
         let end = FileEnd { index: item.index, result, by_blocks: false };
         let end = OutFrame::message(&Message::FileEnd(end));
         self.hand_over(end, Lease::Whole(item.index))
@@ -338,7 +339,7 @@ impl Reader<'_, '_> {
         };
         // What is there may have changed meanwhile, or sums be those of others.
         if !is_final || item.how.wants_delta() || item.how.wants_chunks() {
-            self.sender.offer_again(item.index);
+            self.sender.ledger.offer_again(item.index);
         }
     }
 
@@ -350,7 +351,7 @@ impl Reader<'_, '_> {
             return None;
         }
         let striped = Arc::new(Striped::new(item, source)?);
-        self.sender.was_opened(item.index, source.seal().size);
+        self.sender.ledger.was_opened(item.index, source.seal().size);
         stripes.begin(&striped, self.readers.workers().saturating_sub(1));
         Some(striped)
     }
@@ -379,21 +380,6 @@ impl Reader<'_, '_> {
             return None;
         }
         self.end_stripes(file)
-    }
-}
-
-impl Sender<'_> {
-    /// Opens a wanted file, unless its content would be written into a source.
-    pub(super) fn open(&self, item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
-        if item.into.is_some_and(|number| self.originals.may_have(number, self.control)) {
-            return Err(also_a_source(Side::Source));
-        }
-        let missing = || Fault::missing(Side::Source);
-        let dir = item.dir.as_ref().ok_or_else(missing)?;
-        let name = item.name.as_ref().ok_or_else(missing)?;
-        dir.handle()
-            .and_then(|dir| dir.open_file(name, item.follow))
-            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
     }
 }
 

@@ -4,18 +4,27 @@
 use super::emptied::{Twins, remove_empty};
 use super::linked::{Going, Met};
 use super::{Item, Sender, linked};
-use crate::Event;
 use crate::aside::Aside;
 use crate::control::CANCEL_POLL;
+use crate::control::Control;
 use crate::dirs::DirNode;
+use crate::link::ReceiverPort;
 use crate::link::{Proof, may_be_one};
+use crate::sender::linked::Linked;
+use crate::{Event, Job};
 use crossbeam_channel::RecvTimeoutError;
-use haul_model::words;
-use haul_model::{Fault, FaultKind, FileId, Kind, Name, Outcome, Remove, Side, Summary};
+use haul_model::{
+    Fault, FaultKind, FileId, Filter, Kind, Moving, Name, Outcome, Remove, Side, Summary, Task,
+    words,
+};
 use haul_proto::{Proven, Removal};
 use haul_tree::{Meta, Tree, TreeDir};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
 /// News for those who remove the sources in a Sender's place. Whoever
@@ -57,13 +66,60 @@ pub(crate) fn run_removers(sender: &Sender<'_>, heard: &crossbeam_channel::Recei
             return;
         }
         if let Heard::Outcome(item, outcome) = next {
-            sender.remove_source(&item, &outcome, &mut |removal| sender.tell_removal(removal));
-            sender.make_room(item.cost);
+            sender.removing.remove_source(&item, &outcome, &mut |removal| {
+                sender.removing.tell_removal(removal)
+            });
+            sender.ledger.make_room(item.cost);
         }
     }
 }
 
-impl Sender<'_> {
+/// The removal of the sources of a job, if it is a move.
+pub(crate) struct Removing<'a> {
+    control: &'a Control<'a>,
+    receiver: Arc<dyn ReceiverPort + 'a>,
+    task: Task,
+    filter: Filter,
+    /// Files to be removed that have other names.
+    linked: Mutex<Linked>,
+    /// The destination does not have all of the directories.
+    pub(super) keeps_dirs: AtomicBool,
+    /// Over a wire: all that can be removed was, and the Receiver is being informed.
+    pub(super) has_removed_all: AtomicBool,
+    /// Sources about which the Receiver was asked for proof, and has not answered: no
+    /// more than are set aside at a time.
+    pub(super) asked: Mutex<HashSet<u64>>,
+    /// Which objects the sources are that are directories, by their paths.
+    walked: Mutex<HashMap<Vec<u8>, Option<FileId>>>,
+}
+
+impl<'a> Removing<'a> {
+    /// The removal of the sources of `job`, if it removes any.
+    pub(super) fn of(
+        job: &Job,
+        control: &'a Control<'a>,
+        receiver: Arc<dyn ReceiverPort + 'a>,
+    ) -> Self {
+        Self {
+            control,
+            receiver,
+            task: job.task,
+            filter: job.filter.clone(),
+            linked: Mutex::new(Linked::of(job)),
+            keeps_dirs: AtomicBool::new(false),
+            has_removed_all: AtomicBool::new(false),
+            asked: Mutex::default(),
+            walked: Mutex::default(),
+        }
+    }
+}
+
+impl Removing<'_> {
+    /// True if what would lose something by being moved is to stay.
+    pub(super) fn keeps_whole(&self) -> bool {
+        self.task.moving() == Some(Moving::Whole)
+    }
+
     /// Which outcomes have a source removed, if any have.
     pub(super) fn rule(&self) -> Option<Remove> {
         self.task.removes()
@@ -130,7 +186,7 @@ impl Sender<'_> {
 
     /// The source at `path` is the directory `node`, and will be listed.
     pub(super) fn walks(&self, path: &[u8], node: &DirNode) {
-        if self.removes() && self.task.mirrors().is_none() {
+        if self.rule().is_some() && self.task.mirrors().is_none() {
             self.walked.lock().insert(path.to_vec(), node.id());
         }
     }
@@ -188,12 +244,6 @@ impl Sender<'_> {
             monitor.progress().told.removed(&path);
             monitor.event(Event::Removed { path: &path, kind: &kind, result });
         }
-    }
-
-    /// An entry was dealt with: another can be listed.
-    pub(super) fn make_room(&self, cost: u64) {
-        self.in_flight.lock().cost -= cost;
-        self.room.notify_all();
     }
 }
 

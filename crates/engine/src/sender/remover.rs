@@ -123,7 +123,7 @@ impl<'r, 'a> Remover<'r, 'a> {
     }
 
     fn judge(&mut self, mut item: Item, outcome: &Outcome) {
-        match self.sender.judge(&item, outcome) {
+        match self.sender.removing.judge(&item, outcome) {
             Verdict::Goes(_) => return self.begin(item),
             Verdict::AllGo(all) => {
                 // They leave the window now, or have done so.
@@ -136,10 +136,10 @@ impl<'r, 'a> Remover<'r, 'a> {
                 self.told.push(removal);
                 self.stays(item.index);
             }
-            Verdict::Stays if self.sender.may_go(&item, outcome) => self.stays(item.index),
+            Verdict::Stays if self.sender.removing.may_go(&item, outcome) => self.stays(item.index),
             Verdict::Stays => {}
         }
-        self.sender.make_room(std::mem::take(&mut item.cost));
+        self.sender.ledger.make_room(std::mem::take(&mut item.cost));
     }
 
     /// Nothing has to be proven of it.
@@ -175,12 +175,12 @@ impl<'r, 'a> Remover<'r, 'a> {
 
     fn conclude(&mut self, item: &Item, result: Result<(), Fault>) {
         self.told.extend(linked::told(item, result));
-        self.sender.make_room(item.cost);
+        self.sender.ledger.make_room(item.cost);
     }
 
     /// Goes on with those that have waited for all sources to be seen.
     fn take_linked(&mut self) {
-        let waited = self.sender.take_linked(&mut |removal| self.told.push(removal));
+        let waited = self.sender.removing.take_linked(&mut |removal| self.told.push(removal));
         // They have left the window.
         let go = |(item, _)| Next::Remove(Item { cost: 0, ..item });
         self.later.extend(waited.into_iter().map(go));
@@ -189,7 +189,7 @@ impl<'r, 'a> Remover<'r, 'a> {
     fn flush(&mut self) {
         if !self.asks.is_empty() {
             let asked = self.asks.iter().filter(|ask| ask.aside.is_some()).map(|ask| ask.index);
-            self.sender.asked.lock().extend(asked);
+            self.sender.removing.asked.lock().extend(asked);
             self.sender.receiver.prove(std::mem::take(&mut self.asks));
         }
         if !self.told.is_empty() {
@@ -199,10 +199,12 @@ impl<'r, 'a> Remover<'r, 'a> {
 
     fn end(mut self, summary: Summary) {
         let mut left = Vec::new();
-        self.sender.remove_dirs(self.tree, self.sources, None, &mut |removal| left.push(removal));
+        self.sender
+            .removing
+            .remove_dirs(self.tree, self.sources, None, &mut |removal| left.push(removal));
         self.told.append(&mut left);
         self.told.push(Removal::End);
-        self.sender.has_removed_all.store(true, Ordering::Release);
+        self.sender.removing.has_removed_all.store(true, Ordering::Release);
         self.flush();
         self.sender.control.finish(Ok(summary));
     }

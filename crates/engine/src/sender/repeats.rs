@@ -4,7 +4,6 @@
 use super::pieces::given_up;
 use super::read::Reader;
 use super::stripes::{Step, Striped, Turn};
-use super::{Item, Sender};
 use crate::link::wire::{Lanes, OnFate, OutFrame};
 use crossbeam_channel::{Receiver as Calls, Sender as Call, unbounded};
 use haul_proto::{FileEnd, Message};
@@ -95,23 +94,6 @@ impl Stripes {
     }
 }
 
-impl Sender<'_> {
-    /// Has these files read once more, unless they are dealt with.
-    fn send_again(&self, files: &[u64]) {
-        let items: Vec<Item> = {
-            let mut in_flight = self.in_flight.lock();
-            let mut repeated = |index: &u64| {
-                let item = in_flight.items.get_mut(index)?;
-                item.is_repeated = true;
-                Some(Item::clone(item))
-            };
-            files.iter().filter_map(&mut repeated).collect()
-        };
-        self.count_wanted(&items);
-        self.queue_up(items);
-    }
-}
-
 impl Reader<'_, '_> {
     /// Queues the last frame of a leased content, or the mark behind it. `None` if the job ends.
     pub(super) fn hand_over(&self, frame: OutFrame, lease: Lease) -> Option<()> {
@@ -149,7 +131,7 @@ impl Reader<'_, '_> {
                 self.sender.send_again(&files);
                 Some(())
             }
-            Task::Repeat(Lease::Whole(index)) if self.sender.is_awaited(index) => {
+            Task::Repeat(Lease::Whole(index)) if self.sender.ledger.is_awaited(index) => {
                 self.sender.send_again(&[index]);
                 Some(())
             }
@@ -176,7 +158,7 @@ impl Reader<'_, '_> {
                 }
                 Step::Tell(result) => {
                     self.offers_again(&file.item, &result);
-                    self.sender.hashed(&file.item, &result);
+                    self.sender.ledger.hashed(&file.item, &result);
                     let end = FileEnd { index: file.item.index, result, by_blocks: true };
                     let main = self.readers.lanes.main().outbox;
                     main.send(OutFrame::message(&Message::FileEnd(end)))?;

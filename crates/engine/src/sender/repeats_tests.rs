@@ -10,8 +10,8 @@ use crate::link::wire::{
 };
 use crate::monitor::{Event, Monitor, Progress, Silent};
 use crate::pool::Pool;
-use crate::sender::again::Repeat;
-use crate::sender::{Readers, run_reader};
+use crate::sender::item::Repeat;
+use crate::sender::{Item, Readers, Sender, run_reader};
 use crate::{Job, JobError};
 use haul_model::{BLOCK_LEN, BlockHash, BlockRanges, Kind, Name};
 use haul_net::{Connection, Killer, Writer};
@@ -131,7 +131,7 @@ fn broken(len: u64, takes: usize) -> Broken {
     let (job, nobody) = (Job::default(), Arc::new(Nobody));
     let sender = Sender::new(&control, Some(&reporter), nobody, &job, Some(queue), None);
     let item = wanted(dir.path(), "file");
-    sender.remember(item.clone());
+    sender.ledger.remember(item.clone());
     let (main, main_frames) = Outbox::new(false);
     let lanes = Lanes::new(Arc::clone(&main), ByWire::Any);
     let (outbox, frames): (_, Frames) = lanes.beside();
@@ -150,7 +150,7 @@ fn broken(len: u64, takes: usize) -> Broken {
     let told = AtomicU64::new(0);
     let on_leaving = |index, len| {
         told.fetch_add(len, Ordering::Relaxed);
-        sender.leaves(index, len);
+        sender.ledger.leaves(index, len);
     };
     let of_job = || Some((&control, &on_leaving as OnLeaving<'_>));
     std::thread::scope(|scope| {
@@ -249,7 +249,7 @@ fn others_go_on(how: How, blocks: BlockRanges) -> [bool; 4] {
     lanes.join(Lane::new(LANE, outbox), Some(LONG_ROUND_TRIP));
     let readers = Readers::new(Arc::clone(&sender), wanted_files, lanes, Pool::new(16), true);
     let item = Item { how, blocks, ..wanted(dir.path(), "file") };
-    sender.remember(item.clone());
+    sender.ledger.remember(item.clone());
     sender.send_wanted(vec![item]);
     let load = Load { len: BLOCK_LEN, is_block: true, of_job: BLOCK_LEN };
     std::thread::scope(|scope| {

@@ -13,18 +13,15 @@ use super::accounts::ToldAccounts;
 use super::earlier::Earlier;
 use super::special::Specials;
 use super::{Sender, Source};
-use crate::aside;
 use crate::control::Reporter;
 use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs, Selection};
-use crate::lacks;
 use crate::walk::{Depth, Found, Merged, PlaceListing, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
-use crate::{Event, Job, Munging};
-use haul_model::words;
+use crate::{Event, Job, Munging, aside, lacks};
 use haul_model::{
     Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, ModeChanges, Name,
-    Relative, Side, Timestamp, Walking,
+    Relative, Side, Timestamp, Walking, words,
 };
 use haul_proto::ListItem;
 use haul_tree::{Meta, MetaKind, Tree};
@@ -128,7 +125,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         if let Some(reporter) = self.reporter {
             reporter.listed_all();
         }
-        self.sender.listed_all();
+        self.sender.ledger.listed_all();
         if self.push(ListItem::DirEnd { dir: 0 }).is_ok() {
             self.flush();
         }
@@ -253,7 +250,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         if let Some(fault) = obstacle {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), fault);
         }
-        self.sender.walks(path, &node);
+        self.sender.removing.walks(path, &node);
         self.with_walk(|scan, walk| {
             let listed = walk.begin(Merged::of(node, Depth::Open));
             let level = scan.enter(walk, parent, listed, name)?;

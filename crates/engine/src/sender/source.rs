@@ -1,8 +1,7 @@
 //! A source that the user named: where it is, and under which name it travels.
 
 use crate::dirs::{DirNode, OpenDirs};
-use haul_model::words;
-use haul_model::{Fault, FaultKind, Name, Side};
+use haul_model::{Fault, FaultKind, Name, Side, words};
 use haul_tree::{Tree, TreeDir};
 use std::io;
 use std::sync::Arc;

@@ -74,12 +74,8 @@ impl Sender<'_> {
     /// Takes the sums of the Receiver's old version of a file.
     pub(super) fn take_sums(&self, told: haul_proto::Signature) {
         let index = told.index();
-        let may_differ = self
-            .in_flight
-            .lock()
-            .items
-            .get(&index)
-            .is_some_and(|item| !item.wanted && item.may_be_signed());
+        let may_differ = |item: &mut Item| !item.wanted && item.may_be_signed();
+        let may_differ = self.ledger.in_flight.lock().get_mut(index).is_some_and(may_differ);
         if !may_differ || !self.task.mirrors().is_some_and(|mirror| mirror.delta) {
             return self.refuse("it sent checksums of a file that is sent whole");
         }

@@ -48,7 +48,7 @@ impl Scan<'_, '_> {
 
     /// Tells who moves the sources, where they must not lose anything by it.
     pub(super) fn tell_mover(&mut self) -> Result<(), Stopped> {
-        if !self.sender.keeps_whole() {
+        if !self.sender.removing.keeps_whole() {
             return Ok(());
         }
         let (user, group) = (haul_sys::effective_user(), haul_sys::effective_group());
@@ -58,7 +58,7 @@ impl Scan<'_, '_> {
     /// Why what `name` is in `node`, or `node` itself, stays where it is, if a move
     /// would lose something of it.
     pub(super) fn loss(&self, node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
-        if !self.sender.keeps_whole() {
+        if !self.sender.removing.keeps_whole() {
             return None;
         }
         let dir = match node.handle() {

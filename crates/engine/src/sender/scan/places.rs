@@ -200,7 +200,7 @@ impl Scan<'_, '_> {
             return Err(into_itself());
         }
         self.look_at_systems(&node, path);
-        self.sender.walks(path, &node);
+        self.sender.removing.walks(path, &node);
         Ok(node)
     }
 

@@ -4,7 +4,7 @@ use super::{Earlier, Scan, Stopped};
 use crate::JobError;
 use crate::dirs::DirNode;
 use crate::sender::Item;
-use crate::sender::again::Repeat;
+use crate::sender::item::Repeat;
 use haul_model::{BlockRanges, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Side, words};
 use haul_proto::{How, ListItem};
 use std::sync::Arc;
@@ -140,14 +140,14 @@ impl Scan<'_, '_> {
 
     pub(super) fn push_item(&mut self, listed: ListItem, mut item: Item) -> Result<(), Stopped> {
         item.cost = listed.cost();
-        if !self.sender.has_room(item.cost) {
+        if !self.sender.ledger.has_room(item.cost) {
             self.flush();
-            if !self.sender.wait_for_room(item.cost) {
+            if !self.sender.ledger.wait_for_room(item.cost) {
                 return Err(Stopped);
             }
         }
         self.next_index += 1;
-        self.sender.remember(item);
+        self.sender.ledger.remember(item);
         self.push(listed)
     }
 

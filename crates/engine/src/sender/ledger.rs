@@ -1,0 +1,165 @@
+//! The ledger of the Sender: entries from their listing to their outcome, the room in the window
+//! of the listing, and what is counted and reported of contents that are sent.
+
+use super::Item;
+use super::item::Repeat;
+use crate::control::{CANCEL_POLL, Control, Reporter, Step};
+use crate::in_flight::InFlight;
+use crate::link::wire::Counted;
+use haul_model::{Fault, Kind, Policy, Resume, Task};
+use haul_proto::{FileSeal, LIST_WINDOW};
+use parking_lot::{Condvar, Mutex};
+
+/// The ledger of one job.
+pub(crate) struct Ledger<'a> {
+    control: &'a Control<'a>,
+    /// Set where the user is on this side and the Receiver is not.
+    reporter: Option<&'a Reporter<'a>>,
+    task: Task,
+    /// See [`super::Sender::resume_len_min`].
+    pub(super) resume_len_min: u64,
+    pub(super) in_flight: Mutex<InFlight<Item>>,
+    pub(super) room: Condvar,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn of(
+        task: Task,
+        control: &'a Control<'a>,
+        reporter: Option<&'a Reporter<'a>>,
+        resume_len_min: u64,
+    ) -> Self {
+        let (in_flight, room) = (Mutex::default(), Condvar::new());
+        Self { control, reporter, task, resume_len_min, in_flight, room }
+    }
+}
+
+impl Ledger<'_> {
+    /// Lets the Receiver ask once more for a file.
+    pub(super) fn offer_again(&self, index: u64) {
+        if let Some(item) = self.in_flight.lock().get_mut(index)
+            && item.repeat == Repeat::No
+        {
+            item.repeat = Repeat::Offered;
+        }
+    }
+
+    /// A wanted file was opened, and is `size` bytes long by now.
+    pub(super) fn was_opened(&self, index: u64, size: u64) {
+        if self.reporter.is_some()
+            && let Some(item) = self.in_flight.lock().get_mut(index)
+        {
+            item.kind = Kind::File { size };
+        }
+    }
+
+    /// The Receiver asks for a file that it has asked for before, if only for its hash.
+    pub(super) fn begin_again(&self, item: &mut Item) {
+        if item.wanted {
+            item.repeat = Repeat::Asked;
+        }
+        let (counted, resumed) = (std::mem::take(&mut item.counted), item.left_out());
+        if let Some(reporter) = self.reporter {
+            reporter.begins_again(counted, resumed);
+            reporter.not_matched(std::mem::take(&mut item.matched));
+        }
+    }
+
+    /// Bytes of that file that count when they leave, if anybody looks at it.
+    pub(crate) fn counts(&self, index: u64, len: u64) -> Option<Counted> {
+        (self.reporter.is_some() && len > 0).then_some(Counted { index, len, tally: None })
+    }
+
+    /// The seal of a file has the hash of its content, unless only a part was sent.
+    pub(super) fn hashed(&self, item: &Item, result: &Result<FileSeal, Fault>) {
+        let is_part = !item.blocks.is_empty() && !item.blocks.is_all();
+        let is_whole = |seal: &FileSeal| !is_part || item.how.wants_whole_hash() || seal.grew;
+        if let (Some(reporter), Ok(seal)) = (self.reporter, result)
+            && is_whole(seal)
+        {
+            reporter.hashed(item.index, seal.hash);
+        }
+    }
+
+    /// Counts content of a file as sent: it is given to a connection. What only waits for
+    /// one may wait for long, and is lost with it.
+    pub(crate) fn leaves(&self, index: u64, len: u64) {
+        self.came_by(index, Step::Moved(len));
+    }
+
+    /// Counts content of a file, or a hole in it, as sent, up to its length. Its
+    /// outcome counts what is left then, and what comes later does not.
+    pub(crate) fn came_by(&self, index: u64, step: Step) {
+        let Some(reporter) = self.reporter else { return };
+        reporter.took(step);
+        if let Some(item) = self.in_flight.lock().get_mut(index) {
+            let counted = step.len().min(item.size().saturating_sub(item.counted));
+            reporter.is_done(counted);
+            reporter.at(|| item.path());
+            item.counted += counted;
+            item.matched += step.matched();
+            let keeps = |policy: &Policy| policy.resume != Resume::Never && policy.wants_hashes();
+            if item.size() >= self.resume_len_min && self.task.copies().is_some_and(keeps) {
+                // It was sent: how much of it is there only the Receiver knows.
+                reporter.keeps(index, None, || item.path());
+            }
+        }
+    }
+
+    /// True if an item of `cost` can be listed now.
+    pub(super) fn has_room(&self, cost: u64) -> bool {
+        self.in_flight.lock().cost + cost <= LIST_WINDOW
+    }
+
+    /// Waits until an item of `cost` can be listed; `false` if the job ends.
+    pub(super) fn wait_for_room(&self, cost: u64) -> bool {
+        self.wait_while(|in_flight| in_flight.cost + cost > LIST_WINDOW)
+    }
+
+    /// Waits until all that was listed was dealt with, or the job ends.
+    pub(super) fn wait_until_empty(&self) {
+        self.wait_while(|in_flight| in_flight.cost > 0);
+    }
+
+    /// True if all that was listed was dealt with.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_flight.lock().cost == 0
+    }
+
+    pub(super) fn wait_while(&self, shall_wait: impl Fn(&InFlight<Item>) -> bool) -> bool {
+        let mut in_flight = self.in_flight.lock();
+        while shall_wait(&in_flight) {
+            if self.control.stopped() {
+                return false;
+            }
+            self.room.wait_for(&mut in_flight, CANCEL_POLL);
+        }
+        true
+    }
+
+    /// Remembers an item that is about to be listed.
+    pub(super) fn remember(&self, item: Item) {
+        self.in_flight.lock().add(item.index, item.cost, item);
+    }
+
+    /// True if nothing more is to be listed.
+    pub(super) fn has_listed_all(&self) -> bool {
+        self.in_flight.lock().listed_all
+    }
+
+    /// Everything was listed, but for the end of the listing itself.
+    pub(super) fn listed_all(&self) {
+        self.in_flight.lock().listed_all = true;
+    }
+
+    /// True if the receiver still waits for a file.
+    pub(crate) fn is_awaited(&self, index: u64) -> bool {
+        self.in_flight.lock().has(index)
+    }
+
+    /// An entry was dealt with: another can be listed.
+    pub(super) fn make_room(&self, cost: u64) {
+        self.in_flight.lock().cost -= cost;
+        self.room.notify_all();
+    }
+}
