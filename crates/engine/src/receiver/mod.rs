@@ -39,6 +39,8 @@ mod sealing;
 mod small;
 mod subdir;
 mod taking;
+#[cfg(test)]
+mod tests;
 mod times;
 mod waiting;
 mod way;

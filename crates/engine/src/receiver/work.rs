@@ -369,7 +369,7 @@ impl Pending {
     }
 
     /// Stages and publishes content that arrived whole.
-    fn take_whole(
+    pub(super) fn take_whole(
         &mut self,
         filler: &Filler<'_>,
         content: &[u8],
