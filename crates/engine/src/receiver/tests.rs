@@ -17,7 +17,7 @@ use std::path::Path;
 
 const MTIME: Timestamp = Timestamp { secs: 1_000_000_000, nanos: 0 };
 
-/// What the Sender has heard.
+/// A Sender that records the messages to it.
 #[derive(Default)]
 struct Heard {
     wants: Mutex<Vec<u64>>,
