@@ -38,7 +38,7 @@ const LEFTOVERS: &[&str] = &[
 /// Which of our crates a crate may use. The arrows point one way.
 const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["haul", "engine", "net", "model"]),
-    ("haul", &["engine", "net", "model"]),
+    ("haul", &["engine", "proto", "tree", "sftp", "store", "net", "model"]),
     ("engine", &["plan", "proto", "delta", "net", "tree", "sftp", "store", "sys", "model"]),
     ("tree", &["sftp", "store", "sys", "model"]),
     ("store", &["sys", "model"]),

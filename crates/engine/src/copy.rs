@@ -10,7 +10,7 @@ pub(crate) use read_back::{Aligned, read_back};
 use crate::control::{Control, Step};
 use haul_model::{ContentHasher, Fault, FaultKind, Side};
 use haul_store::{Mover, NotAssembled};
-use haul_tree::{ContentStream, NotMoved, SourceFile, StagedFile, changed, check_size};
+use haul_tree::{ContentStream, SourceFile, StagedFile, changed, check_size};
 use std::io;
 
 /// Files up to this size, in bytes, are read and written in one go, unless the kernel
@@ -175,7 +175,7 @@ fn by_hand(
 ) -> Result<u64, Fault> {
     let end = end.min(start + WHOLE_MAX);
     if let Some(handed) = source.handle().and_then(|file| stage.write_from(file, start..end)) {
-        return handed.map(|()| end - start).map_err(|error| not_moved(&error));
+        return Ok(handed.map(|()| end - start)?);
     }
     let read = read_part(source, scratch, start, end)?;
     stage.write_at(read, start).map_err(|error| write(&error))?;
@@ -204,14 +204,6 @@ pub(crate) fn not_assembled(error: &NotAssembled) -> Fault {
         }
         NotAssembled::Differs => corrupt(Side::Destination),
         _ => corrupt(Side::Source),
-    }
-}
-
-pub(crate) fn not_moved(error: &NotMoved) -> Fault {
-    match error {
-        NotMoved::Read(error) if error.kind() == io::ErrorKind::UnexpectedEof => changed(),
-        NotMoved::Read(error) => read(error),
-        NotMoved::Written(error) => write(error),
     }
 }
 

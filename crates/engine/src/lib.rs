@@ -118,10 +118,6 @@
 //! - `pace.rs`: a bound on the bytes that a job moves in a second. `cache.rs`: its chunk cache.
 //! - `origin.rs`: the number of a directory that a job made as a new name.
 //! - `clean.rs`: removes what copies have left.
-//! - `deploy.rs`: puts haul onto a host, through an SFTP session and a shell that becomes
-//!   what was uploaded; `deploy/program.rs`: the upload; `deploy/host.rs`: asks the host
-//!   what it is, and the upload for its greeting; `deploy/place.rs`: the directory, which
-//!   must be the user's alone; `deploy/error.rs`: why it failed.
 
 #![forbid(unsafe_code)]
 
@@ -136,7 +132,6 @@ mod clean;
 mod control;
 mod copy;
 mod crew;
-mod deploy;
 mod digest;
 mod dirs;
 mod doctor;
@@ -175,7 +170,6 @@ pub use agent::{OnEnd, Serving, serve, serve_with, stay_below};
 pub use cache::{CacheFigures, CachePlace, CheckedChunks, ChunkCache};
 pub use census::{Census, Kinds};
 pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
-pub use deploy::{DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
 pub use doctor::{Examined, Findings, Lanes, NotDirect, Rates, Step, Wish, examine};
 pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
@@ -192,6 +186,7 @@ pub use haul_sys::{
 pub use haul_tree::{SHARED_LEN_MAX, SharedBlocks, Sharer};
 pub use job::{Job, JobError, Munging, SftpRoute};
 pub use legs::{Leg, Route, Spot, legs};
+pub use link::greeting::greet;
 pub use link::wire::RELAYED_FIRST;
 pub use monitor::{At, Change, Event, LinkEvent, Monitor, Progress, Silent, Unfinished};
 pub use moving::{Machines, MoveJob, NotCopied, run_move};

@@ -48,18 +48,13 @@ impl Lifeline for SftpHost {
     }
 
     fn error(&self) -> Option<JobError> {
-        error_of(&self.lost)
+        let cause = self.lost.reason()?.clone();
+        Some(JobError::Sftp { host: self.lost.host().to_owned(), cause })
     }
 
     fn signs_awaited(&self) -> Option<u64> {
         self.sessions.signs_awaited()
     }
-}
-
-/// Why the session ended before its time, if it has.
-pub(crate) fn error_of(lost: &Lost) -> Option<JobError> {
-    let cause = lost.reason()?.clone();
-    Some(JobError::Sftp { host: lost.host().to_owned(), cause })
 }
 
 /// Which of the roles works on the host's tree.

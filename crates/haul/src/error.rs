@@ -1,9 +1,10 @@
 //! Errors that end a job, or a question to a host.
 
+use crate::deploy::DeployError;
 use crate::files::FileError;
 use crate::host::Host;
 use crate::location::LocationError;
-use haul_engine::{DeployError, JobError};
+use haul_engine::JobError;
 use haul_net::ConnectError;
 
 /// Why a job or a question as a whole ended.

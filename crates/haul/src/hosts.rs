@@ -6,6 +6,7 @@ mod questions;
 
 pub use self::questions::Questions;
 
+use crate::deploy::{Deployed, Program, deploy};
 use crate::endpoint::Call;
 use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
@@ -14,9 +15,8 @@ use crate::peer::{Peers, WayThere, connect_sftp};
 use crate::retry::{Attempts, Retry};
 use crate::state;
 use haul_engine::{
-    Deployed, Event, Greeted, Job, JobError, Leg, LinkEvent, Monitor, Placement, Program,
-    RequestError, Requests, Route, Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing,
-    Summary,
+    Event, Greeted, Job, JobError, Leg, LinkEvent, Monitor, Placement, RequestError, Requests,
+    Route, Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
 };
 use haul_model::{Fault, Logins};
 use haul_net::{ConnectError, Diagnostics};
@@ -215,9 +215,8 @@ impl Hosts {
     fn deploy(&self, host: &Host, monitor: &dyn Monitor) -> Result<(), Error> {
         let is_cancelled = || monitor.cancelled();
         let put = host.deploy.as_deref().map(Program::own).transpose().and_then(|program| {
-            let put = |program: Program| {
-                haul_engine::deploy(host.ssh(), &self.diagnostics, &program, &is_cancelled)
-            };
+            let put =
+                |program: Program| deploy(host.ssh(), &self.diagnostics, &program, &is_cancelled);
             program.map(put).transpose()
         });
         if let Some(Deployed { bytes, change }) = put? {

@@ -71,10 +71,15 @@
 //!   there is no haul (`ConnectError::lacks_haul`), as `peer.rs` does for single requests.
 //! - `servers.rs`: the servers that this user is enrolled at. `files.rs`: files of this user.
 //!   `state.rs`: the user's directories.
+//! - `deploy.rs`: puts haul onto a host, through an SFTP session and a shell that becomes
+//!   what was uploaded; `deploy/program.rs`: the upload; `deploy/host.rs`: asks the host
+//!   what it is, and the upload for its greeting; `deploy/place.rs`: the directory, which
+//!   must be the user's alone; `deploy/error.rs`: why it failed.
 //! - `error.rs`: why a request ends early.
 
 #![forbid(unsafe_code)]
 
+pub mod deploy;
 mod endpoint;
 mod error;
 pub mod files;
@@ -93,10 +98,10 @@ pub mod servers;
 mod session;
 pub mod state;
 
+pub use deploy::DeployError;
 pub use error::{Error, ErrorKind};
 pub use haul_engine::{
-    At, Change, DeployError, Event, JobError, Leg, LinkEvent, Monitor, Outcome, Progress, Silent,
-    Skip, Summary,
+    At, Change, Event, JobError, Leg, LinkEvent, Monitor, Outcome, Progress, Silent, Skip, Summary,
 };
 pub use haul_model::{
     Changes, Compression, Conflict, ContentHash, Entry, Fault, FaultKind, FilterError, Kind,

@@ -1,8 +1,9 @@
 //! The contract of files: sources that are read, and stages that are written, sealed,
 //! and published.
 
+use crate::faults::changed;
 use crate::shared::SharedBlock;
-use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
+use haul_model::{Attributes, BlockHash, Fault, FileId, Kept, Name, Side, Timestamp};
 use haul_sftp::Chunk;
 use haul_store::{Lot, OnExisting, Proof, Publication, Row, Staged};
 use haul_sys::Loss;
@@ -130,6 +131,16 @@ pub enum NotMoved {
     Read(io::Error),
     /// The stage can't be written.
     Written(io::Error),
+}
+
+impl From<NotMoved> for Fault {
+    fn from(error: NotMoved) -> Self {
+        match error {
+            NotMoved::Read(error) if error.kind() == io::ErrorKind::UnexpectedEof => changed(),
+            NotMoved::Read(error) => Self::from_io(Side::Source, "read", &error),
+            NotMoved::Written(error) => Self::from_io(Side::Destination, "write", &error),
+        }
+    }
 }
 
 /// A file that is being written and has no name of its own yet. Dropped before

@@ -26,7 +26,7 @@ const LAYERS: &[&[&str]] = &[
     &["doctor"],
     &["agent", "expand", "itself", "remote", "sftp"],
     &["relay"],
-    &["deploy", "moving", "run"],
+    &["moving", "run"],
 ];
 
 /// The names that `lib.rs` exports, and their modules.

@@ -7,7 +7,8 @@ use crate::progress::{Screen, diagnostics};
 use crate::quantity;
 use crate::report::{Detail, Show};
 use haul::Host;
-use haul_engine::{Change, DeployError, Deployed, JobError, Program, Suspect, Undeployed};
+use haul::deploy::{DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
+use haul_engine::{Change, JobError};
 use haul_net::{ConnectError, DEPLOY_DIR, DEPLOYED_NAME};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
     let done = match &deploy.action {
         Deployment::Put(binary) => put(host, binary.as_deref(), &screen)
             .map(|deployed| deployed_line(&host.to_string(), deployed.bytes, deployed.change)),
-        Deployment::Remove => haul_engine::undeploy(host.ssh(), &diagnostics(&screen))
+        Deployment::Remove => undeploy(host.ssh(), &diagnostics(&screen))
             .map(|undeployed| undeployed_line(host, undeployed))
             .map_err(CommandError::from),
     };
@@ -56,7 +57,7 @@ pub(crate) fn put(
         Some(path) => Program::open(path)?,
         None => Program::own(&own_program()?)?,
     };
-    Ok(haul_engine::deploy(host.ssh(), &diagnostics(screen), &program, &|| false)?)
+    Ok(deploy(host.ssh(), &diagnostics(screen), &program, &|| false)?)
 }
 
 /// The path of the program that runs now.

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::error::CommandError;
-use haul_engine::{DeployError, JobError, Suspect};
+use haul::deploy::{DeployError, Suspect};
+use haul_engine::JobError;
 use haul_proto::HandshakeError;
 use std::fmt::Write;
 use std::path::Path;

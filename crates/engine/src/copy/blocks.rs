@@ -1,8 +1,6 @@
 //! Large contents, block by block, by several threads.
 
-use super::{
-    PART_LEN, Scratch, Step, interrupted, not_assembled, not_moved, read, streamed, write,
-};
+use super::{PART_LEN, Scratch, Step, interrupted, not_assembled, read, streamed, write};
 use crate::control::{CANCEL_POLL, Control};
 use crate::crew::share_out;
 use haul_model::{BLOCK_LEN, BlockHash, Fault};
@@ -153,7 +151,7 @@ fn block(
             into.put(&mut block, part, |stage, at| {
                 let from = source.handle();
                 match from.and_then(|file| stage.write_from(file, at..at + part.len() as u64)) {
-                    Some(moved) => moved.map_err(|error| not_moved(&error)),
+                    Some(moved) => moved.map_err(Fault::from),
                     None => stage.write_at(part, at).map_err(|error| write(&error)),
                 }
             })?;

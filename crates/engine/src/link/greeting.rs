@@ -5,10 +5,31 @@ use crate::JobError;
 use crate::vigil::silence_seconds;
 use haul_net::{ConnectError, Patience};
 use haul_proto::{Caps, FrameType, Header, Hello, Message, Welcome, check_welcome, frame_bytes};
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read, Write};
 
 /// The program's version, sent in greetings.
 pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
+/// Greets the agent at the other end of the two streams, and gives its greeting, of whatever
+/// version it is. `peer` is its name in messages. That the agent may be silent for longer than
+/// `patience` is up to the caller.
+///
+/// # Errors
+/// When a stream fails; and the words of a peer that sends something else than a greeting.
+pub fn greet(
+    input: &mut BufReader<impl Read>,
+    output: &mut impl Write,
+    peer: &str,
+    patience: Patience,
+) -> io::Result<Result<Welcome, JobError>> {
+    output.write_all(&hello(false, patience))?;
+    output.flush()?;
+    match read_welcome(input, peer) {
+        Err(ReadEnd::Lost(error)) => Err(error),
+        Err(ReadEnd::Refused(error)) => Ok(Err(error)),
+        Ok(welcome) => Ok(Ok(welcome)),
+    }
+}
 
 /// The greeting of a client that has this patience, and `keeps` the connection.
 pub(crate) fn hello(keeps: bool, patience: Patience) -> Vec<u8> {
@@ -36,10 +57,7 @@ pub(crate) fn welcome(
 }
 
 /// Reads the agent's greeting, of whatever version it is.
-pub(crate) fn read_welcome(
-    input: &mut BufReader<impl Read>,
-    peer: &str,
-) -> Result<Welcome, ReadEnd> {
+fn read_welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Welcome, ReadEnd> {
     let mut first = [0; haul_proto::HEADER_LEN];
     input.read_exact(&mut first)?;
     let header = match Header::decode(first) {

@@ -4,19 +4,13 @@
 use super::RequestError;
 use super::answer::{entry, is_dir, list, source};
 use crate::JobError;
-use haul_model::{ContentHash, ContentHasher, Entry, Fault, FaultKind, Side, words};
+use haul_model::{ContentHash, Entry, Fault, FaultKind, Side, words};
 use haul_net::Connection;
 use haul_proto::{Hashing, Listed};
-use haul_sftp::{
-    FileType, OpenFlags, Options, RemoteFile, Session, SessionError, SftpError, StartError,
-};
+use haul_sftp::{FileType, OpenFlags, Options, Session, StartError};
 use haul_tree::sftp::{Lost, Sessions, SftpHost, SftpTree, as_asked, meta_of};
 use std::io;
 use std::sync::Arc;
-
-/// Content of a file to be hashed that is in flight, in bytes: half of what the
-/// session allows, and more than most links hold.
-const HASH_WINDOW: usize = 8 << 20;
 
 /// A host's SFTP server.
 pub(super) struct SftpPeer {
@@ -113,7 +107,11 @@ impl SftpPeer {
     fn over(&mut self) -> Option<JobError> {
         let lost = &self.host.lost;
         let end = lost.reason()?.clone();
-        Some(session_over(self.session.take(), lost.host().to_owned(), end))
+        let host = lost.host().to_owned();
+        Some(match self.session.take() {
+            Some(session) => session.explain_end(host, end).into(),
+            None => JobError::Sftp { host, cause: end },
+        })
     }
 }
 
@@ -140,35 +138,10 @@ fn hash(host: &SftpHost, path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<C
     }
     let file = host.io(client.open(path, OpenFlags::Read, None)).map_err(open)?;
     let mut hashing = Hashing { size: attrs.size.unwrap_or(0), ..Hashing::default() };
-    let hashed = hash_of(&file, u64::MAX, &mut |len| {
+    let hashed = file.hash(u64::MAX, &mut |len| {
         hashing.done += len;
         hashing.read += len;
         told(hashing);
     });
     host.io(hashed).map_err(|error| source("read", &error))
-}
-
-/// Why `session`, with `host`, ended; ssh knows more about a connection that
-/// broke.
-pub(crate) fn session_over(session: Option<Session>, host: String, end: SessionError) -> JobError {
-    match (end, session) {
-        (SessionError::Closed | SessionError::Broken(_), Some(session)) => session.explain().into(),
-        (cause, _) => JobError::Sftp { host, cause },
-    }
-}
-
-/// The hash of a file's content, up to the offset `end`. What is hashed is told to
-/// `count`.
-pub(crate) fn hash_of(
-    file: &RemoteFile,
-    end: u64,
-    count: &mut dyn FnMut(u64),
-) -> Result<ContentHash, SftpError> {
-    let mut content = file.reader(0..end, HASH_WINDOW);
-    let mut hasher = ContentHasher::new();
-    while let Some(chunk) = content.next_piece()? {
-        hasher.update(&chunk);
-        count(chunk.len() as u64);
-    }
-    Ok(hasher.finish())
 }

@@ -10,9 +10,14 @@ use crate::Client;
 use crate::codec::{Answer, Attrs, Request};
 use crate::error::SftpError;
 use crate::session::Batch;
+use haul_model::{ContentHash, ContentHasher};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Content of a file to be hashed that is in flight, in bytes: half of what the
+/// session allows, and more than most links hold.
+const HASH_WINDOW: usize = 8 << 20;
 
 type Result<T> = std::result::Result<T, SftpError>;
 
@@ -121,6 +126,18 @@ impl RemoteFile {
     /// not taken yet.
     pub fn reader(&self, range: Range<u64>, window: usize) -> RangeReader {
         RangeReader::new(self.clone(), range, window)
+    }
+
+    /// The hash of its content up to the offset `end`. The bytes of each piece that was hashed
+    /// are given to `count`.
+    pub fn hash(&self, end: u64, count: &mut dyn FnMut(u64)) -> Result<ContentHash> {
+        let mut content = self.reader(0..end, HASH_WINDOW);
+        let mut hasher = ContentHasher::new();
+        while let Some(chunk) = content.next_piece()? {
+            hasher.update(&chunk);
+            count(chunk.len() as u64);
+        }
+        Ok(hasher.finish())
     }
 
     /// Writes with as many requests in flight as the session allows.

@@ -194,6 +194,15 @@ impl Session {
         let lost = || ConnectError::Lost { host: "the server".into(), detail: String::new() };
         self.closer.take().map_or_else(lost, Closer::explain)
     }
+
+    /// The error of this session with `host`, which ended with `cause`. ssh knows more about a
+    /// connection that broke.
+    pub fn explain_end(self, host: String, cause: SessionError) -> StartError {
+        match cause {
+            SessionError::Closed | SessionError::Broken(_) => self.explain().into(),
+            cause => StartError::Session { host, cause },
+        }
+    }
 }
 
 impl Drop for Session {

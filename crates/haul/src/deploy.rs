@@ -22,11 +22,7 @@ pub use program::Program;
 
 use self::host::Shell;
 use self::place::{InstallDir, PRIVATE_MODE};
-use crate::JobError;
-use crate::copy::not_moved;
-use crate::monitor::Change;
-use crate::request::sftp::{hash_of, session_over};
-use crate::sftp;
+use haul_engine::{Change, JobError};
 use haul_model::{Attributes, Fault, Kept, Name, Side, Timestamp, escape_bytes};
 use haul_net::{DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, SshTarget};
 use haul_sftp::{
@@ -45,6 +41,9 @@ const WINDOW: usize = 4 << 20;
 
 /// Bytes that are sent before looking whether the user has interrupted.
 const STEP_LEN: u64 = 1 << 20;
+
+/// The version of this haul, as greetings have it.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long what was uploaded may take to greet: it was read from the disk a
 /// moment ago, but the machine may be small.
@@ -135,7 +134,7 @@ fn through_sftp<T>(
         Err(
             DeployError::Sftp { host, error: SftpError { cause: Cause::Session(end), .. } }
             | DeployError::Job(JobError::Sftp { host, cause: end }),
-        ) => Err(session_over(Some(session), host, end).into()),
+        ) => Err(JobError::from(session.explain_end(host, end)).into()),
         done => done,
     }
 }
@@ -191,7 +190,10 @@ impl<'a> Upload<'a> {
                 Err(error) => Err(failed(place, &path, fault("rename", &error))),
             }
         });
-        let done = done.map_err(|error| sftp::error_of(&lost).map_or(error, DeployError::Job));
+        let done = done.map_err(|error| match lost.reason().cloned() {
+            Some(cause) => JobError::Sftp { host: lost.host().to_owned(), cause }.into(),
+            None => error,
+        });
         if done.is_err()
             && let Err(error) = self.client.remove_file(&place.path_of(&name))
         {
@@ -248,7 +250,7 @@ impl<'a> Upload<'a> {
                 let moved = stage.write_from(source, at..end).expect("it takes files");
                 moved.map(|()| end - at)
             });
-            moved.map_err(|error| failed(not_moved(&error)))?;
+            moved.map_err(|error| failed(error.into()))?;
         }
         let whole = into.finish().map_err(unwritten)?.is_whole(*len);
         let verified = whole.map_err(|(_, error)| unwritten(io::Error::other(error)))?;
@@ -283,7 +285,7 @@ impl<'a> Upload<'a> {
     fn is_program(&self, place: &InstallDir<'_>, path: &[u8]) -> Result<bool, DeployError> {
         let sftp = |error| place.sftp(error);
         let file = self.client.open(path, OpenFlags::Read, None).map_err(sftp)?;
-        Ok(hash_of(&file, self.program.len + 1, &mut |_| ()).map_err(sftp)? == self.program.hash)
+        Ok(file.hash(self.program.len + 1, &mut |_| ()).map_err(sftp)? == self.program.hash)
     }
 
     fn check_cancelled(&self) -> Result<(), DeployError> {

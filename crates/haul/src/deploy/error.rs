@@ -1,6 +1,6 @@
 //! Why haul was not deployed, or not removed.
 
-use crate::JobError;
+use haul_engine::JobError;
 use haul_model::Fault;
 use haul_sftp::SftpError;
 
@@ -113,10 +113,7 @@ pub enum DeployError {
         cause: String,
     },
     /// The upload is another version of haul.
-    #[error(
-        "the uploaded program is haul {theirs}, but this is haul {}",
-        crate::link::greeting::PROGRAM
-    )]
+    #[error("the uploaded program is haul {theirs}, but this is haul {}", super::VERSION)]
     Version {
         /// Its version.
         theirs: String,

@@ -4,10 +4,10 @@
 use super::host::Host;
 use super::place::InstallDir;
 use super::*;
-use crate::link::greeting::PROGRAM;
+use haul_engine::PROTOCOL;
 use haul_model::HostFacts;
 use haul_net::{Connection, DEPLOY_DIR, DEPLOY_MARKER};
-use haul_proto::{Caps, FrameType, Hello, VERSION, frame_bytes};
+use haul_proto::{Caps, FrameType, Hello, frame_bytes};
 use haul_testkit::{Fault, OddSftp, Oddities, TempDir};
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -44,7 +44,7 @@ impl Bench {
 
     fn deploy(&self, is_cancelled: &dyn Fn() -> bool) -> Result<Deployed, DeployError> {
         let program = program();
-        let shell = self.shell(&greeting(VERSION, PROGRAM))?;
+        let shell = self.shell(&greeting(PROTOCOL, VERSION))?;
         Upload::new(self.session.client(), &program, is_cancelled).deploy(shell)
     }
 
@@ -197,12 +197,12 @@ fn only_this_version_of_haul_counts_as_started() {
         shell.stage("0123456789abcdef").expect("a sink takes it");
         shell.run(&program(), GREETING_MAX)
     };
-    started(&greeting(VERSION, PROGRAM)).expect("this version");
-    for (version, program) in [(VERSION, "7.8.9"), (VERSION + 1, PROGRAM)] {
+    started(&greeting(PROTOCOL, VERSION)).expect("this version");
+    for (version, program) in [(PROTOCOL, "7.8.9"), (PROTOCOL + 1, VERSION)] {
         let error = started(&greeting(version, program)).expect_err("another version");
         assert!(matches!(error, DeployError::Version { .. }), "{error}");
     }
-    for said in [&b"serve\n"[..], b"", &greeting(VERSION, PROGRAM)[..10]] {
+    for said in [&b"serve\n"[..], b"", &greeting(PROTOCOL, VERSION)[..10]] {
         let error = started(said).expect_err("no haul");
         assert!(matches!(error, DeployError::DoesNotStart { .. }), "{error}");
     }

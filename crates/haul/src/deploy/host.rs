@@ -1,13 +1,11 @@
 //! The host that haul is deployed to: what it says of itself, and the shell
 //! there that runs what was uploaded.
 
-use super::{DeployError, Program, Suspect};
-use crate::JobError;
-use crate::link::greeting::{PROGRAM, hello, read_welcome};
-use crate::link::wire::ReadEnd;
+use super::{DeployError, Program, Suspect, VERSION};
+use haul_engine::{JobError, PROTOCOL, greet};
 use haul_model::{HostFacts, escape_bytes};
 use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Killer, Writer};
-use haul_proto::{FrameType, Header, VERSION};
+use haul_proto::{FrameType, Header};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::mpsc;
 use std::thread;
@@ -43,23 +41,23 @@ impl Shell {
         let name = closer.peer().to_owned();
         let mut input = BufReader::new(reader);
         let asked = writer.write_all(format!("{DEPLOY_MARKER}\n").as_bytes());
-        let asked = asked.and_then(|()| writer.flush()).map_err(Untold::from);
+        let asked = asked.and_then(|()| writer.flush());
         let login_max = closer.patience().login_max;
         let read = || asked.and_then(|()| Host::read(name, &mut input));
         let (read, is_late) =
             within(login_max, closer.killer(), read).map_err(JobError::Threads)?;
         match read {
-            Ok(host) => Ok(Self { host, input, output: writer, closer }),
-            Err(_) if is_late => {
+            Ok(Ok(host)) => Ok(Self { host, input, output: writer, closer }),
+            _ if is_late => {
                 let host = closer.peer().to_owned();
                 let seconds = login_max.map_or(0, |max| max.as_secs());
                 Err(JobError::from(ConnectError::Unanswered { host, seconds }).into())
             }
-            Err(Untold::Lost) => {
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
                 drop((input, writer));
                 Err(JobError::from(closer.explain()).into())
             }
-            Err(Untold::Failed(error)) => Err(error),
         }
     }
 
@@ -94,27 +92,23 @@ impl Shell {
             false => Suspect::Directory,
         };
         let fails = |cause: String| fails_so(cause, suspect);
-        let hello = hello(false, closer.patience());
-        let greet = || {
-            let asked = output.write_all(b"\n").and_then(|()| output.write_all(&hello));
-            asked
-                .and_then(|()| output.flush())
-                .map_err(ReadEnd::from)
-                .and_then(|()| read_welcome(&mut input, &host.name))
+        let greeting = || {
+            output.write_all(b"\n")?;
+            greet(&mut input, &mut output, &host.name, closer.patience())
         };
-        let (answer, is_late) = within(Some(patience), closer.killer(), greet)
+        let (answer, is_late) = within(Some(patience), closer.killer(), greeting)
             .map_err(|error| fails(error.to_string()))?;
         // It sees the end, and ends.
         drop((input, output));
         match answer {
-            Ok(welcome) if welcome.version == VERSION && welcome.program == PROGRAM => Ok(()),
-            Ok(welcome) => Err(DeployError::Version { theirs: welcome.program }),
-            Err(_) if is_late => {
+            Ok(Ok(agent)) if agent.version == PROTOCOL && agent.program == VERSION => Ok(()),
+            Ok(Ok(agent)) => Err(DeployError::Version { theirs: agent.program }),
+            _ if is_late => {
                 let seconds = patience.as_secs_f64();
                 Err(fails(format!("no greeting within {seconds:.0} s")))
             }
-            Err(ReadEnd::Refused(error)) => Err(fails(error.to_string())),
-            Err(ReadEnd::Lost(_)) => Err(match closer.finish() {
+            Ok(Err(error)) => Err(fails(error.to_string())),
+            Err(_) => Err(match closer.finish() {
                 Ok(()) => fails("it ended without a greeting".into()),
                 Err(error @ ConnectError::Agent { status: NOT_EXECUTABLE, .. }) => {
                     fails_so(error.to_string(), Suspect::Directory)
@@ -152,40 +146,33 @@ fn within<T>(
     Ok((result, watch.join().unwrap_or(false)))
 }
 
-/// Why a host has not said what it is.
-enum Untold {
-    /// The stream ended or broke.
-    Lost,
-    Failed(DeployError),
-}
-
-impl From<io::Error> for Untold {
-    fn from(_: io::Error) -> Self {
-        Self::Lost
-    }
-}
-
 impl Host {
-    fn read(name: String, input: &mut BufReader<impl Read>) -> Result<Self, Untold> {
+    /// Reads what the host says of itself. Anything else in its place is a [`DeployError`].
+    ///
+    /// # Errors
+    /// When the stream ends or breaks.
+    fn read(
+        name: String,
+        input: &mut BufReader<impl Read>,
+    ) -> io::Result<Result<Self, DeployError>> {
         let marker = line(input)?;
         if marker != DEPLOY_MARKER.as_bytes() {
             let text = [&marker, input.buffer()].concat();
             // The agent says so of every greeting that is none.
             let header = text.first_chunk().and_then(|first| Header::decode(*first).ok());
             if header.is_some_and(|header| header.kind == FrameType::Abort) {
-                return Err(Untold::Failed(DeployError::Bound { host: name }));
+                return Ok(Err(DeployError::Bound { host: name }));
             }
-            let error = JobError::from(ConnectError::noisy_shell(&name, &text));
-            return Err(Untold::Failed(error.into()));
+            return Ok(Err(JobError::from(ConnectError::noisy_shell(&name, &text)).into()));
         }
         let said = [line(input)?, line(input)?, line(input)?, line(input)?, line(input)?];
-        match HostFacts::parse(said.each_ref().map(Vec::as_slice)) {
+        Ok(match HostFacts::parse(said.each_ref().map(Vec::as_slice)) {
             Some(facts) => Ok(Self { name, facts }),
             None => {
                 let said = escape_bytes(&said.join(&b"; "[..]));
-                Err(Untold::Failed(DeployError::Untold { host: name, said }))
+                Err(DeployError::Untold { host: name, said })
             }
-        }
+        })
     }
 
     /// Checks that the program is for this machine.
@@ -223,10 +210,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(said: &[u8]) -> Result<Host, String> {
-        Host::read("box".into(), &mut BufReader::new(said)).map_err(|untold| match untold {
-            Untold::Lost => "lost".to_owned(),
-            Untold::Failed(error) => error.to_string(),
-        })
+        match Host::read("box".into(), &mut BufReader::new(said)) {
+            Ok(read) => read.map_err(|error| error.to_string()),
+            Err(_) => Err("lost".to_owned()),
+        }
     }
 
     #[test]

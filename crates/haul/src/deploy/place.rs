@@ -118,21 +118,17 @@ impl<'a> InstallDir<'a> {
         let dir = &self.dirs[depth];
         let owners: &[u32] =
             if self.is_own(depth) { &[self.host.facts.user] } else { &[self.host.facts.user, 0] };
+        let refused = |why, hint| Err(self.refuse(dir, why, hint));
         match attrs.file_type() {
             Some(FileType::Dir) => {}
             Some(FileType::Symlink) => {
-                return Err(self.refuse(
-                    dir,
+                return refused(
                     "it is a symbolic link instead of a directory",
                     "replace it with a directory, or install haul by hand",
-                ));
+                );
             }
             Some(_) => {
-                return Err(self.refuse(
-                    dir,
-                    "it is not a directory",
-                    "check what it is, and move it elsewhere",
-                ));
+                return refused("it is not a directory", "check what it is, and move it elsewhere");
             }
             None => return Err(self.untold(dir)),
         }
@@ -140,21 +136,19 @@ impl<'a> InstallDir<'a> {
             return Err(self.untold(dir));
         };
         if !owners.contains(&owner) {
-            return Err(self.refuse(
-                dir,
+            return refused(
                 "it belongs to another user, who could replace its content",
                 "ask the host's administrator to correct its owner, or install haul by hand",
-            ));
+            );
         }
         // Where each user has a group, homes are often open to it.
         let is_own_group = !self.is_own(depth) && self.host.facts.own_group == Some(group);
         let others = if is_own_group { WRITABLE_BY_ALL } else { WRITABLE_BY_OTHERS };
         if mode & others != 0 {
-            return Err(self.refuse(
-                dir,
+            return refused(
                 "other users can write to it, and could replace its content",
                 "check that its content is yours, then run 'chmod go-w' on it",
-            ));
+            );
         }
         Ok(())
     }
