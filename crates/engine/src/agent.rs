@@ -16,10 +16,10 @@ use crate::assembly::{
 };
 use crate::cache::ChunkCache;
 use crate::control::Control;
-use crate::doctor::Measuring;
 use crate::link::wire::{ByWire, Outbox};
 use crate::monitor::Silent;
 use crate::receiver::{Asked, Destination};
+use crate::request::Measuring;
 use crate::vigil::Vigil;
 use crate::{Job, JobError, Monitor, Rights, Summary};
 use haul_model::words;

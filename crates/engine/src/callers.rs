@@ -3,7 +3,6 @@
 
 use crate::control::CANCEL_POLL;
 use crate::link::greeting::read_message;
-use crate::link::wire::ReadEnd;
 use haul_net::{Direct, DirectCaller, DirectListener, Killer};
 use haul_proto::{Join, LANES_MAX, Message};
 use parking_lot::Mutex;
@@ -151,11 +150,8 @@ fn identify(
     direct.set_patience(Some(JOIN_MAX))?;
     let joins = read_message(&mut direct);
     direct.set_patience(None)?;
-    let lane = match joins {
-        Ok(Message::Join(Join { lane: lane @ 1..=LANES_MAX, .. })) => lane,
-        Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
-        Err(ReadEnd::Lost(error)) => return Err(error),
-        Err(ReadEnd::Refused(error)) => return Err(io::Error::other(error.to_string())),
+    let Message::Join(Join { lane: lane @ 1..=LANES_MAX, .. }) = joins? else {
+        return Err(io::ErrorKind::InvalidData.into());
     };
     let mut taken = taken.lock();
     if *taken & (1 << lane) != 0 {

@@ -98,12 +98,12 @@
 //!
 //! Parts of commands that need one side only, or no job:
 //!
-//! - `doctor/`: measures the way to a host, and the host; `doctor/answering.rs`: the
-//!   agent's side; `doctor/door.rs`: its port; `doctor/lanes.rs`: the client's connections
-//!   to it; `doctor/flow.rs`: what goes over connections;
-//!   `doctor/processor.rs`, `doctor/disk.rs`: a machine.
-//! - `request.rs`: stat, list and hash; `request/answer.rs` here and at a peer,
+//! - `request.rs`: stat, list, hash and measure; `request/answer.rs` here and at a peer,
 //!   `request/peer.rs` over a connection, `request/sftp.rs` through a host's SFTP server.
+//! - `request/measure.rs`: measurements of a host and the connection to it;
+//!   `measure/answering.rs`: the agent's side; `measure/door.rs`: its port;
+//!   `measure/flow.rs`: what goes over connections; `measure/processor.rs`,
+//!   `measure/disk.rs`: a machine.
 //! - `expand.rs`: the paths that a pattern stands for.
 //! - `moving/`: a move, and the machines that it needs; `moving/course.rs`: its steps;
 //!   `moving/not_copied.rs`: what failed, and stays; `moving/removing.rs`: how its
@@ -134,7 +134,6 @@ mod copy;
 mod crew;
 mod digest;
 mod dirs;
-mod doctor;
 mod expand;
 mod in_flight;
 mod itself;
@@ -170,11 +169,10 @@ pub use agent::{OnEnd, Serving, serve, serve_with, stay_below};
 pub use cache::{CacheFigures, CachePlace, CheckedChunks, ChunkCache};
 pub use census::{Census, Kinds};
 pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
-pub use doctor::{Examined, Findings, Lanes, NotDirect, Rates, Step, Wish, examine};
 pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
+pub use haul_proto::Hashing;
 pub use haul_proto::VERSION as PROTOCOL;
-pub use haul_proto::{Amount, Hashing, Machine, ProcessorRates, Startups};
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{
@@ -191,5 +189,7 @@ pub use link::wire::RELAYED_FIRST;
 pub use monitor::{At, Change, Event, LinkEvent, Monitor, Progress, Silent, Unfinished};
 pub use moving::{Machines, MoveJob, NotCopied, run_move};
 pub use relay::{Between, Straight};
-pub use request::{Greeted, ListedEntry, RequestError, Requests, Rights, Session, Standing};
+pub use request::{
+    Greeted, ListedEntry, RequestError, Requests, Rights, Session, Standing, measure_directly,
+};
 pub use run::{Placement, run};

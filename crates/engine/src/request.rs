@@ -1,13 +1,16 @@
-//! Single requests beside jobs: stat, list and hash, here, at a peer, or at a
-//! host that has an SFTP server alone. The same functions answer here and at a
+//! Single requests beside jobs: stat, list, hash and measure, here, at a peer, or
+//! at a host that has an SFTP server alone. The same functions answer here and at a
 //! peer.
 
 mod answer;
+mod measure;
 mod peer;
 mod session;
 pub(crate) mod sftp;
 
 pub(crate) use answer::answer;
+pub(crate) use measure::Measuring;
+pub use measure::measure_directly;
 pub use peer::Greeted;
 pub(crate) use peer::Peer;
 pub use session::Session;
@@ -20,7 +23,7 @@ use crate::mark::{self, Held};
 use crate::origin;
 use haul_model::{ContentHash, Entry, Fault, Name};
 use haul_net::{Connection, Whereabouts};
-use haul_proto::{Hashing, Listed, Marked, Reply, Request};
+use haul_proto::{Caps, Hashing, Listed, Marked, Measure, Measured, Reply, Request};
 use haul_sftp::Session as SftpSession;
 use std::path::Path;
 
@@ -113,6 +116,15 @@ impl Requests {
     /// True if they are answered by the haul of another machine, which has greeted.
     pub fn are_at_agent(&self) -> bool {
         matches!(self.0, Answering::Agent(_))
+    }
+
+    /// The version of the haul that answers at another machine, safe to show; `None` where
+    /// none does.
+    pub fn version(&self) -> Option<&str> {
+        match &self.0 {
+            Answering::Agent(peer) => Some(peer.version()),
+            Answering::Here(_) | Answering::Sftp(_) => None,
+        }
     }
 
     /// Where the host of the haul that answers is, as its name says here.
@@ -348,6 +360,23 @@ impl Requests {
                 reply => return Err(peer.refuse(reply)),
             }
             reply = peer.read()?;
+        }
+    }
+
+    /// Measures what is `asked`; `None` where whoever answers can't: a machine measures itself,
+    /// and a haul besides the connection to it and its disks. Figures that can't be true are
+    /// refused. The reason why a port can't be opened is the host's own text, and is not
+    /// escaped.
+    ///
+    /// # Errors
+    /// When the connection fails, or the host breaks the rules.
+    pub fn measure(&mut self, asked: Measure) -> Result<Option<Measured>, JobError> {
+        match &mut self.0 {
+            Answering::Here(_) => Ok(measure::here(&asked)),
+            Answering::Agent(peer) if peer.caps().has(Caps::MEASURES) => {
+                measure::at(peer, asked).map(Some)
+            }
+            Answering::Agent(_) | Answering::Sftp(_) => Ok(None),
         }
     }
 }

@@ -75,11 +75,14 @@
 //!   what was uploaded; `deploy/program.rs`: the upload; `deploy/host.rs`: asks the host
 //!   what it is, and the upload for its greeting; `deploy/place.rs`: the directory, which
 //!   must be the user's alone; `deploy/error.rs`: why it failed.
+//! - `doctor.rs`: measures a host, and the connection to it; `doctor/lanes.rs`: the direct
+//!   connections.
 //! - `error.rs`: why a request ends early.
 
 #![forbid(unsafe_code)]
 
 pub mod deploy;
+pub mod doctor;
 mod endpoint;
 mod error;
 pub mod files;

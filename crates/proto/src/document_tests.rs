@@ -36,8 +36,10 @@ const ELSEWHERE: [(&str, &str); 14] = [
 ];
 
 /// The same, where they are times.
-const TIMES: [(&str, &str); 2] =
-    [("LEAVING_MAX", "engine/src/agent/heir.rs"), ("FLOW_MAX", "engine/src/doctor/flow.rs")];
+const TIMES: [(&str, &str); 2] = [
+    ("LEAVING_MAX", "engine/src/agent/heir.rs"),
+    ("FLOW_MAX", "engine/src/request/measure/flow.rs"),
+];
 
 /// The rows of the first table in the section `heading`, without its head.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {

@@ -23,7 +23,6 @@ const LAYERS: &[&[&str]] = &[
     &["callers", "receiver", "sender"],
     &["assembly", "clean", "legs", "logins", "relocate"],
     &["request"],
-    &["doctor"],
     &["agent", "expand", "itself", "remote", "sftp"],
     &["relay"],
     &["moving", "run"],

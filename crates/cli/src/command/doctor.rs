@@ -8,9 +8,10 @@ use crate::args::Doctor;
 use crate::error::{CommandError, ExitCode};
 use crate::progress::{Screen, diagnostics};
 use crate::report::Report;
+use haul::doctor::{Examined, Findings, Step, Wish, examine};
 use haul::servers;
 use haul::{Answering, Call, Machine, UseServer};
-use haul_engine::{Findings, LinkEvent, Step, Wish, examine};
+use haul_engine::LinkEvent;
 use haul_model::FaultKind;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ struct Diagnosis<'d> {
 }
 
 impl Diagnosis<'_> {
-    fn there(&self) -> Option<&haul_engine::Examined> {
+    fn there(&self) -> Option<&Examined> {
         self.findings.there.as_ref()
     }
 

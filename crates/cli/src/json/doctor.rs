@@ -1,7 +1,7 @@
 //! The line of `haul doctor`.
 
 use super::Path;
-use haul_engine::{Machine, Startups};
+use haul::doctor::{Machine, Startups};
 use serde::{Serialize, Serializer};
 
 /// All that was found out about a host.

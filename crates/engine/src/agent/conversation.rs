@@ -6,11 +6,10 @@
 use super::CLIENT;
 use super::calls::{Asked, Calls};
 use crate::assembly::FromPeer;
-use crate::doctor::Measuring;
 use crate::link::greeting::{PROGRAM, read_message_behind};
 use crate::link::wire::{self, Outbox, ReadEnd, read_first_header, read_payload, refused};
 use crate::mark::Held;
-use crate::request;
+use crate::request::{self, Measuring};
 use crate::vigil::{Vigil, Watch, sign_after, silence_of};
 use crate::{JobError, Rights};
 use haul_net::{ConnectError, Killer, Writer};

@@ -61,6 +61,15 @@ impl From<io::Error> for ReadEnd {
     }
 }
 
+impl From<ReadEnd> for io::Error {
+    fn from(end: ReadEnd) -> Self {
+        match end {
+            ReadEnd::Lost(error) => error,
+            ReadEnd::Refused(error) => Self::other(error.to_string()),
+        }
+    }
+}
+
 /// The end of a conversation in which the peer did what is not allowed.
 pub(crate) fn refused(reason: impl std::fmt::Display) -> ReadEnd {
     ReadEnd::Refused(JobError::Protocol(reason.to_string()))

@@ -14,7 +14,6 @@ mod confined;
 mod content;
 mod coverage;
 mod delta;
-mod doctor;
 #[path = "../parts/ending.rs"]
 mod ending;
 mod framing;
@@ -22,6 +21,7 @@ mod greeting;
 mod joining;
 mod leaving;
 mod listing;
+mod measuring;
 mod metadata;
 mod moving;
 mod owners;

@@ -1,7 +1,7 @@
 //! Advice that follows from the findings.
 
 use crate::quantity;
-use haul_engine::{Examined, Findings, Machine, NotDirect, Rates};
+use haul::doctor::{Examined, Findings, Machine, NotDirect, Rates};
 use std::time::Duration;
 
 /// One piece of advice.
@@ -166,7 +166,7 @@ fn about_logins(machine: &Machine) -> Option<Advice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_engine::{Amount, Lanes, ProcessorRates, Startups};
+    use haul::doctor::{Amount, Lanes, ProcessorRates, Startups};
 
     const MIB: u64 = 1 << 20;
 

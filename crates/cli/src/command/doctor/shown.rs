@@ -5,7 +5,7 @@ use super::advice::direct_reason;
 use crate::json::{DiskLine, DoctorLine, Line, MachineLine, Path, RateLine, ViaWord};
 use crate::quantity;
 use crate::report::Statement;
-use haul_engine::{Amount, Examined, Machine, Startups, Step};
+use haul::doctor::{Amount, Examined, Machine, Startups, Step};
 use haul_model::{Fault, escape_bytes, escape_text};
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -10,7 +10,6 @@ use haul_model::{Fault, FaultKind, Side};
 use haul_net::Doorway;
 use haul_proto::{Flow, Measure, Measured, Message};
 use std::io::{self, Read};
-use std::time::Duration;
 
 /// Answers measurements of one client.
 pub(crate) struct Measuring {
@@ -42,10 +41,12 @@ impl Measuring {
         input: &mut impl Read,
         output: &Outbox,
     ) -> Result<(), ReadEnd> {
+        let send = |frame| -> io::Result<()> {
+            output.send(frame).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+        };
         let measured = match asked {
             Measure::Machine { millis } => {
-                let time = Duration::from_millis(millis.into());
-                Measured::Machine(Box::new(machine(self.program.as_deref(), time)))
+                Measured::Machine(Box::new(machine(self.program.as_deref(), millis)))
             }
             Measure::Door(wish) => {
                 // Its port may be the one that is wished for.
@@ -61,11 +62,7 @@ impl Measuring {
                 Measured::Flow(drain(flow, input)?)
             }
             Measure::Flow(flow) => {
-                let send = |frame: &[u8]| {
-                    let sent = output.send(OutFrame::whole(frame.to_vec()));
-                    sent.ok_or_else(|| io::ErrorKind::BrokenPipe.into())
-                };
-                pour(flow, send)?;
+                pour(flow, |frame| send(OutFrame::whole(frame.to_vec())))?;
                 return Ok(());
             }
             Measure::Disk { .. } if self.rights == Rights::Read => {
@@ -74,13 +71,13 @@ impl Measuring {
                 Measured::Fault(Fault::new(Side::Destination, kind, message))
             }
             Measure::Disk { path, bytes, millis } => {
-                match disk(words::without_tilde(&path), bytes, millis) {
-                    Ok((written, read)) => Measured::Disk { written, read },
-                    Err(fault) => Measured::Fault(fault),
-                }
+                let found = disk(words::without_tilde(&path), bytes, millis);
+                found.map_or_else(Measured::Fault, |(written, read)| Measured::Disk {
+                    written,
+                    read,
+                })
             }
         };
-        let sent = output.send(OutFrame::message(&Message::Measured(measured)));
-        sent.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe).into())
+        Ok(send(OutFrame::message(&Message::Measured(measured)))?)
     }
 }

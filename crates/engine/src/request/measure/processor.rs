@@ -11,10 +11,10 @@ const HASHED_LEN: usize = 1 << 20;
 /// How long each rate of a processor may be measured at most.
 const RATE_MAX: Duration = Duration::from_millis(500);
 
-/// Describes this machine, and measures each rate of its processor for `time`, as far as that
-/// is within its bound.
-pub(super) fn machine(program: Option<&[u8]>, time: Duration) -> Machine {
-    let time = time.min(RATE_MAX);
+/// Describes this machine, and measures each rate of its processor for so many milliseconds,
+/// as far as that is within its bound.
+pub(super) fn machine(program: Option<&[u8]>, millis: u32) -> Machine {
+    let time = Duration::from_millis(millis.into()).min(RATE_MAX);
     let limit = haul_sys::login_limit();
     Machine {
         program: program.map(<[u8]>::to_vec),

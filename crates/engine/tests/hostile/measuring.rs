@@ -1,11 +1,10 @@
-//! A host that is examined and lies, or sends without end; a client that has an agent
+//! A host that is measured and lies, or sends without end; a client that has an agent
 //! measure what it may not.
 
 use crate::attack::{bytes, serve};
-use crate::peer::{Peer, TIME};
+use crate::peer::Peer;
 use crate::place::Place;
-use haul_engine::{Findings, JobError, Requests, Wish, examine};
-use haul_model::{Attributes, Entry, Kind};
+use haul_engine::{JobError, Requests};
 use haul_proto::{
     Amount, Caps, FILLER_LEN, Flow, FrameType, Hello, Machine, Measure, Measured, Message,
     ProcessorRates, Reply,
@@ -14,79 +13,67 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many times an agent is asked for a round trip before it is measured.
-const ROUND_TRIPS: usize = 5;
-
-/// Examines a host that answers the round trips as it should, and then does what `lies` says.
-fn examined(lies: impl FnOnce(&mut Peer) + Send + 'static) -> Result<Findings, JobError> {
+/// Has a host measured that does what `lies` says.
+fn measured(
+    asked: Measure,
+    lies: impl FnOnce(&mut Peer) + Send + 'static,
+) -> Result<Option<Measured>, JobError> {
     let (connection, mut peer) = Peer::of_client();
     let agent = thread::spawn(move || {
         peer.hear_greeting();
         peer.frame(FrameType::Welcome, &Hello::ours(Caps::OURS, 60, "script").encode());
-        let entry = Entry::new(None, Kind::Dir, Attributes::new(0o755, TIME));
-        for asked in 1..=ROUND_TRIPS {
-            peer.await_that("it asks", |peer| peer.messages.len() == asked);
-            peer.tell(&Message::Reply(Reply::Entry(entry.clone())));
-        }
         lies(&mut peer);
         peer.end_output();
         peer.hear_out();
     });
     let mut requests = Requests::remote(connection).expect("it greets");
-    let wish = Wish { path: None, ports: None, told: &|_| () };
-    let found = examine(&mut requests, &wish);
+    let found = requests.measure(asked);
     drop(requests);
     agent.join().expect("the script does not panic");
     found
 }
 
 #[track_caller]
-fn assert_refused(answers: &[Message], words: &str) {
-    let answers = answers.to_vec();
-    match examined(move |peer| answers.iter().for_each(|answer| peer.tell(answer))) {
+fn assert_refused(asked: &Measure, answer: Message, words: &str) {
+    match measured(asked.clone(), move |peer| peer.tell(&answer)) {
         Err(JobError::Protocol(text)) => assert!(text.contains(words), "{text}"),
         other => panic!("{other:?}"),
     }
 }
 
-fn machine(blake3: u64) -> Message {
-    let rates = ProcessorRates { blake3, ..ProcessorRates::default() };
-    Message::Measured(Measured::Machine(Box::new(Machine { rates, ..Machine::default() })))
+fn machine(machine: Machine) -> Message {
+    Message::Measured(Measured::Machine(Box::new(machine)))
 }
 
 #[test]
 fn a_host_that_claims_what_cant_be_is_refused() {
-    assert_refused(&[machine(u64::MAX)], "the peer sent impossible figures");
+    let impossible = "the peer sent impossible figures";
+    let asked = Measure::Machine { millis: 1 };
+    let rates = ProcessorRates { blake3: u64::MAX, ..ProcessorRates::default() };
+    assert_refused(&asked, machine(Machine { rates, ..Machine::default() }), impossible);
     let program = Some(vec![b'x'; 100_000]);
-    let long = Measured::Machine(Box::new(Machine { program, ..Machine::default() }));
-    assert_refused(&[Message::Measured(long)], "the peer sent impossible figures");
+    assert_refused(&asked, machine(Machine { program, ..Machine::default() }), impossible);
+    assert_refused(&asked, Message::Reply(Reply::End), "a different request");
+    let asked = Measure::Flow(Flow { to_agent: true, bytes: 1, millis: 1 });
     let flow = |bytes, nanos| Message::Measured(Measured::Flow(Amount { bytes, nanos }));
-    assert_refused(&[machine(1), flow(u64::MAX, 1)], "the peer sent impossible figures");
-    assert_refused(&[machine(1), flow(1, u64::MAX)], "the peer sent impossible figures");
-    assert_refused(&[machine(1), flow(1, 0)], "the peer sent impossible figures");
-    assert_refused(&[machine(1), Message::Reply(Reply::End)], "a different request");
-    assert_refused(&[machine(1), machine(1)], "a different request");
+    assert_refused(&asked, flow(u64::MAX, 1), impossible);
+    assert_refused(&asked, flow(1, u64::MAX), impossible);
+    assert_refused(&asked, flow(1, 0), impossible);
+    assert_refused(&asked, machine(Machine::default()), "a different request");
+    let asked = Measure::Disk { path: b"/".to_vec(), bytes: 1, millis: 1 };
+    let disk = |written, read| {
+        let amount = |bytes| Amount { bytes, nanos: 1000 };
+        Message::Measured(Measured::Disk { written: amount(written), read: amount(read) })
+    };
+    assert_refused(&asked, disk(u64::MAX, 1), impossible);
+    assert_refused(&asked, disk(1, 2), impossible);
 }
 
 #[test]
 fn a_host_that_sends_more_than_it_was_asked_for_is_not_heard_out() {
     let begun = Instant::now();
-    let found = examined(|peer| {
-        peer.tell(&machine(1));
-        // Each flow to it is answered, then it sends for ever.
-        let mut seen = ROUND_TRIPS;
-        loop {
-            peer.await_that("it goes on", |peer| peer.messages.len() > seen);
-            match peer.messages[seen] {
-                Message::Filler(0) => {
-                    let amount = Amount { bytes: 1, nanos: 1000 };
-                    peer.tell(&Message::Measured(Measured::Flow(amount)));
-                }
-                Message::Measure(Measure::Flow(Flow { to_agent: false, .. })) => break,
-                _ => {}
-            }
-            seen += 1;
-        }
+    let asked = Flow { to_agent: false, bytes: FILLER_LEN as u64, millis: 1000 };
+    let found = measured(Measure::Flow(asked), |peer| {
         (0..64).for_each(|_| peer.tell(&Message::Filler(FILLER_LEN as u32)));
     });
     let Err(JobError::Protocol(text)) = found else { panic!("{found:?}") };

@@ -4,9 +4,8 @@
 use super::flow::{drain, pour};
 use crate::callers::let_in;
 use crate::link::greeting::read_message;
-use crate::link::wire::ReadEnd;
 use haul_net::{Direct, Doorway, Killer};
-use haul_proto::{DirectOffer, DirectWish, Flow, Measure, Measured, Message, encode};
+use haul_proto::{DirectOffer, DirectWish, Measure, Measured, Message, encode};
 use parking_lot::Mutex;
 use std::io::{self, PipeWriter, Write};
 use std::sync::Arc;
@@ -84,27 +83,15 @@ fn serve(mut direct: Direct, joined: &Joined) -> io::Result<()> {
     }
     direct.set_patience(Some(IDLE_MAX))?;
     loop {
-        let asked = match read_message(&mut direct) {
-            Ok(Message::Measure(Measure::Flow(flow))) => flow,
-            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
-            Err(end) => return Err(lost(end)),
+        let Message::Measure(Measure::Flow(flow)) = read_message(&mut direct)? else {
+            return Err(io::ErrorKind::InvalidData.into());
         };
-        match asked {
-            flow @ Flow { to_agent: true, .. } => {
-                let amount = drain(flow, &mut direct).map_err(lost)?;
-                direct.write_all(&encode(&Message::Measured(Measured::Flow(amount))))?;
-            }
-            flow => {
-                pour(flow, |frame| direct.write_all(frame))?;
-            }
+        if flow.to_agent {
+            let amount = drain(flow, &mut direct)?;
+            direct.write_all(&encode(&Message::Measured(Measured::Flow(amount))))?;
+        } else {
+            pour(flow, |frame| direct.write_all(frame))?;
         }
         direct.flush()?;
-    }
-}
-
-fn lost(end: ReadEnd) -> io::Error {
-    match end {
-        ReadEnd::Lost(error) => error,
-        ReadEnd::Refused(error) => io::Error::other(error.to_string()),
     }
 }

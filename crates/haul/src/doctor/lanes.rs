@@ -1,11 +1,8 @@
 //! Direct connections to an agent, to be measured: the client's side.
 
-use super::flow::{FLOW_MAX, drain, pour};
-use super::{rate_of, within};
-use crate::link::greeting::read_message;
-use crate::link::wire::{ReadEnd, refused};
+use haul_engine::measure_directly;
 use haul_net::{Direct, Identity, Killer};
-use haul_proto::{DirectOffer, Flow, Join, Measure, Measured, Message, encode};
+use haul_proto::{DirectOffer, FLOW_BYTES_MAX, Flow, Join, Message, encode};
 use std::io::{self, Write};
 use std::sync::mpsc;
 use std::thread::{Builder, scope};
@@ -14,20 +11,14 @@ use std::time::{Duration, Instant};
 /// How long a host may take to answer a call.
 const CALL_MAX: Duration = Duration::from_secs(3);
 
+/// How long a measurement over all connections may take, and each wait for one of them.
+const RATE_TIME_MAX: Duration = Duration::from_secs(20);
+
 /// Connections that stand.
+#[derive(Default)]
 pub(super) struct Called(Vec<Direct>);
 
 impl Called {
-    /// Calls the agent once.
-    ///
-    /// # Errors
-    /// When it is not reached.
-    pub(super) fn call(offer: &DirectOffer, identity: &Identity) -> io::Result<Self> {
-        let mut called = Self(Vec::new());
-        called.join(offer, identity)?;
-        Ok(called)
-    }
-
     /// True if that many stand; calls as often as are missing.
     pub(super) fn has(&mut self, offer: &DirectOffer, identity: &Identity, lanes: u8) -> bool {
         while self.0.len() < lanes.into() {
@@ -39,9 +30,13 @@ impl Called {
         true
     }
 
-    fn join(&mut self, offer: &DirectOffer, identity: &Identity) -> io::Result<()> {
+    /// Calls the agent once more.
+    ///
+    /// # Errors
+    /// When it is not reached.
+    pub(super) fn join(&mut self, offer: &DirectOffer, identity: &Identity) -> io::Result<()> {
         let mut direct = Direct::connect(offer.address, identity, offer.key, CALL_MAX, &|| true)?;
-        direct.set_patience(Some(FLOW_MAX))?;
+        direct.set_patience(Some(RATE_TIME_MAX))?;
         let lane = u8::try_from(self.0.len() + 1).expect("they are few");
         direct.write_all(&encode(&Message::Join(Join { lane, secret: None })))?;
         self.0.push(direct);
@@ -53,27 +48,25 @@ impl Called {
     /// # Errors
     /// When one of them breaks, or the agent breaks the rules.
     pub(super) fn rate(&mut self, lanes: u8, to_agent: bool, millis: u32) -> io::Result<u64> {
-        let flow = Flow { to_agent, bytes: haul_proto::FLOW_BYTES_MAX, millis };
+        let flow = Flow { to_agent, bytes: FLOW_BYTES_MAX, millis };
         let used = &mut self.0[..lanes.into()];
         let killers: Vec<Killer> = used.iter().map(Direct::killer).collect::<io::Result<_>>()?;
-        let (done, rates) = mpsc::channel();
+        let (done, amounts) = mpsc::channel();
         scope(|scope| {
             for direct in used {
                 let done = done.clone();
-                let measure = move || {
-                    // It is waited for.
-                    let _ = done.send(measured(direct, flow));
-                };
+                // It is waited for.
+                let measure = move || drop(done.send(measure_directly(direct, flow)));
                 Builder::new().name("lane".to_owned()).spawn_scoped(scope, measure)?;
             }
             drop(done);
-            let deadline = Instant::now() + FLOW_MAX;
+            let deadline = Instant::now() + RATE_TIME_MAX;
             let mut sum = 0u64;
             let mut failed = None;
             for _ in 0..lanes {
                 let left = deadline.saturating_duration_since(Instant::now());
-                match rates.recv_timeout(left) {
-                    Ok(Ok(rate)) => sum = sum.saturating_add(rate),
+                match amounts.recv_timeout(left) {
+                    Ok(Ok(amount)) => sum = sum.saturating_add(amount.per_second()),
                     Ok(Err(error)) => failed = Some(error),
                     Err(_) => {
                         // One that is stuck ends with this.
@@ -86,28 +79,4 @@ impl Called {
             failed.map_or(Ok(sum), Err)
         })
     }
-}
-
-/// The rate of a flow over one connection.
-fn measured(direct: &mut Direct, flow: Flow) -> io::Result<u64> {
-    let begun = Instant::now();
-    direct.write_all(&encode(&Message::Measure(Measure::Flow(flow))))?;
-    let amount = match flow.to_agent {
-        false => drain(flow, direct),
-        true => {
-            let sent = pour(flow, |frame| direct.write_all(frame))?;
-            direct.flush()?;
-            match read_message(direct) {
-                Ok(Message::Measured(Measured::Flow(amount))) => {
-                    within(amount, sent, begun.elapsed())
-                }
-                Ok(_) => Err(refused("the peer answered a different request")),
-                Err(end) => Err(end),
-            }
-        }
-    };
-    amount.and_then(rate_of).map_err(|end| match end {
-        ReadEnd::Lost(error) => error,
-        ReadEnd::Refused(error) => io::Error::other(error.to_string()),
-    })
 }

@@ -1,0 +1,176 @@
+//! Measurements of a host and of the connection to it, one at a time: the client's side. Each
+//! is bounded in time and bytes on both sides. Nothing of the user's is changed.
+
+mod answering;
+mod disk;
+mod door;
+mod flow;
+mod processor;
+
+pub(crate) use answering::Measuring;
+
+use self::flow::{Bounds, FLOW_MAX, drain, pour};
+use super::Peer;
+use crate::JobError;
+use crate::link::greeting::read_message;
+use crate::link::wire::{OutFrame, ReadEnd, refused};
+use haul_net::Direct;
+use haul_proto::{
+    Amount, DISK_BYTES_MAX, Flow, Machine, Measure, Measured, Message, ProcessorRates, encode,
+};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+/// How long the host may take for an answer that is no flow. A disk may be slow to make
+/// durable what it has.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Rates that no machine has, in bytes per second: who claims more lies.
+const RATE_MAX: u64 = 1 << 40;
+
+/// The longest path of a program that is believed, in bytes.
+const PATH_MAX: usize = 4096;
+
+/// Measures what is `asked` of this machine, if it can be measured without a connection.
+pub(super) fn here(asked: &Measure) -> Option<Measured> {
+    let Measure::Machine { millis } = asked else { return None };
+    let machine = processor::machine(None, *millis);
+    Some(Measured::Machine(Box::new(machine)))
+}
+
+/// Has `peer` measure what is `asked`, and checks its figures.
+pub(super) fn at(peer: &mut Peer, asked: Measure) -> Result<Measured, JobError> {
+    measured(peer, asked).map_err(|end| peer.broken(end))
+}
+
+fn measured(peer: &mut Peer, asked: Measure) -> Result<Measured, ReadEnd> {
+    let begun = Instant::now();
+    let (flow, limit) = match asked {
+        Measure::Flow(flow) => (Some(flow), FLOW_MAX),
+        _ => (None, ANSWER_MAX),
+    };
+    peer.say(OutFrame::message(&Message::Measure(asked)), limit);
+    let poured = match flow {
+        None => None,
+        Some(flow @ Flow { to_agent: false, .. }) => return filler(peer, Bounds::of(flow)),
+        Some(flow) => Some(pour(flow, |frame| {
+            let sent = peer.say(OutFrame::whole(frame.to_vec()), limit);
+            sent.ok_or_else(|| io::ErrorKind::TimedOut.into())
+        })),
+    };
+    // Where nothing is taken any more, the answer tells why.
+    let Message::Measured(measured) = heard(peer, limit)? else { return Err(other_answer()) };
+    let took = begun.elapsed();
+    Ok(match (measured, poured) {
+        (Measured::Flow(amount), Some(Ok(sent))) => Measured::Flow(within(amount, sent, took)?),
+        (Measured::Machine(machine), None) => Measured::Machine(Box::new(checked(*machine)?)),
+        (Measured::Disk { written, read }, None) => {
+            let written = within(written, DISK_BYTES_MAX, took)?;
+            Measured::Disk { written, read: within(read, written.bytes, took)? }
+        }
+        (Measured::Fault(fault), None) => Measured::Fault(fault.clipped()),
+        (door @ Measured::Door(_), None) => door,
+        _ => return Err(other_answer()),
+    })
+}
+
+/// Takes the filler of a flow.
+fn filler(peer: &mut Peer, mut bounds: Bounds) -> Result<Measured, ReadEnd> {
+    loop {
+        let Message::Filler(len) = heard(peer, FLOW_MAX)? else { return Err(other_answer()) };
+        if let Some(amount) = bounds.take(len)? {
+            return plausible(amount).map(Measured::Flow);
+        }
+    }
+}
+
+fn heard(peer: &mut Peer, limit: Duration) -> Result<Message, ReadEnd> {
+    peer.hear_within(limit).map_err(ReadEnd::Refused)
+}
+
+fn other_answer() -> ReadEnd {
+    refused("the peer answered a different request")
+}
+
+/// Measures a flow over a direct connection, which the agent lets in at the port that it has
+/// opened for [`Measure::Door`]. The connection's patience bounds each read and write.
+///
+/// # Errors
+/// When the connection breaks, or the agent breaks the rules.
+pub fn measure_directly(direct: &mut Direct, flow: Flow) -> io::Result<Amount> {
+    let begun = Instant::now();
+    direct.write_all(&encode(&Message::Measure(Measure::Flow(flow))))?;
+    if !flow.to_agent {
+        return Ok(drain(flow, direct).and_then(plausible)?);
+    }
+    let sent = pour(flow, |frame| direct.write_all(frame))?;
+    direct.flush()?;
+    match read_message(direct)? {
+        Message::Measured(Measured::Flow(amount)) => Ok(within(amount, sent, begun.elapsed())?),
+        _ => Err(other_answer().into()),
+    }
+}
+
+/// An amount that a peer tells, if it can be true: of so many bytes at most, in that time at
+/// most.
+fn within(amount: Amount, bytes_max: u64, time_max: Duration) -> Result<Amount, ReadEnd> {
+    let time = Duration::from_nanos(amount.nanos);
+    match amount.bytes <= bytes_max && !time.is_zero() && time <= time_max {
+        true => plausible(amount),
+        false => Err(absurd()),
+    }
+}
+
+/// The amount, if a machine can have that rate.
+fn plausible(amount: Amount) -> Result<Amount, ReadEnd> {
+    if amount.per_second() <= RATE_MAX { Ok(amount) } else { Err(absurd()) }
+}
+
+fn absurd() -> ReadEnd {
+    refused("the peer sent impossible figures")
+}
+
+/// A peer's machine, as it tells, if that can be true.
+fn checked(machine: Machine) -> Result<Machine, ReadEnd> {
+    let ProcessorRates { blake3, aes_256_gcm, chacha20_poly1305 } = machine.rates;
+    let is_true = [blake3, aes_256_gcm, chacha20_poly1305].iter().all(|rate| *rate <= RATE_MAX)
+        && machine.program.as_ref().is_none_or(|path| path.len() <= PATH_MAX)
+        && machine.congestion.as_ref().is_none_or(|name| haul_sys::is_congestion_name(name));
+    if is_true { Ok(machine) } else { Err(absurd()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_that_cant_be_true_are_refused() {
+        let second = Duration::from_secs(1);
+        let is_taken = |bytes, nanos| within(Amount { bytes, nanos }, 1000, second).is_ok();
+        assert!(is_taken(1000, 1_000_000_000));
+        assert!(is_taken(0, 1));
+        assert!(!is_taken(1001, 1000));
+        assert!(!is_taken(10, 0));
+        assert!(!is_taken(10, 1_000_000_001));
+        assert!(within(Amount { bytes: 1 << 40, nanos: 1 }, u64::MAX, second).is_err());
+    }
+
+    #[test]
+    fn a_machine_that_cant_be_is_refused() {
+        let machine = |blake3, congestion: &str| {
+            let rates = ProcessorRates { blake3, ..ProcessorRates::default() };
+            checked(Machine {
+                rates,
+                congestion: Some(congestion.to_owned()),
+                ..Machine::default()
+            })
+        };
+        assert!(machine(1 << 33, "bbr").is_ok());
+        assert!(machine(u64::MAX, "bbr").is_err());
+        for name in ["", "\x1b[2J", "a name", "abcdefghijklmnop"] {
+            assert!(machine(0, name).is_err(), "{name}");
+        }
+        let program = Some(vec![b'x'; PATH_MAX + 1]);
+        assert!(checked(Machine { program, ..Machine::default() }).is_err());
+    }
+}

@@ -1,0 +1,302 @@
+//! Finds out how fast a host is, and the connection to it, by measurements that the engine
+//! bounds and checks. Nothing of the user's is changed.
+
+mod lanes;
+
+pub use haul_proto::{Amount, Machine, ProcessorRates, Startups};
+
+use self::lanes::Called;
+use haul_engine::{JobError, RequestError, Requests};
+use haul_model::{Fault, Ports, escape_controls};
+use haul_net::Identity;
+use haul_proto::{
+    DISK_BYTES_MAX, DirectOffer, DirectWish, FLOW_BYTES_MAX, Flow, Measure, Measured,
+};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How often the host is asked for nothing but an answer. The shortest time counts.
+const ROUND_TRIPS: usize = 5;
+
+/// How long a flow takes at least, so that it can be measured...
+const FLOW_MILLIS: u32 = 1_000;
+
+/// ...and the round trips that a connection may need until it has found its pace.
+const PACE_ROUND_TRIPS: u32 = 10;
+
+/// With these it takes no longer.
+const FLOW_MILLIS_MAX: u32 = 2_000;
+
+/// Bytes with which a flow over the connection itself begins, and each further one: on a slow way they take
+/// long enough, and what would wait in ssh and its pipes is not sent.
+const STEPS: [u64; 4] = [64 << 10, 512 << 10, 4 << 20, FLOW_BYTES_MAX];
+
+/// How long each rate of a processor is measured.
+const MACHINE: Measure = Measure::Machine { millis: 150 };
+
+/// How long is written to a disk, and how long read.
+const DISK_MILLIS: u32 = 1_000;
+
+/// The longest reason, in bytes; what is more is cut.
+const REASON_MAX: usize = 512;
+
+/// The numbers of direct connections that are measured.
+const LANES: [u8; 3] = [1, 2, 4];
+
+/// The questions of an examination.
+pub struct Wish<'w> {
+    /// The directory of the host whose disk is written to, if any is.
+    pub path: Option<&'w [u8]>,
+    /// The ports that the host may open, if not any.
+    pub ports: Option<Ports>,
+    /// Told of each step before it begins.
+    pub told: &'w dyn Fn(Step),
+}
+
+/// A step of an examination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// How long an answer takes.
+    RoundTrip,
+    /// The processors.
+    Processors,
+    /// The connection itself.
+    One,
+    /// That many direct connections.
+    Direct(u8),
+    /// The disk.
+    Disk,
+}
+
+/// The findings about a host.
+#[derive(Debug)]
+pub struct Findings {
+    /// The shortest time in which the host answered.
+    pub round_trip: Duration,
+    /// This machine.
+    pub here: Machine,
+    /// The findings of the haul there; `None` where there is none.
+    pub there: Option<Examined>,
+}
+
+/// The findings of which the haul of a host has a part.
+#[derive(Debug)]
+pub struct Examined {
+    /// Its version, safe to show.
+    pub version: String,
+    /// The host; `None` if its haul can't measure.
+    pub machine: Option<Machine>,
+    /// Rates of the connection itself.
+    pub one: Option<Rates>,
+    /// Rates of direct connections, or why there are none.
+    pub direct: Result<Vec<Lanes>, NotDirect>,
+    /// The disk, if one was asked for: written and read.
+    pub disk: Option<Result<(Amount, Amount), Fault>>,
+}
+
+/// Why there are no direct connections to a host; with the reason, safe to show.
+#[derive(Debug)]
+pub enum NotDirect {
+    /// No port was opened: the haul there can't measure, this machine has no key, or the host
+    /// could open none.
+    Closed(String),
+    /// The host opened no port, where [`Wish::ports`] said which ones it may.
+    ClosedAsked(String),
+    /// It is not called where it says that it is.
+    Implausible(String),
+    /// It can't be reached at the port that it has opened.
+    Unreached(String),
+}
+
+impl NotDirect {
+    /// The reason.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Closed(reason)
+            | Self::ClosedAsked(reason)
+            | Self::Implausible(reason)
+            | Self::Unreached(reason) => reason,
+        }
+    }
+}
+
+/// Rates of so many direct connections together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lanes {
+    /// How many.
+    pub lanes: u8,
+    /// Their rates.
+    pub rates: Rates,
+}
+
+/// Bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
+    /// To the host.
+    pub up: u64,
+    /// From it.
+    pub down: u64,
+}
+
+/// Finds out what is wished for about the host where `requests` are answered.
+///
+/// # Errors
+/// When the connection fails, or the host breaks the rules.
+pub fn examine(requests: &mut Requests, wish: &Wish<'_>) -> Result<Findings, JobError> {
+    (wish.told)(Step::RoundTrip);
+    let round_trip = round_trip(requests)?;
+    (wish.told)(Step::Processors);
+    let version = requests.version().map(str::to_owned);
+    let there = version.map(|version| examine_agent(requests, version, round_trip, wish));
+    let there = there.transpose()?;
+    let Some(Measured::Machine(here)) = Requests::local().measure(MACHINE)? else {
+        return Err(other_answer());
+    };
+    Ok(Findings { round_trip, here: *here, there })
+}
+
+/// The shortest time in which the host answers.
+fn round_trip(requests: &mut Requests) -> Result<Duration, JobError> {
+    let mut shortest = Duration::MAX;
+    for _ in 0..ROUND_TRIPS {
+        let asked = Instant::now();
+        match requests.stat(b".", true) {
+            // That, too, is an answer.
+            Ok(_) | Err(RequestError::Fault(_)) => {}
+            Err(RequestError::Job(error)) => return Err(error),
+        }
+        shortest = shortest.min(asked.elapsed());
+    }
+    Ok(shortest)
+}
+
+fn examine_agent(
+    requests: &mut Requests,
+    version: String,
+    round_trip: Duration,
+    wish: &Wish<'_>,
+) -> Result<Examined, JobError> {
+    let machine = match requests.measure(MACHINE)? {
+        Some(Measured::Machine(machine)) => Some(*machine),
+        Some(_) => return Err(other_answer()),
+        None => {
+            let reason = "the haul there does not support measurements".to_owned();
+            let direct = Err(NotDirect::Closed(reason));
+            return Ok(Examined { version, machine: None, one: None, direct, disk: None });
+        }
+    };
+    let pace = u32::try_from(round_trip.as_millis()).unwrap_or(u32::MAX);
+    let millis = FLOW_MILLIS.saturating_add(pace.saturating_mul(PACE_ROUND_TRIPS));
+    let millis = millis.min(FLOW_MILLIS_MAX);
+    (wish.told)(Step::One);
+    let up = rate_of_one(requests, true, millis)?;
+    let down = rate_of_one(requests, false, millis)?;
+    let direct = directly(requests, millis, wish)?;
+    let disk = wish.path.map(|path| disk(requests, path, wish)).transpose()?;
+    Ok(Examined { version, machine, one: Some(Rates { up, down }), direct, disk })
+}
+
+fn other_answer() -> JobError {
+    JobError::Protocol("the peer answered a different request".to_owned())
+}
+
+/// The rate of one direction: of the first flow that takes long enough.
+fn rate_of_one(requests: &mut Requests, to_agent: bool, millis: u32) -> Result<u64, JobError> {
+    let mut rate = 0;
+    for bytes in STEPS {
+        let begun = Instant::now();
+        let flow = Measure::Flow(Flow { to_agent, bytes, millis });
+        let Some(Measured::Flow(amount)) = requests.measure(flow)? else {
+            return Err(other_answer());
+        };
+        rate = amount.per_second();
+        if begun.elapsed() >= Duration::from_millis(FLOW_MILLIS.into()) {
+            break;
+        }
+    }
+    Ok(rate)
+}
+
+/// The rates of direct connections, or why there are none.
+fn directly(
+    requests: &mut Requests,
+    millis: u32,
+    wish: &Wish<'_>,
+) -> Result<Result<Vec<Lanes>, NotDirect>, JobError> {
+    let identity = match Identity::new() {
+        Ok(identity) => identity,
+        Err(error) => return Ok(Err(NotDirect::Closed(error.to_string()))),
+    };
+    let ports = wish.ports.map(|ports| (ports.0, ports.1));
+    let wished = DirectWish { key: identity.public(), is_required: false, ports };
+    let offer = match requests.measure(Measure::Door(Box::new(wished)))? {
+        Some(Measured::Door(Ok(offer))) => offer,
+        Some(Measured::Door(Err(reason))) => {
+            let closed = if ports.is_some() { NotDirect::ClosedAsked } else { NotDirect::Closed };
+            return Ok(Err(closed(reason_of(&reason))));
+        }
+        _ => return Err(other_answer()),
+    };
+    let offer = match requests.whereabouts().to_call(offer.address) {
+        Ok(address) => DirectOffer { address, ..offer },
+        Err(reason) => return Ok(Err(NotDirect::Implausible(reason))),
+    };
+    let measure = || {
+        let (mut called, mut found) = (Called::default(), Vec::new());
+        called.join(&offer, &identity)?;
+        for lanes in LANES {
+            (wish.told)(Step::Direct(lanes));
+            if !called.has(&offer, &identity, lanes) {
+                // Some are better than none.
+                break;
+            }
+            let up = called.rate(lanes, true, millis)?;
+            let down = called.rate(lanes, false, millis)?;
+            found.push(Lanes { lanes, rates: Rates { up, down } });
+        }
+        Ok(found)
+    };
+    Ok(measure().map_err(|error: io::Error| NotDirect::Unreached(reason_of(&error.to_string()))))
+}
+
+/// A reason of the host's, safe to show and not too long.
+fn reason_of(reason: &str) -> String {
+    escape_controls(&reason[..reason.floor_char_boundary(REASON_MAX)])
+}
+
+/// Has a disk of the host measured.
+fn disk(
+    requests: &mut Requests,
+    path: &[u8],
+    wish: &Wish<'_>,
+) -> Result<Result<(Amount, Amount), Fault>, JobError> {
+    (wish.told)(Step::Disk);
+    let path = path.to_vec();
+    let asked = Measure::Disk { path, bytes: DISK_BYTES_MAX, millis: DISK_MILLIS };
+    match requests.measure(asked)? {
+        Some(Measured::Disk { written, read }) => Ok(Ok((written, read))),
+        Some(Measured::Fault(fault)) => Ok(Err(fault)),
+        _ => Err(other_answer()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_haul_answers_this_machine_is_measured_alone() {
+        let steps = std::cell::RefCell::new(Vec::new());
+        let told = |step| steps.borrow_mut().push(step);
+        let wish = Wish { path: Some(b"/"), ports: None, told: &told };
+        let found = examine(&mut Requests::local(), &wish).expect("it needs no connection");
+        assert!(found.there.is_none() && found.here.rates.blake3 > 0, "{found:?}");
+        assert_eq!(steps.take(), [Step::RoundTrip, Step::Processors]);
+    }
+
+    #[test]
+    fn a_reason_is_cut_and_escaped() {
+        let reason = reason_of(&format!("\x1b[2J{}", "ä".repeat(1000)));
+        assert!(reason.starts_with("\\x1b[2J") && reason.len() < 600, "{reason}");
+    }
+}
