@@ -178,6 +178,26 @@ fn a_session_logs_in_again_where_its_connection_is_gone() {
 }
 
 #[test]
+fn a_session_notices_that_a_host_has_got_haul() {
+    let (world, src, dst) = world();
+    let home = world.path().join("home");
+    fs::create_dir_all(home.join("bin")).expect("a directory");
+    fs::create_dir(&dst).expect("a directory");
+    let server = Sshd::builder().env("PATH", "/usr/bin:/bin");
+    let server = server.env("HOME", home.display().to_string());
+    let Some(sshd) = haul_testkit::fixture::made("sshd", server.start()) else { return };
+    let there = format!("{}:{}", sshd.host(), dst.display()).parse::<Location>();
+    let there = there.expect("a location").with_rsh(&sshd.rsh()).expect("a host");
+    let (session, silent) = (Session::new(), Silent::default());
+    let copy = |name| Copy::new([location(&src.join(name))], there.clone());
+    assert_eq!(copy("a").run_in(&session, &silent).expect("copied").copied, 1);
+    assert!(sshd.agents().is_empty(), "SFTP serves");
+    std::os::unix::fs::symlink(HAUL, home.join("bin/haul")).expect("a link");
+    assert_eq!(copy("sub").run_in(&session, &silent).expect("copied").copied, 2);
+    assert!(!sshd.agents().is_empty(), "haul serves, and its connection is kept");
+}
+
+#[test]
 fn a_move_to_a_host_removes_its_sources() {
     let (world, src, dst) = world();
     let Some((_sshd, there, _)) = host(&world, &dst) else { return };

@@ -25,7 +25,7 @@ use std::cell::Cell;
 use std::num::NonZeroU8;
 use std::sync::Arc;
 
-/// The hosts of a command.
+/// The hosts of a command or a request, and what was found out about them.
 pub struct Hosts {
     diagnostics: Diagnostics,
     /// Those that turned out to have no haul.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 ///
 /// Requests of one session run one after the other, or at the same time in several threads, each
 /// with a connection and a [`Monitor`] of its own. The connections are closed with the session.
-/// A session remembers which hosts have no haul.
+/// Each request finds out anew which hosts have haul, and which servers answer.
 ///
 /// ```no_run
 /// use haul::{Copy, Session, Silent};
@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// # Ok::<(), haul::Error>(())
 /// ```
 pub struct Session {
-    hosts: Hosts,
+    diagnostics: Diagnostics,
     resting: Resting,
     /// The program that is installed where there is no haul.
     deploys: Option<PathBuf>,
@@ -62,7 +62,7 @@ impl Session {
     /// The same, where `diagnostics` takes the lines that ssh writes to its standard error, such
     /// as warnings about host keys.
     pub fn with_diagnostics(diagnostics: Diagnostics) -> Self {
-        Self { hosts: Hosts::new(&diagnostics), resting: Resting::default(), deploys: None }
+        Self { diagnostics, resting: Resting::default(), deploys: None }
     }
 
     /// Installs `program`, a haul that is built for such a host, on hosts without haul. Without
@@ -82,13 +82,14 @@ impl Session {
         refuse: &dyn Fn(&Request) -> Result<(), Error>,
         events: &dyn Monitor,
     ) -> Result<Summary, Error> {
+        let hosts = Hosts::new(&self.diagnostics);
         let Ready { request, unmatched, legs, peers } =
-            self.prepare(request, task, refuse, events)?;
+            self.prepare(request, task, &hosts, refuse, events)?;
         let (legs, missing) = left_out(&request, task, legs, &mut stays(events));
-        self.hosts.go_on(peers, &legs);
+        hosts.go_on(peers, &legs);
         let watch = Once::new(events);
         let mut jobs = Jobs::new(&watch);
-        let (mut summary, _) = run_legs(in_parts(legs, parts), &self.hosts, &watch, &mut jobs);
+        let (mut summary, _) = run_legs(in_parts(legs, parts), &hosts, &watch, &mut jobs);
         summary.failed += unmatched + missing;
         jobs.end(summary)
     }
@@ -100,8 +101,9 @@ impl Session {
         events: &dyn Monitor,
     ) -> Result<Summary, Error> {
         let task = Task::Copy(request.policy);
+        let hosts = Hosts::new(&self.diagnostics);
         let Ready { request, unmatched, legs, peers } =
-            self.prepare(request, task, &Request::refuse_to_move, events)?;
+            self.prepare(request, task, &hosts, &Request::refuse_to_move, events)?;
         let is_one = legs.len() == 1;
         let (legs, missing) = match is_one {
             true => left_out(&request, task, legs, &mut stays(events)),
@@ -112,7 +114,7 @@ impl Session {
         }
         let watch = Once::new(events);
         let mut jobs = Jobs::new(&watch);
-        let (mut summary, moved) = request.run_move(&self.hosts, peers, &watch, &mut jobs);
+        let (mut summary, moved) = request.run_move(&hosts, peers, &watch, &mut jobs);
         summary.failed += unmatched;
         jobs.end(summary).and_then(|summary| moved.map(|()| summary))
     }
@@ -121,12 +123,13 @@ impl Session {
         &self,
         request: &Request,
         task: Task,
+        hosts: &Hosts,
         refuse: &dyn Fn(&Request) -> Result<(), Error>,
         events: &dyn Monitor,
     ) -> Result<Ready, Error> {
         let request = self.reached(request)?;
-        let peers = Peers::new(self.hosts.diagnostics()).quietly().before(task);
-        let questions = Questions::new(&self.hosts, peers, events);
+        let peers = Peers::new(&self.diagnostics).quietly().before(task);
+        let questions = Questions::new(hosts, peers, events);
         let complete = |request: &mut Request, questions: &mut Questions<'_>| match task {
             Task::Sync(_, mirror) => request.complete_mirror(&mirror, questions),
             _ => Ok(()),
