@@ -98,12 +98,12 @@ fn endpoints(
 
 impl Endpoint {
     /// True if an attempt to connect has failed because nobody answers here.
-    fn is_silent(&self, error: &JobError) -> bool {
+    fn is_silent(&self, error: &Error) -> bool {
         match self {
             Self::Kept => true,
             Self::Server(..) => {
                 use ConnectError::{NoServer, Unanswered};
-                matches!(error, JobError::Connection(NoServer { .. } | Unanswered { .. }))
+                matches!(error.connection(), Some(NoServer { .. } | Unanswered { .. }))
             }
             Self::Ssh | Self::StandIn(_) => false,
         }
@@ -117,7 +117,7 @@ impl Call<'_> {
     /// When there is no way to it, or its server has another key. Where ssh leads to no haul, and
     /// where a server does not greet, shows when something is read
     /// ([`ConnectError::lacks_haul`], [`ConnectError::Unanswered`]).
-    pub fn connect(&self) -> Result<Session, JobError> {
+    pub fn connect(&self) -> Result<Session, Error> {
         self.by_endpoints(&|endpoint| self.connect_to(endpoint))
     }
 
@@ -125,23 +125,20 @@ impl Call<'_> {
     ///
     /// # Errors
     /// The errors of [`Self::connect`], and of the greeting.
-    pub fn greet(&self) -> Result<Requests, JobError> {
+    pub fn greet(&self) -> Result<Requests, Error> {
         self.by_endpoints(&|endpoint| {
-            Requests::remote_unless(self.connect_to(endpoint)?, self.cancelled)
+            Ok(Requests::remote_unless(self.connect_to(endpoint)?, self.cancelled)?)
         })
     }
 
-    fn by_endpoints<T>(
-        &self,
-        attempt: &dyn Fn(&Endpoint) -> Result<T, JobError>,
-    ) -> Result<T, JobError> {
+    fn by_endpoints<T>(&self, attempt: &dyn Fn(&Endpoint) -> Result<T, Error>) -> Result<T, Error> {
         let server = self.host.server;
         let known = match server {
             UseServer::Never => None,
-            _ => servers::find(self.host.name()).map_err(unusable)?,
+            _ => servers::find(self.host.name())?,
         };
         let host = &*self.host.to_string();
-        let unknown = || JobError::Usage(format!("{host}: no server of this host is known"));
+        let unknown = || Error::usage(format!("{host}: no server of this host is known"));
         let may_be_kept = self.may_be_kept && !self.is_again;
         let (first, second) = endpoints(server, known, may_be_kept).ok_or_else(unknown)?;
         let done = match (&first, &second) {
@@ -151,9 +148,8 @@ impl Call<'_> {
             }
             _ => attempt(&first),
         };
-        if let (Endpoint::Server(..), Err(JobError::Connection(ConnectError::Unanswered { .. }))) =
-            (&first, &done)
-        {
+        let error = done.as_ref().err().and_then(Error::connection);
+        if let (Endpoint::Server(..), Some(ConnectError::Unanswered { .. })) = (&first, error) {
             servers::note_away(self.host.name(), true);
         }
         match (done, second) {
@@ -170,7 +166,7 @@ impl Call<'_> {
         }
     }
 
-    fn connect_to(&self, endpoint: &Endpoint) -> Result<Session, JobError> {
+    fn connect_to(&self, endpoint: &Endpoint) -> Result<Session, Error> {
         let host = self.host;
         Ok(match endpoint {
             Endpoint::Kept => {
@@ -189,7 +185,7 @@ impl Call<'_> {
                 }
             }
             Endpoint::Server(known, via) => {
-                let identity = servers::identity().map_err(unusable)?;
+                let identity = servers::identity()?;
                 let via = via.unwrap_or_else(|| known.usual_via());
                 let (patience, congestion) = (host.patience(), host.congestion);
                 let reaching = Reaching { patience, via, congestion, ..Reaching::default() };
@@ -199,7 +195,7 @@ impl Call<'_> {
                 connection.into()
             }
             Endpoint::StandIn(login) => {
-                let client = servers::identity().map_err(unusable)?.key();
+                let client = servers::identity()?.key();
                 let (target, diagnostics) = self.login();
                 login.connect(&target, client, diagnostics)?.into()
             }
@@ -217,11 +213,6 @@ impl Call<'_> {
         let target = self.host.ssh().clone().with_patience(Patience { silence_max, login_max });
         (Cow::Owned(target), Arc::new(|_: &[u8]| {}))
     }
-}
-
-/// The files of this user's servers can't be used.
-fn unusable(error: Error) -> JobError {
-    JobError::Usage(error.to_string())
 }
 
 /// The connection of `requests` to the agent of `host`, for a job.
@@ -292,13 +283,13 @@ mod tests {
         let host = || "nas".to_owned();
         let no_server = ConnectError::NoServer { host: host(), detail: String::new() };
         let stored = Identity::new().expect("a key").key().fingerprint();
-        let errors: [(JobError, bool); 6] = [
+        let errors: [(Error, bool); 6] = [
             (no_server.into(), true),
             (ConnectError::Unanswered { host: host(), seconds: 15 }.into(), true),
             (ConnectError::ServerKey { host: host(), stored }.into(), false),
             (ConnectError::NotEnrolled { host: host() }.into(), false),
             (ConnectError::Lost { host: host(), detail: String::new() }.into(), false),
-            (JobError::Usage("no key".into()), false),
+            (Error::usage("no key"), false),
         ];
         for (error, is_silent) in errors {
             let server = Endpoint::Server(known(true), None);

@@ -74,6 +74,12 @@ pub enum Error {
     File(#[from] FileError),
 }
 
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        JobError::from(error).into()
+    }
+}
+
 /// The class of an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

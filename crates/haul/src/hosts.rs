@@ -182,7 +182,7 @@ impl Hosts {
         let mut standing = None;
         match self.take_standing(machine) {
             Some(WayThere { standing: Standing::Agent(greeted), .. }) => {
-                return Ok(self.run_agent(job, route, host, Some(greeted), monitor)?);
+                return self.run_agent(job, route, host, Some(greeted), monitor);
             }
             Some(WayThere { standing: Standing::Sftp(session), is_sftp_only }) => {
                 // That there is no haul was found out where it was asked.
@@ -198,15 +198,15 @@ impl Hosts {
             return self.run_sftp(job, route, host, standing, monitor);
         }
         let missing = match self.run_agent(job, route, host, None, monitor) {
-            Err(JobError::Connection(error)) if error.lacks_haul() => error,
-            ran => return Ok(ran?),
+            Err(Error::Job(JobError::Connection(error))) if error.lacks_haul() => error,
+            ran => return ran,
         };
         if host.deploy.is_some() && !missing.runs_nothing() {
             self.deploy(host, monitor)?;
-            return Ok(self.run_agent(job, route, host, None, monitor)?);
+            return self.run_agent(job, route, host, None, monitor);
         }
         match host.without_haul {
-            WithoutHaul::Fail => Err(JobError::from(missing).into()),
+            WithoutHaul::Fail => Err(missing.into()),
             _ => self.run_without(job, route, host, missing, monitor),
         }
     }
@@ -259,7 +259,7 @@ impl Hosts {
         host: &Host,
         mut standing: Option<Greeted>,
         monitor: &dyn Monitor,
-    ) -> Result<Summary, JobError> {
+    ) -> Result<Summary, Error> {
         let is_upload = !matches!(route, Route::Download(_));
         let has_greeted = &|| self.greeted().contains(host);
         let (logins, retries) = (logins_of(host.parallel), host.retries);
@@ -292,13 +292,14 @@ impl Hosts {
                 (true, None) => Placement::Upload(session),
                 (false, _) => Placement::Download(session),
             };
-            haul_engine::run(job, placement, monitor).inspect_err(|error| {
+            let ran = haul_engine::run(job, placement, monitor);
+            Ok(ran.inspect_err(|error| {
                 let is_silent =
                     matches!(error, JobError::Connection(ConnectError::Unanswered { .. }));
                 if is_silent && by_server.get() {
                     self.silent.lock().push(host.clone());
                 }
-            })
+            })?)
         });
         if monitor.progress().reached() {
             self.has_greeted(host);

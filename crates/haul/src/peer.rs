@@ -44,14 +44,14 @@ impl Answering {
     pub fn at(call: &Call<'_>) -> Result<Self, Error> {
         let begun = Instant::now();
         let missing = match call.greet() {
-            Err(JobError::Connection(error)) if error.lacks_haul() => error,
+            Err(Error::Job(JobError::Connection(error))) if error.lacks_haul() => error,
             answer => {
                 let (requests, login) = (answer?, begun.elapsed());
                 return Ok(Self { requests, missing: None, login });
             }
         };
         if call.host.without_haul == WithoutHaul::Fail {
-            return Err(JobError::from(missing).into());
+            return Err(missing.into());
         }
         match Self::at_sftp(call.host, call.diagnostics) {
             Ok(answering) => Ok(Self { missing: Some(missing), ..answering }),

@@ -54,8 +54,8 @@ impl Retry<'_, '_> {
     /// That of the last run.
     pub(crate) fn run(
         self,
-        mut once: impl FnMut(&Job, bool, &dyn Monitor) -> Result<Summary, JobError>,
-    ) -> Result<Summary, JobError> {
+        mut once: impl FnMut(&Job, bool, &dyn Monitor) -> Result<Summary, Error>,
+    ) -> Result<Summary, Error> {
         let (progress, mut job) = (self.monitor.progress(), self.job.clone());
         if self.retries == 0 || !may_be_repeated(&job, self.is_upload, self.reads_here) {
             return once(&job, true, self.monitor);
@@ -71,7 +71,7 @@ impl Retry<'_, '_> {
             let lost = match once(&job, is_first, &watch) {
                 Ok(summary) if is_first => return Ok(summary),
                 Ok(last) => return Ok(of_all(progress.summary().since(before), last)),
-                Err(JobError::Connection(error)) if watch.is_loss(&error) => error,
+                Err(Error::Job(JobError::Connection(error))) if watch.is_loss(&error) => error,
                 Err(error) => return Err(error),
             };
             is_first = false;
@@ -163,7 +163,7 @@ impl<'m> Attempts<'m> {
 /// The error of a question that is not asked again.
 fn lost_for_good(error: Error) -> Error {
     match error {
-        Error::Job(JobError::Connection(lost)) => JobError::from(given_up(lost, true)).into(),
+        Error::Job(JobError::Connection(lost)) => given_up(lost, true).into(),
         error => error,
     }
 }

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::files::{self, FileError};
 use crate::host::Host;
 use crate::state;
-use haul_engine::{JobError, Requests};
+use haul_engine::Requests;
 use haul_net::{
     ConnectError, Connection, Diagnostics, Identity, Measured, Patience, PublicKey, Reaching,
     ServerAddress, ServerVia, SshTarget, connect_server,
@@ -264,7 +264,7 @@ pub(crate) fn note_away(host: &str, is_away: bool) {
 pub fn greet(host: &str, identity: &Identity) -> Result<(), Error> {
     let unknown = || Error::NotEnrolled { host: host.to_owned() };
     let known = find(host)?.ok_or_else(unknown)?;
-    let connection = known.connect(identity, Patience::default()).map_err(JobError::from)?;
+    let connection = known.connect(identity, Patience::default())?;
     Requests::remote(connection)?;
     Ok(())
 }

@@ -148,7 +148,7 @@ impl Session {
             host.deploy = host.deploy.take().or_else(|| self.deploys.clone());
             let keep = Arc::new(Keep::Here(self.resting.clone()));
             let kept = host.clone().with_ssh(|ssh| Ok(ssh.with_keep(keep)));
-            *host = kept.map_err(haul_engine::JobError::from)?;
+            *host = kept?;
         }
         Ok(request)
     }

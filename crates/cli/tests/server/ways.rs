@@ -208,3 +208,17 @@ fn a_client_that_is_revoked_or_meets_another_key_is_told_so() {
     let said = refused(&server, &["ls", &there], 3);
     assert!(said.contains("does not accept this client's key"), "{said}");
 }
+
+#[test]
+fn an_own_key_that_can_not_be_read_is_no_mistake_of_the_command() {
+    let server = joined(&[]);
+    fs::write(server.path("user/a"), "content").expect("written");
+    let key = server.path("user/.local/state/haul/identity");
+    fs::remove_file(&key).expect("it is there");
+    fs::create_dir(&key).expect("a directory in its place");
+    let there = format!("{HOST}:a");
+    for words in [&["ls", &*there][..], &["copy", "a", &*there]] {
+        let said = refused(&server, words, 1);
+        assert!(said.contains("identity: "), "{said}");
+    }
+}

@@ -39,8 +39,8 @@ impl Hosts {
         // Each of them may have to get a haul first.
         for lacking in [None, Some(source), Some(dest)] {
             let missing = match both.run(job, monitor) {
-                Err(JobError::Connection(error)) if error.lacks_haul() => error,
-                ran => return Ok(ran?),
+                Err(Error::Job(JobError::Connection(error))) if error.lacks_haul() => error,
+                ran => return ran,
             };
             let host = both.reaching.get();
             if host.deploy.is_none() || lacking == Some(dest) {
@@ -48,12 +48,12 @@ impl Hosts {
             }
             self.deploy(host, monitor)?;
         }
-        Ok(both.run(job, monitor)?)
+        both.run(job, monitor)
     }
 }
 
 impl<'h> Both<'h> {
-    fn run(&self, job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
+    fn run(&self, job: &Job, monitor: &dyn Monitor) -> Result<Summary, Error> {
         let (from, to) = (self.from, self.to);
         let logins = logins_of(from.parallel.max(to.parallel));
         let job = &Job { logins, ..job.clone() };
@@ -76,7 +76,7 @@ impl<'h> Both<'h> {
             let (from, to) = (greeted(from, self.from)?, greeted(to, self.to)?);
             let straight = straight.flatten();
             let between = Box::new(Between { from, to, straight });
-            haul_engine::run(job, Placement::Between(between), monitor)
+            Ok(haul_engine::run(job, Placement::Between(between), monitor)?)
         })
     }
 
@@ -88,7 +88,7 @@ impl<'h> Both<'h> {
         job: &Job,
         is_first: bool,
         monitor: &dyn Monitor,
-    ) -> Result<Requests, JobError> {
+    ) -> Result<Requests, Error> {
         self.reaching.set(host);
         let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
         let cancelled = || monitor.cancelled();
