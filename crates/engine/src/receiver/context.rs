@@ -1,4 +1,4 @@
-//! The rules of the job and the ways to report, which all stages of the receiving side share.
+//! The rules of the job and the ways to report. All stages of the Receiver share them.
 
 use super::durable::may_not_be_opened;
 use super::ending::Ending;
@@ -21,61 +21,61 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The job of a receiver.
+/// The rules, state and reporters of one job on the Receiver's side.
 pub(crate) struct JobContext<'a> {
     pub(crate) control: &'a Control<'a>,
     pub(crate) reporter: Reporter<'a>,
     pub(super) sender: Arc<dyn SenderPort + 'a>,
     pub(super) task: Task,
-    /// The rules of a copy; those of one that changes nothing where the task is another.
+    /// The rules of the copy. Jobs that copy nothing have those of a dry run.
     pub(super) policy: Policy,
-    /// The rules by which entries are decided about.
+    /// The rules that decide about entries.
     pub(super) plan: Plan,
     pub(super) filter: Filter,
-    /// The name that the one source gets.
+    /// The destination's name for the only source, if it differs.
     pub(super) rename: Option<Name>,
-    /// The number that directories of this job are marked with.
+    /// The number that marks the directory which becomes the destination.
     pub(super) origin: Option<[u8; 16]>,
-    /// The path of the destination, in the user's words.
+    /// The path of the destination, as the user wrote it.
     pub(super) dest: Vec<u8>,
-    /// Each operation at the destination takes a round trip, and is left to the workers.
+    /// Each operation at the destination takes a round trip, so the workers do it.
     pub(super) costs_round_trips: bool,
     /// One of the sides keeps times in whole seconds.
     pub(super) whole_seconds: bool,
-    /// Cost of what was listed and has no outcome yet.
+    /// Cost of the listed entries that have no outcome yet.
     pub(super) open_cost: AtomicU64,
-    /// The queue of the workers; taken out when no more work is to come.
+    /// The queue of the workers; `None` once no more work will come.
     pub(super) tasks: Mutex<Option<Tasks>>,
-    /// See [`Ending`].
+    /// How the job ends; see [`Ending`].
     pub(crate) ending: Ending,
 }
 
 impl JobContext<'_> {
-    /// True if such an entry may become a further name of another.
+    /// True if the entry may be one of several hard links to its file.
     pub(super) fn has_other_names(&self, entry: &Entry) -> bool {
         entry.links != 0 && self.policy.keeps.has(Kept::LINKS)
     }
 
-    /// True if a link with this `target`, in a directory so deep, is left out, since it may
-    /// lead out of the destination.
+    /// True if a link to `target`, `depth` directories deep, is skipped because it may lead out of
+    /// the destination.
     pub(super) fn is_unsafe(&self, depth: usize, target: &[u8]) -> bool {
         self.plan.safe_links && links::leads_out(target, depth)
     }
 
-    /// True if nothing but `entry` may have its name among the sources of the job.
+    /// True if no other source of the job may list the same name as `entry`.
     pub(super) fn lists_once(&self, entry: &Entry) -> bool {
         self.plan.is_mirror && self.rename.is_none() && entry.name.is_some()
     }
 
-    /// True if the Sender has to leave out what `name` in `dir` is, for all that is known
-    /// here: not what rules of its own files say.
+    /// True if the Sender must exclude `name` in `dir` by the job's filter. Rules in the sources'
+    /// own files are unknown here.
     pub(super) fn leaves_out(&self, dir: &RecvDir, name: Option<&Name>, is_dir: bool) -> bool {
-        // Its path is made only where somebody needs it.
+        // The path is built only if it is needed.
         let is_out = || self.filter.hides(&dir.path_of(name), is_dir) == Some(true);
         name.is_some() && !self.filter.is_empty() && is_out()
     }
 
-    /// `outcome` as a mirror reports it, of an entry that was found to differ by `found`.
+    /// Converts `outcome` to the form that a mirror reports, for an entry that differed by `found`.
     pub(super) fn as_synced(&self, outcome: Outcome, found: Changes) -> Outcome {
         match outcome {
             Outcome::Copied | Outcome::WouldCopy | Outcome::Grew if self.plan.reports_changes => {
@@ -85,7 +85,7 @@ impl JobContext<'_> {
         }
     }
 
-    /// True if the job removes what only the destination has, and does nothing else.
+    /// True if the job removes extras and does nothing else.
     pub(super) fn only_removes(&self) -> bool {
         self.plan.part.only_removes()
     }
@@ -96,19 +96,19 @@ impl JobContext<'_> {
         Outcome::Skipped(if counts && is_there { Skip::Unchanged } else { Skip::Ruled })
     }
 
-    /// True if nothing is made that the destination has not.
+    /// True if the job creates nothing that the destination lacks.
     pub(super) fn makes_nothing(&self) -> bool {
         self.only_removes() || self.plan.only_existing
     }
 
-    /// The attributes that a directory gets when all in it is done. Before all else it
-    /// keeps those that it has: another job reports them.
+    /// The attributes that a directory gets once all its entries are settled. In `RemovesFirst` it
+    /// keeps its own: a later job reports them.
     pub(super) fn sealed_with(&self, entry: &Entry) -> Option<Attributes> {
         let is_first = self.plan.part == Part::RemovesFirst;
         (!is_first).then(|| entry.attributes.clone())
     }
 
-    /// True if this job removes what only the destination has, and leaves it to no other.
+    /// True if this job removes extras. In `AllElse` another job does.
     pub(super) fn removes_extras(&self) -> bool {
         self.plan.is_mirror && self.plan.part != Part::AllElse
     }
@@ -123,7 +123,7 @@ impl JobContext<'_> {
         }
     }
 
-    /// Counts items that have arrived against the window, before they are kept.
+    /// Counts the cost of new items against the window, before they are stored.
     pub(super) fn admit(&self, items: &[ListItem]) -> Result<(), Broken> {
         let cost: u64 = items.iter().map(ListItem::cost).sum();
         let open = self.open_cost.fetch_add(cost, Ordering::Relaxed) + cost;
@@ -133,7 +133,7 @@ impl JobContext<'_> {
         Ok(())
     }
 
-    /// Ends the job because the Sender broke a rule.
+    /// Fails the job because the Sender broke the protocol.
     pub(crate) fn refuse(&self, rule: &'static str) {
         self.keep_rules(Err(Broken(rule)));
     }
@@ -149,7 +149,7 @@ impl JobContext<'_> {
         }
     }
 
-    /// Hands a task to the workers, as soon as they have room.
+    /// Queues a task for the workers; waits until the queue has room.
     pub(crate) fn give(&self, task: Work) {
         let tasks = self.tasks.lock().clone();
         if let Some(tasks) = tasks {
@@ -157,23 +157,22 @@ impl JobContext<'_> {
         }
     }
 
-    /// True if the job compares, and takes no content.
+    /// True if the job only compares or lists, and copies no content.
     pub(crate) fn checks(&self) -> bool {
         self.task.copies().is_none()
     }
 
-    /// True if the Sender removes sources that are reported as the same.
+    /// True if the Sender removes sources that are reported as identical.
     pub(super) fn removes(&self) -> bool {
         self.task.removes().is_some()
     }
 
-    /// Lets the workers end when they have done what is there.
+    /// Closes the queue: the workers end after the tasks in it.
     pub(crate) fn close_tasks(&self) {
         self.tasks.lock().take();
     }
 
-    /// Of a file so many bytes are on record, which stay for a later job if it is a large
-    /// one.
+    /// Reports how many bytes of a file are recorded. A resumable file keeps them for a later job.
     pub(crate) fn has_come_to(&self, dir: &RecvDir, index: u64, entry: &Entry, bytes: u64) {
         let path = || dir.path_of(entry.name.as_ref());
         self.reporter.at(path);
@@ -186,11 +185,11 @@ impl JobContext<'_> {
         self.open_cost.fetch_sub(cost, Ordering::Relaxed);
     }
 
-    /// True if a file that looks unchanged has lost content to a cut of the power. A file
-    /// with holes was durable before it got its name.
+    /// True if a file that looks unchanged has lost content in a power cut. Files that may have
+    /// holes are not checked: they were durable before they were published.
     ///
-    /// With `sync` each file is looked into: a medium that failed may have lost it a
-    /// moment ago, and the system has reported that to another process.
+    /// With `sync` every file is checked. A medium may have failed a moment ago, and the system
+    /// reports that only once, perhaps to another process.
     pub(super) fn was_lost(
         &self,
         node: &Arc<DirNode>,
@@ -203,35 +202,35 @@ impl JobContext<'_> {
         };
         let lost = node.handle()?.lacks_content(name, existing, self.policy.sync);
         match lost {
-            // What may not be read is not known to have been lost.
+            // A file that can't be opened is not known to have lost content.
             Err(error) if may_not_be_opened(&error) => Ok(false),
             lost => lost,
         }
     }
 
-    /// True if zeros of a file become holes. Small files are written in one go.
+    /// True if runs of zeros in this file become holes. Small files are written in one go.
     pub(super) fn leaves_zeros(&self, entry: &Entry) -> bool {
         self.plan.leaves_zeros && entry.size() > PACK_FILE_MAX
     }
 
-    /// True if a file has holes, or gets some.
+    /// True if the file has holes or gets some.
     pub(super) fn may_have_holes(&self, entry: &Entry) -> bool {
         entry.has_holes || self.leaves_zeros(entry)
     }
 
-    /// True if the job makes such an entry anew, and does not pass it over.
+    /// True if the job creates such a special file instead of skipping it.
     pub(super) fn makes(&self, entry: &Entry) -> bool {
         entry.special.is_some_and(|special| self.policy.keeps.has(special.kept()))
     }
 
-    /// The metadata of `name` in `dir`, with its time as both sides can keep it.
+    /// The metadata of `name` in `dir`, with the time at a resolution that both sides keep.
     pub(super) fn look_at(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Meta>> {
         let Some(meta) = dir.stat(name, false)? else { return Ok(None) };
         self.with_extended(dir, Some(name), self.in_its_seconds(meta)).map(Some)
     }
 
-    /// `meta` of `name` in `dir`, or of `dir` itself, with the attributes that few entries
-    /// have, if they are kept.
+    /// Adds the extended attributes of `name` in `dir`, or of `dir` itself, to `meta` if the job
+    /// keeps them.
     pub(super) fn with_extended(
         &self,
         dir: &dyn TreeDir,
@@ -245,7 +244,7 @@ impl JobContext<'_> {
         Ok(meta)
     }
 
-    /// `meta` with its time as both sides can keep it.
+    /// Rounds the time in `meta` to whole seconds if one side keeps no finer times.
     pub(super) fn in_its_seconds(&self, mut meta: Meta) -> Meta {
         if self.whole_seconds {
             meta.attributes.mtime = in_whole_seconds(meta.attributes.mtime);
@@ -253,7 +252,7 @@ impl JobContext<'_> {
         meta
     }
 
-    /// The metadata of the entry `name` in `dir`, whose handle this is.
+    /// The metadata of the entry `name` in `dir`. `handle` is an open handle of `dir`.
     pub(super) fn existing_in(
         &self,
         dir: &RecvDir,
@@ -267,13 +266,13 @@ impl JobContext<'_> {
         }
     }
 
-    /// The identity by which a file's stage is found, if the file is one that is continued.
+    /// The identity that finds a file's partial file, if the file can be resumed.
     pub(crate) fn resumable(&self, entry: &Entry) -> Option<SourceId> {
         let can_be = self.policy.resume != Resume::Never && self.policy.wants_hashes();
         self.source_id(entry).filter(|_| can_be)
     }
 
-    /// The identity by which a large file's stage is found.
+    /// The identity that finds a large file's partial file.
     pub(super) fn source_id(&self, entry: &Entry) -> Option<SourceId> {
         let min = if self.sender.is_far() { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN };
         let large = entry.size() >= min && entry.inode != 0;
@@ -282,14 +281,14 @@ impl JobContext<'_> {
         large.then_some(SourceId { size: entry.size(), mtime, inode, ctime })
     }
 
-    /// True if a peer has to read what is there of a file, to prove that it is the
-    /// beginning of its source: also where nothing but size and time shows that the
-    /// source is still the same.
+    /// True if the peer must re-read the existing part, to prove that it is the beginning of the
+    /// source. Without a change time, size and mtime alone do not prove that the source is
+    /// unchanged.
     pub(super) fn proves(&self, entry: &Entry) -> bool {
         self.policy.proves_resumed() || entry.ctime.is_none()
     }
 
-    /// An entry that has its outcome has failed after all.
+    /// Reports that an entry failed after its outcome was reported, and ends the job early.
     pub(super) fn fail_late(&self, path: &[u8], fault: Fault) {
         let late = Late { path: words::shown(path.to_vec()), fault: fault.clone() };
         match fault.ends_the_job() {
@@ -300,7 +299,7 @@ impl JobContext<'_> {
         self.end_early();
     }
 
-    /// The path of an entry at the destination, in the user's words for that.
+    /// The path of an entry at the destination, below the path that the user wrote.
     pub(super) fn path_there(&self, entry: &[u8]) -> Vec<u8> {
         let below = match (&self.rename, entry.iter().position(|byte| *byte == b'/')) {
             (None, _) => entry,
@@ -310,26 +309,26 @@ impl JobContext<'_> {
         words::join(&self.dest, below)
     }
 
-    /// Tells the users of both sides of something that is no failure.
+    /// Sends a warning to the users of both sides.
     pub(super) fn warn(&self, path: &[u8], message: &str) {
         let warning = Warning { path: path.to_vec(), message: message.to_owned() };
         self.reporter.warning(&warning);
         self.sender.warning(Warning { path: words::shown(warning.path), ..warning });
     }
 
-    /// True if a link, FIFO, socket or device is given the time of its source.
+    /// True if a new link, FIFO, socket or device gets the time of its source.
     pub(super) fn gives_time(&self, entry: &Entry) -> bool {
         let is_link = matches!(entry.kind, Kind::Symlink { .. });
         !is_link || self.plan.new_links_get_times
     }
 
-    /// True if files wait for the end of the job.
+    /// True if files are published only at the end of the job.
     pub(super) fn delays(&self) -> bool {
-        // A job that only removes leaves waiting files to the one after it, which copies.
+        // A job that only removes leaves delayed files to the copy that follows.
         self.plan.delays && !self.only_removes() && !self.policy.dry_run
     }
 
-    /// True if each content is hashed: it is to be verified, or the user sees the hash.
+    /// True if all content is hashed: to verify it, or to report the hashes.
     pub(super) fn looks_at_bytes(&self) -> bool {
         self.policy.verify || self.reporter.wants_hashes()
     }

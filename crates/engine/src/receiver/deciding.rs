@@ -1,5 +1,5 @@
-//! Decides about listed files, links and specials: looks at what exists, asks the plan, and
-//! considers the base directories.
+//! Decides about listed files, links and special files: reads the existing entry, asks the plan,
+//! and considers the base directories.
 
 use super::dirs::Base;
 use super::own::is_own;
@@ -15,22 +15,22 @@ use std::sync::Arc;
 /// The decision about an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Copy it, and put it there like this.
+    /// Copy it, and treat an existing entry like this.
     Copy(OnExisting),
-    /// Compare its content first.
+    /// Compare its content with the existing file first.
     Hash,
-    /// Compare its content first with that of the entries of its name in these directories
-    /// of bases, each with how it differs otherwise; if it is in none, this is the decision.
+    /// Compare its content with the entries of the same name in these base directories. Each comes
+    /// with its other differences. If no content matches, the boxed decision applies.
     HashBases(Vec<(Base, Changes)>, Box<Decision>),
-    /// Bring it like this from the entry of the same name in this directory of a base, and put
-    /// it there like this.
+    /// Take its content from the entry of the same name in this base directory, in this way, and
+    /// treat an existing entry like this.
     Base(Base, Bring, OnExisting),
-    /// Nothing; this is its outcome.
+    /// Do nothing; this is the outcome.
     Settled(Outcome),
 }
 
 impl Decision {
-    /// The same, where it replaces something.
+    /// The same decision, with the existing entry replaced.
     pub(super) fn replacing(self) -> Self {
         match self {
             Self::Copy(_) => Self::Copy(OnExisting::Replace),
@@ -43,7 +43,7 @@ impl Decision {
     }
 }
 
-/// An entry that is decided about, with what exists at its place.
+/// An entry to decide about, with the existing entry at its place.
 pub(crate) struct Case<'c> {
     pub(super) dir: &'c RecvDir,
     pub(super) node: &'c Arc<DirNode>,
@@ -52,7 +52,7 @@ pub(crate) struct Case<'c> {
     pub(super) existing: Option<&'c Meta>,
 }
 
-/// Decides about entries, by the plan and by what exists.
+/// Decides about entries, by the plan and the existing entries.
 pub(crate) struct Decider<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) times: Arc<Times<'a>>,
@@ -67,9 +67,9 @@ impl<'a> Decider<'a> {
 }
 
 impl Decider<'_> {
-    /// Decides about an entry that is no directory. Returns also how what exists differs, if
-    /// outcomes say that. The entry gets the mode that it has here from now on, and what is left
-    /// as it is, the attributes that it lacks.
+    /// Decides about an entry that is no directory. Returns also the differences of the existing
+    /// entry, if outcomes report them. Sets the entry's mode for the destination. An existing file
+    /// that is left gets missing attributes.
     pub(super) fn decide(
         &self,
         dir: &RecvDir,
@@ -79,7 +79,8 @@ impl Decider<'_> {
         self.decide_about(dir, name, entry, true)
     }
 
-    /// The same. An entry that is left as it is gets attributes only if it `stays` in its place.
+    /// Like [`Self::decide`], but an entry that is left gets attributes only if it `stays` in its
+    /// place.
     pub(super) fn decide_about(
         &self,
         dir: &RecvDir,
@@ -148,7 +149,7 @@ impl Decider<'_> {
         Ok((decision, if self.job.plan.reports_changes { found } else { Changes::default() }))
     }
 
-    /// Acts by the plan on an entry from which what exists differs by `found`.
+    /// Applies the plan to an entry whose existing entry differs by `found`.
     fn act(&self, case: &Case<'_>, found: Changes, stays: bool) -> io::Result<(Decision, Changes)> {
         let Case { node, name, entry, existing, .. } = *case;
         let (action, found) = act(&self.job.plan, entry, existing, found);
@@ -167,7 +168,7 @@ impl Decider<'_> {
         Ok((decision, found))
     }
 
-    /// Decides about an entry of a directory that would have to be made.
+    /// Decides about an entry whose directory does not exist yet.
     fn decide_in_absent(
         &self,
         dir: &RecvDir,
@@ -182,7 +183,7 @@ impl Decider<'_> {
     }
 }
 
-/// The decision by which an entry is left alone.
+/// The decision that leaves an entry alone.
 fn settled(action: Action) -> Decision {
     Decision::Settled(match action {
         Action::Settled(outcome) => outcome,
@@ -190,7 +191,7 @@ fn settled(action: Action) -> Decision {
     })
 }
 
-/// Where the symbolic link `existing` points, if `entry` is one, too.
+/// The target of the existing symbolic link, if `entry` is a link, too.
 pub(super) fn target_of(
     dir: &dyn TreeDir,
     name: &Name,
@@ -203,16 +204,15 @@ pub(super) fn target_of(
     }
 }
 
-/// True if an entry is a link that leads to `existing`, which it would replace: at its source, or
-/// from its new place in `dir`. Before that, a directory would have been removed.
+/// True if `entry` is a link that leads to `existing`, which it would replace: from its source, or
+/// from its new place in `dir`. Replacing would remove the link's own target.
 fn is_led_to(dir: &dyn TreeDir, name: &Name, entry: &Entry, existing: &Meta) -> bool {
     let Kind::Symlink { target } = &entry.kind else { return false };
     existing.kind != MetaKind::Symlink
         && (entry.leads_to.is_some() && entry.leads_to == existing.id || dir.leads_to(target, name))
 }
 
-/// The outcome of an entry whose content is left as it is, and that was found to differ
-/// by `found`.
+/// The outcome of an entry whose content is kept and whose other differences are `found`.
 pub(super) fn left_or_updated(found: Changes) -> Outcome {
     match found.is_empty() {
         true => Outcome::Skipped(Skip::Unchanged),
@@ -225,8 +225,8 @@ pub(super) fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
 }
 
 impl Decider<'_> {
-    /// The decision about an entry, or the failure to make a file durable that is skipped: a
-    /// move may find that it is the same, and remove its source.
+    /// In a move, flushes a file before it is skipped, since its source may be removed as
+    /// identical. Returns the decision, or the failure to flush.
     pub(super) fn sync_if_skipped(&self, case: &Case<'_>, decision: Decision) -> Decision {
         let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
         if !(self.job.policy.moving.is_some()
@@ -241,8 +241,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Leaves the content of an entry as it is: gives a file the attributes of the source that it
-    /// lacks, and ends what an earlier job has begun.
+    /// Keeps the content of an entry. A file gets the source's attributes that it lacks, and the
+    /// leftovers of an earlier job are removed.
     pub(super) fn leave(&self, case: &Case<'_>, found: Changes) -> io::Result<Decision> {
         let Case { dir, node, name, entry, existing } = *case;
         let left = left_or_updated(found);

@@ -1,4 +1,4 @@
-//! Filling: wanted files get their content, from this machine or from the Sender.
+//! Filling: gets the content of wanted files, from this machine or from the Sender.
 
 use super::hashing::Hashing;
 use super::hold::Filling;
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The files that wait for their content, and where it may come from.
+/// Holds the files that wait for content, and asks the providers and the Sender for it.
 pub(crate) struct Filler<'a> {
     pub(crate) job: Arc<JobContext<'a>>,
     pub(super) times: Arc<Times<'a>>,
@@ -24,21 +24,21 @@ pub(crate) struct Filler<'a> {
     pub(super) completion: Arc<Completion<'a>>,
     pub(super) decider: Arc<Decider<'a>>,
     pub(super) linker: Arc<Linker<'a>>,
-    /// Files that were asked for, by their numbers.
+    /// Files whose content was requested, by index.
     pub(super) wanted: Mutex<HashMap<u64, Box<Pending>>>,
-    /// Files whose contents are being compared.
+    /// Files whose contents are being compared, by index.
     pub(super) hashing: Mutex<HashMap<u64, Hashing>>,
-    /// Where content may come from besides the Sender.
+    /// The sources of content on this machine.
     pub(crate) providers: Providers,
-    /// The destination had to be made, or its directory.
+    /// This job created the destination or its parent directory.
     pub(super) is_new: bool,
-    /// Ways there that the content of one file can take at the same time.
+    /// The number of lanes that the content of one file can use at the same time.
     pub(super) lanes: usize,
 }
 
 impl<'a> Filler<'a> {
-    /// The filler of a destination that `is_new`, where the content of one file can go over so
-    /// many `lanes`.
+    /// Creates a filler for a destination that `is_new`. The content of one file can use `lanes`
+    /// lanes.
     pub(super) fn of(
         linker: &Arc<Linker<'a>>,
         providers: Providers,
@@ -63,13 +63,13 @@ impl<'a> Filler<'a> {
 }
 
 impl Filler<'_> {
-    /// Takes a wanted file out, to give it its content.
+    /// Removes a wanted file from the list, to write its content.
     pub(crate) fn claim(&self, index: u64) -> Option<Pending> {
         self.wanted.lock().remove(&index).map(|pending| *pending)
     }
 
-    /// Gets a file's content from where it costs least; returns its outcome if it has
-    /// one already.
+    /// Gets a file's content from the cheapest source. Returns its outcome if it is settled at
+    /// once.
     pub(crate) fn provide(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
         match self.show(self.providers.of_files().into_iter(), Box::new(file), wants) {
             Looked::PassedOn(file) => self.want_file(file, wants),
@@ -78,8 +78,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Requests the missing parts of a file that no provider has whole; returns its outcome
-    /// if it has one already.
+    /// Requests the missing parts of a file that no provider has whole. Returns its outcome if it
+    /// is settled at once.
     pub(crate) fn want_file(
         &self,
         mut file: Box<Pending>,
@@ -95,7 +95,8 @@ impl Filler<'_> {
         self.want_parts(self.providers.of_parts(), file, wants)
     }
 
-    /// The same for a file that [`Versions`] passes on: asks the providers behind it.
+    /// Like [`Self::want_file`], for a file that [`Versions`] passes on: asks only the providers
+    /// behind it.
     pub(super) fn want_behind_versions(&self, file: Box<Pending>, wants: &mut Vec<Want>) {
         let outcome = self.want_parts(self.providers.behind_versions(), file, wants);
         debug_assert!(outcome.is_none(), "those that come behind pass each file on");
@@ -124,7 +125,7 @@ impl Filler<'_> {
         None
     }
 
-    /// Shows a file to `providers`, one after the other.
+    /// Offers a file to each of `providers`, until one takes it.
     fn show<'p>(
         &self,
         providers: impl Iterator<Item = &'p dyn Provider>,
@@ -143,20 +144,20 @@ impl Filler<'_> {
         Looked::PassedOn(file)
     }
 
-    /// Where a part that the Sender left out can be read.
+    /// Finds the local copy of a part that the Sender left out.
     pub(crate) fn parts_of(&self, file: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
         self.providers.of_parts().find_map(|provider| provider.parts(self, file, reuse))
     }
 
-    /// Forgets what providers have of a file, which is sent whole after all.
+    /// Forgets the parts that providers have of a file, which is sent whole after all.
     pub(crate) fn forget_parts(&self, file: &mut Pending) {
         file.takes_parts = false;
         self.providers.of_parts().for_each(|provider| provider.forget(file));
     }
 
-    /// True if a file with that fault is begun once more, because its source changed while
-    /// it was read: the first time, unless the source has to be still. Of what was done,
-    /// `counted` bytes were counted.
+    /// True if a file is requested again because its source changed while it was read. That happens
+    /// once, unless the policy requires that sources do not change. `counted` bytes of the first
+    /// attempt were counted as done.
     pub(super) fn begins_again(&self, pending: &mut Pending, fault: &Fault, counted: u64) -> bool {
         let has_changed = (fault.side, fault.kind) == (Side::Source, FaultKind::Changed);
         let is_over = self.job.policy.strict_source || self.job.control.stopped();
@@ -170,9 +171,9 @@ impl Filler<'_> {
         true
     }
 
-    /// True if a file is begun once more, and sent whole then, because what was here did not
-    /// make it: the old version or a file with its chunks has changed meanwhile, or sums are
-    /// of other blocks. So much was `counted`, and `matched` of it.
+    /// True if a file is requested again, whole, because local content did not match: the old
+    /// version or a file with its chunks has changed, or the sums are of other blocks. `counted`
+    /// bytes were counted as done, `matched` of them from local content.
     pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
         let is_whole = !pending.takes_parts && pending.old.is_none();
         if is_whole || self.job.control.stopped() {
@@ -186,7 +187,7 @@ impl Filler<'_> {
         true
     }
 
-    /// Asks for the content of a file that is begun once more.
+    /// Requests the whole content of a file once more.
     pub(super) fn want_again(&self, mut pending: Pending) {
         let how = How::PLAIN.in_order_if(pending.is_in_order());
         let into = self.publisher.naming.tell_into(&mut pending);
@@ -224,7 +225,7 @@ impl Filler<'_> {
         self.linker.report_settled(self.publisher.conclude(pending, moved, written));
     }
 
-    /// A file that was claimed is left to somebody else.
+    /// Returns a claimed file to the list, for another worker.
     pub(super) fn put_back(&self, pending: Pending) {
         self.wanted.lock().insert(pending.index, Box::new(pending));
     }

@@ -1,5 +1,5 @@
-//! Contents that are compared by their hashes, which both sides compute at the same
-//! time: in checks, and in mirrors that compare by content or look for renamed files.
+//! Compares contents by their hashes, which both sides compute at the same time. Checks need that,
+//! and mirrors that compare by content or look for renamed files.
 
 use super::check::outcome_of;
 use super::deciding::Case;
@@ -19,31 +19,31 @@ use std::sync::Arc;
 pub(super) struct Hashing {
     pending: Pending,
     own: Option<Result<FileSeal, Fault>>,
-    /// True if a peer has sent its hash, which may still be on its way to a worker.
+    /// The peer has sent its hash, which may still be on its way to a worker.
     is_told: bool,
     of_source: Option<Result<FileSeal, Fault>>,
-    /// Which object was hashed, where that has to be proven.
+    /// The object that was hashed, if a proof is needed.
     hashed: Option<Meta>,
-    /// Other files that may have its content, and the decision if none has.
+    /// Other files that may have the content, and the decision if none has it.
     candidates: Vec<Candidate>,
     otherwise: Decision,
     /// The hashes of the candidates that could be read.
     hashes: Vec<Option<ContentHash>>,
-    /// Bytes of it that were counted as done while the destination's were hashed.
+    /// Bytes that were counted as done while the destination's file was hashed.
     counted: u64,
 }
 
-/// A file of this machine that may have the content of a wanted one.
+/// A file on this machine that may have the content of a wanted one.
 #[derive(Clone)]
 pub(super) enum Candidate {
-    /// The file of the same name in a base directory, and how it differs otherwise.
+    /// The file of the same name in a base directory, and its other differences.
     Base(Base, Changes),
-    /// A file under the name that the wanted one may have had.
+    /// A file that may be the wanted one under its old name.
     Old(Old),
 }
 
 impl Candidate {
-    /// The hash of its content; `None` if it can't be read or is another file by now.
+    /// The hash of the content; `None` if the file can't be read or was replaced.
     fn hash(
         &self,
         name: &Name,
@@ -67,13 +67,13 @@ impl Candidate {
 }
 
 impl Filler<'_> {
-    /// Has both sides hash a file, of which is known how it differs otherwise.
+    /// Makes both sides hash a file, whose other differences are known.
     pub(super) fn hash_both(&self, pending: Pending, wants: &mut Vec<Want>) {
         self.hash_candidates(pending, Vec::new(), Decision::Hash, wants);
     }
 
-    /// Has both sides hash a file whose content one of the `candidates` may have. If none has,
-    /// the decision is `otherwise`: the destination's own is hashed if it says so.
+    /// Makes both sides hash a file whose content one of the `candidates` may have. If none has it,
+    /// `otherwise` applies. With [`Decision::Hash`] the destination's file is hashed, too.
     pub(super) fn hash_candidates(
         &self,
         mut pending: Pending,
@@ -103,12 +103,12 @@ impl Filler<'_> {
         wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None });
     }
 
-    /// True if the hash of a file was requested from a peer and has not arrived.
+    /// True if the hash of a file was requested from the peer and has not arrived.
     pub(super) fn is_hashing(&self, index: u64) -> bool {
         self.hashing.lock().get(&index).is_some_and(|hashing| !hashing.is_told)
     }
 
-    /// Hashes the destination's file of a comparison.
+    /// Hashes the destination's file of a comparison, and the candidates.
     pub(super) fn hash_own(&self, index: u64, scratch: &mut Vec<u8>) {
         let place = self.hashing.lock().get(&index).map(|hashing| {
             let Pending { dir, name, entry, .. } = &hashing.pending;
@@ -122,7 +122,7 @@ impl Filler<'_> {
         let node = match &dir.state {
             DirState::Open(node) if is_own => node,
             _ => {
-                // What is not there is not looked at.
+                // The existing file is not compared.
                 let own = Err(parent_fault());
                 return self.meet(index, |hashing| {
                     (hashing.own, hashing.hashes) = (Some(own), hashes);
@@ -145,8 +145,8 @@ impl Filler<'_> {
                     hashed = haul_sys::file_stat(file).ok().map(meta_of);
                 }
                 if let (true, Some(file)) = (self.job.removes(), file.handle()) {
-                    // A file that is reported as the same may be removed elsewhere. A copy
-                    // of an earlier job may never have been made durable.
+                    // The source of an identical file may be removed, and an earlier job may not
+                    // have flushed this copy.
                     file.sync_all().and_then(|()| node.handle()?.sync(None)).map_err(|error| {
                         Fault::from_io(Side::Source, "flush it to stable storage", &error)
                     })?;
@@ -161,7 +161,7 @@ impl Filler<'_> {
         });
     }
 
-    /// Hashes files of this machine that are compared with the destination's.
+    /// Hashes sources on this machine that are compared with the destination's files.
     pub(super) fn hash_sources(&self, files: Vec<SourceHandle>, scratch: &mut Vec<u8>) {
         for file in files {
             if self.job.control.stopped() {
@@ -177,9 +177,8 @@ impl Filler<'_> {
         }
     }
 
-    /// Admits a hash that has come over a wire, to be taken with
-    /// [`Self::take_seal`]; `false` if the job has failed by that, since none was
-    /// asked for, or it was sent before.
+    /// Admits a hash from a wire, for [`Self::take_seal`]. If it was not requested or was sent
+    /// before, the job fails and this returns `false`.
     pub(crate) fn admit_seal(&self, index: u64) -> bool {
         let is_asked = self
             .hashing
@@ -215,7 +214,7 @@ impl Filler<'_> {
         let (candidates, hashes, otherwise) = (whole.candidates, whole.hashes, whole.otherwise);
         let (Some(own), Some(of_source)) = (own, of_source) else { return };
         if self.job.control.stopped() {
-            // It was cut short; that is no fault of the file.
+            // The job was stopped; the file is not at fault.
             return;
         }
         if self.job.checks() {
@@ -276,8 +275,8 @@ impl Filler<'_> {
         self.completion.settle(dir);
     }
 
-    /// Leaves a file of a mirror as it is if its content is that of the source, and else
-    /// requests that content.
+    /// Keeps a file of a mirror if its content equals the source's, and requests the content
+    /// otherwise.
     fn end_hashing(
         &self,
         mut pending: Pending,
@@ -287,7 +286,7 @@ impl Filler<'_> {
     ) {
         let outcome = match (of_source, own) {
             (Err(fault), _) => Outcome::Failed(fault),
-            // What can't be read here is replaced, and what has changed there is, too.
+            // A file that can't be read here is replaced. So is one whose source has changed.
             (Ok(source), own) => {
                 let is_same = own.is_ok_and(|own| own.hash == source.hash);
                 let is_left = is_same && pending.is_as_listed(&source);
@@ -295,7 +294,7 @@ impl Filler<'_> {
                     self.job.reporter.hashed(pending.index, source.hash);
                 }
                 if !is_left && self.job.plan.updating == Updating::Appends {
-                    // It is as long as the source.
+                    // Nothing can be appended: the file is as long as the source.
                     let ruled = Outcome::Skipped(Skip::Ruled);
                     return self.linker.report_settled(vec![(pending, counted, ruled)]);
                 }
@@ -311,7 +310,7 @@ impl Filler<'_> {
         self.linker.report_settled(vec![(pending, counted, outcome)]);
     }
 
-    /// Decides about a file of a mirror whose content `is_same`.
+    /// Decides about a file of a mirror once its content was compared.
     fn leave_hashed(&self, pending: &Pending, is_same: bool) -> Decision {
         let Pending { dir, name, entry, found, on_existing, .. } = pending;
         let DirState::Open(node) = &dir.state else {
@@ -336,7 +335,7 @@ impl Filler<'_> {
         }
     }
 
-    /// Requests the content of a file that was compared until now.
+    /// Requests the content of a file after the comparison.
     pub(super) fn want_now(&self, pending: Pending, counted: u64) {
         self.job.reporter.begins_again(counted, 0);
         let (dir, mut wants) = (pending.dir(), Vec::new());
@@ -354,12 +353,12 @@ impl Filler<'_> {
         if !wants.is_empty() {
             self.job.sender.want(wants);
         }
-        // It was waited for twice.
+        // The directory counted the file twice: for the comparison and for the request.
         self.completion.settle(dir);
     }
 }
 
-/// The candidate that has this content: the first that is the same otherwise, or else the first.
+/// The candidate with this content, preferably one without other differences.
 fn with_content(
     candidates: Vec<Candidate>,
     hashes: &[Option<ContentHash>],

@@ -1,7 +1,6 @@
-//! Hard links: names of one file of the sources become names of one file here. The first
-//! of them that is listed is dealt with like any other file; those that are listed while
-//! its content is on the way wait for that, and are linked to it then. What has to be kept
-//! in mind for that has a bound in bytes.
+//! Hard links: names of one source file become names of one file here. The first listed name is
+//! handled like any other file. Names that are listed before it is settled wait, and are linked to
+//! it then. The memory for all this has a bound in bytes.
 
 mod cost;
 
@@ -24,36 +23,36 @@ use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
 
-/// The files of several names that were listed.
+/// The listed files that have several names.
 pub(super) struct Groups {
     known: Mutex<Known>,
-    /// The name by which the only source was listed, if its top has another here.
+    /// The listed name of the only source, if it gets another name here.
     listed: OnceLock<Name>,
 }
 
-/// The same, by the Sender's number. In trees, which don't have to be copied to grow.
+/// The groups, by the Sender's number. Trees need no copying to grow.
 struct Known {
     groups: BTreeMap<u64, Group>,
-    /// In a comparison: the object that the first name of each leads to.
+    /// In a comparison: the object of each group's first name.
     objects: BTreeMap<u64, Option<FileId>>,
     room: Room,
 }
 
-/// Names of one file.
+/// The names of one file.
 enum Group {
-    /// The first has no outcome yet.
+    /// The first name has no outcome yet.
     Awaited(Awaiting),
-    /// The destination has it.
+    /// The destination has the first name.
     There(Box<First>),
 }
 
-/// Names that wait for the first one's outcome, if any do.
+/// Names that wait for the outcome of the first one.
 #[derive(Default)]
 struct Awaiting(Option<Box<Waiters>>);
 
 struct Waiters(Vec<Pending>);
 
-/// The name to which others are linked.
+/// The first name of a file. Others are linked to it.
 #[derive(Clone)]
 pub(crate) struct First {
     place: Place,
@@ -61,38 +60,38 @@ pub(crate) struct First {
     object: Object,
 }
 
-/// The directory of that.
+/// The directory of a first name.
 #[derive(Clone)]
 enum Place {
     There(Arc<DirNode>),
-    /// It would be made, if this were no dry run.
+    /// A dry run: the directory would be created.
     Absent(Arc<RecvDir>),
 }
 
-/// The object of that.
+/// The object of a first name.
 #[derive(Clone)]
 enum Object {
     /// It is unknown, or will be replaced.
     Unknown,
     Known(FileId),
-    /// It waits.
+    /// The file waits for publication.
     Waits(Box<WaitingFile>),
 }
 
-/// An entry of several names, as it meets those that were listed before.
+/// The state of a group when another of its names is listed.
 enum Met {
-    /// There are none, or none was published.
+    /// No other name was listed before, or none was published.
     None(Pending),
-    /// One is on its way, and this waits for it.
+    /// The first name has no outcome yet; the new one waits for it.
     Awaited,
-    /// One is there.
+    /// The first name exists.
     Other(First, Pending),
-    /// There is no room to keep it in mind.
+    /// There is no memory to record the group.
     TooMany(Pending, Fault),
 }
 
 impl Groups {
-    /// None yet, in a job with memory for so many bytes of them.
+    /// Creates an empty set that may use `memory_max` bytes.
     pub(super) fn of(memory_max: Option<NonZeroU64>) -> Self {
         let room = Room::of(memory_max);
         let known = Known { groups: BTreeMap::new(), objects: BTreeMap::new(), room };
@@ -100,7 +99,7 @@ impl Groups {
     }
 }
 
-/// Reports outcomes of files, and links their further names to the first.
+/// Reports the outcomes of files, and links further names of a file to the first.
 pub(crate) struct Linker<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) decider: Arc<Decider<'a>>,
@@ -138,7 +137,7 @@ impl Linker<'_> {
             outcomes.push(item);
         }
         self.job.tell_outcomes(outcomes);
-        // Before the directories count them, and get their modes.
+        // Links must exist before the directories are settled and get their modes.
         for ((group, dir, name), outcome) in firsts {
             self.end_first(group, dir, name, &outcome);
         }
@@ -147,8 +146,8 @@ impl Linker<'_> {
         }
     }
 
-    /// Takes an entry of several names; returns its outcome if it has one already. The first
-    /// is left to `take`.
+    /// Takes an entry with several names. Returns its outcome if it is settled at once. `take`
+    /// handles the first name.
     pub(super) fn take_name(
         &self,
         one: Pending,
@@ -190,7 +189,7 @@ impl Linker<'_> {
                 Met::None(one)
             }
             btree_map::Entry::Occupied(mut group) => {
-                // It is no first one any more.
+                // The entry is a further name, and never becomes a first one.
                 one.entry.links = 0;
                 match group.get_mut() {
                     Group::Awaited(Awaiting(waiting)) => {
@@ -204,8 +203,8 @@ impl Linker<'_> {
         }
     }
 
-    /// The first name of a file has that outcome: links those that wait for it, or has them
-    /// fail with it.
+    /// Records the outcome of the first name of a file. Waiting names are linked to it, or fail
+    /// with it.
     pub(super) fn end_first(&self, group: u64, dir: Arc<RecvDir>, name: Name, outcome: &Outcome) {
         let is_there = matches!(
             outcome,
@@ -257,13 +256,12 @@ impl Linker<'_> {
         self.report_settled(settled);
     }
 
-    /// The difference of an entry of several names whose name leads to the object `there`,
-    /// if it is not what its first name leads to. Where objects are unknown, nothing is found
-    /// to differ, but that further names are not proven to be one file where they are to be
-    /// removed.
+    /// Compares the object `there` of an entry with that of its group's first name. Unknown objects
+    /// count as equal. Before a removal they count as different, since nothing proves that the
+    /// names lead to one file.
     ///
     /// # Errors
-    /// When there is no room to keep the object in mind.
+    /// If there is no memory to record the object.
     pub(super) fn compare_object(
         &self,
         entry: &Entry,
@@ -288,8 +286,8 @@ impl Linker<'_> {
         }
     }
 
-    /// The name that was published by `outcome`. One may be the same as in a base, and not
-    /// be there.
+    /// The first name of a group, after `outcome`. `None` if it does not exist: a base may have the
+    /// file instead.
     fn first(&self, dir: Arc<RecvDir>, name: Name, outcome: &Outcome) -> Option<First> {
         let is_replaced = match outcome {
             Outcome::Skipped(_) => false,
@@ -306,11 +304,11 @@ impl Linker<'_> {
             return Some(First { place, name, object: Object::Unknown });
         };
         let handle = node.handle().ok()?;
-        // In a dry run it is another one then.
+        // In a dry run, the existing object is not the one that would be published.
         if self.job.policy.dry_run && is_replaced || !handle.capabilities().tells_objects {
             return Some(First { place, name, object: Object::Unknown });
         }
-        // What is the same as in a base but for its attributes waits, too.
+        // A file that differs from its base only in attributes waits, too.
         let object = match self.publisher.waits(&dir, &name) {
             Some(waits) => Object::Waits(Box::new(waits)),
             None => handle.stat(&name, false).ok()??.id.map_or(Object::Unknown, Object::Known),
@@ -318,7 +316,7 @@ impl Linker<'_> {
         Some(First { place, name, object })
     }
 
-    /// The outcome of a name that was linked to `first`, where something differed by `found`.
+    /// The outcome of a name that was linked to `first`, and differed by `found`.
     fn linked(&self, first: &First, found: Changes) -> Outcome {
         let mut path = match &first.place {
             Place::There(node) => node.path_of(Some(&first.name)),
@@ -332,7 +330,7 @@ impl Linker<'_> {
         Outcome::Linked { found: found.without(Changes::SENT), first }
     }
 
-    /// Links an entry to the first name of its file, by round trips.
+    /// Links an entry to the first name of its file in a worker, where that takes round trips.
     pub(super) fn take_other_name(&self, first: &First, mut one: Pending) {
         if self.job.control.stopped() {
             return;
@@ -341,7 +339,7 @@ impl Linker<'_> {
         self.report_settled(vec![(one, 0, outcome)]);
     }
 
-    /// Makes an entry a further name of `first`, if it is none yet.
+    /// Makes an entry a further name of `first`, unless it is one already.
     fn link(&self, first: &First, one: &mut Pending) -> Outcome {
         let Pending { dir, name, entry, .. } = one;
         let tells_objects = match &dir.state {
@@ -366,7 +364,7 @@ impl Linker<'_> {
             Decision::Settled(outcome) => return self.job.as_synced(outcome, found),
         };
         if self.job.policy.dry_run && !matches!(dir.state, DirState::Open(_)) {
-            // A base has it, and its directory would be made.
+            // A base has the content, and the directory of the entry would be created.
             return self.linked(first, found);
         }
         let linked = self.link_to(first, dir, name, entry, on_existing);
@@ -432,16 +430,16 @@ impl Linker<'_> {
     }
 }
 
-/// A name that leads to the first one's file.
+/// The result of linking a name to the first one.
 enum Linked {
-    /// It did so before.
+    /// The name led to the file before.
     Before,
-    /// It does now, or the outcome says why not.
+    /// The name was linked now, or the outcome says why not.
     Now(Outcome),
 }
 
 impl First {
-    /// Its object, where that is known and will not be replaced.
+    /// The object, if it is known and will not be replaced.
     fn id(&self) -> Option<FileId> {
         match &self.object {
             Object::Unknown => None,
@@ -461,7 +459,7 @@ impl Place {
 }
 
 impl Linker<'_> {
-    /// Reports the outcome of an entry that has it when it is listed.
+    /// Reports the outcome of an entry that is settled when it is listed.
     pub(super) fn settle_listed(&self, listed: &Pending, outcome: Outcome) -> Outcome {
         let Pending { index, dir, entry, found, cost, .. } = listed;
         let outcome = self.job.as_synced(outcome, *found);

@@ -1,5 +1,5 @@
-//! The listing as it arrives: where it stands, and what may be in it. A Sender
-//! far away can list no more than the job covers, and must account for all of it.
+//! The listing: takes its items in order, checks them, and settles or passes on each entry. A
+//! remote Sender may list only what the job covers, and must account for all of it.
 
 use super::prefetching::Prefetching;
 use super::{DirState, Pending, Receiver, RecvDir, is_stage, of_sender};
@@ -14,25 +14,25 @@ use haul_store::OnExisting;
 use haul_tree::Owner;
 use std::sync::Arc;
 
-/// The Sender broke a rule of the conversation.
+/// The Sender broke this rule of the protocol.
 pub(super) struct Broken(pub(super) &'static str);
 
-/// Where the listing stands.
+/// The position in the listing.
 pub(super) struct Listing {
-    /// The number that the next entry or fault has.
+    /// The index of the next entry or fault.
     pub(super) next_index: u64,
-    /// The number of the source that is listed, where each is by itself.
+    /// The number of the current source. A mirror has only one.
     source: u64,
-    /// Directories whose end was not listed yet, with their numbers: the root,
-    /// and each in the one before it.
+    /// Directories whose end was not listed yet, with their indexes: first the root, then each
+    /// inside the one before it.
     pub(super) open: Vec<(u64, Arc<RecvDir>)>,
     pub(super) prefetching: Prefetching,
-    /// It was reported that the destination was made.
+    /// The creation of the destination was reported.
     has_told_made: bool,
 }
 
 impl Listing {
-    /// One that begins in `root`.
+    /// Creates the state of a listing that begins in `root`.
     pub(super) fn of(root: Arc<RecvDir>) -> Self {
         Self {
             next_index: 1,
@@ -43,7 +43,7 @@ impl Listing {
         }
     }
 
-    /// The directory that was opened last, if it has this number.
+    /// The innermost open directory, if its index is `dir`.
     fn opened_last(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
         let open = self.open.last().filter(|(number, _)| *number == dir);
         let (_, open) = open.ok_or(Broken("it listed into a directory that is not open"))?;
@@ -52,8 +52,7 @@ impl Listing {
 }
 
 impl Receiver<'_> {
-    /// Takes the next items of the listing, which were admitted. Whatever ends that, the
-    /// outcomes until then are told.
+    /// Takes the next admitted items. Their outcomes are reported even if the job ends in between.
     pub(super) fn take_items(&self, items: Vec<ListItem>) -> Result<(), Broken> {
         let _batch = self.job.ending.begin_batch();
         let (mut wants, mut outcomes) = (Vec::new(), Vec::new());
@@ -110,7 +109,7 @@ impl Receiver<'_> {
                 });
                 self.owners.adapt(&mut entry);
                 if entry.kind == Kind::Dir {
-                    // All names in the one above are known.
+                    // All other names in the parent directory are known now.
                     self.tell_extras_in_turn(&parent, wants, outcomes);
                     parent.forget_prefetched();
                 }
@@ -129,7 +128,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Reports that this job has made the destination, once an entry goes there.
+    /// Reports once that this job has created the destination.
     fn tell_made(&self) {
         if self.job.only_removes()
             || std::mem::replace(&mut self.listing.lock().has_told_made, true)
@@ -143,7 +142,7 @@ impl Receiver<'_> {
         self.job.control.tell_made(named, &self.job.dest);
     }
 
-    /// Takes the end of a directory: with that of the root all is listed.
+    /// Takes the end of a directory. The end of the root ends the listing.
     fn take_dir_end(
         &self,
         dir: u64,
@@ -161,7 +160,7 @@ impl Receiver<'_> {
         if dir == 0 {
             self.tell_both(wants, outcomes);
             self.filler.providers.renames.settle_renames(&self.filler, wants, outcomes);
-            // Nothing may be told after the job's end, which this can settle.
+            // Settling the root may end the job, so all outcomes are sent first.
             self.tell_both(wants, outcomes);
         }
         self.completion.settle(ended);
@@ -175,7 +174,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Tells what only the destination has in `dir`, behind what was found before.
+    /// Reports the extras of `dir`, after the outcomes found before them.
     fn tell_extras_in_turn(
         &self,
         dir: &Arc<RecvDir>,
@@ -188,7 +187,7 @@ impl Receiver<'_> {
         self.tell_extras(dir);
     }
 
-    /// Tells of an entry, and of what is in it. Nothing at the destination is looked at.
+    /// Reports an entry in a job that only lists. The destination is not read.
     fn list_entry(&self, index: u64, dir: &Arc<RecvDir>, entry: &Entry, cost: u64) -> Outcome {
         let path = dir.path_of(entry.name.as_ref());
         self.job.control.monitor().event(Event::Listed { path: &path, entry });
@@ -201,7 +200,7 @@ impl Receiver<'_> {
         Outcome::Skipped(Skip::Ruled)
     }
 
-    /// Decides about one entry; returns its outcome if it has one already.
+    /// Decides about one entry. Returns its outcome if it is settled at once.
     fn take_entry(
         &self,
         index: u64,
@@ -254,12 +253,12 @@ impl Receiver<'_> {
         Some(outcome)
     }
 
-    /// The entries of a directory of that number may be listed from now on.
+    /// Lets the Sender list entries into `dir`, which has this index.
     fn open(&self, index: u64, dir: Option<Arc<RecvDir>>) {
         self.listing.lock().open.extend(dir.map(|dir| (index, dir)));
     }
 
-    /// The outcome of what the Sender could not list.
+    /// The outcome of an entry that the Sender could not list.
     fn outcome_of(&self, fault: Fault) -> Outcome {
         if self.job.plan.is_mirror && fault.kind == FaultKind::NotRecursive {
             return Outcome::Skipped(Skip::Special);
@@ -268,7 +267,7 @@ impl Receiver<'_> {
         Outcome::Failed(fault)
     }
 
-    /// The number of the next entry, and the directory that it is in.
+    /// The index of the next entry, and the open directory `dir`.
     fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
         let mut listing = self.listing.lock();
         let parent = listing.opened_last(dir)?;
@@ -278,7 +277,7 @@ impl Receiver<'_> {
         Ok((index, parent))
     }
 
-    /// Tells that `entry` in `dir` was listed. It `is_rival` if an earlier source has its place.
+    /// Reports that `entry` in `dir` was listed. `is_rival`: an earlier source has its place.
     fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
         self.job.reporter.listed(index, entry, |place| {
             place.source = self.listing.lock().source;
@@ -287,13 +286,13 @@ impl Receiver<'_> {
         });
     }
 
-    /// The directory that was opened last, if it has this number.
+    /// The innermost open directory, if its index is `dir`.
     fn open_dir_of(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
         self.listing.lock().opened_last(dir)
     }
 
-    /// The name that an entry gets, if the job covers it and it is in order; and true if
-    /// nothing is an extra that the destination has in it.
+    /// Checks the name, order and depth of an entry. Returns the name that it gets, and whether the
+    /// directory is closed: nothing in it counts as an extra.
     fn check_name(
         &self,
         dir: u64,
@@ -318,7 +317,7 @@ impl Receiver<'_> {
         if dir != 0 || self.job.lists_once(entry) {
             let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
             let mut names = parent.last_names.lock();
-            // What is no directory comes first.
+            // Entries that are no directories come first.
             let late = entry.kind != Kind::Dir && (names.subdir.is_some() || names.dir.is_some());
             let last = if entry.kind == Kind::Dir { &mut names.dir } else { &mut names.file };
             if late || last.as_ref().is_some_and(|last| *last >= name) {
@@ -338,7 +337,7 @@ impl Receiver<'_> {
         Ok((self.job.rename.clone(), is_closed))
     }
 
-    /// Settles an entry whose place an earlier source has.
+    /// Settles an entry whose place an earlier source has taken.
     pub(super) fn take_rival(&self, rival: &Rival, cost: u64) -> Result<OutcomeItem, Broken> {
         let Rival { dir, entry, .. } = rival;
         let (index, parent) = self.number(*dir)?;
@@ -358,8 +357,8 @@ impl Receiver<'_> {
         Ok(OutcomeItem { index, outcome })
     }
 
-    /// The outcome of an entry whose place an earlier source of the job has: nothing that this job
-    /// has brought is replaced by it.
+    /// The outcome of an entry whose place an earlier source has taken. It never replaces an entry
+    /// that this job copied.
     fn outcome_of_rival(&self, rival: &Rival) -> Outcome {
         let Rival { entry, first, is_same, fault, .. } = rival;
         if *is_same {
@@ -371,7 +370,7 @@ impl Receiver<'_> {
             Kind::Symlink { target } => (MetaKind::Symlink, Some(&**target)),
             Kind::Special => return Outcome::Failed(of_sender(fault.clone())),
         };
-        // Nothing of it would be kept.
+        // No attributes of the rival would be kept.
         let plan = Plan { keeps: Kept::NONE, ..self.job.plan.clone() };
         let meta = &Meta::new(kind, first.attributes.clone());
         let existing = Existing { meta, target, is_source: false, is_led_to: false };
@@ -382,12 +381,12 @@ impl Receiver<'_> {
         }
     }
 
-    /// A fault in `dir` may be listed.
+    /// Checks that the Sender may report a fault in `dir`.
     pub(super) fn check_fault(&self, dir: u64, name: &[u8]) -> Result<(), Broken> {
         self.asked.as_ref().map_or(Ok(()), |asked| asked.lock().take_fault(dir, name))
     }
 
-    /// The listing may end: all that was asked for is accounted for.
+    /// Checks that the listing may end: every requested source is accounted for.
     pub(super) fn check_end(&self) -> Result<(), Broken> {
         match &self.asked {
             Some(asked) if !asked.lock().may_end() => Err(Broken("it ended the listing too early")),
@@ -395,7 +394,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// Takes the names of directories that will be listed: they are no extras.
+    /// Takes the names of directories that will be listed later, so that they do not count as
+    /// extras.
     fn take_subdirs(&self, dir: u64, names: &[Name]) -> Result<(), Broken> {
         let dir = self.open_dir_of(dir)?;
         if !self.job.task.finds_extras() || dir.parent.is_none() {
@@ -414,7 +414,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Tells what is in `dir` and was not listed, when all names in it are known.
+    /// Handles the extras of `dir`, once all its names are known.
     fn tell_extras(&self, dir: &Arc<RecvDir>) {
         let (Some(names), DirState::Open(node)) = (dir.unlisted.lock().take(), &dir.state) else {
             return;
@@ -425,8 +425,8 @@ impl Receiver<'_> {
         self.checker.report_extras(dir, node, names);
     }
 
-    /// Deals with an entry that stays since it would lose something, by that `fault`. In the
-    /// first part of a move nothing is made of it, nor of what is in it.
+    /// Settles an entry that is not moved because it would lose something, given by `fault`. Its
+    /// subtree is skipped, too.
     fn leave_behind(
         &self,
         index: u64,
@@ -451,7 +451,7 @@ impl Receiver<'_> {
         Some(outcome)
     }
 
-    /// Nothing in the directory was looked at: nothing there is an extra.
+    /// Marks a directory that the Sender did not search: nothing in it counts as an extra.
     fn close_dir(&self, dir: u64) -> Result<(), Broken> {
         let dir = self.open_dir_of(dir)?;
         if !self.job.task.finds_extras() || dir.parent.is_none() {
@@ -461,7 +461,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Removes what has the name of a source that is not there.
+    /// Removes the entry whose name is that of a missing source.
     fn take_missing(&self, dir: u64, name: &Name) -> Result<(), Broken> {
         let dir = self.open_dir_of(dir)?;
         if self.publisher.removals.walking().missing != Missing::Removed {

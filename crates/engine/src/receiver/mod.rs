@@ -1,5 +1,5 @@
-//! The Receiver: holds the destination, and so it alone compares, asks for what
-//! is missing, and publishes.
+//! The Receiver: the role that holds the destination. It alone compares entries, requests missing
+//! content and publishes files.
 
 mod arrivals;
 mod asked;
@@ -94,11 +94,10 @@ use std::sync::atomic::AtomicU64;
 use taking::Maker;
 use times::Times;
 
-/// Items beyond [`LIST_WINDOW`] that are tolerated: one that is as large as an
-/// item can be.
+/// Tolerated excess over [`LIST_WINDOW`]: the cost of the largest possible item.
 pub(crate) const WINDOW_SLACK: u64 = 128 << 10;
 
-/// The role.
+/// The Receiver of a job: its stages and the state of the listing.
 pub(crate) struct Receiver<'a> {
     pub(crate) job: Arc<JobContext<'a>>,
     owners: Arc<Owners<'a>>,
@@ -110,21 +109,21 @@ pub(crate) struct Receiver<'a> {
     maker: Maker<'a>,
     checker: Checker<'a>,
     listing: Mutex<Listing>,
-    /// The sources of the job, where this side named them.
+    /// The sources of the job, if this side named them.
     asked: Option<Mutex<Asked>>,
-    /// Where files are staged, if not where they will appear.
+    /// The directory of the staged files, if they are not staged beside their final names.
     staging: Option<Arc<Dir>>,
 }
 
-/// A stage that is continued, and the hashes of the blocks in it.
+/// A partial file that is resumed, and the hashes of the blocks in it.
 pub(crate) type Resumed = (Box<dyn StagedFile>, Vec<BlockHash>);
 
 impl<'a> Receiver<'a> {
-    /// A receiver that works in `destination`. `asked` is what may be listed,
-    /// where this side knows that.
+    /// Creates a Receiver for `destination`. `asked` limits what the Sender may list, if this side
+    /// knows the sources.
     ///
     /// # Errors
-    /// When the destination can't be looked at.
+    /// If the destination's metadata or the base directories can't be read.
     pub(crate) fn new(
         control: &'a Control<'a>,
         sender: Arc<dyn SenderPort + 'a>,
@@ -150,7 +149,7 @@ impl<'a> Receiver<'a> {
             given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), has);
         }
         let gives = given::allowed(job.task.keeps(), acts_as_root).and(keeps);
-        // A proof is of all that can be looked at, if it can be given here or not.
+        // A proof covers all attributes that can be compared, even those that can't be set here.
         let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
         let (policy, is_far) = (policy_of(job, proves.and(keeps)), sender.is_far());
         let is_beside = is_far || destination.sources_are_here;
@@ -203,13 +202,13 @@ impl<'a> Receiver<'a> {
         }))
     }
 
-    /// Admits items of a listing that has come over a wire, to be taken with
-    /// [`Self::take_list`]; `false` if the job has failed by that.
+    /// Admits items of a listing from a wire, for [`Self::take_list`]. Returns `false` if they made
+    /// the job fail.
     fn admit_list(&self, items: &[ListItem]) -> bool {
         self.job.keep_rules(self.job.admit(items))
     }
 
-    /// Takes the next items of a listing that has come over a wire.
+    /// Takes the next items of a listing from a wire.
     pub(crate) fn take_list(&self, items: Vec<ListItem>) {
         self.job.keep_rules(self.take_items(items));
     }
@@ -242,20 +241,19 @@ impl ReceiverPort for Receiver<'_> {
     }
 }
 
-/// The rules by which a job copies, or compares, and keeps what is in `keeps`.
+/// The policy of the job, with `keeps` as the attributes. A comparison gets that of a dry run.
 fn policy_of(job: &Job, keeps: Kept) -> Policy {
     let compares = Policy { dry_run: true, ..Policy::default() };
     Policy { keeps, ..job.task.copies().copied().unwrap_or(compares) }
 }
 
-/// A fault that the Sender reported, as one of its own: the destination is not for
-/// it to judge.
+/// A fault that the Sender reported, marked as the source's: it can't judge the destination.
 pub(crate) fn of_sender(fault: Fault) -> Fault {
     Fault { side: Side::Source, ..fault.clipped() }
 }
 
-/// True if it is a stage or journal of haul's own, left or at work in a tree: it
-/// is worth nothing in another place.
+/// True if the entry is a temporary file, journal or temporary directory of haul. Such entries are
+/// useless in another place.
 fn is_stage(kind: &Kind, name: Option<&Name>) -> bool {
     match kind {
         Kind::Dir => name.is_some_and(haul_store::is_lot),

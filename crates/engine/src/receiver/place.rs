@@ -1,5 +1,4 @@
-//! Acts at an entry's place in the destination as soon as it is listed: makes directories and
-//! links, and gives files that stay the attributes that they lack.
+//! Creates directories, links and special files at their places as soon as they are listed.
 
 use super::work::Making;
 use super::{DirState, Maker, Pending, RecvDir, Work, naming, parent_fault};
@@ -12,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 impl Maker<'_> {
-    /// Makes a link, FIFO, socket or device.
+    /// Creates a link, FIFO, socket or device.
     pub(super) fn make(
         &self,
         dir: &RecvDir,
@@ -61,8 +60,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Makes or opens a directory, and opens it for the listing. Its outcome comes
-    /// later if it is still on its way.
+    /// Creates or opens a directory, and opens it for the listing. Returns no outcome while the
+    /// directory is still being created.
     pub(super) fn take_dir(
         &self,
         index: u64,
@@ -80,8 +79,8 @@ impl Maker<'_> {
             self.find_dir(parent, name.as_ref(), entry, prefetched.as_ref());
         let is_new = fresh || outcome == Outcome::Copied;
         let entry = &self.job.with_dir_mode(entry, parent, &state, is_new);
-        // What goes right into a directory that stood before leaves that one's
-        // own mode and time alone, unless that is to be a mirror.
+        // A copy into an existing directory keeps that directory's mode and time, unless it becomes
+        // a mirror.
         let is_to_be_same = name.is_some() || self.job.plan.updates_top;
         let is_given = is_to_be_same && (fresh || !entry.is_way);
         let mut outcome =
@@ -110,7 +109,7 @@ impl Maker<'_> {
             dir.open_up();
         }
         if let Err(fault) = self.publisher.removals.expect_extras(&dir) {
-            // The one above waits for one of the two.
+            // The parent has counted both directories, and waits for only one.
             parent.settle_one();
             dir = of(DirState::Failed, None);
             outcome = Outcome::Failed(fault);
@@ -128,8 +127,7 @@ impl Maker<'_> {
         (dir, Some(outcome))
     }
 
-    /// Opens or makes a directory. Gives its outcome, the operations that it allows, and true
-    /// if it was made.
+    /// Opens or creates a directory. Returns its outcome, its state, and true if it was created.
     fn find_dir(
         &self,
         parent: &Arc<RecvDir>,
@@ -145,7 +143,7 @@ impl Maker<'_> {
             (DirState::Absent, Some(_), _) if self.job.makes_nothing() => {
                 (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)
             }
-            // As where it was made.
+            // The same as for a destination that was created.
             (DirState::Absent, None, _) if !self.job.plan.updates_top => {
                 (Outcome::Skipped(Skip::Unchanged), DirState::Absent, false)
             }
@@ -164,7 +162,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Waits for a directory that is being made, and reports its outcome.
+    /// Waits until a directory is created, and reports its outcome.
     pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: Making) {
         let outcome = match (making.made)() {
             Ok(()) => making.outcome,
@@ -179,7 +177,7 @@ impl Maker<'_> {
         self.completion.settle(Arc::clone(dir));
     }
 
-    /// Makes a link, FIFO, socket or device where that takes round trips.
+    /// Creates a link, FIFO, socket or device in a worker, where that takes round trips.
     pub(super) fn take_link(&self, link: Pending) {
         if self.job.control.stopped() {
             return;

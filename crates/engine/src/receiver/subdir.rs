@@ -1,5 +1,4 @@
-//! Finds the place of a directory at the destination: opens the one that is there, or
-//! makes it.
+//! Finds the place of a directory at the destination: opens the existing directory or creates one.
 
 use super::own::{self, is_own};
 use super::{DirState, Maker, RecvDir, naming};
@@ -12,8 +11,8 @@ use std::io;
 use std::sync::Arc;
 
 impl Maker<'_> {
-    /// Opens the directory `name`, or makes it, if it was not opened `ahead`; tells its
-    /// outcome, and if it was made.
+    /// Opens or creates the directory `name`, unless it was opened `ahead`. Returns its outcome,
+    /// its state, and true if it was created.
     pub(super) fn open_dir(
         &self,
         above: &RecvDir,
@@ -78,7 +77,7 @@ impl Maker<'_> {
         self.job.rename.is_some() && above.parent.is_none()
     }
 
-    /// Opens the directory `name`, or makes it where there is none.
+    /// Opens the directory `name`, or creates it if it does not exist.
     fn find_or_make_dir(
         &self,
         above: &RecvDir,
@@ -90,13 +89,13 @@ impl Maker<'_> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let open = || self.open_there(parent, name, entry.is_way);
-        // On the way to a source all stays as it is.
+        // Directories on the way to a source stay as they are.
         let or_cleared = |found| match entry.is_way {
             true => Ok(Presence::Found(found)),
             false => self.or_cleared(above, parent, handle, (name, entry), found, open),
         };
-        // What stands there is the rule where others have been; asking first would be
-        // one round trip more where each costs one.
+        // In directories that existed before, most subdirectories exist, too, so opening comes
+        // first. Where each operation costs a round trip, creating comes first.
         let found = match above.fresh || self.job.costs_round_trips && above.is_writable() {
             true => None,
             false => match open() {
@@ -134,8 +133,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Opens the directory `name` of `parent`. A link to one stands for it where that was
-    /// asked for, and on the way to a source where the way stays as it is.
+    /// Opens the directory `name` of `parent`. Follows a symbolic link if the plan keeps links to
+    /// directories, or on the way to a source if the plan leaves the way as it is.
     fn open_there(
         &self,
         parent: &Arc<DirNode>,
@@ -153,12 +152,13 @@ impl Maker<'_> {
                 beneath::follow(parent, name, Side::Destination)
                     .map_err(|fault| io::Error::other(fault.message))
             }
-            // It makes way, as all else that is no directory.
+            // The link is replaced like any other entry that is no directory.
             _ => Err(error),
         }
     }
 
-    /// The place that was `found`. In a mirror what is no directory makes way for one.
+    /// Handles the entry that was `found` at the place. If the plan replaces other kinds, an entry
+    /// that is no directory is replaced by one.
     fn or_cleared(
         &self,
         above: &RecvDir,
@@ -175,7 +175,7 @@ impl Maker<'_> {
         if self.job.only_removes() || self.job.plan.keeps_existing {
             return Ok(Presence::Ruled);
         }
-        // What this job has brought makes no way.
+        // Entries that this job has brought are not replaced.
         let there = handle.stat(name, false);
         let is_free = there.and_then(|there| match there {
             Some(there) => self.publisher.naming.is_free(above, handle, name, &there),
@@ -201,15 +201,15 @@ impl Maker<'_> {
     }
 }
 
-/// The place of a directory at the destination.
+/// The state of a directory's place at the destination.
 enum Presence {
-    /// It was there.
+    /// The directory existed.
     Found(io::Result<Arc<DirNode>>),
-    /// It is there now.
+    /// The directory was created.
     Made(io::Result<Arc<DirNode>>),
-    /// It would be made, if this were no dry run.
+    /// A dry run: the directory would be created.
     Absent,
-    /// It is not there, and rules leave it at that.
+    /// The directory does not exist, and the rules forbid to create it.
     Ruled,
 }
 

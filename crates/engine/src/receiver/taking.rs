@@ -1,5 +1,5 @@
-//! Takes entries that are no directories as they are listed: settles them at once, makes
-//! them, requests their content, or gives them to a worker.
+//! Takes listed entries that are no directories: settles or creates them at once, requests their
+//! content, or queues them for a worker.
 
 use super::hashing::Candidate;
 use super::providers::BaseDirs;
@@ -12,8 +12,7 @@ use haul_proto::Want;
 use haul_store::OnExisting;
 use std::sync::Arc;
 
-/// Gives listed entries their place: makes directories, links and special files, and has files
-/// filled.
+/// Creates directories, links and special files, and requests the content of files.
 pub(crate) struct Maker<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) times: Arc<Times<'a>>,
@@ -38,7 +37,7 @@ impl<'a> Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Decides about a file; returns its outcome if it has one already.
+    /// Decides about a file. Returns its outcome if it is settled at once.
     pub(super) fn take_file(&self, mut file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
         let (decision, found) = self.decider.decide(&file.dir, &file.name, &mut file.entry);
         let decision = self.publisher.removals.cleared(&file.dir, &file.name, decision, found);
@@ -76,8 +75,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Decides about a link, FIFO, socket or device, and makes it; returns its outcome if
-    /// it has one already.
+    /// Decides about a link, FIFO, socket or device, and creates it. Returns its outcome if it is
+    /// settled at once.
     pub(super) fn take_made(&self, mut listed: Pending) -> Option<Outcome> {
         let (mut decision, found) =
             self.decider.decide(&listed.dir, &listed.name, &mut listed.entry);
@@ -118,8 +117,8 @@ impl Maker<'_> {
         Some(self.linker.settle_listed(&listed, outcome))
     }
 
-    /// Decides about an entry with a name of its own; returns its outcome if it has one
-    /// already.
+    /// Decides about an entry that is no further hard link. Returns its outcome if it is settled at
+    /// once.
     pub(super) fn take_one(&self, one: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
         match one.entry.kind {
             Kind::File { .. } => self.take_file(one, wants),
