@@ -1,8 +1,8 @@
-//! The outcomes of entries, and the end of the job: a directory is settled with the last entry
-//! in it, and the job with the root.
+//! Completion: settles directories and ends the job. A directory is settled with its last entry,
+//! and the job with the root.
 //!
-//! Where the Sender is about to remove its sources, their copies here are remembered from their
-//! outcome on, until the Sender asks for proof that a copy is still there.
+//! If the Sender removes its sources, their copies are remembered from the outcome until the Sender
+//! asks for proof that a copy still exists.
 
 use super::{Chunks, DirState, JobContext, Pending, Publisher, RecvDir, full, of_sender};
 use crate::Event;
@@ -17,35 +17,33 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Proofs that are kept for a Sender at the other end of a wire, at most: some 30 MiB.
-/// Those of the entries of a listing window, and of names that wait for the end since their
-/// files have several, and as many that go.
+/// Maximum number of proofs that are kept for a remote Sender, about 30 MiB: the entries of a
+/// listing window, the names of files with several names that wait for the end, and as many that
+/// are being removed.
 const PROOFS_MAX: usize = (LIST_WINDOW / ITEM_COST_MIN) as usize + 2 * NAMES_WAITING_MAX;
 
-/// By the numbers of the sources. There is none where it can't be told which object was
-/// compared.
+/// The remembered copies, by the index of the source. `None` if the compared object is unknown.
 type Proofs = HashMap<u64, Option<Proof>>;
 
-/// The end of the job, and what it waits for.
+/// Settles directories, and ends the job.
 pub(crate) struct Completion<'a> {
     job: Arc<JobContext<'a>>,
     pub(super) publisher: Arc<Publisher<'a>>,
     chunks: Option<Arc<Chunks>>,
-    /// The Sender removes its sources, and has it proven that they can go.
+    /// The Sender removes its sources, and asks for proofs before.
     gives_proofs: bool,
     proofs: Mutex<Proofs>,
-    /// The Sender removes its sources and reports which: the job ends when it says
-    /// that those were all.
+    /// The Sender removes its sources and reports each. The job ends when it reports the last.
     awaits_removals: bool,
-    /// The figures of a job that waits for that alone.
+    /// The summary of a job that waits only for those reports.
     settled: Mutex<Option<Summary>>,
-    /// Everything is settled, and Done is being sent: the Sender may leave.
+    /// Everything is settled, and Done is being sent: the Sender may disconnect.
     done: AtomicBool,
 }
 
 impl<'a> Completion<'a> {
-    /// The completion of a job in which the Sender `removes` sources whose copies can be told
-    /// from other entries `here`.
+    /// Creates the completion of a job. `here`: copies of sources that the Sender removes can be
+    /// identified on this side.
     pub(super) fn of(
         publisher: &Arc<Publisher<'a>>,
         chunks: Option<Arc<Chunks>>,
@@ -70,7 +68,7 @@ impl<'a> Completion<'a> {
         self.gives_proofs
     }
 
-    /// Takes the copy of the source of that number that was remembered.
+    /// Takes the remembered copy of the source `index`.
     pub(super) fn take_proof(&self, index: u64) -> Option<Proof> {
         self.proofs.lock().remove(&index).flatten()
     }
@@ -82,7 +80,7 @@ impl Completion<'_> {
         self.done.load(Ordering::Acquire)
     }
 
-    /// True if nothing more is expected from the Sender.
+    /// True if the Sender has nothing more to send.
     pub(crate) fn is_over(&self) -> bool {
         self.is_done() && (!self.awaits_removals || self.job.control.has_ended())
     }
@@ -92,8 +90,8 @@ impl Completion<'_> {
         self.awaits_removals
     }
 
-    /// One entry of `dir` is settled; with the last one the directory gets its
-    /// mode and time, and is itself settled in the one above it.
+    /// Settles one entry of `dir`. With its last entry, the directory gets its mode and time, and
+    /// is itself settled in its parent.
     pub(crate) fn settle(&self, dir: Arc<RecvDir>) {
         let mut dir = dir;
         while dir.settle_one() {
@@ -104,8 +102,8 @@ impl Completion<'_> {
         }
     }
 
-    /// Everything in `dir` has its outcome: gives it its mode and time, and tells
-    /// the job's end if it is the root. Returns the directory above.
+    /// Ends `dir`, whose entries are all settled: sets its mode and time. The end of the root ends
+    /// the job. Returns the parent.
     fn end_dir(&self, dir: &Arc<RecvDir>) -> Option<Arc<RecvDir>> {
         if !self.publisher.puts_off(dir) {
             self.publisher.sealing.seal(dir);
@@ -117,7 +115,7 @@ impl Completion<'_> {
         self.publisher.publish_waiting();
         self.publisher.sealing.end_sealing(0);
         self.publisher.durability.sync_names();
-        // What ended early is not done, though everything is settled.
+        // A job that ended early is not done, even if everything is settled.
         if !self.job.control.stopped() {
             let summary = self.job.reporter.summary();
             self.job.control.hear_out();
@@ -133,7 +131,7 @@ impl Completion<'_> {
         None
     }
 
-    /// A wanted file has its outcome; `moved` bytes were counted as done.
+    /// Records the outcome of a wanted file, of which `moved` bytes were counted as done.
     pub(crate) fn finish(&self, pending: Pending, moved: u64, outcome: Outcome) -> OutcomeItem {
         let outcome = match outcome {
             Outcome::Failed(fault) if fault.kind == FaultKind::NoSpace => {
@@ -154,7 +152,7 @@ impl Completion<'_> {
         OutcomeItem { index: pending.index, outcome }
     }
 
-    /// Takes the Sender's reports about its sources.
+    /// Takes the Sender's reports about its removed sources.
     pub(crate) fn take_removals(&self, removals: Vec<Removal>) {
         for removal in removals {
             match removal {
@@ -182,8 +180,8 @@ impl Completion<'_> {
         monitor.event(Event::Removed { path, kind, result });
     }
 
-    /// Keeps in mind what was found to be the same as the source `entry` that is now to
-    /// be removed. The Sender takes it, or asks for it, when it has heard the outcome.
+    /// Remembers the copy that was found identical to the source `entry`, which will be removed.
+    /// The Sender takes the proof or asks for it after the outcome.
     pub(super) fn keep_proof(
         &self,
         index: u64,
@@ -213,8 +211,8 @@ impl Completion<'_> {
         }
     }
 
-    /// Looks whether the destination still has what was compared with sources that the
-    /// Sender has set aside, and reports. The job fails if nothing was kept for one of them.
+    /// Checks that the copies of sources that the Sender has set aside still exist, and reports the
+    /// results. The job fails if no proof was kept for one of them.
     pub(crate) fn prove(&self, asked: Vec<Prove>) {
         let mut proven = Vec::with_capacity(asked.len());
         for Prove { index, aside } in asked {

@@ -1,4 +1,4 @@
-//! Making what was written durable, file by file or a whole file system at once.
+//! Durability: flushes what the job wrote, file by file or a whole file system at once.
 
 use super::{DirState, JobContext, RecvDir};
 use crate::JobError;
@@ -11,28 +11,27 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A failure at this ends the job.
+/// The action that a failed flush of names reports. Such a failure ends the job.
 const NAMES: &str = "flush the directory";
 
 /// The file systems to which the job writes.
 pub(super) struct Durability<'a> {
     job: Arc<JobContext<'a>>,
-    /// By device, if they can be made durable as a whole.
+    /// By device; `None` if it can't be flushed as a whole.
     file_systems: Mutex<HashMap<u64, Option<Arc<Volume>>>>,
 }
 
-/// A file system that can be made durable as a whole, through one handle that is
-/// opened before anything is written.
+/// A file system that is flushed as a whole, through one handle that is opened before anything is
+/// written.
 ///
-/// The system reports a failure once per handle, without naming the file. So
-/// one thread at a time asks, and after a failure nobody believes a
-/// success any more: what it was about may belong to anyone.
+/// The system reports a failure once per handle, without naming the file. So one thread at a time
+/// flushes. After a failure no later success counts, since any file may be affected.
 pub(super) struct Volume {
     sync: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
-    /// Held while the system is asked, and until its answer is known to all.
+    /// Held during a flush, until all threads know the result.
     turn: Mutex<()>,
     failed: OnceLock<io::ErrorKind>,
-    /// Something is left to the last time.
+    /// Some files rely on the last flush.
     is_relied_on: AtomicBool,
 }
 
@@ -42,8 +41,8 @@ impl Volume {
         Self { sync, turn: Mutex::default(), failed, is_relied_on }
     }
 
-    /// Makes all durable that was written before this is called; `false` if it is
-    /// not known to be, and each file has to be synced alone.
+    /// Flushes everything that was written before the call; `false` if that may have failed, and
+    /// each file must be synced alone.
     pub(super) fn sync(&self) -> bool {
         let _turn = self.turn.lock();
         self.failed.get().is_none() && self.ask().is_ok()
@@ -51,26 +50,25 @@ impl Volume {
 
     fn ask(&self) -> io::Result<()> {
         (self.sync)().inspect_err(|error| {
-            // Only the first matters.
+            // Only the first failure matters.
             let _ = self.failed.set(error.kind());
         })
     }
 
-    /// True if what is there already can be left to [`Self::sync_at_last`].
+    /// True if existing content can be left to [`Self::sync_at_last`].
     fn will_cover(&self) -> bool {
         if self.failed.get().is_some() {
             return false;
         }
         self.is_relied_on.store(true, Ordering::SeqCst);
-        // It may have failed meanwhile; then both are done.
+        // A flush may have failed meanwhile. Then the caller syncs the file, too.
         self.failed.get().is_none()
     }
 
-    /// Makes all durable that is left, at the end of a job.
+    /// Flushes everything else at the end of a job.
     ///
     /// # Errors
-    /// Those of now, and one of before, if it may have been about what was left to
-    /// this moment.
+    /// A failure of this flush, or an earlier one if files relied on this flush.
     fn sync_at_last(&self) -> io::Result<()> {
         let _turn = self.turn.lock();
         let before = self.failed.get().copied();
@@ -82,8 +80,8 @@ impl Volume {
     }
 }
 
-/// True if a file could not be opened because of its rights, or because it was removed: what
-/// has come of its content is not known.
+/// True if a file could not be opened because of its permissions or because it was removed. Whether
+/// its content was lost is unknown.
 pub(super) fn may_not_be_opened(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
@@ -95,20 +93,20 @@ impl<'a> Durability<'a> {
 }
 
 impl Durability<'_> {
-    /// True if a file is durable before it is published.
+    /// True if files must be durable before they are published.
     pub(super) fn holds(&self) -> bool {
         self.job.policy.sync || self.job.policy.verify
     }
 
-    /// Learns of the file system that `node` is on, before anything is written there.
+    /// Registers the file system of `node`, before anything is written to it.
     pub(super) fn expect_writing(&self, node: &Arc<DirNode>) {
         if self.holds() && !self.job.policy.dry_run {
             self.file_system(node);
         }
     }
 
-    /// Has a large stage written out while it is filled, if it is to be waited
-    /// for: medium and processor work at the same time then.
+    /// Starts to write out a large staged file while it is filled, if it must be durable. Medium
+    /// and processor then work at the same time.
     pub(super) fn written_out(&self, mut stage: Box<dyn StagedFile>) -> Box<dyn StagedFile> {
         if self.holds() {
             stage.write_out();
@@ -116,13 +114,13 @@ impl Durability<'_> {
         stage
     }
 
-    /// Makes a file durable whose content is left as it is: an earlier job,
-    /// without `sync`, may have put it there a moment ago, and its mode may be new.
-    /// Nothing is done where the whole file system will be.
+    /// Flushes a file whose content is kept. An earlier job without `sync` may have written it a
+    /// moment ago, and its mode may be new. Nothing is done if the last flush covers the file.
     ///
-    /// The system reports a failure once, so in a move one ends the job: its second part
-    /// would see no failure, and remove the source. The report may have gone to an earlier
-    /// move or another process. So the second part is made to read the file from its medium.
+    /// The system reports a failure only once. In a move a failure therefore ends the job:
+    /// otherwise the second part would see no failure, and remove the source. The report may also
+    /// have gone to an earlier move or another process. So the second part must read the file from
+    /// its medium.
     pub(super) fn sync_left(
         &self,
         dir: &RecvDir,
@@ -136,7 +134,7 @@ impl Durability<'_> {
             (self.job.policy.moving.is_some(), "flush the file to stable storage");
         let left = || {
             let handle = node.handle()?;
-            // What fails to be written from now on shows when all of it is synced.
+            // Later write failures show in the last flush.
             let volume = self.file_system(node);
             if !volume.is_some_and(|(_, volume)| volume.will_cover()) {
                 handle.sync(Some(name))?;
@@ -144,9 +142,9 @@ impl Durability<'_> {
             if is_moving { handle.forget_cached(name) } else { Ok(()) }
         };
         match left() {
-            // What can't be opened is not known to be lost.
+            // A file that can't be opened is not known to be lost.
             Err(error) if is_moving && !may_not_be_opened(&error) => {
-                // The job's error reports it, and the file has no other outcome.
+                // The job's error reports the failure. The file has no other outcome.
                 self.not_durable(&dir.path_of(Some(name)), what, &error);
                 Ok(())
             }
@@ -154,14 +152,13 @@ impl Durability<'_> {
         }
     }
 
-    /// Makes the names in `dir` durable, unless the whole file system will be.
+    /// Flushes the names in `dir`, unless the last flush covers them.
     pub(super) fn sync_dir(&self, dir: &RecvDir) {
         let DirState::Open(node) = &dir.state else { return };
         if !self.job.policy.sync || self.job.policy.dry_run || self.job.control.stopped() {
             return;
         }
-        // Names are a matter of the file system's own journal: what is wrong with that
-        // is reported each time.
+        // Names are in the file system's journal, whose failures are reported every time.
         if self.file_system(node).is_none()
             && let Err(error) = node.handle().and_then(|handle| handle.sync(None))
         {
@@ -171,7 +168,7 @@ impl Durability<'_> {
         }
     }
 
-    /// Makes the names of the whole job durable.
+    /// Flushes the names of the whole job.
     pub(super) fn sync_names(&self) {
         if !self.job.policy.sync || self.job.policy.dry_run || self.job.control.stopped() {
             return;
@@ -185,16 +182,16 @@ impl Durability<'_> {
         }
     }
 
-    /// Ends the job, which could not do `what`: what is there may be lost.
+    /// Fails the job because `what` failed at `path`: content may be lost.
     pub(super) fn not_durable(&self, path: &[u8], what: &str, error: &std::io::Error) {
         let fault = Fault::from_io(Side::Destination, what, error);
         let path = haul_model::escape_bytes(&words::shown(path.to_vec()));
         self.job.control.fail(JobError::Destination { path, fault });
     }
 
-    /// The file system of `node`, if it can be made durable as a whole. It must be
-    /// asked about before anything is written there: a failure that
-    /// was reported to another process before is not reported to later handles.
+    /// The file system of `node`, if it can be flushed as a whole. It must be registered before
+    /// anything is written: a failure that was already reported to another process is not reported
+    /// to later handles.
     pub(super) fn file_system(&self, node: &Arc<DirNode>) -> Option<(u64, Arc<Volume>)> {
         let device = node.id()?.dev;
         let mut known = self.file_systems.lock();
@@ -220,8 +217,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    /// A file system that reports its one failure to the `nth` caller, and
-    /// takes its time to answer.
+    /// A slow file system that reports its one failure to the `nth` caller.
     fn failing_once(nth: u64) -> Volume {
         let asked = AtomicU64::new(0);
         Volume::new(Box::new(move || {

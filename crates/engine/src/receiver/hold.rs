@@ -1,14 +1,12 @@
-//! Files that must be durable, or are read back, before they get their names:
-//! they are held until there are enough of them to be waited for in one go.
+//! Held files: files that must be durable, or are read back, before they are published. They are
+//! held until there are enough to flush in one go.
 //!
-//! 1. A file that is held is durable before it is published. A name that is
-//!    found after a crash leads to the whole content.
-//! 2. With `sync`, the names are durable before the job's end is reported.
-//! 3. A failure to make something durable is final: the file fails, and its
-//!    stage is given up.
-//! 4. The system reports once that something of a whole file system was lost, and not
-//!    what. From then on nothing counts as durable by that: each file is asked about
-//!    alone, through the handle that it was written with.
+//! 1. A held file is durable before it is published. A name that is found after a crash leads to
+//!    the whole content.
+//! 2. With `sync`, the names are durable before the end of the job is reported.
+//! 3. A failed flush is final: the file fails, and its staged content is discarded.
+//! 4. For a whole file system, the system reports a loss once, and names no file. From then on each
+//!    file is flushed alone, through the handle that wrote it.
 
 use super::durable::Volume;
 use super::work::Settled;
@@ -27,56 +25,55 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Files that are held before they are waited for, at most; fewer where the
-/// process may not have as many files open, see [`held_files_max`].
+/// Maximum number of held files. It is lower if the process may open fewer files; see
+/// [`held_files_max`].
 const HELD_FILES_MAX: u64 = 512;
 
-/// Files that are held at least, however few may be open.
+/// Minimum for the number of held files, however few may be open.
 const HELD_FILES_MIN: u64 = 4;
 
-/// Handles that a held file keeps open: its own, and its directory's.
+/// Handles that a held file keeps open: its own and its directory's.
 const HANDLES_PER_HELD: u64 = 2;
 
-/// Bytes of files that are held; the last file comes on top.
+/// Maximum number of held bytes; the last file may exceed it.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
-/// How long files are held when no more come.
+/// How long files are held if no more arrive.
 pub(super) const HOLD_MAX: Duration = Duration::from_millis(20);
 
-/// From this number of files on, the file system is made durable as a whole
-/// instead of each file by itself.
+/// From this number of files on, the whole file system is flushed instead of each file.
 const WHOLE_FILES_MIN: usize = 4;
 
-/// Threads that wait for files at the same time.
+/// Maximum number of threads that flush files at the same time.
 const WAITERS_MAX: usize = 8;
 
-/// A file that has its content and its metadata.
+/// A staged file with its content and its metadata.
 pub(super) struct Whole {
     pub(super) sealed: Box<dyn SealedFile>,
-    /// The hash of what was written, if it was hashed.
+    /// The hash of the written content, if it was hashed.
     pub(super) hash: Option<ContentHash>,
-    /// It is made durable before it gets its name, also if nobody asks for that:
-    /// nothing would show that its content was lost.
+    /// It is flushed before it is published even without `sync`: a later job could not detect lost
+    /// content.
     pub(super) durable_first: bool,
 }
 
-/// How the content of a file came into its stage.
+/// The way in which the content of a file was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filling {
-    /// It was written, all of it.
+    /// All of it was written.
     Dense,
-    /// It was written, but for its holes.
+    /// All of it was written, except its holes.
     WithHoles,
-    /// It was written over another version of it, where it differs from that.
+    /// The parts that differ were written over another version of it.
     OverOther,
-    /// It is shared with its source, which a file system does in one go.
+    /// The file system shares the content with the source, in one operation.
     Reflinked,
 }
 
 impl Filling {
-    /// True if a file of `size` bytes is made durable before it gets its name, though nobody
-    /// asks for it, so that a later job never takes it for whole when it has lost content. What
-    /// is small is not: that would cost as much as `sync`, and is written in one go.
+    /// True if a file of `size` bytes is flushed before it is published even without `sync`.
+    /// Otherwise a later job could take it for whole although content was lost. Small dense files
+    /// are not flushed: they are written in one go, and it would cost as much as `sync`.
     pub(super) fn is_durable_first(self, size: u64, stage: &dyn StagedFile) -> bool {
         match self {
             Filling::Reflinked => false,
@@ -86,23 +83,23 @@ impl Filling {
     }
 }
 
-/// A file that waits to be published.
+/// A file that waits until it is durable.
 struct Held {
     pending: Pending,
     moved: u64,
     whole: Whole,
 }
 
-/// Files that are held, and their bytes.
+/// The held files, and their total bytes.
 pub(super) struct Holding {
     held: Mutex<(Vec<Held>, u64)>,
     files_max: usize,
 }
 
-/// Files that are held before they are waited for, where a process may have
-/// `open_max` files open. Each worker may wait for as many while more are held.
+/// Maximum number of held files, if the process may open `open_max` files. Each worker may flush as
+/// many while more are held.
 fn held_files_max(open_max: Option<u64>, workers: usize) -> usize {
-    // The directories of both roles, and all else.
+    // Handles of the directories of both roles, and of everything else.
     let elsewhere = 2 * open_dirs_max(open_max) + HANDLES_ELSEWHERE;
     let handles = open_max.map_or(u64::MAX, |max| max.saturating_sub(elsewhere));
     let files = handles / HANDLES_PER_HELD / (workers as u64 + 1);
@@ -134,8 +131,8 @@ fn make_durable(sealed: &dyn SealedFile) -> Result<(), Fault> {
 }
 
 impl Publisher<'_> {
-    /// Publishes a file, or holds it until it is durable. Returns the files that are settled by
-    /// that, to be reported.
+    /// Publishes a file, or holds it until it is durable. Returns the files that are settled, for
+    /// reporting.
     fn place(&self, pending: Pending, moved: u64, whole: Whole) -> Vec<Settled> {
         if !self.durability.holds() {
             let durable = match whole.durable_first {
@@ -161,14 +158,14 @@ impl Publisher<'_> {
         if self.holding.is_full() { self.publish_held() } else { Vec::new() }
     }
 
-    /// Publishes a file or holds it, as [`Self::place`], or settles its fault.
+    /// Settles the fault of a file, or publishes or holds it as [`Self::place`] does.
     pub(super) fn conclude(
         &self,
         mut pending: Pending,
         moved: u64,
         whole: Result<Whole, Fault>,
     ) -> Vec<Settled> {
-        // A file that is held keeps no more open than its stage and its directory.
+        // A held file keeps only its staged file and its directory open.
         pending.old = None;
         match whole {
             Ok(whole) => {
@@ -179,8 +176,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// Makes the files that are held durable, reads them back if that is asked for, and
-    /// publishes them. Returns them, to be reported.
+    /// Flushes the held files, reads them back if the policy asks for that, and publishes them.
+    /// Returns them for reporting.
     pub(super) fn publish_held(&self) -> Vec<Settled> {
         let (held, _) = std::mem::take(&mut *self.holding.held.lock());
         if held.is_empty() || self.job.control.stopped() {
@@ -217,8 +214,7 @@ impl Publisher<'_> {
         settled
     }
 
-    /// Makes whole file systems durable, where many files are held on one and
-    /// it can be; returns which files that covers.
+    /// Flushes each file system that has many held files. Returns which files that covers.
     fn sync_whole(&self, held: &[Held]) -> Vec<bool> {
         let mut groups: BTreeMap<u64, (Arc<Volume>, Vec<usize>)> = BTreeMap::new();
         for (at, file) in held.iter().enumerate() {
@@ -229,7 +225,7 @@ impl Publisher<'_> {
         }
         let mut durable = vec![false; held.len()];
         for (volume, files) in groups.into_values() {
-            // If it fails, whose file it was shows when each is synced.
+            // If that fails, syncing each file shows which one is affected.
             if files.len() >= WHOLE_FILES_MIN && volume.sync() {
                 files.into_iter().for_each(|at| durable[at] = true);
             }
@@ -237,8 +233,8 @@ impl Publisher<'_> {
         durable
     }
 
-    /// Makes one file durable, if it isn't yet, and reads it back; so many are
-    /// treated `at_once`.
+    /// Flushes one file unless it is `durable`, and reads it back. `at_once` files are handled at
+    /// the same time.
     fn make_sure(&self, file: &Held, durable: bool, at_once: usize) -> Result<(), Fault> {
         let sealed = &*file.whole.sealed;
         if !durable {

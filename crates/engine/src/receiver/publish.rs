@@ -1,4 +1,4 @@
-//! Publishing: a whole file gets its name, at once or at the end of the job.
+//! Publishing: gives whole files their names, at once or at the end of the job.
 
 use super::hold::Holding;
 use super::naming::another;
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
-/// The last stage of a file.
+/// Publishes files: at once, when they are durable, or at the end of the job.
 pub(crate) struct Publisher<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) times: Arc<Times<'a>>,
@@ -20,15 +20,15 @@ pub(crate) struct Publisher<'a> {
     pub(super) naming: Arc<Naming<'a>>,
     pub(super) sealing: Arc<Sealing<'a>>,
     pub(super) durability: Arc<Durability<'a>>,
-    /// Files that wait for the end of the job, if they do.
+    /// Files that wait for the end of the job.
     pub(super) waiting: Waiting,
-    /// Files that wait to be durable.
+    /// Files that wait until they are durable.
     pub(super) holding: Holding,
 }
 
 impl<'a> Publisher<'a> {
-    /// The publisher of a destination with such `times`. Neither a source nor a directory that
-    /// holds one is removed.
+    /// Creates the publisher of a destination with these `times`. It removes no source, and no
+    /// directory that holds one.
     pub(super) fn of(
         times: &Arc<Times<'a>>,
         backups: Arc<Backups<'a>>,
@@ -50,7 +50,7 @@ impl<'a> Publisher<'a> {
 }
 
 impl Publisher<'_> {
-    /// Gives a file its name.
+    /// Publishes a file, or makes it wait for the end of the job.
     pub(super) fn publish(
         &self,
         pending: &Pending,
@@ -68,7 +68,7 @@ impl Publisher<'_> {
         if let Some(claims) = dir.claims()
             && let Some(id) = sealed.id().map_err(failed)?
         {
-            // Before it has its name: whoever finds it there knows it.
+            // Before the file is published, so that another entry that finds it recognises it.
             claims.bring(id);
         }
         self.removals.make_way(dir, name, *on_existing)?;

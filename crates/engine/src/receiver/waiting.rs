@@ -1,14 +1,14 @@
-//! A mirror that delays: its files wait, whole and with their attributes, until all else is
-//! done. Then they get their names, directory by directory, and what ends the job before
-//! leaves all old files as they were.
+//! Delayed publication in a mirror. The files wait, whole and with their attributes, until
+//! everything else is done. Then they are published, directory by directory. A job that ends before
+//! that leaves all old files as they were.
 //!
-//! They wait in directories with private names ([`Lot`]), one on each file system, where
-//! they have their names already: so none of that is kept in memory. Of each directory in
-//! which some are to appear, and of those above it, its place in the job is.
+//! They wait under their final names in private directories ([`Lot`]), one on each file system. So
+//! memory holds none of these names, only the directories in which files will appear, and their
+//! parents.
 //!
-//! A job that loses its connection, or is killed, leaves them, and the next one to the same
-//! destination takes them over: a file that waits with the length, time and attributes that
-//! it would bring is not sent again.
+//! A job that loses its connection or is killed leaves the waiting files. The next job to the same
+//! destination takes them over. A waiting file with the right length, time and attributes is not
+//! sent again.
 
 use super::providers::is_like_new;
 use super::{DirState, Pending, Publisher, RecvDir, naming, parent_fault};
@@ -26,43 +26,41 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Directories that are kept in mind, at most. If there are more, files get their names
-/// before the end.
+/// Maximum number of directories in memory. If there are more, files are published before the end.
 const DIRS_MAX: usize = 1 << 18;
 
-/// Files that wait, and the directories in which they will appear.
+/// Files that wait for the end of the job, and the directories in which they will appear.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// Where they wait, by the number of the file system.
+    /// The lots, by device.
     lots: Mutex<HashMap<u64, Arc<Lot>>>,
-    /// Objects of several names that an earlier job left waiting, and that became a file of this
-    /// job.
+    /// Objects with several names that an earlier job left waiting, and that this job already uses.
     claimed: Mutex<HashSet<FileId>>,
-    /// Directories in which all has its outcome, each behind those in it.
+    /// Settled directories, each behind its subdirectories.
     dirs: Mutex<Vec<Arc<RecvDir>>>,
-    /// There were too many of them.
+    /// There were more than [`DIRS_MAX`] directories.
     has_overflown: AtomicBool,
 }
 
 /// A file that waits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WaitingFile {
-    /// The number of the file system.
+    /// The device of the file system.
     device: u64,
     row: Row,
-    /// The object.
+    /// The object of the file.
     pub(super) id: FileId,
 }
 
 impl RecvDir {
-    /// The number under which files wait that will appear in it.
+    /// The number of the row in which this directory's files wait.
     fn row_number(&self) -> RowNumber {
         *self.row.get_or_init(|| RowNumber::of(&self.path_of(None)))
     }
 }
 
 impl Publisher<'_> {
-    /// Has a whole file wait.
+    /// Makes a whole file wait for the end of the job.
     pub(super) fn keep_waiting(
         &self,
         pending: &Pending,
@@ -83,7 +81,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// The place where files wait that will appear in `dir`.
+    /// The row in which files for `dir` wait, and its lot.
     fn row_of(&self, dir: &RecvDir, on_existing: OnExisting) -> io::Result<(Arc<Lot>, Row)> {
         let DirState::Open(node) = &dir.state else { return Err(io::ErrorKind::NotFound.into()) };
         let lot = self.lot_of(dir, node)?;
@@ -91,7 +89,7 @@ impl Publisher<'_> {
         Ok((lot, Row { number: dir.row_number(), on_existing }))
     }
 
-    /// The lot of the file system that `node` is on, which is that of `dir`.
+    /// The lot of the file system of `node`, the directory of `dir`. Creates it if there is none.
     fn lot_of(&self, dir: &RecvDir, node: &Arc<DirNode>) -> io::Result<Arc<Lot>> {
         let device = node.id().ok_or(io::ErrorKind::Unsupported)?.dev;
         let mut lots = self.waiting.lots.lock();
@@ -111,14 +109,13 @@ impl Publisher<'_> {
         Ok(lot)
     }
 
-    /// The lot of a file system, if there is one.
+    /// The lot of a file system, if it has one.
     fn lot_on(&self, device: u64) -> Option<Arc<Lot>> {
         self.waiting.lots.lock().get(&device).cloned()
     }
 
-    /// The directory in which lots are for what appears in `node`: the highest one of the
-    /// destination that is on the same file system and can be reached from `node` through
-    /// directories in which lots can be made.
+    /// The directory that holds the lot for files in `node`: the highest directory of the
+    /// destination on the same file system. All directories between them must allow lots.
     fn top_of<'n>(&self, node: &'n Arc<DirNode>) -> &'n Arc<DirNode> {
         let mut top = node;
         while let Some((above, _)) = top.place() {
@@ -132,7 +129,7 @@ impl Publisher<'_> {
         top
     }
 
-    /// The same in `dir`, if it is one that has them.
+    /// Takes over the lot that an earlier job left in `dir`, if `dir` is a directory for lots.
     pub(super) fn take_over_lot_in(&self, dir: &RecvDir) {
         let DirState::Open(node) = &dir.state else { return };
         if self.job.delays()
@@ -142,14 +139,14 @@ impl Publisher<'_> {
             && let Ok(handle) = node.handle()
             && let Some(lot) = handle.take_over_lot(&|| dir.open_up())
         {
-            // One that the job has stays: a file system can be mounted in several places, and
-            // what waits in another one then is sent again.
+            // A lot that the job already has stays. A file system may be mounted in several places;
+            // files that wait in another of them are sent again.
             let lot = Arc::new(lot);
             self.waiting.lots.lock().entry(id.dev).or_insert_with(|| Arc::clone(&lot));
         }
     }
 
-    /// Leaves what waits to the next job if this one has ended with `error` because its
+    /// Leaves the waiting files to the next job, if this one ended with `error` because its
     /// connection was lost.
     pub(crate) fn leave_waiting(&self, error: &JobError) {
         if matches!(error, JobError::Connection(_)) {
@@ -157,8 +154,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// Has a file wait that an earlier job has left whole; false if there is none, or it is
-    /// not what this job would bring.
+    /// Reuses the whole file that an earlier job left waiting; false if there is none, or it is not
+    /// the file that this job would write.
     pub(super) fn keep_before(&self, file: &Pending) -> io::Result<bool> {
         let Pending { dir, name, entry, on_existing, .. } = file;
         if !matches!(self.job.plan.same_by, Sameness::SizeAndTime | Sameness::Size) {
@@ -173,7 +170,8 @@ impl Publisher<'_> {
             let Some(before) = handle.row_before(&lot, row)? else { continue };
             let Some(there) = self.job.look_at(&*before, name)? else { continue };
             let entry = &*self.times.as_kept(entry, node, Some(&there));
-            // One of several names may be that of another file by now, or can be continued.
+            // A file with several names may belong to another file by now, or may still be
+            // resumable.
             let is_own = there.links == 1 || self.job.has_other_names(entry);
             let found = changes(entry, &there, None, keeps);
             let is_it = found.is_empty()
@@ -183,7 +181,7 @@ impl Publisher<'_> {
                     || !before.lacks_content(name, &there, self.job.policy.sync)?)
                 && self.claims_alone(&there);
             if !is_it {
-                // A large file is continued under its one name.
+                // A large file is resumed under its other name.
                 before.remove_file(name)?;
                 continue;
             }
@@ -197,14 +195,14 @@ impl Publisher<'_> {
         Ok(false)
     }
 
-    /// False if the object `there` became another file of the job already, by another of its
-    /// names: the names of one file may belong to two by now.
+    /// False if this job already uses the object `there` under another of its names. The names of
+    /// one old file may belong to two files by now.
     fn claims_alone(&self, there: &Meta) -> bool {
         let id = there.id.filter(|_| there.links > 1);
         id.is_none_or(|id| self.waiting.claimed.lock().insert(id))
     }
 
-    /// The place where the file `name` of `dir` waits, if it does.
+    /// The place where the file `name` of `dir` waits, if it waits.
     pub(super) fn waits(&self, dir: &RecvDir, name: &Name) -> Option<WaitingFile> {
         let (number, DirState::Open(node)) = (*dir.row.get()?, &dir.state) else { return None };
         let device = node.id()?.dev;
@@ -216,8 +214,8 @@ impl Publisher<'_> {
         of(OnExisting::Keep).or_else(|| of(OnExisting::Replace))
     }
 
-    /// Has a further name of the file `first`, which waits, wait with it. False if that has
-    /// its name by now.
+    /// Makes a further name of the waiting file `first` wait, too. False if `first` is published by
+    /// now.
     pub(super) fn wait_with(
         &self,
         (place, first): (WaitingFile, &Name),
@@ -236,7 +234,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// True if `dir`, in which all has its outcome, gets its attributes only at the end.
+    /// True if the settled `dir` gets its attributes only at the end of the job.
     pub(super) fn puts_off(&self, dir: &Arc<RecvDir>) -> bool {
         if !dir.has_waiting() {
             return false;
@@ -262,12 +260,12 @@ impl Publisher<'_> {
         true
     }
 
-    /// All is done but for what waits: that gets its names.
+    /// Publishes the waiting files, once everything else is done.
     pub(super) fn publish_waiting(&self) {
         let dirs = std::mem::take(&mut *self.waiting.dirs.lock());
         self.publish_in(&dirs);
-        // Before directories get modes that keep their owner from writing. What waits still
-        // is left where the connection was lost meanwhile.
+        // Before directories get modes that keep their owner from writing. After a lost connection,
+        // the files that still wait are left.
         if !self.job.control.stopped() {
             self.waiting.lots.lock().clear();
         }
@@ -307,21 +305,21 @@ impl Publisher<'_> {
                 Err(fault) => self.job.fail_late(&dir.path_of(Some(&name)), fault),
                 Ok(()) => {
                     let by_rsync = by_rsync.get_or_init(|| self.left_by_rsync(dir, node));
-                    // It may have left nothing of this file, and what else is there stays.
+                    // rsync may not have left this file. Its other files stay.
                     let _ = by_rsync.as_ref().map(|(_, left)| left.remove_file(&name));
                 }
             }
         }
         if let (Some(Some((name, _))), Ok(handle)) = (by_rsync.into_inner(), node.handle()) {
-            // It stays if something is in it.
+            // The directory stays if it is not empty.
             let _ = handle.remove_dir(&name);
         }
         lot.end(row.number);
         Ok(())
     }
 
-    /// The directory in `dir` in which an rsync that was interrupted left files that waited, by its
-    /// name, unless the job copies what has that name.
+    /// The directory in `dir` in which an interrupted rsync left its delayed files, and its name.
+    /// `None` if the job copies an entry of that name.
     fn left_by_rsync(
         &self,
         dir: &RecvDir,
@@ -348,7 +346,7 @@ impl Publisher<'_> {
             claims.bring(id);
         }
         self.removals.make_way(dir, name, row.on_existing)?;
-        // All that matters of it by now.
+        // Only the name and the kind matter by now.
         let none = Attributes::new(0, Timestamp { secs: 0, nanos: 0 });
         let entry = Entry::new(Some(name.clone()), Kind::File { size: 0 }, none);
         let named = self.naming.give_name(ACTION, dir, name, &entry, row.on_existing, |how| {
@@ -357,16 +355,16 @@ impl Publisher<'_> {
         if named?.is_none() {
             return Err(naming::another());
         }
-        // What could be continued until now.
+        // The partial files of this file are not needed any more.
         handle.remove_stale(name, seen);
         Ok(())
     }
 }
 
-/// True if this user may make entries in a directory with this metadata, or may change its mode
-/// so that it can. Access lists are not looked at.
+/// True if this user can create entries in a directory with this metadata, or can change its mode
+/// to do so. Access lists are ignored.
 fn may_have_lots(dir: &Meta) -> bool {
-    /// The rights to write and to search, of all others.
+    /// The rights of others to write and to search.
     const WRITABLE: u32 = 0o003;
     dir.owner.is_none_or(|owner| {
         let rights = if haul_sys::is_of_group(owner.group) { WRITABLE << 3 } else { WRITABLE };

@@ -1,5 +1,5 @@
-//! Directories of the receiving machine besides the destination, in which a mirror looks
-//! for files that the destination lacks. A file that is the same there is not sent.
+//! Base directories: directories on the receiving machine, beside the destination. A mirror looks
+//! in them for files that the destination lacks. A file that is identical there is not sent.
 
 use super::{Looked, Provider};
 use crate::dirs::{DirNode, OpenDirs};
@@ -20,13 +20,13 @@ use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
 
-/// The directories of bases at the root of a job.
+/// Opens the root of each base directory.
 pub(crate) fn roots(bases: Vec<Arc<dyn TreeDir>>) -> io::Result<Vec<Arc<DirNode>>> {
     let open = Arc::new(OpenDirs::default());
     bases.into_iter().map(|base| DirNode::root(base, None, &open)).collect()
 }
 
-/// Reports directories that can't be opened.
+/// Reports the base directories that can't be opened.
 pub(crate) fn report_missing(
     missing: Vec<(Vec<u8>, io::Error)>,
     monitor: &dyn Monitor,
@@ -50,15 +50,15 @@ pub(crate) fn report_missing(
     }
 }
 
-/// How a file gets what its base has.
+/// The way in which a file gets the content of its base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bring {
-    /// As a hard link, or else as a copy.
+    /// A hard link, or else a copy.
     Link,
     Copy,
 }
 
-/// The base directories, of which one has the file by its metadata.
+/// Provides a file from the base directory in which it was found.
 pub(crate) struct BaseDirs;
 
 impl Provider for BaseDirs {
@@ -82,7 +82,7 @@ impl Provider for BaseDirs {
 }
 
 impl Decider<'_> {
-    /// Decides about an entry that a base may have; `None` if none has.
+    /// Decides about an entry that a base may have; `None` if no base has it.
     pub(crate) fn decide_with_bases(
         &self,
         case: &Case<'_>,
@@ -102,8 +102,9 @@ impl Decider<'_> {
         }
     }
 
-    /// Decides about a file that takes the place of `existing`, something of another kind: as
-    /// with rsync, what a base has comes from there. `None` also if that does not make way.
+    /// Decides about a file that replaces `existing`, an entry of another kind. As with rsync, the
+    /// content comes from a base that has it. `None` if no base has it, or `existing` can't be
+    /// replaced.
     fn decide_instead(
         &self,
         case: &Case<'_>,
@@ -117,8 +118,8 @@ impl Decider<'_> {
         Ok(decided.map(|(decision, found)| (decision.replacing(), found)))
     }
 
-    /// Decides about a file where the destination has the file `existing`: if a base has it
-    /// whole, it becomes a hard link to that, as with rsync.
+    /// Decides about a file whose place has the file `existing`. As with rsync, it becomes a hard
+    /// link to a base's file that is identical.
     fn decide_to_link(
         &self,
         case: &Case<'_>,
@@ -130,7 +131,7 @@ impl Decider<'_> {
             let Some(there) = handle.stat(name, false)? else { return Ok(false) };
             Ok::<_, io::Error>(match handle.capabilities().tells_objects {
                 true => there.id.is_some() && there.id == existing.id,
-                // What looks the same is taken for it.
+                // Files that look the same count as the same object.
                 false => {
                     let (one, other) = (&there.attributes, &existing.attributes);
                     there.kind == existing.kind && one.changes(other, Kept::OF_COPIES).is_empty()
@@ -142,7 +143,7 @@ impl Decider<'_> {
                 Ok(Some((Decision::Base(base, Bring::Link, OnExisting::Replace), found)))
             }
             Some((Decision::HashBases(bases, otherwise), found)) => {
-                // Only what is the same in all can be linked to.
+                // Only a file without other differences can be linked to.
                 let bases: Vec<_> =
                     bases.into_iter().filter(|(_, found)| found.is_empty()).collect();
                 for (base, _) in &bases {
@@ -157,8 +158,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Decides about an entry that the destination has not, if a base has it: with the
-    /// first base in which all is the same, or else the first with the same content.
+    /// Decides about an entry that the destination lacks, if a base has it. An identical entry is
+    /// preferred; else the first with the same content is used.
     pub(crate) fn decide_by_bases(
         &self,
         dir: &RecvDir,
@@ -195,7 +196,8 @@ impl Decider<'_> {
             best = best.or(Some((base, found)));
         }
         let Some((base, found)) = best else {
-            // The outcome reports how it differs from the entry most like an earlier state of it.
+            // The outcome reports the differences from the first base entry of this kind: it may be
+            // an earlier version.
             let sent = |found: Changes| found.with(Changes::SENT);
             let copied = match hashed.is_empty() {
                 true => Decision::Copy(OnExisting::Keep),
@@ -207,8 +209,7 @@ impl Decider<'_> {
         Ok(Some(by_base(how, Base(Arc::clone(base)), found, is_file)))
     }
 
-    /// True if the entry `there` of a base can stand for `entry`, from which it differs by
-    /// `found`.
+    /// True if the base's entry `there` can stand for `entry`, from which it differs by `found`.
     fn is_in_base(
         &self,
         base: &Arc<DirNode>,
@@ -224,8 +225,8 @@ impl Decider<'_> {
         Ok(is_same && !self.job.was_lost(base, name, entry, Some(there))?)
     }
 
-    /// True if a file that could not be copied from a base is asked for after all. What is
-    /// wrong with the destination is no reason.
+    /// True if a file that could not be copied from a base is requested from the Sender. Faults of
+    /// the destination do not lead to that.
     pub(crate) fn asks_after_all(&self, pending: &mut Pending, fault: &Fault) -> bool {
         let is_of_base = pending.base.is_some() && fault.side == Side::Source;
         if is_of_base && !self.job.control.stopped() && fault.kind != FaultKind::NoSpace {
@@ -238,8 +239,8 @@ impl Decider<'_> {
 }
 
 impl BaseDirs {
-    /// Gives a file, whose content was found in `base`, what it gets by that. The existing file
-    /// `differs` from it, or is not known to.
+    /// Settles a file whose content was found in `base`. `differs` is false if the existing file
+    /// has that content, too.
     pub(crate) fn take_from_base(
         &self,
         filler: &Filler<'_>,
@@ -263,8 +264,8 @@ impl BaseDirs {
         filler.linker.report_settled(vec![(pending, counted, outcome)]);
     }
 
-    /// Links or copies a file from its base, and reports the outcome. `counted` bytes of it
-    /// were counted.
+    /// Links or copies a file from its base, and reports the outcome. `counted` bytes were counted
+    /// as done while it was compared.
     pub(crate) fn bring_from_base(
         &self,
         filler: &Filler<'_>,
@@ -281,13 +282,13 @@ impl BaseDirs {
                 filler.job.reporter.begins_again(counted, 0);
                 let dir = file.dir();
                 self.copy_from_base(filler, Box::new(file));
-                // It was waited for twice.
+                // The directory counted the file twice: for the comparison and for the copy.
                 filler.completion.settle(dir);
             }
         }
     }
 
-    /// Makes a file a hard link to its base, if it is to be one and that can be done.
+    /// Makes a file a hard link to its base, if the plan wants that and it is possible.
     fn link_if_wanted(
         &self,
         filler: &Filler<'_>,
@@ -303,8 +304,8 @@ impl BaseDirs {
         linked
     }
 
-    /// Makes an entry a hard link to that of a base; `None` if that can't be done. What is
-    /// there is known to have other content if it `differs`.
+    /// Makes an entry a hard link to that of a base; `None` if that is impossible. `differs`: the
+    /// existing entry is known to have other content.
     pub(crate) fn link_to_base(
         &self,
         filler: &Filler<'_>,
@@ -324,7 +325,7 @@ impl BaseDirs {
         }
         let linked = (|| {
             let (handle, from) = (node.handle()?, base.0.handle()?);
-            // What looks the same is not replaced by it.
+            // An existing entry of the same kind and time counts as equal, and needs no backup.
             let look = |dir: &dyn TreeDir| {
                 let there = dir.stat(name, false)?;
                 Ok::<_, io::Error>(there.map(|there| (there.kind, there.attributes.mtime)))
@@ -357,7 +358,7 @@ impl BaseDirs {
         }
     }
 
-    /// Has a worker copy a file from a base.
+    /// Queues the copy of a file from its base.
     fn copy_from_base(&self, filler: &Filler<'_>, pending: Box<Pending>) {
         let Pending { index, dir, name, entry, base, .. } = &*pending;
         let Some((Base(base), _)) = base else { return };
@@ -379,8 +380,8 @@ impl BaseDirs {
     }
 }
 
-/// The decision about an entry that differs by `found` from that of a base, whose content is
-/// the same.
+/// The decision about an entry whose content is that of the base, with the other differences
+/// `found`.
 fn by_base(how: Bases, base: Base, found: Changes, is_file: bool) -> (Decision, Changes) {
     match how {
         Bases::Compare if found.is_empty() => {
@@ -394,7 +395,7 @@ fn by_base(how: Bases, base: Base, found: Changes, is_file: bool) -> (Decision, 
             let decision = Decision::Base(base, Bring::Copy, OnExisting::Keep);
             (decision, found.with(Changes::LOCAL))
         }
-        // What is no file has nothing to be copied.
+        // Only files have content to copy.
         _ => (Decision::Copy(OnExisting::Keep), found.with(Changes::LOCAL)),
     }
 }

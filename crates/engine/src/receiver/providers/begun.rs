@@ -1,8 +1,9 @@
-//! Stages of large files that begin with what the old version has, where the file system lets
-//! files share their content: what stays the same is neither sent nor written.
+//! Staged files that begin with the content of the old version, on file systems whose files can
+//! share content. Unchanged parts are neither sent nor written.
 //!
-//! It is also a snapshot that nobody else can change. Its sums are sent, and what is kept of
-//! it is read from the stage when it is hashed: so what is proven is what gets the name.
+//! The shared part is also a snapshot that nobody else can change. The sums are computed from it,
+//! and kept parts are hashed from the staged file. So the verified content is the published
+//! content.
 
 use super::Content;
 use crate::copy::Blocks;
@@ -14,21 +15,21 @@ use haul_tree::{SourceFile, StagedFile};
 use std::io;
 use std::ops::Range;
 
-/// Such stages that are open at the same time, at most.
+/// Maximum number of such files that are open at the same time.
 pub(crate) const BEGUN_MAX: usize = 16;
 
-/// A stage in which something is already.
+/// A staged file that already has some content.
 pub(crate) struct Begun {
     stage: Box<dyn StagedFile>,
-    /// Blocks that an earlier job has left of the new version.
+    /// The hashes of the new version's blocks that an earlier job received.
     done: Vec<BlockHash>,
-    /// Where it has what the old version has, in bytes: behind those. Empty where nothing is
-    /// shared.
+    /// The range, in bytes, that is shared with the old version. It is behind `done`, and empty if
+    /// nothing is shared.
     shared: Range<u64>,
 }
 
 impl Begun {
-    /// The old version as its sums are computed: from the stage, where that has it.
+    /// The old version, for computing its sums. The shared part is read from the staged file.
     pub(crate) fn basis(&self, old: Box<dyn SourceFile>) -> io::Result<Box<dyn Content>> {
         let stage = match self.shared.is_empty() {
             true => None,
@@ -44,24 +45,24 @@ impl Begun {
         self.stage.discard();
     }
 
-    /// The content that it is put together to, and where it has what the old version has.
+    /// The content to assemble, and the range that is shared with the old version.
     pub(crate) fn into_blocks(self) -> (Blocks, Range<u64>) {
         let Self { stage, done, shared } = self;
         (Assembler::begun(stage, done, AHEAD_MAX, shared.end), shared)
     }
 }
 
-/// True if a part of the old version is where it is to be, in a stage that has it there.
+/// True if the staged file already has this part of the old version in its place.
 pub(crate) fn stands(shared: &Range<u64>, reuse: &Reuse) -> bool {
     let Reuse { at, from, len, .. } = *reuse;
     from == Some(at) && shared.start <= at && at + u64::from(len) <= shared.end
 }
 
-/// An old version of which the stage has the end.
+/// The old version, whose end is read from the staged file.
 struct Basis {
     old: Box<dyn SourceFile>,
     stage: Box<dyn SourceFile>,
-    /// Where the stage has the same, in bytes.
+    /// The start of the shared part, in bytes.
     from: u64,
 }
 
@@ -74,7 +75,7 @@ impl Content for Basis {
     }
 }
 
-/// True if it is worth it to begin the stage of a file with its old version.
+/// True if the file should begin with the content of its old version.
 pub(super) fn may_begin_with(file: &Pending, old: &dyn SourceFile) -> bool {
     let DirState::Open(node) = &file.dir.state else { return false };
     old.seal().size >= RESUME_LEN_MIN_FAR
@@ -84,8 +85,8 @@ pub(super) fn may_begin_with(file: &Pending, old: &dyn SourceFile) -> bool {
         && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
 }
 
-/// Begins the stage of a file with what `old` has, if the file system does that. Where it
-/// can't be begun at all, that shows again when its content comes.
+/// Starts the staged file with the content of `old`, if the file system can share it. If no file
+/// can be staged, the error shows again when content arrives.
 pub(super) fn begin_with(filler: &Filler<'_>, file: &mut Pending, old: &dyn SourceFile) {
     let begun = match file.resumed {
         0 => file.stage_for(filler).ok().map(|stage| (stage, Vec::new())),
@@ -96,7 +97,7 @@ pub(super) fn begin_with(filler: &Filler<'_>, file: &mut Pending, old: &dyn Sour
     let shared = from..old.seal().size.max(from);
     let shared = match stage.begin_with(old, shared.clone()) {
         true => shared,
-        // Nothing may be behind what is done.
+        // Nothing may follow the blocks that are done.
         false if stage.set_len(from).is_err() => return,
         false => from..from,
     };

@@ -1,45 +1,45 @@
-//! The files on their way whose chunks were offered: which chunks each has, and which parts of it
-//! were found in other files.
+//! The files in flight whose chunks were offered: the chunks of each, and its parts that were found
+//! in other files.
 
 use haul_delta::CHUNK_LEN_MAX;
 use haul_proto::{OFFERED_PER_FRAME_MAX, Offer, Reuse};
 use haul_store::short;
 use std::collections::HashMap;
 
-/// The most chunks of all files that are listed for the index.
+/// Maximum number of chunks, over all files, that are listed for the index.
 pub(super) const LISTED_MAX: usize = 128 << 10;
 
-/// The most parts that are kept of all files.
+/// Maximum number of found parts, over all files.
 const FOUND_MAX: usize = 64 << 10;
 
-/// Where a chunk begins, its length, and the short form of its hash.
+/// The offset of a chunk, its length, and the short form of its hash.
 pub(super) type Listed = (u64, u32, u64);
 
 #[derive(Default)]
 pub(super) struct ChunkedFiles {
     by_index: HashMap<u64, Chunked>,
-    /// The lengths of all their lists.
+    /// The total length of the lists of all files.
     listed: usize,
     found: usize,
 }
 
 #[derive(Default)]
 struct Chunked {
-    /// Where the next offer may begin, in bytes.
+    /// The minimum offset of the next offer, in bytes.
     next: u64,
     listed: Vec<Listed>,
-    /// Its parts that were found, in the order of the file.
+    /// The parts that were found in other files, in the order of this file.
     found: Vec<Found>,
 }
 
-/// A part of a file that is in another one.
+/// A part of a file that was found in another file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) at: u64,
     pub(super) len: u64,
     /// The number of the other file in the index.
     pub(super) file: u32,
-    /// Where the part begins there, in bytes.
+    /// The offset of the part in the other file, in bytes.
     pub(super) from: u64,
 }
 
@@ -50,23 +50,26 @@ impl Found {
 }
 
 impl ChunkedFiles {
-    /// Offers of a file may come from now on.
+    /// Starts a file: its chunks may be offered.
     pub(super) fn begin(&mut self, index: u64) {
         self.end(index);
         self.by_index.insert(index, Chunked::default());
     }
 
-    /// True if offers of a file may come.
+    /// True if chunks of the file may be offered.
     pub(super) fn has(&self, index: u64) -> bool {
         self.by_index.contains_key(&index)
     }
 
-    /// True if some of a file was found.
+    /// True if parts of the file were found.
     pub(super) fn has_found(&self, index: u64) -> bool {
         self.by_index.get(&index).is_some_and(|file| !file.found.is_empty())
     }
 
-    /// Takes an offer; an error if it breaks a rule. False if its file has come to its end.
+    /// Takes an offer. Returns false if its file has ended.
+    ///
+    /// # Errors
+    /// The rule of the protocol that it breaks.
     pub(super) fn take(&mut self, offer: &Offer) -> Result<bool, &'static str> {
         let lens = offer.chunks.iter().map(|chunk| u64::from(chunk.len));
         let is_chunk = |len: u64| (1..=CHUNK_LEN_MAX.into()).contains(&len);
@@ -91,7 +94,7 @@ impl ChunkedFiles {
         Ok(true)
     }
 
-    /// A part of a file was found, behind all others; false if there is no room for it.
+    /// Adds a found part of a file, behind all others; false if there is no room.
     pub(super) fn found(&mut self, index: u64, part: Found) -> bool {
         let Some(file) = self.by_index.get_mut(&index) else { return false };
         if let Some(last) = file.found.last_mut()
@@ -110,7 +113,7 @@ impl ChunkedFiles {
         has_room
     }
 
-    /// The parts of other files that make up `reuse`; `None` if not all of them were found.
+    /// The parts of other files that make up `reuse`; `None` if some are missing.
     pub(super) fn parts(&self, reuse: &Reuse) -> Option<Vec<Found>> {
         let found = &self.by_index.get(&reuse.index)?.found;
         let first = found.partition_point(|found| found.end() <= reuse.at);
@@ -130,7 +133,7 @@ impl ChunkedFiles {
         (at == end).then_some(parts)
     }
 
-    /// Nothing more of a file is taken; returns its chunks, if any were offered.
+    /// Ends a file. Returns its chunks, or `None` if none were requested.
     pub(super) fn end(&mut self, index: u64) -> Option<Vec<Listed>> {
         let Chunked { listed, found, .. } = self.by_index.remove(&index)?;
         self.listed -= listed.len();
@@ -192,7 +195,7 @@ mod tests {
         let mut files = ChunkedFiles::default();
         files.begin(7);
         let mut found = |at, len, file, from| files.found(7, Found { at, len, file, from });
-        // The second goes on where the first ends, in the same file.
+        // The second part continues the first, in the same file.
         assert!(found(10, 5, 1, 100) && found(15, 5, 1, 105) && found(20, 5, 2, 0));
         assert!(found(30, 5, 1, 0));
         assert_eq!(files.found, 3);

@@ -1,4 +1,4 @@
-//! Chunks that this machine has already, of files that come over a wire.
+//! Chunks of files from a wire that this machine already has.
 //!
 //! The Sender offers the chunks of a wanted file ahead of its content. A worker looks up each chunk
 //! in the index of the cache, reads it from its file, and checks its hash. The answer names the
@@ -6,7 +6,7 @@
 //! The hash of the whole file covers them, too. Once the file is published, its chunks are added to
 //! the index.
 //!
-//! The answers of a file are in the order of its offers: one worker at a time answers.
+//! One worker at a time answers, so that the answers of a file are in the order of its offers.
 
 use super::chunked::{ChunkedFiles, Found, LISTED_MAX, Listed};
 use super::{Looked, Part, Provider, Providers};
@@ -29,25 +29,25 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The shortest file whose chunks are asked for, in bytes.
+/// Minimum length, in bytes, of a file whose chunks are requested.
 const FILE_LEN_MIN: u64 = 1 << 20;
 
-/// Offers that may wait for a worker, at most. Beyond that the reader waits.
+/// Maximum number of offers that wait for a worker. Beyond that the reader waits.
 const OFFERS_MAX: usize = 64;
 
-/// Files with found parts that stay open, at most.
+/// Maximum number of files with found parts that stay open.
 const OPEN_MAX: usize = 64;
 
-/// The chunks of a job.
+/// The chunk lookup of a job.
 pub(crate) struct Chunks {
     place: ChunkCache,
-    /// The directory of the job, as an absolute path.
+    /// The absolute path of the job's directory.
     root: Vec<u8>,
-    /// Read at its first use; `Some(None)` if that failed.
+    /// The cache, read at its first use; `Some(None)` if that failed.
     cache: Mutex<Option<Option<Cache>>>,
     waiting: Mutex<Waiting>,
     files: Mutex<ChunkedFiles>,
-    /// Files of the index, by their numbers. The one that was used last is behind the others.
+    /// Open files of the index, by number. The most recently used one is last.
     open: Mutex<VecDeque<(u32, Arc<File>)>>,
     saved: AtomicU64,
     saved_parts: AtomicU64,
@@ -57,13 +57,13 @@ pub(crate) struct Chunks {
 #[derive(Default)]
 struct Waiting {
     offers: VecDeque<Offer>,
-    /// A worker answers them, or is about to.
+    /// A worker answers the offers, or is queued to do so.
     has_worker: bool,
 }
 
 impl Chunks {
-    /// The chunks of `job` in the directory `root`; `None` without a cache, or if no content comes
-    /// over a wire.
+    /// Creates the lookup of `job` in the directory `root`. `None` without a cache, or if no
+    /// content comes from a wire.
     pub(crate) fn of(
         cache: Option<ChunkCache>,
         root: &dyn TreeDir,
@@ -84,7 +84,7 @@ impl Chunks {
         })
     }
 
-    /// Calls `with` on the cache, which is read at its first use; `None` if it can't be read.
+    /// Calls `with` on the cache; `None` if the cache can't be read.
     fn with_cache<T>(&self, with: impl FnOnce(&mut Cache) -> T) -> Option<T> {
         let mut cache = self.cache.lock();
         let cache = cache.get_or_insert_with(|| {
@@ -97,7 +97,7 @@ impl Chunks {
         cache.as_mut().map(with)
     }
 
-    /// True if some of a file was found.
+    /// True if parts of a file were found.
     pub(crate) fn has_found(&self, index: u64) -> bool {
         self.files.lock().has_found(index)
     }
@@ -124,7 +124,7 @@ impl Chunks {
         Known { index: offer.index, at: offer.at, chunks: known }
     }
 
-    /// A file with the content of a chunk, and where it begins there.
+    /// The file that has the content of a chunk, and the chunk's offset in it.
     fn look_up(&self, chunk: &OfferedChunk, content: &mut Vec<u8>) -> Option<(u32, u64)> {
         let places = self.with_cache(|cache| cache.find(&chunk.hash))?;
         places.iter().filter(|place| place.len == chunk.len).find_map(|place| {
@@ -138,7 +138,7 @@ impl Chunks {
         })
     }
 
-    /// The file with this number in the index, if it can be opened and is still the same.
+    /// The file with this number in the index, if it can be opened and is unchanged.
     fn open(&self, number: u32) -> Option<Arc<File>> {
         let mut open = self.open.lock();
         let at = open.iter().position(|(other, _)| *other == number);
@@ -158,7 +158,7 @@ impl Chunks {
         Some(file)
     }
 
-    /// A file has its outcome: if it was published, the index has its chunks from now on.
+    /// Ends a file with its outcome. The chunks of a published file are added to the index.
     pub(crate) fn end(&self, job: &JobContext<'_>, file: &Pending, outcome: &Outcome) {
         let listed = file.is_chunked.then(|| self.files.lock().end(file.index)).flatten();
         let Some(listed) = listed else { return };
@@ -171,8 +171,8 @@ impl Chunks {
         }
     }
 
-    /// Keeps the content of the entry `name` of `node`, which is about to be lost, if the user
-    /// wants that: a later job may bring it again.
+    /// Stores the content of the entry `name` of `node`, which is about to be lost, if the user
+    /// enabled that. A later job may need it again.
     pub(crate) fn keep_lost(&self, node: &Arc<DirNode>, name: &Name) {
         if !self.place.keeps() {
             return;
@@ -190,7 +190,7 @@ impl Chunks {
         let Some((file, _)) = opened.filter(|(_, stat)| stat.size >= FILE_LEN_MIN) else {
             return Ok(());
         };
-        // Workers that answer offers do not wait for the copy.
+        // Workers that answer offers need not wait for the copy.
         let keeper = self.with_cache(|cache| cache.keeper()).transpose()?.flatten();
         let Some(keeper) = keeper else { return Ok(()) };
         let Some((name, copy)) = keeper.keep(&file)? else { return Ok(()) };
@@ -199,7 +199,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// Writes the job's chunks and figures to the cache.
+    /// Writes the job's chunks and statistics to the cache.
     fn flush(&self) {
         let saved = Saved {
             parts: self.saved_parts.swap(0, Ordering::Relaxed),
@@ -215,8 +215,8 @@ impl Chunks {
     }
 }
 
-/// The chunks of the beginning of a published file, which an earlier job has received. Only
-/// where the `rest` was offered to its end is the link slow, and there is time to read it.
+/// The chunks of the resumed beginning of a published file. They are computed only if the `rest`
+/// was offered to its end: then the link is slow, and there is time to read the file.
 fn list_resumed(
     job: &JobContext<'_>,
     node: &Arc<DirNode>,
@@ -231,7 +231,7 @@ fn list_resumed(
     list(content.take(file.resumed * BLOCK_LEN), &|| job.control.stopped())
 }
 
-/// The chunks of `content`, as many as the index takes, until it is `stopped`.
+/// The chunks of `content`, as many as the index takes, or until `stopped`.
 fn list(content: impl Read, stopped: &dyn Fn() -> bool) -> io::Result<Vec<Listed>> {
     let mut at = 0;
     let chunks = chunks(content).take(LISTED_MAX).take_while(|_| !stopped());
@@ -252,7 +252,7 @@ impl Provider for Chunks {
             && filler.job.sender.offers_chunks()
     }
 
-    /// Has the chunks of a file offered: offers may come from then on.
+    /// Requests offers for the chunks of a file.
     fn look(&self, _: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
         file.is_chunked = true;
         self.files.lock().begin(file.index);
@@ -277,7 +277,10 @@ impl Provider for Chunks {
 }
 
 impl Providers {
-    /// Takes an offer that has come over the wire; an error if it breaks a rule.
+    /// Takes an offer from the wire.
+    ///
+    /// # Errors
+    /// The rule of the protocol that it breaks.
     pub(crate) fn take_offer(
         &self,
         job: &JobContext<'_>,
@@ -297,7 +300,7 @@ impl Providers {
         Ok(())
     }
 
-    /// True if all of `reuse` was found in other files, or its file has ended.
+    /// True if all of `reuse` was found in other files, or if its file has ended.
     pub(crate) fn may_have_parts(&self, reuse: &Reuse) -> bool {
         self.chunks.as_ref().is_none_or(|chunks| {
             let files = chunks.files.lock();
@@ -305,7 +308,7 @@ impl Providers {
         })
     }
 
-    /// Counts a part that was not sent.
+    /// Counts a part that was reused and not sent.
     pub(crate) fn count_reused(&self, reuse: &Reuse) {
         if let (Some(chunks), None) = (&self.chunks, reuse.from) {
             chunks.saved.fetch_add(reuse.len.into(), Ordering::Relaxed);
@@ -313,13 +316,13 @@ impl Providers {
         }
     }
 
-    /// True if so many offers wait that the reader has to.
+    /// True if the reader must wait because too many offers are waiting.
     pub(crate) fn has_many_offers(&self) -> bool {
         let chunks = self.chunks.as_ref();
         chunks.is_some_and(|chunks| chunks.waiting.lock().offers.len() >= OFFERS_MAX)
     }
 
-    /// Answers the offers that wait.
+    /// Answers the waiting offers.
     pub(crate) fn answer_offers(&self, job: &JobContext<'_>) {
         let Some(chunks) = &self.chunks else { return };
         let mut content = Vec::new();
@@ -335,7 +338,7 @@ impl Providers {
         }
     }
 
-    /// Writes the job's chunks and figures to the cache, when it has ended.
+    /// Writes the chunks and statistics of an ended job to the cache.
     pub(crate) fn flush_chunks(&self) {
         if let Some(chunks) = &self.chunks {
             chunks.flush();

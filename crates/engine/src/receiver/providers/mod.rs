@@ -1,14 +1,14 @@
 //! Content that this machine already has.
 //!
-//! "Is this content here?" is one question with several answers. Each answer is a [`Provider`].
-//! A file whose content is wanted is shown to the providers in the order of their cost, and the
-//! Sender is asked for what none of them has:
+//! "Is this content here?" is one question with several answers. Each answer is a [`Provider`]. A
+//! wanted file is offered to the providers in the order of their cost. The Sender is asked for the
+//! content that none of them has:
 //!
 //! | provider | has | finds it by |
 //! |---|---|---|
 //! | [`BaseDirs`] | the whole file, in a base directory | metadata, or the hashes of both sides |
-//! | [`Renames`] | the whole file, under a name that is to be removed | the hashes of both sides |
-//! | [`Unfinished`] | the beginning, or with delays all of it | what an earlier job left |
+//! | [`Renames`] | the whole file, under a name that will be removed | the hashes of both sides |
+//! | [`Unfinished`] | the beginning, or with delays the whole file | the leftovers of an earlier job |
 //! | [`Versions`] | parts, in the old version or a file with a similar name | sums of its blocks |
 //! | [`Chunks`] | parts, in any file that haul published here | the hashes of chunks |
 //!
@@ -42,34 +42,35 @@ use unfinished::Unfinished;
 
 /// A place on this machine that may have content of a wanted file.
 pub(crate) trait Provider {
-    /// True if it may have some of `file`, by what is known without looking.
+    /// True if the provider may have content of `file`. Does no I/O.
     fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool;
 
     /// Looks for the content of `file`. Called only if [`Self::may_have`] is true.
     fn look(&self, filler: &Filler<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked;
 
-    /// Where the part `reuse`, which the Sender left out, can be read; `None` if it is not here.
+    /// The local copy of the part `reuse`, which the Sender left out; `None` if this provider has
+    /// none.
     fn parts(&self, _: &Filler<'_>, _: &mut Pending, _: &Reuse) -> Option<Vec<Part>> {
         None
     }
 
-    /// Forgets `file`, which is sent whole after all.
+    /// Forgets the parts of `file`, which is sent whole after all.
     fn forget(&self, _: &mut Pending) {}
 }
 
-/// The result of looking for content.
+/// The answer of a provider.
 pub(crate) enum Looked {
-    /// The file goes on to the next provider: there is nothing, or not all of it.
+    /// The provider lacks some or all of the content. The next one is asked.
     PassedOn(Box<Pending>),
-    /// The provider has the file. It reports the outcome, or passes the file on later.
+    /// The provider keeps the file. It reports the outcome, or passes the file on later.
     Kept,
-    /// The file has its outcome.
+    /// The file is settled.
     Settled(Outcome),
 }
 
 /// Content that can be read from any offset.
 pub(crate) trait Content: Send + Sync {
-    /// Fills `buf` with the bytes at `offset`; false if they are not there.
+    /// Fills `buf` with the bytes at `offset`; false if there are too few.
     fn fill(&self, buf: &mut [u8], offset: u64) -> bool;
 }
 
@@ -85,10 +86,10 @@ impl Content for Box<dyn SourceFile> {
     }
 }
 
-/// A part of a file that can be read here.
+/// A part of a file that can be read on this machine.
 pub(crate) struct Part {
     pub(crate) content: Arc<dyn Content>,
-    /// Where the part begins there, in bytes.
+    /// The offset of the part in `content`, in bytes.
     pub(crate) from: u64,
     pub(crate) len: u64,
 }
@@ -97,22 +98,22 @@ pub(crate) struct Part {
 pub(crate) struct Providers {
     pub(super) renames: Renames,
     pub(super) versions: Versions,
-    /// `None` without a cache.
+    /// The chunk lookup; `None` without a cache.
     pub(super) chunks: Option<Arc<Chunks>>,
 }
 
 impl Providers {
-    /// The providers of `job`. `reads_own`: both roles hash files on their own machine.
+    /// Creates the providers of `job`. `reads_own`: each role hashes files on its own machine.
     pub(crate) fn of(job: &Job, reads_own: bool, chunks: Option<Arc<Chunks>>) -> Self {
         Self { renames: Renames::of(job, reads_own), versions: Versions::default(), chunks }
     }
 
-    /// The providers that have a file whole or not at all.
+    /// The providers that have either the whole file or nothing.
     pub(super) fn of_files(&self) -> [&dyn Provider; 2] {
         [&BaseDirs, &self.renames]
     }
 
-    /// The providers that may have parts of a file. They are asked when its stage can begin.
+    /// The providers that may have parts of a file. They are asked when the file can be staged.
     pub(super) fn of_parts(&self) -> impl Iterator<Item = &dyn Provider> {
         [&Unfinished as &dyn Provider, &self.versions].into_iter().chain(self.behind_versions())
     }

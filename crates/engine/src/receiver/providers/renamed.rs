@@ -1,10 +1,10 @@
-//! Files that have got another name in the sources since the destination was made like them:
-//! a large file that the destination lacks may be one of those that are to be removed there.
-//! It gets its new name then, as a hard link, once both sides have hashed it; its old name
-//! goes with all that is removed.
+//! Files that were renamed in the sources. A large file that the destination lacks may be one that
+//! will be removed there. Once both sides have hashed it, it gets its new name as a hard link. The
+//! old name is removed with the other extras.
 //!
-//! For that, what is to be removed waits until all is listed. So does a file whose old name
-//! may be listed later. Both are bounded: what is beyond is removed, or sent, at once.
+//! For that, extras are removed only after the whole listing. A file whose old name may still be
+//! listed waits, too. Both lists are bounded: beyond the bounds, entries are removed or requested
+//! at once.
 
 use super::{Looked, Provider};
 use crate::Job;
@@ -21,49 +21,49 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-/// Files that are known by their old names, at most.
+/// Maximum number of files that are known by their old names.
 const KNOWN_MAX: usize = 65_536;
 
-/// Names whose removal waits, at most.
+/// Maximum number of names whose removal is deferred.
 const LATE_MAX: usize = 65_536;
 
-/// The cost of the files that wait, at most: the listing has to have room to go on.
+/// Maximum listing cost of the files that wait: the listing needs room to continue.
 const HELD_COST_MAX: u64 = LIST_WINDOW / 2;
 
-/// Where fewer bytes are free, nothing waits to be removed.
+/// Minimum free space, in bytes, to defer removals.
 const FREE_MIN: u64 = 1 << 30;
 
-/// The attribute of files that no copy is about.
+/// The SELinux label, which copies ignore.
 const LABEL: &[u8] = b"security.selinux";
 const ACLS: &[u8] = b"system.posix_acl_";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
-/// The bit of a directory that gives its group to what is made in it.
+/// The mode bit of a directory that makes new entries inherit its group.
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// The files that may have new names, if the job looks for them.
+/// The files that may have been renamed; `None` if the job does not look for them.
 pub(crate) struct Renames(Option<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Files that are to be removed, by their lengths and times in whole seconds.
+    /// Files that will be removed, by length and time in whole seconds.
     known: HashMap<(u64, i64), Vec<Old>>,
     known_count: usize,
-    /// Names that are to be removed when all is listed, by their directories.
+    /// Names to remove after the listing, by directory.
     late: Vec<(Arc<RecvDir>, BTreeSet<Name>)>,
     late_names: usize,
-    /// So many of `late` were looked through. None is before a file may be one of them.
+    /// How many of `late` were searched. The search starts once a listed file may match.
     looked_through: usize,
     is_of_use: bool,
-    /// Files that wait for the end of the listing, and their cost.
+    /// Files that wait for the end of the listing, and their total cost.
     held: VecDeque<Box<Pending>>,
     held_cost: u64,
     listed_all: bool,
-    /// Files that are being compared.
+    /// The number of files that are being compared.
     open: usize,
 }
 
-/// A file that is to be removed.
+/// A file that will be removed.
 #[derive(Clone)]
 pub(crate) struct Old {
     pub(crate) node: Arc<DirNode>,
@@ -71,8 +71,8 @@ pub(crate) struct Old {
     pub(crate) id: FileId,
 }
 
-/// A directory in which something is removed, the rules for that, and the path of what is in
-/// it with a slash behind.
+/// A directory with entries to remove, the rules for that, and the path of the directory with a
+/// final slash.
 struct ClearedDir {
     node: Arc<DirNode>,
     scope: Scope,
@@ -80,14 +80,14 @@ struct ClearedDir {
 }
 
 impl Renames {
-    /// Those of `job`, if both sides read what they hash where it is.
+    /// Enabled if `job` allows it and each role hashes files on its own machine.
     pub(crate) fn of(job: &Job, reads_own: bool) -> Self {
         let (policy, mirror) = (job.task.copies(), job.task.mirrors());
         let needed = Kept::MODE.with(Kept::TIMES);
         let keeps = policy.is_some_and(|policy| {
             policy.keeps.and(needed) == needed && !policy.dry_run && !policy.verify
         });
-        // With a delay, all files get their names at the end.
+        // With delays, all files are published at the end.
         let is_plain = job.backup.is_none()
             && mirror.is_some_and(|mirror| {
                 !mirror.preallocates && !mirror.delays && mirror.delete_max.is_none()
@@ -102,7 +102,7 @@ impl State {
         (entry.size(), entry.attributes.mtime.secs)
     }
 
-    /// Takes out a file with the length and the time of `entry`.
+    /// Takes out a file with the length and time of `entry`.
     fn take(&mut self, entry: &Entry) -> Option<Old> {
         let old = self.known.get_mut(&Self::key(entry))?.pop()?;
         self.known_count -= 1;
@@ -116,7 +116,7 @@ impl State {
 
 impl Provider for Renames {
     fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool {
-        // What the job made has nothing that is removed.
+        // A destination that this job created has no extras.
         self.0.is_some()
             && !filler.is_new
             && file.found.has(Changes::MISSING)
@@ -124,7 +124,7 @@ impl Provider for Renames {
             && !filler.job.has_other_names(&file.entry)
     }
 
-    /// Compares the file with one that may be it, or has it wait until all such are known.
+    /// Compares the file with a candidate. Without one, the file waits for the end of the listing.
     fn look(&self, filler: &Filler<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked {
         let Some(state) = &self.0 else { return Looked::PassedOn(file) };
         state.lock().is_of_use = true;
@@ -147,7 +147,7 @@ impl Provider for Renames {
 }
 
 impl Renames {
-    /// Defers the removal of extras in `dir`, or removes them.
+    /// Defers the removal of the extras `names` in `dir`, or removes them.
     pub(crate) fn keep_or_delete(
         &self,
         filler: &Filler<'_>,
@@ -164,7 +164,7 @@ impl Renames {
         };
         let is_late = match &self.0 {
             Some(_) if names.is_empty() => return,
-            // Another job removes it in any case.
+            // Another job removes the extras in any case.
             Some(state) if !filler.job.removes_extras() || has_room() => {
                 let mut state = state.lock();
                 let has_place = state.late_names + names.len() <= LATE_MAX;
@@ -186,8 +186,8 @@ impl Renames {
         }
     }
 
-    /// Everything is listed: asks for the files that wait, or compares them, and removes what
-    /// waits if nothing else is waited for.
+    /// Handles the end of the listing: compares or requests the waiting files. Removes the deferred
+    /// extras, unless comparisons are still running.
     pub(crate) fn settle_renames(
         &self,
         filler: &Filler<'_>,
@@ -214,14 +214,14 @@ impl Renames {
                     outcomes.extend(outcome.map(|outcome| OutcomeItem { index, outcome }));
                 }
             }
-            // It was waited for twice.
+            // The directory counted the file twice: for waiting and for its content.
             filler.completion.settle(dir);
         }
         state.lock().listed_all = true;
         self.remove_late(filler);
     }
 
-    /// Removes what waits for that, if all is compared.
+    /// Removes the deferred extras once all comparisons have ended.
     fn remove_late(&self, filler: &Filler<'_>) {
         let Some(state) = &self.0 else { return };
         let late = {
@@ -239,13 +239,13 @@ impl Renames {
         }
     }
 
-    /// Links the old file to the new name if that can be done; else requests the content.
+    /// Links the old file to the new name, or else requests the content.
     pub(crate) fn take_renamed(&self, filler: &Filler<'_>, file: Pending, old: &Old) {
         let is_linked = self.link_to_old(filler, &file, old).unwrap_or(false);
         if is_linked {
             filler.job.reporter.renamed();
         }
-        // The last one must not end the job before what waits is removed.
+        // First, so that the last file does not end the job before the extras are removed.
         self.end_renaming(filler);
         match is_linked {
             true => filler.linker.report_settled(vec![(file, 0, Outcome::Copied)]),
@@ -253,7 +253,7 @@ impl Renames {
         }
     }
 
-    /// Compares a file with the one that it may have been.
+    /// Compares a file with its candidate.
     fn hash_with_old(
         &self,
         filler: &Filler<'_>,
@@ -265,7 +265,7 @@ impl Renames {
         filler.hash_candidates(*file, vec![Candidate::Old(old)], otherwise, wants);
     }
 
-    /// A file was compared with the one that it may have been.
+    /// Ends the comparison of a file with its candidate.
     pub(crate) fn end_renaming(&self, filler: &Filler<'_>) {
         if let Some(state) = &self.0 {
             state.lock().open -= 1;
@@ -273,8 +273,8 @@ impl Renames {
         self.remove_late(filler);
     }
 
-    /// Makes `file` a further name of the file that has its content; false if it would not be
-    /// what a new file is.
+    /// Makes `file` a further name of the old file; false if the result would differ from a new
+    /// file.
     fn link_to_old(&self, filler: &Filler<'_>, file: &Pending, old: &Old) -> io::Result<bool> {
         let Pending { dir, name, entry, .. } = file;
         let DirState::Open(node) = &dir.state else { return Ok(false) };
@@ -284,7 +284,7 @@ impl Renames {
             && there.links == 1
             && there.kind == MetaKind::File { size: entry.size() }
             && there.attributes.mtime.secs == entry.attributes.mtime.secs;
-        // Else it would keep both names.
+        // Otherwise the file would keep both names.
         let is_going = !filler.publisher.removals.holds_back_removals();
         if !is_it || !is_going || !is_like_new(&filler.job, node, &*from, &old.name, &there)? {
             return Ok(false);
@@ -308,7 +308,7 @@ impl Renames {
         Ok(filler.publisher.durability.sync_left(dir, node, name).is_ok())
     }
 
-    /// Collects the files among deferred extras, once one of them may be of use.
+    /// Collects the files among the deferred extras, once they may be of use.
     fn look_through(&self, filler: &Filler<'_>) {
         let Some(state) = &self.0 else { return };
         loop {
@@ -335,8 +335,8 @@ impl Renames {
         }
     }
 
-    /// Learns of the files among `names` in a directory, which `is_going` itself or not, and
-    /// gives the directories among them.
+    /// Records the files among `names` in a directory, and adds its subdirectories to `found`.
+    /// `is_going`: the directory itself will be removed.
     fn look_at_extras(
         &self,
         filler: &Filler<'_>,
@@ -373,7 +373,7 @@ impl Renames {
         }
     }
 
-    /// The directory `name`, if it is removed and can be looked into.
+    /// Opens the directory `name`, if it is on the same file system and no mount point.
     fn look_into(
         &self,
         filler: &Filler<'_>,
@@ -391,8 +391,7 @@ impl Renames {
     }
 }
 
-/// True if the file `name` of `from` has nothing that a new one in `node` would not have,
-/// but what it is given.
+/// True if the file `name` of `from`, once given the kept attributes, equals a new file in `node`.
 pub(in super::super) fn is_like_new(
     job: &JobContext<'_>,
     node: &Arc<DirNode>,

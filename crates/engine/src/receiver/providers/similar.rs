@@ -1,19 +1,20 @@
-//! Files with names like that of a file which the destination lacks: an older release, or a
-//! log of another day, of which it may have much.
+//! Finds files with a name similar to that of a missing file, such as an older release or the log
+//! of another day. They may have much of its content.
 
 use crate::receiver::{DirState, Pending};
 use haul_model::Name;
 use haul_tree::{Meta, MetaKind, TreeEntry};
 use std::cmp::Reverse;
 
-/// Files that are looked at, at most: those with the names that are most like it.
+/// Maximum number of files that are examined: those with the most similar names.
 const LOOKED_AT_MAX: usize = 64;
 
-/// The shortest one of them that is of use, in bytes.
+/// Minimum length, in bytes, of a useful file.
 const LEN_MIN: u64 = 16 << 10;
 
-/// The name of a file in the directory of `file` that may have much of it: the one of its
-/// length and time, as if it had got a new name, else the one with the name most like it.
+/// The name of a file beside `file` that may have much of its content. A file with the same length
+/// and time is preferred: it may be the same file before a renaming. Otherwise the most similar
+/// name is used.
 pub(crate) fn find(file: &Pending) -> Option<Name> {
     let DirState::Open(node) = &file.dir.state else { return None };
     let dir = node.handle().ok()?;
@@ -47,7 +48,7 @@ pub(crate) fn find(file: &Pending) -> Option<Name> {
     most_alike
 }
 
-/// The bytes that two names have in common at their beginnings and ends.
+/// The number of bytes that two names share at their beginnings and ends.
 fn likeness(one: &[u8], other: &[u8]) -> usize {
     let same = |(one, other): &(&u8, &u8)| one == other;
     let head = one.iter().zip(other).take_while(same).count();
@@ -55,7 +56,7 @@ fn likeness(one: &[u8], other: &[u8]) -> usize {
     head + one.iter().rev().zip(other.iter().rev()).take_while(same).count()
 }
 
-/// True if names that have so much in common may be of versions of one file.
+/// True if names with this likeness may belong to versions of one file.
 fn is_alike(likeness: usize, one: &Name, other: &Name) -> bool {
     likeness * 2 > one.as_bytes().len().max(other.as_bytes().len())
 }

@@ -1,5 +1,5 @@
-//! The remains of an earlier job: a whole file that waits for its name, or the first blocks of
-//! one.
+//! Leftovers of an earlier job: a whole file that waits for publication, or the first blocks of a
+//! file.
 
 use super::{Looked, Provider};
 use crate::receiver::full::lacks_room;
@@ -16,7 +16,7 @@ impl Provider for Unfinished {
     }
 
     fn look(&self, filler: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
-        // What can't be had of an earlier job is sent again.
+        // If the waiting file of an earlier job can't be used, the file is sent again.
         let settled = if filler.job.delays() && filler.publisher.keep_before(&file).unwrap_or(false)
         {
             Some(Outcome::Copied)

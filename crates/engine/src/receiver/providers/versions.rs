@@ -1,8 +1,7 @@
-//! Files of which the destination has an older version: over a wire their sums go to the
-//! Sender, which then sends no more than the difference.
+//! Files of which the destination has an older version. Over a wire, the sums of that version go to
+//! the Sender, which sends only the difference.
 //!
-//! So many of them are under way as both sides keep in mind; the others wait here, and
-//! no thread waits with them.
+//! Both sides limit the number of such files in flight. The others wait here and block no thread.
 
 use super::begun::{BEGUN_MAX, begin_with, may_begin_with};
 use super::{Content, Looked, Part, Provider, similar};
@@ -23,28 +22,28 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The shortest old file, in bytes, for which that is worth a round trip.
+/// Minimum length, in bytes, of an old file whose sums are worth a round trip.
 const OLD_LEN_MIN: u64 = 16 << 10;
 
-/// Bytes of an old file that are read at once, at least.
+/// Minimum number of bytes that are read from an old file at once.
 const READ_LEN: usize = 512 << 10;
 
-/// Threads that help to sum one file, at most.
+/// Maximum number of threads that help to sum one file.
 const HELPERS_MAX: usize = 3;
 
-/// So many of such parts for each of them, at least: beginning a thread takes time, too.
+/// Minimum number of parts for each helper thread: starting a thread takes time.
 const PARTS_EACH: u64 = 16;
 
-/// An old version whose sums were sent: the file with the same name, or a similar one.
+/// An old version whose sums were sent: the file of the same name, or a similar one.
 pub(crate) struct Version {
     /// Its length in bytes.
     pub(crate) len: u64,
     name: Name,
-    /// Its content, as soon as some of it is needed.
+    /// The content, opened at its first use.
     content: Option<Arc<dyn Content>>,
 }
 
-/// The old versions of files.
+/// The files with old versions, waiting and in flight.
 #[derive(Default)]
 pub(crate) struct Versions(Mutex<State>);
 
@@ -52,23 +51,24 @@ pub(crate) struct Versions(Mutex<State>);
 struct State {
     /// Files that wait for their turn.
     waiting: VecDeque<Box<Pending>>,
-    /// Those under way, until they have come to their end.
+    /// The files in flight, by index.
     under_way: HashMap<u64, Taken>,
-    /// All that these take.
+    /// The total use of the files in flight.
     taken: Taken,
 }
 
-/// The share of a file that is under way.
+/// The resources that a file in flight uses.
 #[derive(Debug, Clone, Copy, Default)]
 struct Taken {
     /// The length of its sums in bytes.
     sums_len: usize,
-    /// Stages that begin with an old version, and are open.
+    /// Open staged files that begin with an old version.
     begun: usize,
 }
 
 impl State {
-    /// True if there is room for one that takes so much. A file that is alone has it.
+    /// Reserves the resources of a file; false if there are too few. A file that is alone always
+    /// gets them.
     fn reserve(&mut self, index: u64, file: Taken) -> bool {
         let sums_len = self.taken.sums_len + file.sums_len;
         let begun = self.taken.begun + file.begun;
@@ -80,7 +80,7 @@ impl State {
         has_room
     }
 
-    /// A file that was under way takes nothing any more; false if it was not.
+    /// Releases the resources of a file; false if it was not in flight.
     fn release(&mut self, index: u64) -> bool {
         let Some(file) = self.under_way.remove(&index) else { return false };
         self.taken.sums_len -= file.sums_len;
@@ -102,7 +102,7 @@ impl Provider for Versions {
             && file.entry.size() > PACK_FILE_MAX
     }
 
-    /// Has the old version summed when its turn comes.
+    /// Queues the file until its old version can be summed.
     fn look(&self, filler: &Filler<'_>, file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
         self.0.lock().waiting.push_back(file);
         self.sign_next(filler);
@@ -127,7 +127,7 @@ impl Provider for Versions {
     }
 }
 
-/// A file of this directory, if it can be read.
+/// Opens the file `name` of `dir`, if it can be read.
 fn open_in(dir: &RecvDir, name: &Name) -> Option<Box<dyn SourceFile>> {
     let DirState::Open(node) = &dir.state else { return None };
     node.handle().and_then(|dir| dir.open_file(name, false)).ok()
@@ -149,15 +149,15 @@ impl Versions {
         }
     }
 
-    /// A file has come to its end, as far as the Sender goes.
+    /// Ends a file for the Sender, and starts the next one.
     pub(crate) fn end_signed(&self, filler: &Filler<'_>, index: u64) {
         if self.0.lock().release(index) {
             self.sign_next(filler);
         }
     }
 
-    /// Sends the sums of a file's old version, and asks for the difference; for all of it
-    /// where there is no such version.
+    /// Sends the sums of a file's old version, and requests the difference. Without such a version,
+    /// requests the whole file.
     pub(crate) fn sign(&self, filler: &Filler<'_>, mut file: Box<Pending>) {
         let index = file.index;
         let similar = if is_missing(&file) { similar::find(&file) } else { None };
@@ -171,7 +171,7 @@ impl Versions {
             let taken = Taken { sums_len: shape.sums_len(), begun: usize::from(begins) };
             let mut state = self.0.lock();
             if !state.reserve(index, taken) {
-                // It is begun again when another has come to its end.
+                // It is retried when another file ends.
                 state.under_way.remove(&index);
                 return state.waiting.push_front(file);
             }
@@ -200,7 +200,7 @@ impl Versions {
         }
     }
 
-    /// Sends the sums of a file's blocks, which several threads compute; false if it can't be
+    /// Sends the sums of a file's blocks, which several threads compute; false if the file can't be
     /// read to its end.
     fn send_sums(&self, filler: &Filler<'_>, index: u64, old: &dyn Content, shape: Shape) -> bool {
         let key = fresh_key();
@@ -241,7 +241,7 @@ impl Versions {
     }
 }
 
-/// Blocks that follow each other, to be summed.
+/// Consecutive blocks to sum.
 struct Summing<'s> {
     summer: &'s Summer,
     shape: &'s Shape,
@@ -263,21 +263,20 @@ impl VectorWork for Summing<'_> {
     }
 }
 
-/// Puts sums that are found in any order into theirs.
+/// Puts sums, which are computed in any order, back in order.
 #[derive(Default)]
 struct Telling {
-    /// The part whose sums come next.
+    /// The part whose sums are sent next.
     next: u64,
-    /// Those of parts behind it: as many at most as there are threads, but for one that is
-    /// held up for long, and then they have the room that the file has for all of them.
+    /// Sums of later parts, usually at most one part per thread. More wait if one thread is slow,
+    /// within the room reserved for all sums of the file.
     waiting: BTreeMap<u64, Vec<u8>>,
-    /// The sums that are next, and were not sent yet.
+    /// Sums in order that were not sent yet.
     sums: Vec<u8>,
 }
 
 impl Telling {
-    /// Takes the sums of a part, and sends those that are next, as many at a time as a
-    /// frame has.
+    /// Takes the sums of a part, and sends the sums that are in order, one full frame at a time.
     fn take(&mut self, part: u64, sums: Vec<u8>, tell: impl Fn(Vec<u8>)) {
         self.waiting.insert(part, sums);
         while let Some(sums) = self.waiting.remove(&self.next) {
@@ -291,7 +290,7 @@ impl Telling {
     }
 }
 
-/// True if the destination has nothing of that name.
+/// True if the destination has no entry of that name.
 fn is_missing(file: &Pending) -> bool {
     file.on_existing == OnExisting::Keep && file.found.has(Changes::MISSING)
 }
@@ -300,7 +299,7 @@ fn is_missing(file: &Pending) -> bool {
 fn fresh_key() -> Key {
     let mut key = [0; Key::LEN];
     for (at, part) in key.chunks_mut(8).enumerate() {
-        // The system's random numbers, by way of a keyed hash.
+        // The system's random numbers, through a keyed hash.
         part.copy_from_slice(&RandomState::new().hash_one(at).to_le_bytes());
     }
     Key::from(key)
