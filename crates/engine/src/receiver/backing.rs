@@ -1,5 +1,5 @@
-//! Backups: what a mirror replaces or removes gets another name, and has both until the
-//! first is replaced in its turn.
+//! Backups: an entry that a mirror replaces or removes first gets a second name, or a copy, as its
+//! backup.
 
 use super::deciding::is_empty;
 use super::{Chunks, JobContext, Owners};
@@ -12,25 +12,23 @@ use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 
-/// Where backups go.
+/// The place and names of backups.
 pub(super) struct Backing {
-    /// The directory that mirrors the destination; without one they are beside what
-    /// they are of.
+    /// The backup directory, which mirrors the destination. `None` if there is none yet.
     root: Option<Arc<DirNode>>,
-    /// They are beside what they are of: there is no such directory, also none that this dry
-    /// run does not make.
+    /// Backups are beside their originals: the job names no backup directory.
     is_beside: bool,
-    /// The end of their names.
+    /// The suffix of their names.
     suffix: Vec<u8>,
-    /// The directory that was needed last, and the one for its backups.
+    /// The directory of the latest backup's original, and the directory for its backups.
     last: Mutex<Option<(Arc<DirNode>, Arc<DirNode>)>>,
 }
 
 impl Backing {
-    /// The backups of a job, if it makes any: below `root`, or beside what they are of.
+    /// The backups of a job, if it makes any: below `root`, or beside their originals.
     ///
     /// # Errors
-    /// Those of looking at `root`.
+    /// If the metadata of `root` can't be read.
     pub(super) fn of(
         backup: Option<&Backup>,
         root: Option<Arc<dyn TreeDir>>,
@@ -42,22 +40,22 @@ impl Backing {
         Ok(Some(Self { root, is_beside, suffix: suffix.clone(), last: Mutex::default() }))
     }
 
-    /// True if that object is the directory of the backups. Those that are beside what they are
-    /// of are kept by a rule.
+    /// True if the object is the backup directory. Backups beside their originals are protected by
+    /// a rule instead.
     pub(super) fn is_root(&self, meta: &Meta) -> bool {
         self.root.as_ref().is_some_and(|root| meta.id.is_some() && meta.id == root.id())
     }
 
-    /// True if `name` in `node` is that of a backup beside what it is of. As with rsync it may
-    /// be the suffix alone, but not in the destination itself.
+    /// True if `name` in `node` is that of a backup beside its original. As with rsync the suffix
+    /// alone is such a name, except in the destination itself.
     fn is_named(&self, node: &DirNode, name: &Name) -> bool {
         let name = name.as_bytes();
         let is_more = name.len() > self.suffix.len() || node.place().is_some();
         self.is_beside && is_more && name.ends_with(&self.suffix)
     }
 
-    /// The directory for the backups of what is in `node`. One that is missing is made like
-    /// that if `makes`.
+    /// The directory for the backups of entries in `node`. A missing one is created like `node` if
+    /// `makes`.
     fn dir_for(&self, node: &Arc<DirNode>, makes: bool) -> io::Result<Option<Arc<DirNode>>> {
         let Some(root) = &self.root else { return Ok(self.is_beside.then(|| Arc::clone(node))) };
         let mut last = self.last.lock();
@@ -87,10 +85,10 @@ impl Backing {
     }
 }
 
-/// Makes the directory `name` of `above` with the rights that `like` gives, and with its owner
-/// where that can be done.
+/// Creates the directory `name` of `above` with the permissions of `like`, and with its owner if
+/// possible.
 fn make(above: &Arc<DirNode>, name: &Name, like: &Arc<DirNode>) -> io::Result<Arc<DirNode>> {
-    /// The rights of the owner that it takes to make backups in it.
+    /// The owner's permissions that backups in it require.
     const USABLE: u32 = 0o700;
     let made = above.handle()?.make_dir(name, PRIVATE_DIR_MODE);
     let dir = DirNode::open(above, name.clone(), false)?;
@@ -106,17 +104,17 @@ fn make(above: &Arc<DirNode>, name: &Name, like: &Arc<DirNode>) -> io::Result<Ar
     Ok(dir)
 }
 
-/// The fault of an entry that has to have a backup, and can't.
+/// The fault of an entry that could not be backed up.
 pub(super) fn not_backed_up(error: io::Error) -> Fault {
     Fault::from_io(Side::Destination, "back it up", &error)
 }
 
-/// The backups of a job.
+/// Makes the backups of a job.
 pub(super) struct Backups<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) owners: Arc<Owners<'a>>,
     pub(super) chunks: Option<Arc<Chunks>>,
-    /// `None` where nothing is backed up.
+    /// `None` if nothing is backed up.
     pub(super) backing: Option<Backing>,
 }
 
@@ -132,20 +130,20 @@ impl<'a> Backups<'a> {
 }
 
 impl Backups<'_> {
-    /// Gives the entry `name` of `node`, which is no directory and will be replaced or
-    /// removed, the name of its backup, too, if there are to be backups. A dry run looks only
-    /// if it could.
+    /// Backs up the entry `name` of `node`, which is no directory and will be replaced or removed.
+    /// The backup is a hard link if possible. A dry run only checks that it could be made.
     ///
     /// # Errors
-    /// Why it has none: it must stay then.
+    /// If the backup can't be made: the entry must stay then.
     pub(super) fn back_up(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
         self.back_up_by(node, name, true)
     }
 
-    /// The same of what only the destination has, and is removed: of a backup none is made.
+    /// Like [`Self::back_up`], for an extra that is removed. An extra that is itself a backup gets
+    /// none.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`Self::back_up`].
     pub(super) fn back_up_extra(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
         match self.backing.as_ref().is_some_and(|backing| backing.is_named(node, name)) {
             true => Ok(()),
@@ -153,16 +151,16 @@ impl Backups<'_> {
         }
     }
 
-    /// True if what only the destination has leaves a backup beside it when it is removed.
+    /// True if removing the extra `name` leaves a backup in the same directory.
     pub(super) fn leaves_backup_beside(&self, node: &DirNode, name: &Name) -> bool {
         let backing = self.backing.as_ref();
         backing.is_some_and(|backing| backing.is_beside && !backing.is_named(node, name))
     }
 
-    /// The same of a file that will be written into: its backup is a copy.
+    /// Like [`Self::back_up`], for a file that will be updated in place: the backup is a copy.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`Self::back_up`].
     pub(super) fn back_up_apart(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
         self.back_up_by(node, name, false)
     }
@@ -188,8 +186,8 @@ impl Backups<'_> {
         if is_itself(into.id(), node.id()) && new == *name {
             return Err(io::Error::other("its backup would have the same name"));
         }
-        // As with rsync, a directory makes way for a backup; but only an empty one.
-        // Beside what it is of, the source may have that directory.
+        // As with rsync, a backup replaces a directory, but only an empty one. Beside the original
+        // it does not: the source may have that directory.
         let makes_way = !backing.is_beside && !self.job.costs_round_trips;
         if (makes_way || is_dry)
             && to.stat(&new, false)?.is_some_and(|there| there.kind == MetaKind::Dir)
@@ -212,7 +210,8 @@ impl Backups<'_> {
             Ok(Publication::Published | Publication::Kept) => {}
             Err(error) if is_refused(&error) => match meta.kind {
                 MetaKind::File { .. } => {
-                    // What only may not be linked could stay where it is with all that it has.
+                    // A file that only may not be linked could have kept everything, so its copy
+                    // does.
                     let whole = error.kind() == io::ErrorKind::PermissionDenied;
                     let copied = self.copy_backup((&*from, name), meta, (&*to, &new), whole);
                     copied.map_err(io::Error::other)?;
@@ -227,26 +226,25 @@ impl Backups<'_> {
         Ok(())
     }
 
-    /// True if what is replaced or removed is kept.
+    /// True if replaced and removed entries are backed up.
     pub(super) fn backs_up(&self) -> bool {
         self.backing.is_some()
     }
 
-    /// The attributes that the backup of an entry has, where that is another object.
+    /// The attributes that a backup gets if it is another object than the original.
     fn kept_of_backups(&self, meta: &Meta) -> Kept {
         let keeps = self.job.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
         if self.owners.acts_as_root() {
             return keeps;
         }
-        // A file of another user, of which nobody else may make links, has become one of
-        // this user: it lends no rights of anybody.
+        // The copy of another user's file belongs to this user. It must not lend anybody's rights.
         let is_given = meta.attributes.group.is_some_and(haul_sys::is_of_group);
         let given = Kept::GROUP.only_if(keeps.has(Kept::GROUP) && is_given);
         keeps.without(Kept::OWNER).without(Kept::LENT).with(given)
     }
 
-    /// Makes a link, FIFO, socket or device once more where it can't be linked, which has
-    /// failed by `error`.
+    /// Creates a link, FIFO, socket or device again, where it can't be hard-linked because of
+    /// `error`.
     fn remake(
         &self,
         from: &dyn TreeDir,
@@ -271,8 +269,8 @@ impl Backups<'_> {
         Ok(())
     }
 
-    /// The attributes of `name`, with the extended ones that its backup gets, or all of them,
-    /// and those that are given.
+    /// The attributes of `name` for its backup, and which of them to set. `whole`: with all
+    /// extended attributes.
     fn extended_of_backup(
         &self,
         from: &dyn TreeDir,
@@ -281,8 +279,7 @@ impl Backups<'_> {
         keeps: Kept,
         whole: bool,
     ) -> io::Result<(Attributes, Kept)> {
-        // With an access list it is that which says what the group may: the mode alone would
-        // give it more.
+        // An access list defines the rights of the group: the mode alone would give more.
         let which = keeps.and(Kept::EXTENDED).with(Kept::ACL);
         let which = if whole { Kept::EXTENDED } else { which };
         let mut extended = from.extended(Some((name, false)), which)?;
@@ -293,8 +290,8 @@ impl Backups<'_> {
         Ok((Attributes { extended, ..meta.attributes.clone() }, keeps))
     }
 
-    /// Copies a file to where it can't be linked; `whole` is with its extended attributes, also
-    /// if the job does not keep those.
+    /// Copies a file that can't be linked. `whole`: with its extended attributes, even if the job
+    /// does not keep them.
     fn copy_backup(
         &self,
         (from, name): (&dyn TreeDir, &Name),
@@ -327,7 +324,7 @@ impl Backups<'_> {
     }
 }
 
-/// True if a hard link is what can't be had, and a copy may be.
+/// True if a hard link is impossible, but a copy may succeed.
 fn is_refused(error: &io::Error) -> bool {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
     matches!(error.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)

@@ -1,6 +1,6 @@
-//! Compares instead of copying: tells how each listed entry differs from the existing
-//! one, and which entries only the destination has. Contents are compared by their
-//! hashes, which both sides compute at the same time.
+//! Comparison without copying: reports how each listed entry differs from the existing one, and
+//! which entries are extras. Contents are compared by their hashes, which both sides compute at the
+//! same time.
 
 use super::{
     Completion, DirState, Filler, JobContext, Linker, Owners, Pending, Publisher, RecvDir, Times,
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-/// Extras that are told at once, at most.
+/// Maximum number of extras in one report.
 const EXTRAS_MAX: usize = 256;
 
 /// Compares entries in a job that copies nothing.
@@ -48,11 +48,11 @@ impl<'a> Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Reports the entries `names` of the directory `dir`, which were not listed.
+    /// Reports the extras `names` of the directory `dir`.
     pub(super) fn report_extras(&self, dir: &RecvDir, node: &Arc<DirNode>, names: BTreeSet<Name>) {
         let mut extras = Vec::new();
         for name in names {
-            // What is gone by now is no extra; what can't be looked at is one.
+            // An entry that is gone by now is no extra; one that can't be examined is.
             let kind = match node.handle().and_then(|handle| handle.stat(&name, false)) {
                 Ok(None) => continue,
                 Ok(Some(meta)) => told_kind(&meta),
@@ -74,8 +74,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Compares one entry. Returns it as it was opened, if it is a directory, and its outcome
-    /// unless hashes have to come first.
+    /// Compares one entry. Returns the opened directory, if it is one, and its outcome, unless
+    /// hashes must be compared first.
     pub(super) fn check_entry(
         &self,
         index: u64,
@@ -125,8 +125,8 @@ impl Checker<'_> {
         (checked, Some(outcome))
     }
 
-    /// Makes what has no content to compare durable, with its name, where what is the
-    /// same may be removed elsewhere.
+    /// Flushes an entry without content to compare, and its name, if an identical source may be
+    /// removed.
     fn settle_name(
         &self,
         dir: &RecvDir,
@@ -138,7 +138,7 @@ impl Checker<'_> {
         if !self.job.removes() || found.has(Changes::MISSING) {
             return Ok(());
         }
-        // Of an empty file mode and time; far away the copy has seen to them.
+        // Of an empty file, this flushes mode and time. At a far destination the copy did that.
         let is_file = matches!(kind, Kind::File { size: 0 }) && !found.has(Changes::KIND);
         let is_near = !self.job.costs_round_trips;
         let synced = node.handle().and_then(|handle| {
@@ -152,16 +152,15 @@ impl Checker<'_> {
         })
     }
 
-    /// True if the one source is a directory that became the destination itself:
-    /// a copy makes a directory that is not there, and would go into it the next
-    /// time.
+    /// True if the only source is a directory that became the destination itself. A copy creates a
+    /// destination that does not exist, but the next copy would go into it.
     fn is_root(&self, dir: &RecvDir, name: &Name, entry: &Entry) -> bool {
         let DirState::Open(node) = &dir.state else { return false };
         let could_be = self.may_be_source && dir.parent.is_none() && entry.kind == Kind::Dir;
         could_be && node.handle().and_then(|root| root.stat(name, false)).is_ok_and(|m| m.is_none())
     }
 
-    /// The difference of the existing entry `name` from a file or a link, and that entry.
+    /// The differences of the existing entry `name` from a file or link, and the existing entry.
     fn compare(
         &self,
         dir: &RecvDir,
@@ -226,8 +225,8 @@ impl Checker<'_> {
                     Ok(meta) if self.job.removes() && is_itself(node, &meta, entry) => {
                         Outcome::Failed(same())
                     }
-                    // A copy leaves the mode of what stood before alone. In a move it is
-                    // the new name of the source.
+                    // A copy keeps the mode of a directory that existed. In a move, the directory
+                    // is the new name of the source.
                     Ok(_) if entry.name.is_none() && !self.job.removes() => {
                         Outcome::Skipped(Skip::Unchanged)
                     }
@@ -277,7 +276,8 @@ impl Checker<'_> {
         (dir, outcome)
     }
 
-    /// How a directory differs. Its times change with every file in it, and are not told.
+    /// The differences of a directory. Its times change with every file in it, and are not
+    /// reported.
     fn of_dir(&self, entry: &Entry, node: &Arc<DirNode>) -> io::Result<Changes> {
         let handle = node.handle()?;
         let meta = self.job.with_extended(&*handle, None, handle.stat_self()?)?;
@@ -285,7 +285,7 @@ impl Checker<'_> {
         Ok(found.without(Changes::TIME.with(Changes::ATIME)))
     }
 
-    /// Compares the directory `name`, and opens it if it is one.
+    /// Compares the entry `name` with a directory, and opens it if it is one.
     fn open(
         &self,
         parent: &Arc<DirNode>,
@@ -303,7 +303,7 @@ impl Checker<'_> {
     }
 }
 
-/// True if contents of an entry that differs so otherwise are to be compared.
+/// True if the content of an entry with the differences `found` must be compared.
 fn has_content(kind: &Kind, found: Changes) -> bool {
     let known = [Changes::MISSING, Changes::KIND, Changes::SIZE];
     matches!(kind, Kind::File { size: 1.. }) && !known.iter().any(|one| found.has(*one))
@@ -313,13 +313,13 @@ pub(super) fn outcome_of(found: Changes) -> Outcome {
     if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Differs(found) }
 }
 
-/// The changes of an entry whose directory is not there: told of, unless that was.
+/// The changes of an entry whose directory is missing. Below the root, that is not reported.
 fn missing_in(dir: &RecvDir) -> Changes {
     Changes::MISSING.with(Changes::ABOVE.only_if(dir.parent.is_some()))
 }
 
-/// True if the existing entry is the very object that was listed,
-/// perhaps by a peer on the same machine: what is removed there is gone here.
+/// True if the existing entry is the listed object itself. A peer on the same machine may have
+/// listed it. Removing it there would remove it here.
 fn is_itself(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
     let is_same = entry.id.is_some() && entry.id == meta.id;
     is_same || (entry.inode != 0 && entry.inode == node.number_of(meta, true))
@@ -330,7 +330,7 @@ fn is_itself_dir(node: &Arc<DirNode>, entry: &Entry) -> bool {
     looked.is_ok_and(|meta| is_itself(node, &meta, entry))
 }
 
-/// The kind of an entry as it is told.
+/// The kind of an entry for reports.
 pub(super) fn told_kind(meta: &Meta) -> Kind {
     meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special)
 }

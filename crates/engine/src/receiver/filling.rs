@@ -1,5 +1,5 @@
-//! How a file of this machine, or of a host's server, gets into its stage: continued,
-//! block by block, shared, or in one go.
+//! Copies a file of this machine or of a host's server into a staged file: resumed, block by block,
+//! shared, or in one go.
 
 use super::hold::Filling;
 use super::work::destination;
@@ -10,31 +10,30 @@ use haul_model::{BLOCK_LEN, Fault, FaultKind};
 use haul_store::{Assembler, Mismatch, Moved, Mover, RESUME_LEN_MIN, Verified};
 use haul_tree::{SourceFile, StagedFile, changed};
 
-/// A file whose content is copied into a stage.
+/// A file whose content is copied into a staged file.
 pub(super) struct Copying<'c, 'a> {
     pub(super) filler: &'c Filler<'a>,
     pub(super) source: &'c dyn SourceFile,
-    /// Its length when it was opened, in bytes.
+    /// The length of the source when it was opened, in bytes.
     pub(super) size: u64,
-    /// All content is hashed: it is to be verified, or nothing else shows if a source
-    /// that changes has only grown.
+    /// Hash all content: to verify it, or to see whether a changing source has only grown.
     pub(super) hashes: bool,
 }
 
-/// A stage with the content of a file.
+/// A staged file with all its content.
 pub(super) struct Filled {
     pub(super) verified: Verified<Box<dyn StagedFile>>,
     pub(super) filling: Filling,
 }
 
-/// The proof of a stage, or the stage without it.
+/// A verified staged file, or one with a mismatch.
 type IsWhole = Result<Verified<Box<dyn StagedFile>>, (Box<dyn StagedFile>, Mismatch)>;
 
-/// Counts how far a copy has come.
+/// Counts the progress of a copy.
 type Count<'c> = dyn FnMut(Step) + Send + 'c;
 
 impl Copying<'_, '_> {
-    /// Goes on with a stage that an earlier job has left.
+    /// Resumes a partial file of an earlier job.
     pub(super) fn go_on(
         &self,
         pending: &mut Pending,
@@ -42,7 +41,7 @@ impl Copying<'_, '_> {
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
         if let Some(shared) = pending.shared(self.filler, self.source)? {
-            // What is there was copied because somebody had to look at it then.
+            // The earlier job copied instead of sharing because the content had to be read.
             stage.discard();
             let there = pending.resumed * BLOCK_LEN;
             count(Step::Moved(self.size.saturating_sub(there)));
@@ -54,8 +53,7 @@ impl Copying<'_, '_> {
         self.finish(into, copied)
     }
 
-    /// Copies block by block, into a stage that can be continued, or over several
-    /// connections.
+    /// Copies block by block, into a file that can be resumed, or over several lanes.
     pub(super) fn by_blocks(
         &self,
         pending: &mut Pending,
@@ -71,7 +69,7 @@ impl Copying<'_, '_> {
         match copy::blocks(source, &into, control, count) {
             Err(fault) if into.stage().is_sound() && pending.may_be_sequential(&fault) => {
                 into.into_stage().discard();
-                // The figures have some of it already.
+                // Some of the content is counted already.
                 self.in_order(pending.stage()?, scratch, &mut |_| {})
             }
             copied => {
@@ -81,7 +79,7 @@ impl Copying<'_, '_> {
         }
     }
 
-    /// Copies in one go, or shares the content, where both can do that.
+    /// Copies in one go, or shares the content if possible.
     pub(super) fn at_once(
         &self,
         pending: &mut Pending,
@@ -122,11 +120,12 @@ impl Copying<'_, '_> {
         self.verify(moved.is_whole(self.size), Filling::Dense)
     }
 
-    /// A stage that shares the whole content, and what it has grown by since it was opened.
+    /// Ends a staged file that shares all content of the source. Cuts off what the source gained
+    /// since it was opened.
     fn shared(&self, stage: Box<dyn StagedFile>) -> Result<Filled, Fault> {
         let len = stage.handle().map_or(Ok(0), |file| file.metadata().map(|found| found.len()));
         if len.map_err(|error| destination("read the metadata of", &error))? > self.size {
-            // Where it can't be cut, it is copied the second time.
+            // If it can't be cut, the file is copied again.
             stage.set_len(self.size).map_err(|_| changed())?;
         }
         let moved =
@@ -134,7 +133,7 @@ impl Copying<'_, '_> {
         self.verify(moved.is_whole(self.size), Filling::Reflinked)
     }
 
-    /// A stage whose blocks were `copied`.
+    /// Ends a staged file whose blocks were `copied`.
     fn finish(
         &self,
         into: Assembler<Box<dyn StagedFile>>,
@@ -148,7 +147,7 @@ impl Copying<'_, '_> {
         self.verify(written.is_whole(self.size), Filling::Dense)
     }
 
-    /// A stage that is as long as the source was.
+    /// Checks that the staged file has the length of the source.
     fn verify(&self, whole: IsWhole, filling: Filling) -> Result<Filled, Fault> {
         match whole {
             Ok(verified) => Ok(Filled { verified, filling }),
@@ -157,7 +156,8 @@ impl Copying<'_, '_> {
     }
 }
 
-/// Gives up a stage; a later job continues it only if its source is the same.
+/// Closes a staged file after `fault`. It is discarded if its source has changed, and can be
+/// resumed otherwise.
 pub(super) fn given_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
     if fault.kind == FaultKind::Changed {
         stage.discard();

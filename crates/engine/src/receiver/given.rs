@@ -1,5 +1,5 @@
-//! The attributes that a listed entry is given here: with this machine's numbers for its
-//! users and groups, and without those that can't be given.
+//! Owners: the attributes that a listed entry gets here. Maps users and groups to this machine's
+//! numbers, and leaves out attributes that can't be set.
 
 use super::losing::Losing;
 use super::{Broken, JobContext, RecvDir};
@@ -18,22 +18,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// This machine's numbers of users and groups, by the Sender's.
+/// Maps the Sender's numbers of users and groups to this machine's.
 pub(super) struct Numbers {
     altered: Altered,
-    /// Names have no meaning: numbers stay unless they are to become others.
+    /// Names are ignored: numbers stay unless the job maps them.
     is_numeric: bool,
-    /// The Sender tells the names of accounts, which mean nothing here.
+    /// The Sender is remote, and sends the names of its accounts.
     is_far: bool,
-    /// Besides, symbolic links are made to lead nowhere.
+    /// Symbolic links are changed so that they lead nowhere.
     munges: bool,
-    /// All can be given here that root can give.
+    /// Everything that root can set can be set here.
     as_root: bool,
-    /// Root was told that owners are not kept.
+    /// Root was warned that owners are not kept.
     has_told_owner: AtomicBool,
-    /// Those whose names a Sender far away has told.
+    /// The numbers here of accounts whose names a remote Sender has sent.
     told: Mutex<HashMap<(AccountKind, u32), u32>>,
-    /// Those of which it has told nothing, as far as they are to become others.
+    /// The numbers here of other accounts that the job may map.
     found: Mutex<HashMap<(AccountKind, u32), u32>>,
 }
 
@@ -47,7 +47,7 @@ impl Numbers {
         Self { altered, is_numeric, is_far, munges, as_root, has_told_owner, told, found }
     }
 
-    /// Names of accounts that others are to become, and that are none here.
+    /// The targets of the job's mappings that do not exist on this machine.
     pub(super) fn unknown(&self) -> Vec<String> {
         let Altered { users, groups, .. } = &self.altered;
         let of = |kind, map: &AccountMap| {
@@ -61,10 +61,10 @@ impl Numbers {
         [of(AccountKind::User, users), of(AccountKind::Group, groups)].concat()
     }
 
-    /// The number that an account becomes by the words of the job, if it does.
+    /// The number to which the job maps an account, if it does.
     fn altered(&self, kind: AccountKind, number: u32, name: &[u8]) -> Option<u32> {
         let map = self.map(kind);
-        // Its name is told to nobody, and is the same everywhere.
+        // The Sender does not send the name of root, which is the same everywhere.
         let root = || haul_sys::account_name(kind, ROOT).unwrap_or_default().into_bytes();
         let of_root = if number == ROOT && !self.is_numeric { root() } else { Vec::new() };
         let name = if number == ROOT { &*of_root } else { name };
@@ -78,10 +78,10 @@ impl Numbers {
         }
     }
 
-    /// Learns the name of an account of the Sender's.
+    /// Records the name of an account of the Sender.
     fn tell(&self, kind: AccountKind, number: u32, name: &[u8]) -> Result<(), Broken> {
         let altered = self.altered(kind, number, name);
-        // A name that is none here keeps its number, as in rsync.
+        // An account whose name is unknown here keeps its number, as in rsync.
         let named = || haul_sys::account_number(kind, std::str::from_utf8(name).ok()?);
         let mut told = self.told.lock();
         if told.len() >= ACCOUNTS_MAX {
@@ -94,7 +94,7 @@ impl Numbers {
         Ok(())
     }
 
-    /// The number here of an account of the Sender's.
+    /// The number here of an account of the Sender.
     fn here(&self, kind: AccountKind, number: u32) -> u32 {
         if self.is_far
             && let Some(here) = self.told.lock().get(&(kind, number))
@@ -119,7 +119,7 @@ impl Numbers {
     }
 }
 
-/// The number of an account of this machine.
+/// The number of an account on this machine.
 fn number_of(kind: AccountKind, account: &MapTo) -> Option<u32> {
     match account {
         MapTo::Name(name) => haul_sys::account_number(kind, name),
@@ -134,7 +134,7 @@ fn word_for(kind: AccountKind) -> &'static str {
     }
 }
 
-/// The owners and attributes that entries get here.
+/// Adapts the owners and attributes of entries to this side.
 pub(super) struct Owners<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) numbers: Numbers,
@@ -143,7 +143,7 @@ pub(super) struct Owners<'a> {
 }
 
 impl<'a> Owners<'a> {
-    /// The owners of a job whose destination `gives` these attributes.
+    /// The owners of a job whose destination can set the attributes `gives`.
     pub(super) fn of(context: &Arc<JobContext<'a>>, numbers: Numbers, gives: Kept) -> Arc<Self> {
         let losing = Losing::of(&context.task, gives);
         Arc::new(Self { job: Arc::clone(context), numbers, losing })
@@ -151,12 +151,12 @@ impl<'a> Owners<'a> {
 }
 
 impl Owners<'_> {
-    /// Learns the name of a user or group of the Sender's.
+    /// Records the name of a user or group of the Sender.
     pub(super) fn take_account(&self, account: &Account) -> Result<(), Broken> {
         self.numbers.tell(kind_of(account.is_group), account.number, &account.name)
     }
 
-    /// Tells which accounts that others are to become are none here.
+    /// Warns about mapping targets that do not exist here.
     pub(super) fn tell_unknown(&self) {
         for name in self.numbers.unknown() {
             let message = format!("no {name} here: ignoring the mapping to it");
@@ -164,7 +164,7 @@ impl Owners<'_> {
         }
     }
 
-    /// True if all can be given at the destination that root can give.
+    /// True if everything that root can set can be set at the destination.
     pub(super) fn acts_as_root(&self) -> bool {
         self.numbers.as_root
     }
@@ -173,7 +173,7 @@ impl Owners<'_> {
         self.numbers.here(kind, number)
     }
 
-    /// Forgets an owner that was told only for this: root is told once that it is not kept.
+    /// Drops an owner that was listed only to warn root, once, that owners are not kept.
     pub(super) fn forget_owner(&self, dir: &RecvDir, entry: &mut Entry) {
         if !lacks::forgets_owners(&self.job.task) {
             return;
@@ -188,7 +188,7 @@ impl Owners<'_> {
         }
     }
 
-    /// Turns the attributes of `entry` into those that it can be given here.
+    /// Changes the attributes of `entry` to those that it can have here.
     pub(super) fn adapt(&self, entry: &mut Entry) {
         if let (Kind::Symlink { target }, true) = (&mut entry.kind, self.numbers.munges) {
             *target = links::munged(target).into();
@@ -199,11 +199,11 @@ impl Owners<'_> {
         *user = user.map(user_here);
         *group = group.map(|group| self.number_here(AccountKind::Group, group));
         if self.job.policy.keeps.has(Kept::GROUP) {
-            // As in rsync: others than root give what they can.
+            // As in rsync: users other than root set only groups that they belong to.
             *group = group.filter(|group| self.acts_as_root() || haul_sys::is_of_group(*group));
         }
         if entry.kind != Kind::Dir && !self.job.policy.keeps.has(Kept::LENT) {
-            // Nobody is to lend the rights of somebody else.
+            // Without its owner or group, the set-ID bit would lend somebody else's rights.
             let lent = |is_known, bit| if is_known { 0 } else { bit };
             *mode &= !(SET_ID_MODE & lent(user.is_some(), 0o4000));
             *mode &= !(SET_ID_MODE & lent(group.is_some(), 0o2000));
@@ -229,12 +229,12 @@ impl Owners<'_> {
         extended.take_if(|extended| extended.is_empty());
     }
 
-    /// True if rules leave out an extended attribute: it is neither set nor removed.
+    /// True if the rules exclude an extended attribute: it is neither set nor removed.
     fn leaves_alone(&self, xattr: &Xattr) -> bool {
         self.job.filter.leaves_out_xattr(&xattr.name, Asking::Receiver)
     }
 
-    /// `attributes` with those extended ones of what is `there` that rules spare.
+    /// `attributes` with the extended attributes of `there` that the rules protect.
     pub(super) fn with_spared<'a>(
         &self,
         attributes: &'a Attributes,
@@ -253,8 +253,8 @@ impl Owners<'_> {
         Cow::Owned(attributes)
     }
 
-    /// Forgets the extended attributes that only root can give, as rsync does, where not all
-    /// can be given.
+    /// Removes the extended attributes that only root can set, as rsync does, unless everything can
+    /// be set here.
     pub(super) fn leave_to_root(&self, extended: &mut Extended) {
         if !self.acts_as_root() {
             extended.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
@@ -266,15 +266,15 @@ fn kind_of(is_group: bool) -> AccountKind {
     if is_group { AccountKind::Group } else { AccountKind::User }
 }
 
-/// Tells once that not all that is `asked` for can be kept in `path`.
+/// Warns once if not everything that is `asked` for can be kept in `path`.
 pub(super) fn tell_lacks(monitor: &dyn Monitor, path: &[u8], asked: Kept, kept: Kept) {
     if let Some(message) = lacks::lacking(asked, kept) {
         monitor.event(Event::Warning { side: Some(Side::Destination), path, message });
     }
 }
 
-/// Those of `asked` that this process can give, where nobody is told that others are not:
-/// as in rsync, who is not root does not try.
+/// The attributes of `asked` that this process tries to set. As in rsync, users other than root do
+/// not try the others, and get no warning.
 pub(super) fn allowed(asked: Kept, as_root: bool) -> Kept {
     let of_root = Kept::USER.with(Kept::DEVICES);
     if as_root { asked } else { asked.without(of_root) }

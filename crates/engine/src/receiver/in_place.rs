@@ -1,5 +1,5 @@
-//! Files that keep their place: their new content is staged and verified as any other, and
-//! then written into them. They keep their other names, too.
+//! Updates in place: the new content is staged and verified as usual, and then written into the
+//! existing file. The file keeps its other names, too.
 
 use super::backing::not_backed_up;
 use super::{DirState, Naming, Pending, parent_fault};
@@ -12,8 +12,8 @@ use haul_tree::{Meta, SealedFile};
 use std::io;
 
 impl Naming<'_> {
-    /// The existing file of `pending`, if that is written into. A source's, which
-    /// would change with it, is replaced if that has another name.
+    /// The existing file of `pending`, if it will be updated in place. A file that is also a source
+    /// must not change: it is replaced if it has other names, and fails otherwise.
     pub(super) fn to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
         let Some(there) = self.in_its_place(pending)? else { return Ok(None) };
         if self.job.sender.is_far() {
@@ -33,13 +33,13 @@ impl Naming<'_> {
         }
     }
 
-    /// Looks into which file `pending` will be written, and gives it as the Sender is told of
-    /// it, which knows if it is a source.
+    /// Finds the file into which `pending` will be written. Returns its object for the Sender,
+    /// which knows whether it is a source.
     pub(super) fn tell_into(&self, pending: &mut Pending) -> Option<Object> {
         if !self.job.sender.is_far() {
             return None;
         }
-        // A fault is reported when the content has come.
+        // A fault is reported when the content has arrived.
         pending.into = self.in_its_place(pending).ok().flatten().and_then(|there| there.id);
         pending.into.map(object_here)
     }
@@ -56,9 +56,9 @@ impl Naming<'_> {
         let looked = node.handle().and_then(|handle| self.job.look_at(&*handle, &pending.name));
         match looked.map_err(|error| failed(&error))? {
             Some(there) if there.is_file() => Ok(Some(there)),
-            // It was removed meanwhile.
+            // The file was removed meanwhile.
             None => Ok(None),
-            // It makes way for what a base has.
+            // The content of a base replaces the entry.
             Some(_) if pending.base.is_some() => Ok(None),
             Some(_) => {
                 let message = "something else replaced it";
@@ -67,7 +67,7 @@ impl Naming<'_> {
         }
     }
 
-    /// Writes what is staged into the file that is `there`, and gives that its attributes.
+    /// Writes the staged content into the file `there`, and sets its attributes.
     pub(super) fn update(
         &self,
         pending: &Pending,
@@ -88,7 +88,7 @@ impl Naming<'_> {
         {
             return Err(super::naming::another());
         }
-        // Another entry may be another name of the same file: one is written after the other.
+        // Another entry may be another name of the same file: they are updated one by one.
         let _turn = (there.links != 1).then(|| self.updating.lock());
         self.backups.back_up_apart(node, name).map_err(not_backed_up)?;
         let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;

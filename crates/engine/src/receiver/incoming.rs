@@ -1,7 +1,7 @@
-//! A file that arrives in pieces. Mostly they are put together by the threads that read the
-//! connections, each those of its own blocks ([`Direct`]): what one has just read is in its
-//! processor's cache. When it would have to wait for more than that, pieces are queued for
-//! the workers, one of which at a time has the file.
+//! A file that arrives in pieces. Usually the threads that read the connections assemble it, each
+//! the blocks of its own connection ([`Direct`]): the data is still in that processor's cache. If
+//! they would have to wait for the disk, pieces are queued for the workers. One worker at a time
+//! handles the file.
 
 mod direct;
 mod matched;
@@ -25,59 +25,59 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Blocks that lanes may be ahead of the first that is not on record: so much at most is
-/// sent again when the job breaks off.
+/// Maximum number of blocks that lanes may be ahead of the first unrecorded block. At most this
+/// much is sent again if the job breaks off.
 const LANES_AHEAD_MAX: u64 = 32;
 
-/// The same when a lane was lost: what is missing is sent behind all that is on its way. Less
-/// than may begin.
+/// The same after a lane was lost: missing blocks are sent behind everything in flight. It is less
+/// than the number of blocks that may begin.
 const LOST_AHEAD_MAX: u64 = AHEAD_MAX / 4 * 3;
 
-/// A file on its way in.
+/// A file that is arriving.
 pub(crate) struct Incoming {
     queue: Mutex<Queue>,
     state: Mutex<State>,
-    /// Its number in the listing, if it is still pending.
+    /// The index of the file, if it is still pending.
     index: Option<u64>,
-    /// Its chunks are offered.
+    /// The chunks of the file are offered.
     is_chunked: bool,
     /// The length of the old version whose sums were sent, in bytes.
     old_size: Option<u64>,
-    /// The first block that is not recorded.
+    /// The first unrecorded block.
     recorded: AtomicU64,
-    /// Its stage was begun: nobody who has the file has it for long.
+    /// The staged file was created: nobody holds the lock for long any more.
     is_begun: AtomicBool,
     /// The file has ended.
     has_ended: AtomicBool,
 }
 
 struct State {
-    /// The file; taken once its fate is known.
+    /// The file; `None` once it is settled.
     pending: Option<Pending>,
-    /// The part that is there; `None` before there is one.
+    /// The assembled part; `None` before there is one.
     into: Option<Arc<Blocks>>,
-    /// The blocks that have begun, but for those that a [`Direct`] has.
+    /// The blocks that have begun, except those of a [`Direct`].
     pieces: Pieces,
-    /// A stage that was given up while a [`Direct`] still had it: the last one removes it.
+    /// A discarded staged file that a [`Direct`] still uses: the last user removes it.
     to_discard: Option<Arc<Blocks>>,
-    /// Blocks that an earlier job had received.
+    /// The number of blocks that an earlier job received.
     resumed: u64,
-    /// Bytes of it that were counted as done.
+    /// Bytes of the file that were counted as done.
     counted: u64,
     /// Bytes that were taken from files of this machine.
     matched: u64,
-    /// Where the stage has what the old version has, in bytes.
+    /// The range of the staged file, in bytes, that is shared with the old version.
     shared: Range<u64>,
-    /// Something of it was never written.
+    /// Some of the file was never written.
     has_holes: bool,
-    /// The problem with a block that arrived: nothing more is taken.
+    /// The problem with a block that arrived: nothing more is accepted.
     suspect: Option<Fault>,
-    /// Its end, which has come: see [`Self::take_end`].
+    /// The end of the file, which has arrived: see [`Self::take_end`].
     end: Option<FileEnd>,
 }
 
 impl Incoming {
-    /// One on its way; nothing is taken of it if it is no more `pending`.
+    /// Creates the state of a file. If it is not `pending` any more, its pieces are ignored.
     pub(crate) fn new(pending: Option<Pending>) -> Self {
         let (resumed, has_ended) = (pending.as_ref().map_or(0, |it| it.resumed), pending.is_none());
         let old_size = pending.as_ref().and_then(|it| it.old.as_ref().map(|old| old.len));
@@ -116,8 +116,8 @@ impl Incoming {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// True if the old version has such a part, as it was when its sums were sent, or it was
-    /// found in chunks.
+    /// True if the requested part is within the old version, as it was when its sums were sent, or
+    /// was found in chunks.
     pub(crate) fn allows(&self, filler: &Filler<'_>, reuse: &Reuse) -> bool {
         let Reuse { at, from, len, .. } = *reuse;
         let is_within =
@@ -130,8 +130,8 @@ impl Incoming {
         is_piece && is_within(at, i64::MAX as u64) && is_there
     }
 
-    /// True if the block at `offset` can be begun where others come over other lanes: one
-    /// that is ahead of them waits, but not for what was lost.
+    /// True if the block at `offset` may begin. A block that is too far ahead of the other lanes
+    /// waits, but not for lost blocks.
     pub(crate) fn has_room_for(&self, offset: u64, has_lost: bool) -> bool {
         let max = if has_lost { LOST_AHEAD_MAX } else { LANES_AHEAD_MAX };
         let recorded = self.recorded.load(Ordering::Relaxed);
@@ -144,12 +144,12 @@ impl Incoming {
         self.queue.lock().push(piece)
     }
 
-    /// True if so much is queued that the reader has to wait.
+    /// True if the reader must wait because too much is queued.
     pub(crate) fn is_full(&self) -> bool {
         self.queue.lock().is_full()
     }
 
-    /// Works off what is queued. Called by one worker at a time.
+    /// Handles the queued pieces. Called by one worker at a time.
     pub(crate) fn work(&self, filler: &Filler<'_>) {
         loop {
             let mut state = self.state.lock();
@@ -160,7 +160,7 @@ impl Incoming {
                 piece => state.take_piece(filler, piece),
             }
             if let Some(end) = state.take_end() {
-                // Before the Sender is asked for it once more.
+                // Before the Sender is asked for the file again.
                 self.has_ended.store(true, Ordering::Relaxed);
                 state.end(filler, end);
             }
@@ -181,13 +181,13 @@ impl Incoming {
 }
 
 impl State {
-    /// Takes what was queued. **What came over one connection is taken in its order**, and
-    /// goes from the queue to here while the file is locked.
+    /// Takes a queued piece. **Pieces of one connection are taken in their order**: they move from
+    /// the queue to here while the file is locked.
     fn take_piece(&mut self, filler: &Filler<'_>, piece: Piece) {
         match piece {
             // The file has ended: further pieces are ignored.
             _ if self.pending.is_none() => {}
-            // See the caller.
+            // The caller handles it.
             Piece::End(_) => {}
             Piece::Data(bytes, view, route) => {
                 let mut at = view.offset;
@@ -201,7 +201,7 @@ impl State {
         }
     }
 
-    /// Takes up the stage that is continued, unless that was done.
+    /// Opens the partial file, if the file is resumed and it is not open yet.
     fn take_up(&mut self, filler: &Filler<'_>) {
         if self.into.is_some() {
             return;
@@ -224,13 +224,13 @@ impl State {
         }
     }
 
-    /// True if its stage is there, or can be begun without waiting.
+    /// True if the staged file exists, or can be created without waiting.
     fn is_begun(&self, filler: &Filler<'_>) -> bool {
         let waits = |pending: &Pending| filler.job.resumable(&pending.entry).is_some();
         self.into.is_some() || !self.pending.as_ref().is_some_and(waits)
     }
 
-    /// Takes content, unless the file's fate is sealed.
+    /// Takes content, unless the file is over.
     fn take(&mut self, filler: &Filler<'_>, content: &[u8], offset: u64, route: Route) {
         if self.is_over() {
             return;
@@ -241,7 +241,7 @@ impl State {
         }
     }
 
-    /// Gives how much of it was there already.
+    /// Writes content. Returns how many bytes of it were known already.
     fn write(
         &mut self,
         filler: &Filler<'_>,
@@ -254,7 +254,7 @@ impl State {
         Ok(self.assemble(filler, take)?.known)
     }
 
-    /// Has pieces put together, which passes holes; begins the stage if there is none.
+    /// Assembles pieces, in which holes are skipped. Creates the staged file if there is none.
     fn assemble(
         &mut self,
         filler: &Filler<'_>,
@@ -266,7 +266,7 @@ impl State {
         Ok(took)
     }
 
-    /// The stage, which is begun if there is none.
+    /// The staged file, which is created if there is none.
     fn begun(&mut self, filler: &Filler<'_>) -> Result<Arc<Blocks>, Fault> {
         if let Some(into) = &self.into {
             return Ok(Arc::clone(into));
@@ -281,7 +281,7 @@ impl State {
         Ok(into)
     }
 
-    /// Counts what was not content.
+    /// Counts dropped bytes and holes.
     fn count(&mut self, filler: &Filler<'_>, took: Took) {
         if took.dropped > 0 {
             filler.job.reporter.begins_again(took.dropped, 0);
@@ -293,7 +293,7 @@ impl State {
         }
     }
 
-    /// True if nothing more is taken of it.
+    /// True if nothing more is accepted.
     fn is_over(&self) -> bool {
         self.pending.is_none() || self.suspect.is_some()
     }
@@ -311,13 +311,13 @@ impl State {
             self.suspect = Some(work::lacks_hash());
             return;
         }
-        // Each whole block of a hole is sealed by itself: no peer can claim one that would
+        // Each whole block of a hole is sealed by itself, so a peer can't claim a hole that would
         // take hours.
         let BlockSeal { block, len, hash, .. } = *seal;
         let block = (block, len.into());
         match self.assemble(filler, |pieces, into| pieces.seal_by(route, into, block, hash)) {
             Ok(_) => {}
-            // The Sender may know why, and say so at the end.
+            // The Sender may know the reason, and report it at the end.
             Err(fault) if fault.kind == FaultKind::Corrupt => self.suspect = Some(fault),
             Err(fault) => self.settle(filler, Err(fault)),
         }
@@ -333,9 +333,9 @@ impl State {
         }
     }
 
-    /// The end that has come, if it is time for it. Blocks may come over any lane, before it
-    /// and behind it. But a Sender that is to be asked once more sends the end when it knows
-    /// that nothing is on its way.
+    /// Takes the end that has arrived, if it is due. Blocks may arrive over any lane, before and
+    /// after the end. A Sender that expects another request sends the end only when nothing is in
+    /// flight.
     fn take_end(&mut self) -> Option<FileEnd> {
         let has_all = |size| self.into.as_ref().is_some_and(|it| it.recorded_len() >= size);
         let is_due = self.end.as_ref().is_some_and(|end| match &end.result {
@@ -349,7 +349,7 @@ impl State {
         if self.pending.is_none() {
             return;
         }
-        // Then, and only then, the Sender expects to be asked once more.
+        // Only then the Sender expects another request.
         let has_changed = match &end.result {
             Ok(seal) => seal.grew,
             Err(fault) => fault.kind == FaultKind::Changed,
@@ -369,7 +369,7 @@ impl State {
         }
     }
 
-    /// True if the file is asked for once more.
+    /// Requests the file again, if its source changed. Returns whether it did.
     fn begins_again(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
         let counted = self.counted;
         let again = self.pending.take_if(|file| filler.begins_again(file, fault, counted));
@@ -380,8 +380,7 @@ impl State {
         true
     }
 
-    /// True if the file is asked for once more, and whole, since the difference did not make
-    /// it.
+    /// Requests the whole file again, if local content did not match. Returns whether it did.
     fn takes_whole(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
         if !matches!(fault.kind, FaultKind::Corrupt | FaultKind::Changed) {
             return false;
@@ -411,7 +410,7 @@ impl State {
         self.assemble(filler, end)?;
         let into = self.into.take().expect("just seen");
         let into = Arc::try_unwrap(into).map_err(|into| {
-            // The peer ends a file that it still sends.
+            // The peer has ended a file that it still sends.
             self.to_discard = Some(into);
             not_assembled(&NotAssembled::Incomplete)
         })?;
@@ -425,7 +424,8 @@ impl State {
             }
         };
         let verified = verified.map_err(|(stage, error)| {
-            // What is there was read again, and what came is what was sent.
+            // If the Sender has read the resumed part again, and the new blocks are as sent, the
+            // partial file was replaced.
             let corrupt = || Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string());
             give_up(
                 stage,
@@ -439,7 +439,7 @@ impl State {
         let pending = self.pending.as_mut().expect("checked by the caller");
         pending.entry.kind = Kind::File { size: seal.size };
         pending.reading.has_grown = seal.grew;
-        // What was resumed is not looked at, and the Sender knows.
+        // The resumed part was not examined for holes, but the Sender listed them.
         let has_holes = self.has_holes || pending.entry.has_holes;
         let filling = match has_holes {
             _ if !self.shared.is_empty() => Filling::OverOther,
@@ -449,7 +449,7 @@ impl State {
         pending.seal(&filler.job.policy, verified, seal.mtime, filling)
     }
 
-    /// Gives up the stage, which is removed if it `is_of_no_use`: by the last who has it.
+    /// Gives up the staged file. If it `is_of_no_use`, its last user removes it.
     fn give_up(&mut self, is_of_no_use: bool) {
         let Some(into) = self.into.take() else { return };
         if is_of_no_use {
@@ -458,7 +458,7 @@ impl State {
         }
     }
 
-    /// Removes the stage that was given up. If a [`Direct`] still has it, that one removes it.
+    /// Removes the discarded file. If a [`Direct`] still uses it, that one removes it.
     fn discard(&mut self) {
         let into = self.to_discard.take().map(Arc::try_unwrap);
         match into {
@@ -476,7 +476,7 @@ impl State {
             self.give_up(is_of_no_use(fault));
         }
         if whole.is_err() && filler.job.control.stopped() {
-            // It was cut short; that is no fault of the file.
+            // The job was stopped; the file is not at fault.
             return;
         }
         let Some(pending) = self.pending.take() else { return };
@@ -485,7 +485,7 @@ impl State {
     }
 }
 
-/// Gives up a stage, and discards it if it is of no more use.
+/// Returns `fault`, and discards the staged file if it has become useless.
 fn give_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
     if is_of_no_use(&fault) {
         stage.discard();
@@ -493,7 +493,7 @@ fn give_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
     fault
 }
 
-/// True if no later attempt can use the stage after this fault.
+/// True if no later attempt can use the staged file after this fault.
 fn is_of_no_use(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt)
 }

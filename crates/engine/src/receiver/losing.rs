@@ -1,5 +1,5 @@
-//! The loss of an entry by a move: attributes that this side can't give to it. Such a source
-//! stays where it is, unless the user does without.
+//! Losses of a move: attributes of a source that this side can't set. Such a source stays where it
+//! is, unless the user accepts the loss.
 
 use super::{Broken, Owners};
 use crate::lacks::would_lose;
@@ -12,24 +12,24 @@ use std::sync::OnceLock;
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// The attributes that entries of a move can be given here.
+/// The attributes that moved entries can have here.
 pub(super) struct Losing {
     /// Sources that would lose something stay.
     is_whole: bool,
     gives: Kept,
-    /// Who moves the sources, at the Sender.
+    /// The user and group that move the sources, at the Sender.
     mover: OnceLock<Owner>,
 }
 
 impl Losing {
-    /// Those of a task, of which this side `gives` so many.
+    /// `gives`: the attributes that this side can set.
     pub(super) fn of(task: &Task, gives: Kept) -> Self {
         let is_whole = task.moving() == Some(Moving::Whole);
         Self { is_whole, gives, mover: OnceLock::new() }
     }
 
-    /// The same user or group as the one that is moving the sources, who becomes the one
-    /// that this process runs as.
+    /// True if `number` is the user or group that moves the sources. It maps to the one of this
+    /// process.
     fn is_own(&self, of: impl Fn(&Owner) -> u32, number: u32) -> bool {
         self.mover.get().is_some_and(|mover| of(mover) == number)
     }
@@ -41,7 +41,7 @@ impl Owners<'_> {
         self.losing.is_whole
     }
 
-    /// Takes the user who moves the sources, which is listed first.
+    /// Takes the user who moves the sources, which must be listed first.
     pub(super) fn take_mover(&self, mover: Owner, is_first: bool) -> Result<(), Broken> {
         if !self.losing.is_whole || !is_first || self.losing.mover.set(mover).is_err() {
             return Err(Broken("it named who moves the sources where that is not expected"));
@@ -49,8 +49,8 @@ impl Owners<'_> {
         Ok(())
     }
 
-    /// The user who owns a source of that user, where this side gives files to nobody else:
-    /// the one who receives it, if the source is the mover's own.
+    /// The owner here of a source of `user`, if that is the mover and this side can't set owners:
+    /// the user of this process.
     pub(super) fn own_user(&self, user: u32) -> Option<u32> {
         let is_own = self.losing.is_whole
             && !self.losing.gives.has(Kept::USER)
@@ -58,7 +58,7 @@ impl Owners<'_> {
         is_own.then(haul_sys::effective_user)
     }
 
-    /// Why an entry stays, if it would lose something here. The entry is as the Sender has
+    /// The reason why an entry stays, if it would lose something here. `entry` is as the Sender
     /// listed it.
     pub(super) fn loss(&self, entry: &Entry) -> Option<Fault> {
         if !self.losing.is_whole {
@@ -78,12 +78,12 @@ impl Owners<'_> {
         would_lose(entry.kind == Kind::Dir, &self.lost(entry))
     }
 
-    /// In words.
+    /// The attributes that an entry would lose, in words.
     fn lost(&self, entry: &Entry) -> Vec<String> {
         let (losing, gives) = (&self.losing, self.losing.gives);
         let attributes = &entry.attributes;
         let mut lost = Vec::new();
-        // The set-ID bits that it can have here.
+        // The set-ID bits that the entry can have here.
         let mut lends = 0;
         if let Some(user) = attributes.user {
             let here = self.number_here(AccountKind::User, user);
@@ -104,7 +104,7 @@ impl Owners<'_> {
         let has_mode = !matches!(entry.kind, Kind::Symlink { .. });
         let lends = match (&entry.kind, gives.has(Kept::SET_ID)) {
             (Kind::File { .. }, true) => lends,
-            // That of its user means nothing there.
+            // The set-user-ID bit has no effect on a directory.
             (Kind::Dir, true) => lends | SET_USER_ID,
             _ => 0,
         };
@@ -125,8 +125,8 @@ impl Owners<'_> {
         lost
     }
 
-    /// The fault of a source whose set-ID bits the entry that is `there` lacks: no file
-    /// system has to keep modes exactly, but what these lend is not lost unseen.
+    /// The fault of a source whose copy `there` lacks its set-ID bits. No file system must keep
+    /// modes exactly, but these bits are not lost unseen.
     pub(super) fn lent_less(&self, entry: &Entry, there: &Meta) -> Option<Fault> {
         let has_mode = !matches!(entry.kind, Kind::Symlink { .. });
         let lacks = entry.attributes.mode & !there.attributes.mode & SET_ID_MODE != 0;
@@ -137,8 +137,8 @@ impl Owners<'_> {
     }
 }
 
-/// The fault of an entry for which an `action` has failed with `error` at the destination:
-/// where an attribute can't be had there, a source that is `moving` whole stays.
+/// The fault of an entry whose `action` failed with `error` at the destination. A source that is
+/// moved whole stays if an attribute can't be set there.
 pub(super) fn not_kept(moving: Option<Moving>, action: &str, error: &io::Error) -> Fault {
     match moving {
         Some(Moving::Whole) if NotKept::is(error) => {

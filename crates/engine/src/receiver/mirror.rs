@@ -1,5 +1,4 @@
-//! The rules of a mirror: about entries that exist at the destination, and about those
-//! that only it has.
+//! Removals: removes extras, and existing entries that block others.
 
 mod removing;
 mod spared;
@@ -23,23 +22,22 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The most removals that are reported at once.
+/// Maximum number of removals in one report.
 const TOLD_MAX: usize = 256;
 
-/// How far the removal of what only the destination has may go.
+/// The state that limits the removal of extras.
 #[derive(Default)]
 pub(super) struct Deleting {
-    /// Something of the sources could not be read: what looks extra may be missing there
-    /// by that alone.
+    /// Some of the sources could not be read, so an entry may look like an extra only because of
+    /// that.
     withheld: AtomicBool,
-    /// That was reported.
+    /// The warning about that was sent.
     is_told: AtomicBool,
-    /// Entries that were removed.
+    /// The number of removed entries.
     count: AtomicU64,
 }
 
-/// The removal of entries: of those that only the destination has, and of those that a source
-/// replaces.
+/// Removes extras, and entries that a source replaces.
 pub(super) struct Removals<'a> {
     job: Arc<JobContext<'a>>,
     backups: Arc<Backups<'a>>,
@@ -56,8 +54,8 @@ impl<'a> Removals<'a> {
 }
 
 impl Removals<'_> {
-    /// Removes the directory `name` in `dir`, if there is one: the
-    /// file or link that will have its name is whole.
+    /// Clears the place `name` in `dir` for a whole file or link: removes a directory, backs up any
+    /// other entry.
     pub(super) fn make_way(
         &self,
         dir: &RecvDir,
@@ -84,7 +82,7 @@ impl Removals<'_> {
             {
                 Err(naming::another())
             }
-            // It is empty.
+            // The directory is empty.
             Some(meta) if meta.kind == MetaKind::Dir && !makes_way && self.job.policy.dry_run => {
                 Ok(())
             }
@@ -103,7 +101,7 @@ impl Removals<'_> {
         }
     }
 
-    /// The same of a directory alone.
+    /// Like [`Self::make_way`], but only for a directory.
     pub(super) fn make_way_if_dir(
         &self,
         dir: &RecvDir,
@@ -115,14 +113,14 @@ impl Removals<'_> {
             Ok(Some(Meta { kind: MetaKind::Dir, .. })) => {
                 self.make_way(dir, name, OnExisting::Replace)
             }
-            // What else is wrong shows when it is replaced.
+            // Other problems show when the entry is replaced.
             _ => Ok(()),
         }
     }
 
-    /// Where each operation takes a round trip, a directory makes way for a file before
-    /// that is sent: there files get their names many at a time. In a dry run it is found out
-    /// if it would, and reported what would be removed with it.
+    /// Removes a directory before the file that replaces it is sent, where each operation takes a
+    /// round trip: there files are published many at a time. A dry run checks that this would
+    /// succeed, and reports what would be removed.
     pub(super) fn cleared(
         &self,
         dir: &RecvDir,
@@ -139,7 +137,7 @@ impl Removals<'_> {
         if !is_asked || *on_existing == OnExisting::Keep {
             return decision;
         }
-        // Where there are bases, the outcome may say how it differs from what one of them has.
+        // With base directories, `found` may be the differences from a base's entry.
         let cleared = match &dir.state {
             _ if found.has(Changes::KIND) || self.job.policy.dry_run => {
                 self.make_way(dir, name, *on_existing)
@@ -155,8 +153,8 @@ impl Removals<'_> {
         }
     }
 
-    /// Nothing more is removed, for something of the sources could not be read. What has
-    /// vanished there holds nothing back.
+    /// Stops further removals if some of the sources could not be read. Sources that have vanished
+    /// do not stop them.
     pub(super) fn withhold_deletions(&self, fault: &Fault) {
         let Some(Delete { ignore_errors: false }) = self.job.deletes() else { return };
         if fault.side == Side::Source && fault.kind != FaultKind::NotFound {
@@ -164,7 +162,7 @@ impl Removals<'_> {
         }
     }
 
-    /// Removes what only the destination has in `dir`, by their `names`.
+    /// Removes the extras `names` in `dir`.
     pub(super) fn delete_extras(&self, dir: &RecvDir, names: BTreeSet<Name>) {
         let DirState::Open(node) = &dir.state else { return };
         let mut told = Vec::new();
@@ -211,7 +209,7 @@ impl Removals<'_> {
         self.job.tell_deleted(told);
     }
 
-    /// True if it is a source of the job, or holds one.
+    /// True if the entry is a source of the job, or holds one.
     pub(super) fn is_source(&self, meta: &Meta) -> bool {
         meta.id.is_some_and(|id| self.holds_sources.contains(&id))
     }
@@ -221,7 +219,7 @@ impl Removals<'_> {
         self.deleting.withheld.load(Ordering::Relaxed)
     }
 
-    /// The same; reports it once.
+    /// Like [`Self::holds_back_removals`], with a warning the first time.
     fn is_withheld(&self, dir: &RecvDir) -> bool {
         let withheld = self.holds_back_removals();
         if withheld && !self.deleting.is_told.swap(true, Ordering::Relaxed) {
@@ -233,13 +231,13 @@ impl Removals<'_> {
         withheld
     }
 
-    /// Tells that what is at `path` stays.
+    /// Reports that the entry at `path` could not be removed.
     pub(super) fn not_removed(&self, path: &[u8], error: &io::Error) {
         self.job.fail_late(path, Fault::from_io(Side::Destination, "remove it", error));
     }
 
-    /// Removes one entry, which is no directory, or an empty one. False if it stays, since
-    /// as many were removed as may be.
+    /// Removes one entry, which is an empty directory or none. False if it stays because the
+    /// maximum number of removals is reached.
     fn remove_one(
         &self,
         dir: &RecvDir,
@@ -273,9 +271,9 @@ impl Removals<'_> {
     }
 }
 
-/// False if `name` may lead to what an entry of the job has brought or found under
-/// another name, in a directory that takes both for one. Listed names that can't be such
-/// another name are `told_apart`, each once.
+/// False if `name` may lead to an entry that the job brought or found under another name, in a
+/// directory that treats both names as one. `told_apart` collects listed names that are proven to
+/// be other entries.
 fn is_extra(
     dir: &RecvDir,
     node: &Arc<DirNode>,
@@ -295,7 +293,8 @@ fn is_extra(
         return !may_be_listed && !meta.id.is_some_and(is_claimed);
     }
     let is_like = |listed: &&Name| may_be_one_name(listed.as_bytes(), name.as_bytes());
-    // Two that are both spelled there are two, and one that is not there is no other.
+    // Two names that the directory both spells out are two entries. A name that does not exist
+    // leads to no entry.
     let is_apart = |listed: &Name| {
         handle.has(listed).is_ok_and(|has| !has) || handle.spells(listed).unwrap_or(false)
     };
@@ -314,8 +313,8 @@ impl Removals<'_> {
         self.job.task.mirrors().map(|mirror| mirror.walking).unwrap_or_default()
     }
 
-    /// True if the walk does not go into the directory at this place of the destination,
-    /// since another file system is mounted there, or above.
+    /// True if the walk skips `dir` because it is on another file system than the top directory of
+    /// its source.
     pub(super) fn is_elsewhere(&self, dir: &RecvDir) -> bool {
         if self.walking().systems == Systems::All {
             return false;
@@ -331,8 +330,7 @@ impl Removals<'_> {
         system(top).zip(system(dir)).is_some_and(|(first, here)| first != here)
     }
 
-    /// True if an entry of `node` is the root of another file system, where the job takes no
-    /// part in such ones.
+    /// True if an entry of `node` is the root of another file system, which the job skips.
     pub(super) fn is_left_mounted(&self, node: &DirNode, meta: &Meta) -> bool {
         let is_other = |here: FileId| meta.id.is_some_and(|there| there.dev != here.dev);
         self.walking().systems != Systems::All

@@ -1,12 +1,12 @@
-//! Gives entries their names, so that none of the job takes the place of another:
-//! on many file systems different names are one, by case or by how a character is
-//! written. Then the second of two entries fails, and the first stays.
+//! Naming: gives entries their names, so that no entry of the job takes another's place. On many
+//! file systems two names can be the same, because of case or Unicode normalization. Then the
+//! second entry fails, and the first stays.
 //!
-//! Where the file system is known to keep all names apart, a name that is taken by
-//! now was given by another program. Elsewhere, in a directory that existed before the
-//! job, objects decide: [`Claims`] records those that the job found or put there. In a
-//! directory that the job made, the listing must have the very spelling of the name, too.
-//! Through SFTP, where objects have no numbers, the listing alone decides.
+//! Where the file system is known to keep all names apart, a taken name was given by another
+//! program. Elsewhere, in a directory that existed before the job, objects decide: [`Claims`]
+//! records those that the job found or brought. In a directory that the job created, the listing
+//! must also have the exact spelling of the name. Over SFTP, where objects have no numbers, only
+//! the listing decides.
 
 use super::backing::not_backed_up;
 use super::own::is_own;
@@ -23,30 +23,30 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The objects of one directory that belong to entries of the job, with how many.
+/// The objects of one directory that belong to entries of the job.
 #[derive(Default)]
 pub(crate) struct Claims(Mutex<Claimed>);
 
 #[derive(Default)]
 struct Claimed {
     entries: HashMap<FileId, Claim>,
-    /// The objects with several names in the directory, and how many, once somebody
-    /// had to know.
+    /// The number of names of each object with several names in the directory. Read when first
+    /// needed.
     links: Option<HashMap<FileId, u32>>,
 }
 
-/// How entries of the job came to an object.
+/// The job's use of an object.
 #[derive(Default, Clone, Copy)]
 struct Claim {
-    /// Entries of the job whose name led to the object, plus the one that made it.
+    /// The number of entries whose name led to the object, plus the one that brought it.
     entries: u32,
-    /// An entry made the object, or put it there.
+    /// An entry created the object, or renamed it into the directory.
     is_brought: bool,
 }
 
 impl Claims {
-    /// An entry's name leads to the object `id` of `dir`; `false` if that is
-    /// another entry's.
+    /// Records that an entry's name leads to the object `id` of `dir`; `false` if the object
+    /// belongs to another entry.
     pub(crate) fn find(&self, id: FileId, dir: &dyn TreeDir) -> bool {
         let mut claimed = self.0.lock();
         let claim = claimed.entries.entry(id).or_default();
@@ -55,39 +55,39 @@ impl Claims {
         if entries == 1 {
             return true;
         }
-        // Or a hard link.
+        // Several entries may be hard links to the object.
         let links = claimed.links.get_or_insert_with(|| links(dir).unwrap_or_default());
         links.get(&id).is_some_and(|&names| names >= entries)
     }
 
-    /// True if the object `id` is an entry's.
+    /// True if the object `id` belongs to an entry.
     pub(super) fn has(&self, id: FileId) -> bool {
         self.0.lock().entries.contains_key(&id)
     }
 
-    /// True if an entry has put the object `id` there in this job.
+    /// True if an entry brought the object `id` in this job.
     pub(super) fn has_brought(&self, id: FileId) -> bool {
         self.0.lock().entries.get(&id).is_some_and(|claim| claim.is_brought)
     }
 
-    /// An entry brings the object `id` with it. The object counts once: its number may be
-    /// that of a file that was replaced.
+    /// Records that an entry brings the object `id`. The count restarts: the number may be that of
+    /// a replaced file.
     pub(crate) fn bring(&self, id: FileId) {
         self.0.lock().entries.insert(id, Claim { entries: 1, is_brought: true });
     }
 }
 
-/// Tells if several sources may meet in one directory, where [`Claims`] of one walk
-/// know nothing of what another has brought.
+/// Records whether several sources may meet in one directory. The [`Claims`] of one walk do not
+/// know the objects that another walk brought.
 #[derive(Default)]
 pub(super) struct Merging {
     sources: AtomicUsize,
-    /// One of them goes right into the destination.
+    /// One source has the destination itself as its place.
     has_nameless: AtomicBool,
 }
 
 impl Merging {
-    /// A source is listed.
+    /// Records a listed source.
     pub(super) fn list(&self, name: Option<&Name>) {
         self.sources.fetch_add(1, Ordering::Relaxed);
         self.has_nameless.fetch_or(name.is_none(), Ordering::Relaxed);
@@ -98,8 +98,8 @@ impl Merging {
     }
 }
 
-/// The objects that have several names in `dir`, and how many. The numbers in a
-/// listing are not asked: some file systems make them up.
+/// The objects with several names in `dir`, and the number of names. Uses `stat`, since some file
+/// systems make up the object numbers in listings.
 fn links(dir: &dyn TreeDir) -> io::Result<HashMap<FileId, u32>> {
     let mut links = HashMap::new();
     for entry in dir.entries()? {
@@ -114,14 +114,14 @@ fn links(dir: &dyn TreeDir) -> io::Result<HashMap<FileId, u32>> {
     Ok(links)
 }
 
-/// The names that entries get, without taking one that another entry of the job has.
+/// Gives entries their names, and refuses a name that another entry of the job has.
 pub(super) struct Naming<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) owners: Arc<Owners<'a>>,
     pub(super) backups: Arc<Backups<'a>>,
     /// See [`Merging`].
     pub(super) merging: Merging,
-    /// Held while a file with several names is written into.
+    /// Held while a file with several names is updated in place.
     pub(super) updating: Mutex<()>,
     /// The sources, if they are on this machine.
     pub(super) originals: Option<Originals>,
@@ -137,8 +137,8 @@ impl<'a> Naming<'a> {
 }
 
 impl Naming<'_> {
-    /// Has `publish` give an entry of `dir` its name, which is the `action` that may
-    /// fail; `None` if another entry of the job has it.
+    /// Gives an entry of `dir` its name with `publish`, called `action` in faults. `None` if
+    /// another entry of the job has the name.
     pub(super) fn give_name(
         &self,
         action: &str,
@@ -155,7 +155,7 @@ impl Naming<'_> {
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let handle = node.handle().map_err(failed)?;
         let there = match handle.capabilities().tells_objects {
-            // There are spellings.
+            // The directory has another spelling of the name.
             false if !handle.spells(name).map_err(failed)? => return Ok(None),
             false => None,
             true => handle.stat(name, false).map_err(failed)?,
@@ -165,7 +165,7 @@ impl Naming<'_> {
         {
             return Ok(None);
         }
-        // Another program was faster.
+        // Another program created it first.
         if self.job.plan.keeps_existing {
             return Ok(Some(Outcome::Skipped(Skip::Exists)));
         }
@@ -177,9 +177,9 @@ impl Naming<'_> {
         Ok(Some(Outcome::Copied))
     }
 
-    /// False if `name` may lead to what another entry has brought under another spelling,
-    /// in a directory that takes the two names for one. In a directory that existed before
-    /// the job, only entries of another source are unknown to its [`Claims`].
+    /// False if `name` may lead to an object that another entry brought under another spelling, in
+    /// a directory that treats both names as one. In a directory that existed before the job, only
+    /// objects of other sources are unknown to its [`Claims`].
     pub(super) fn is_spelled(
         &self,
         dir: &RecvDir,
@@ -190,7 +190,7 @@ impl Naming<'_> {
         Ok(!asks || handle.tells_names_apart() || handle.spells(name)?)
     }
 
-    /// False if `there`, which an entry's name leads to in `dir`, is another entry's.
+    /// False if `there`, to which the name of an entry leads in `dir`, belongs to another entry.
     pub(super) fn is_free(
         &self,
         dir: &RecvDir,
@@ -206,7 +206,7 @@ impl Naming<'_> {
     }
 }
 
-/// The fault of an entry whose name is that of another one of the job.
+/// The fault of an entry whose name another entry of the job has.
 pub(super) fn another() -> Fault {
     let message = "its name is that of another entry of this job: the destination treats both \
                    names as the same";
@@ -214,8 +214,7 @@ pub(super) fn another() -> Fault {
 }
 
 impl Naming<'_> {
-    /// Gives a file whose content is left as it is those attributes of the source that
-    /// it lacks.
+    /// Sets the source's attributes that a kept file lacks.
     pub(super) fn refresh(
         &self,
         node: &Arc<DirNode>,
@@ -223,7 +222,7 @@ impl Naming<'_> {
         entry: &Entry,
         existing: Option<&Meta>,
     ) -> Result<(), Fault> {
-        // The source keeps what it has.
+        // The existing file may be the source itself, which keeps its attributes.
         let Some(existing) = existing.filter(|there| !is_own(entry, there.id)) else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! Set last: the attributes of directories, when all in them is done.
+//! Sealing: sets the attributes of directories, once everything in them is done.
 
 use super::deciding::left_or_updated;
 use super::{DirState, JobContext, Owners, RecvDir, Times, losing};
@@ -11,19 +11,18 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Directories whose attributes are on their way, at most.
+/// Maximum number of directories whose attributes are being set.
 const SEALING_MAX: usize = 256;
 
-/// The bits of a directory's mode that its owner needs so that entries in it can be
-/// reached.
+/// The mode bits that the owner of a directory needs to reach its entries.
 const KEEPS_WAY: u32 = 0o100;
 
-/// Directories that get their attributes.
+/// Sets the attributes of directories.
 pub(super) struct Sealing<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) owners: Arc<Owners<'a>>,
     pub(super) times: Arc<Times<'a>>,
-    /// Directories that a server gives their mode and time.
+    /// Directories whose attributes a server is setting.
     pub(super) queue: Mutex<VecDeque<(Arc<RecvDir>, Outstanding)>>,
 }
 
@@ -35,8 +34,7 @@ impl<'a> Sealing<'a> {
 }
 
 impl Sealing<'_> {
-    /// Gives `dir` its attributes. One in which nothing was changed, and that has them
-    /// already, is left alone.
+    /// Sets the attributes of `dir`. A directory without changes that already has them is skipped.
     pub(super) fn seal(&self, dir: &Arc<RecvDir>) {
         let (DirState::Open(node), Some(attributes)) = (&dir.state, &dir.attributes) else {
             return;
@@ -57,7 +55,7 @@ impl Sealing<'_> {
             return;
         }
         if attributes.mode & KEEPS_WAY != KEEPS_WAY {
-            // Once it has this mode, nothing below it can be reached.
+            // With this mode, nothing below the directory can be reached.
             self.end_sealing(0);
         }
         let set = node.handle().and_then(|handle| {
@@ -71,8 +69,8 @@ impl Sealing<'_> {
         self.end_sealing(SEALING_MAX);
     }
 
-    /// The outcome of a directory that was opened or made, and that is to be given the
-    /// attributes of the source if it `is_given` any.
+    /// The outcome of a directory that was opened or created. `is_given`: it gets attributes of the
+    /// source.
     pub(super) fn dir_outcome(
         &self,
         parent: &RecvDir,
@@ -87,7 +85,7 @@ impl Sealing<'_> {
             {
                 Outcome::Skipped(Skip::Unchanged)
             }
-            // An earlier source has brought it, and it was counted with that.
+            // An earlier source brought the directory, and its outcome was counted then.
             (Outcome::WouldCopy | Outcome::Skipped(Skip::Unchanged), _) if entry.is_again => {
                 Outcome::Skipped(Skip::Unchanged)
             }
@@ -113,8 +111,8 @@ impl Sealing<'_> {
         }
     }
 
-    /// Sets the time of a directory that was found to have another one: that shows if its
-    /// attributes can be set before its outcome is reported. They are set at the end.
+    /// Sets the time of a directory whose time differs. This shows, before the outcome is reported,
+    /// whether its attributes can be set. The final ones are set at the end.
     fn probe(
         &self,
         node: &Arc<DirNode>,
@@ -129,7 +127,7 @@ impl Sealing<'_> {
         Ok(())
     }
 
-    /// How the attributes of `node`, as it was opened, differ from `attributes`.
+    /// The differences of `node`, as it was opened, from `attributes`.
     pub(super) fn changes_of_dir(
         &self,
         node: &Arc<DirNode>,
@@ -143,7 +141,7 @@ impl Sealing<'_> {
         Ok(listed.changes(&there.attributes, self.job.kept_of_dirs()))
     }
 
-    /// `attributes` for the directory `handle`, with those extended ones that rules spare.
+    /// Adds to `attributes` the extended attributes of `handle` that the rules protect.
     fn with_spared_of<'a>(
         &self,
         handle: &dyn TreeDir,
@@ -157,8 +155,7 @@ impl Sealing<'_> {
         Ok(self.owners.with_spared(attributes, Some(&there)))
     }
 
-    /// Waits for what comes of setting directories' attributes, until no more
-    /// than `left` are open.
+    /// Waits for pending changes of directories' attributes, until at most `left` are pending.
     pub(super) fn end_sealing(&self, left: usize) {
         loop {
             let next = {
@@ -184,7 +181,7 @@ impl Sealing<'_> {
 }
 
 impl Sealing<'_> {
-    /// The changes that are reported for a new directory, where a base has one.
+    /// The changes that are reported for a new directory, compared with the base directories.
     pub(crate) fn changes_of_made(&self, parent: &RecvDir, entry: &Entry) -> Changes {
         let open = |base: &Arc<DirNode>| match &entry.name {
             Some(name) => DirNode::open(base, name.clone(), false),

@@ -1,17 +1,16 @@
-//! How exactly a destination keeps times. Where it cuts them off, what it has kept
-//! of a source's time is that time.
+//! Times: how exactly the destination keeps them. If a file system truncates a source's time, the
+//! truncated time counts as equal.
 //!
-//! It is found out, once for each file system, when a file's time is the source's
-//! but for what a coarser one would lack. A job that writes makes a private file and
-//! sees what becomes of a time. One that changes nothing goes by the times that are
-//! there, above all those of changes to an entry, which nobody can set: if one is
-//! finer, the file system is.
+//! The resolution is determined once for each file system, when a file's time equals the source's
+//! except for finer digits. A job that writes makes a private file and reads back its time. A job
+//! that changes nothing examines existing times, above all change times, which nobody can set: a
+//! finer one proves a finer file system.
 //!
 //! A time that is out of a file system's range becomes another one there: see [`Range`].
 //!
-//! Where times of changes are unknown, as through SFTP, a few times may be
-//! coarse by chance. What they suggest is assumed, until one that is finer is seen or
-//! they are too many for that, and each job says once that it assumes this.
+//! Where change times are unknown, as over SFTP, a few times may be coarse by chance. The
+//! resolution that they suggest is assumed until a finer one is seen, or there are enough times to
+//! prove it. Each job warns once that it assumes this.
 
 use super::{DirState, JobContext, Owners, RecvDir};
 use crate::dirs::DirNode;
@@ -25,53 +24,51 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Entries of a directory whose times are looked at, at most.
+/// Maximum number of entries of a directory whose times are examined.
 const WITNESSES_MAX: usize = 32;
 
-/// Different times of modification that show the unit, at least, where no times of changes
-/// are known: so many even seconds are hardly there by chance.
+/// Minimum number of different mtimes that prove the unit if no change times are known: so many
+/// even seconds are hardly chance.
 const WITNESSES_MIN: usize = 16;
 
-/// A time in all units.
+/// A time that needs the finest unit.
 const PROBE: Timestamp = Timestamp { secs: 1_000_000_001, nanos: 987_654_321 };
 
-/// Seconds since 1970 that every file system keeps: FAT begins with 1980, and what counts in
-/// 32 bits ends in 2038.
+/// Seconds since 1970 that every file system can store: FAT begins in 1980, and 32-bit counters end
+/// in 2038.
 const KEPT_EVERYWHERE: RangeInclusive<i64> = 315_619_200..=i32::MAX as i64 - 86_400;
 
 /// The warning about an entry whose time is out of the destination's range.
 const OUT_OF_RANGE: &str = "the destination can't store its mtime: setting the nearest one";
 
-/// Told once by a job that goes by an assumption.
+/// The warning of a job that assumes a unit.
 const ASSUMED: &str = "all mtimes there are multiples of two seconds: treating entries up to two seconds older as unchanged; compare contents to be sure";
 
-/// The units in which file systems keep times, as far as anybody had to know: by device,
-/// or by directory where none is known.
+/// The known units of file systems: by device, or by directory where devices are unknown.
 #[derive(Default)]
 pub(super) struct Units {
     by_place: Mutex<HashMap<FileId, Unit>>,
-    /// The warning that one is assumed was given.
+    /// The warning about an assumed unit was sent.
     is_told: AtomicBool,
-    /// The times that are kept, and changed: by device, or by directory as above.
+    /// The known ranges of times: by device, or by directory where devices are unknown.
     ranges: Mutex<HashMap<FileId, Range>>,
 }
 
-/// The times that one file system keeps and changes, in seconds since 1970, as far as that is
-/// known.
+/// The times that one file system can and can't store, in seconds since 1970, as far as known.
 struct Range {
     kept: RangeInclusive<i64>,
-    /// The last before, and the first after, that it is known to change.
+    /// The last time before, and the first after, `kept` that it is known to change.
     changed: (i64, i64),
 }
 
 impl Range {
-    /// True if `secs` is kept; `None` if that is not known.
+    /// True if the file system can store `secs`; `None` if unknown.
     fn keeps(&self, secs: i64) -> Option<bool> {
         let is_changed = secs <= self.changed.0 || secs >= self.changed.1;
         self.kept.contains(&secs).then_some(true).or(is_changed.then_some(false))
     }
 
-    /// `secs` was found to be kept, or not.
+    /// Records whether `secs` was stored unchanged.
     fn learn(&mut self, secs: i64, is_kept: bool) {
         let (first, last) = (*self.kept.start(), *self.kept.end());
         match is_kept {
@@ -88,20 +85,20 @@ impl Default for Range {
     }
 }
 
-/// Knowledge of the unit of a file system.
+/// The unit of a file system.
 enum Unit {
     Known(Granularity),
-    /// By few times.
+    /// Suggested by few times.
     Assumed {
         unit: Granularity,
-        /// All that were seen, fewer than [`WITNESSES_MIN`].
+        /// All times that were seen, fewer than [`WITNESSES_MIN`].
         times: BTreeSet<Timestamp>,
-        /// The directory that was looked through last.
+        /// The directory that was examined last.
         last: Option<FileId>,
     },
 }
 
-/// The times that entries have at the destination.
+/// Compares times as the destination can store them.
 pub(super) struct Times<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) owners: Arc<Owners<'a>>,
@@ -116,8 +113,8 @@ impl<'a> Times<'a> {
 }
 
 impl Times<'_> {
-    /// `entry` with its time as both sides can keep it, and with the extended attributes that
-    /// stay, where `there` exists at its place in `node`.
+    /// `entry` with its time as both sides can store it, and with the protected extended attributes
+    /// of `there`, the existing entry in `node`.
     pub(super) fn as_kept<'e>(
         &self,
         entry: &'e Entry,
@@ -135,7 +132,7 @@ impl Times<'_> {
         Cow::Owned(Entry { attributes, ..entry.clone() })
     }
 
-    /// `mtime` as both sides can keep it, where `there` is in `node`.
+    /// `mtime` as both sides can store it. `there`: the existing entry in `node`.
     pub(super) fn kept_time(
         &self,
         mtime: Timestamp,
@@ -163,12 +160,12 @@ impl Times<'_> {
         found
     }
 
-    /// Looks if the destination can hold the time of `entry`, a file or directory that is given
-    /// it in `dir`. If it can't, that is a warning, or the fault of a source that has to stay.
+    /// Checks that the destination can store the time of `entry`, a file or directory in `dir` that
+    /// gets it. If not, sends a warning, or returns the fault of a source that must stay.
     pub(super) fn loses_time(&self, dir: &RecvDir, entry: &Entry) -> Option<Fault> {
         let mtime = entry.attributes.mtime;
         let DirState::Open(node) = &dir.state else { return None };
-        // To find it out, something may have to be written.
+        // The check may have to write, so jobs that change nothing skip it.
         let is_given = self.job.policy.keeps.has(Kept::TIMES)
             && !self.job.policy.dry_run
             && !self.job.checks();
@@ -183,7 +180,7 @@ impl Times<'_> {
         None
     }
 
-    /// True if a file in `node` can have that time, or nobody knows.
+    /// True if a file in `node` can have that time, or if it is unknown.
     fn keeps_time(&self, node: &Arc<DirNode>, mtime: Timestamp) -> bool {
         let (Some(id), Ok(handle)) = (node.id(), node.handle()) else { return true };
         // Where objects have no numbers, each directory may be on a file system of its own.
@@ -192,15 +189,14 @@ impl Times<'_> {
         if let Some(known) = known {
             return known;
         }
-        // What is wrong there shows when something is made.
+        // Problems of the directory show when something is created in it.
         let Ok(kept) = handle.kept_time(mtime) else { return true };
         let is_kept = Granularity::between(mtime, kept).is_some();
         self.units.ranges.lock().entry(place).or_default().learn(mtime.secs, is_kept);
         is_kept
     }
 
-    /// The unit in which the file system of `there` keeps times, an entry of `node`;
-    /// true if it is assumed.
+    /// The unit of the file system of `there`, an entry of `node`; true if it is assumed.
     fn unit_of(&self, node: &Arc<DirNode>, there: &Meta) -> (Granularity, bool) {
         let of_system = there.id.map(|id| FileId { ino: 0, ..id });
         let Some(place) = of_system.or_else(|| node.id()) else {
@@ -212,7 +208,7 @@ impl Times<'_> {
             Some(Unit::Assumed { times, .. }) => times.clone(),
             None => BTreeSet::new(),
         };
-        // It may take round trips; two that find the same do no harm.
+        // Without the lock: this may take round trips, and finding a unit twice does no harm.
         let unit = self.find_unit(node, there, &mut times);
         let told = match unit {
             Unit::Known(unit) => (unit, false),
@@ -222,7 +218,7 @@ impl Times<'_> {
         told
     }
 
-    /// The unit of the file system of `there`, of which these `times` were seen before.
+    /// Determines the unit of the file system of `there`. `times` were seen before.
     fn find_unit(
         &self,
         node: &Arc<DirNode>,
@@ -246,7 +242,7 @@ impl Times<'_> {
         if there.ctime.is_some() || times.len() >= WITNESSES_MIN {
             return Unit::Known(unit);
         }
-        // Who could not try it and writes rather writes once too often.
+        // A job that writes but could not probe rather writes once too often.
         if unit == Granularity::TWO_SECONDS && self.job.policy.dry_run {
             return Unit::Assumed { unit, times: std::mem::take(times), last: node.id() };
         }
@@ -254,7 +250,7 @@ impl Times<'_> {
     }
 }
 
-/// Adds the times of `there`, and of others in `dir`, to those that were seen.
+/// Adds the times of `there`, and of other entries in `dir`, to `times`.
 fn see_times(dir: &dyn TreeDir, there: &Meta, times: &mut BTreeSet<Timestamp>) -> io::Result<()> {
     times.extend(there.ctime);
     let mut add = |meta: Meta| {

@@ -1,5 +1,5 @@
-//! The Receiver's workers: they give wanted files their content and publish
-//! them. Plain blocking code; one task is one file or one pack.
+//! The Receiver's workers: they write the content of wanted files, and publish them. They block;
+//! one task is one file or one pack.
 
 use super::filling::{Copying, Filled, given_up};
 use super::hold::{Filling, HOLD_MAX, Whole};
@@ -22,50 +22,50 @@ use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed};
 use std::io;
 use std::sync::Arc;
 
-/// Work for one worker.
+/// A task for one worker.
 pub(crate) enum Work {
-    /// Files of this machine, to be opened and copied.
+    /// Copy files of this machine, or hash them.
     Files(Vec<SourceHandle>),
-    /// The sums of this file's old version are to be sent.
+    /// Send the sums of this file's old version.
     Sign(Box<Pending>),
-    /// Offers of chunks wait for their answers.
+    /// Answer the waiting offers of chunks.
     Offered,
-    /// Small files that arrived whole.
+    /// Publish small files that arrived whole.
     Pack(Buf, PackView),
-    /// Pieces have arrived for this file.
+    /// Take the pieces that have arrived for this file.
     Arrived(Arc<Incoming>),
-    /// The destination's file of this number is to be hashed.
+    /// Hash the destination's file of this index.
     Hash(u64),
-    /// The Sender has hashed its file.
+    /// Take the Sender's hash of its file.
     Sealed(FileEnd),
-    /// A small file that was fetched.
+    /// Publish a small file that was fetched.
     Content(Fetched),
-    /// A symbolic link is to be made at a far destination.
+    /// Create a link, FIFO, socket or device at a far destination.
     Link(Box<Pending>),
-    /// This is to become a further name of a far base's file.
+    /// Make this file a further name of the file of a far base.
     OfBase(Box<Pending>),
-    /// This is to become a further name of a file at a far destination.
+    /// Make this entry a further name of a file at a far destination.
     Name(Box<(First, Pending)>),
-    /// This directory is on its way.
+    /// Wait for this directory to be created.
     Made(Arc<RecvDir>, Making),
 }
 
-/// Where work goes.
+/// The queues of the workers.
 #[derive(Clone)]
 pub(crate) struct Tasks {
     all: crossbeam_channel::Sender<Work>,
-    /// Small files that come from a host's server or go there: many at a time.
+    /// Small files that are fetched from or sent to a host's server, many at a time.
     small: Option<crossbeam_channel::Sender<SourceHandle>>,
 }
 
 impl Tasks {
-    /// All of it to any worker.
+    /// All tasks go to one queue.
     pub(crate) fn to_all(all: crossbeam_channel::Sender<Work>) -> Self {
         Self { all, small: None }
     }
 
-    /// Files of no more than [`SMALL_MAX`] bytes to those who have many on their
-    /// way. Neither queue may have a bound: workers put tasks into them.
+    /// Files of at most [`SMALL_MAX`] bytes go to the `small` queue, whose workers have many in
+    /// flight. Neither queue may be bounded: workers put tasks into them.
     pub(crate) fn with_small(
         all: crossbeam_channel::Sender<Work>,
         small: crossbeam_channel::Sender<SourceHandle>,
@@ -74,7 +74,7 @@ impl Tasks {
     }
 
     pub(super) fn give(&self, task: Work) {
-        // Refused only when the workers have ended, because the job has.
+        // Fails only if the workers have ended because the job has.
         let _ = self.all.send(task);
     }
 
@@ -91,25 +91,25 @@ impl Tasks {
     }
 }
 
-/// A directory on its way, whose outcome comes when it is made.
+/// A directory that is being created. Its outcome is reported afterwards.
 pub(crate) struct Making {
     pub(super) index: u64,
     pub(super) cost: u64,
-    /// Its outcome, if it is made.
+    /// The outcome if the creation succeeds.
     pub(super) outcome: Outcome,
     pub(super) made: Outstanding,
 }
 
-/// A wanted file with its outcome, and the bytes of it that were counted.
+/// A wanted file, the bytes of it that were counted as done, and its outcome.
 pub(super) type Settled = (Pending, u64, Outcome);
 
-/// Works until there is nothing left to come, or the job ends.
+/// Runs tasks until the queue is closed or the job ends.
 pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Receiver<Work>) {
     let filler = &receiver.filler;
     let mut scratch = copy::Scratch::default();
     let mut part = Vec::new();
     loop {
-        // Whoever holds a file looks again: nothing is held for ever.
+        // While files are held, the wait has a limit, so that no file is held for ever.
         let task = if filler.publisher.holding.is_empty() {
             tasks.recv().map_err(RecvTimeoutError::from)
         } else {
@@ -165,7 +165,7 @@ fn take_files(filler: &Filler<'_>, files: Vec<SourceHandle>, scratch: &mut copy:
             continue;
         }
         if copied.is_err() && filler.job.control.stopped() {
-            // It was cut short; that is no fault of the file.
+            // The job was stopped; the file is not at fault.
             break;
         }
         settled.extend(filler.publisher.conclude(pending, counted, copied));
@@ -244,7 +244,7 @@ fn copy_file(
     };
     drop(precedence);
     let Filled { verified, filling } = filled;
-    // Pages of the source may be on their way until the file is sealed.
+    // The staged file may use pages of the source until it is sealed.
     let was_sent = verified.stage().takes_pages();
     if !was_sent {
         let copied = || match verified.hash() {
@@ -269,16 +269,15 @@ fn copy_file(
     Ok(whole)
 }
 
-/// So much of `counted` bytes of a file is on record at least. Several threads copy blocks
-/// to a file of this machine, and those are recorded in order; of one that is far away its
-/// tree knows.
+/// A lower bound of the bytes that are on record, if `counted` bytes were counted. On this machine
+/// several threads copy blocks, which are recorded in order. A far tree keeps its own record.
 fn recorded_of(filler: &Filler<'_>, counted: u64) -> u64 {
     let ahead = if filler.job.costs_round_trips { 0 } else { copy::AHEAD_MAX };
     (counted / BLOCK_LEN).saturating_sub(ahead) * BLOCK_LEN
 }
 
-/// True if a source is the file that was listed; for one that is continued down to
-/// the time of its last change, which nobody can set back.
+/// True if a source is the listed file. For a file that is resumed, the change time must match,
+/// too: nobody can set it back.
 pub(super) fn is_as_listed(source: &dyn SourceFile, listed: &Entry, is_continued: bool) -> bool {
     let seal = source.seal();
     let is_same = (seal.size, seal.mtime) == (listed.size(), listed.attributes.mtime);
@@ -287,12 +286,12 @@ pub(super) fn is_as_listed(source: &dyn SourceFile, listed: &Entry, is_continued
 }
 
 impl Pending {
-    /// The directory that the file goes into.
+    /// The directory of the file.
     pub(crate) fn dir(&self) -> Arc<RecvDir> {
         Arc::clone(&self.dir)
     }
 
-    /// Begins the file.
+    /// Creates the staged file.
     pub(super) fn stage(&self) -> Result<Box<dyn StagedFile>, Fault> {
         let stage = |dir: &dyn TreeDir| match &self.staging {
             Some(at) => dir.stage_at(at),
@@ -301,7 +300,7 @@ impl Pending {
         self.prepared(self.begin(stage)?)
     }
 
-    /// The stage as its file wants it: with room for that, and with zeros as holes.
+    /// Prepares the staged file: reserves space and turns zeros into holes, as its file needs.
     fn prepared(&self, stage: Box<dyn StagedFile>) -> Result<Box<dyn StagedFile>, Fault> {
         let stage = self.with_zeros(stage);
         if self.reserves {
@@ -311,7 +310,7 @@ impl Pending {
         Ok(stage)
     }
 
-    /// The stage, which leaves zeros out if its file is to have holes in their place.
+    /// Makes the staged file turn zeros into holes, if its file wants that.
     pub(super) fn with_zeros(&self, mut stage: Box<dyn StagedFile>) -> Box<dyn StagedFile> {
         if self.leaves_zeros {
             stage.leave_zeros();
@@ -319,20 +318,19 @@ impl Pending {
         stage
     }
 
-    /// True if the file system may be one that takes content in its order alone, so
-    /// that `fault`, of writing blocks in any, need not come again without that.
+    /// True if `fault`, from writing blocks in any order, may not occur when writing in order: the
+    /// file system may accept only that.
     pub(super) fn may_be_sequential(&self, fault: &Fault) -> bool {
         fault.side == Side::Destination && fault.kind == FaultKind::Io && self.is_sequential()
     }
 
-    /// True if it is large, and the file system may be one that takes content in its order
-    /// alone.
+    /// True if the file is large and the file system may accept only writes in order.
     pub(super) fn is_in_order(&self) -> bool {
         self.entry.size() > BLOCK_LEN && self.is_sequential()
     }
 
-    /// True if what comes of it is believed without a hash. What was changed while it was
-    /// read is not: its end shows whether it has only grown.
+    /// True if the content is accepted without a hash. A file that is read again is hashed: the
+    /// hash shows whether it has only grown.
     pub(super) fn is_unhashed(&self, filler: &Filler<'_>) -> bool {
         let is_plain = self.resumed == 0 && self.old.is_none() && !self.reading.is_second;
         is_plain && filler.job.sender.is_far() && !filler.job.policy.wants_hashes()
@@ -343,17 +341,17 @@ impl Pending {
         node.handle().is_ok_and(|dir| !dir.takes_any_order())
     }
 
-    /// Begins the file so that a later job can continue it, if it is large.
+    /// Creates the staged file. A large one can be resumed by a later job.
     pub(super) fn stage_for(&self, filler: &Filler<'_>) -> Result<Box<dyn StagedFile>, Fault> {
-        // What is read a second time is not what was listed.
+        // Content that is read again is not the listed content.
         let source = filler.job.resumable(&self.entry).filter(|_| !self.reading.is_second);
         let (Some(source), DirState::Open(node)) = (source, &self.dir.state) else {
             return self.stage();
         };
         let begun = node.handle().and_then(|dir| dir.resume(&self.name, &source));
         match begun {
-            // Something can be continued that could not be when it was listed:
-            // another process has been here.
+            // There is a partial file now that did not exist at the listing: another process wrote
+            // it.
             Ok((stage, blocks)) if !blocks.is_empty() => {
                 drop(stage);
                 Err(written_meanwhile())
@@ -362,8 +360,8 @@ impl Pending {
             Err(error) if stops_all(&error) => {
                 Err(destination("create a file in the directory", &error))
             }
-            // The file system has no locks, or reports no owners: the copy goes
-            // without what would only help the next one.
+            // The file system has no locks, or reports no owners. The copy continues, but can't be
+            // resumed.
             Err(_) => self.stage(),
         }
     }
@@ -391,13 +389,13 @@ impl Pending {
             Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string())
         })?;
         self.entry.kind = Kind::File { size: len };
-        // It comes without its holes, but a later job knows only that it has some.
+        // The content arrives without its holes, but a later job only knows that there are some.
         let filling = if self.entry.has_holes { Filling::WithHoles } else { Filling::Dense };
         self.seal(&filler.job.policy, verified, mtime, filling)
     }
 
-    /// Begins the file as one that shares the content of `source`, where the
-    /// file system can do that and nobody has to look at the bytes.
+    /// Creates a staged file that shares the content of `source`. `None` if the file system can't
+    /// do that, or the content must be read.
     pub(super) fn shared(
         &self,
         filler: &Filler<'_>,
@@ -410,8 +408,8 @@ impl Pending {
         Ok(shares.then_some(stage))
     }
 
-    /// Begins the file, as one that shares the content of `source` where the file
-    /// system can do that; tells whether it does.
+    /// Creates a staged file, which shares the content of `source` if possible. Returns whether it
+    /// does.
     pub(super) fn stage_sharing(
         &self,
         source: &dyn SourceFile,
@@ -428,7 +426,7 @@ impl Pending {
         begun.map_err(|error| destination("create a file in the directory", &error))
     }
 
-    /// Ends the writing of a verified stage.
+    /// Sets the attributes of a verified staged file.
     pub(super) fn seal(
         &self,
         policy: &Policy,
@@ -458,13 +456,13 @@ fn has_holes(source: &dyn SourceFile) -> Result<bool, Fault> {
     source.has_holes().map_err(|error| Fault::from_io(Side::Source, "read", &error))
 }
 
-/// The fault of a stage that is not what it was when its file was listed.
+/// The fault of a partial file that changed since its file was listed.
 pub(super) fn written_meanwhile() -> Fault {
     let message = "another haul wrote to it meanwhile";
     Fault::new(Side::Destination, FaultKind::Busy, message)
 }
 
-/// The fault of content whose hash was wanted, and came without.
+/// The fault of content that was sent without the requested hash.
 pub(super) fn lacks_hash() -> Fault {
     Fault::new(Side::Destination, FaultKind::Corrupt, "it was sent without its hash")
 }
@@ -473,7 +471,7 @@ pub(super) fn destination(action: &str, error: &io::Error) -> Fault {
     Fault::from_io(Side::Destination, action, error)
 }
 
-/// True if an error of a stage that can be continued is one of any stage.
+/// True if an error of a resumable staged file would occur with any other, too.
 pub(super) fn stops_all(error: &io::Error) -> bool {
     matches!(FaultKind::of(error), FaultKind::Busy | FaultKind::NoSpace | FaultKind::ReadOnly)
 }

@@ -1,5 +1,5 @@
-//! The blocks of a file that come over one connection, in the hands of the thread that reads
-//! it, while others have those of theirs.
+//! Direct assembly: the thread that reads a connection writes the blocks that arrive over it, while
+//! other threads write theirs.
 
 use super::{Incoming, Piece, State};
 use crate::control::Step;
@@ -11,26 +11,26 @@ use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A file in the hands of a thread that reads a connection.
+/// A file to which a thread that reads a connection writes directly.
 pub(crate) struct Direct<'f> {
     file: &'f Incoming,
     filler: &'f Filler<'f>,
     route: Route,
-    /// The stage; `None` if nothing more is taken.
+    /// The staged file; `None` if nothing more is accepted.
     into: Option<Arc<Blocks>>,
-    /// The blocks that come over this connection.
+    /// The blocks that arrive over this connection.
     pieces: Pieces,
 }
 
 impl Incoming {
-    /// The file, for the thread that reads the connection to go on with, if no worker has it
-    /// and writing it is not to wait for the medium.
+    /// Lets the thread that reads the connection write to the file. `None` if a worker has it, or
+    /// writing may have to wait for the disk.
     pub(crate) fn directly<'f>(
         &'f self,
         filler: &'f Filler<'_>,
         route: Route,
     ) -> Option<Direct<'f>> {
-        // What comes once more may be of a block that has begun over another connection.
+        // A block that is sent again may have begun over another connection.
         if route.may_repeat {
             return None;
         }
@@ -49,8 +49,8 @@ impl Incoming {
         Some(Direct { file: self, filler, route, into, pieces })
     }
 
-    /// Takes the Sender's hash of a block, if that need not wait; `None` if it has to.
-    /// `true` if a worker must be called.
+    /// Takes the Sender's hash of a block; `None` if that would have to wait. `true` if a worker
+    /// must be called.
     #[must_use]
     pub(crate) fn checks_block(
         &self,
@@ -63,13 +63,14 @@ impl Incoming {
         let end = state.take_end();
         self.note(&state);
         drop(state);
-        // To publish it may take long: a worker does.
+        // Publishing may take long, so a worker does it.
         Some(end.is_some_and(|end| self.push(Piece::End(end))))
     }
 
-    /// The file with all that came over this connection, if what comes next need not wait.
+    /// Locks the file and takes all that is queued from this connection; `None` if the next piece
+    /// would have to wait.
     fn at_once(&self, filler: &Filler<'_>, route: Route) -> Option<MutexGuard<'_, State>> {
-        // What comes between is read from a disk.
+        // Verified, synced and locally matched content waits for a disk.
         if filler.job.policy.verify
             || filler.job.policy.sync
             || self.old_size.is_some()
@@ -81,8 +82,7 @@ impl Incoming {
             return None;
         }
         let mut state = self.state.lock();
-        // A stage that can be continued may have to be waited for, since another
-        // process has it, and all that is in it may have to be read.
+        // A resumable file may be in use by another process, and all of it may have to be read.
         if !state.is_begun(filler) {
             return None;
         }

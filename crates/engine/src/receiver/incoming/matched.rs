@@ -1,5 +1,6 @@
-//! The parts of a file that this machine has: in the old version, from which they are read, or
-//! kept in place in a stage that begins with it; or as chunks in other files.
+//! Matched parts: content of an arriving file that this machine already has. It is read from the
+//! old version or, as chunks, from other files, or is kept in place in a staged file that begins
+//! with the old version.
 
 use super::{Incoming, State};
 use crate::control::Step;
@@ -11,7 +12,7 @@ use haul_proto::Reuse;
 use haul_store::{Pieces, Route};
 
 impl State {
-    /// Takes content that is here. Where that is not what it was, nothing more is taken.
+    /// Takes local content. If it has changed, nothing more is accepted.
     pub(super) fn take_reuse(&mut self, filler: &Filler<'_>, reuse: &Reuse, route: Route) {
         let Some(pending) = &mut self.pending else { return };
         pending.takes_parts = true;
@@ -34,7 +35,7 @@ impl State {
         }
     }
 
-    /// Takes parts of other files, which belong at `at` and behind each other.
+    /// Takes consecutive parts of other files, which belong at `at`.
     fn take_parts(
         &mut self,
         filler: &Filler<'_>,
@@ -54,7 +55,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes `len` bytes step by step, and counts them: each time with how many were taken.
+    /// Takes and counts `len` bytes step by step. `take` gets the number of bytes that were taken
+    /// before.
     fn take_by_steps(
         &mut self,
         filler: &Filler<'_>,
@@ -76,8 +78,8 @@ impl State {
         Ok(())
     }
 
-    /// Keeps a part of the stage, and reads it to `part`; returns how much of it was known
-    /// already.
+    /// Keeps a part of the staged file, and reads it into `part`. Returns how many bytes of it were
+    /// known already.
     fn keep(
         &mut self,
         filler: &Filler<'_>,
@@ -90,13 +92,13 @@ impl State {
     }
 }
 
-/// Why no more of a part is taken.
+/// The reason why no more of a part is taken.
 enum Stopped {
-    /// It is not what it was.
+    /// The local content has changed.
     Lost,
     /// The file fails.
     Failed(Fault),
-    /// The file has come to its end.
+    /// The file is over.
     Over,
 }
 
@@ -107,7 +109,7 @@ impl From<Fault> for Stopped {
 }
 
 impl Incoming {
-    /// True if some of it is read from other files of this machine.
+    /// True if parts of the file are read from other files of this machine.
     pub(super) fn takes_parts(&self, filler: &Filler<'_>) -> bool {
         let chunks = filler.providers.chunks.as_ref().zip(self.index);
         chunks.is_some_and(|(chunks, index)| chunks.has_found(index))

@@ -1,27 +1,27 @@
-//! The parts of a file that wait for a worker.
+//! The queue of an arriving file: its pieces that wait for a worker.
 
 use crate::pool::Buf;
 use haul_proto::{BlockSeal, DataView, FileEnd, Reuse};
 use haul_store::Route;
 use std::collections::VecDeque;
 
-/// Pieces and seals of one file that may wait for a worker.
+/// Maximum number of pieces and seals of one file that wait for a worker.
 const PIECES_MAX: usize = 4096;
 
-/// A part of a file as it arrives.
+/// A piece of an arriving file.
 pub(crate) enum Piece {
-    /// Some of its content; `DataView` says where.
+    /// Content; `DataView` has its offset.
     Data(Buf, DataView, Route),
-    /// Some of it is in the old version.
+    /// A part that this machine has, in the old version or in chunks.
     Reuse(Reuse, Route),
-    /// A block was sent, and this is its hash.
+    /// The hash of a block that was sent.
     Seal(BlockSeal, Route),
-    /// All was sent.
+    /// The end of the file.
     End(FileEnd),
 }
 
 impl Piece {
-    /// The connection that it came over.
+    /// The lane of the piece.
     fn lane(&self) -> Option<u8> {
         match self {
             Self::Data(_, _, route) | Self::Reuse(_, route) | Self::Seal(_, route) => {
@@ -36,7 +36,7 @@ impl Piece {
 #[derive(Default)]
 pub(super) struct Queue {
     pieces: VecDeque<Piece>,
-    /// A worker has the file, or is about to.
+    /// A worker has the file, or was called.
     has_worker: bool,
 }
 
@@ -47,14 +47,14 @@ impl Queue {
         !std::mem::replace(&mut self.has_worker, true)
     }
 
-    /// The next piece for the worker; without one it leaves.
+    /// The next piece for the worker. Without one, the worker leaves.
     pub(super) fn next(&mut self) -> Option<Piece> {
         let piece = self.pieces.pop_front();
         self.has_worker = piece.is_some();
         piece
     }
 
-    /// Those that came over this connection, in their order.
+    /// Takes the pieces of one lane, in their order.
     pub(super) fn take_of(&mut self, lane: u8) -> VecDeque<Piece> {
         let is_of_it = |piece: &Piece| piece.lane() == Some(lane);
         if !self.pieces.iter().any(is_of_it) {
@@ -65,13 +65,13 @@ impl Queue {
         its_own
     }
 
-    /// True if a worker has the file, or is about to.
+    /// True if a worker has the file, or was called.
     pub(super) fn has_worker(&self) -> bool {
         self.has_worker
     }
 
-    /// True if so much waits that a reader has to. Content is bounded by the buffers that it
-    /// is in, seals are not.
+    /// True if a reader must wait because too much is queued. Content is bounded by its buffers,
+    /// seals are not.
     pub(super) fn is_full(&self) -> bool {
         self.pieces.len() >= PIECES_MAX
     }

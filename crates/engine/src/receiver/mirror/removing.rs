@@ -1,4 +1,4 @@
-//! Removing a directory with all that is in it, and the order in which entries go.
+//! Removes a directory with its content, and defines the order of removals.
 
 use super::{a_source, told_kind};
 use crate::dirs::DirNode;
@@ -11,12 +11,12 @@ use std::io;
 use std::sync::Arc;
 
 impl Removals<'_> {
-    /// Removes the directory `name` of `parent`, with what is in it, deepest first. It is
-    /// reported and counted itself if it is an extra.
+    /// Removes the directory `name` of `parent` with its content, deepest entries first. An extra
+    /// is itself reported and counted.
     ///
     /// # Errors
-    /// Why it stays. What had to stay by the rules is no error, and keeps it, and so does what
-    /// is in it and can't be removed, which is reported by itself.
+    /// If the directory can't be read or removed. If it is no extra, also if something in it stays.
+    /// Failures inside it are reported by themselves.
     pub(super) fn remove_tree(
         &self,
         dir: &RecvDir,
@@ -75,7 +75,7 @@ impl Removals<'_> {
                     }
                 }
                 (None, Err(error)) => return Err(error),
-                // The failure was reported already.
+                // The failure was already reported.
                 (None, Ok(_)) if done.stays && !(is_extra && has_failed) => {
                     return self.has_left(&done, is_extra);
                 }
@@ -84,8 +84,8 @@ impl Removals<'_> {
         }
     }
 
-    /// Removes the entry `name` of `level`, or enters it if it is a directory. What stays keeps
-    /// the directory that it is in.
+    /// Removes the entry `name` of `level`, or enters it if it is a directory. An entry that stays
+    /// keeps its directory.
     fn remove_in(
         &self,
         dir: &RecvDir,
@@ -113,8 +113,8 @@ impl Removals<'_> {
         Ok(None)
     }
 
-    /// A directory stays, since something in it does by the rules. That is a failure only
-    /// where something else was to take its place.
+    /// Handles a directory that stays because the rules keep some of its entries. That is a failure
+    /// only if another entry needs its place.
     fn has_left(&self, level: &Level, is_extra: bool) -> io::Result<()> {
         if !is_extra {
             let message = "some entries of the directory there stay";
@@ -124,7 +124,7 @@ impl Removals<'_> {
         Ok(())
     }
 
-    /// Reads the directory `name` of `parent`, which is to be removed.
+    /// Opens and reads the directory `name` of `parent`, which will be removed.
     fn enter_extra(
         &self,
         parent: &Arc<DirNode>,
@@ -145,7 +145,7 @@ impl Removals<'_> {
         let handle = node.handle()?;
         let mut lent = None;
         if !self.job.policy.dry_run && handle.make_writable().is_ok() {
-            // A refusal shows itself as soon as something is removed.
+            // If that is refused, the first removal reports it.
             let before = &node.meta().attributes;
             lent = (before.mode & PRIVATE_DIR_MODE != PRIVATE_DIR_MODE).then(|| before.clone());
         }
@@ -157,9 +157,9 @@ impl Removals<'_> {
     }
 }
 
-/// The order of the entries of a directory, each told to be one itself or not, of which the
-/// last are removed first: that of rsync, with directories behind all else, and sorted as if
-/// their names ended in a slash.
+/// The order of the entries of a directory, each with whether it is a directory itself. The last
+/// are removed first. As in rsync, directories come last, and sort as if their names ended in a
+/// slash.
 pub(super) fn in_order(one: (bool, &Name), other: (bool, &Name)) -> Ordering {
     fn spelled((is_dir, name): (bool, &Name)) -> impl Iterator<Item = &u8> {
         let slash: &[u8] = if is_dir { b"/" } else { b"" };
@@ -168,17 +168,17 @@ pub(super) fn in_order(one: (bool, &Name), other: (bool, &Name)) -> Ordering {
     one.0.cmp(&other.0).then_with(|| spelled(one).cmp(spelled(other)))
 }
 
-/// A directory on the way down to what is removed, with what is left to look at in it.
+/// A directory that is being removed, with the entries that are left in it.
 struct Level {
     node: Arc<DirNode>,
     path: Vec<u8>,
     left: Vec<TreeEntry>,
-    /// The rules of files for what is in it.
+    /// The rules for its entries.
     scope: Scope,
-    /// Something in it stays, and so does it.
+    /// The directory stays, because an entry in it does.
     stays: bool,
-    /// The attributes that it had before its owner was given rights to remove what is in it;
-    /// it gets its mode back where it stays.
+    /// The attributes before its owner was given the rights to remove entries. A directory that
+    /// stays gets its mode back.
     lent: Option<Attributes>,
 }
 
@@ -196,7 +196,8 @@ impl Drop for Level {
     }
 }
 
-/// The directories on that way, of which the last is done with first: the others lead to it.
+/// The open directories from the removed one downwards. The last is dropped first, since the others
+/// lead to it.
 struct Levels(Vec<Level>);
 
 impl Drop for Levels {

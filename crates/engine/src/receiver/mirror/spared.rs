@@ -1,5 +1,5 @@
-//! Entries that a mirror does not remove: rules protect them, also rules in files of the
-//! destination's own directories.
+//! Protected entries: those that a mirror does not remove. Rules protect them, including rules in
+//! files of the destination's own directories.
 
 use crate::receiver::check::told_kind;
 use crate::receiver::{DirState, RecvDir, Removals, check, is_stage};
@@ -10,8 +10,8 @@ use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 
 impl Removals<'_> {
-    /// True if the entry `name` at `path` is no extra: rules protect it, backups are
-    /// in it, or it is of haul's own at work.
+    /// True if the entry `name` at `path` is no extra: rules protect it, it holds backups, or it is
+    /// a temporary entry of haul. `is_going`: its directory will be removed.
     pub(in crate::receiver) fn is_spared(
         &self,
         scope: &Scope,
@@ -27,10 +27,11 @@ impl Removals<'_> {
             || self.backups.backing.as_ref().is_some_and(|backing| backing.is_root(meta))
     }
 
-    /// The rules for the entries of `dir`. They include the rules of files in `dir`.
+    /// The rules for the entries of `dir`, including those of rule files in `dir`.
     ///
     /// # Errors
-    /// Also where a file with rules is passed over: nothing in `dir` may be removed.
+    /// If `dir` can't be read or a rule file in it was skipped: then nothing in `dir` may be
+    /// removed.
     pub(in crate::receiver) fn scope_of(
         &self,
         dir: &dyn TreeDir,
@@ -55,24 +56,23 @@ impl Removals<'_> {
         }
     }
 
-    /// True if directories make way with all that is in them.
+    /// True if directories that are not empty may be replaced.
     pub(in crate::receiver) fn makes_way(&self) -> bool {
         self.job.plan.replaces == Kinds::All
     }
 
-    /// Keeps in mind what is in `dir`, if what only the destination has is removed.
-    ///
-    /// If it passes over a rule file, it reports the fault, and nothing in `dir` is removed.
+    /// Records the entries of `dir`, if the job looks for extras. If a rule file was skipped,
+    /// reports that; then nothing in `dir` is removed.
     ///
     /// # Errors
-    /// If its rules are not known: nothing can be done in it.
+    /// If the rules of the directory are unknown: then nothing can be done in it.
     pub(in crate::receiver) fn expect_extras(&self, dir: &RecvDir) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
         let (finds, makes_way) = (self.job.task.finds_extras(), self.makes_way());
         if dir.fresh || !(finds || makes_way) || self.is_elsewhere(dir) {
             return Ok(());
         }
-        // As they are before anything is copied.
+        // The rules as they are before anything is copied.
         let above = dir.parent.as_ref().map(|above| above.scope()).unwrap_or_default();
         let front = dir.front();
         let scope = node
@@ -96,7 +96,7 @@ impl Removals<'_> {
                 *dir.listed.lock() = (!tells_apart).then(Vec::new);
                 *dir.unlisted.lock() = Some(names);
             }
-            // The job that removes reports it.
+            // The job that removes extras reports it.
             Err(_) if !self.job.removes_extras() => {}
             Err(error) => {
                 let fault = Fault::from_io(Side::Destination, "read the directory", &error);

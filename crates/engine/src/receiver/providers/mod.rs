@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`BaseDirs`] | the whole file, in a base directory | metadata, or the hashes of both sides |
 //! | [`Renames`] | the whole file, under a name that will be removed | the hashes of both sides |
-//! | [`Unfinished`] | the beginning, or with delays the whole file | the leftovers of an earlier job |
+//! | [`Unfinished`] | the beginning, or with delays the whole file | leftovers of an earlier job |
 //! | [`Versions`] | parts, in the old version or a file with a similar name | sums of its blocks |
 //! | [`Chunks`] | parts, in any file that haul published here | the hashes of chunks |
 //!
