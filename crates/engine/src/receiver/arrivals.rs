@@ -1,5 +1,5 @@
-//! Contents on their way in: all connections of a job share them. A lane that is lost is told
-//! to the Sender with what has come by it.
+//! Arrivals: the state that all connections of a job share for arriving contents. For a lost lane,
+//! the Sender is told how many frames arrived over it.
 
 use super::Receiver;
 use super::incoming::Incoming;
@@ -12,39 +12,39 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Contents on their way in.
+/// The arriving contents of a job.
 pub(crate) struct Arrivals {
     pub(crate) pool: Pool,
-    /// Files that arrive in pieces.
+    /// Files that arrive in pieces, by index.
     pub(super) incoming: Mutex<HashMap<u64, Arc<Incoming>>>,
     /// Lanes may join.
     pub(super) expects_lanes: bool,
-    /// The user sees the progress by them.
+    /// Progress is reported from here.
     tells: bool,
-    /// By their numbers.
+    /// The lanes, by number.
     lanes: Mutex<[Inlet; LANES_MAX as usize + 1]>,
-    /// Lanes have joined.
+    /// A lane has joined.
     has_lanes: AtomicBool,
-    /// One was lost: contents may come once more.
+    /// A lane was lost: contents may be sent again.
     has_lost: AtomicBool,
-    /// The highest number of a file that was begun.
+    /// The highest index of a file that was begun.
     begun_max: AtomicU64,
 }
 
-/// A lane.
+/// The state of a lane.
 #[derive(Default)]
 enum Inlet {
-    /// It has not joined.
+    /// The lane has not joined.
     #[default]
     Unknown,
-    /// Somebody reads from it.
+    /// A thread reads from it.
     Open(Killer),
-    /// Nothing comes by it any more.
+    /// Nothing more arrives over it.
     Over,
 }
 
 impl Arrivals {
-    /// Nothing has arrived yet; what does is read into buffers of `pool`.
+    /// Creates the state before anything has arrived. Contents are read into buffers of `pool`.
     pub(crate) fn new(pool: Pool, expects_lanes: bool, tells: bool) -> Self {
         let (incoming, lanes) = (Mutex::default(), Mutex::default());
         let (has_lanes, has_lost) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -52,7 +52,7 @@ impl Arrivals {
         Self { pool, incoming, expects_lanes, tells, lanes, has_lanes, has_lost, begun_max }
     }
 
-    /// A lane joins, which `killer` ends; `false` if it can't any more.
+    /// Registers a lane, which `killer` ends; `false` if it can't join any more.
     pub(crate) fn join(&self, lane: u8, killer: Killer) -> bool {
         let mut lanes = self.lanes.lock();
         let Some(inlet @ Inlet::Unknown) = lanes.get_mut(usize::from(lane)) else { return false };
@@ -61,23 +61,23 @@ impl Arrivals {
         true
     }
 
-    /// Blocks may be on their way over several lanes.
+    /// True if blocks may arrive over several lanes.
     pub(super) fn has_lanes(&self) -> bool {
         self.has_lanes.load(Ordering::Relaxed)
     }
 
-    /// Contents may come once more.
+    /// True if contents may be sent again.
     pub(super) fn has_lost(&self) -> bool {
         self.has_lost.load(Ordering::Relaxed)
     }
 
-    /// How pieces come by that lane.
+    /// The route of pieces over `lane`.
     pub(super) fn route(&self, lane: u8) -> Route {
         Route { lane, may_repeat: self.has_lost() }
     }
 
-    /// The Sender can send nothing more over a lane. Its reader reports the frames taken, or this
-    /// does if there is none.
+    /// Ends a lane over which the Sender can send nothing more. Its reader reports the frames
+    /// taken. Without a reader, this does.
     pub(super) fn give_up(&self, receiver: &Receiver<'_>, lane: u8) {
         let mut lanes = self.lanes.lock();
         match lanes.get_mut(usize::from(lane)) {
@@ -94,27 +94,27 @@ impl Arrivals {
         }
     }
 
-    /// Tells the user what has come by a lane, if nobody else does.
+    /// Reports what arrived over a lane, if nobody else does.
     pub(super) fn tell(&self, receiver: &Receiver<'_>, lane: u8, arrived: Arrived) {
         if self.tells && lane != 0 {
             receiver.job.sender.arrived(arrived);
         }
     }
 
-    /// A file begins to come in pieces.
+    /// Records that a file arrives in pieces.
     pub(super) fn begin(&self, index: u64) {
         self.begun_max.fetch_max(index, Ordering::Relaxed);
     }
 
-    /// True if a slow lane may bring something of that file, though it has ended.
+    /// True if a slow lane may deliver late pieces of this file.
     pub(super) fn may_be_late(&self, index: u64) -> bool {
         self.expects_lanes && index <= self.begun_max.load(Ordering::Relaxed)
     }
 
-    /// Nothing more comes by a lane, from which so many frames were taken: has the Sender send
-    /// the rest again. Gives how many lanes are left.
+    /// Records that a lane is over after `frames` frames, so that the Sender sends the rest again.
+    /// Returns how many lanes are left.
     pub(crate) fn lose(&self, receiver: &Receiver<'_>, lane: u8, frames: u64) -> usize {
-        // Before anything of it comes by another.
+        // Before any of its content arrives over another lane.
         self.has_lost.store(true, Ordering::Relaxed);
         let left = {
             let mut lanes = self.lanes.lock();

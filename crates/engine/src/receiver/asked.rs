@@ -1,88 +1,87 @@
-//! The sources that a job has asked a far Sender for, as the names that may be listed: on
-//! the way to a source, of a source itself, and below it. Where several become one, each
-//! place is listed once.
+//! Requested sources: the names that a remote Sender may list. These lie on the way to a source,
+//! are a source, or are below one. Where several sources become one, each place is listed once.
 
 use super::{Broken, RecvDir};
 use crate::Job;
 use haul_model::{Entry, Kind, Missing, Name, Place, Relative, words};
 use std::collections::BTreeMap;
 
-/// The sources of a job.
+/// The requested sources of a job.
 pub(crate) struct Asked {
     root: Point,
     /// Sources that the Sender has not accounted for yet.
     unanswered: usize,
-    /// The number of these sources that rules may leave out.
+    /// How many of these the rules may exclude.
     left_out_max: usize,
-    /// Directories may be listed, with what is in them.
+    /// Directories may be listed, with their content.
     recursive: bool,
-    /// Symbolic links are followed, and none is listed.
+    /// Symbolic links are followed, so none is listed.
     follow: bool,
-    /// Sources of one place become one.
+    /// Sources with the same place become one.
     merges: bool,
-    /// Directories come without what is in them, but for sources that mean it.
+    /// Directories come without their content, except for sources that mean the content.
     only_dirs: bool,
-    /// The directory of a list: a fault of its own is one of all in it.
+    /// The base directory of a list of sources: its fault is one of all sources.
     base: Option<Vec<u8>>,
-    /// A source of which all others are a part may be listed alone.
+    /// The directory that holds all sources may be listed although it is none.
     begins: bool,
-    /// How the listing has begun.
+    /// The kind of the first entry of the listing.
     begun: Beginning,
     /// The directory of the last entry below all places, and how much of it may be listed.
     last: Option<(u64, Cover)>,
 }
 
-/// A place at the destination.
+/// A place at the destination: of sources, or on the way to one.
 #[derive(Default)]
 struct Point {
     below: BTreeMap<Name, Point>,
-    /// Sources that have this place, and were not listed.
+    /// Sources with this place that were not listed yet.
     left: usize,
-    /// Those of them that may be left out.
+    /// How many of these may be excluded.
     may_be_left_out: usize,
-    /// There were such.
+    /// Sources have this place.
     is_end: bool,
-    /// One of them may be a link.
+    /// One of these sources may be a link.
     may_be_link: bool,
-    /// One of them is what is in a directory.
+    /// One of these sources means the content of a directory.
     is_open: bool,
 }
 
-/// The beginning of a listing.
+/// The first entry of a listing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beginning {
     No,
-    /// With what all others are a part of.
+    /// A source that holds all others.
     Whole,
-    /// With something else.
+    /// Another entry.
     Apart,
 }
 
-/// How much of what is in a directory may be listed.
+/// How much of a directory's content may be listed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Cover {
-    /// The places in it.
+    /// Only the places in it.
     Nothing,
-    /// Directories come without what is in them.
+    /// All its entries, but no content of its subdirectories.
     Once,
     All,
 }
 
-/// The standing of an entry in the listing.
+/// The relation of an entry to the sources.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It is a source, or in one.
+    /// The entry is a source, or inside one.
     Covered,
-    /// It is on the way to a source.
+    /// The entry is on the way to a source.
     Way,
 }
 
-/// An entry that was asked for.
+/// A requested entry.
 pub(super) struct Taken {
-    /// Rules may not leave it out.
+    /// The rules apply to it: they must not exclude it.
     pub(super) is_ruled: bool,
-    /// It is a directory, and what is in it was not asked for, but for places of sources:
-    /// nothing that the destination has there is an extra, whatever the Sender says.
+    /// It is a directory of whose content only places of sources were requested. Nothing in it
+    /// counts as an extra, whatever the Sender reports.
     pub(super) is_closed: bool,
 }
 
@@ -92,7 +91,7 @@ impl Asked {
     /// The sources that `job` asks for.
     pub(crate) fn of(job: &Job) -> Self {
         let removes = job.task.removes().is_some();
-        // A rule may be about directories alone, and what it is shows there.
+        // A rule may apply to directories only, and the kind of the source is not known yet.
         let leaves_out = |place: &Place| {
             let path = place.names.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/');
             [true, false].iter().any(|is_dir| job.filter.hides(&path, *is_dir) != Some(false))
@@ -117,7 +116,7 @@ impl Asked {
         let mut begins = false;
         for path in &job.sources {
             let path = if base.is_some() { path } else { words::without_tilde(path) };
-            // One that has no place can only fail.
+            // A source without a place can only fail.
             let Ok(place) = Place::of(path, base, walking.relative) else { continue };
             let point = place
                 .names
@@ -138,7 +137,7 @@ impl Asked {
         asked
     }
 
-    /// Takes an entry of the directory `above`, which has the number `dir`.
+    /// Takes an entry of the directory `above`, whose index is `dir`.
     pub(super) fn take(
         &mut self,
         dir: u64,
@@ -159,7 +158,7 @@ impl Asked {
         Ok(Taken { is_ruled: standing == Standing::Covered, is_closed })
     }
 
-    /// True if nothing in that directory of `above` was asked for, but for places.
+    /// True if only places were requested in this directory of `above`.
     fn is_closed(&self, dir: u64, above: &RecvDir, entry: &Entry) -> bool {
         if let Some((last, cover)) = self.last
             && last == dir
@@ -172,7 +171,7 @@ impl Asked {
 
     fn take_place(&mut self, dir: u64, above: &RecvDir, entry: &Entry) -> Result<Standing, Broken> {
         let Some(name) = &entry.name else {
-            // All the others are in it.
+            // All other sources are in it.
             if self.merges && self.begun != Beginning::No {
                 return Err(Broken("it listed a source beside the one that has all others in it"));
             }
@@ -212,7 +211,7 @@ impl Asked {
         if !here.is_end && cover == Cover::Nothing {
             return if is_dir { Ok(Standing::Way) } else { Err(UNASKED) };
         }
-        // Another source that becomes one with it may have it, too.
+        // Another source that is merged with it may have the entry, too.
         let is_shared = self.merges && cover != Cover::Nothing;
         let is_link = matches!(entry.kind, Kind::Symlink { .. });
         if is_link && !here.may_be_link && !is_shared {
@@ -239,8 +238,7 @@ impl Asked {
         }
     }
 
-    /// How much of what is in the directory at the end of these names may be listed, and
-    /// the place that it is, if it is one.
+    /// How much of the directory with these names may be listed, and its place, if it is one.
     fn cover(&self, names: &[&Name]) -> (Cover, Option<&Point>) {
         let of = |point: &Point| match (point.is_end, self.only_dirs, point.is_open) {
             (false, ..) | (true, true, false) => Cover::Nothing,
@@ -257,13 +255,13 @@ impl Asked {
         (cover, point)
     }
 
-    /// The sources that have the place at the end of these names are listed.
+    /// Records that the sources at the place with these names are listed.
     fn answer(&mut self, names: &[&Name]) -> Result<(), Broken> {
         let found = names.iter().try_fold(&mut self.root, |point, name| point.below.get_mut(*name));
         let point = found.filter(|point| point.left > 0).ok_or(UNASKED)?;
         let answered = if self.merges { point.left } else { 1 };
         point.left -= answered;
-        // It is not left out, so it makes no room for another that is.
+        // They are not excluded, so other sources can't use their allowance.
         let in_room =
             if self.merges { point.may_be_left_out } else { point.may_be_left_out.min(1) };
         point.may_be_left_out -= in_room;
@@ -271,17 +269,17 @@ impl Asked {
         self.told(answered)
     }
 
-    /// Takes `name` of `above` as that of a source that is not there.
+    /// Takes `name` in `above` as that of a missing source.
     pub(super) fn take_missing(&mut self, above: &RecvDir, name: &Name) -> Result<(), Broken> {
         let names: Vec<&Name> = above.names().into_iter().chain([name]).collect();
         self.answer(&names)
     }
 
-    /// Takes the fault of what is called `name` in the directory `dir`.
+    /// Takes the fault of the entry `name` in the directory `dir`.
     pub(super) fn take_fault(&mut self, dir: u64, name: &[u8]) -> Result<(), Broken> {
         match self.merges {
             true if dir == 0 && self.base.as_deref() == Some(name) => self.unanswered = 0,
-            // Of sources in one place each may have its own.
+            // Each of the sources with one place may have its own fault.
             true => self.unanswered = self.unanswered.saturating_sub(1),
             false if dir == 0 => return self.told(1),
             false => {}

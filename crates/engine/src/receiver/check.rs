@@ -313,7 +313,8 @@ pub(super) fn outcome_of(found: Changes) -> Outcome {
     if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Differs(found) }
 }
 
-/// The changes of an entry whose directory is missing. Below the root, that is not reported.
+/// The changes of an entry whose directory is missing. Below the root, they are marked as implied
+/// by the directory.
 fn missing_in(dir: &RecvDir) -> Changes {
     Changes::MISSING.with(Changes::ABOVE.only_if(dir.parent.is_some()))
 }

@@ -1,5 +1,5 @@
-//! The destination that the user named: a directory to copy into, or the name
-//! that the one source shall get.
+//! The destination that the user named: a directory to copy into, or the new name of the only
+//! source. Finds it, opens it, and creates missing directories.
 
 use super::Around;
 use super::way::{self, ANCESTORS_MAX};
@@ -17,75 +17,72 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
-/// A destination, found and opened.
+/// A destination that was found and opened.
 pub(crate) struct Destination {
-    /// Its name in the user's words, for messages.
+    /// The path, as the user wrote it.
     pub(crate) path: Vec<u8>,
-    /// The directory in which everything of the job happens.
+    /// The directory in which the job works.
     pub(crate) root: Arc<dyn TreeDir>,
-    /// The name that the one source gets; `None` if sources keep theirs.
+    /// The name that the only source gets; `None` if sources keep theirs.
     pub(crate) rename: Option<Name>,
-    /// It would have to be made, and this is a dry run: `root` is the
-    /// directory above.
+    /// A dry run: the destination would be created, and `root` is its nearest existing parent.
     pub(crate) absent: bool,
-    /// Directories that this job has made for it, or would make.
+    /// The number of directories that this job created, or would create, for it.
     pub(crate) dirs_made: usize,
-    /// The directories that were made for it, the outer ones first, each by its name in the
-    /// one above.
+    /// The directories that were created for it, outermost first.
     pub(crate) made: Made,
-    /// It is there under a name of its own, which an earlier job may have given
-    /// to the one source: without a slash at the end, the words don't show that.
+    /// It exists, and an earlier job may have given its name to the only source: without a final
+    /// slash, the path does not tell.
     pub(crate) may_be_source: bool,
     /// This tree, or that of the sources, keeps times in whole seconds.
     pub(crate) whole_seconds: bool,
-    /// The sources show no more than what a copy keeps, and no extended attributes: in a move all
-    /// else is as it is made.
+    /// The sources show only the attributes that a copy keeps, and no extended ones. In a move, the
+    /// others get default values.
     pub(crate) tells_little: bool,
-    /// The sources are on this machine, too, and so is the Sender.
+    /// The sources and the Sender are on this machine.
     pub(crate) sources_are_here: bool,
-    /// Directories that hold a source, or are one, where that is known: none of them is
-    /// an extra.
+    /// Directories that hold a source, or are one, as far as known: none is an extra.
     pub(crate) holds_sources: HashSet<FileId>,
-    /// The directories of a mirror's bases.
+    /// The base directories of a mirror.
     pub(crate) bases: Vec<Arc<dyn TreeDir>>,
-    /// The directory of its backups, if they have one of their own.
+    /// The backup directory, if there is one.
     pub(crate) backups: Option<Arc<dyn TreeDir>>,
-    /// The directory in which files are staged, if that is not where they will appear.
+    /// The directory of staged files, if they are not staged beside their final names.
     pub(crate) staging: Option<Arc<Dir>>,
     /// The chunk cache of this machine, if the job may use it.
     pub(crate) cache: Option<ChunkCache>,
-    /// Those of the bases that could not be opened, and why.
+    /// Base directories that could not be opened, and why.
     pub(crate) missing_bases: Vec<(Vec<u8>, io::Error)>,
-    /// Objects that none of the sources of a peer may be.
+    /// Directories that no source of a peer may be.
     pub(crate) around: Around,
-    /// The rules of files above it, where something may be removed.
+    /// The rules in files above it, where something may be removed.
     pub(crate) scope: Scope,
 }
 
-/// Directories that a job has made on the way to its destination.
+/// The directories that a job created on the way to its destination.
 #[derive(Clone, Default)]
 pub(crate) struct Made(Vec<(Arc<dyn TreeDir>, Name)>);
 
 impl Made {
-    /// Takes them away again, as far as nothing is in them: no source was there.
+    /// Removes the directories that are still empty: there was no source.
     pub(crate) fn unmake(self) {
         let removed = self.0.into_iter().rev().map(|(above, name)| above.remove_dir(&name));
-        // One that stays keeps those above it.
+        // A directory that stays keeps its parents.
         let _ = removed.collect::<io::Result<()>>();
     }
 }
 
 impl Destination {
-    /// Finds the destination of `job` in `tree`. One that is missing and ends with a slash
-    /// is made, with the directories above it, unless the job changes nothing. With `sync`
-    /// the way to it is durable then.
+    /// Finds the destination of `job` in `tree`. A missing one with a final slash is created, with
+    /// its parents, unless the job changes nothing. With `sync` the way to it is durable
+    /// afterwards.
     ///
     /// # Errors
     /// [`JobError::Usage`] or [`JobError::Destination`].
     pub(crate) fn find(tree: &dyn Tree, job: &Job) -> Result<Self, JobError> {
         let path = &*job.dest;
         let dry_run = job.task.keeps_destination();
-        // Where nothing exists, nothing has to be removed: another job makes it, and reports it.
+        // If nothing exists, nothing must be removed: another job creates it, and reports it.
         let removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
         let mut destination = Self::find_or_make(tree, job, dry_run || removes)?;
         if job.naming == Some(Naming::Given) && destination.may_be_source {
@@ -116,22 +113,22 @@ impl Destination {
         Ok(destination)
     }
 
-    /// Reports to both sides the names that entries get.
+    /// Reports to both sides which names entries get.
     pub(super) fn report_naming(&self, job: &Job, monitor: &dyn Monitor, sender: &dyn SenderPort) {
         let named = self.named(job);
         monitor.progress().set_naming(named.naming);
         sender.naming(named);
     }
 
-    /// The place to which entries go, as the Sender hears of it. A directory that a job lacks
-    /// which only removes is made, and reported, by another one.
+    /// The naming of entries, for the Sender. If a job that only removes lacks a directory, another
+    /// job creates and reports it.
     fn named(&self, job: &Job) -> Named {
         let naming = if self.rename.is_some() { Naming::Given } else { Naming::Own };
         let only_removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
         Named { naming, dirs_made: if only_removes { 0 } else { self.dirs_made as u64 } }
     }
 
-    /// The directory `root` itself, which the user called `path`.
+    /// The destination in the directory `root`, which the user called `path`.
     fn of(path: &[u8], root: Arc<dyn TreeDir>) -> Self {
         Self {
             path: path.to_vec(),
@@ -155,8 +152,8 @@ impl Destination {
         }
     }
 
-    /// A directory that is there is the new name, if a job of `origin` has made it. One
-    /// that will be made for it gets its record, where it needs one.
+    /// Handles `job.origin`: an existing directory is the new name if a job with this origin
+    /// created it. A directory that will be created is recorded, where that is needed.
     fn find_origin(
         &mut self,
         tree: &dyn Tree,
@@ -178,7 +175,7 @@ impl Destination {
         Ok(())
     }
 
-    /// The directory is the new name of the one source, which an earlier job gave it.
+    /// Makes the directory the new name of the only source, given by an earlier job.
     fn become_name(&mut self, tree: &dyn Tree, path: &[u8]) -> Result<(), JobError> {
         let split = words::split(path);
         let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(()) };
@@ -233,9 +230,8 @@ impl Destination {
         Ok(Self { path: path.to_vec(), rename: Some(name), ..above })
     }
 
-    /// The directory at `path`, made with those above it that are missing too, if
-    /// `is_whole_way` says so. In a dry run the nearest directory that is there stands for
-    /// it.
+    /// Creates the directory at `path`, with its missing parents if `is_whole_way`. In a dry run
+    /// the nearest existing directory stands for it.
     fn make(
         tree: &dyn Tree,
         path: &[u8],
@@ -278,11 +274,10 @@ impl Destination {
         Ok(Self { dirs_made, made, ..Self::of(path, dir) })
     }
 
-    /// Makes the names durable that lead to the root on its file system: a
-    /// directory that an earlier job, or the user, made a moment ago may be lost
-    /// with all that is in it. What can't be opened ends the way, and so does
-    /// another file system. Where the file system is made durable as a whole at
-    /// the job's end, there is nothing to do.
+    /// Flushes the names on the way to the root, on its file system. Otherwise a directory that was
+    /// created a moment ago could be lost with all its content. Stops at a directory that can't be
+    /// opened, and at another file system. Does nothing if the file system is flushed as a whole at
+    /// the job's end.
     fn sync_above(&self) -> io::Result<()> {
         let Ok(root) = self.root.system_handle() else { return Ok(()) };
         if self.root.syncs_as_a_whole() {
@@ -303,7 +298,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Opens the base directories of a mirror; one that can't be opened is reported.
+    /// Opens the base directories of a mirror. Those that can't be opened are recorded.
     fn open_bases(&mut self, tree: &dyn Tree, job: &Job) {
         for base in &job.bases {
             let path = self.path_beside(tree, job, base);
@@ -314,8 +309,8 @@ impl Destination {
         }
     }
 
-    /// The path of a directory besides the destination; a relative one starts in that, also
-    /// where it is missing: then none of the missing names is a link.
+    /// The path of a directory besides the destination. A relative one starts in the destination,
+    /// even if that is missing: then none of the missing names is a link.
     fn path_beside(&self, tree: &dyn Tree, job: &Job, mut path: &[u8]) -> Vec<u8> {
         let split = words::split(&job.dest);
         let mut start = if self.rename.is_some() { split.parent } else { &*job.dest };
@@ -328,7 +323,7 @@ impl Destination {
         if path.starts_with(b"/") { path.to_vec() } else { words::join(start, path) }
     }
 
-    /// Opens the directory of a mirror's backups, or makes it, unless this is a dry run.
+    /// Opens the backup directory of a mirror. Creates it, except in a dry run.
     fn open_backups(&mut self, tree: &dyn Tree, job: &Job, dry_run: bool) -> Result<(), JobError> {
         let Some(dir) = job.backup.as_ref().and_then(|backup| backup.dir.as_ref()) else {
             return Ok(());
@@ -345,13 +340,13 @@ impl Destination {
         Ok(())
     }
 
-    /// The end of a job with a link of another user on the way of `path`, by that `error`.
+    /// The error of a job whose `path` leads over another user's link.
     fn led_by_another(tree: &dyn Tree, path: &[u8], error: io::Error) -> JobError {
         let fault = way::closed(tree, path, words::split(path).whole, error);
         JobError::Destination { path: escape_bytes(path), fault }
     }
 
-    /// Opens the directory in which files are staged.
+    /// Opens the directory of staged files.
     fn open_staging(&mut self, tree: &dyn Tree, job: &Job) -> Result<(), JobError> {
         let Some(staging) = &job.staging else { return Ok(()) };
         let path = self.path_beside(tree, job, staging);
@@ -371,7 +366,7 @@ impl Destination {
     /// Handles of the directories in which the Receiver works.
     ///
     /// # Errors
-    /// Those of opening them.
+    /// If one can't be opened.
     pub(crate) fn handles(&self) -> io::Result<Reach> {
         let dirs = [&self.root].into_iter().chain(&self.backups).chain(&self.bases);
         let handles = dirs.map(|dir| dir.system_handle());
@@ -383,30 +378,31 @@ impl Destination {
         Ok(Reach { below: below.collect::<io::Result<_>>()?, reads })
     }
 
-    /// The attributes that entries of a job of this kind can have here.
+    /// The attributes that entries of `task` can have here.
     pub(crate) fn keeps_in(&self, task: &Task) -> Kept {
         let keeps = self.root.keeps();
         let is_of_move = task.mirrors().is_none() && task.moving().is_some();
         match (self.tells_little, is_of_move) {
             (true, true) => keeps.and(Kept::OF_COPIES),
-            // A source may have what it does not show.
+            // A source may have extended attributes that it does not show.
             (true, false) => keeps.without(Kept::EXTENDED),
             (false, _) => keeps,
         }
     }
 
-    /// The sources are listed by a peer, which may be on this machine.
+    /// Prepares for a peer's listing: the peer may be on this machine.
     pub(crate) fn expect_peer(&mut self) {
         self.around = Around::of(&self.lineage());
     }
 
-    /// The directory itself and all above it: none of these can be copied into
-    /// it. Empty where it is not on this machine.
+    /// The destination and all its parents: none of them can be copied into it. Empty if it is not
+    /// on this machine.
     pub(crate) fn lineage(&self) -> Vec<FileId> {
         lineage(&*self.root)
     }
 
-    /// The sources of `job` are in this `tree`, too: what holds one is not removed.
+    /// Records that the sources of `job` are in this `tree`, too: directories that hold one are not
+    /// removed.
     pub(crate) fn expect_sources(&mut self, tree: &dyn Tree, job: &Job) {
         self.sources_are_here = true;
         let removes = |mirror: &Mirror| mirror.delete.is_some() || mirror.makes_way;
@@ -415,7 +411,7 @@ impl Destination {
         }
         for source in job.source_paths() {
             let split = words::split(&source);
-            // One that can't be opened is reported.
+            // A source that can't be opened is reported.
             let Ok(dir) = tree.open(&source).or_else(|_| tree.open(split.parent)) else { continue };
             self.holds_sources.extend(lineage(&*dir));
             let file = split.name.and_then(|name| Name::new(name).ok());
@@ -426,7 +422,7 @@ impl Destination {
     }
 }
 
-/// A directory and all above it; empty where it is not on this machine.
+/// A directory and all its parents; empty if it is not on this machine.
 fn lineage(dir: &dyn TreeDir) -> Vec<FileId> {
     let mut lineage = Vec::new();
     let mut dir = dir.system_handle();

@@ -1,5 +1,5 @@
-//! A directory of the job at the destination: made when it is listed, and given
-//! its attributes when everything in it has its outcome.
+//! A directory of the job at the destination. It is created when it is listed, and gets its
+//! attributes when all its entries are settled.
 
 use super::naming::Claims;
 use crate::dirs::DirNode;
@@ -14,33 +14,32 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
-/// The mode bits by which an owner may read and search a directory.
+/// The mode bits that allow an owner to read and search a directory.
 const SEARCHABLE: u32 = 0o500;
 
-/// One directory.
+/// A directory of the job.
 pub(crate) struct RecvDir {
-    /// The directory above it; `None` for the root.
+    /// The parent directory; `None` for the root.
     pub(crate) parent: Option<Arc<RecvDir>>,
-    /// The name that it was listed with, for showing; `None` for the root, and
-    /// for what goes right into it.
+    /// The listed name, for reports. `None` for the root, and for a source whose place is the root
+    /// itself.
     pub(crate) shown: Option<Name>,
-    /// The directory itself, as far as there is one.
+    /// The directory itself, if there is one.
     pub(crate) state: DirState,
-    /// It was made by this job: nothing is in it that the job didn't put there.
+    /// This job created it: it holds only entries of the job.
     pub(crate) fresh: bool,
-    /// The attributes that it gets at the end, if it gets any.
+    /// The attributes that it gets at the end, if any.
     pub(crate) attributes: Option<Attributes>,
-    /// Entries without an outcome, and one for the listing itself.
+    /// The number of entries without an outcome, plus one for the listing itself.
     pending: AtomicU64,
     /// See [`LastNames`].
     pub(crate) last_names: Mutex<LastNames>,
-    /// In a check: what is there and was not listed yet, where that is to be
-    /// told.
+    /// Existing names that were not listed yet; `None` if extras are not looked for.
     pub(crate) unlisted: Mutex<Option<BTreeSet<Name>>>,
-    /// Where what was not listed is to go, and two names may be one: the names that were
-    /// listed, and that nothing there had as they are spelled.
+    /// Listed names that no existing entry spelled the same way. `None` unless extras are looked
+    /// for and two names may be the same.
     pub(crate) listed: Mutex<Option<Vec<Name>>>,
-    /// The rules of files, where something may be removed.
+    /// The rules from rule files, where something may be removed.
     scope: OnceLock<Scope>,
     /// See [`Self::prefetched`].
     pub(super) prefetched: Mutex<Option<Prefetched>>,
@@ -48,7 +47,7 @@ pub(crate) struct RecvDir {
     bases: OnceLock<Vec<Arc<DirNode>>>,
     /// See [`Self::claims`].
     claims: OnceLock<Option<Claims>>,
-    /// Stages of earlier jobs, looked for when the first file is published.
+    /// Leftovers of earlier jobs, looked for when the first file is published.
     stale: OnceLock<StaleStages>,
     /// See [`Self::mode_of_new`].
     mode_of_new: OnceLock<u32>,
@@ -58,7 +57,7 @@ pub(crate) struct RecvDir {
     touched: AtomicBool,
     /// See [`Self::become_way`].
     is_way: AtomicBool,
-    /// The number under which files wait that will appear in it, if any did.
+    /// The number of the row of its waiting files, if there were any.
     pub(super) row: OnceLock<RowNumber>,
     /// See [`Self::has_waiting`].
     has_waiting: AtomicBool,
@@ -66,30 +65,30 @@ pub(crate) struct RecvDir {
     is_counted: AtomicBool,
 }
 
-/// The last names that were listed in a directory, in the order in which these come.
+/// The last names that were listed in a directory. They come in the order of these fields.
 #[derive(Default)]
 pub(crate) struct LastNames {
-    /// Of what is no directory.
+    /// Of an entry that is no directory.
     pub(crate) file: Option<Name>,
-    /// Of the directories that will be listed.
+    /// Of a directory that was announced.
     pub(crate) subdir: Option<Name>,
-    /// Of the directories.
+    /// Of a directory.
     pub(crate) dir: Option<Name>,
 }
 
-/// The operations that a directory allows.
+/// The state of a directory, which decides what can be done in it.
 pub(crate) enum DirState {
-    /// It is there.
+    /// It exists.
     Open(Arc<DirNode>),
-    /// It could not be made or opened; that was reported.
+    /// It could not be created or opened, which was reported.
     Failed,
-    /// It would be made, if this were no dry run.
+    /// A dry run: it would be created.
     Absent,
-    /// It is not there, and rules leave it at that.
+    /// It does not exist, and the rules forbid to create it.
     Ruled,
 }
 
-/// A directory of a base that has the entry that was looked for.
+/// The directory of a base that has the wanted entry.
 #[derive(Clone)]
 pub(crate) struct Base(pub(super) Arc<DirNode>);
 
@@ -143,23 +142,23 @@ impl RecvDir {
         })
     }
 
-    /// One more entry whose outcome must be awaited.
+    /// Counts one more entry that must be settled.
     pub(crate) fn expect_one(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One entry has its outcome; `true` if it was the last.
+    /// Settles one entry; `true` if it was the last.
     pub(crate) fn settle_one(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// The rules of files for what is in it are these.
+    /// Sets the rules from rule files for its entries.
     pub(crate) fn begin_with(&self, scope: Scope) {
         let _ = self.scope.set(scope);
     }
 
-    /// The rules for its entries from rule files. Until its own were read, the rules of the
-    /// directory above.
+    /// The rules from rule files for its entries. Until its own files were read, these are the
+    /// rules of the parent.
     pub(crate) fn scope(&self) -> Scope {
         let mut dir = Some(self);
         while let Some(here) = dir {
@@ -171,7 +170,7 @@ impl RecvDir {
         Scope::default()
     }
 
-    /// The path within the job of what is in it: empty, or with a slash behind.
+    /// The path of its entries within the job, up to and with the last slash.
     pub(crate) fn front(&self) -> Vec<u8> {
         match self.path_of(None) {
             root if root == b"." => Vec::new(),
@@ -179,7 +178,7 @@ impl RecvDir {
         }
     }
 
-    /// The name is that of an entry, and of no extra. True if it is known to be there.
+    /// Records that the name was listed, so it is no extra. True if it is known to exist.
     pub(crate) fn has_listed(&self, name: &Name) -> bool {
         let is_there = self.unlisted.lock().as_mut().is_some_and(|names| names.remove(name));
         if !is_there && let Some(listed) = self.listed.lock().as_mut() {
@@ -188,15 +187,14 @@ impl RecvDir {
         is_there
     }
 
-    /// True if the destination has something in it that was not listed; false where the job
-    /// does not ask for that.
+    /// True if it has entries that were not listed; false if extras are not looked for.
     pub(crate) fn has_extras(&self) -> bool {
         self.unlisted.lock().as_ref().is_some_and(|names| !names.is_empty())
     }
 
-    /// An entry with the path `shown` can't be listed: what the destination has
-    /// under its name is no extra. If it is not the name of one, it may be that
-    /// not all of the source's directory was read, and nothing is known.
+    /// Records that the entry with the path `shown` can't be listed: its name is no extra. If no
+    /// such name exists, the Sender may have read only a part of the directory, so nothing counts
+    /// as an extra.
     pub(crate) fn passed_over(&self, shown: &[u8]) {
         let mut unlisted = self.unlisted.lock();
         let Some(names) = unlisted.as_mut() else { return };
@@ -208,12 +206,12 @@ impl RecvDir {
 
     /// Sets the bases of a root.
     pub(crate) fn set_bases(&self, bases: Vec<Arc<DirNode>>) {
-        // Nobody has asked yet.
+        // Nobody has asked for them before.
         let _ = self.bases.set(bases);
     }
 
-    /// The directories of a mirror's bases that stand for this one. One that can't be
-    /// opened has nothing that could be used.
+    /// The directories of a mirror's bases that correspond to this one. Those that can't be opened
+    /// are left out.
     pub(crate) fn bases(&self) -> &[Arc<DirNode>] {
         self.bases.get_or_init(|| {
             let above = self.parent.as_ref().map_or(&[][..], |parent| parent.bases());
@@ -227,8 +225,8 @@ impl RecvDir {
         })
     }
 
-    /// The objects in it that belong to entries of the job, where its file system
-    /// may take several names for one.
+    /// The objects in it that belong to entries of the job. `None` if its file system keeps all
+    /// names apart.
     pub(crate) fn claims(&self) -> Option<&Claims> {
         let DirState::Open(node) = &self.state else { return None };
         let needed = || {
@@ -238,24 +236,24 @@ impl RecvDir {
         self.claims.get_or_init(needed).as_ref()
     }
 
-    /// The most rights that its new entries get where the sources' modes are not kept.
+    /// The maximum permissions of its new entries, if the sources' modes are not kept.
     pub(crate) fn mode_of_new(&self) -> u32 {
         let DirState::Open(node) = &self.state else { return 0 };
-        // One that can't be opened gets no entries.
+        // A directory that can't be opened gets no entries.
         *self.mode_of_new.get_or_init(|| node.handle().map_or(0, |dir| super::modes::of_new(&*dir)))
     }
 
-    /// False if its owner may not make entries in it.
+    /// False if its owner may not create entries in it.
     pub(crate) fn is_writable(&self) -> bool {
         self.has_bits(PRIVATE_DIR_MODE)
     }
 
-    /// False if its owner may not look at what is in it.
+    /// False if its owner may not read or search it.
     pub(crate) fn is_searchable(&self) -> bool {
         self.has_bits(SEARCHABLE)
     }
 
-    /// False if these bits are missing in the mode of a directory that stood before.
+    /// False if the mode of a directory that existed before lacks these bits.
     fn has_bits(&self, bits: u32) -> bool {
         match &self.state {
             DirState::Open(node) if self.attributes.is_some() && !self.fresh => {
@@ -265,36 +263,34 @@ impl RecvDir {
         }
     }
 
-    /// The job has made or removed something in it, or is about to, or has set its mode:
-    /// it does not have its attributes any more.
+    /// Records that the job changes its entries or mode, so its attributes must be set again.
     pub(crate) fn touch(&self) {
         self.touched.store(true, Ordering::Release);
     }
 
-    /// False if the job has changed nothing of the directory, and the attributes that it
-    /// was opened with are those that it has.
+    /// False if the job has not changed it, so it has the attributes with which it was opened.
     pub(crate) fn is_touched(&self) -> bool {
         self.touched.load(Ordering::Acquire)
     }
 
-    /// An entry is about to be made here, and the directory to be changed by it.
+    /// Prepares it for a new entry.
     pub(crate) fn expect_change(&self) {
         self.touch();
         self.open_up();
     }
 
-    /// An entry is about to be made here: its owner gets the rights for that. It gets its
-    /// own mode at the end, and one in which nothing is made keeps it all the time.
+    /// Gives its owner the permissions to create entries. It gets its own mode at the end. A
+    /// directory without new entries keeps its mode all the time.
     pub(crate) fn open_up(&self) {
         let DirState::Open(node) = &self.state else { return };
         if !self.is_writable() {
             self.touch();
-            // A refusal shows itself as soon as something is written.
+            // If that is refused, the first write reports it.
             self.opened_up.call_once(|| drop(node.handle().and_then(|dir| dir.make_writable())));
         }
     }
 
-    /// `name` was published here: removes what earlier jobs left of it.
+    /// Removes what earlier jobs left of `name`, which was published here.
     pub(crate) fn remove_stale(&self, name: &Name) {
         let DirState::Open(node) = &self.state else { return };
         if !self.fresh
@@ -304,7 +300,7 @@ impl RecvDir {
         }
     }
 
-    /// The names by which it was listed, from the root on.
+    /// The listed names on the path from the root to it.
     pub(crate) fn names(&self) -> Vec<&Name> {
         let mut names: Vec<&Name> = Vec::new();
         let mut dir = Some(self);
@@ -316,43 +312,43 @@ impl RecvDir {
         names
     }
 
-    /// It is on the way to a source: of its attributes it gets a mode, if it was made.
+    /// Marks it as a directory on the way to a source: it gets only a mode, if it was created.
     pub(crate) fn become_way(&self) {
         self.is_way.store(true, Ordering::Relaxed);
     }
 
-    /// Files wait that will appear in it or below.
+    /// Records that files wait that will appear in it or below.
     pub(super) fn expect_waiting(&self) {
         self.has_waiting.store(true, Ordering::Release);
     }
 
-    /// True if files wait, or did, that will appear in it or below: it gets its attributes
-    /// behind them.
+    /// True if files wait, or waited, that will appear in it or below. It gets its attributes after
+    /// them.
     pub(super) fn has_waiting(&self) -> bool {
         self.has_waiting.load(Ordering::Acquire)
     }
 
-    /// It stays in memory, and counts from now on. False if it does already.
+    /// Counts it as kept in memory. False if it was counted before.
     pub(super) fn begin_to_count(&self) -> bool {
         !self.is_counted.swap(true, Ordering::Relaxed)
     }
 
-    /// The kinds of attributes that it gets of those that are kept.
+    /// Which of the `kept` attributes it gets.
     pub(crate) fn given(&self, kept: Kept) -> Kept {
         if self.is_way.load(Ordering::Relaxed) { Kept::MODE } else { kept }
     }
 
-    /// The path to show for `name` in this directory, raw.
+    /// The path of `name` in this directory for reports, not escaped.
     pub(crate) fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
         words::path_upwards(name.into_iter().chain(self.upwards()))
     }
 
-    /// Writes that path to `path`, in place of its content: its memory is used again.
+    /// Like [`Self::path_of`], into `path`, whose memory is reused.
     pub(crate) fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
         words::join_upwards(name.into_iter().chain(self.upwards()), path);
     }
 
-    /// The names of this directory and of those that it is in, from the lowest up.
+    /// The names of this directory and its parents, innermost first.
     fn upwards(&self) -> impl Iterator<Item = &Name> + Clone {
         let upwards = std::iter::successors(Some(self), |dir| dir.parent.as_deref());
         upwards.filter_map(|dir| dir.shown.as_ref())

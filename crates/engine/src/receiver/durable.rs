@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_one_thread_is_told_is_believed_by_all() {
+    fn a_failure_reported_to_one_thread_counts_for_all() {
         for nth in 1..=4 {
             let volume = failing_once(nth);
             let results = Mutex::new(Vec::new());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_to_the_end_fails_with_a_failure_of_before() {
+    fn the_last_flush_reports_an_earlier_failure_if_files_rely_on_it() {
         let volume = failing_once(1);
         assert!(volume.will_cover());
         assert!(!volume.sync());

@@ -1,6 +1,6 @@
-//! The end of a job before its time, by a fault of the destination. All that was done until
-//! then has its outcome reported first, so that the other side counts it: the end of the job is
-//! sent behind the outcomes of its batch, and other threads get a moment to report theirs.
+//! The early end of a job, caused by a fault of the destination. All finished entries report their
+//! outcomes first, so that the Sender counts them. The end is sent after the outcomes of its batch,
+//! and other threads get a moment to report theirs.
 
 use super::JobContext;
 use crate::JobError;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the end waits for threads that are at work: one may be stuck in a file system.
+/// How long the end waits for busy threads: one may hang in a file system.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The pause between two looks.
+/// The pause between two checks.
 const POLL: Duration = Duration::from_millis(2);
 
 /// The reason for an early end, and the batches that it waits for.
@@ -22,11 +22,11 @@ const POLL: Duration = Duration::from_millis(2);
 pub(crate) struct Ending {
     /// The reason, until it is reported.
     reason: Mutex<Option<JobError>>,
-    /// Batches of entries that threads work on, whose outcomes they report at the end.
+    /// The number of open batches: entries that threads work on, with outcomes to report.
     batches: AtomicUsize,
 }
 
-/// A batch that a thread works on; it is reported when this is dropped.
+/// A batch of one thread. Its outcomes are reported before it is dropped.
 pub(crate) struct Batch<'e>(&'e Ending);
 
 impl Ending {
@@ -36,7 +36,7 @@ impl Ending {
         Batch(self)
     }
 
-    /// The job ends, and nothing more is begun: waits until all batches are reported.
+    /// Waits until all batches are reported, or [`WAIT_MAX`] has passed. No new ones may begin.
     pub(crate) fn wait_for_batches(&self) {
         let begin = Instant::now();
         while self.batches.load(Ordering::SeqCst) > 0 && begin.elapsed() < WAIT_MAX {
@@ -52,13 +52,13 @@ impl Drop for Batch<'_> {
 }
 
 impl JobContext<'_> {
-    /// True if nothing more is begun: the job ends, or is about to.
+    /// True if no new work may begin: the job ends, or is about to.
     pub(super) fn is_ending(&self) -> bool {
         self.control.stopped() || self.ending.reason.lock().is_some()
     }
 
-    /// Tells the user the outcome of the entry of that number, 0 if it has none, before
-    /// [`Self::tell_outcomes`]; its `path` is made only where somebody needs it.
+    /// Reports the outcome of entry `index` (0: none) to the user, before [`Self::tell_outcomes`].
+    /// An outcome that ends the job is kept as the reason. `path` is called only if it is needed.
     pub(super) fn report(
         &self,
         index: u64,
@@ -77,7 +77,7 @@ impl JobContext<'_> {
         }
     }
 
-    /// Tells outcomes to the Sender; behind the others one that ends the job, as its end.
+    /// Sends outcomes to the Sender. An outcome that ends the job follows as the job's end.
     pub(crate) fn tell_outcomes(&self, mut outcomes: Vec<OutcomeItem>) {
         let ends = |item: &OutcomeItem| match &item.outcome {
             Outcome::Failed(fault) => fault.ends_the_job(),
@@ -94,7 +94,7 @@ impl JobContext<'_> {
         }
     }
 
-    /// Ends the job, if there is a reason that was reported.
+    /// Ends the job, if a reason was recorded.
     pub(super) fn end_early(&self) {
         if let Some(error) = self.ending.reason.lock().take() {
             self.control.fail(error);
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_waits_for_what_is_open_and_for_nothing_that_hangs() {
+    fn the_end_waits_for_open_batches_but_not_for_ever() {
         let ending = Ending::default();
         ending.wait_for_batches();
         let open = ending.begin_batch();

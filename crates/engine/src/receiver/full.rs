@@ -1,5 +1,5 @@
-//! The words about a destination that is full: what a file needs, what there is, and what
-//! is kept of it.
+//! Messages about a full destination: the space that a file needs, the free space, and the size of
+//! its partial file.
 
 use super::providers::Provider;
 use super::{DirState, Filler, JobContext, Pending};
@@ -7,9 +7,8 @@ use haul_model::{BLOCK_LEN, Fault, FaultKind, Side, Updating, escape_bytes, size
 use haul_sys::Room;
 use haul_tree::TreeDir;
 
-/// The fault of a large file for which there is plainly no room, so that nothing of it is
-/// sent. Nothing is said where something may go meanwhile, be written in place, or be
-/// shared with an old version.
+/// The fault of a large file for which there is clearly no space, before any of it is sent. `None`
+/// if space may become free, or the file is updated in place or may share an old version.
 pub(super) fn lacks_room(filler: &Filler<'_>, file: &Pending) -> Option<Fault> {
     let Pending { dir, entry, resumed, staging, .. } = file;
     let may_take_less = filler.job.plan.delete.is_some()
@@ -30,8 +29,8 @@ pub(super) fn lacks_room(filler: &Filler<'_>, file: &Pending) -> Option<Fault> {
     })
 }
 
-/// The fault of a full file system, with what a file needs and, as far as the tree
-/// knows, what there is. Of the file `moved` bytes have come.
+/// Adds to the fault of a full file system the space that the file needs and, if known, the free
+/// space. `moved` bytes of the file have arrived.
 pub(super) fn with_room(
     job: &JobContext<'_>,
     fault: Fault,
@@ -49,7 +48,7 @@ pub(super) fn with_room(
     Fault { message, ..fault }
 }
 
-/// The words about what is kept of a file in `dir`; empty if that is nothing.
+/// The message about the partial file in `dir`; empty if there is none.
 fn kept_of(job: &JobContext<'_>, dir: &dyn TreeDir, pending: &Pending, moved: u64) -> String {
     let Some(source) = job.resumable(&pending.entry) else { return String::new() };
     let part = dir.kept(&pending.name, &source);
@@ -64,8 +63,7 @@ fn kept_of(job: &JobContext<'_>, dir: &dyn TreeDir, pending: &Pending, moved: u6
     format!("; {kept} are kept for resuming, and occupy space{place}")
 }
 
-/// The bytes that a file needs and, if that is known, those that are free. Without free inodes,
-/// only these are named.
+/// The message about needed and, if known, free bytes. Without free inodes, it names only these.
 fn room_words(needed: u64, room: Option<Room>) -> String {
     let needs = format!("the file needs {}", size_words(needed));
     let free = match room {
@@ -77,7 +75,7 @@ fn room_words(needed: u64, room: Option<Room>) -> String {
         Some(room) => room.bytes,
     };
     match size_words(needed) == size_words(free) {
-        // What differs does not show.
+        // With units, both numbers would look the same.
         true => format!("the file needs {needed} bytes, but {free} are free"),
         false => format!("{needs}, but {} are free", size_words(free)),
     }
@@ -88,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_told_with_units_as_long_as_that_shows_what_is_missing() {
+    fn space_is_named_in_units_unless_they_hide_the_difference() {
         const GIB: u64 = 1 << 30;
         for (needed, free, words) in [
             (GIB + GIB / 5, None, "the file needs 1.2 GiB"),

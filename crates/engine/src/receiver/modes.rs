@@ -1,24 +1,24 @@
-//! The modes of entries where the sources' modes are not kept: an existing entry keeps
-//! its own, and a new one gets as much of its source's as the destination allows.
+//! Modes of entries where the sources' modes are not kept. An existing entry keeps its mode. A new
+//! one gets as much of its source's mode as the destination allows.
 
 use super::{DirState, JobContext, RecvDir};
 use haul_model::{Attributes, Entry, Kept, Kind, Task};
 use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
 use std::borrow::Cow;
 
-/// The bits of a mode that say who may do what.
+/// The permission bits of a mode.
 const RIGHTS: u32 = 0o777;
-/// Those by which somebody may execute a file.
+/// The bits that allow to execute a file.
 const EXECUTES: u32 = 0o111;
-/// Those by which somebody may read a file.
+/// The bits that allow to read a file.
 const READS: u32 = 0o444;
-/// Those by which the group and others may read a directory and what is in it.
+/// The bits that allow the group and others to read and search a directory.
 const OTHERS_READ: u32 = 0o055;
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// The attributes that are set where `kept` is to be kept: all that is made needs a mode, also
-/// where that is not its source's.
+/// The attributes to set if `kept` are kept. A new entry needs a mode, even if it is not its
+/// source's.
 pub(super) fn given(task: &Task, kept: Kept) -> Kept {
     match is_own(task) {
         true => kept.with(Kept::MODE).with(Kept::SET_ID),
@@ -26,12 +26,12 @@ pub(super) fn given(task: &Task, kept: Kept) -> Kept {
     }
 }
 
-/// True if entries get modes of their own, and not the sources' modes.
+/// True if the sources' modes are not kept.
 fn is_own(task: &Task) -> bool {
     task.copies().is_some_and(|policy| !policy.keeps.has(Kept::MODE))
 }
 
-/// The most that new entries of `dir` may get: its default access list says it, or else the
+/// The maximum permissions of new entries in `dir`: from its default access list, or else from the
 /// umask of this process.
 pub(super) fn of_new(dir: &dyn TreeDir) -> u32 {
     let extended = dir.extended(None, Kept::ACL).ok().flatten();
@@ -40,16 +40,16 @@ pub(super) fn of_new(dir: &dyn TreeDir) -> u32 {
 }
 
 impl JobContext<'_> {
-    /// The attributes that a directory gets, as far as they are kept.
+    /// The attributes that directories get.
     pub(super) fn kept_of_dirs(&self) -> Kept {
         let keeps = self.policy.keeps.of_dirs();
-        // Looking into a directory changes when it was read: as rsync, a mirror leaves that.
+        // Reading a directory changes its access time, so a mirror ignores that, as rsync does.
         let keeps = keeps.without(Kept::ATIMES.only_if(self.plan.leaves_dir_atimes));
-        // It inherits such a bit from the one above.
+        // New directories inherit the set-group-ID bit from their parent.
         if is_own(&self.task) { keeps.without(Kept::SET_ID) } else { keeps }
     }
 
-    /// Gives `entry` the mode that it gets in `dir`, where `existing` has its place.
+    /// Sets the mode that `entry` gets in `dir`, where `existing` has its place.
     pub(super) fn give_mode(&self, entry: &mut Entry, dir: &RecvDir, existing: Option<&Meta>) {
         if !is_own(&self.task) {
             return;
@@ -75,7 +75,7 @@ impl JobContext<'_> {
         }
     }
 
-    /// `entry` with the mode that it would get in `dir` if `there` stood in its place.
+    /// `entry` with the mode that it would get in `dir` in the place of `there`.
     pub(super) fn with_mode<'e>(
         &self,
         entry: &'e Entry,
@@ -90,8 +90,8 @@ impl JobContext<'_> {
         Cow::Owned(entry)
     }
 
-    /// The entry of a directory with the mode that it gets in `above`, where its place has
-    /// become `state`, which was made if it is `fresh`.
+    /// The entry of a directory with the mode that it gets in `above`. `state` is its place there,
+    /// which was created if `fresh`.
     pub(super) fn with_dir_mode(
         &self,
         entry: &Entry,
@@ -111,13 +111,13 @@ impl JobContext<'_> {
         entry
     }
 
-    /// The mode that the directory of `entry` is made with in `above`. Its own is set when all
-    /// in it is done; until then, and after a job that was killed, those may read it who may
-    /// in the end, and nobody else can change it.
+    /// The mode with which the directory of `entry` is created in `above`. Its final mode is set
+    /// when everything in it is done. Until then, and after a killed job, only users who may read
+    /// it in the end can read it. Nobody else can change it.
     pub(super) fn mode_when_made(&self, above: &RecvDir, entry: &Entry) -> u32 {
         let keeps = self.kept_of_dirs();
-        // Such a list may close it to some whom a mode lets in, and so may its absence: until
-        // then it has the default list of the directory above.
+        // An access list, or its absence, may deny what a mode allows. Until it is set, the
+        // directory has the default list of its parent.
         if keeps.has(Kept::ACL) {
             return PRIVATE_DIR_MODE;
         }
@@ -128,14 +128,15 @@ impl JobContext<'_> {
     }
 }
 
-/// The rights by `mode` that are the same for all, as those of the group and of others: so
-/// nobody loses any by another owner, or another group.
+/// The permissions that owner, group and others all have in `mode`, for the group and others. They
+/// are right whatever the final owner and group are.
 fn of_anybody(mode: u32) -> u32 {
     let common = mode >> 6 & mode >> 3 & mode & 0o7;
     common << 3 | common
 }
 
-/// `mode`, and with it those who may read may execute if those of `source` may, else nobody.
+/// Makes `mode` executable for everyone who may read, if `source` is executable and `mode` is not.
+/// Makes it not executable if `source` is not.
 fn with_executability(mode: u32, source: u32) -> u32 {
     match (source & EXECUTES != 0, mode & EXECUTES != 0) {
         (false, _) => mode & !EXECUTES,
@@ -144,7 +145,7 @@ fn with_executability(mode: u32, source: u32) -> u32 {
     }
 }
 
-/// Set-ID bits of an existing file stay if what replaces it has the same owner.
+/// Keeps the set-ID bits of an existing file if the new one has the same owner or group.
 fn keep_lent(given: &mut Attributes, there: &Attributes, keeps: Kept) {
     let kinds = [
         (Kept::USER, &mut given.user, there.user, SET_USER_ID),
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn before_the_owner_is_known_a_right_is_that_of_all_or_of_nobody() {
+    fn permissions_for_any_owner_are_those_that_all_have() {
         for (mode, expected) in [
             (0o755, 0o055),
             (0o750, 0),
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_read_may_execute_where_the_source_can_be_executed() {
+    fn readers_may_execute_if_the_source_is_executable() {
         for (mode, source, expected) in [
             (0o644, 0o700, 0o755),
             (0o640, 0o001, 0o750),

@@ -1,22 +1,22 @@
-//! Entries that a peer lists and that are at the destination itself: a host may be this
-//! machine. Over a memory link the objects show that; over a wire their numbers do,
-//! which no object of another machine has.
+//! Detects that a listed entry is at the destination itself: a peer may be this machine. Without a
+//! wire, object identities show that. Over a wire, numbers do, which no object of another machine
+//! has.
 
 use crate::dirs::number_here;
 use haul_model::{Entry, Fault, FaultKind, FileId, Side};
 
-/// Numbers of the directories into which a peer may want to copy what holds them.
+/// The numbers of the destination and of its parents.
 #[derive(Debug, Default)]
 pub(crate) struct Around(Vec<u64>);
 
 impl Around {
-    /// Of a destination with this lineage: the directory itself, and those above it.
+    /// The numbers for a destination with this lineage, which begins with the destination itself.
     pub(crate) fn of(lineage: &[FileId]) -> Self {
         Self(lineage.iter().map(|id| number_here(*id)).collect())
     }
 
-    /// The fault of a directory that holds the destination, if it is one of the
-    /// sources, or is it, further down.
+    /// The fault of a directory that would be copied into itself: a source that holds the
+    /// destination, or an entry further down that is the destination.
     pub(super) fn holds_it(&self, entry: &Entry, is_source: bool) -> Option<Fault> {
         let count = if is_source { self.0.len() } else { 1 };
         let mut in_the_way = self.0.iter().take(count);
@@ -34,7 +34,7 @@ pub(super) fn is_own(entry: &Entry, there: Option<FileId>) -> bool {
     }
 }
 
-/// The fault of a directory that is the one at the destination.
+/// The fault of a source directory that is also its own destination.
 pub(super) fn same_directory() -> Fault {
     let message = "source and destination are the same directory";
     Fault::new(Side::Destination, FaultKind::SameFile, message)

@@ -1,4 +1,4 @@
-//! A listed entry that is no directory, on its way to its outcome.
+//! A listed entry, other than a directory, that has no outcome yet.
 
 use super::dirs::Base;
 use super::providers::{Begun, Version};
@@ -11,50 +11,50 @@ use haul_sys::Dir;
 use haul_tree::{SourceFile, StagedFile};
 use std::sync::Arc;
 
-/// A listed file, link or special, until it has its outcome.
+/// A listed file, link or special file without an outcome.
 pub(crate) struct Pending {
     pub(crate) index: u64,
     pub(super) dir: Arc<RecvDir>,
     pub(super) name: Name,
     pub(super) entry: Entry,
-    /// Its length when it was listed, in bytes.
+    /// The listed length, in bytes.
     pub(super) listed: u64,
     pub(super) on_existing: OnExisting,
     pub(super) cost: u64,
-    /// Whole blocks that an earlier job has left of it.
+    /// Whole blocks that an earlier job received.
     pub(super) resumed: u64,
-    /// Bytes on record of a stage that was given up, from which a later job continues.
+    /// Bytes on record in a staged file that was given up. A later job can resume there.
     pub(super) on_record: Option<u64>,
-    /// In a mirror: how the existing entry differs.
+    /// In a mirror: the differences of the existing entry.
     pub(super) found: Changes,
     pub(super) reading: Reading,
-    /// The base directory that has its content, and how that is brought.
+    /// The base directory that has the content, and how the file gets it.
     pub(super) base: Option<(Base, Bring)>,
-    /// Its chunks are offered.
+    /// The chunks of the file are offered.
     pub(super) is_chunked: bool,
-    /// Some of it was taken from other files.
+    /// Parts of it were taken from other files.
     pub(super) takes_parts: bool,
     /// The old version whose sums were sent.
     pub(super) old: Option<Version>,
-    /// Its stage, where that begins with the old version.
+    /// The staged file, if it begins with the old version.
     pub(super) begun: Option<Box<Begun>>,
-    /// The file into which it will be written, if the Want named one.
+    /// The file into which the content will be written, if the Want named one.
     pub(super) into: Option<FileId>,
-    /// Room for it is reserved first.
+    /// Space is reserved before the file is written.
     pub(super) reserves: bool,
     /// Runs of zeros in it become holes.
     pub(super) leaves_zeros: bool,
-    /// Where it is staged, if not where it will appear.
+    /// The directory of the staged file, if it is not staged beside its final name.
     pub(super) staging: Option<Arc<Dir>>,
 }
 
 impl Pending {
-    /// Keeps in mind how much of it is on record, before its stage may be given up.
+    /// Records how much is on record, before the staged file may be given up.
     pub(super) fn records(&mut self, into: &Assembler<Box<dyn StagedFile>>) {
         self.on_record = Some(into.recorded() * BLOCK_LEN);
     }
 
-    /// An entry as it was listed, with no content yet.
+    /// Creates an entry as it was listed, without content.
     pub(super) fn new(
         index: u64,
         dir: Arc<RecvDir>,
@@ -92,16 +92,16 @@ impl Pending {
         }
     }
 
-    /// True if the source was hashed as it was listed.
+    /// True if the hashed source has the listed size and time.
     pub(super) fn is_as_listed(&self, source: &FileSeal) -> bool {
         (source.size, source.mtime) == (self.entry.size(), self.entry.attributes.mtime)
     }
 
-    /// Looks at a source again of which the content with the hash `copied` was copied;
-    /// that is asked for only if it matters.
+    /// Checks a source again after it was copied. `copied` returns the hash of the copied content,
+    /// and is called only if that matters.
     ///
     /// # Errors
-    /// If it has changed, but for having grown.
+    /// If the source has changed, unless it has only grown.
     pub(super) fn look_again(
         &mut self,
         filler: &Filler<'_>,
@@ -113,8 +113,8 @@ impl Pending {
         Ok(())
     }
 
-    /// True if nobody has to look at the bytes of `source`, and they are where the
-    /// copy will be.
+    /// True if the file may share the content of `source`: the bytes need not be read, and both are
+    /// on a file system that can share.
     pub(super) fn may_share(&self, filler: &Filler<'_>, source: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
         !(filler.job.looks_at_bytes() || self.reading.is_second || self.staging.is_some())
@@ -123,17 +123,17 @@ impl Pending {
     }
 }
 
-/// The course of reading a source.
+/// The state of reading a source.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reading {
-    /// It changed while it was read, and is read once more.
+    /// The source changed while it was read, and is read again.
     pub(super) is_second: bool,
-    /// It has grown since it was opened.
+    /// The source has grown since it was opened.
     pub(super) has_grown: bool,
 }
 
 impl Reading {
-    /// The outcome of a file whose outcome is `outcome` as far as the destination goes.
+    /// The final outcome of a file with this `outcome` at the destination.
     pub(super) fn outcome(self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Copied if self.has_grown => Outcome::Grew,

@@ -1,4 +1,5 @@
-//! Looks at places before the listing comes to them, where somebody has time for that.
+//! Looks up directories and their entries before the listing reaches them, on threads that have
+//! time for it.
 
 use super::{DirState, Receiver, RecvDir};
 use crate::dirs::DirNode;
@@ -9,10 +10,10 @@ use haul_tree::Meta;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Directories that were looked at ahead and are kept, at most.
+/// Maximum number of directories that were looked up ahead.
 const DIRS_MAX: usize = 64;
 
-/// Directories that were looked at ahead and will be listed next, by their numbers.
+/// Directories that were looked up ahead, by index, in the order of the listing.
 #[derive(Default)]
 pub(super) struct Prefetching(VecDeque<(u64, Prefetched)>);
 
@@ -22,12 +23,12 @@ impl Prefetching {
         self.0.len() < DIRS_MAX
     }
 
-    /// Keeps the directory of this number.
+    /// Stores the directory `index`.
     pub(super) fn keep(&mut self, index: u64, prefetched: Prefetched) {
         self.0.push_back((index, prefetched));
     }
 
-    /// Takes out the directory of this number. Those before it are not needed any more.
+    /// Takes out the directory `index`. Those before it are dropped.
     pub(super) fn take(&mut self, index: u64) -> Option<Prefetched> {
         let passed = self.0.iter().take_while(|(at, _)| *at < index).count();
         self.0.drain(..passed);
@@ -36,32 +37,30 @@ impl Prefetching {
     }
 }
 
-/// Follows a listing that comes over a wire, on the thread that decodes it for the lister, and
-/// has the destination's directories in it looked at. Nothing is judged here: what breaks a
-/// rule is of no use to the lister, which refuses it.
+/// Follows a listing from a wire, on the thread that decodes it for the lister, and finds the
+/// directories to look up ahead. It checks no rules: the lister refuses items that break one.
 #[derive(Default)]
 pub(super) struct Scout {
-    /// Entries that were passed: they are numbered from 1 on.
+    /// The number of entries so far: they are numbered from 1.
     passed: u64,
-    /// Directories that are open behind the last part, with their numbers, and the nodes of
-    /// those that were found.
+    /// The open directories after the last part: their indexes, and their nodes if found.
     open: Vec<(u64, Option<Arc<DirNode>>)>,
 }
 
-/// A directory that a [`Scout`] comes to.
+/// A directory that a [`Scout`] reaches.
 pub(super) struct Ahead<'i> {
     number: u64,
-    /// The number of the one above, and its node if it was found.
+    /// The index of the parent, and its node if it was found.
     above: u64,
     parent: Option<Arc<DirNode>>,
-    /// Its name; `None` for the destination itself.
+    /// The name; `None` for the destination itself.
     name: Option<&'i Name>,
-    /// The items behind it.
+    /// The items after it in this part.
     behind: &'i [ListItem],
 }
 
 impl Scout {
-    /// Passes the next part. Each directory in it is given to `look`, which tells its node.
+    /// Processes the next part. `look` is called for each directory, and returns its node.
     pub(super) fn pass(
         &mut self,
         items: &[ListItem],
@@ -91,7 +90,7 @@ impl Scout {
 }
 
 impl<'i> Ahead<'i> {
-    /// The names of what is listed in it that is no directory, as far as this part has them.
+    /// The names of its entries in this part that are no directories.
     fn names(&self) -> impl Iterator<Item = &'i Name> + use<'i> {
         let in_it = self.behind.iter().map_while(|item| match item {
             ListItem::Entry { entry, .. } if entry.kind != Kind::Dir => Some(entry.name.as_ref()),
@@ -114,7 +113,7 @@ impl Receiver<'_> {
         self.look_below(above, &self.listed_dir(above)?, name, entries)
     }
 
-    /// Looks at a directory of the listing, and keeps what was found for the lister.
+    /// Looks up a directory of the listing, and stores the result for the lister.
     pub(super) fn look_at_dir(&self, dir: Ahead<'_>) -> Option<Arc<DirNode>> {
         if self.job.is_ending() || !self.listing.lock().prefetching.has_room() {
             return None;
@@ -129,18 +128,17 @@ impl Receiver<'_> {
         Some(node)
     }
 
-    /// The directory of that number, which the listing is in, if the destination had it.
+    /// The open directory `number` of the listing, if it existed before the job.
     fn listed_dir(&self, number: u64) -> Option<Arc<DirNode>> {
         let open = self.listing.lock().open.iter().find(|(at, _)| *at == number)?.1.clone();
         match &open.state {
-            // Nothing is in one that was made by the job but what the job puts there.
+            // A directory that the job created holds only entries of the job.
             DirState::Open(node) if !open.fresh => Some(Arc::clone(node)),
             _ => None,
         }
     }
 
-    /// Looks at the directory `name` in `parent`, which is listed as `above`, and at
-    /// `entries` in it.
+    /// Looks up the directory `name` in `parent`, whose index is `above`, and `entries` in it.
     fn look_below<'n>(
         &self,
         above: u64,
@@ -148,7 +146,7 @@ impl Receiver<'_> {
         name: &Name,
         entries: impl Iterator<Item = &'n Name>,
     ) -> Option<Prefetched> {
-        // Who removes sources looks at the last moment.
+        // A job that removes sources looks at the last moment.
         let is_of_use =
             !self.job.checks() && !self.job.only_removes() && self.job.policy.moving.is_none();
         if !is_of_use || self.job.costs_round_trips || (above == 0 && self.job.rename.is_some()) {
@@ -156,7 +154,7 @@ impl Receiver<'_> {
         }
         let node = DirNode::open(parent, name.clone(), false).ok()?;
         let handle = node.handle().ok()?;
-        // An entry of another name may be published in the place of one that was looked at.
+        // An entry of another name may be published in the place of one that was looked up.
         if !handle.tells_names_apart() {
             return None;
         }
@@ -166,12 +164,12 @@ impl Receiver<'_> {
 }
 
 impl RecvDir {
-    /// The metadata that was found under `name` a moment ago, if somebody looked ahead.
+    /// The metadata of `name` that was looked up ahead, if any.
     pub(super) fn prefetched(&self, name: &Name) -> Option<Meta> {
         self.prefetched.lock().as_mut()?.take(name)
     }
 
-    /// All entries that were looked up have been listed.
+    /// Drops the looked-up metadata, once all these entries were listed.
     pub(super) fn forget_prefetched(&self) {
         *self.prefetched.lock() = None;
     }
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_numbered_and_placed_as_the_lister_does_it() {
+    fn directories_get_the_numbers_and_places_of_the_listing() {
         let temp = tempfile::tempdir().unwrap();
         let dir = LocalTree::PLAIN.open(temp.path().as_os_str().as_bytes()).unwrap();
         let root = DirNode::root(dir, None, &Arc::new(OpenDirs::default())).unwrap();

@@ -1,5 +1,5 @@
-//! Proves that what an earlier job has left of a large file is what its journal
-//! says, and the beginning of the source as it is now.
+//! Proofs for resuming: shows that a partial file holds the content that its journal records, and
+//! that this is the beginning of the current source.
 
 use crate::control::Control;
 use crate::copy::interrupted;
@@ -10,14 +10,14 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Samples of a source that is far away: 2 MiB in all, whatever is there. So all
-/// that was written anew over more than two of as many parts is seen.
+/// The number of samples of a far source, 2 MiB in all. Every change is found that covers more than
+/// two of this many equal parts.
 const SAMPLES: u64 = 64;
 
-/// Length of a sample, in bytes: what every SFTP server gives for one request.
+/// Length of a sample, in bytes. Every SFTP server returns this much for one request.
 const SAMPLE_LEN: u64 = 32 << 10;
 
-/// True if the stage really holds all of `blocks`: they are read and hashed.
+/// True if the staged file really holds all `blocks`, which are read and hashed.
 pub(super) fn all_good(
     stage: &dyn StagedFile,
     blocks: &[BlockHash],
@@ -37,10 +37,10 @@ pub(super) fn all_good(
     Ok(true)
 }
 
-/// True if `source` begins with these blocks: they are read.
+/// True if `source`, which is read, begins with these blocks.
 ///
 /// # Errors
-/// When something can't be read.
+/// If something can't be read.
 pub(super) fn is_of(
     source: &dyn SourceFile,
     blocks: &[BlockHash],
@@ -78,12 +78,12 @@ pub(super) fn is_of(
     Ok(true)
 }
 
-/// True if `source`, of which nothing but size and time is known, begins with what is
-/// in `stage`, which is what `blocks` are the hashes of: where reading the source takes
-/// round trips, by samples, else by all of it.
+/// True if `source`, known only by size and time, begins with the content of `stage`. `blocks` are
+/// the hashes of that content. If reading the source takes round trips, samples are compared;
+/// otherwise all of it is.
 ///
 /// # Errors
-/// When something can't be read.
+/// If something can't be read.
 pub(super) fn may_be_of(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
@@ -107,8 +107,8 @@ pub(super) fn may_be_of(
     Ok(is_same && seen == SAMPLES * SAMPLE_LEN)
 }
 
-/// The first and the last part of `len` bytes, which are a block at least, and one at a
-/// `random` place in each of the equal parts between.
+/// The ranges of the samples of `len` bytes, which are a block at least: the first, the last, and
+/// one at a `random` offset in each equal part between.
 fn samples(len: u64, random: impl Fn(u64) -> u64) -> Vec<Range<u64>> {
     let each = len / SAMPLES;
     let start = |index: u64| match index {
@@ -129,10 +129,10 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn samples_lie_in_all_parts_of_what_is_there() {
+    fn samples_lie_in_all_parts() {
         for len in [BLOCK_LEN, 3 * BLOCK_LEN, 1000 * BLOCK_LEN] {
             for random in [0, 1, 77_777_777, u64::MAX] {
-                // Never the same twice, as that of the program.
+                // Values that differ, as the program's random ones do.
                 let calls = Cell::new(random);
                 let next = |_| calls.replace(calls.get().wrapping_mul(31).wrapping_add(7));
                 let samples = samples(len, next);

@@ -1,5 +1,4 @@
-//! Reads the messages for a Receiver from a wire: listings, contents, and what the Sender
-//! says at the end of a move.
+//! Input from a wire: reads listings, contents, and the Sender's messages at the end of a move.
 
 use super::prefetching::Scout;
 use super::{Arrivals, Direct, Incoming, Piece, Receiver, Work};
@@ -21,24 +20,24 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Parts of a listing that are decoded ahead of the lister.
+/// Maximum number of decoded parts of a listing that wait for the lister.
 pub(crate) const PARTS_MAX: usize = 8;
 
-/// Parts that wait for the lister, from which on the decoder looks at the destination for it.
-/// With debug assertions, as in tests, it always does: small trees never have so many wait.
+/// With this many parts waiting for the lister, the decoder looks up their directories ahead. With
+/// debug assertions it always does: the small trees of tests never have so many parts.
 const PARTS_ENOUGH: usize = 2;
 
-/// Files that may arrive in pieces at the same time.
+/// Maximum number of files that arrive in pieces at the same time.
 const INCOMING_MAX: usize = 64;
 
-/// The least bytes of pieces that are reported to the user at once.
+/// Minimum number of bytes of pieces in one progress report.
 const TOLD_MIN: u64 = 256 << 10;
 
-/// How often is looked whether a file's queue has room again.
+/// The interval between checks whether a file's queue has room again.
 const FULL_POLL: Duration = Duration::from_millis(1);
 
-/// Reads for a Receiver on this side, until the job has ended. Listings are handed to
-/// `lists` as they came, so that looking at the destination holds up no contents.
+/// Reads for a Receiver on this side, until the job has ended. Listings are passed undecoded to
+/// `lists`, so that lookups at the destination do not delay contents.
 pub(crate) fn read_for_receiver(
     input: impl Read,
     receiver: &Receiver<'_>,
@@ -49,14 +48,13 @@ pub(crate) fn read_for_receiver(
     let (main, part) = (Some(Main { lists, offers }), vec![0; STEP_LEN]);
     let mut reading = Reading { receiver, arrivals, lane: 0, main, part, taken: 0, untold: 0 };
     match read_contents(input, &mut reading) {
-        // A Sender that has heard of the job's end leaves.
+        // A Sender that knows of the job's end disconnects.
         Err(ReadEnd::Lost(_)) if receiver.completion.is_done() => Ok(End::Job),
         read => read,
     }
 }
 
-/// Decodes the listing, and hands it on to the lister, until its reader has ended or the job
-/// has.
+/// Decodes the listing and passes it to the lister, until the input or the job has ended.
 pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giver<Vec<ListItem>>) {
     let mut scout = Scout::default();
     listed.each(|payload| {
@@ -68,7 +66,7 @@ pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giv
                 if receiver.admit_list(&items) {
                     let looks = cfg!(debug_assertions) || parts.len() >= PARTS_ENOUGH;
                     scout.pass(&items, |dir| looks.then(|| receiver.look_at_dir(dir)).flatten());
-                    // Refused only when the job has ended.
+                    // Fails only if the job has ended.
                     let _ = parts.send(items);
                 }
             }
@@ -78,31 +76,31 @@ pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giv
     });
 }
 
-/// The conversation over one connection, as far as it has come.
+/// The state of reading one connection.
 struct Reading<'r, 'a> {
     receiver: &'r Receiver<'a>,
     arrivals: &'r Arrivals,
     lane: u8,
-    /// Lane 0 alone has them, and says more than contents.
+    /// The queues of lane 0, the only lane with messages besides contents.
     main: Option<Main<'r>>,
     part: Vec<u8>,
-    /// Frames that were taken.
+    /// The number of frames taken.
     taken: u64,
-    /// Bytes of pieces that were not reported to the user yet.
+    /// Bytes of pieces that were not reported yet.
     untold: u64,
 }
 
-/// The words that lane 0 has besides contents.
+/// The queues for lane 0's other messages.
 struct Main<'r> {
     lists: &'r Lists,
     offers: Option<&'r Offers>,
 }
 
-/// Set when the job has ended, and nothing more is to be read.
+/// `Break` if the job has ended and nothing more is read.
 type Ended = ControlFlow<End>;
 
-/// Reads contents for a Receiver on this side from a lane that has joined, until the job
-/// has ended. Gives how many frames were taken.
+/// Reads contents for a Receiver on this side from an additional lane, until the job has ended.
+/// Returns the number of frames taken.
 pub(crate) fn read_lane(
     input: impl Read,
     receiver: &Receiver<'_>,
@@ -146,7 +144,7 @@ fn read_contents(mut input: impl Read, reading: &mut Reading<'_, '_>) -> Result<
 }
 
 impl Reading<'_, '_> {
-    /// Takes the frame behind `header`, whose payload is to be read from `input`.
+    /// Takes the frame of `header`. Its payload is read from `input`.
     fn take(&mut self, header: Header, input: &mut impl Read) -> Result<Ended, ReadEnd> {
         let (receiver, control) = (self.receiver, self.receiver.job.control);
         let is_content = matches!(
@@ -176,7 +174,7 @@ impl Reading<'_, '_> {
             FrameType::Data => self.take_data(header.payload_len as usize, input),
             FrameType::List => {
                 let main = self.main.as_ref().ok_or_else(|| unexpected(header.kind))?;
-                // Refused only when the job has ended.
+                // Fails only if the job has ended.
                 let _ = main.lists.send(read_payload(input, header)?);
                 Ok(Ended::Continue(()))
             }
@@ -210,7 +208,7 @@ impl Reading<'_, '_> {
         Ok(Ended::Continue(()))
     }
 
-    /// So many bytes of a file in pieces have come, and so many ends of its blocks.
+    /// Counts the arrived bytes and block ends of a file, and reports them from time to time.
     fn arrived(&mut self, index: u64, len: u64, blocks: u8) {
         self.untold += len;
         if blocks > 0 || self.untold >= TOLD_MIN {
@@ -220,7 +218,7 @@ impl Reading<'_, '_> {
         }
     }
 
-    /// Takes what came in a frame of that `kind`.
+    /// Takes the message from a frame of this `kind`.
     fn take_message(&mut self, message: Message, kind: FrameType) -> Result<Ended, ReadEnd> {
         let receiver = self.receiver;
         match message {
@@ -231,7 +229,8 @@ impl Reading<'_, '_> {
                 let file = self.open_incoming(seal.index)?;
                 self.arrived(seal.index, 0, u8::from(u64::from(seal.len) == BLOCK_LEN));
                 self.wait_for_room(&file, seal.block.saturating_mul(BLOCK_LEN));
-                // Of one that could not be read no more comes.
+                // A block that could not be read ends with a seal of length 0, which has nothing to
+                // check.
                 if seal.len > 0 {
                     check_block(receiver, file, seal, self.arrivals.route(self.lane));
                 }
@@ -269,8 +268,8 @@ impl Reading<'_, '_> {
         Ok(Ended::Continue(()))
     }
 
-    /// The file to which that belongs which comes next. One that has ended may be begun once
-    /// more, and over lanes what is left of it still comes.
+    /// The file to which the next piece belongs. A file that has ended may begin again, and late
+    /// pieces of it may still arrive over lanes.
     fn open_incoming(&self, index: u64) -> Result<Arc<Incoming>, ReadEnd> {
         let mut incoming = self.arrivals.incoming.lock();
         let known = incoming.get(&index);
@@ -296,8 +295,7 @@ impl Reading<'_, '_> {
         Ok(file)
     }
 
-    /// Waits until a block can be begun, where another lane may have what is missing
-    /// before it.
+    /// Waits until a block may begin, if another lane may have missing blocks before it.
     fn wait_for_room(&self, file: &Incoming, offset: u64) {
         while self.arrivals.has_lanes()
             && !file.has_room_for(offset, self.arrivals.has_lost())
@@ -308,7 +306,7 @@ impl Reading<'_, '_> {
     }
 }
 
-/// Takes what lane 0 alone says.
+/// Takes a message that only lane 0 may send.
 fn take_words(
     receiver: &Receiver<'_>,
     main: &Main<'_>,
@@ -337,7 +335,7 @@ fn take_words(
     Ok(Ended::Continue(()))
 }
 
-/// Takes a piece right from the stream; `part` has the beginning of its payload.
+/// Takes a piece directly from the stream; `part` has the beginning of its payload.
 fn take_directly(
     input: &mut impl Read,
     mut file: Direct<'_>,

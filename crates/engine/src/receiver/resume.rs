@@ -1,6 +1,6 @@
-//! Finds what an earlier job has left of a large file when it is listed, and
-//! takes it up when its content comes. In between nothing stays open: a job can
-//! list thousands of such files before the first content arrives.
+//! Resuming: finds the partial file of a large file when the file is listed, and opens it when its
+//! content arrives. Nothing stays open in between: a job can list thousands of such files before
+//! the first content arrives.
 
 use super::{DirState, Filler, JobContext, Pending, RecvDir, Resumed, proving, work};
 use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Resume, Side};
@@ -8,8 +8,8 @@ use haul_store::Earlier;
 use haul_tree::{SourceFile, changed};
 use std::io;
 
-/// Whole blocks that an earlier job has left of a file and that can be
-/// believed; 0 if it is copied from its start.
+/// The number of valid blocks in the partial file of an earlier job; 0 if the file is copied from
+/// its start.
 pub(super) fn find_resumed(
     job: &JobContext<'_>,
     index: u64,
@@ -38,7 +38,7 @@ pub(super) fn find_resumed(
         Err(error) if work::stops_all(&error) => return Err(failed(error)),
         Err(_) => return Ok(0),
     };
-    // Where reading takes round trips it is read once, when it is whole.
+    // Where reading takes round trips, the file is read only once, when it is whole.
     let reads_back = job.costs_round_trips && job.policy.resume != Resume::Strict;
     if job.policy.proves_resumed()
         && !reads_back
@@ -53,11 +53,11 @@ pub(super) fn find_resumed(
 }
 
 impl Pending {
-    /// Takes up the stage that the Want was about; `None` if the file is
-    /// copied from its start.
+    /// Opens the partial file that was found at the listing; `None` if the file is copied from its
+    /// start.
     ///
     /// # Errors
-    /// When it can't be opened, or is not what it was when the file was listed.
+    /// If it can't be opened, or has changed since the listing.
     pub(super) fn continue_stage(&self, filler: &Filler<'_>) -> Result<Option<Resumed>, Fault> {
         let (1.., Some(source), DirState::Open(node)) =
             (self.resumed, filler.job.source_id(&self.entry), &self.dir.state)
@@ -72,12 +72,11 @@ impl Pending {
         Ok(Some((self.with_zeros(filler.publisher.durability.written_out(stage)), blocks)))
     }
 
-    /// The same for a file whose source is open here: what is there of another
-    /// source is given up, and the file copied from its start.
+    /// Like [`Self::continue_stage`], for a file whose source is open here. A partial file of
+    /// another source is discarded, and the file is copied from its start.
     ///
     /// # Errors
-    /// Besides, when the source can't be read, or is not what it was when it was
-    /// listed.
+    /// Also if the source can't be read, or has changed since the listing.
     pub(super) fn continue_from(
         &mut self,
         filler: &Filler<'_>,
@@ -109,12 +108,11 @@ fn failed(error: io::Error) -> Fault {
     Fault::from_io(Side::Destination, "resume the partial file", &error)
 }
 
-/// The message where a part of another file is found.
+/// The warning about a partial file of another source.
 const REPLACED: &str =
     "the source was replaced since its copy was interrupted: copying it from the start";
 
-/// The fault of a source that turns out not to be the one of which a part is
-/// there.
+/// The fault of a source that is not the one of the partial file.
 pub(super) fn replaced() -> Fault {
     let message = "it was replaced since its copy was interrupted: its partial file is discarded";
     Fault::new(Side::Source, FaultKind::Changed, message)

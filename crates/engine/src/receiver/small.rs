@@ -1,5 +1,5 @@
-//! Small files of a storage where each request takes a round trip: one thread for each
-//! lane has many of them on their way, so that none costs a round trip of its own.
+//! Small files on a tree where each request takes a round trip. One thread for each lane keeps many
+//! files in flight, so that no file costs a round trip of its own.
 
 use super::{DirState, Filler, Pending, Work};
 use crate::control::Step;
@@ -10,18 +10,18 @@ use haul_store::{OnExisting, Publication};
 use haul_tree::{Downloads, NotPut, Put, SmallFile, Uploads, changed, check_size};
 use std::collections::HashMap;
 
-/// Files up to this length, in bytes, go together.
+/// Maximum length, in bytes, of a small file.
 pub(crate) const SMALL_MAX: u64 = PACK_FILE_MAX;
 
-/// A small file that has arrived.
+/// A small file that was fetched.
 pub(crate) struct Fetched {
     pub(super) index: u64,
-    /// Its length when it was listed, in bytes.
+    /// The listed length, in bytes.
     pub(super) size: u64,
     pub(super) file: haul_tree::Fetched,
 }
 
-/// Puts small files through `lane` until there is nothing left to come, or the job ends.
+/// Uploads small files over `lane`, until the queue is closed or the job ends.
 pub(crate) fn run_uploads<'t>(
     filler: &Filler<'_>,
     files: &crossbeam_channel::Receiver<SourceHandle>,
@@ -31,7 +31,7 @@ pub(crate) fn run_uploads<'t>(
     while !filler.job.control.stopped() {
         while let Ok(file) = files.try_recv() {
             putting.begin(&file);
-            // More may come without end: outcomes are reported meanwhile.
+            // Files may come without end, so outcomes are reported in between.
             while let Some((index, result)) = putting.lane.take_done() {
                 putting.end(index, result);
             }
@@ -47,13 +47,13 @@ pub(crate) fn run_uploads<'t>(
     }
 }
 
-/// Small files on their way to the destination.
+/// The uploads of one lane.
 struct Putting<'r, 'a, 't> {
     filler: &'r Filler<'a>,
     lane: Box<dyn Uploads + 't>,
     sent: HashMap<u64, (Pending, SourceHandle)>,
-    /// Files for which there was no room, or that the server refused without a reason. Those
-    /// that are on their way take more room than they will: the rest is tried behind them.
+    /// Files for which there was no space, or that the server refused without a reason. Files in
+    /// flight take more space than in the end, so these are retried after them.
     refused: Vec<(Pending, SourceHandle)>,
 }
 
@@ -82,7 +82,7 @@ impl Putting<'_, '_, '_> {
         }
     }
 
-    /// Reads a file; `None` if it is not small.
+    /// Reads a file; `None` if it is not small, or the directory takes no small files.
     fn read(&self, pending: &mut Pending, file: &SourceHandle) -> Result<Option<Put>, Fault> {
         let source = file.dir.handle().and_then(|dir| dir.open_file(&file.name, file.follow));
         let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
@@ -129,7 +129,7 @@ impl Putting<'_, '_, '_> {
                 pending.dir.remove_stale(&pending.name);
                 return self.tell(pending, size, Outcome::Copied);
             }
-            // A worker finds out by whom the name is taken; that takes asking.
+            // A worker finds out which entry has the name. That takes further requests.
             Ok(Publication::Kept) => return self.leave(pending, file),
             Err(NotPut::Corrupt(message)) => {
                 Fault::new(Side::Destination, FaultKind::Corrupt, message)
@@ -147,13 +147,13 @@ impl Putting<'_, '_, '_> {
         self.tell(pending, 0, Outcome::Failed(fault));
     }
 
-    /// Leaves a file to a worker.
+    /// Queues a file for a worker.
     fn leave(&self, pending: Pending, file: SourceHandle) {
         self.filler.put_back(pending);
         self.filler.job.give(Work::Files(vec![file]));
     }
 
-    /// Leaves to workers what was refused beside others, now that these are done.
+    /// Queues the refused files for workers, once the others are done.
     fn leave_refused(&mut self) {
         for (pending, file) in std::mem::take(&mut self.refused) {
             self.leave(pending, file);
@@ -165,8 +165,8 @@ impl Putting<'_, '_, '_> {
     }
 }
 
-/// Fetches small files through `lane`, and hands them to the workers, until there is
-/// nothing left to come, or the job ends.
+/// Downloads small files over `lane` and queues them for the workers, until the queue is closed or
+/// the job ends.
 pub(crate) fn run_downloads<'t>(
     filler: &Filler<'_>,
     files: &crossbeam_channel::Receiver<SourceHandle>,
@@ -194,7 +194,7 @@ pub(crate) fn run_downloads<'t>(
     }
 }
 
-/// Small files on their way from the source.
+/// The downloads of one lane.
 struct Fetching<'r, 'a, 't> {
     filler: &'r Filler<'a>,
     lane: Box<dyn Downloads + 't>,
@@ -202,7 +202,7 @@ struct Fetching<'r, 'a, 't> {
 }
 
 impl Fetching<'_, '_, '_> {
-    /// Asks for a file; gives it back if there is no room for it now, or the job ends.
+    /// Requests a file. Returns it if there is no room for it now, or the job ends.
     fn begin(&mut self, file: SourceHandle) -> Option<SourceHandle> {
         let dir = file.dir.handle().ok();
         let get = dir.as_ref().and_then(|dir| Some(dir.small_files()?.get(&file.name, file.size)));

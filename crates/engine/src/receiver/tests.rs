@@ -1,5 +1,5 @@
-//! The stages of a Receiver, one at a time, in a directory of this machine. The Sender records
-//! what it is asked for and what it is told; nothing is sent to it.
+//! Tests of the Receiver's stages, one at a time, in a local directory. The Sender only records
+//! requests and reports.
 
 use super::*;
 use crate::monitor::Silent;
@@ -51,7 +51,7 @@ impl SenderPort for Heard {
     }
 }
 
-/// A receiver at work in a directory.
+/// A Receiver at work in a directory.
 struct Bench<'a> {
     receiver: &'a Receiver<'a>,
     heard: &'a Heard,
@@ -60,7 +60,7 @@ struct Bench<'a> {
     work: &'a crossbeam_channel::Receiver<Work>,
 }
 
-/// Runs `test` with a receiver for `task` in a directory that `prepare` fills.
+/// Runs `test` with a Receiver for `task` in a directory that `prepare` fills.
 fn with(task: Task, prepare: impl FnOnce(&Path), test: impl FnOnce(&Bench<'_>)) {
     let dir = tempfile::tempdir().expect("a directory");
     prepare(dir.path());
@@ -102,7 +102,7 @@ fn dir(called: Option<&str>) -> Entry {
     Entry::new(called.map(name), Kind::Dir, Attributes::new(0o755, MTIME))
 }
 
-/// Writes a file that is as old as the entries of [`file`].
+/// Writes a file with the time of the entries of [`file`].
 fn write(path: &Path, content: &str) {
     fs::write(path, content).expect("written");
     let opened = fs::File::options().write(true).open(path).expect("opened");
@@ -111,7 +111,7 @@ fn write(path: &Path, content: &str) {
 }
 
 impl Bench<'_> {
-    /// Lists entries in the directory of that number.
+    /// Lists entries in the directory with this index.
     fn list(&self, dir: u64, entries: impl IntoIterator<Item = Entry>) {
         let items = entries.into_iter().map(|entry| ListItem::Entry { dir, entry }).collect();
         self.receiver.list(items);
@@ -121,7 +121,7 @@ impl Bench<'_> {
         self.receiver.list(vec![ListItem::DirEnd { dir }]);
     }
 
-    /// The content of the file of that number arrives.
+    /// Delivers the content of the file with this index.
     fn fill(&self, index: u64, content: &str) {
         let filler = &self.receiver.filler;
         let mut pending = filler.claim(index).expect("it was wanted");
@@ -131,7 +131,7 @@ impl Bench<'_> {
         filler.linker.report_settled(settled);
     }
 
-    /// The outcomes until now, each once.
+    /// Takes the outcomes so far.
     fn outcomes(&self) -> Vec<(u64, Outcome)> {
         std::mem::take(&mut *self.heard.outcomes.lock())
     }
@@ -140,7 +140,7 @@ impl Bench<'_> {
         fs::read_to_string(self.path.join(name)).ok()
     }
 
-    /// The rule that the Sender has broken.
+    /// The rule that the Sender broke.
     fn broken(&self) -> String {
         assert!(self.control.stopped());
         self.control.wait().expect_err("it failed").to_string()
@@ -148,7 +148,7 @@ impl Bench<'_> {
 }
 
 #[test]
-fn a_wanted_file_has_its_name_and_outcome_when_its_content_is_whole() {
+fn a_wanted_file_is_published_when_its_content_is_whole() {
     with(
         copy(Policy::default()),
         |_| {},
@@ -168,7 +168,7 @@ fn a_wanted_file_has_its_name_and_outcome_when_its_content_is_whole() {
 }
 
 #[test]
-fn a_file_that_is_the_same_is_not_wanted_and_one_that_differs_is() {
+fn only_files_that_differ_are_wanted() {
     let prepare = |path: &Path| {
         write(&path.join("same"), "one");
         write(&path.join("longer"), "four");
@@ -213,7 +213,7 @@ fn with_sync_files_are_held_until_they_are_published_together() {
 }
 
 #[test]
-fn further_names_wait_for_the_first_and_share_its_fate() {
+fn further_names_wait_for_the_first_and_share_its_outcome() {
     let keeps = Kept::TIMES.with(Kept::LINKS);
     let linked = |called| Entry { links: 7, ..file(called, 1) };
     let task = Task::Copy(Policy { keeps, ..Policy::default() });
@@ -247,7 +247,7 @@ fn further_names_wait_for_the_first_and_share_its_fate() {
 }
 
 #[test]
-fn a_directory_gets_its_time_when_all_in_it_has_its_outcome() {
+fn a_directory_gets_its_time_when_its_entries_are_settled() {
     with(
         copy(Policy::default()),
         |_| {},
@@ -267,7 +267,7 @@ fn a_directory_gets_its_time_when_all_in_it_has_its_outcome() {
 }
 
 #[test]
-fn a_mirror_removes_what_was_not_listed_unless_a_source_could_not_be_read() {
+fn a_mirror_removes_extras_unless_a_source_could_not_be_read() {
     let prepare = |path: &Path| {
         fs::create_dir(path.join("extra")).expect("made");
         write(&path.join("extra/in"), "");
@@ -297,7 +297,7 @@ fn a_mirror_removes_what_was_not_listed_unless_a_source_could_not_be_read() {
 }
 
 #[test]
-fn a_bound_on_removals_leaves_the_others() {
+fn removals_stop_at_the_maximum() {
     let prepare = |path: &Path| ["a", "b", "c"].iter().for_each(|name| write(&path.join(name), ""));
     let delete = Some(Delete::default());
     let task = mirror(Mirror { delete, delete_max: Some(2), ..Mirror::default() });
@@ -311,7 +311,7 @@ fn a_bound_on_removals_leaves_the_others() {
 }
 
 #[test]
-fn an_empty_directory_makes_way_only_for_a_file_that_replaces_it() {
+fn an_empty_directory_is_removed_only_for_its_replacement() {
     let prepare = |path: &Path| fs::create_dir(path.join("a")).expect("made");
     let task = mirror(Mirror { delete: Some(Delete::default()), ..Mirror::default() });
     with(task, prepare, |bench| {
@@ -354,7 +354,7 @@ fn a_check_reports_differences_and_extras_and_changes_nothing() {
 }
 
 #[test]
-fn files_that_wait_get_their_names_at_the_end() {
+fn delayed_files_are_published_at_the_end() {
     let prepare = |path: &Path| write(&path.join("a"), "old!");
     with(mirror(Mirror { delays: true, ..Mirror::default() }), prepare, |bench| {
         bench.list(0, [dir(None)]);
@@ -406,7 +406,7 @@ fn a_dry_run_reports_what_it_would_do_and_does_nothing() {
 }
 
 #[test]
-fn a_listing_that_breaks_a_rule_ends_the_job() {
+fn a_broken_rule_ends_the_job() {
     let task = || copy(Policy::default());
     with(
         task(),
@@ -436,7 +436,7 @@ fn a_listing_that_breaks_a_rule_ends_the_job() {
 }
 
 #[test]
-fn work_that_is_given_after_the_last_goes_nowhere() {
+fn tasks_are_dropped_once_the_queue_is_closed() {
     with(
         copy(Policy::default()),
         |_| {},

@@ -1,22 +1,23 @@
-//! The way to a destination: the directories above it, and which of them stops a job.
+//! The way to a destination: creates the directories above it, and names the one that can't be
+//! opened.
 
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes, is_missing, words};
 use haul_tree::{MetaKind, Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
 
-/// Directories above a destination that are looked at, at most.
+/// Maximum number of directories above a destination that are examined.
 pub(super) const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
 
-/// The error of a path that leads nowhere.
+/// The error of a path that does not exist.
 pub(super) fn missing() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no such file or directory")
 }
 
-/// Makes the directory `name` in `dir`, and opens it when it is there.
+/// Creates the directory `name` in `dir`, waits for it, and opens it.
 ///
 /// # Errors
-/// Those of making it and of opening it.
+/// If it can't be created or opened.
 pub(super) fn make(dir: &dyn TreeDir, name: &Name) -> io::Result<Arc<dyn TreeDir>> {
     dir.make_dir(name, 0o777)?;
     let made = dir.open_dir(name, false)?;
@@ -24,7 +25,7 @@ pub(super) fn make(dir: &dyn TreeDir, name: &Name) -> io::Result<Arc<dyn TreeDir
     Ok(made)
 }
 
-/// True if the last name of `path` leads to something that is no directory, or to nothing.
+/// True if `path` leads to something that is no directory, or to nothing.
 pub(super) fn leads_to_no_dir(tree: &dyn Tree, path: &[u8]) -> bool {
     let split = words::split(path);
     let Some(Ok(name)) = split.name.map(Name::new) else { return false };
@@ -32,22 +33,22 @@ pub(super) fn leads_to_no_dir(tree: &dyn Tree, path: &[u8]) -> bool {
     there.is_ok_and(|there| there.is_none_or(|meta| meta.kind != MetaKind::Dir))
 }
 
-/// The fault of a directory that could not be made: `part` of the user's `path`.
+/// The fault of a directory that could not be created: `part` of the user's `path`.
 pub(super) fn not_made(path: &[u8], part: &[u8], error: &io::Error) -> Fault {
     let action = match part == words::split(path).whole {
         true => "create the directory".to_owned(),
         false => format!("create {} above it", escape_bytes(part)),
     };
     let mut fault = Fault::from_io(Side::Destination, &action, error);
-    // The directory above is there, and takes none.
+    // The directory above exists, but accepts no entry.
     if fault.kind == FaultKind::NotFound {
         fault.kind = FaultKind::Io;
     }
     fault
 }
 
-/// The fault of `part` of the user's `path`, which could not be opened because of `error`.
-/// It names the first directory on the way that can't be.
+/// The fault of `part` of the user's `path`, which could not be opened because of `error`. It names
+/// the first directory on the way that can't be opened.
 pub(super) fn closed(tree: &dyn Tree, path: &[u8], part: &[u8], error: io::Error) -> Fault {
     let (part, error) = first_closed(tree, part, error);
     let whole = words::split(path);
@@ -59,9 +60,9 @@ pub(super) fn closed(tree: &dyn Tree, path: &[u8], part: &[u8], error: io::Error
     Fault::from_io(Side::Destination, &action, &error)
 }
 
-/// The first directory on the way to `part`, itself included, that can't be opened, and why.
-/// What may not be read can lead on all the same, so no name is given to what lies above
-/// such a one.
+/// The first directory on the way to `part`, or `part` itself, that does not exist, and its error.
+/// A directory that may not be read can still be passed, so the search for an earlier one stops
+/// there.
 fn first_closed<'p>(
     tree: &dyn Tree,
     mut part: &'p [u8],

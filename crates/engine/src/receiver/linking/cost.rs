@@ -1,6 +1,5 @@
-//! The cost of what is kept in mind of files of several names, in bytes. Names that wait for
-//! the first one's outcome are not in it: they have none themselves, and the window bounds
-//! them.
+//! The memory, in bytes, for files with several names. Names that wait for the first one's outcome
+//! are not counted: they have no outcome, so the listing window bounds them.
 
 use super::{First, Group, Place};
 use crate::dirs::DirNode;
@@ -10,28 +9,25 @@ use crate::room::allocated;
 use haul_model::{FileId, Name};
 use std::mem::size_of;
 
-/// Places that are paid for each one that is taken in the nodes of a B-tree: of eleven five
-/// at least are taken, and the nodes have counts and edges.
+/// Places paid for each used place in the nodes of a B-tree. At least five of eleven are used, and
+/// the nodes also have counts and edges.
 const PLACES: u64 = 3;
 
-/// In a comparison: one object.
+/// One object, in a comparison.
 pub(super) const OF_OBJECT: u64 = PLACES * size_of::<(u64, Option<FileId>)>() as u64;
 
-/// An object in a hash set, with the byte that the table keeps for each place. At least three
-/// eighths of the places are taken, and while the table grows, the old one of half the length
-/// is there as well.
+/// An object in a hash set, with the table's control byte for each place. At least three eighths of
+/// the places are used. While the table grows, the old one of half the size exists, too.
 const OF_CLAIMED: u64 = 4 * (size_of::<FileId>() as u64 + 1);
 
-/// A name to which others will be linked, but for its directory. It `waits` for the end of the
-/// job, or does not.
+/// A first name, without its directory. `waits`: it waits for the end of the job.
 pub(super) fn of_first(name: &Name, waits: bool) -> u64 {
     let place = PLACES * size_of::<(u64, Group)>() as u64;
     let waits = if waits { allocated(size_of::<WaitingFile>()) + OF_CLAIMED } else { 0 };
     place + allocated(size_of::<First>()) + of_name(name) + waits
 }
 
-/// The directory of such a name and those above it, each when it is asked about first: they
-/// are there as long as the name is.
+/// The directory of a first name and its parents, each counted once: they live as long as the name.
 pub(super) fn of_place(place: &Place) -> u64 {
     match place {
         Place::There(node) => of_nodes(node),
@@ -49,7 +45,7 @@ fn of_nodes(node: &DirNode) -> u64 {
     cost
 }
 
-/// It has the same name once more, and the last three that were listed in it.
+/// A `RecvDir` also stores its listed name, and the last three names listed in it.
 fn of_dirs(dir: &RecvDir) -> u64 {
     let mut cost = 0;
     let mut next = Some(dir);
@@ -92,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_costs_something_once_and_those_above_it_as_well() {
+    fn a_directory_and_its_parents_are_counted_once() {
         let temp = tempfile::tempdir().expect("a directory");
         std::fs::create_dir_all(temp.path().join("a/b")).expect("made");
         let tree = haul_tree::local_tree(false, false, haul_sys::Links::All);
@@ -115,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_files_of_several_names_fit_in() {
+    fn a_million_hard_linked_files_fit() {
         let mut room = Room::of(None);
         let dirs = 20_000 * (shared::<DirNode>() + of_name(&name("a directory of some name")));
         let each = of_first(&name("name_of_some_24_letters_"), false);

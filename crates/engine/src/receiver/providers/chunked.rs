@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_come_in_order_and_are_chunks() {
+    fn offers_must_be_in_order_and_valid() {
         let mut files = ChunkedFiles::default();
         assert_eq!(files.take(&offer(0, &[5])), Ok(false));
         files.begin(7);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_chunks_are_listed_than_there_is_room_for() {
+    fn listed_chunks_are_bounded() {
         let mut files = ChunkedFiles::default();
         files.begin(7);
         let lens = vec![1; OFFERED_PER_FRAME_MAX];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reuse_is_made_up_of_what_was_found() {
+    fn a_reuse_is_made_of_found_parts() {
         let mut files = ChunkedFiles::default();
         files.begin(7);
         let mut found = |at, len, file, from| files.found(7, Found { at, len, file, from });
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_a_bound_and_ended_files_none() {
+    fn parts_are_bounded_and_end_with_their_file() {
         let mut files = ChunkedFiles::default();
         let part = |at| Found { at, len: 1, file: 1, from: 0 };
         assert!(!files.found(7, part(0)), "no such file");

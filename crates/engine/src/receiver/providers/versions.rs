@@ -311,7 +311,7 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn sums_are_told_in_their_order() {
+    fn sums_are_sent_in_order() {
         const LEN: usize = SUMS_PER_FRAME_MAX / 3 * 2;
         let frames = RefCell::new(Vec::new());
         let mut telling = Telling::default();
