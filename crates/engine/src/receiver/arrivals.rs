@@ -1,5 +1,5 @@
-//! Arrivals: the state that all connections of a job share for arriving contents. For a lost lane,
-//! the Sender is told how many frames arrived over it.
+//! Arrivals: the state that all connections of a job share for arriving contents. When a lane is
+//! lost, the Sender gets the number of frames that arrived over it.
 
 use super::Receiver;
 use super::incoming::Incoming;
@@ -19,7 +19,7 @@ pub(crate) struct Arrivals {
     pub(super) incoming: Mutex<HashMap<u64, Arc<Incoming>>>,
     /// Lanes may join.
     pub(super) expects_lanes: bool,
-    /// Progress is reported from here.
+    /// The Sender's side needs reports of arrived content, to show progress.
     tells: bool,
     /// The lanes, by number.
     lanes: Mutex<[Inlet; LANES_MAX as usize + 1]>,
@@ -94,7 +94,7 @@ impl Arrivals {
         }
     }
 
-    /// Reports what arrived over a lane, if nobody else does.
+    /// Reports what arrived over an additional lane, if the Sender's side needs that.
     pub(super) fn tell(&self, receiver: &Receiver<'_>, lane: u8, arrived: Arrived) {
         if self.tells && lane != 0 {
             receiver.job.sender.arrived(arrived);

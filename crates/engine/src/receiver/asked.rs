@@ -23,7 +23,7 @@ pub(crate) struct Asked {
     only_dirs: bool,
     /// The base directory of a list of sources: its fault is one of all sources.
     base: Option<Vec<u8>>,
-    /// The directory that holds all sources may be listed although it is none.
+    /// A source begins with `./`: the directory that holds all sources may be listed, too.
     begins: bool,
     /// The kind of the first entry of the listing.
     begun: Beginning,

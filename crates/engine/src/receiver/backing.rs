@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// The place and names of backups.
 pub(super) struct Backing {
-    /// The backup directory, which mirrors the destination. `None` if there is none yet.
+    /// The backup directory, which mirrors the destination. `None` if backups are beside their
+    /// originals, or a dry run would create it.
     root: Option<Arc<DirNode>>,
     /// Backups are beside their originals: the job names no backup directory.
     is_beside: bool,

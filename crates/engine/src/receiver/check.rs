@@ -313,8 +313,8 @@ pub(super) fn outcome_of(found: Changes) -> Outcome {
     if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Differs(found) }
 }
 
-/// The changes of an entry whose directory is missing. Below the root, they are marked as implied
-/// by the directory.
+/// The changes of an entry whose directory is missing. Below the root, they say that the
+/// directory's absence was already reported.
 fn missing_in(dir: &RecvDir) -> Changes {
     Changes::MISSING.with(Changes::ABOVE.only_if(dir.parent.is_some()))
 }

@@ -17,9 +17,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Maximum number of proofs that are kept for a remote Sender, about 30 MiB: the entries of a
-/// listing window, the names of files with several names that wait for the end, and as many that
-/// are being removed.
+/// Maximum number of proofs that are kept for a remote Sender, about 30 MiB. It covers the entries
+/// of a listing window, the names of files with several names that wait for the end, and as many
+/// that are being removed.
 const PROOFS_MAX: usize = (LIST_WINDOW / ITEM_COST_MIN) as usize + 2 * NAMES_WAITING_MAX;
 
 /// The remembered copies, by the index of the source. `None` if the compared object is unknown.
@@ -80,7 +80,7 @@ impl Completion<'_> {
         self.done.load(Ordering::Acquire)
     }
 
-    /// True if the Sender has nothing more to send.
+    /// True if nothing more is expected from the Sender.
     pub(crate) fn is_over(&self) -> bool {
         self.is_done() && (!self.awaits_removals || self.job.control.has_ended())
     }

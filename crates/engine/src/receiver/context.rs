@@ -157,7 +157,7 @@ impl JobContext<'_> {
         }
     }
 
-    /// True if the job only compares or lists, and copies no content.
+    /// True if the job copies no content, such as a comparison.
     pub(crate) fn checks(&self) -> bool {
         self.task.copies().is_none()
     }
@@ -288,7 +288,8 @@ impl JobContext<'_> {
         self.policy.proves_resumed() || entry.ctime.is_none()
     }
 
-    /// Reports that an entry failed after its outcome was reported, and ends the job early.
+    /// Reports that an entry failed after its outcome was reported. Ends the job if the fault
+    /// requires that.
     pub(super) fn fail_late(&self, path: &[u8], fault: Fault) {
         let late = Late { path: words::shown(path.to_vec()), fault: fault.clone() };
         match fault.ends_the_job() {

@@ -31,7 +31,7 @@ pub(crate) struct Destination {
     pub(crate) dirs_made: usize,
     /// The directories that were created for it, outermost first.
     pub(crate) made: Made,
-    /// It exists, and an earlier job may have given its name to the only source: without a final
+    /// It exists, and an earlier job may have given its name to the only source. Without a final
     /// slash, the path does not tell.
     pub(crate) may_be_source: bool,
     /// This tree, or that of the sources, keeps times in whole seconds.

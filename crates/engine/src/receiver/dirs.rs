@@ -193,7 +193,7 @@ impl RecvDir {
     }
 
     /// Records that the entry with the path `shown` can't be listed: its name is no extra. If no
-    /// such name exists, the Sender may have read only a part of the directory, so nothing counts
+    /// such name exists, the Sender may have read only a part of the directory. Then nothing counts
     /// as an extra.
     pub(crate) fn passed_over(&self, shown: &[u8]) {
         let mut unlisted = self.unlisted.lock();

@@ -171,7 +171,7 @@ impl Filler<'_> {
         true
     }
 
-    /// True if a file is requested again, whole, because local content did not match: the old
+    /// True if a file is requested again, whole, because local content did not match. The old
     /// version or a file with its chunks has changed, or the sums are of other blocks. `counted`
     /// bytes were counted as done, `matched` of them from local content.
     pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {

@@ -130,8 +130,8 @@ impl Incoming {
         is_piece && is_within(at, i64::MAX as u64) && is_there
     }
 
-    /// True if the block at `offset` may begin. A block that is too far ahead of the other lanes
-    /// waits, but not for lost blocks.
+    /// True if the block at `offset` may begin. A block that is too far ahead of other lanes waits.
+    /// Once a lane was lost, the limit is higher, since missing blocks are sent last.
     pub(crate) fn has_room_for(&self, offset: u64, has_lost: bool) -> bool {
         let max = if has_lost { LOST_AHEAD_MAX } else { LANES_AHEAD_MAX };
         let recorded = self.recorded.load(Ordering::Relaxed);
@@ -424,8 +424,8 @@ impl State {
             }
         };
         let verified = verified.map_err(|(stage, error)| {
-            // If the Sender has read the resumed part again, and the new blocks are as sent, the
-            // partial file was replaced.
+            // With `proves`, the Sender has read the beginning of the source again, and all new
+            // blocks have matched. So the source was replaced.
             let corrupt = || Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string());
             give_up(
                 stage,

@@ -21,7 +21,7 @@ pub(super) struct Broken(pub(super) &'static str);
 pub(super) struct Listing {
     /// The index of the next entry or fault.
     pub(super) next_index: u64,
-    /// The number of the current source. A mirror has only one.
+    /// The number of the current source. It stays 0 in a mirror.
     source: u64,
     /// Directories whose end was not listed yet, with their indexes: first the root, then each
     /// inside the one before it.
@@ -267,7 +267,7 @@ impl Receiver<'_> {
         Outcome::Failed(fault)
     }
 
-    /// The index of the next entry, and the open directory `dir`.
+    /// Assigns the index of the next entry. Returns it with the open directory `dir`.
     fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
         let mut listing = self.listing.lock();
         let parent = listing.opened_last(dir)?;

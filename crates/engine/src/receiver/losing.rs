@@ -125,8 +125,8 @@ impl Owners<'_> {
         lost
     }
 
-    /// The fault of a source whose copy `there` lacks its set-ID bits. No file system must keep
-    /// modes exactly, but these bits are not lost unseen.
+    /// The fault of a source whose copy `there` lacks its set-ID bits. File systems need not keep
+    /// modes exactly, but these bits must not be lost unseen.
     pub(super) fn lent_less(&self, entry: &Entry, there: &Meta) -> Option<Fault> {
         let has_mode = !matches!(entry.kind, Kind::Symlink { .. });
         let lacks = entry.attributes.mode & !there.attributes.mode & SET_ID_MODE != 0;

@@ -118,9 +118,9 @@ impl Removals<'_> {
         }
     }
 
-    /// Removes a directory before the file that replaces it is sent, where each operation takes a
-    /// round trip: there files are published many at a time. A dry run checks that this would
-    /// succeed, and reports what would be removed.
+    /// Removes a directory before the file that replaces it is sent, if each operation takes a
+    /// round trip. There files are published many at a time. A dry run checks that the removal
+    /// would succeed, and reports what would be removed.
     pub(super) fn cleared(
         &self,
         dir: &RecvDir,
@@ -271,9 +271,8 @@ impl Removals<'_> {
     }
 }
 
-/// False if `name` may lead to an entry that the job brought or found under another name, in a
-/// directory that treats both names as one. `told_apart` collects listed names that are proven to
-/// be other entries.
+/// False if `name` may lead to another entry of the job, in a directory that treats both names as
+/// one. `told_apart` collects listed names that are proven to be other entries.
 fn is_extra(
     dir: &RecvDir,
     node: &Arc<DirNode>,

@@ -15,8 +15,8 @@ impl Around {
         Self(lineage.iter().map(|id| number_here(*id)).collect())
     }
 
-    /// The fault of a directory that would be copied into itself: a source that holds the
-    /// destination, or an entry further down that is the destination.
+    /// The fault of a directory that would be copied into itself. A source must not hold the
+    /// destination, and an entry further down must not be the destination.
     pub(super) fn holds_it(&self, entry: &Entry, is_source: bool) -> Option<Fault> {
         let count = if is_source { self.0.len() } else { 1 };
         let mut in_the_way = self.0.iter().take(count);

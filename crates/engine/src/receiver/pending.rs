@@ -113,8 +113,8 @@ impl Pending {
         Ok(())
     }
 
-    /// True if the file may share the content of `source`: the bytes need not be read, and both are
-    /// on a file system that can share.
+    /// True if the file may share the content of `source`: the bytes need not be read, and the file
+    /// is staged on a file system that shares content.
     pub(super) fn may_share(&self, filler: &Filler<'_>, source: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
         !(filler.job.looks_at_bytes() || self.reading.is_second || self.staging.is_some())

@@ -107,8 +107,8 @@ pub(super) fn may_be_of(
     Ok(is_same && seen == SAMPLES * SAMPLE_LEN)
 }
 
-/// The ranges of the samples of `len` bytes, which are a block at least: the first, the last, and
-/// one at a `random` offset in each equal part between.
+/// The ranges of the samples of `len` bytes, at least one block. The first and last are at the
+/// ends. Each equal part between has one at a `random` offset.
 fn samples(len: u64, random: impl Fn(u64) -> u64) -> Vec<Range<u64>> {
     let each = len / SAMPLES;
     let start = |index: u64| match index {

@@ -229,8 +229,7 @@ impl Reading<'_, '_> {
                 let file = self.open_incoming(seal.index)?;
                 self.arrived(seal.index, 0, u8::from(u64::from(seal.len) == BLOCK_LEN));
                 self.wait_for_room(&file, seal.block.saturating_mul(BLOCK_LEN));
-                // A block that could not be read ends with a seal of length 0, which has nothing to
-                // check.
+                // Length 0 means that the block could not be read. The end of the file reports why.
                 if seal.len > 0 {
                     check_block(receiver, file, seal, self.arrivals.route(self.lane));
                 }

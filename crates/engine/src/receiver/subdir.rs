@@ -134,7 +134,7 @@ impl Maker<'_> {
     }
 
     /// Opens the directory `name` of `parent`. Follows a symbolic link if the plan keeps links to
-    /// directories, or on the way to a source if the plan leaves the way as it is.
+    /// directories. Also follows one on the way to a source if the plan leaves the way as it is.
     fn open_there(
         &self,
         parent: &Arc<DirNode>,

@@ -154,7 +154,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// Reuses the whole file that an earlier job left waiting; false if there is none, or it is not
+    /// Reuses the whole file that an earlier job left waiting. False if there is none, or it is not
     /// the file that this job would write.
     pub(super) fn keep_before(&self, file: &Pending) -> io::Result<bool> {
         let Pending { dir, name, entry, on_existing, .. } = file;

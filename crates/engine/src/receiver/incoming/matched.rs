@@ -1,6 +1,6 @@
 //! Matched parts: content of an arriving file that this machine already has. It is read from the
-//! old version or, as chunks, from other files, or is kept in place in a staged file that begins
-//! with the old version.
+//! old version, or as chunks from other files. If the staged file begins with the old version, it
+//! stays in place.
 
 use super::{Incoming, State};
 use crate::control::Step;

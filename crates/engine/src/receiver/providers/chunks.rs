@@ -1,4 +1,4 @@
-//! Chunks of files from a wire that this machine already has.
+//! Chunks of arriving files that this machine already has.
 //!
 //! The Sender offers the chunks of a wanted file ahead of its content. A worker looks up each chunk
 //! in the index of the cache, reads it from its file, and checks its hash. The answer names the
@@ -63,7 +63,7 @@ struct Waiting {
 
 impl Chunks {
     /// Creates the lookup of `job` in the directory `root`. `None` without a cache, or if no
-    /// content comes from a wire.
+    /// content arrives over a wire.
     pub(crate) fn of(
         cache: Option<ChunkCache>,
         root: &dyn TreeDir,
