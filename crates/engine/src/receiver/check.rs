@@ -138,7 +138,7 @@ impl Checker<'_> {
         if !self.job.removes() || found.has(Changes::MISSING) {
             return Ok(());
         }
-        // Of an empty file, this flushes mode and time. At a far destination the copy did that.
+        // This flushes mode and time of an empty file. At a far destination the copy did that.
         let is_file = matches!(kind, Kind::File { size: 0 }) && !found.has(Changes::KIND);
         let is_near = !self.job.costs_round_trips;
         let synced = node.handle().and_then(|handle| {

@@ -32,7 +32,7 @@ pub(crate) struct JobContext<'a> {
     /// The rules that decide about entries.
     pub(super) plan: Plan,
     pub(super) filter: Filter,
-    /// The destination's name for the only source, if it differs.
+    /// The name that the only source gets; `None` if sources keep theirs.
     pub(super) rename: Option<Name>,
     /// The number that marks the directory which becomes the destination.
     pub(super) origin: Option<[u8; 16]>,

@@ -236,8 +236,8 @@ impl Removals<'_> {
         self.job.fail_late(path, Fault::from_io(Side::Destination, "remove it", error));
     }
 
-    /// Removes one entry, which is an empty directory or none. False if it stays because the
-    /// maximum number of removals is reached.
+    /// Removes one entry; a directory must be empty. False if it stays because the maximum number
+    /// of removals is reached.
     fn remove_one(
         &self,
         dir: &RecvDir,
