@@ -94,7 +94,7 @@ use std::sync::atomic::AtomicU64;
 use taking::Maker;
 use times::Times;
 
-/// Tolerated excess over [`LIST_WINDOW`]: the cost of the largest possible item.
+/// Tolerated excess over [`haul_proto::LIST_WINDOW`]: the cost of the largest possible item.
 pub(crate) const WINDOW_SLACK: u64 = 128 << 10;
 
 /// The Receiver of a job: its stages and the state of the listing.
