@@ -1,5 +1,5 @@
-//! The words of the command line, and the plain commands that they become, with what
-//! the configuration adds. Nothing below this file reads arguments.
+//! The plain commands, parsed from the command line and completed by the configuration. Nothing
+//! below this file reads arguments.
 
 mod cache;
 mod deploy;
@@ -51,43 +51,36 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process;
 
-/// A command, as the program carries it out.
+/// A parsed command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Copy files and trees.
     Copy(Copy),
-    /// Move files and trees: a copy whose sources are removed.
+    /// Move files and trees: a copy that removes its sources.
     Move(Copy),
-    /// Make a tree like another.
+    /// Make a destination tree equal to the sources.
     Sync(Sync),
-    /// Compare files and trees.
     Check(Check),
-    /// List directories.
     Ls(Ls),
-    /// Show what stands at paths.
+    /// Show metadata of files and directories.
     Stat(Stat),
-    /// Hash files.
     Hash(Hash),
-    /// Remove what copies have left behind.
+    /// Remove the temporary files of interrupted copies.
     Clean(Clean),
-    /// Show the settings that apply.
     Config(ShowConfig),
-    /// List or close kept connections, or hold one.
+    /// Show, clear or verify the chunk cache.
     Cache(CacheCommand),
     Keep(Keep),
-    /// Put haul onto a host, or take it away again.
+    /// Install haul on a host, or remove it.
     Deploy(Deploy),
-    /// Find out how fast a host is, and the way to it.
+    /// Measure the connection to a host and suggest settings.
     Doctor(Doctor),
-    /// Print the completions of a shell.
     Completions(CompletedShell),
-    /// Write man pages and completions.
     Generate(Generate),
-    /// Print the places that a word may stand for.
+    /// Print the hosts or paths that complete a word.
     Places(Places),
-    /// Serve a client at the other end of standard input and output.
+    /// Serve a client over standard input and output.
     Serve(Serve),
-    /// Run a server, and see to one.
+    /// Run or manage a server.
     Server(Server),
 }
 
@@ -96,23 +89,23 @@ pub(crate) enum Command {
 pub(crate) struct Copy {
     /// The sources, the destination, and the rules between them.
     pub(crate) request: Request,
-    /// All destinations, of which that of `request` is the first, if each gets the sources; and
-    /// the way that contents take to each.
+    /// All destinations of `--to-all`, each with its passage; empty without it. The first is also
+    /// the destination of `request`.
     pub(crate) to_all: Vec<(Location, Passage)>,
     pub(crate) detail: Detail,
-    /// How entries are told of, if the copy makes a mirror.
+    /// How the entries of a mirror are printed.
     pub(crate) lines: Lines,
-    /// Somebody at a terminal is asked before most of the destination is removed.
+    /// Ask a user at a terminal before most of the destination is removed.
     pub(crate) asks: bool,
-    /// The time at which the command ends, whatever is left to do.
+    /// The time at which the command ends, even if work is left.
     pub(crate) until: Option<Until>,
 }
 
-/// `haul check`: a copy in which nothing is copied.
+/// `haul check`: a copy that compares instead of copying.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     pub(crate) copy: Copy,
-    /// Contents are compared by their hashes.
+    /// Compare contents by their hashes.
     pub(crate) content: bool,
 }
 
@@ -121,7 +114,7 @@ pub(crate) struct Check {
 pub(crate) struct Ls {
     pub(crate) paths: Vec<Location>,
     pub(crate) long: bool,
-    /// Sizes have units.
+    /// Print sizes with units.
     pub(crate) readable: bool,
     pub(crate) null: bool,
     pub(crate) detail: Detail,
@@ -153,12 +146,12 @@ pub(crate) struct Clean {
 /// `haul config`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ShowConfig {
-    /// The host that is asked about.
+    /// The host whose settings are shown.
     pub(crate) host: Option<String>,
     pub(crate) settings: Settings,
-    /// The configuration file, if there is a place for one.
+    /// The path of the configuration file; `None` without a directory for it.
     pub(crate) path: Option<PathBuf>,
-    /// True if it exists.
+    /// The configuration file exists.
     pub(crate) exists: bool,
     pub(crate) detail: Detail,
 }
@@ -166,31 +159,31 @@ pub(crate) struct ShowConfig {
 /// `haul serve`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Serve {
-    /// The directory that the client may reach, if that is not everything.
+    /// The only directory that the client may access; `None`: no restriction.
     pub(crate) root: Option<PathBuf>,
-    /// It may only read.
+    /// The client may only read.
     pub(crate) read_only: bool,
 }
 
-/// Reads the command line. Help ends the process here.
+/// Parses the command line. `--help` ends the process here.
 ///
 /// # Errors
-/// When the words can't be taken, with a hint, and when the help can't be written.
+/// If the command line is invalid (with a hint), or the help can't be written.
 pub(crate) fn from_env() -> Result<Command, CommandError> {
     read(&std::env::args_os().collect::<Vec<_>>())
 }
 
-/// The command of `haul server` that has these words.
+/// Parses the arguments of `haul server`.
 ///
 /// # Errors
-/// When they can't be taken.
+/// If they are invalid.
 pub(crate) fn server_command(words: &[String]) -> Result<Command, CommandError> {
     let words = ["haul", "server"].into_iter().chain(words.iter().map(String::as_str));
     let parsed = Words::try_parse_from(words);
     parsed.map_err(|_| CommandError::usage("unknown words"))?.into_command(Config::load)
 }
 
-/// `code` as the command has it whose words are those of the command line.
+/// Converts `code` to rsync's exit code if this process runs `haul sync`.
 pub(crate) fn code_of_words(code: ExitCode) -> ExitCode {
     code_of(&std::env::args_os().collect::<Vec<_>>(), code)
 }
@@ -206,7 +199,7 @@ fn is_sync(words: &[OsString]) -> bool {
     words.get(1).is_some_and(|word| word == "sync")
 }
 
-/// Reads words, of which the first is the program's name.
+/// Parses `words`. The first is the program's name.
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
     let of_flags = || is_sync(words).then(|| sync::help_of_flags(words)).flatten();
     if let Some(help) = options::short_help(words).or_else(of_flags) {
@@ -214,13 +207,13 @@ fn read(words: &[OsString]) -> Result<Command, CommandError> {
         process::exit(0);
     }
     if let Some(usage) = options::usage(words) {
-        // There is no other place to say it.
+        // If standard error fails, there is no other place to report it.
         let _ = io::stderr().write_all(usage.as_bytes());
         process::exit(code_of(words, ExitCode::Usage).number().into());
     }
     match Words::try_parse_from(familiar::with_help(words)) {
         Ok(words) => words.into_command(Config::load),
-        // Only that of haul itself has a version.
+        // Only haul itself has a version, no subcommand.
         Err(error) if error.kind() == clap::error::ErrorKind::DisplayVersion && words.len() > 2 => {
             read(&["haul".into(), "--version".into()])
         }
@@ -234,13 +227,13 @@ fn read(words: &[OsString]) -> Result<Command, CommandError> {
     }
 }
 
-/// The words of the command line, for what is made from them.
+/// The clap definition of the command line, to generate man pages and completions.
 pub(crate) fn words() -> clap::Command {
     Words::command()
 }
 
 impl Words {
-    /// The command; `load` reads the configuration for those that it is for.
+    /// Converts to a command. `load` reads the configuration; commands without settings skip it.
     fn into_command(
         self,
         load: impl FnOnce() -> Result<Config, CommandError>,
@@ -301,7 +294,7 @@ impl Copy {
 
 impl CopyWords {
     fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
-        // clap lets at most one of each group through.
+        // clap accepts at most one option of each group.
         let conflict = conflict(self.force, self.no_clobber, self.update);
         let safety = config.with(self.safety.settings(), None);
         let resume = match (self.strict, self.no_resume) {
@@ -396,13 +389,13 @@ impl ConfigWords {
     }
 }
 
-/// True if links are followed. Without `-r` only what is named is copied, and a named
-/// link stands for what it leads to, as in cp.
+/// True if links in the sources are followed. Without `-r` only named entries are copied, and a
+/// named link is followed, as in cp.
 fn follows(dereference: bool, recursive: bool, familiar: &FamiliarWords) -> bool {
     dereference || !(recursive || familiar.keeps_links)
 }
 
-/// clap lets at most one of them through.
+/// clap accepts at most one of them.
 fn conflict(force: bool, no_clobber: bool, update: bool) -> Conflict {
     match (force, no_clobber, update) {
         (true, ..) => Conflict::ReplaceAll,
@@ -429,7 +422,7 @@ impl CheckWords {
     }
 }
 
-/// clap lets at most one of them through.
+/// clap accepts at most one of them.
 fn detail(quiet: bool, verbose: u8, json: bool) -> Detail {
     match (quiet, json, verbose) {
         (true, ..) => Detail::Text(Show::Quiet),

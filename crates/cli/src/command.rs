@@ -1,4 +1,4 @@
-//! The commands, one a file.
+//! The commands, one file each, and the loop that asks hosts about paths.
 
 mod cache;
 mod check;
@@ -29,7 +29,7 @@ use haul_engine::{Event, Monitor, Progress, RequestError, Requests};
 use haul_model::{Fault, Kind, Outcome, Task};
 use std::cell::Cell;
 
-/// Does what was asked, says what came of it, and tells how it ended.
+/// Runs the command, prints its results, and returns the exit code.
 pub(crate) fn run(command: Command) -> ExitCode {
     match command {
         Command::Copy(copy) => copy::run(&copy),
@@ -53,9 +53,9 @@ pub(crate) fn run(command: Command) -> ExitCode {
     }
 }
 
-/// Asks one thing about each of `paths`, in order. A path that can't be looked
-/// at is reported and the next one asked about. If a connection is lost, the same is asked
-/// again over a new one; if there is none, the command ends.
+/// Asks one question about each of `paths`, in order. A path with a fault is reported, and the next
+/// one is asked about. A question whose connection is lost is asked again over a new one. Without a
+/// new connection the command ends.
 fn each_path(
     detail: Detail,
     paths: &[Location],
@@ -65,10 +65,10 @@ fn each_path(
     let report = &*detail.report(&screen);
     let diagnostics = diagnostics(&screen);
     let hosts = Hosts::new(&diagnostics);
-    // A signal just ends the program: a question leaves nothing behind.
+    // A signal may end the program at once: a question leaves nothing to clean up.
     let monitor = Asking(JobMonitor::new(report, Task::default(), Interrupt::default()));
     let refused = |error: CommandError| match error.kind {
-        // Nobody reads the answers any more: see `Asking`.
+        // Standard output is closed: see `Asking`.
         ErrorKind::Interrupted => report.finish(ExitCode::Success),
         _ => report.refused(&error.of_question(), None),
     };
@@ -99,7 +99,7 @@ fn each_path(
     report.finish(ExitCode::Success)
 }
 
-/// The monitor of questions. They end when nobody reads the answers any more.
+/// The monitor of questions. It cancels them when standard output is closed.
 struct Asking<'r>(JobMonitor<'r>);
 
 impl Monitor for Asking<'_> {
@@ -120,13 +120,13 @@ impl Monitor for Asking<'_> {
     }
 }
 
-/// A path that is asked about.
+/// A question about one path.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     location: &'a Location,
     report: &'a dyn Report,
-    /// It was asked about before, over a connection that was lost.
+    /// The question was asked before, over a connection that was lost.
     is_again: bool,
-    /// The number of parts of its answer that were told, over all connections.
+    /// The number of parts of the answer that were printed, over all connections.
     parts: &'a Cell<u64>,
 }

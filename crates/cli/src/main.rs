@@ -1,34 +1,33 @@
-//! The program: words become a plain command (`args.rs`), the command becomes jobs and
-//! requests of the engine (`command/`), and what these tell comes back through
-//! `monitor.rs` and `report.rs`. Only this crate reads arguments and environment, and
-//! only it prints.
+//! The program `haul`. `args.rs` parses the command line into a plain command. `command/` turns the
+//! command into jobs and requests of the engine. `monitor.rs` and `report.rs` show their events and
+//! results. Only this crate reads arguments and the environment, and only it prints.
 //!
 //! # Rooms
 //!
-//! - `args.rs`: commands as plain structs; `args/words.rs`: the words, with a file for each
-//!   kind of them beside it (`args/sync/`: those of rsync); `args/options.rs`: the help of
-//!   options, from one table; `args/late.rs`: when clap hears of them; `args/familiar.rs`: the
-//!   answers to words of other programs. `command/`: one file for
-//!   each command, with its parts below it.
-//! - `monitor.rs`: hands on what jobs tell; `monitor/`: the statements about entries of
-//!   copies, comparisons and moves, and where these are on both sides.
-//! - `report.rs`: the trait of a report, and of what can be told in both forms;
-//!   `report/text.rs` and `report/json.rs`: the two reports, over `report/output.rs`;
-//!   `report/addressed.rs`, `report/log_file.rs`: reports in front of one of them.
-//! - `json.rs`: the lines of JSON, all fields; `json/`: those of some commands, and the words
-//!   of closed sets. `lines.rs`: the lines of rsync. `progress.rs`: the line on the terminal;
-//!   `progress/meter.rs`: its words; `progress/asked.rs`: the same for a signal,
-//!   `progress/paced.rs`: once a second without a terminal. `quantity.rs`: figures for
-//!   people. `stdout.rs`: standard output. `sshd.rs`: the login that has started an agent.
-//! - `hint.rs`: what a person can do about an error.
+//! - `args.rs`: commands as plain structs. `args/words.rs`: the clap definitions; those of one
+//!   command are in a file beside it (`args/sync/`: rsync's options). `args/options.rs`: the help
+//!   of options, from one table. `args/late.rs`: defers a command's options until clap needs them.
+//!   `args/familiar.rs`: answers to options of other programs.
+//! - `command/`: one file for each command, with its parts in a folder.
+//! - `monitor.rs`: receives the events of jobs. `monitor/`: statements about the entries of copies,
+//!   comparisons and moves, and the paths of entries on both sides.
+//! - `report.rs`: the traits of reports and of statements. `report/text.rs` and `report/json.rs`:
+//!   the two reports, over `report/output.rs`. `report/addressed.rs`, `report/log_file.rs`: reports
+//!   that wrap one of them.
+//! - `json.rs`: the JSON lines and their fields. `json/`: the lines of some commands, and the words
+//!   of closed sets. `lines.rs`: the lines of rsync.
+//! - `progress.rs`: the progress line. `progress/meter.rs`: its text. `progress/asked.rs`: progress
+//!   on a signal. `progress/paced.rs`: progress without a terminal.
+//! - `quantity.rs`: sizes, rates, times and counts for people. `stdout.rs`: standard output.
+//!   `sshd.rs`: the ssh login that started an agent.
+//! - `hint.rs`: what a user can do about an error.
 //! - `error.rs`: errors of commands, and the exit codes.
-//! - `config.rs`: settings from the file (`config/file.rs`), the environment and the
-//!   command line.
-//! - `interrupt.rs`: signals; those that are ignored from the start stay so.
-//! - `mistake.rs`: the end of the process after a panic.
+//! - `config.rs`: settings from the file (`config/file.rs`), the environment and the command line.
+//! - `interrupt.rs`: signals. A signal that is ignored at the start stays ignored.
+//! - `mistake.rs`: ends the process after a panic.
 //! - `server.rs` and `server/`: `haul server`.
 //! - `cache.rs`: the chunk cache of this user.
-//! - `log.rs`: the developer's log, which `HAUL_LOG=debug` turns on.
+//! - `log.rs`: the developer's log (`HAUL_LOG=debug`).
 
 #![forbid(unsafe_code)]
 
@@ -60,7 +59,7 @@ fn main() -> std::process::ExitCode {
     haul_engine::spare_address_space();
     mistake::ends_the_program();
     log::start();
-    // Refused only for a signal that can't be caught.
+    // Fails only for a signal that can't be caught.
     let _ = interrupt::outlive_size_limit();
     let code = match args::from_env() {
         Ok(command) => command::run(command),

@@ -1,4 +1,4 @@
-//! `haul cache`: shows the chunk cache of this machine, removes it, or checks its content.
+//! `haul cache`: shows, clears or verifies the chunk cache of this machine.
 
 use crate::args::{CacheAction, CacheCommand};
 use crate::error::{CommandError, ErrorKind, ExitCode};
@@ -44,7 +44,7 @@ fn carry_out(command: &CacheCommand, report: &dyn Report) -> Result<(), CommandE
     };
     let elsewhere = "set HAUL_CACHE_DIR to a directory of your own, or to one that can be created";
     let opened = match &command.client {
-        // It may be another user's, who the client's jobs run as.
+        // The cache may belong to another user: the one that runs the client's jobs.
         Some(_) => ChunkCache::open_for_other(&place.dir, place.kept_max),
         None => place.open(),
     };

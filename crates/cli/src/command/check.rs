@@ -1,5 +1,4 @@
-//! `haul check`: the jobs that a copy with the same words would be, compared
-//! instead of copied.
+//! `haul check`: runs the jobs of a copy with the same arguments, but compares instead of copying.
 
 use super::copy::{End, carry_out};
 use crate::args::Check;
@@ -11,7 +10,6 @@ use haul::Request;
 use haul_engine::Summary;
 use haul_model::Task;
 
-/// Compares, and says what came of it.
 pub(super) fn run(check: &Check) -> ExitCode {
     let is_partial =
         |summary: &Summary, _: &dyn Report| summary.has_differences() || summary.failed > 0;
@@ -19,8 +17,7 @@ pub(super) fn run(check: &Check) -> ExitCode {
     carry_out(&check.copy, task, &Request::refuse_to_check, is_partial, Figures)
 }
 
-/// The figures of a check; one that ended early, or in which something failed, has not
-/// compared all.
+/// The figures of a check. A check that ended early or had failures has not compared everything.
 struct Figures(End);
 
 impl Statement for Figures {

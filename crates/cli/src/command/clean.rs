@@ -1,4 +1,4 @@
-//! `haul clean`: removes what copies have left behind.
+//! `haul clean`: removes the temporary files of interrupted copies.
 
 use crate::args::Clean;
 use crate::error::{CommandError, ExitCode};
@@ -10,7 +10,7 @@ use haul::{Location, Machine};
 use haul_engine::{CleanEvent, CleanSummary, Cleaned, Fate, Stages};
 use haul_model::escape_bytes;
 
-/// Cleans each directory.
+/// Cleans each directory, and prints the total.
 pub(super) fn run(clean: &Clean) -> ExitCode {
     let report = clean.detail.report(&Screen::default());
     if let Some(there) = clean.paths.iter().find(|location| location.machine != Machine::Here) {
@@ -36,7 +36,7 @@ pub(super) fn run(clean: &Clean) -> ExitCode {
     report.conclude(ExitCode::Success, &line(&total, clean.rules.dry_run))
 }
 
-/// The line at the end.
+/// The last line of the output.
 fn line(total: &CleanSummary, dry_run: bool) -> String {
     let told = |Stages { count, bytes }: Stages, one, many| {
         format!("{}, {}", quantity::counted(count, one, many), quantity::bytes(bytes))
@@ -62,7 +62,7 @@ fn line(total: &CleanSummary, dry_run: bool) -> String {
     line
 }
 
-/// The path of `below`, one below the other, in the directory that the user named.
+/// Joins the path of the user's directory and the parts `below` it.
 fn path(location: &Location, below: &[&[u8]]) -> Vec<u8> {
     let mut path = location.path.clone();
     for part in below.iter().filter(|part| **part != b".") {
@@ -74,7 +74,7 @@ fn path(location: &Location, below: &[&[u8]]) -> Vec<u8> {
     path
 }
 
-/// A leftover that was found.
+/// A temporary file that was found.
 struct Leftover<'a> {
     path: Vec<u8>,
     cleaned: &'a Cleaned,

@@ -1,4 +1,4 @@
-//! `haul config`: the settings that apply, and where each comes from.
+//! `haul config`: shows the settings that apply, and the origin of each.
 
 use crate::args::ShowConfig;
 use crate::config::{GivenIn, SettingValue, variable};
@@ -9,11 +9,11 @@ use crate::report::Statement;
 use haul_model::{escape_bytes, escape_controls};
 use std::os::unix::ffi::OsStrExt;
 
-/// Columns of the longest key, and of most values.
+/// Width of the longest key, and of most values, in columns.
 const KEY_WIDTH: usize = 12;
 const VALUE_WIDTH: usize = 20;
 
-/// Shows every key, one a line.
+/// Prints one line for each key.
 pub(super) fn run(asked: &ShowConfig) -> ExitCode {
     let report = asked.detail.report(&Screen::default());
     report.tell(&heading(asked));
@@ -23,7 +23,7 @@ pub(super) fn run(asked: &ShowConfig) -> ExitCode {
     report.finish(ExitCode::Success)
 }
 
-/// The file, and the host that is asked about.
+/// The first line: the configuration file, and the host if one is given.
 fn heading(asked: &ShowConfig) -> String {
     let file = match &asked.path {
         Some(path) => {
@@ -36,7 +36,7 @@ fn heading(asked: &ShowConfig) -> String {
     format!("file: {file}{host}\n")
 }
 
-/// A key, and what holds for it.
+/// A setting: its key, value and origin.
 struct Row<'a> {
     asked: &'a ShowConfig,
     key: &'static str,

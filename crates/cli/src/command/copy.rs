@@ -1,5 +1,4 @@
-//! `haul copy`: one job of the engine for each place that sources are on, one
-//! after the other.
+//! `haul copy`: runs one job of the engine for each machine that has sources, one after the other.
 
 mod asking;
 mod figures;
@@ -28,10 +27,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// At the end of the figures where nobody has hashed contents.
+/// Appended to the figures if contents were not hashed.
 pub(super) const UNHASHED: &str = "; contents not hashed";
 
-/// Copies, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
     if !copy.to_all.is_empty() {
         return to_all::run(copy);
@@ -51,18 +49,17 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
 pub(super) struct End {
     pub(super) summary: Summary,
     pub(super) time: Duration,
-    /// An error has ended it.
+    /// An error ended the command.
     pub(super) ended_early: bool,
-    /// Bytes of content that passed through here from one host to another, and might not
-    /// have.
+    /// Bytes of content that this machine relayed between two hosts. Zero if the user chose this
+    /// way.
     pub(super) relayed: u64,
     pub(super) code: ExitCode,
-    /// The entries by their kinds.
     pub(super) census: Census,
 }
 
-/// Runs the jobs with that task that `copy` takes, unless the command has to `refuse` it,
-/// and tells the `figures` at the end. They are not all done if `is_partial` says so.
+/// Runs the jobs of `copy` with `task`, unless `refuse` rejects the request, and prints the
+/// `figures` at the end. `is_partial` returns true if something was not done.
 pub(super) fn carry_out<F: Statement>(
     copy: &Copy,
     task: Task,
@@ -74,9 +71,9 @@ pub(super) fn carry_out<F: Statement>(
     carry_out_in_parts(copy, task, &[task], refuse, as_it_is, is_partial, figures)
 }
 
-/// The same for a task that takes several `parts`, one after the other for each job. What
-/// fails in one doesn't keep the next from being done, unless it removes and something of
-/// the sources could not be read. The command may have to ask hosts to `complete` its words.
+/// Like [`carry_out`], for a task with several `parts` per job, which run one after the other. The
+/// next part runs even if one fails, with one exception: removals at the end are skipped if a part
+/// failed or a source could not be read. `complete` may ask hosts to complete the request.
 pub(super) fn carry_out_in_parts<F: Statement>(
     copy: &Copy,
     task: Task,
@@ -151,10 +148,10 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     report.conclude(code, &figures(summary, relayed, error.is_some(), code, census))
 }
 
-/// A command that copies or compares has understood its words.
+/// The statement that a command starts to copy or compare.
 pub(super) struct Started<'a> {
     pub(super) copy: &'a Copy,
-    /// Nothing is changed.
+    /// The command changes nothing.
     pub(super) dry_run: bool,
 }
 
@@ -174,8 +171,8 @@ impl Statement for Started<'_> {
     }
 }
 
-/// Runs the jobs, which tell `watch`, while the monitor shows how far they are; gives
-/// their figures and the class of the error that decides the exit code.
+/// Runs the jobs, whose events `watch` receives, while the monitor shows their progress. Returns
+/// their figures, and the kind of the error that decides the exit code.
 pub(super) fn watch_legs(
     legs: Vec<Leg<Machine>>,
     monitor: &JobMonitor<'_>,
@@ -185,12 +182,12 @@ pub(super) fn watch_legs(
     shown(monitor, || run_legs(legs, monitor, watch, hosts))
 }
 
-/// Does `work` while the monitor writes output and shows progress.
+/// Does `work`, while a thread writes output and shows progress.
 pub(super) fn shown<T>(monitor: &JobMonitor<'_>, work: impl FnOnce() -> T) -> T {
     thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel();
         let tick = move || monitor.tick_until(&stopped);
-        // Without a thread nothing is shown on the way, and all at the end.
+        // Without the thread there is no progress, and all output is written at the end.
         let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
         let done = work();
         drop(stop);
@@ -198,8 +195,7 @@ pub(super) fn shown<T>(monitor: &JobMonitor<'_>, work: impl FnOnce() -> T) -> T 
     })
 }
 
-/// Runs the jobs, and gives their figures and the class of the error that
-/// decides the exit code.
+/// Runs the jobs. Returns their figures, and the kind of the error that decides the exit code.
 pub(super) fn run_legs(
     legs: Vec<Leg<Machine>>,
     monitor: &JobMonitor<'_>,
@@ -211,15 +207,15 @@ pub(super) fn run_legs(
     (summary, course.first_error)
 }
 
-/// The jobs of a command, as the user hears of them.
+/// The course of a command's jobs, as it is reported to the user.
 pub(super) struct Told<'m, 'r> {
     monitor: &'m JobMonitor<'r>,
-    /// The class of the error that decides the exit code.
+    /// The kind of the error that decides the exit code.
     pub(super) first_error: Option<ErrorKind>,
 }
 
 impl<'m, 'r> Told<'m, 'r> {
-    /// None has run yet.
+    /// Creates the course before the first job.
     pub(super) fn new(monitor: &'m JobMonitor<'r>) -> Self {
         Self { monitor, first_error: None }
     }
@@ -236,8 +232,7 @@ impl Course for Told<'_, '_> {
 
     fn fails(&mut self, leg: &Leg<Machine>, error: haul::Error) -> Next {
         let error = match self.monitor.cancelled() {
-            // Ctrl-C reaches ssh too, and what is seen of it first is a
-            // connection that breaks.
+            // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.
             true => self.monitor.interrupted(),
             false => CommandError::of_leg(error, leg),
         };
@@ -247,7 +242,7 @@ impl Course for Told<'_, '_> {
                 self.first_error = Some(error.kind);
                 Next::Ends
             }
-            // Another host may be there.
+            // The next host may be reachable.
             ErrorKind::Connection | ErrorKind::Protocol => {
                 self.first_error.get_or_insert(error.kind);
                 Next::GoesOn

@@ -1,5 +1,5 @@
-//! `haul generate` and `haul completions`: man pages and completions for shells, made from
-//! the words of the command line themselves.
+//! `haul generate` and `haul completions`: generate man pages and shell completions from the clap
+//! definition.
 
 mod added;
 
@@ -18,17 +18,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Man pages, below a directory like `~/.local/share` or `/usr/share`.
+/// The directory of man pages, below a directory such as `~/.local/share` or `/usr/share`.
 const MAN: &str = "man/man1";
 
-/// Completions of each shell, below the same directory, and their names there.
+/// For each shell: the directory of completions, below the same directory, and the file name.
 const COMPLETIONS: [(CompletedShell, &str, &str); 3] = [
     (CompletedShell::Bash, "bash-completion/completions", "haul"),
     (CompletedShell::Zsh, "zsh/site-functions", "_haul"),
     (CompletedShell::Fish, "fish/vendor_completions.d", "haul.fish"),
 ];
 
-/// Writes all of them, and tells where they are and what is left to do.
+/// Writes all man pages and completions, and prints their paths and the remaining steps.
 pub(super) fn run(words: &Generate) -> ExitCode {
     let dir = &words.dir;
     let written = man_pages(&dir.join(MAN)).and_then(|pages| Ok((pages, completions(dir)?)));
@@ -46,8 +46,8 @@ fn shown(path: &Path) -> String {
     escape_bytes(path.as_os_str().as_bytes())
 }
 
-/// The files that were written below `dir`, and what is to be done so that they are found;
-/// man looks for pages there if that `is_searched`.
+/// The output: the files that were written below `dir`, and the remaining steps. `is_searched`: man
+/// already looks for pages there.
 fn told(dir: &Path, pages: usize, completions: &[PathBuf], is_searched: bool) -> String {
     let man = dir.join("man");
     let mut lines = format!("wrote {pages} man pages: {}\n", shown(&dir.join(MAN)));
@@ -82,17 +82,17 @@ fn is_searched(dir: &Path) -> bool {
     })
 }
 
-/// A path that could not be written, and why.
+/// A path that could not be written, and the reason.
 type Failed = (PathBuf, io::Error);
 
-/// A page for haul, and one for each command; their number.
+/// Writes a page for haul and one for each command. Returns the number of pages.
 fn man_pages(dir: &Path) -> Result<usize, Failed> {
     fs::create_dir_all(dir).map_err(|error| (dir.to_owned(), error))?;
     let mut haul = words();
     haul.build();
     let whole = |command: &clap::Command| !command.is_hide_set();
     let commands = haul.get_subcommands().filter(|command| whole(command));
-    // A command of commands has a page for each of them, too.
+    // A command with subcommands has a page for each of them, too.
     let commands = commands.flat_map(|command| {
         std::iter::once(command).chain(command.get_subcommands().filter(|below| whole(below)))
     });
@@ -107,7 +107,6 @@ fn man_pages(dir: &Path) -> Result<usize, Failed> {
     Ok(pages)
 }
 
-/// The page of one command.
 fn page(man: &Man, command: &clap::Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     man.render_title(&mut page)?;
@@ -119,7 +118,7 @@ fn page(man: &Man, command: &clap::Command) -> io::Result<Vec<u8>> {
         man.render_subcommands_section(&mut page)?;
     }
     if let Some(text) = command.get_after_help() {
-        // It is laid out already, and examples are in columns.
+        // The text has its own layout, with examples in columns.
         let mut notes = Roff::new();
         notes.control("SH", ["NOTES"]).control("nf", []);
         for line in text.to_string().lines() {
@@ -130,7 +129,7 @@ fn page(man: &Man, command: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The completions for each shell; where they are.
+/// Writes the completions for each shell. Returns their paths.
 fn completions(dir: &Path) -> Result<Vec<PathBuf>, Failed> {
     let write = |(shell, below, name): (CompletedShell, &str, &str)| {
         let dir = dir.join(below);
@@ -141,12 +140,12 @@ fn completions(dir: &Path) -> Result<Vec<PathBuf>, Failed> {
     COMPLETIONS.into_iter().map(write).collect()
 }
 
-/// Prints those of one shell.
+/// Prints the completions of one shell.
 pub(super) fn print(shell: CompletedShell) -> ExitCode {
     printed(&script(shell))
 }
 
-/// Prints `bytes`.
+/// Writes `bytes` to standard output.
 fn printed(bytes: &[u8]) -> ExitCode {
     let mut out = Stdout::default();
     out.push(bytes);
@@ -156,7 +155,7 @@ fn printed(bytes: &[u8]) -> ExitCode {
     }
 }
 
-/// The completions of `shell`, as it reads them.
+/// The completion script of `shell`.
 fn script(shell: CompletedShell) -> Vec<u8> {
     let of_clap = match shell {
         CompletedShell::Bash => Shell::Bash,

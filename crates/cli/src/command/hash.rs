@@ -1,5 +1,5 @@
-//! `haul hash`: the BLAKE3 hashes of files, taken where they are; here, of a
-//! file on a host without haul.
+//! `haul hash`: prints the BLAKE3 hashes of files. Each is computed on the file's machine, or here
+//! if its host has no haul.
 
 use super::{Asked, each_path};
 use crate::args::Hash;
@@ -30,13 +30,13 @@ pub(super) fn run(hash: &Hash) -> ExitCode {
         let work = || requests.hash(&location.path, &mut told);
         let hash = watched(report, location, &hashing, work)?;
         report.tell(&Hashed { location, hash });
-        // The next hash may take long.
+        // The next hash may take long, so this one is shown now.
         report.flush();
         Ok(())
     })
 }
 
-/// How far the `hashing` of a file is.
+/// The progress of hashing one file.
 fn counts(location: &Location, hashing: Hashing) -> Counts {
     Counts {
         files_total: 1,
@@ -50,7 +50,7 @@ fn counts(location: &Location, hashing: Hashing) -> Counts {
     }
 }
 
-/// Does `work`, and shows a person how far the `hashing` is.
+/// Does `work`, and shows the progress of `hashing` on a terminal.
 fn watched<T>(
     report: &dyn Report,
     location: &Location,
@@ -68,7 +68,7 @@ fn watched<T>(
                 report.progress(Some(counts(location, hashing)));
             }
         };
-        // Without a thread nothing is shown on the way.
+        // Without the thread there is no progress.
         let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
         let done = work();
         drop(stop);
@@ -78,7 +78,6 @@ fn watched<T>(
     done
 }
 
-/// The hash of a file.
 struct Hashed<'a> {
     location: &'a Location,
     hash: ContentHash,
@@ -87,7 +86,7 @@ struct Hashed<'a> {
 impl Statement for Hashed<'_> {
     fn text(&self) -> Vec<u8> {
         let path = &self.location.path;
-        // `b3sum --check` reads no terminal, and a name could act on one.
+        // On a terminal the name is escaped: it could contain control sequences.
         let line = match std::io::stdout().is_terminal() {
             true => format!("{}  {}\n", self.hash, escape_bytes(path)),
             false => check_line(self.hash, path),
@@ -101,9 +100,8 @@ impl Statement for Hashed<'_> {
     }
 }
 
-/// The line that `b3sum --check` reads: the name's lines are joined by escapes,
-/// marked by a backslash at the very start, and bytes that are not UTF-8 are
-/// lost.
+/// The line that `b3sum --check` reads. A name with backslashes or line ends has them escaped, and
+/// the line then starts with a backslash. Bytes that are not UTF-8 are replaced.
 fn check_line(hash: ContentHash, path: &[u8]) -> String {
     let name = String::from_utf8_lossy(path);
     if !name.contains(['\\', '\n', '\r']) {

@@ -1,4 +1,4 @@
-//! `haul keep`: lists and closes connections that are kept, and holds one.
+//! `haul keep`: lists and closes kept connections, or holds one.
 
 use crate::args::{Keep, KeepAction};
 use crate::error::{CommandError, ErrorKind, ExitCode};
@@ -32,7 +32,7 @@ pub(super) fn run(keep: &Keep) -> ExitCode {
     }
 }
 
-/// Reports the connections that `find` returns for the directory of their sockets.
+/// Reports the connections that `find` returns. Its argument is the directory of their sockets.
 fn tell(
     report: &dyn Report,
     find: impl FnOnce(&Path) -> io::Result<Vec<Held>>,
@@ -54,7 +54,7 @@ fn tell(
     }
 }
 
-/// Holds the connection whose streams come over standard input.
+/// Holds the connection whose streams are sent over standard input.
 fn hold(dir: &Path, name: &str, host: &str) -> ExitCode {
     let user = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let held = user.and_then(|user| haul_net::hold(user, dir, name, host));
@@ -64,7 +64,7 @@ fn hold(dir: &Path, name: &str, host: &str) -> ExitCode {
     }
 }
 
-/// A kept connection, as it is listed.
+/// The line of a kept connection.
 struct Shown<'a> {
     held: &'a Held,
     is_stopped: bool,

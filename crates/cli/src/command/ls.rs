@@ -1,4 +1,4 @@
-//! `haul ls`: what is in directories.
+//! `haul ls`: lists directories.
 
 use super::{Asked, each_path};
 use crate::args::Ls;
@@ -10,7 +10,6 @@ use haul::Location;
 use haul_engine::{ListedEntry, RequestError, Requests};
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, escape_bytes};
 
-/// Lists each path.
 pub(super) fn run(ls: &Ls) -> ExitCode {
     let mut is_first = true;
     let mut shown = Shown::default();
@@ -46,22 +45,22 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
     })
 }
 
-/// The part of a directory that was shown, over all connections.
+/// The part of a directory that was printed, over all connections.
 #[derive(Default)]
 struct Shown {
-    /// It is the first directory of the command.
+    /// The directory is the first of the command.
     is_first: bool,
-    /// Its heading was shown, if it has one.
+    /// The heading was printed, if the directory has one.
     has_heading: bool,
-    /// The name of the last entry.
+    /// The name of the last printed entry.
     last: Option<Vec<u8>>,
-    /// The name of the last entry that came over a connection since lost: entries come in
-    /// the order of their names, and those behind it are new.
+    /// The name of the last entry that was printed before the connection was lost. Entries are
+    /// sorted by name, so only later names are new.
     behind: Option<Vec<u8>>,
 }
 
 impl Shown {
-    /// True for an entry that was not shown before. From now on it counts as shown.
+    /// True if the entry was not printed before. Records it as printed.
     fn is_new(&mut self, found: &ListedEntry) -> bool {
         let name = match found {
             Ok(entry) => entry.name.as_ref().map_or(&b""[..], Name::as_bytes),
@@ -77,16 +76,15 @@ impl Shown {
     }
 }
 
-/// True if several paths are meant, or may be.
+/// True if there are or may be several paths.
 fn has_several(ls: &Ls) -> bool {
     ls.paths.len() > 1 || ls.paths.iter().any(Location::is_pattern)
 }
 
-/// The entry at `path`. Without `-l` a link to a directory stands for the
-/// directory, as in ls.
+/// The entry at `path`. Without `-l` a link to a directory is followed, as in ls.
 fn look(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry, RequestError> {
     match requests.stat(path, !long) {
-        // A link that leads nowhere still has a name.
+        // A broken link is listed itself.
         Err(RequestError::Fault(Fault { kind: FaultKind::NotFound | FaultKind::Link, .. }))
             if !long =>
         {
@@ -96,7 +94,7 @@ fn look(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry, Reque
     }
 }
 
-/// The entry that was asked about, or one within it.
+/// The entry at a given path, or an entry of that directory.
 struct Listed<'a> {
     ls: &'a Ls,
     location: &'a Location,
@@ -105,7 +103,7 @@ struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// Its name within the directory, or its whole path.
+    /// The entry's name within the directory, or its whole path.
     fn path(&self, is_bare: bool) -> Vec<u8> {
         let name = self.entry.name.as_ref().map_or(&b"."[..], Name::as_bytes);
         match self.is_within {
@@ -118,7 +116,7 @@ impl Listed<'_> {
 
 impl Statement for Listed<'_> {
     fn text(&self) -> Vec<u8> {
-        // Names of several directories would mix.
+        // With several directories a bare name would be ambiguous.
         let mut path = self.path(!(self.ls.null && has_several(self.ls)));
         if self.ls.null {
             path.push(b'\0');
@@ -137,7 +135,7 @@ impl Statement for Listed<'_> {
     }
 }
 
-/// An entry for people.
+/// The line of an entry in text output.
 fn line(long: bool, path: &[u8], size: &str, entry: &Entry) -> String {
     let name = escape_bytes(path);
     let slash = if entry.kind == Kind::Dir && !path.ends_with(b"/") { "/" } else { "" };
@@ -155,7 +153,7 @@ fn line(long: bool, path: &[u8], size: &str, entry: &Entry) -> String {
     )
 }
 
-/// `name` in `directory`.
+/// Joins `directory` and `name`.
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
     [directory, slash, name].concat()

@@ -1,6 +1,6 @@
-//! `haul __places`, which completions ask: the hosts that a word may begin, and the paths on
-//! a host. Nobody waits for a login, or is asked for a password: a host is asked by its server,
-//! or over a connection that ssh shares, or not at all.
+//! `haul __places`, which shell completions call: prints hosts that complete a word, or paths on a
+//! host. It never starts a login or asks for a password. A host is asked only through its server or
+//! over a connection that ssh shares.
 
 use crate::args::Places;
 use crate::error::ExitCode;
@@ -15,16 +15,16 @@ use std::sync::mpsc::{self, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a host may take to answer, in all: somebody waits for it at a prompt.
+/// Maximum time for a host's answer, connecting included: a user waits at a prompt.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// Places that are printed, at most: nobody reads more.
+/// Maximum number of printed places.
 const PLACES_MAX: usize = 4096;
 
-/// Places that wait to be taken, at most.
+/// Capacity of the queue of places.
 const PLACES_AHEAD: usize = 64;
 
-/// Prints a line for each.
+/// Prints one line for each place.
 pub(super) fn run(asked: &Places) -> ExitCode {
     let places = match &asked.there {
         Some((host, path)) if !asked.hosts_alone => paths(host, &asked.word, path),
@@ -41,7 +41,7 @@ pub(super) fn run(asked: &Places) -> ExitCode {
     }
 }
 
-/// The hosts that the word begins, with the user in front that it names.
+/// The hosts that complete the word. A `user@` in the word is kept.
 fn hosts(asked: &Places) -> Vec<Vec<u8>> {
     let word = &asked.word;
     let start = word.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
@@ -51,12 +51,12 @@ fn hosts(asked: &Places) -> Vec<Vec<u8>> {
     names.extend(servers::hosts().unwrap_or_default());
     let colon: &[u8] = if asked.hosts_alone { b"" } else { b":" };
     let fits = names.iter().filter(|name| name.as_bytes().starts_with(begun));
-    // What is no host to haul, or could mean something to a shell, is none.
+    // Names that haul rejects, or that could mean something to a shell, are skipped.
     let fits = fits.filter(|name| Host::new(None, name).is_ok());
     fits.map(|name| [user, name.as_bytes(), colon].concat()).collect()
 }
 
-/// The paths of `host` that begin with `path`, as `word` would go on with them.
+/// The paths of `host` that begin with `path`, as completions of `word`.
 fn paths(host: &Host, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (dir, begun) = path.split_at(start);
@@ -66,7 +66,7 @@ fn paths(host: &Host, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     let dir = if dir.is_empty() { b"." } else { words::without_tilde(dir) }.to_vec();
     let (begun, given) = (begun.to_vec(), given.to_vec());
     gathered(ANSWER_MAX, move |killers, found| {
-        // A path means another place through ssh.
+        // With a user or a port the path is meant for ssh, not for the server.
         let server = match host.user().is_some() || host.port().is_some() {
             true => None,
             false => servers::find(host.name()).unwrap_or_default(),
@@ -76,7 +76,7 @@ fn paths(host: &Host, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
                 Some(server) => server.connect(&servers::identity().ok()?, patience).ok()?,
                 None => connect_over_shared(&target, sftp)?,
             };
-            // Nobody waits any more if there is nobody to take it.
+            // If the caller has stopped waiting, the connection is not used.
             killers.send(connection.closer.killer()).ok()?;
             Some(connection)
         };
@@ -89,8 +89,8 @@ fn paths(host: &Host, word: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     })
 }
 
-/// Gathers places that `ask` finds within `patience`, at most [`PLACES_MAX`]. Then it ends the
-/// connections whose killers `ask` has sent: a host may send names for ever.
+/// Collects places that `ask` finds within `patience`, at most [`PLACES_MAX`]. Then it ends the
+/// connections whose killers `ask` has sent, because a host may send names without end.
 fn gathered(
     patience: Duration,
     ask: impl FnOnce(&Sender<Killer>, &SyncSender<Vec<u8>>) + Send + 'static,
@@ -105,7 +105,7 @@ fn gathered(
     let mut found = Vec::new();
     while found.len() < PLACES_MAX {
         let left = deadline.saturating_duration_since(Instant::now());
-        // What comes until then, or until a connection fails, is better than nothing.
+        // On a timeout or a failed connection, the places found so far are printed.
         let Ok(place) = places.recv_timeout(left) else { break };
         found.push(place);
     }
@@ -113,7 +113,7 @@ fn gathered(
     found
 }
 
-/// Sends the paths in `dir` that begin with `begun`, behind `given`.
+/// Sends the paths in `dir` that begin with `begun`, prefixed with `given`.
 fn list(
     requests: &mut Requests,
     dir: &[u8],
@@ -121,7 +121,7 @@ fn list(
     given: &[u8],
     found: &SyncSender<Vec<u8>>,
 ) {
-    // Those that came before it fails are sent.
+    // If the listing fails, the entries before the failure are still used.
     let _ = requests.list(dir, &mut |listed| {
         let Ok(entry) = listed else { return };
         let name = entry.name.as_ref().map_or(&b""[..], Name::as_bytes);
@@ -130,7 +130,7 @@ fn list(
             return;
         }
         let slash: &[u8] = if entry.kind == Kind::Dir { b"/" } else { b"" };
-        // Nobody takes more than there is room for.
+        // Fails if the caller has stopped waiting.
         let _ = found.send([given, name, slash].concat());
     });
 }

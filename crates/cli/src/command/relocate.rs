@@ -1,4 +1,4 @@
-//! `haul move`: the words become a move of the engine, whose machines are reached here.
+//! `haul move`: runs a move of the engine, and reports its result.
 
 mod figures;
 
@@ -13,7 +13,6 @@ use haul_engine::{Monitor, Summary};
 use haul_model::{Fault, Task};
 use std::time::Instant;
 
-/// Moves, and says what came of it.
 pub(super) fn run(copy: &Copy) -> ExitCode {
     let started = Instant::now();
     let task = Task::Copy(copy.request.policy);
@@ -31,7 +30,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         };
     let Ready { request, unmatched, legs, peers } = ready;
     let missed = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
-    // Sources of several places are reported one after the other.
+    // With several jobs, each job reports its own missing sources.
     let (legs, missing) = match legs.len() {
         1 => left_out(&request, task, legs, missed),
         _ => (legs, 0),
@@ -47,7 +46,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         shown(&monitor, || request.run_move(&hosts, peers, &monitor, &mut course));
     summary.failed += unmatched;
     let error = result.err().map(|error| match error {
-        // The cause was reported with the copy.
+        // The cause was reported during the copy.
         haul::Error::SourcesStay => {
             let kind = course.first_error.unwrap_or(ErrorKind::Io);
             CommandError::new(kind, error)

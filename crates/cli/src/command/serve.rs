@@ -1,5 +1,4 @@
-//! `haul serve`: the agent that a client talks to through standard input and
-//! output.
+//! `haul serve`: the agent. It serves a client over standard input and output.
 
 use crate::args::Serve;
 use crate::cache;
@@ -16,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 
 const _: () = assert!(ExitCode::Connection.number() == CLIENT_LOST_STATUS);
 
-/// Serves until the client is gone.
+/// Serves until the client disconnects.
 pub(super) fn run(words: &Serve) -> ExitCode {
     match serve(words) {
         Ok(code) => code,
@@ -32,7 +31,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
     let rights = if words.read_only { Rights::Read } else { Rights::Write };
     if let Some(root) = &words.root {
-        // Before any thread is started.
+        // The restriction must apply before any thread starts.
         haul_engine::stay_below(root, false, rights, None).map_err(|error| {
             let root = escape_bytes(root.as_os_str().as_bytes());
             failed(io::Error::new(
@@ -44,17 +43,17 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     interrupt::outlive_hangup().map_err(failed)?;
     let (input, output) = sshd::streams().map_err(failed)?;
     let doorway = match words.root {
-        // Such a login is for files alone.
+        // A restricted login gives access to files only.
         Some(_) => Err("a login restricted to a directory opens no ports"),
         None => reached_address().map(Doorway::Port),
     };
-    // What is outside of its directory is nobody's business.
+    // The program is outside the directory of a restricted login.
     let program = std::env::current_exe().ok().filter(|_| words.root.is_none());
     let serving = Serving {
         rights,
         program: program.as_deref(),
         on_failure: &interrupt::leave_in_time,
-        // Such a login is for files alone.
+        // A restricted login gives access to files only.
         calls: words.root.is_none(),
         doorway: doorway.as_ref().map_err(|reason| *reason),
         cache: &|| if words.root.is_none() { cache::open() } else { None },
@@ -64,21 +63,20 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     let served = haul_engine::serve_with(serving, connection);
     Ok(match served {
         Ok(()) => ExitCode::Success,
-        // There may have been no way to tell the client.
+        // The client may not have received this error.
         Err(error @ JobError::Threads(_)) => return Err(error.into()),
-        // A client that was only stopped, or asleep, finds this when it wakes up, and
-        // connects again.
+        // A suspended client finds this status when it wakes up, and reconnects.
         Err(JobError::Connection(_)) => ExitCode::Connection,
         Err(error) => {
-            // The client was told over the connection, or is gone; standard
-            // error would tell its user the same a second time.
+            // The client received the error over the connection, or has disconnected. On standard
+            // error its user would see it a second time.
             tracing::debug!(%error, "the job failed");
             ExitCode::SomeFailed
         }
     })
 }
 
-/// The address of this machine that the client's ssh has reached.
+/// The address of this machine to which the client's ssh connected.
 fn reached_address() -> Result<IpAddr, &'static str> {
     let login = sshd::login()
         .ok_or("the host has no ssh connection, or sshd does not report its address")?;

@@ -1,4 +1,4 @@
-//! `haul server`: runs a server, asks a running one, and changes its clients.
+//! `haul server`: runs a server, controls a running one, and changes its clients.
 
 mod enroll;
 mod install;
@@ -29,17 +29,16 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// How long a server may take to start, and to stop.
+/// Maximum time for a server to start, and to stop.
 const START_MAX: Duration = Duration::from_secs(5);
 const STOP_MAX: Duration = Duration::from_secs(15);
 
-/// How often it is looked at meanwhile.
+/// Interval of the checks until then.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The longest line of words, in bytes.
+/// Maximum length of a line of arguments, in bytes.
 const WORDS_LEN_MAX: usize = 64 << 10;
 
-/// Does what was asked.
 pub(super) fn run(server: &Server) -> ExitCode {
     carry_out(server).unwrap_or_else(|error| end_of_command(&error))
 }
@@ -83,17 +82,17 @@ fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
 #[derive(Debug, Serialize, Deserialize)]
 struct State {
     running: bool,
-    /// The address of this machine that ssh has reached.
+    /// The address of this machine to which ssh connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reached: Option<IpAddr>,
-    /// The jobs of agents that take the server's place.
+    /// Jobs of agents that ssh started in place of the server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     through_ssh: Vec<JobStatus>,
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
 }
 
-/// The address of this machine that the client's ssh has reached, as sshd tells it.
+/// The address of this machine to which the client's ssh connected, as sshd reports it.
 fn reached() -> Option<IpAddr> {
     sshd::login()?.reached
 }
@@ -145,7 +144,7 @@ fn reload() -> Result<(), CommandError> {
     }
 }
 
-/// Has the running server, if there is one, read the records again.
+/// Makes the running server, if there is one, reload its records.
 fn notify(place: &Place) -> Result<(), CommandError> {
     match ask(place, Request::Reload)? {
         Some(Status { error: Some(error), .. }) => {
@@ -185,7 +184,7 @@ fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
             listen.push(ip.to_string());
         }
     }
-    // It says here what is wrong with it.
+    // Invalid settings are reported here, not in the server's log.
     Settings::load(&place, &listen)?;
     let path = place.messages();
     let mut open = OpenOptions::new();
@@ -240,10 +239,10 @@ fn clients(json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The root, right and user of a client that is enrolled on these terms.
+/// The root, right and user of a client, from `terms`.
 ///
 /// # Errors
-/// For a root that is none, and for one with the keys of the server in it, unless the client is
+/// If the root is not a usable directory. Also if the server's keys are in it, unless the client is
 /// `trusted` with them: a user who has logged in, and may write.
 fn checked(
     terms: &Terms,
@@ -286,8 +285,8 @@ fn checked(
     Ok((found, Right::of(terms.read_only), terms.run_as.clone()))
 }
 
-/// True if the directory `root` is `dir`, or one above it. A bind mount has a path of its own, and
-/// the same number.
+/// True if `root` is `dir` or an ancestor of it. Inode numbers are compared, since a bind mount is
+/// another path of the same directory.
 fn contains(root: &Path, dir: &Path) -> bool {
     let id = |dir: &Path| fs::metadata(dir).ok().map(|found| (found.dev(), found.ino()));
     let root = id(root);
@@ -390,7 +389,7 @@ fn invite(terms: &Terms, given: &[String]) -> Result<(), CommandError> {
     notified
 }
 
-/// The addresses at which a server that listens on `listen` is called; `host` is this machine's
+/// The addresses at which clients reach a server that listens on `listen`; `host` is this machine's
 /// name.
 fn addresses(listen: &[SocketAddr], host: &str) -> Vec<ServerAddress> {
     let mut found = Vec::new();
@@ -409,7 +408,7 @@ fn addresses(listen: &[SocketAddr], host: &str) -> Vec<ServerAddress> {
     found
 }
 
-/// A name for this user as a client.
+/// The default name of this user as a client.
 fn own_name() -> String {
     let user = std::env::var("USER").unwrap_or_else(|_| "client".to_owned());
     let name = format!("{user}@{}", String::from_utf8_lossy(&node_name()));
@@ -441,10 +440,10 @@ fn join(
     print(&format!("enrolled at {host}: {host}:PATH goes to its server\n"))
 }
 
-/// Carries out the words of a line from standard input. They come through ssh, whose user may
-/// run any command; so this checks only that they are of a command of `haul server`.
+/// Runs the command whose arguments are a line on standard input. The caller has logged in by ssh
+/// and may run any command, so this checks only that it is a command of `haul server`.
 fn words() -> Result<ExitCode, CommandError> {
-    // Not a byte more is read: what follows the line belongs to the command.
+    // Reads single bytes: the input after the line belongs to the command.
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(CommandError::io)?);
     let (mut line, mut byte) = (Vec::new(), [0]);
     while line.len() < WORDS_LEN_MAX && input.read(&mut byte).map_err(CommandError::io)? == 1 {

@@ -1,4 +1,4 @@
-//! `haul stat`: what stands at paths.
+//! `haul stat`: shows metadata of files and directories.
 
 use super::{Asked, each_path};
 use crate::args::Stat;
@@ -18,7 +18,7 @@ pub(super) fn run(stat: &Stat) -> ExitCode {
     })
 }
 
-/// An entry that was asked about.
+/// The paragraph of one entry.
 struct Described<'a> {
     location: &'a Location,
     entry: Entry,

@@ -1,4 +1,4 @@
-//! `haul sync`: makes a tree like another, with the words of rsync.
+//! `haul sync`: makes a destination tree equal to the sources, with rsync's options.
 
 mod fetching;
 mod figures;
@@ -13,7 +13,6 @@ use haul::{Questions, Request};
 use haul_engine::Summary;
 use haul_model::{Mirror, Part, Task};
 
-/// Makes the destination like the sources, and says what came of it.
 pub(super) fn run(sync: &Sync) -> ExitCode {
     let Sync { copy, mirror, when, removes_sources, list, list_there, stats, readable } = sync;
     if let Some(columns) = list {

@@ -1,5 +1,5 @@
-//! The question on a terminal that stands before the loss of most of a destination: the
-//! source or the destination may be another than the one that was meant.
+//! The question at a terminal before most of a destination is removed. The user may have given the
+//! wrong source or destination.
 
 use crate::error::{CommandError, ErrorKind};
 use crate::progress::Screen;
@@ -13,17 +13,17 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// Fewer entries are removed without a question.
+/// Minimum number of removals for a question.
 const ASKED_MIN: u64 = 10;
 
-/// How often is looked whether the user has interrupted, instead of answering.
+/// Interval at which an interrupt is checked while the question waits.
 const CANCEL_POLL: Duration = Duration::from_millis(50);
 
-/// Counts what the jobs of `legs` would remove. If it is more than half of what the
-/// destination has, somebody at a terminal is asked; without one nothing is done.
+/// Counts the entries that the jobs of `legs` would remove. If that is more than half of the
+/// destination, the user is asked. Without a terminal nothing is counted or asked.
 ///
 /// # Errors
-/// When the answer is no, the user interrupts, or the destination can't be looked at.
+/// If the answer is no, the user interrupts, or the destination can't be read.
 pub(super) fn settle(
     dest: &Location,
     legs: &[Leg<Machine>],
@@ -63,12 +63,12 @@ pub(super) fn settle(
     }
 }
 
-/// True if so much would go that the user is asked.
+/// True if the number of removals requires a question.
 fn is_much(gone: u64, stays: u64) -> bool {
     gone >= ASKED_MIN && gone > stays
 }
 
-/// The job that counts for the one of `leg`.
+/// The job that counts what the job of `leg` would remove.
 fn counting_leg(leg: &Leg<Machine>) -> Leg<Machine> {
     let task = match leg.job.task {
         Task::Sync(policy, mirror) => {
@@ -79,12 +79,12 @@ fn counting_leg(leg: &Leg<Machine>) -> Leg<Machine> {
     Leg { job: Job { task, origin: None, ..leg.job.clone() }, ..leg.clone() }
 }
 
-/// The line that the user enters, without end if the input ends.
+/// The line that the user enters. It has no line end if the input ends.
 fn answer(monitor: &dyn Monitor) -> Result<String, CommandError> {
     let (tell, told) = mpsc::channel();
     let read = move || {
         let mut line = String::new();
-        // What is no text is no consent.
+        // A read error leaves the line empty, which is no consent.
         let _ = io::stdin().read_line(&mut line);
         let _ = tell.send(line);
     };
@@ -103,8 +103,8 @@ fn answer(monitor: &dyn Monitor) -> Result<String, CommandError> {
     }
 }
 
-/// The monitor of the jobs that count. Connections and warnings are told as ever; what
-/// fails shows itself in the jobs that follow.
+/// The monitor of the jobs that count. It forwards connections and warnings. Failures are ignored:
+/// the jobs that follow report them.
 struct Counting<'m> {
     monitor: &'m dyn Monitor,
     progress: Progress,
@@ -127,7 +127,7 @@ impl Monitor for Counting<'_> {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Deleted { .. } => drop(self.gone.fetch_add(1, Ordering::Relaxed)),
-            // The destination itself stays in any case.
+            // The destination itself always stays.
             Event::Entry { path, outcome: Outcome::Skipped(Skip::Unchanged), .. }
                 if path != b"." =>
             {

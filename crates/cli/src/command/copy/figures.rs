@@ -1,4 +1,4 @@
-//! The end of a copy: its figures.
+//! The figures at the end of a copy.
 
 use super::UNHASHED;
 use crate::error::ExitCode;
@@ -9,7 +9,7 @@ use haul_engine::{RELAYED_FIRST, Summary};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// The end of the figures where more has passed here than does so as a matter of course.
+/// Appended to the figures if this machine relayed more than [`RELAYED_FIRST`].
 pub(in crate::command) fn passed_here(relayed: u64) -> String {
     match relayed > RELAYED_FIRST {
         true => format!("; {} through this machine", quantity::bytes(relayed)),
@@ -17,14 +17,12 @@ pub(in crate::command) fn passed_here(relayed: u64) -> String {
     }
 }
 
-/// The figures of a copy.
 pub(super) struct Figures {
     pub(super) summary: Summary,
     pub(super) time: Duration,
     pub(super) dry_run: bool,
-    /// Contents were sent without hashes.
     pub(super) unhashed: bool,
-    /// An error has ended it.
+    /// An error ended the copy.
     pub(super) ended_early: bool,
     /// See [`super::End::relayed`].
     pub(super) relayed: u64,
@@ -33,7 +31,7 @@ pub(super) struct Figures {
 
 impl Statement for Figures {
     fn text(&self) -> Vec<u8> {
-        // After an error that left nothing done there is nothing to sum up.
+        // Without results an error needs no summary.
         if self.ended_early && self.summary == Summary::default() {
             return Vec::new();
         }
@@ -58,7 +56,7 @@ impl Statement for Figures {
     }
 }
 
-/// The line at the end of a copy, and what it would be for a dry run.
+/// The line at the end of a copy, or of a dry run.
 fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
     let Summary { copied, linked, updated, dirs_made, bytes, skipped, special, .. } = *summary;
     let Summary { failed, grown, .. } = *summary;
@@ -75,7 +73,7 @@ fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
     };
     if !dry_run {
         line.push_str(&format!(" in {}", quantity::duration(time)));
-        // With second readings, failures or holes it is not the rate of what was copied.
+        // With repeated reads, failures or holes, the rate would not be that of the copied bytes.
         let copied = bytes.saturating_sub(there);
         if moved.abs_diff(copied) <= copied / 10 && moved > 0 && !time.is_zero() {
             let rate = quantity::rate(moved as f64 / time.as_secs_f64());

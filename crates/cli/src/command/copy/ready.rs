@@ -1,4 +1,4 @@
-//! The beginning of a command that copies or compares.
+//! The start of a command that copies or compares.
 
 use crate::args::Copy;
 use crate::error::CommandError;
@@ -10,22 +10,22 @@ use haul::{Hosts, Peers, Questions, Ready, Request};
 use haul_engine::Monitor;
 use haul_model::{Fault, Task};
 
-/// A command that copies or compares, and that can begin.
+/// A command that copies or compares, ready to run.
 pub(in crate::command) struct Begun {
-    /// Its request; what could not be found was reported.
+    /// The request. Sources that were not found are already reported.
     pub(in crate::command) ready: Ready,
     pub(in crate::command) interrupt: Interrupt,
     pub(in crate::command) hosts: Hosts,
 }
 
-/// The check of a request, by its words alone.
+/// A check of a request that asks no host.
 pub(in crate::command) type Refuse = dyn Fn(&Request) -> Result<(), haul::Error>;
 
-/// Makes the request of `copy` ready: has the command `refuse` what it can't do and `complete`
-/// it; see [`Request::prepare`].
+/// Prepares the request of `copy`. The command can `refuse` and `complete` it; see
+/// [`Request::prepare`].
 ///
 /// # Errors
-/// When a host can't be asked, the user interrupts, or the words are refused.
+/// If a host can't be asked, the user interrupts, or the request is refused.
 pub(in crate::command) fn prepare(
     copy: &Copy,
     task: Task,
@@ -38,13 +38,13 @@ pub(in crate::command) fn prepare(
     let diagnostics = diagnostics(screen);
     let hosts = Hosts::new(&diagnostics);
     let monitor = JobMonitor::new(report, task, interrupt.clone());
-    // What a host lacks the copy tells.
+    // The copy itself reports hosts without haul.
     let peers = Peers::new(&diagnostics).quietly().before(task);
     let questions = Questions::new(&hosts, peers, &monitor);
     let unmatched = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
     let ready = copy.request.prepare(task, questions, refuse, complete, unmatched);
     let ready = ready.map_err(|error| match monitor.cancelled() {
-        // Ctrl-C ends ssh too, and what is seen of it first is a broken connection.
+        // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.
         true => monitor.interrupted(),
         false => error.of_task(&task),
     })?;

@@ -1,5 +1,5 @@
-//! The end of a mirror whose sources go: what the destination has of them by now is
-//! compared by content, and removed.
+//! The end of a mirror that removes its sources: each source is compared with its copy by content,
+//! and removed if they are equal.
 
 use super::watch_legs;
 use crate::error::ErrorKind;
@@ -7,8 +7,8 @@ use crate::monitor::{JobMonitor, SourceRemoval};
 use haul::{Hosts, Machine};
 use haul_engine::{Leg, NotCopied, Summary};
 
-/// Runs the jobs of `legs`, and behind them those of `removals`: none if one of the first
-/// has ended early. What has failed in the first stays, with all that is in it.
+/// Runs the jobs of `legs`, then those of `removals`. If a job of `legs` ended early, no removal
+/// runs. Entries that failed, and everything in them, are kept.
 pub(super) fn run(
     legs: Vec<Leg<Machine>>,
     removals: Vec<Leg<Machine>>,

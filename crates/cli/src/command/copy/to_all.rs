@@ -1,5 +1,5 @@
-//! `haul copy --to-all`: a job for each destination, all at the same time. Each has its own
-//! connection and its own end, and none waits for another; what they read here they share.
+//! `haul copy --to-all`: one job for each destination, all at the same time. Each job has its own
+//! connection and result, and waits for no other. They share the content that is read here.
 
 use super::Started;
 use super::figures::Figures;
@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Instant;
 
-/// Copies to all, and says of each what came of it.
+/// Copies to all destinations, and prints the result of each.
 pub(super) fn run(copy: &Copy) -> ExitCode {
     let started = Instant::now();
     let screen = Screen::default();
@@ -69,7 +69,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     report.conclude(code, &Total(figures(total, false, code)))
 }
 
-/// The jobs, with all that can be known to be wrong before anything is done.
+/// Creates the jobs, after every check that needs no I/O.
 fn prepare(copy: &Copy, task: Task) -> Result<(Vec<Leg<Machine>>, Interrupt), CommandError> {
     if let Some(stream) = copy.request.sources.iter().find(|source| is_stream(&source.path)) {
         let error =
@@ -85,7 +85,7 @@ fn prepare(copy: &Copy, task: Task) -> Result<(Vec<Leg<Machine>>, Interrupt), Co
     Ok((legs, interrupt))
 }
 
-/// One destination's job.
+/// The job of one destination.
 struct Run<'r> {
     leg: Leg<Machine>,
     hosts: Hosts,
@@ -94,11 +94,11 @@ struct Run<'r> {
     has_ended: AtomicBool,
 }
 
-/// The end of a job, by its figures.
+/// Creates the figures of a job: from its summary, whether it ended early, and its exit code.
 type MakeFigures<'f> = dyn Fn(Summary, bool, ExitCode) -> Figures + Sync + 'f;
 
-/// Runs all at the same time, while `report` shows how far they are together; gives the sum
-/// of their figures, and the worst of their codes.
+/// Runs all jobs at the same time, while `report` shows their combined progress. Returns the sum of
+/// their figures, and their highest exit code.
 fn run_all(
     runs: Vec<Run<'_>>,
     report: &dyn Report,
@@ -108,7 +108,7 @@ fn run_all(
         let runs = &runs;
         let (stop, stopped) = mpsc::channel::<()>();
         let tick = move || tick_until(&stopped, runs, report);
-        // Without a thread nothing is shown on the way, and all at the end.
+        // Without the thread there is no progress, and all output is written at the end.
         let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
         let begin = |run| {
             let begun = thread::Builder::new().name("destination".to_owned());
@@ -135,7 +135,7 @@ fn run_all(
 }
 
 impl Run<'_> {
-    /// Runs the job, and tells its end; gives its figures and its code.
+    /// Runs the job, and reports its end. Returns its figures and its exit code.
     fn to_its_end(&self, figures: &MakeFigures<'_>) -> (Summary, ExitCode) {
         let Self { leg, hosts, monitor, .. } = self;
         monitor.begin(leg, false);
@@ -144,7 +144,7 @@ impl Run<'_> {
         let told = monitor.end();
         let end = match result {
             Ok(summary) => self.ends(summary, None, figures),
-            // Ctrl-C reaches ssh too, and what is seen of it first is a broken connection.
+            // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.
             Err(_) if monitor.cancelled() => self.ends(told, Some(monitor.interrupted()), figures),
             Err(error) => self.ends(told, Some(CommandError::of_leg(error, leg)), figures),
         };
@@ -170,13 +170,13 @@ impl Run<'_> {
         let message = error.map(|error| error.to_string());
         let figures = figures(summary, message.is_some(), code);
         self.report.of_all().tell(&Ended { dest: self.report.dest(), figures, message });
-        // The others may take long.
+        // The other jobs may take long, so this result is shown now.
         self.report.flush();
         (summary, code)
     }
 }
 
-/// Shows how far all are together, until the other end of `stop` is dropped.
+/// Shows the combined progress of all jobs, until the sender of `stop` is dropped.
 fn tick_until(stop: &Receiver<()>, runs: &[Run<'_>], report: &dyn Report) {
     let mut answers = Answers::new();
     while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
@@ -194,11 +194,11 @@ fn tick_until(stop: &Receiver<()>, runs: &[Run<'_>], report: &dyn Report) {
     report.progress(None);
 }
 
-/// The end of one destination's job.
+/// The result of one destination's job.
 struct Ended<'r> {
     dest: &'r str,
     figures: Figures,
-    /// Why it ended early, which people were told.
+    /// The error that ended it early. The text report has already shown it.
     message: Option<String>,
 }
 
@@ -223,7 +223,7 @@ impl Statement for Ended<'_> {
     }
 }
 
-/// The sum of all, for programs: people have a line for each.
+/// The figures of all jobs together, only for JSON: text has one line per destination.
 struct Total(Figures);
 
 impl Statement for Total {

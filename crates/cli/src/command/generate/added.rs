@@ -1,9 +1,9 @@
-//! The parts of completions that complete hosts, and paths on hosts, where clap knows files
-//! alone. They ask `haul __places`.
+//! The parts of completions that complete hosts and remote paths; clap completes only local files.
+//! They call `haul __places`.
 
 use crate::args::CompletedShell;
 
-/// Behind the script of clap.
+/// Appended to clap's script.
 const BASH: &str = r#"
 _haul_places() {
     _haul "$@"
@@ -44,7 +44,7 @@ _haul_places() {
 complete -F _haul_places -o bashdefault -o default haul
 "#;
 
-/// In front of the function of clap.
+/// Inserted before clap's function.
 const ZSH: &str = r#"
 _haul_places() {
     local -a places=(${(f)"$(_call_program places haul __places -- ${(q)${(Q)PREFIX}} 2>/dev/null)"})
@@ -59,19 +59,19 @@ _haul_hosts() {
 
 "#;
 
-/// Behind the script of clap.
+/// Appended to clap's script.
 const FISH: &str = r#"
 complete -c haul -n "__fish_haul_using_subcommand copy cp move mv sync check ls stat hash" -a '(haul __places -- (commandline -ct) 2>/dev/null)'
 complete -c haul -n "__fish_haul_using_subcommand deploy doctor config" -f -a '(haul __places --hosts -- (commandline -ct) 2>/dev/null)'
 "#;
 
-/// The script that clap has made for `shell`, with hosts and their paths.
+/// Adds hosts and their paths to the script that clap generated for `shell`.
 pub(super) fn with_places(shell: CompletedShell, script: &str) -> String {
     match shell {
         CompletedShell::Bash => format!("{script}{BASH}"),
         CompletedShell::Fish => format!("{script}{FISH}"),
         CompletedShell::Zsh => {
-            // The first line is for compinit.
+            // compinit reads the first line.
             let (first, rest) = script.split_once('\n').unwrap_or((script, ""));
             let mut lines = format!("{first}\n{ZSH}");
             for line in rest.lines() {

@@ -1,4 +1,4 @@
-//! The end of a move: its figures.
+//! The figures at the end of a move.
 
 use crate::error::ExitCode;
 use crate::json::{self, Line, MoveSummaryLine};
@@ -7,7 +7,6 @@ use crate::report::{Show, Statement};
 use haul_engine::Summary;
 use std::time::Duration;
 
-/// The figures of a move.
 pub(super) struct Figures {
     pub(super) summary: Summary,
     pub(super) time: Duration,

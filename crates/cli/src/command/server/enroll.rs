@@ -43,8 +43,8 @@ pub(super) fn run(host: &Host, terms: &Terms, yes: bool) -> Result<(), CommandEr
     print(&format!("{host}:PATH goes to the server now, below {root}\n"))
 }
 
-/// The state of the server there, which runs. The user is asked before anything is installed
-/// or started.
+/// The state of the host's server, which is running on return. The user is asked before anything is
+/// installed or started.
 fn running(host: &Host, yes: bool) -> Result<State, CommandError> {
     let asks = ["status", "--json"].map(str::to_owned);
     let first = match call(host.ssh(), &asks) {
@@ -99,10 +99,10 @@ fn bad_answer(host: &Host) -> CommandError {
         .with_hint(format!("install this version there: 'haul deploy {}'", host.address()))
 }
 
-/// Asks, unless the user has said yes already.
+/// Asks the user, unless `yes` is set.
 ///
 /// # Errors
-/// If the answer is another one, or nobody can be asked.
+/// If the answer is no, or there is no terminal.
 fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     let refused = || CommandError::usage("not confirmed: nothing was changed");
     if yes {
@@ -118,8 +118,8 @@ fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     if answer == "y" || answer == "yes" { Ok(()) } else { Err(refused()) }
 }
 
-/// The addresses at which this machine calls a server that listens on `listen`, on the host
-/// that ssh reaches as `host`, and there at the address `reached`.
+/// The addresses at which this machine reaches a server that listens on `listen`. ssh reaches its
+/// host as `host`, and at the address `reached`.
 fn addresses(listen: &[SocketAddr], reached: Option<IpAddr>, host: &str) -> Vec<ServerAddress> {
     let mut found = Vec::new();
     let mut add = |address: Option<ServerAddress>| {

@@ -1,4 +1,4 @@
-//! `haul server install`: the files of a service.
+//! `haul server install`: writes the unit files of a service.
 
 use super::print;
 use crate::error::{CommandError, ErrorKind};
@@ -8,13 +8,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// The directory that exists where systemd runs the system.
+/// A directory that exists if systemd runs the system.
 const SYSTEMD: &str = "/run/systemd/system";
 
-/// The directory of units of the system.
+/// The directory of system units.
 const SYSTEM_UNITS: &str = "/etc/systemd/system";
 
-/// The variables that say where the server finds its files.
+/// The variables that determine the paths of the server's files.
 const VARIABLES: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"];
 
 pub(super) fn run(user: bool) -> Result<(), CommandError> {
@@ -64,7 +64,7 @@ pub(super) fn run(user: bool) -> Result<(), CommandError> {
     ))
 }
 
-/// `path` as a word of a shell.
+/// Quotes `path` for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);

@@ -1,4 +1,4 @@
-//! Commands of `haul server` on another machine, through ssh.
+//! Runs commands of `haul server` on another machine, through ssh.
 
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::progress::{Screen, diagnostics};
@@ -8,13 +8,13 @@ use haul_model::is_unsafe_to_show;
 use haul_net::{ConnectError, Connection, SshTarget, connect_server_command};
 use std::io::{Read, Write};
 
-/// The longest answer, in bytes.
+/// Maximum length of an answer, in bytes.
 const ANSWER_LEN_MAX: u64 = 8 << 20;
 
-/// Has the haul of `host` carry out `words`; its output and its status.
+/// Runs `haul server` with `words` on `host`. Returns its output and its exit code.
 ///
 /// # Errors
-/// When there is no way to it.
+/// If the host can't be reached.
 pub(super) fn call(host: &SshTarget, words: &[String]) -> Result<(String, ExitCode), CommandError> {
     let mut line = serde_json::to_vec(words).map_err(CommandError::io)?;
     line.push(b'\n');
@@ -28,13 +28,13 @@ pub(super) fn call(host: &SshTarget, words: &[String]) -> Result<(String, ExitCo
         let message = format!("the answer is longer than {} MiB", ANSWER_LEN_MAX >> 20);
         return Err(CommandError::new(ErrorKind::Protocol, message));
     }
-    // How ssh ends says more than how its streams do.
+    // ssh's exit status is more specific than a failed read or write.
     match closer.finish() {
         Ok(()) => {
             sent.and(heard).map_err(|error| CommandError::new(ErrorKind::Connection, error))?;
             Ok((shown(&answer), ExitCode::Success))
         }
-        // The command there has said why on standard error, which ssh shows.
+        // The command printed its error on standard error, which ssh shows.
         Err(ConnectError::Agent { status, .. }) => {
             let code = match status {
                 2 => ExitCode::Usage,
@@ -47,18 +47,18 @@ pub(super) fn call(host: &SshTarget, words: &[String]) -> Result<(String, ExitCo
     }
 }
 
-/// The text without characters that a terminal would act upon.
+/// Replaces characters on which a terminal would act.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let is_safe = |c: char| c == '\n' || !(c.is_control() || is_unsafe_to_show(c));
     text.chars().map(|c| if is_safe(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
-/// Carries out `words` there, and shows the answer.
+/// Runs `words` on the host, and prints the answer.
 pub(super) fn run(host: &Host, words: &[String]) -> Result<ExitCode, CommandError> {
     let (mut words, mut target) = (words.to_vec(), host.ssh().clone());
     let is_of_cache = words.first().is_some_and(|word| word == "cache");
-    // Jobs go to the server of the host, and this client has a cache there.
+    // Jobs use the host's server, where this client has a cache of its own.
     let is_plain = host.user().is_none() && host.port().is_none();
     if is_of_cache
         && is_plain
@@ -71,7 +71,7 @@ pub(super) fn run(host: &Host, words: &[String]) -> Result<ExitCode, CommandErro
     }
     let (answer, code) = call(&target, &words)?;
     super::print(&answer)?;
-    // The words are right ones, and 'haul cache' has no other error of usage.
+    // The arguments are valid, and `haul cache` has no other usage error.
     if code == ExitCode::Usage && is_of_cache {
         let (host, address) = (host.name(), host.address());
         let message = format!("haul on {host} is too old for 'haul cache'");

@@ -1,5 +1,5 @@
-//! The list of paths that is on the host which takes part: fetched first, as any file is, over
-//! a connection of its own, into a directory of this machine that nobody else can enter.
+//! Fetches a list of paths (`--files-from`) that is on the remote host. The file is copied over a
+//! connection of its own into a private directory of this machine.
 
 use crate::args::{LIST_LEN_MAX, ListThere, paths_of_list};
 use crate::error::CommandError;
@@ -12,10 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-/// Gives `request` the paths of the list that is there, if it has one.
+/// Adds the paths of the remote list to `request`, if there is one.
 ///
 /// # Errors
-/// When there is no way to the host, or it has no such file.
+/// If the host can't be reached, or has no such file.
 pub(super) fn complete(
     request: &mut Request,
     list: Option<&ListThere>,
@@ -27,7 +27,7 @@ pub(super) fn complete(
     Ok(())
 }
 
-/// The paths of `list` for `request`.
+/// Fetches `list`, and parses its paths.
 fn fetch(
     request: &Request,
     list: &ListThere,
@@ -59,7 +59,7 @@ fn fetch(
     Ok(paths_of_list(&text, list.zeros))
 }
 
-/// A directory that goes with all that is in it.
+/// A private temporary directory; dropping it removes it with its content.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -73,12 +73,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It is recognisable as haul's own.
+        // After a failure the name shows that the directory is haul's.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Keeps in mind why the file could not be had, and hands on what concerns the host.
+/// Records why the file could not be fetched, and forwards events of the connection.
 struct Watch<'m> {
     monitor: &'m dyn Monitor,
     progress: Progress,

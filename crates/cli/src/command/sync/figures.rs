@@ -1,4 +1,4 @@
-//! The end of a mirror: its figures.
+//! The figures at the end of a mirror.
 
 use crate::args::Stats;
 use crate::command::copy::{End, UNHASHED, passed_here};
@@ -8,14 +8,12 @@ use crate::report::{Show, Statement};
 use haul_engine::{Kinds, Summary};
 use std::num::NonZeroU64;
 
-/// The figures of a mirror.
 pub(super) struct Figures {
     pub(super) end: End,
     pub(super) stats: Stats,
     pub(super) dry_run: bool,
-    /// How lengths in the block are written, as in lists.
+    /// The format of lengths in the block, as in lists.
     pub(super) readable: u8,
-    /// Contents were sent without hashes.
     pub(super) unhashed: bool,
 }
 
@@ -23,7 +21,7 @@ impl Statement for Figures {
     fn text(&self) -> Vec<u8> {
         let text = match self.stats {
             Stats::None => String::new(),
-            // The empty line is rsync's: scripts find the end of the names by it.
+            // rsync prints the empty line too: scripts recognise the end of the names by it.
             Stats::Line => format!("\n{}", self.line()),
             Stats::Block => format!("{}\n{}", self.block(), self.line()),
         };
@@ -61,7 +59,7 @@ impl Statement for Figures {
 }
 
 impl Figures {
-    /// The lines of rsync, as far as there is such a figure here.
+    /// The lines of rsync for which haul has figures.
     fn block(&self) -> String {
         let End { summary, census, .. } = &self.end;
         let bytes = |n| format!("{} bytes", quantity::rsync_number(n, self.readable));
@@ -78,7 +76,8 @@ impl Figures {
         lines.map(|(label, figure)| format!("\n{label}: {figure}")).concat() + "\n"
     }
 
-    /// One line of what was done. It begins as rsync's last line does: scripts find it by that.
+    /// One line about the work done. It begins as rsync's last line does, because scripts search
+    /// for that.
     fn line(&self) -> String {
         let End { summary, time, relayed, census, .. } = self.end;
         let total = quantity::rsync_number(census.size, self.readable);
@@ -113,7 +112,7 @@ impl Figures {
     }
 }
 
-/// All entries, and of each kind how many.
+/// The total, and the number of entries of each kind.
 fn by_kind(kinds: Kinds) -> String {
     let Kinds { files, dirs, links, devices, specials } = kinds;
     let all =

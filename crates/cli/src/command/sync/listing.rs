@@ -1,4 +1,4 @@
-//! `haul sync --list-only`: what the sources have, and nothing else.
+//! `haul sync --list-only`: lists the sources, and changes nothing.
 
 use super::fetching;
 use crate::args::{Copy, ListThere};
@@ -10,7 +10,7 @@ use haul::{Location, Questions, Request, take_what_is_in};
 use haul_engine::Summary;
 use haul_model::{Kept, Mirror, Part, Policy, Relative, Task};
 
-/// Lists the sources, of which those of `list_there` are named on their host.
+/// Lists the sources. `list_there` is a list of paths on their host.
 pub(super) fn run(
     mut copy: Copy,
     list_there: Option<&ListThere>,
@@ -20,7 +20,7 @@ pub(super) fn run(
     if mirror.walking.relative == Relative::No {
         take_what_is_in(&mut copy.request.sources);
     }
-    // Nothing there is looked at, on whatever machine it was to be.
+    // The destination is never accessed, on whichever machine it would be.
     copy.request.dest = Location::root();
     copy.request.backup = None;
     copy.request.staging = None;
