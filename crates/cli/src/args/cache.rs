@@ -1,4 +1,4 @@
-//! The words of `haul cache`.
+//! The command line of `haul cache`.
 
 use super::server::{Server, ServerAction, reached};
 use super::wrong::is_misspelt;
@@ -8,12 +8,12 @@ use clap::{Args, ValueHint};
 use haul_net::PublicKey;
 use std::ffi::{OsStr, OsString};
 
-/// `haul cache` on this machine.
+/// `haul cache`, run on this machine.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CacheCommand {
     pub(crate) action: CacheAction,
     pub(crate) json: bool,
-    /// The client of this machine's server whose cache it is, if it is not the user's.
+    /// The client whose cache is meant, at this machine's server; `None`: the user's own cache.
     pub(crate) client: Option<PublicKey>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum CacheAction {
     Verify,
 }
 
-/// The actions and their words; the first one needs no word.
+/// The actions and their names. The first is the default.
 const ACTIONS: [(&str, CacheAction); 3] =
     [("show", CacheAction::Show), ("clear", CacheAction::Clear), ("verify", CacheAction::Verify)];
 
@@ -43,7 +43,7 @@ Examples:
   haul cache verify                         check all content, drop what is gone
   haul cache clear nas                      remove the cache of a host";
 
-/// The words as clap reads them.
+/// The arguments, as clap parses them.
 #[derive(Debug, Args)]
 pub(super) struct CacheWords {
     /// Show the figures (default), remove the cache, or check its content
@@ -63,7 +63,7 @@ pub(super) struct CacheWords {
 }
 
 impl CacheWords {
-    /// The command; the configuration is needed only for a host.
+    /// Converts to a command. The configuration is loaded only for a host.
     pub(super) fn into_command(
         self,
         load: impl FnOnce() -> Result<Config, CommandError>,
@@ -93,11 +93,11 @@ impl CacheWords {
     }
 }
 
-/// Refuses a word that is most likely an action with a mistake.
+/// Refuses a host name that is most likely a misspelt action.
 fn misspelt(word: &OsStr) -> Result<(), CommandError> {
     let text = word.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_alphabetic()));
     let Some(text) = text else { return Ok(()) };
-    // One letter is missing, wrong or too many.
+    // One letter is missing, wrong or extra.
     match ACTIONS.into_iter().find(|(action, _)| is_misspelt(text, action, 1)) {
         None => Ok(()),
         Some((action, _)) => Err(CommandError::usage(format!("not an action: '{text}'"))

@@ -1,4 +1,4 @@
-//! The words of `haul deploy`.
+//! The command line of `haul deploy`.
 
 use super::remote::{TimeoutWords, set_up};
 use crate::config::{Config, Settings, typed};
@@ -13,18 +13,17 @@ use std::path::PathBuf;
 pub(crate) struct Deploy {
     pub(crate) host: Host,
     pub(crate) action: Deployment,
-    /// The haul that other commands start there instead, as the configuration says.
+    /// The program that other commands start on the host instead, by the configuration.
     pub(crate) elsewhere: Option<String>,
-    /// Only errors are told.
+    /// Print only errors.
     pub(crate) quiet: bool,
 }
 
-/// The action of `haul deploy`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Deployment {
-    /// Puts a haul there: this one, or the one at that path.
+    /// Install this program, or the one at the path.
     Put(Option<PathBuf>),
-    /// Removes the one that was put there.
+    /// Remove the installed program.
     Remove,
 }
 
@@ -44,7 +43,7 @@ Examples:
 Exit codes: 0 success, 1 a local failure, 2 wrong usage, 3 no connection,
 4 the host can't run it.";
 
-/// The words as clap reads them.
+/// The arguments, as clap parses them.
 #[derive(Debug, Args)]
 pub(super) struct DeployWords {
     /// Host to install haul on
@@ -73,7 +72,7 @@ impl DeployWords {
             ..Settings::default()
         };
         let mut settings = config.with(words, Some(host.name()));
-        // A haul is put where it is looked for.
+        // Install haul at the default path. The configuration may name another one, or SFTP.
         let elsewhere = settings.remote_haul.as_ref().map(|given| given.value.clone());
         settings.put_aside_unless_typed();
         let host = set_up(host, &settings)?;

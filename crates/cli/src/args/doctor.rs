@@ -1,4 +1,4 @@
-//! The words of `haul doctor`.
+//! The command line of `haul doctor`.
 
 use super::detail;
 use super::remote::RemoteWords;
@@ -13,11 +13,10 @@ use std::ffi::{OsStr, OsString};
 /// `haul doctor`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Doctor {
-    /// The host.
     pub(crate) machine: Machine,
-    /// The directory there whose disk is measured, if one is named.
+    /// The directory on the host whose disk is measured; `None`: no disk.
     pub(crate) path: Option<Vec<u8>>,
-    /// The ports that the host may open, if not any.
+    /// The ports that the host may open; `None`: any.
     pub(crate) ports: Option<Ports>,
     pub(crate) detail: Detail,
 }
@@ -39,7 +38,7 @@ Examples:
 Exit codes: 0 all was measured, 1 no haul on the host, or a measurement failed,
 2 wrong usage, 3 no connection.";
 
-/// The words as clap reads them.
+/// The arguments, as clap parses them.
 #[derive(Debug, Args)]
 pub(super) struct DoctorWords {
     /// Host and, to measure its disk, a directory there
@@ -65,7 +64,7 @@ impl DoctorWords {
     }
 }
 
-/// The words as a location on a host, where they may name that alone.
+/// `words` as a location on a host; a bare host name is allowed.
 fn as_location(words: &OsStr) -> Result<OsString, CommandError> {
     let mut words = words.to_owned();
     if Location::parse(&words)?.machine == Machine::Here {
@@ -75,7 +74,7 @@ fn as_location(words: &OsStr) -> Result<OsString, CommandError> {
     Ok(words)
 }
 
-/// True if a path is named, and not the host alone.
+/// True if `words` contain a path, not only a host.
 fn names_path(words: &OsStr, location: &Location) -> bool {
     let words = words.as_encoded_bytes();
     let is_url = words.windows(3).any(|w| w == b"://");

@@ -1,5 +1,4 @@
-//! Words of cp, mv, scp and rsync: those that are taken, and the answers to those
-//! that are not.
+//! Options of cp, mv, scp and rsync: the ones that haul accepts, and hints for the others.
 
 mod keeping;
 mod looks;
@@ -11,7 +10,7 @@ use clap::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Words of other programs that `haul copy` and `haul check` take.
+/// Options of other programs that `haul copy` and `haul check` accept.
 #[derive(Debug, Args)]
 pub(super) struct FamiliarWords {
     #[arg(short = 'p')]
@@ -29,10 +28,10 @@ pub(super) struct FamiliarWords {
 }
 
 impl FamiliarWords {
-    /// Refuses `-P` in front of a number, where scp has the port.
+    /// Refuses `-P` before a number: in scp this is the port.
     ///
     /// # Errors
-    /// A usage error that says where the port goes.
+    /// A usage error that explains how to set the port.
     pub(super) fn refuse_port(&self, words: &[OsString]) -> Result<(), CommandError> {
         let is_number = |word: &&OsString| {
             word.len() <= PORT_DIGITS_MAX && word.as_encoded_bytes().iter().all(u8::is_ascii_digit)
@@ -47,26 +46,26 @@ impl FamiliarWords {
     }
 }
 
-/// The error for a port that is given as to scp.
+/// The error for a port given as in scp.
 fn port_refused(port: &str) -> CommandError {
     CommandError::usage(format!("-P {port}: haul has no option for the port"))
         .with_hint(format!("use ssh://host:{port}/path or -e 'ssh -p {port}'"))
 }
 
-/// Advice in place of an option of ssh.
+/// The hint for an option of ssh.
 const FOR_SSH: &str = "pass options of ssh with -e, such as: -e 'ssh -p 2222 -J JUMP'";
 
-/// Advice in place of scp's -3.
+/// The hint for scp's -3.
 const THROUGH_HERE: &str = "leave it out: contents go directly between hosts if possible; --via ssh sends them through this machine";
 
-/// Digits of the highest port.
+/// Digits of the largest port number.
 const PORT_DIGITS_MAX: usize = 5;
 
-/// The error in `words`, of which the first is the program's name, told as a person
-/// would who knows the other programs.
+/// Explains clap's error in `words` to a user of the other programs. The first word is the
+/// program's name.
 ///
 /// # Errors
-/// clap's own, where it is no error but a help, or the version.
+/// clap's own error, if it prints the help or the version.
 pub(super) fn explain(error: clap::Error, words: &[OsString]) -> Result<CommandError, clap::Error> {
     let first = words.get(1).and_then(|first| first.to_str()).unwrap_or_default();
     let told = match error.kind() {
@@ -89,8 +88,8 @@ pub(super) fn explain(error: clap::Error, words: &[OsString]) -> Result<CommandE
     told.map_or_else(|| wrong::told(error, first), Ok)
 }
 
-/// `words` as they are read: -h, as the only word behind a command, asks for its help,
-/// whatever it means to the command beside others.
+/// Replaces -h by --help if it is the only word after a command. Otherwise -h has the command's own
+/// meaning.
 pub(super) fn with_help(words: &[OsString]) -> Vec<OsString> {
     let mut words = words.to_vec();
     if let [_, _, only] = &mut *words
@@ -101,14 +100,14 @@ pub(super) fn with_help(words: &[OsString]) -> Vec<OsString> {
     words
 }
 
-/// True if nothing but the help can be meant. With other words -h is taken for what it
-/// means elsewhere: a script would take a command for done that has printed its help.
+/// True if only the help can be meant. With other words -h keeps its meaning elsewhere: a script
+/// would take a printed help for a completed command.
 fn asks_for_help(words: &[OsString]) -> bool {
     let is_alone = words.len() <= 3 && words.last().is_some_and(|word| word == "-h");
     is_alone || words.iter().any(|word| word == "--help")
 }
 
-/// The answer to an option that `command` has not.
+/// The error for an option that `command` does not have.
 fn no_option(error: &clap::Error, command: &str, words: &[OsString]) -> Option<CommandError> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return None };
     let word = given.split('=').next().unwrap_or(given);
@@ -122,13 +121,13 @@ fn no_option(error: &clap::Error, command: &str, words: &[OsString]) -> Option<C
     Some(CommandError::usage(format!("'haul {command}' has no {word}")).with_hint(hint))
 }
 
-/// The shortest word that can be one of the commands, misspelt: a shorter one, such as the
-/// name of a file, is as near to any of them.
+/// Minimum length of a misspelt command. A shorter word, such as the name of a file, resembles
+/// every command.
 const MISSPELT_LEN_MIN: usize = 3;
 
-/// The command that is most like the word `first`, by clap's measure, if one is.
+/// The command most similar to `first`, by clap's measure.
 fn similar<'e>(error: &'e clap::Error, first: &str) -> Option<&'e str> {
-    // These are like a command, and mean something else.
+    // These resemble a command, but mean something else.
     if first.len() < MISSPELT_LEN_MIN || instead(first).is_some() {
         return None;
     }
@@ -145,7 +144,7 @@ fn similar<'e>(error: &'e clap::Error, first: &str) -> Option<&'e str> {
     }
 }
 
-/// Advice about another program's name in place of a command.
+/// The hint for another program's name in place of a command.
 fn instead(first: &str) -> Option<&'static str> {
     Some(match first {
         "rm" | "delete" => "use rm, on a host through ssh",
@@ -162,13 +161,13 @@ fn not_a_command(first: &str) -> CommandError {
     CommandError::usage(format!("'{first}' is not a command of haul"))
 }
 
-/// The error for words whose first is no command.
+/// The error if the first word is no command.
 fn no_command(first: &str) -> CommandError {
     let hint = instead(first).unwrap_or("start with a command: haul copy SOURCE... DEST");
     not_a_command(first).with_hint(format!("{hint}; run 'haul help' for all commands"))
 }
 
-/// The error of a command that goes from one place to another, and was given none.
+/// The error if a command has neither source nor destination.
 fn no_places(command: &str) -> Option<CommandError> {
     let usage = match command {
         "copy" | "cp" => COPY_USAGE,
@@ -181,10 +180,10 @@ fn no_places(command: &str) -> Option<CommandError> {
     Some(error.with_hint(format!("usage: {usage}; 'haul {command} --help' has examples")))
 }
 
-/// Attributes that a copy keeps without a word: only `haul sync` can leave them out.
+/// Attributes that a copy always preserves. Only `haul sync` can omit them.
 const KEPT: [&str; 6] = ["links", "l", "perms", "p", "times", "t"];
 
-/// The advice that `haul sync` has the option, for a command that copies or moves.
+/// The hint that `haul sync` has the option, for a command that copies, moves or checks.
 fn sync_has(command: &str, word: &str) -> Option<String> {
     if let Some(instead) = super::sync::instead(word) {
         return matches!(command, "copy" | "cp" | "move" | "mv" | "check")
@@ -206,7 +205,7 @@ fn sync_has(command: &str, word: &str) -> Option<String> {
     }
 }
 
-/// Advice in place of an option that the command does not have.
+/// The hint for an option that the command does not have.
 fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
     match command {
         "copy" | "cp" => answer_to_copy(word).or_else(|| answer_to_transfer(false, word)),
@@ -217,7 +216,7 @@ fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
     }
 }
 
-/// The same for a copy, where not each command that has two sides says so.
+/// The hint for an option that only `haul copy` answers.
 fn answer_to_copy(word: &str) -> Option<&'static str> {
     Some(match word {
         "-3" => THROUGH_HERE,
@@ -228,7 +227,7 @@ fn answer_to_copy(word: &str) -> Option<&'static str> {
     })
 }
 
-/// The same for a move.
+/// The hint for an option that only `haul move` answers.
 fn answer_to_move(word: &str) -> Option<&'static str> {
     Some(match word {
         "--progress" | "--partial" => {
@@ -239,7 +238,7 @@ fn answer_to_move(word: &str) -> Option<&'static str> {
     })
 }
 
-/// The same for a mirror, which has all that rsync has: words of cp and scp.
+/// The hint for an option of cp or scp; `haul sync` has all of rsync's.
 fn answer_to_sync(word: &str) -> Option<&'static str> {
     Some(match word {
         "-3" => THROUGH_HERE,
@@ -259,7 +258,7 @@ fn answer_to_sync(word: &str) -> Option<&'static str> {
     })
 }
 
-/// The same for options of cp and mv that no command has.
+/// The hint for an option of cp or mv that no command has.
 fn answer_to_any(command: &str, word: &str) -> Option<&'static str> {
     if !matches!(command, "copy" | "cp" | "move" | "mv" | "sync" | "check") {
         return None;
@@ -292,7 +291,7 @@ fn answer_to_any(command: &str, word: &str) -> Option<&'static str> {
     })
 }
 
-/// The same for a check.
+/// The hint for an option that only `haul check` answers.
 fn answer_to_check(word: &str) -> Option<&'static str> {
     Some(match word {
         "-u" | "--update" | "--force" | "--no-clobber" => "leave it out: check changes nothing",
@@ -304,7 +303,7 @@ fn answer_to_check(word: &str) -> Option<&'static str> {
     })
 }
 
-/// The same for each command that has sources and a destination; `moves` says that it
+/// The hint for an option of any command with sources and a destination. `moves`: the command
 /// removes the sources.
 fn answer_to_transfer(moves: bool, word: &str) -> Option<&'static str> {
     Some(match word {

@@ -1,5 +1,4 @@
-//! Words about what is left out, as rsync has them. Their order counts, across all of
-//! them.
+//! The filter options, as in rsync. Their order matters, across all of them.
 
 use crate::error::CommandError;
 use clap::{Arg, ArgAction, ArgMatches, FromArgMatches, ValueHint, value_parser};
@@ -10,17 +9,16 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-/// Files with rules that name others, one inside the other, at most.
+/// Maximum depth of rule files that name other rule files.
 const NESTED_MAX: usize = 16;
 
-/// The words, in the order in which they were given; the `ALL` of rsync, or those that are
-/// patterns.
+/// The filter options, in the order given. `ALL`: all of rsync's, else only those with patterns.
 #[derive(Debug, Default)]
 pub(super) struct FilterWords<const ALL: bool = false> {
     given: Vec<(usize, Form, OsString)>,
 }
 
-/// One of the words.
+/// A filter option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Form {
     name: &'static str,
@@ -29,23 +27,24 @@ struct Form {
     value: &'static str,
 }
 
-/// The value of a word.
+/// The value of a filter option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Takes {
-    /// A pattern, for this action if it doesn't say it itself.
+    /// A pattern. It has this action unless it contains a prefix.
     Pattern(Action),
     /// A file with such patterns.
     File(Action),
     /// A rule with its prefix.
     Rule,
-    /// Nothing: it stands for other words.
+    /// No value: the option stands for other rules.
     Nothing,
 }
 
-/// The word that stands for rules of its own: one when it is given first, another later.
+/// The option that stands for [`SHORTHANDS`]: the first rule when first given, the second when
+/// repeated.
 const SHORTHAND: &str = "F";
 
-/// The word for the rules of CVS, which stand behind all others.
+/// The option for the rules of CVS, which apply after all others.
 const CVS: &str = "cvs-exclude";
 
 const FORMS: [Form; 7] = [
@@ -58,7 +57,6 @@ const FORMS: [Form; 7] = [
     Form { name: CVS, short: Some('C'), takes: Takes::Nothing, value: "" },
 ];
 
-/// The rules that [`SHORTHAND`] stands for.
 const SHORTHANDS: [&[u8]; 2] = [b"dir-merge /.rsync-filter", b"exclude .rsync-filter"];
 
 impl<const ALL: bool> FilterWords<ALL> {
@@ -71,14 +69,14 @@ impl<const ALL: bool> clap::Args for FilterWords<ALL> {
     fn augment_args(command: clap::Command) -> clap::Command {
         Self::forms().iter().fold(command, |command, form| {
             let mut arg = Arg::new(form.name);
-            // One letter alone is no long option; it is taken as one.
+            // A name of one letter is not a long option, but is accepted as one.
             arg = if form.name.len() > 1 { arg.long(form.name) } else { arg.alias(form.name) };
             if let Some(short) = form.short {
                 arg = arg.short(short);
             }
             let hint = match form.takes {
                 Takes::Nothing => {
-                    // Counted it would have but one place.
+                    // Counting the option would keep only one position.
                     let arg = arg.action(ArgAction::Append).num_args(0);
                     return command
                         .arg(arg.default_missing_value("").value_parser(value_parser!(OsString)));
@@ -122,12 +120,12 @@ impl<const ALL: bool> FromArgMatches for FilterWords<ALL> {
 }
 
 impl<const ALL: bool> FilterWords<ALL> {
-    /// The rules, in which those that don't say it themselves are for the sides of `style`. A
-    /// file that a word at a place of the command names has rules that end with a byte 0 if
-    /// `zeros` says so. Only `links` may lead to such a file.
+    /// The rules. A rule without a side of its own applies to the sides of `style`. A file of rules
+    /// uses NUL as line end if `zeros` is true for the position of its option. Only `links` are
+    /// followed to such a file.
     ///
     /// # Errors
-    /// A usage error that names the word, or the file and its rule.
+    /// A usage error that names the option, or the file and its rule.
     pub(super) fn rules(
         &self,
         style: Style,
@@ -167,17 +165,17 @@ impl<const ALL: bool> FilterWords<ALL> {
     }
 }
 
-/// The rules so far.
+/// The rules found so far.
 struct Found {
     filter: Filter,
     style: Style,
     links: Links,
-    /// A byte 0 ends each line of what the word at hand has read.
+    /// NUL ends each line of the file that the current option reads.
     zeros: bool,
 }
 
 impl Found {
-    /// Adds the patterns in a file, or in standard input if its name is `-`.
+    /// Adds the patterns in a file; `-` is standard input.
     fn read_patterns(
         &mut self,
         action: Action,
@@ -187,7 +185,7 @@ impl Found {
         let content = read(path, self.links).map_err(|error| unreadable(shown, &error))?;
         let is_end = |byte: &u8| match self.zeros {
             true => *byte == 0,
-            // A carriage return ends a line, too, and is in no pattern.
+            // A carriage return also ends a line, and is never part of a pattern.
             false => matches!(byte, b'\n' | b'\r'),
         };
         let lines: Vec<_> = content.split(is_end).collect();
@@ -200,7 +198,7 @@ impl Found {
         Ok(())
     }
 
-    /// Adds the rule that `words` are.
+    /// Adds the rule in `words`; without a prefix it has `action`.
     fn add(&mut self, action: Action, words: &[u8]) -> Result<(), String> {
         let (action, pattern) = match words {
             b"!" => {
@@ -216,7 +214,7 @@ impl Found {
         self.filter.push(rule).map_err(|error| error.to_string())
     }
 
-    /// Adds the rule that a word of the command line, `at`, is.
+    /// Adds the rule of an option; `at` names the option in errors.
     fn take_word(&mut self, word: &[u8], at: &str) -> Result<(), CommandError> {
         let lines = Lines::of_word(word, self.style);
         for line in lines.map_err(|why| wrong(at, &why.to_string()))? {
@@ -225,7 +223,7 @@ impl Found {
         Ok(())
     }
 
-    /// Adds what stands at `at`, in the last of so many files that name each other.
+    /// Adds a line read at `at`. `nested` is the depth of files that name each other.
     fn take(&mut self, line: Line, at: &str, nested: usize) -> Result<(), CommandError> {
         let added = match line {
             Line::Rule(rule) => self.filter.push(rule),
@@ -269,7 +267,7 @@ impl Found {
         Ok(())
     }
 
-    /// Adds the rules of CVS: those that are known by heart, and the user's own.
+    /// Adds the rules of CVS: the built-in ones, and those of the user.
     fn take_cvs(&mut self, style: Style, nested: usize) -> Result<(), CommandError> {
         for line in cvs_defaults(style) {
             self.take(line.expect("they are rules"), CVS, nested)?;

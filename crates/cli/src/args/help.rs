@@ -1,4 +1,4 @@
-//! Usage, notes and examples, as the help shows them.
+//! Usage, notes and examples in the help.
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -1,4 +1,4 @@
-//! The words of `haul keep`.
+//! The command line of `haul keep`.
 
 use super::detail;
 use crate::error::CommandError;
@@ -19,9 +19,9 @@ pub(crate) struct Keep {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeepAction {
     List,
-    /// Close those to this host, or all.
+    /// Close the connections to this host, or all.
     Stop(Option<String>),
-    /// Hold one, whose streams come over standard input.
+    /// Hold the connection whose streams are sent over standard input.
     Hold {
         dir: PathBuf,
         name: String,
@@ -42,7 +42,7 @@ Examples:
   haul keep                                 list the kept connections
   haul keep stop nas                        close those to nas";
 
-/// The words as clap reads them.
+/// The arguments, as clap parses them.
 #[derive(Debug, Args)]
 pub(super) struct KeepWords {
     /// Close kept connections

@@ -1,9 +1,9 @@
-//! The words that say what is kept of the sources besides modes and times.
+//! The options for attributes besides modes and times.
 
 use clap::Args;
 use haul_model::Kept;
 
-/// Words of `haul copy` and `haul check`, with the meanings that rsync gives them.
+/// Options of `haul copy` and `haul check`, with rsync's meanings.
 #[derive(Debug, Args)]
 pub(super) struct KeptWords {
     #[arg(short, long)]
@@ -29,7 +29,7 @@ pub(super) struct KeptWords {
 }
 
 impl KeptWords {
-    /// All that is kept.
+    /// All attributes to preserve.
     pub(super) fn keeps(&self) -> Kept {
         let all = Kept::OF_ARCHIVES.only_if(self.archive);
         let owner = Kept::USER.with(Kept::SET_ID).only_if(self.owner);

@@ -1,10 +1,10 @@
-//! The words of a command, described to clap only when that command is asked for: to describe
-//! those of all commands at each start takes longer than many a command does.
+//! Defers the definition of a command's options until clap parses that command. Defining the
+//! options of all commands at each start takes longer than many commands do.
 
 use super::options;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// The words of one command, which clap hears of late.
+/// The arguments of one command, defined when they are needed.
 #[derive(Debug)]
 pub(super) struct Late<T>(pub(super) T);
 
@@ -36,7 +36,7 @@ impl<T: Args> Args for Late<T> {
     }
 }
 
-/// Has `describe` make the words, and adds them to the command with their help.
+/// Adds the arguments that `describe` defines to the command, with their help.
 fn described(command: Command, describe: fn(Command) -> Command) -> Command {
     options::add(command, &describe(Command::new("words")))
 }

@@ -1,5 +1,5 @@
-//! The help of options. Each option has one text, one heading and one place in the order of
-//! the help, whichever command takes it: `options/table.rs` has them.
+//! The help of options. Each option has one text, heading and position in the help, for all
+//! commands that accept it. `options/table.rs` contains them.
 
 mod table;
 
@@ -7,12 +7,12 @@ use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
 use table::{COMMON, SECTIONS};
 
-/// The text of an option.
+/// The help text of an option.
 #[derive(Debug)]
 struct Text {
-    /// Its long name, or the letter of one that has none.
+    /// The long name, or the letter of an option without one.
     name: &'static str,
-    /// The commands that it is for; none stands for all.
+    /// The commands that the text is for; empty: all.
     commands: &'static [&'static str],
     /// One line: a verb and an object.
     help: &'static str,
@@ -20,7 +20,7 @@ struct Text {
     details: &'static str,
 }
 
-/// The place of a text, from 0 on, its heading and itself.
+/// The position of a text, from 0, its heading, and the text.
 type Place = (usize, &'static str, &'static Text);
 
 impl Text {
@@ -28,7 +28,7 @@ impl Text {
         Self { name, commands: &[], help, details: "" }
     }
 
-    /// The same for these commands alone. It is listed before the text for all others.
+    /// Limits the text to these commands. It must be listed before the text for all others.
     const fn of(self, commands: &'static [&'static str]) -> Self {
         Self { commands, ..self }
     }
@@ -38,8 +38,8 @@ impl Text {
     }
 }
 
-/// Adds the options of `words` to `command`, with their texts and in the order of the table,
-/// and the option for the help. An option without a text is hidden.
+/// Adds the options of `words` and `--help` to `command`, with their texts and in the order of the
+/// table. An option without a text is hidden.
 pub(super) fn add(command: Command, words: &Command) -> Command {
     let mut help = Arg::new("help").long("help").action(ArgAction::HelpShort);
     if words.get_arguments().all(|arg| arg.get_short() != Some('h')) {
@@ -54,7 +54,7 @@ pub(super) fn add(command: Command, words: &Command) -> Command {
     args.into_iter().fold(command, |command, (place, arg)| command.arg(with_text(arg, place)))
 }
 
-/// The place of an option in the order of the help, its heading and its text, if it has one.
+/// The position, heading and text of an option; `None` without a text.
 fn place(command: &str, arg: &Arg) -> Option<Place> {
     if arg.is_positional() || arg.is_hide_set() {
         return None;
@@ -71,7 +71,7 @@ fn place(command: &str, arg: &Arg) -> Option<Place> {
     places.find(|(_, _, text)| is_it(text))
 }
 
-/// The option with its text. One that has none is hidden.
+/// Adds the text to the option; an option without a text is hidden.
 fn with_text(arg: &Arg, place: Option<Place>) -> Arg {
     let arg = arg.clone();
     let Some((at, heading, text)) = place else {
@@ -84,8 +84,7 @@ fn with_text(arg: &Arg, place: Option<Place>) -> Arg {
     arg.help(text.help).help_heading(heading).display_order(at)
 }
 
-/// The help of a command in answer to -h alone, if the command has so many options that it
-/// shows the common ones.
+/// The answer to `-h` alone: the common options. `None` for a command with few options.
 pub(super) fn short_help(words: &[OsString]) -> Option<String> {
     let [_, command, only] = words else { return None };
     if only != "-h" {
@@ -116,7 +115,7 @@ fn examples(command: &Command) -> String {
     examples.unwrap_or_default().to_owned()
 }
 
-/// The answer to `haul sync` alone: its usage and examples.
+/// The answer to `haul sync` without arguments: usage and examples.
 pub(super) fn usage(words: &[OsString]) -> Option<String> {
     let [_, name] = words else { return None };
     if name != "sync" {

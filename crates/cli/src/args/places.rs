@@ -1,5 +1,5 @@
-//! The words about the command line itself: completions, man pages, and the places that a
-//! word may stand for.
+//! The command lines of completions and man pages, and of the program that completes hosts and
+//! paths.
 
 use super::remote;
 use crate::config::Config;
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// A shell that completes the words of the command line.
+/// A shell with completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum CompletedShell {
     Bash,
@@ -20,20 +20,20 @@ pub(crate) enum CompletedShell {
 /// `haul generate`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Generate {
-    /// The directory below which they are written.
+    /// The directory below which the files are written.
     pub(crate) dir: PathBuf,
 }
 
-/// `haul places`, which completions ask.
+/// `haul __places`, which completions call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Places {
-    /// The beginning of a location.
+    /// The start of a location.
     pub(crate) word: Vec<u8>,
-    /// The path of a host that the word begins, and how that host is reached.
+    /// The host of the word and the path on it, if the word contains a host.
     pub(crate) there: Option<(Host, Vec<u8>)>,
-    /// Hosts alone are meant, without paths.
+    /// Print only hosts, no paths.
     pub(crate) hosts_alone: bool,
-    /// The hosts that the configuration names.
+    /// The hosts in the configuration.
     pub(crate) hosts: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl PlacesWords {
         let hosts = config.hosts().map(str::to_owned).collect();
         let there = Location::parse(&word).ok().and_then(|location| {
             let Machine::There(host) = location.machine else { return None };
-            // An empty path is the home directory, of which the word says nothing.
+            // An empty path is the home directory; the completed word does not contain it.
             let path =
                 if word.as_encoded_bytes().ends_with(b":") { Vec::new() } else { location.path };
             remote::reached(host, config).ok().filter(|host| !host.by_sftp).map(|host| (host, path))

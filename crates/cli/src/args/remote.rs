@@ -1,4 +1,4 @@
-//! The words that say how hosts are reached.
+//! The options for reaching hosts and for transfers.
 
 use crate::command::deploy::own_program;
 use crate::config::{
@@ -17,7 +17,7 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How hosts are reached.
+/// The options for reaching hosts.
 #[derive(Debug, Args)]
 pub(super) struct RemoteWords {
     #[arg(long, value_name = "PATH")]
@@ -33,7 +33,7 @@ pub(super) struct RemoteWords {
     keep: Option<KeepFor>,
 }
 
-/// How long a host is waited for.
+/// The timeout of a host.
 #[derive(Debug, Args)]
 pub(super) struct TimeoutWords {
     #[arg(long, value_name = "SECONDS")]
@@ -41,7 +41,7 @@ pub(super) struct TimeoutWords {
     pub(super) timeout: Option<u32>,
 }
 
-/// The words of the commands that only ask.
+/// The options of commands that only read metadata or hashes.
 #[derive(Debug, Args)]
 pub(super) struct RequestWords {
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(super) struct RequestWords {
     retry: RetryWords,
 }
 
-/// The words of the commands that move contents.
+/// The options of commands that transfer contents.
 #[derive(Debug, Args)]
 pub(super) struct TransferWords {
     #[command(flatten)]
@@ -75,8 +75,8 @@ pub(super) struct TransferWords {
     deploy: bool,
 }
 
-/// The way between `sources` and `dest` with these words: where they say nothing, that of
-/// the destination's host, or, if that is here, of the first host of a source.
+/// How contents travel between `sources` and `dest`. `words` override the settings of the
+/// destination's host or, if that is local, of the first source on a host.
 pub(super) fn passage(
     mut words: Settings,
     sources: &[Location],
@@ -100,7 +100,7 @@ pub(super) fn passage(
     }
 }
 
-/// How many connections there are, and how often one that was lost is made again.
+/// The number of connections, and of retries.
 #[derive(Debug, Args)]
 pub(super) struct ParallelWords {
     #[arg(long, value_name = "N")]
@@ -110,7 +110,7 @@ pub(super) struct ParallelWords {
     retry: RetryWords,
 }
 
-/// How often a connection that was lost is made again.
+/// The number of retries after a lost connection.
 #[derive(Debug, Args)]
 pub(super) struct RetryWords {
     #[arg(long, value_name = "N")]
@@ -119,7 +119,7 @@ pub(super) struct RetryWords {
 }
 
 impl ParallelWords {
-    /// Adds them to those that say how hosts are reached.
+    /// Adds these options to those of `remote`.
     pub(super) fn add_to(&self, remote: &RemoteWords) -> Settings {
         let parallel = self.parallel.and_then(NonZeroU8::new).map(typed);
         Settings { parallel, ..self.retry.add_to(remote) }
@@ -127,22 +127,22 @@ impl ParallelWords {
 }
 
 impl RetryWords {
-    /// Adds it to those that say how hosts are reached.
+    /// Adds the option to those of `remote`.
     fn add_to(&self, remote: &RemoteWords) -> Settings {
         Settings { retries: self.retries.map(typed), ..remote.settings() }
     }
 }
 
-/// The hint where a location names the SFTP server, and an option the haul there.
+/// The hint for an option about haul with a location that uses the SFTP server.
 const WRITE_SSH: &str = "write ssh:// to use haul on the host";
 
-/// Words of which one makes the other mean nothing.
+/// The error for two options that exclude each other.
 fn exclude(one: &dyn fmt::Display, other: &str) -> CommandError {
     CommandError::usage(format!("{one} and {other} exclude each other"))
 }
 
 impl RemoteWords {
-    /// The settings of these words.
+    /// The settings of these options.
     fn settings(&self) -> Settings {
         Settings {
             rsh: self.rsh.clone().map(typed),
@@ -155,8 +155,7 @@ impl RemoteWords {
     }
 }
 
-/// How hosts are reached: by the words of the command, and where they say nothing, by
-/// the configuration.
+/// How hosts are reached: by the command line first, then by the configuration.
 #[derive(Debug)]
 pub(super) struct Way<'c> {
     words: Settings,
@@ -165,12 +164,11 @@ pub(super) struct Way<'c> {
 }
 
 impl<'c> Way<'c> {
-    /// As `words` and `config` say.
     pub(super) fn new(words: Settings, config: &'c Config) -> Self {
         Self { words, deploy: false, config }
     }
 
-    /// The location that the words mean, with the way to its host.
+    /// Parses a location, and sets up its host.
     fn location(&self, words: &OsString) -> Result<Location, CommandError> {
         let mut location = Location::parse(words)?;
         let Machine::There(host) = location.machine.clone() else { return Ok(location) };
@@ -185,7 +183,7 @@ impl<'c> Way<'c> {
         }
         let mut host = set_up(host, &settings)?;
         host.by_sftp |= settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
-        // Who names haul's path on the host, or asks for haul, means no other.
+        // An explicit --remote-haul or --transport haul allows no fallback.
         if names_haul(&settings).is_some() {
             host.without_haul = WithoutHaul::Fail;
         }
@@ -202,7 +200,7 @@ impl<'c> Way<'c> {
         Ok(location)
     }
 
-    /// The use of a host's server. Words about ssh ask for ssh.
+    /// How the host's server is used. Options or a login for ssh select ssh.
     fn server(&self, settings: &Settings, host: &Host) -> UseServer {
         let Settings { rsh, remote_haul, transport, .. } = &self.words;
         let names_ssh = rsh.is_some() || remote_haul.is_some() || transport.is_some();
@@ -217,7 +215,7 @@ impl<'c> Way<'c> {
         }
     }
 
-    /// The locations that the words mean, with the ways to their hosts.
+    /// Parses the locations, and sets up their hosts.
     pub(super) fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
         if self.words.contradict() {
             let error = exclude(&"--transport sftp", "--remote-haul");
@@ -237,7 +235,7 @@ impl<'c> Way<'c> {
         Ok(locations)
     }
 
-    /// The sources, and the destination, which is last.
+    /// The sources and the destination, which is the last location.
     pub(super) fn sources_and_dest(
         &self,
         words: &[OsString],
@@ -251,7 +249,7 @@ impl<'c> Way<'c> {
     }
 }
 
-/// The option that asks for the haul of a host.
+/// The option that requires haul on the host.
 fn names_haul(settings: &Settings) -> Option<&'static str> {
     match (&settings.remote_haul, &settings.transport) {
         (Some(_), _) => Some("--remote-haul"),
@@ -260,13 +258,13 @@ fn names_haul(settings: &Settings) -> Option<&'static str> {
     }
 }
 
-/// The host, reached as the configuration says.
+/// Sets up the host by the configuration.
 pub(super) fn reached(host: Host, config: &Config) -> Result<Host, CommandError> {
     let settings = config.with(Settings::default(), Some(host.name()));
     set_up(host, &settings)
 }
 
-/// The host, reached as the settings say.
+/// Sets up the host by the settings.
 pub(super) fn set_up(host: Host, settings: &Settings) -> Result<Host, CommandError> {
     let set_up = host.with_ssh(|mut ssh| {
         if let Some(command) = &settings.rsh {
@@ -283,7 +281,7 @@ pub(super) fn set_up(host: Host, settings: &Settings) -> Result<Host, CommandErr
     Ok(set_up?)
 }
 
-/// The way to keep connections for so long, if there is one.
+/// How connections are kept for `lasts`; `None` for no time, or without a state directory.
 fn keep(lasts: Duration) -> Option<Keep> {
     let dir = state::kept().filter(|_| !lasts.is_zero())?;
     let program = std::env::current_exe().ok()?;
@@ -291,7 +289,7 @@ fn keep(lasts: Duration) -> Option<Keep> {
 }
 
 impl RemoteWords {
-    /// One location, with the way to its host.
+    /// Parses one location, and sets up its host.
     pub(super) fn location(
         &self,
         words: &OsString,
@@ -301,7 +299,7 @@ impl RemoteWords {
         Ok(way.locations(std::slice::from_ref(words))?.remove(0))
     }
 
-    /// The sources, and the destination, which is last.
+    /// The sources and the destination, which is the last location.
     pub(super) fn sources_and_dest(
         &self,
         words: &[OsString],
@@ -314,7 +312,7 @@ impl RemoteWords {
 }
 
 impl TransferWords {
-    /// The way that contents take between these places.
+    /// How contents travel between these locations.
     pub(super) fn passage(
         &self,
         sources: &[Location],
@@ -325,7 +323,7 @@ impl TransferWords {
         Passage { no_cache, ..passage(self.words(), sources, dest, config) }
     }
 
-    /// The words about that way, and about how hosts are reached.
+    /// The settings of all these options.
     fn words(&self) -> Settings {
         Settings {
             bwlimit: self.bwlimit.clone().map(typed),
@@ -337,7 +335,7 @@ impl TransferWords {
         }
     }
 
-    /// As [`RemoteWords::sources_and_dest`].
+    /// Like [`RemoteWords::sources_and_dest`].
     pub(super) fn sources_and_dest(
         &self,
         words: &[OsString],
@@ -356,7 +354,7 @@ impl TransferWords {
 }
 
 impl RequestWords {
-    /// The locations that the words mean, with the ways to their hosts.
+    /// Parses the locations, and sets up their hosts.
     pub(super) fn locations(
         &self,
         words: &[OsString],

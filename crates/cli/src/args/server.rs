@@ -1,4 +1,4 @@
-//! The words of `haul server`.
+//! The command line of `haul server`.
 
 use super::cache::CacheWords;
 use super::late::Late;
@@ -19,14 +19,13 @@ pub(crate) struct Server {
     pub(crate) json: bool,
 }
 
-/// The action of `haul server`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ServerAction {
     /// Run in the foreground.
     Run {
         listen: Vec<String>,
     },
-    /// Run in the background; `reached`: listen at the address that ssh has reached, too.
+    /// Run in the background. `reached`: also listen at the address to which ssh connected.
     Start {
         listen: Vec<String>,
         reached: bool,
@@ -34,27 +33,24 @@ pub(crate) enum ServerAction {
     Stop,
     Status,
     Reload,
-    /// Show the settings.
     Config,
-    /// List the clients.
     Clients,
-    /// Enrol a client whose key is given.
+    /// Enroll a client by its public key.
     Admit {
         key: PublicKey,
         terms: Terms,
     },
-    /// Print an invitation.
     Invite {
         terms: Terms,
         addresses: Vec<String>,
     },
-    /// Accept one.
+    /// Accept an invitation.
     Join {
         invitation: Box<Invitation>,
         name: Option<String>,
         host: Option<String>,
     },
-    /// Enrol this user at a host, through ssh.
+    /// Enroll this user at a host, through ssh.
     Enroll {
         host: Host,
         terms: Terms,
@@ -65,22 +61,22 @@ pub(crate) enum ServerAction {
     },
     /// Create a new key of the server.
     Rotate,
-    /// Write the files of a service.
+    /// Write the unit files of a service.
     Install {
         user: bool,
     },
-    /// Do it on a host, through ssh.
+    /// Run the command on a host, through ssh.
     There {
         host: Host,
         words: Vec<String>,
     },
-    /// Serve a client that comes through ssh.
+    /// Serve a client that connected through ssh.
     Agent {
         key: PublicKey,
     },
-    /// `haul cache` for another machine.
+    /// Run `haul cache` for another machine.
     Cache(CacheCommand),
-    /// Do what the words from standard input say.
+    /// Run the command whose arguments are on standard input.
     Words,
 }
 
@@ -88,7 +84,7 @@ pub(crate) enum ServerAction {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) name: Option<String>,
-    /// The directory that it may reach; the home directory if none is named.
+    /// The directory that the client may access; `None`: the home directory.
     pub(crate) root: Option<PathBuf>,
     pub(crate) read_only: bool,
     pub(crate) run_as: Option<String>,
@@ -166,7 +162,7 @@ pub(super) struct StartWords {
     at: AtWords,
 }
 
-/// The host on which a command is carried out.
+/// The host on which a command runs.
 #[derive(Debug, Args)]
 pub(super) struct AtWords {
     /// Host, if not this machine
@@ -265,7 +261,7 @@ pub(super) struct InstallWords {
     at: AtWords,
 }
 
-/// The host, reached as the words and the configuration say.
+/// The host, set up by the options and the configuration.
 pub(super) fn reached(
     host: &OsString,
     rsh: Option<String>,
@@ -278,7 +274,7 @@ pub(super) fn reached(
 }
 
 impl AtWords {
-    /// `action` here, or a command of `words` on the host.
+    /// `action`, or the same command with `words` on the host if one is given.
     fn or_there(
         self,
         action: ServerAction,
@@ -307,7 +303,7 @@ impl TermsWords {
 }
 
 impl Terms {
-    /// The words for them.
+    /// The options for these terms.
     pub(crate) fn words(&self) -> Result<Vec<String>, CommandError> {
         let mut words = Vec::new();
         if let Some(root) = &self.root {
@@ -322,7 +318,7 @@ impl Terms {
 }
 
 impl ServerWords {
-    /// The command; `load` reads the configuration where a host is named.
+    /// Converts to a command. `load` reads the configuration, if a host is given.
     pub(super) fn into_server(
         self,
         load: impl FnOnce() -> Result<Config, CommandError>,

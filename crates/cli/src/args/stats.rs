@@ -1,13 +1,12 @@
-//! The figures that a mirror is asked for.
+//! The statistics at the end of a mirror.
 
-/// The figures that a mirror tells at its end.
+/// The statistics that a mirror prints at its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Stats {
-    /// None.
     #[default]
     None,
-    /// A line of what was done.
+    /// One line about the work done.
     Line,
-    /// In front of that the lines of rsync.
+    /// The lines of rsync, then that line.
     Block,
 }

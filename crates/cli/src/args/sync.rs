@@ -1,5 +1,5 @@
-//! The words of `haul sync`, which are those of rsync. Their order counts: what a later
-//! word says replaces what an earlier one said, and `-a` is the words that it stands for.
+//! The command line of `haul sync`: rsync's options. Their order matters: a later option overrides
+//! an earlier one, and `-a` sets the options that it stands for.
 
 mod absent;
 mod given;
@@ -45,19 +45,19 @@ pub(crate) struct Sync {
     pub(crate) copy: Copy,
     pub(crate) mirror: Mirror,
     pub(crate) when: When,
-    /// Files and links of the sources go, once the destination has them.
+    /// Remove files and links of the sources once the destination has them.
     pub(crate) removes_sources: bool,
-    /// The sources are listed, and nothing else is done.
+    /// Only list the sources, with these columns.
     pub(crate) list: Option<Columns>,
-    /// Where the list of paths is, if that is on the host.
+    /// The list of paths, if it is on the host.
     pub(crate) list_there: Option<list::ListThere>,
-    /// The figures that are told at the end.
+    /// The statistics printed at the end.
     pub(crate) stats: Stats,
-    /// How lengths are written there: 0 as digits, 1 with separators, then with units.
+    /// The format of lengths in them: 0 digits, 1 with separators, 2 and more with units.
     pub(crate) readable: u8,
 }
 
-/// The words, as they are typed.
+/// The arguments, as clap parses them.
 #[derive(Debug, Args)]
 pub(super) struct SyncWords {
     /// The sources and, last, the destination.
@@ -77,13 +77,13 @@ pub(super) struct SyncWords {
     version: Option<bool>,
 }
 
-/// Everything that the switches say.
+/// The combined effect of all options.
 #[derive(Debug, Default)]
 struct Wish {
     recursive: Recursion,
     dirs: Option<bool>,
     relative: Option<bool>,
-    /// Of paths that are kept, directories on the way get no attributes.
+    /// `--no-implied-dirs`: the parent directories of listed paths get no attributes.
     leaves_ways: bool,
     files_from: Option<OsString>,
     copy_links: bool,
@@ -98,17 +98,18 @@ struct Wish {
     partial_dir: Option<OsString>,
     lists: bool,
     eight_bit: bool,
-    /// `--old-args`, or its opposite, if one of them was given.
+    /// The last of `--old-args` and its opposite; `None` without either.
     old_args: Option<bool>,
     secludes: bool,
-    /// How lengths in lists and figures are written: 0 as digits, 1 with separators, then with units.
+    /// The format of lengths in lists and figures: 0 digits, 1 with separators, 2 and more with
+    /// units.
     readable: u8,
     ignore_times: bool,
     ignore_existing: bool,
     checksum: bool,
     whole_file: bool,
     mirror: Mirror,
-    /// Holes get no room, also where room is reserved.
+    /// Make holes, even if `--preallocate` reserves space.
     sparse: bool,
     bases: Vec<(Bases, OsString)>,
     backup: bool,
@@ -116,17 +117,17 @@ struct Wish {
     backup_dir: Option<OsString>,
     suffix: Option<OsString>,
     temp_dir: Option<OsString>,
-    /// Times are compared like this: seconds, or `-1` to the nanosecond.
+    /// Tolerance for comparing times, in seconds; `-1`: to the nanosecond.
     window: i64,
     deletes: bool,
     when: Option<When>,
-    /// The group of words that has said when, if one has.
+    /// The group of the option that set `when`.
     when_group: Option<&'static str>,
-    /// Another has, too.
+    /// Options of different groups have set `when`.
     mixes_when: bool,
-    /// Files that have only other names are sent.
+    /// Send files that were only renamed.
     sends_moved: bool,
-    /// Yes is the answer to all that would be asked on a terminal.
+    /// Skip the question at a terminal.
     yes: bool,
     delete: Delete,
     deletes_excluded: bool,
@@ -141,7 +142,7 @@ struct Wish {
     executability: bool,
     hard_links: bool,
     altered: Altered,
-    /// The words that have said which users, and which groups, become others.
+    /// The option that maps users, and the one that maps groups.
     mapped: [Option<&'static str>; 2],
     atimes: bool,
     omits_dir_times: bool,
@@ -167,33 +168,33 @@ struct Wish {
     keep: Option<KeepFor>,
     /// The last of `-z` and `--no-z`.
     compressed: Option<bool>,
-    /// The codec, and the level of zstd, where words say them.
+    /// The codec, and zstd's level, if options set them.
     compression: Option<Compression>,
     level: Option<u8>,
     via: Option<Via>,
     congestion: Option<Congestion>,
     ports: Option<Ports>,
-    /// Content that the other side has is sent all the same.
+    /// Do not use the chunk cache.
     no_cache: bool,
     fast: bool,
-    /// Attributes of root are written down on this side, and on the other.
+    /// `--fake-super` on this side, and on the other side.
     fakes_here: bool,
     fakes_there: Option<bool>,
-    /// Owners and devices, which take root, are not kept.
+    /// `--no-super`: owners and devices, which need root, are not preserved.
     acts_as_others: bool,
-    /// The time at which the command ends, whatever is left to do.
+    /// The time at which the command ends, even if work is left.
     until: Option<Until>,
-    /// Links of other users are followed on this side, and on the other.
+    /// Follow links of other users, on this side and on the other side.
     foreign_links: bool,
     foreign_links_there: bool,
 }
 
-/// The words by which directories are taken with all that is in them.
+/// How directories are taken with their content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Recursion {
     #[default]
     No,
-    /// The one that stands for others: a list of paths is taken without.
+    /// Set by `-a`: has no effect with a list of paths.
     OfArchive,
     Yes,
 }
@@ -287,7 +288,7 @@ impl SyncWords {
 }
 
 impl Wish {
-    /// True if directories are taken with all that is in them.
+    /// True if directories are taken with their content.
     fn is_recursive(&self) -> bool {
         match self.recursive {
             Recursion::No => false,
@@ -296,8 +297,8 @@ impl Wish {
         }
     }
 
-    /// The command that reaches a host, where the words or the environment name one. A
-    /// variable of haul's own stands above that of rsync.
+    /// The command that reaches a host, from the options or from `RSYNC_RSH`. haul's own variable
+    /// takes precedence over `RSYNC_RSH`.
     fn rsh(&self) -> Result<Option<String>, CommandError> {
         const VARIABLE: &str = "RSYNC_RSH";
         let given = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
@@ -313,7 +314,7 @@ impl Wish {
         self.deletes && !self.yes && !self.dry_run && !self.lists
     }
 
-    /// The paths of a list, if there is one.
+    /// The paths of `--files-from`, if given.
     fn list(
         &self,
         sources: &[Location],
@@ -328,7 +329,7 @@ impl Wish {
         list::read(file, self.from_zeros, self.links(), &host.machine).map(Some)
     }
 
-    /// Rules that don't say it are not about what is removed if that is to go, too.
+    /// The style of rules. With `--delete-excluded` a plain rule applies only to the Sender.
     fn style(&self) -> Style {
         let plain = if self.deletes_excluded { Sides::Sender } else { Sides::Both };
         Style { plain, zeros: self.from_zeros, ..Style::default() }
@@ -343,22 +344,22 @@ impl Wish {
         Policy {
             conflict,
             dry_run: self.dry_run,
-            // What is removed here is not to be lost there.
+            // Sources are removed only after their copies are durable.
             sync: self.fsync || self.removes_sources,
             moving: (self.removes_sources && !self.dry_run).then_some(Moving::Lossy),
             keeps: self.keeps(),
             numeric_ids: self.numeric_ids,
-            // What is left of a file would be looked for where it is to appear.
+            // A partial file would be searched in the wrong directory: where the file is to appear.
             resume: if self.temp_dir.is_some() { Resume::Never } else { Resume::default() },
             trusts_transit: self.fast,
             ..Policy::default()
         }
     }
 
-    /// All that is kept.
+    /// All attributes to preserve.
     fn keeps(&self) -> Kept {
         let times = self.times;
-        // As with rsync: backups beside what they are of change the times of directories.
+        // As in rsync: backups beside their files change the times of directories.
         let backs_up_beside = self.backs_up_beside();
         let perms = Kept::MODE.with(Kept::SET_ID).with(Kept::LENT);
         perms

@@ -1,4 +1,4 @@
-//! Words of the command line as structs, and their help.
+//! Command lines as structs, and their help.
 
 use super::*;
 use clap::CommandFactory;
@@ -75,7 +75,7 @@ fn flags_of_info_and_debug_have_a_help() {
 }
 
 #[test]
-fn words_of_other_programs_are_taken_where_they_mean_something() {
+fn options_of_other_programs_are_accepted_if_haul_has_their_meaning() {
     let archived = copy("copy -avz a b");
     assert!(archived.request.recursive);
     assert_eq!(archived.detail, Detail::Text(Show::Verbose));
@@ -95,7 +95,7 @@ fn words_of_other_programs_are_taken_where_they_mean_something() {
     assert_eq!(copy("copy --human-readable a b"), copy("copy a b"));
     assert_eq!(parse("move -h a b"), parse("move a b"));
     assert_eq!(parse("check -h a b"), parse("check a b"));
-    // A later word stands for an earlier one, as in scripts that add to others' words.
+    // A later option overrides an earlier one, as in scripts that append options.
     let given_twice = parse("copy --timeout 5 --timeout 6 a b");
     assert_eq!(given_twice, parse("copy --timeout 6 a b"));
 }
@@ -278,7 +278,7 @@ fn requests_have_their_flags() {
 }
 
 #[test]
-fn who_is_asked_on_a_host_is_as_the_options_say() {
+fn options_choose_the_program_on_a_host() {
     let asked = |words: &str| match parse(&format!("hash {words}")) {
         Ok(Command::Hash(hash)) => {
             let sftp = hash.paths.iter().map(|at| at.machine.is_by_sftp());
@@ -318,7 +318,7 @@ fn a_deployment_has_a_host_and_a_program() {
 }
 
 #[test]
-fn the_configuration_stands_behind_the_words() {
+fn the_command_line_overrides_the_configuration() {
     let parse = |config: &Config, words: &str| {
         let words = std::iter::once("haul").chain(words.split_whitespace());
         let words = Words::try_parse_from(words).expect("words that are right");
@@ -342,7 +342,7 @@ fn the_configuration_stands_behind_the_words() {
     assert!(!other.request.policy.verify && !other.request.policy.sync);
     assert!(!host(&other).by_sftp && host(&other).parallel.is_none());
 
-    // What is typed puts aside what it contradicts.
+    // An option overrides settings that contradict it.
     let typed = copied(&config, "copy --remote-haul /x a h:b");
     assert_eq!(host(&typed).without_haul, WithoutHaul::Fail);
     let deployed = copied(&config, "copy --deploy a h:b");
@@ -390,7 +390,6 @@ fn wrong_words_are_explained() {
     insta::assert_snapshot!(texts);
 }
 
-/// The help of a command, or of the program.
 fn help(name: Option<&str>) -> String {
     let mut words = Words::command();
     words.build();
@@ -414,7 +413,7 @@ fn help_is_short_and_grouped() {
 }
 
 #[test]
-fn what_travels_is_compressed_as_the_last_word_says() {
+fn the_last_compression_option_wins() {
     use haul_model::Compression;
     let how = |line: &str| match parse(line) {
         Ok(Command::Copy(copy) | Command::Move(copy)) => copy.request.passage.compression,
@@ -444,7 +443,7 @@ fn what_travels_is_compressed_as_the_last_word_says() {
 }
 
 #[test]
-fn words_that_say_when_it_is_removed_exclude_each_other_as_with_rsync() {
+fn deletion_times_exclude_each_other_as_in_rsync() {
     for wrong in [
         "sync -a --delete-before --delete-after a b",
         "sync -a --delete-before --delete-delay a b",

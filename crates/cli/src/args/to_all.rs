@@ -1,4 +1,4 @@
-//! The places of a copy to several destinations: which are sources, and which are not.
+//! Splits the locations of a copy to several destinations into sources and destinations.
 
 use crate::error::CommandError;
 use haul::{Location, Machine};
@@ -6,11 +6,11 @@ use haul::{Location, Machine};
 /// The sources, the first destination, and all of them.
 type Split = (Vec<Location>, Location, Vec<Location>);
 
-/// Splits the places of a copy to all. Those before the first on a host are sources; it and
-/// what follows are destinations.
+/// Splits the locations. Those before the first location on a host are sources, the rest are
+/// destinations.
 ///
 /// # Errors
-/// When there are none of either, or two destinations are the same.
+/// If there are no sources or no destinations, or two destinations are equal.
 pub(super) fn split(mut places: Vec<Location>, last: Location) -> Result<Split, CommandError> {
     places.push(last);
     let is_there = |place: &Location| place.machine != Machine::Here;

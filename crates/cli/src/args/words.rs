@@ -1,4 +1,4 @@
-//! The words of each command, as they are typed.
+//! The clap definitions of the commands, and the options of most of them.
 
 use super::CompletedShell;
 use super::cache::{self, CacheWords};
@@ -276,7 +276,7 @@ pub(super) struct CleanWords {
     pub(super) json: bool,
 }
 
-/// How sure the user wants to be.
+/// The options for verification and durability.
 #[derive(Debug, Args)]
 pub(super) struct SafetyWords {
     #[arg(short = 'V', long)]
@@ -292,7 +292,6 @@ pub(super) struct SafetyWords {
 }
 
 impl SafetyWords {
-    /// The settings that these words give.
     pub(super) fn settings(&self) -> Settings {
         Settings {
             verify: switch(self.verify, self.no_verify),
@@ -302,7 +301,7 @@ impl SafetyWords {
     }
 }
 
-/// A switch that one word turns on and another off; clap keeps the later one.
+/// A switch with an option for on and one for off. clap keeps the last one given.
 pub(super) fn switch(on: bool, off: bool) -> Option<Given<bool>> {
     (on || off).then(|| typed(on))
 }
@@ -348,7 +347,7 @@ pub(super) struct HelpWords {
 }
 
 impl HelpWords {
-    /// The words that ask the command itself.
+    /// The command line that prints the help of the command.
     pub(super) fn asked(self) -> Vec<OsString> {
         let mut words = vec![OsString::from("haul")];
         words.extend(self.command);
@@ -365,7 +364,7 @@ pub(super) struct ServeWords {
     pub(super) read_only: bool,
 }
 
-/// How much a command tells that changes files.
+/// How much a command that changes files prints.
 #[derive(Debug, Args)]
 pub(super) struct DetailWords {
     #[arg(short, long, group = "detail")]

@@ -1,15 +1,15 @@
-//! Words that clap refuses, in the form of all other errors: what is wrong, and one hint.
-//! `familiar.rs` has answered what it knows from other programs before.
+//! Turns clap's errors into the form of all other errors: the problem and one hint. `familiar.rs`
+//! handles options of other programs before.
 
 use crate::error::CommandError;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error;
 use std::num::ParseIntError;
 
-/// The error of clap about the words of `command`.
+/// Converts clap's error about the arguments of `command`.
 ///
 /// # Errors
-/// clap's own, where it is no error but a help, or the version.
+/// clap's own error, if it prints the help or the version.
 pub(super) fn told(error: clap::Error, command: &str) -> Result<CommandError, clap::Error> {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Err(error);
@@ -23,7 +23,7 @@ pub(super) fn told(error: clap::Error, command: &str) -> Result<CommandError, cl
     Ok(CommandError::usage(problem(&error, command)).with_hint(hint.unwrap_or_else(see_help)))
 }
 
-/// The problem with the words.
+/// The text of the problem.
 fn problem(error: &clap::Error, command: &str) -> String {
     let known = match error.kind() {
         ErrorKind::UnknownArgument => text(error, ContextKind::InvalidArg)
@@ -62,8 +62,8 @@ fn wrong_value(error: &clap::Error) -> Option<String> {
     Some(format!("{option} '{value}': {reason}"))
 }
 
-/// The value of the context of this `kind`, without the names of options' values. What the user
-/// has typed stays as it is.
+/// The value of the context of this `kind`, without the placeholders of values. Typed arguments
+/// stay unchanged.
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     let is_typed = match kind {
         ContextKind::InvalidValue => true,
@@ -84,7 +84,7 @@ fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// clap's own words, without the usage behind them.
+/// clap's own text, without the usage after it.
 fn first_paragraph(error: &clap::Error) -> String {
     let rendered = error.render().to_string();
     let told = rendered.strip_prefix("error: ").unwrap_or(&rendered);
@@ -92,14 +92,14 @@ fn first_paragraph(error: &clap::Error) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// Options by which files go: none is suggested.
+/// Options that remove or overwrite files: they are never suggested.
 const REMOVING: [&str; 5] = ["--del", "--remove", "--force", "--all", "--inplace"];
 
-/// Characters at one place that tell a misspelt option from the one that is meant, at most.
+/// Maximum number of adjacent characters in which a misspelt option differs.
 const MISSPELT_MAX: usize = 2;
 
-/// True if `typed` has at most `differing` characters at one place that are not as in `meant`, and
-/// as many others that are.
+/// True if `typed` and `meant` differ in at most `differing` adjacent characters, and at least as
+/// many are equal.
 pub(super) fn is_misspelt(typed: &str, meant: &str, differing: usize) -> bool {
     let alike = |one: &mut dyn Iterator<Item = char>, other: &mut dyn Iterator<Item = char>| {
         one.zip(other).take_while(|(one, other)| one == other).count()
@@ -110,13 +110,13 @@ pub(super) fn is_misspelt(typed: &str, meant: &str, differing: usize) -> bool {
     ahead + behind + differing.min(ahead + behind) >= longer
 }
 
-/// The option that was meant, if only one place of the given one has to be corrected. clap's
-/// measure alone finds one for many a word that means something else.
+/// The option that was most likely meant. clap's measure alone suggests one for many options that
+/// mean something else.
 fn similar_option(error: &clap::Error) -> Option<String> {
     let (given, similar) =
         (text(error, ContextKind::InvalidArg)?, text(error, ContextKind::SuggestedArg)?);
     let given = given.split('=').next().unwrap_or_default();
-    // With what all options begin with, two that have nothing in common would be alike.
+    // The common prefixes would make unrelated options look similar.
     let name = |option: &str| option.trim_start_matches("--").trim_start_matches("no-").to_owned();
     let (typed, meant) = (name(given), name(&similar));
     let is_misspelt = is_misspelt(&typed, &meant, MISSPELT_MAX);

@@ -1,19 +1,19 @@
-//! Words of cp, scp and rsync about what is kept of the sources. Some of them mean
-//! something else in each of these programs, and then each meaning has its answer.
+//! Options of cp, scp and rsync for attributes. Some have a different meaning in each program, and
+//! the hint covers each meaning.
 
 use std::ffi::OsString;
 
-/// Advice about attributes: those that a copy keeps by itself, and the words for the rest.
+/// The hint about attributes: those that a copy always preserves, and the options for the rest.
 const WITH_ARCHIVE: &str = "use -a for all attributes, or --owner, --group, -A, -X, -H, --devices, --specials; modes, times and links in trees are always preserved";
 
-/// rsync's letters for what is kept, of which a copy has others or none.
+/// rsync's letters for attributes. In a copy they have another meaning or none.
 const KEPT_LETTERS: &str = "lptgoD";
 
-/// The other letters that are found with them.
+/// Other letters that are often combined with them.
 const OTHER_LETTERS: &str = "arvzhHAXULPnuq";
 
-/// Advice in place of an option that a command with sources and a destination does not
-/// have, with regard to its value and to what is typed together with it.
+/// The hint for an option that a command with sources and a destination does not have. It depends
+/// on the option's value and on the other arguments.
 pub(super) fn answer(command: &str, word: &str, words: &[OsString]) -> Option<String> {
     let moves = match command {
         "copy" | "cp" | "check" => false,
@@ -35,7 +35,7 @@ pub(super) fn answer(command: &str, word: &str, words: &[OsString]) -> Option<St
     })
 }
 
-/// The answer to `--preserve`, which cp gives these attributes.
+/// The hint for `--preserve` with these attributes, as in cp.
 fn preserved(attributes: Option<&str>) -> String {
     let mut alone: Vec<&str> = Vec::new();
     for attribute in attributes.unwrap_or("mode,ownership,timestamps").split(',') {
@@ -54,14 +54,13 @@ fn preserved(attributes: Option<&str>) -> String {
     }
 }
 
-/// The answer to scp's limit.
+/// The hint for scp's `-l`.
 fn limit(kbits: u64) -> String {
     let kib = (kbits / 8).max(1);
     format!("use --bwlimit={kib} (in KiB/s) for scp's {kbits} kbit/s")
 }
 
-/// True if the option was typed in one word with others that say with it what is kept,
-/// as in `-rlptgoD`.
+/// True if the option was typed in one word with other letters for attributes, as in `-rlptgoD`.
 fn is_in_bundle_of_rsync(option: &str, words: &[OsString]) -> bool {
     let Some(letter) = option.strip_prefix('-').filter(|letter| KEPT_LETTERS.contains(*letter))
     else {
@@ -74,14 +73,14 @@ fn is_in_bundle_of_rsync(option: &str, words: &[OsString]) -> bool {
     })
 }
 
-/// The words that are short options, without their `-`, and the word behind each.
+/// The words with short options, without `-`, each with the next word.
 fn letters(words: &[OsString]) -> impl Iterator<Item = (&str, Option<&str>)> {
     let text = |at: usize| words.get(at).and_then(|word| word.to_str());
     let bundle = move |at| text(at)?.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
     (0..words.len()).filter_map(move |at| Some((bundle(at)?, text(at + 1))))
 }
 
-/// The number that is the value of the short option, in its word or the next.
+/// The number after the short option, in the same word or the next.
 fn number_behind(option: char, words: &[OsString]) -> Option<u64> {
     letters(words).find_map(|(bundle, next)| {
         let (_, value) = bundle.split_once(option)?;
@@ -89,7 +88,7 @@ fn number_behind(option: char, words: &[OsString]) -> Option<u64> {
     })
 }
 
-/// The number in a word like `-P2222` of which `option` is a digit: scp's port.
+/// scp's port: the number in a word like `-P2222` if `option` is one of its digits.
 pub(super) fn port<'w>(option: &str, words: &'w [OsString]) -> Option<&'w str> {
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let digit = option.strip_prefix('-').filter(|digit| is_number(digit))?;
@@ -99,7 +98,7 @@ pub(super) fn port<'w>(option: &str, words: &'w [OsString]) -> Option<&'w str> {
     })
 }
 
-/// The value of the long option behind its `=`.
+/// The value after the `=` of a long option.
 fn value_of<'w>(option: &str, words: &'w [OsString]) -> Option<&'w str> {
     let value = |word: &'w OsString| word.to_str()?.strip_prefix(option)?.strip_prefix('=');
     words.iter().find_map(value)

@@ -1,9 +1,8 @@
-//! Words of ls, stat, b3sum and ssh in commands that look at something, or have a host
-//! alone.
+//! Options of ls, stat, b3sum and ssh for commands without a destination.
 
 use super::FOR_SSH;
 
-/// Advice in place of an option that `command` does not have.
+/// The hint for an option that `command` does not have.
 pub(super) fn answer(command: &str, word: &str) -> Option<&'static str> {
     let own = match command {
         "ls" => answer_to_ls(word),
@@ -78,7 +77,7 @@ fn answer_to_deploy(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Words that mean the same in each of these commands.
+/// Options that have the same meaning in each of these commands.
 fn answer_to_all(command: &str, word: &str) -> Option<&'static str> {
     let has_host = matches!(command, "ls" | "stat" | "hash" | "doctor" | "deploy");
     Some(match word {

@@ -1,14 +1,13 @@
-//! The texts of all options, in the order of the help.
+//! The help texts of all options, in the order of the help.
 
 use super::Text;
 
-/// The commands that copy.
 const COPIES: &[&str] = &["copy", "move"];
 const SYNC: &[&str] = &["sync"];
 const MOVE: &[&str] = &["move"];
 const CHECK: &[&str] = &["check"];
 
-/// The options that -h shows, of the commands that have many.
+/// The options that `-h` shows for commands with many options.
 pub(super) const COMMON: &[(&str, &[&str])] = &[
     (
         "copy",
@@ -87,7 +86,7 @@ pub(super) const COMMON: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The texts, by the headings of the help.
+/// The texts, by heading.
 pub(super) const SECTIONS: &[(&str, &[Text])] = &[
     ("Selection", SELECTION),
     ("Comparison", COMPARISON),

@@ -1,4 +1,4 @@
-//! The help: its lines, its order, and the page that is made of it.
+//! Tests of the help: its lines, its order, and the page made from it.
 
 use super::super::words;
 use super::table::{COMMON, SECTIONS};
@@ -7,17 +7,16 @@ use haul::RETRIES;
 use haul_net::SILENCE_SECONDS;
 use std::collections::BTreeSet;
 
-/// The columns that a line of the help may have.
+/// Maximum columns of a line of the help.
 const COLUMNS_MAX: usize = 100;
 
-/// All commands, built.
 fn built() -> Command {
     let mut all = words();
     all.build();
     all
 }
 
-/// All commands, with those of `haul server` in its place.
+/// All commands; `haul server` is replaced by its subcommands.
 fn flat(all: &Command) -> impl Iterator<Item = &Command> {
     all.get_subcommands().flat_map(|command| match command.has_subcommands() {
         true => command.get_subcommands().collect(),
@@ -25,7 +24,7 @@ fn flat(all: &Command) -> impl Iterator<Item = &Command> {
     })
 }
 
-/// The words of a command behind `haul`.
+/// The words of a command after `haul`.
 fn words_of(command: &Command) -> &str {
     let name = command.get_bin_name().unwrap_or_default();
     name.strip_prefix("haul ").unwrap_or(command.get_name())
@@ -113,13 +112,13 @@ fn texts_name_the_right_defaults() {
     assert!(text("retries").ends_with(&format!("[default: {RETRIES}]")));
 }
 
-/// The variable that has the page written anew, where it is set.
+/// If set, the test writes the page.
 const WRITES: &str = "HAUL_WRITE_DOCS";
 
-/// Options of `haul sync` that are not of rsync, and of no other command.
+/// Options of `haul sync` that neither rsync nor another command has.
 const OWN: [&str; 3] = ["no-cache", "no-moves", "yes"];
 
-/// An option as the page shows it: its names, and its value.
+/// The names and the value of an option, as the page shows them.
 fn spelt(arg: &Arg) -> String {
     let short = arg.get_short().map(|letter| format!("-{letter}"));
     let long = arg.get_long().map(|long| format!("--{long}"));
@@ -130,7 +129,7 @@ fn spelt(arg: &Arg) -> String {
     format!("`{}{}`", names.join(", "), value.replace('|', "\\|"))
 }
 
-/// The page of all options but those that only `haul sync` has from rsync.
+/// The page of all options, except those that only `haul sync` has from rsync.
 fn page() -> String {
     let all = built();
     let is_shown = |command: &&Command| !command.is_hide_set() || command.get_name() == "serve";

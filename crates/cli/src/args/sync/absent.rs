@@ -1,18 +1,16 @@
-//! The words of rsync that `haul sync` has not.
+//! The options of rsync that `haul sync` does not have.
 
 use crate::error::CommandError;
-/// A word of rsync that haul has not.
 #[derive(Debug)]
 pub(super) struct Absent {
     pub(super) long: &'static str,
     pub(super) short: Option<char>,
     pub(super) takes_value: bool,
-    /// Advice.
+    /// The hint.
     pub(super) instead: &'static str,
 }
 
 impl Absent {
-    /// The error.
     pub(super) fn refused(&self) -> CommandError {
         let short = self.short.map(|short| format!(" (-{short})")).unwrap_or_default();
         CommandError::usage(format!("'haul sync' has no --{}{short}", self.long))
@@ -20,7 +18,7 @@ impl Absent {
     }
 }
 
-/// The advice in place of `word`, as it is typed, if it is one of these words.
+/// The hint for `word`, if it is one of these options.
 pub(in super::super) fn instead(word: &str) -> Option<&'static str> {
     let is_it = |absent: &&Absent| match word.strip_prefix("--") {
         Some(long) => absent.long == long,
@@ -43,7 +41,7 @@ const OF_HASHES: &str = "haul verifies with BLAKE3: leave it out";
 const OF_BATCHES: &str = "haul does not write or read rsync batches";
 const NO_DEVICES: &str = "haul copies devices as devices (--devices), not their content";
 
-/// The words of rsync that haul has not, each told as that.
+/// The options of rsync that haul does not have.
 pub(super) const ABSENT: &[Absent] = &[
     absent("crtimes", Some('N'), "this system can't set creation times"),
     absent_value("iconv", "haul copies names byte by byte: leave it out"),

@@ -1,5 +1,5 @@
-//! Words of `haul sync` that are read together with others: those that give entries other
-//! attributes than those of the sources, those about compression, and the rules.
+//! Options of `haul sync` that depend on each other: changes of owners and modes, compression, and
+//! filter rules.
 
 use super::switches::Given;
 use super::table::Word;
@@ -11,18 +11,18 @@ use haul_model::{AccountMap, Compression, Filter, Style};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Where [`Wish::mapped`] has the word for users, and that for groups.
+/// Indexes into [`Wish::mapped`]: the option for users, and the one for groups.
 const USERS: usize = 0;
 const GROUPS: usize = 1;
 
 const CHOWN: &str = "chown";
 
-/// `--chmod`, which adds to what an earlier one says.
+/// `--chmod`: adds to earlier ones.
 pub(super) fn chmod(wish: &mut Wish, value: &OsStr) -> Result<(), String> {
     wish.altered.modes.add(value.as_bytes()).map_err(|error| error.to_string())
 }
 
-/// `--chown`: all get one owner, one group, or both.
+/// `--chown`: sets the owner, the group, or both for all entries.
 pub(super) fn chown(wish: &mut Wish, value: &OsStr) -> Result<(), String> {
     let value = value.as_bytes();
     let colon = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
@@ -56,7 +56,7 @@ pub(super) fn groupmap(wish: &mut Wish, value: &OsStr) -> Result<(), String> {
     Ok(())
 }
 
-/// As in rsync one word says it, once.
+/// Refuses a second option for the same accounts, as rsync does.
 fn once(wish: &mut Wish, of: usize, word: &'static str) -> Result<(), &'static str> {
     match wish.mapped[of].replace(word) {
         None => Ok(()),
@@ -67,8 +67,8 @@ fn once(wish: &mut Wish, of: usize, word: &'static str) -> Result<(), &'static s
 }
 
 impl SyncWords {
-    /// The rules. As with rsync, a file that the command names is read as words in front of it
-    /// say, and those in directories as the last one says.
+    /// The rules. As in rsync, `--from0` affects a rule file on the command line only if it
+    /// precedes it. For rule files in directories the last `--from0` counts.
     pub(super) fn rules(&self, style: Style, links: Links) -> Result<Filter, CommandError> {
         let zeros = |place| {
             let said = self.switches.given.iter().rev().find_map(|(at, given)| match given {
@@ -83,7 +83,7 @@ impl SyncWords {
 }
 
 impl Wish {
-    /// The words about how hosts are reached, and about the way that contents take.
+    /// The settings for reaching hosts and for transfers.
     pub(super) fn settings(&self) -> Result<Settings, CommandError> {
         Ok(Settings {
             rsh: self.rsh()?.map(typed),
@@ -102,7 +102,7 @@ impl Wish {
         })
     }
 
-    /// The way in which what travels is compressed, if a word says it.
+    /// The compression, if an option sets it.
     fn compression(&self) -> Option<Compression> {
         match (self.compression, self.level) {
             (None | Some(Compression::Auto | Compression::Zstd(_)), Some(level)) => {

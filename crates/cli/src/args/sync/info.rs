@@ -1,11 +1,11 @@
-//! The value of `--info`: the parts of what is told, each with a level. They stand above what
-//! `-v` and `--stats` ask for, wherever they stand in the command.
+//! The value of `--info`: the kinds of messages, each with a level. It overrides `-v` and
+//! `--stats`, in whichever order they are given.
 
 use super::{Stats, Wish};
 use crate::error::CommandError;
 use crate::lines::Lines;
 
-/// Levels that were asked for.
+/// The requested levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Info {
     names: Option<u8>,
@@ -17,10 +17,10 @@ pub(super) struct Info {
     progress: Option<u8>,
 }
 
-/// Parts of which haul tells nothing, or all at any level.
+/// Flags that have no effect in haul.
 const UNTOLD: [&str; 6] = ["copy", "flist", "misc", "mount", "nonreg", "remove"];
 
-/// The flags of `--info`, and what each reports.
+/// The flags of `--info` and their help.
 const FLAGS: [(&str, &str); 9] = [
     ("NAME", "Names of updated entries; level 2 with -i also unchanged ones"),
     ("DEL", "Removed entries"),
@@ -43,10 +43,10 @@ pub(super) fn help() -> String {
 }
 
 impl Info {
-    /// Takes one value; what it says stands above what others have said.
+    /// Applies one value. It overrides earlier ones.
     ///
     /// # Errors
-    /// When rsync has no such part.
+    /// If rsync has no such flag.
     pub(super) fn take(&mut self, value: &str) -> Result<(), &'static str> {
         for flag in value.split(',') {
             let flag = flag.to_ascii_lowercase();
@@ -85,37 +85,36 @@ impl Info {
         }
     }
 
-    /// The level at which names are told, where so many `-v` are given.
+    /// The level at which names are printed; `verbose` is the number of `-v`.
     pub(super) fn names(self, verbose: u8) -> u8 {
         self.names.unwrap_or(verbose)
     }
 
-    /// True if what is removed is told, too.
+    /// True if removals are printed.
     pub(super) fn tells_removed(self, verbose: u8) -> bool {
         self.removed.unwrap_or(verbose) > 0
     }
 
-    /// True if links that lead out of the destination are told of as left out.
+    /// True if links that lead out of the destination are reported as skipped.
     pub(super) fn tells_unsafe(self, verbose: u8) -> bool {
         self.unsafe_links.unwrap_or(verbose) > 0
     }
 
-    /// True if files are reported that are skipped since the destination has them.
+    /// True if files are reported that are skipped because of the destination's file.
     fn tells_skipped(self, verbose: u8) -> bool {
         self.skipped.map_or(verbose > 1, |level| level > 0)
     }
 
-    /// True if backups are reported.
     fn tells_backups(self, verbose: u8) -> bool {
         self.backups.map_or(verbose > 1, |level| level > 0)
     }
 
-    /// True if progress is printed without a terminal, too, where `--progress` was given or not.
+    /// True if progress is printed even without a terminal. `asked`: `--progress` was given.
     fn tells_progress(self, asked: bool) -> bool {
         self.progress.map_or(asked, |level| level > 0)
     }
 
-    /// The figures, where `--stats` has asked for those.
+    /// The statistics; `asked` is the value of `--stats`.
     pub(super) fn figures(self, verbose: u8, asked: Stats) -> Stats {
         match (self.figures, asked) {
             (Some(0), _) => Stats::None,
@@ -128,7 +127,7 @@ impl Info {
 }
 
 impl Wish {
-    /// The lines that tell of entries; none if only errors are to be told, unless to a program.
+    /// The lines about entries. With `--quiet` there are none, except in JSON.
     pub(super) fn lines(&self, is_json: bool) -> Result<Lines, CommandError> {
         let names = self.info.names(self.verbose);
         let lines = Lines::new(self.itemize, names, self.out_format.as_deref())?
@@ -152,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn info_stands_above_the_word_for_progress() {
+    fn info_overrides_the_option_for_progress() {
         let tells = |values: &[&str], asked| {
             let mut info = Info::default();
             values.iter().for_each(|value| info.take(value).expect("a known part"));

@@ -1,5 +1,4 @@
-//! The file of `--files-from`: paths below the one source, each with the meaning that rsync
-//! gives it.
+//! The file of `--files-from`: paths below the only source, interpreted as in rsync.
 
 use crate::error::CommandError;
 use haul::{Location, Machine};
@@ -9,23 +8,23 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-/// The length of a list, in bytes, at most: it is kept in memory.
+/// Maximum length of a list, in bytes: it is kept in memory.
 pub(crate) const LIST_LEN_MAX: u64 = 64 << 20;
 
-/// Where the list of a command is.
+/// A list that is on the remote host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListThere {
-    /// A path of the host that takes part.
+    /// The path on the host.
     pub(crate) path: Vec<u8>,
-    /// Its paths end with a byte 0, not with their lines.
+    /// Paths end with NUL instead of a line end.
     pub(crate) zeros: bool,
 }
 
-/// The paths of a list; none if it is on the host, and where.
+/// The paths of a list. For a list on the host they are empty, and its location is returned.
 pub(super) type Paths = (Vec<Vec<u8>>, Option<ListThere>);
 
-/// The list of a command whose other side is `host`, if that is not this machine: its paths
-/// or, if it is on that host, where it is. Here only `links` may lead to it.
+/// Reads the list, or returns its location if it is on `host`, the remote side of the command. A
+/// local list is reached only through `links`.
 ///
 /// # Errors
 /// A usage error if it can't be read, or is on another host.
@@ -58,8 +57,7 @@ pub(super) fn read(
     Ok((paths(&text, zeros), None))
 }
 
-/// True if `list` is a place of `host`. What it leaves open about the way there, the other
-/// words say.
+/// True if `list` is on `host`. A user or port that `list` omits is taken from `host`.
 fn is_at(list: &Machine, host: &Machine) -> bool {
     list.host().zip(host.host()).is_some_and(|(list, host)| {
         list.name() == host.name()
@@ -89,8 +87,8 @@ pub(crate) fn paths(text: &[u8], zeros: bool) -> Vec<Vec<u8>> {
     lines.map(inside).collect()
 }
 
-/// `path` as one that never leaves the directory that it is in: slashes in front go, and
-/// with each `..` what is in front of it.
+/// Makes `path` stay inside its directory: leading slashes are removed, and each `..` removes the
+/// part before it.
 fn inside(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in words::components(path) {

@@ -1,5 +1,5 @@
-//! A time of the clock, as `--stop-at` takes it: parts of it may be left out, and then the
-//! next time with the others is meant.
+//! A time of the clock for `--stop-at`. Parts may be omitted; the next time that matches the others
+//! is meant.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -7,10 +7,10 @@ use jiff::{ToSpan, Zoned};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Days within which each date without a year comes, the 29th of February, too.
+/// Days within which every date without a year occurs, including 29 February.
 const DAYS_MAX: usize = 9 * 366;
 
-/// Such a time. A date without a time is the beginning of its day.
+/// A time of the clock. A date without a time is the start of that day.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Moment {
     year: Option<i16>,
@@ -46,7 +46,7 @@ impl FromStr for Moment {
             let of_century: i16 = number(year, 0, 9999).ok_or(WRONG)?;
             moment.year = Some(if of_century < 100 { 2000 + of_century } else { of_century });
         }
-        // Without a year there is a 29th of February.
+        // Year 2000 accepts 29 February.
         let (year, month) = (moment.year.unwrap_or(2000), moment.month.unwrap_or(1));
         if moment.day.is_some_and(|day| Date::new(year, month, day).is_err()) {
             return Err(WRONG);
@@ -57,7 +57,7 @@ impl FromStr for Moment {
 }
 
 impl Moment {
-    /// The time from `now` until the next such moment; `None` if there is none to come.
+    /// The duration from `now` to the next such moment; `None` if all are past.
     pub(super) fn left(self, now: &Zoned) -> Option<Duration> {
         let first = match (self.year, self.month, self.day) {
             (Some(year), Some(month), Some(day)) => Date::new(year, month, day).ok()?,
@@ -83,7 +83,7 @@ impl Moment {
     }
 }
 
-/// The number that `text` is, if it is in these bounds.
+/// Parses `text` as a number within the bounds.
 fn number<N: FromStr + PartialOrd>(text: &str, min: N, max: N) -> Option<N> {
     let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     (min <= number && number <= max).then_some(number)

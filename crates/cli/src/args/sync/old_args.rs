@@ -6,14 +6,13 @@ use std::env;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// The environment variable that stands for `--old-args`, unless it is 0.
+/// The environment variable with the effect of `--old-args`, unless it is empty or 0.
 const VARIABLE: &str = "RSYNC_OLD_ARGS";
 
-/// True if sources are split: words ask for it, or the environment does, without
-/// `--secluded-args`.
+/// True if sources are split. An option requests it, or the environment without `--secluded-args`.
 ///
 /// # Errors
-/// If words ask for both.
+/// If options request both.
 pub(super) fn is_wanted(asked: Option<bool>, secludes: bool) -> Result<bool, CommandError> {
     let of_environment =
         || env::var_os(VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
@@ -26,8 +25,8 @@ pub(super) fn is_wanted(asked: Option<bool>, secludes: bool) -> Result<bool, Com
     }
 }
 
-/// `paths`, of which sources of a host are split at spaces. The last one is the destination,
-/// unless it is the only one.
+/// Splits the remote sources of `paths` at spaces. The last path is the destination, unless it is
+/// the only one.
 pub(super) fn split(paths: Vec<OsString>) -> Vec<OsString> {
     let sources = paths.len().saturating_sub(1).max(1);
     let mut all = Vec::new();
@@ -40,8 +39,8 @@ pub(super) fn split(paths: Vec<OsString>) -> Vec<OsString> {
     all
 }
 
-/// The sources in `source`: each path after the first is one of the same host. A space behind a
-/// backslash belongs to its path, as it did for the shell there.
+/// The sources in `source`. All paths are on the same host. A space after a backslash belongs to
+/// its path, as it did for the remote shell.
 fn parts(source: OsString) -> Vec<OsString> {
     let Ok(Location { machine: Machine::There(_), path, given }) = Location::parse(&source) else {
         return vec![source];

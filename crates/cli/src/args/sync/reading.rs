@@ -1,15 +1,15 @@
-//! Reads the values of words as rsync does.
+//! Parses option values as rsync does.
 
 use std::ffi::OsStr;
 use std::num::NonZeroU64;
 use std::os::unix::ffi::OsStrExt;
 
-/// Reads a number.
+/// Parses a number.
 pub(super) fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, &'static str> {
     value.to_str().and_then(|text| text.parse().ok()).ok_or("not a valid number")
 }
 
-/// Reads a rate as rsync does, in KiB per second unless there is a unit; 0 is none.
+/// Parses a rate, in KiB per second unless it has a unit. 0 means no limit.
 pub(crate) fn rate(value: &OsStr) -> Result<Option<NonZeroU64>, &'static str> {
     let mut value = value.to_owned();
     if value.as_bytes().last().is_some_and(u8::is_ascii_digit) {
@@ -18,7 +18,7 @@ pub(crate) fn rate(value: &OsStr) -> Result<Option<NonZeroU64>, &'static str> {
     Ok(NonZeroU64::new(size(&value)?))
 }
 
-/// Reads a size as rsync does: `10`, `1.5K`, `2MiB`, `3GB`, `4m+1`.
+/// Parses a size: `10`, `1.5K`, `2MiB`, `3GB`, `4m+1`.
 pub(crate) fn size(value: &OsStr) -> Result<u64, &'static str> {
     const WRONG: &str = "not a size, such as 10, 1.5K or 2MB";
     let text = value.to_str().ok_or(WRONG)?.to_ascii_lowercase();

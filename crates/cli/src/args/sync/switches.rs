@@ -1,4 +1,4 @@
-//! The switches of `haul sync` as the parser of the command line reads them.
+//! Parses the options of `haul sync` with clap.
 
 use super::Wish;
 use super::absent::{ABSENT, Absent};
@@ -7,15 +7,14 @@ use crate::error::CommandError;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, value_parser};
 use std::ffi::{OsStr, OsString};
 
-/// Those that are in [`TABLE`], in the order in which they were given.
+/// The options of [`TABLE`], in the order given.
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     pub(super) given: Vec<(usize, Given)>,
-    /// The first that haul has not.
+    /// The first given option that haul does not have.
     pub(super) absent: Option<&'static Absent>,
 }
 
-/// One of them.
 #[derive(Debug, Clone)]
 pub(super) enum Given {
     On(&'static Word, OsString),
@@ -26,10 +25,10 @@ impl Args for Switches {
     fn augment_args(command: clap::Command) -> clap::Command {
         let command = TABLE.iter().copied().flatten().fold(command, |command, word| {
             let mut arg = Arg::new(word.long).aliases(word.aliases.iter().copied());
-            // One letter alone is no long option; it is taken as one.
+            // A name of one letter is not a long option, but is accepted as one.
             arg = if word.long.len() > 1 { arg.long(word.long) } else { arg.alias(word.long) };
             arg = match word.turn {
-                // As often as it is given, which the help does not have to say.
+                // The option can be repeated; the help need not say so.
                 Turn::Flag(_) => arg
                     .action(ArgAction::Append)
                     .num_args(0)
@@ -130,7 +129,7 @@ impl Word {
     }
 }
 
-/// True if `word`, as it is typed, is one of these words.
+/// True if `word` is one of these options.
 pub(in super::super) fn has(word: &str) -> bool {
     TABLE.iter().copied().flatten().any(|known| match word.strip_prefix("--") {
         Some(long) => {

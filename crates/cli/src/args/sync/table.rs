@@ -1,37 +1,37 @@
-//! The words of rsync that `haul sync` has.
+//! The options of rsync that `haul sync` has.
 
 use super::given;
 use super::{Recursion, Sameness, When, Wish, number, size};
 use haul_model::Bases;
 use std::ffi::OsStr;
 
-/// A word, and its effect.
+/// An option, and its effect.
 #[derive(Debug)]
 pub(super) struct Word {
     pub(super) long: &'static str,
     pub(super) short: Option<char>,
     pub(super) aliases: &'static [&'static str],
-    /// There is a word with "no-" in front that undoes it.
+    /// The option has a `--no-` form that undoes it.
     pub(super) has_opposite: bool,
     pub(super) off: &'static str,
     pub(super) off_short: &'static str,
     pub(super) turn: Turn,
 }
 
-/// The effect of a word.
+/// The effect of an option.
 #[derive(Debug)]
 pub(super) enum Turn {
     Flag(fn(&mut Wish, bool)),
-    /// With the name of its value.
+    /// An option with the name of its value.
     Value(&'static str, fn(&mut Wish, &OsStr) -> Result<(), String>),
-    /// The same, with the value that the word has without one.
+    /// An option with the name of its value, and the default for an omitted value.
     Optional(&'static str, &'static str, fn(&mut Wish, &OsStr) -> Result<(), String>),
 }
 
-/// The longest blocks that rsync takes, in bytes.
+/// Maximum block size that rsync accepts, in bytes.
 const BLOCK_SIZE_MAX: u32 = 128 << 10;
 
-/// A word without a value.
+/// An option without a value.
 macro_rules! flag {
     ($long:literal, $short:expr, $turn:expr) => {
         Word {
@@ -46,7 +46,7 @@ macro_rules! flag {
     };
 }
 
-/// A word without a value that has an opposite.
+/// An option without a value, with an opposite.
 macro_rules! switch {
     ($long:literal, $short:expr, $off_short:literal, $turn:expr) => {
         Word {
@@ -61,7 +61,7 @@ macro_rules! switch {
     };
 }
 
-/// A word with a value.
+/// An option with a value.
 macro_rules! value {
     ($long:literal, $short:expr, $aliases:expr, $name:literal, $take:expr) => {
         Word {
@@ -78,7 +78,7 @@ macro_rules! value {
 
 pub(super) use self::telling::debug_help;
 
-// Behind the macros that it takes.
+// These modules use the macros above.
 mod accepted;
 mod deleting;
 mod links;
@@ -87,7 +87,7 @@ mod telling;
 mod updating;
 mod walking;
 
-/// The words. Their help and its order are in `options.rs`.
+/// All options. Their help and its order are in `options.rs`.
 pub(super) const TABLE: &[&[Word]] = &[
     WORDS,
     sides::WORDS,
@@ -99,7 +99,7 @@ pub(super) const TABLE: &[&[Word]] = &[
     accepted::WORDS,
 ];
 
-/// Those that say what is done.
+/// Options that have no module of their own.
 const WORDS: &[Word] = &[
     switch!("archive", Some('a'), "no-a", |wish, on| {
         wish.recursive = match (on, wish.recursive) {
@@ -185,7 +185,7 @@ const WORDS: &[Word] = &[
         wish.xattrs = on;
     }),
     switch!("atimes", Some('U'), "no-U", |wish, on| {
-        // rsync has it mean the other one, too, if it is there twice.
+        // As in rsync, -U given twice also means --open-noatime.
         wish.mirror.keeps_atimes |= on && wish.atimes;
         wish.atimes = on;
     }),

@@ -1,5 +1,4 @@
-//! The words about how files are written, as rules: those that contradict each other are
-//! refused.
+//! Converts options about writing files to rules, and refuses contradictions.
 
 use super::{When, Wish};
 use crate::error::CommandError;
@@ -10,7 +9,7 @@ use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 
 impl Wish {
-    /// The backups, with the suffix that rsync gives them.
+    /// The backups. The default suffix is rsync's.
     pub(super) fn backup(&self) -> Result<Option<Backup>, CommandError> {
         let dir = self.backup_dir().map(<[u8]>::to_vec);
         let usual: &[u8] = if self.backup_dir.is_some() { b"" } else { b"~" };
@@ -25,7 +24,7 @@ impl Wish {
         Ok(makes_some.then_some(Backup { dir, suffix }))
     }
 
-    /// The directory of backups that are not beside what they are of: DEST itself is none.
+    /// The directory of backups; `None` if they are beside their files, as with DEST itself.
     fn backup_dir(&self) -> Option<&[u8]> {
         let given = self.backup_dir.as_ref()?.as_bytes();
         let mut dir = given;
@@ -35,13 +34,13 @@ impl Wish {
         (!matches!(dir, b"" | b".")).then_some(given)
     }
 
-    /// True if backups are beside what they are of.
+    /// True if backups are beside their files.
     pub(super) fn backs_up_beside(&self) -> bool {
         (self.backup || self.backup_dir.is_some()) && self.backup_dir().is_none()
     }
 
-    /// `filter` with the rules behind it that rsync adds: partial files and backups that are
-    /// beside what they are of are neither sent nor removed.
+    /// Appends the rules that rsync adds to `filter`: partial files, and backups beside their
+    /// files, are neither sent nor removed.
     pub(super) fn with_own_rules(&self, mut filter: Filter) -> Result<Filter, CommandError> {
         let mut add = |pattern: &[u8], sides, perishable| {
             let wrong = |why: &dyn Display| CommandError::usage(why.to_string());
@@ -62,11 +61,10 @@ impl Wish {
         Ok(filter)
     }
 
-    /// The directory beside each file in which rsync keeps what was interrupted, or what waits
-    /// for its name.
+    /// The directory beside each file in which rsync keeps partial or delayed files.
     fn partial_dir(&self) -> Option<Vec<u8>> {
         const OF_DELAYS: &[u8] = b".~tmp~";
-        /// Names the directory for `--partial`, where no word does.
+        /// Sets the directory for `--partial` if no option does.
         const VARIABLE: &str = "RSYNC_PARTIAL_DIR";
         let is_asked = self.partial && !self.in_place;
         let of_environment = || env::var_os(VARIABLE).filter(|_| is_asked);
@@ -92,7 +90,7 @@ impl Wish {
         (!matches!(&*names, [] | [b"."])).then(|| names.join(&b'/'))
     }
 
-    /// The proof that a file of the destination is that of a source.
+    /// The criterion by which a destination file equals its source.
     pub(super) fn sameness(&self) -> Sameness {
         match self.mirror.sameness {
             _ if self.checksum => Sameness::Content,
@@ -116,8 +114,8 @@ impl Wish {
         Err(CommandError::usage(format!("{word} can't be used with {other}")))
     }
 
-    /// True if files may get their new names in the destination: not where what is removed
-    /// makes room on the way, or may stay, or where a link may lead into what goes.
+    /// True if renamed files may be renamed in the destination instead of being sent. Removals must
+    /// run last and be unlimited and without backups. No link to a directory may be kept.
     pub(super) fn renames(&self) -> Result<bool, CommandError> {
         let waits = matches!(self.when, None | Some(When::After));
         let stays = self.backup || self.backup_dir.is_some() || self.mirror.delete_max.is_some();

@@ -1,11 +1,11 @@
-//! The way that contents take, by words and configuration.
+//! How contents travel, by options and configuration.
 
 use super::*;
 use haul_model::{Compression, Via};
 use std::num::NonZeroU64;
 
 #[test]
-fn contents_go_as_the_configuration_says_where_no_word_does() {
+fn the_configuration_applies_where_no_option_does() {
     let config = || {
         Config::of_text(
             "bwlimit = 100\ncompress = \"lz4\"\n[host.nas]\nbwlimit = \"5m\"\nvia = \"ssh\"\nport-range = \"7000-7009\"\n",

@@ -1,9 +1,9 @@
-//! The command lines that documents, help and answers show.
+//! The command lines in documents, help and hints.
 
 use super::*;
 use std::path::{Path, PathBuf};
 
-/// The words of a command line as a shell makes them, up to a comment or another command.
+/// Splits a command line as a shell does, up to a comment or another command.
 fn words_of_line(line: &str) -> Vec<String> {
     let (mut words, mut word, mut is_word, mut quote) = (Vec::new(), String::new(), false, None);
     for char in line.chars() {
@@ -23,8 +23,8 @@ fn words_of_line(line: &str) -> Vec<String> {
     words
 }
 
-/// Refuses a command line of the documents that has a word which haul does not know. A part
-/// of one is good, too.
+/// Fails for a command line in the documents with a word that haul does not know. Parts of a
+/// command line are accepted.
 fn assert_known(line: &str, place: &str) {
     use clap::error::ErrorKind as E;
     let optional = |word: &String| word.starts_with('[') || word.contains("...");
@@ -35,7 +35,7 @@ fn assert_known(line: &str, place: &str) {
     }
 }
 
-/// Adds the pages below `dir`.
+/// Collects the pages below `dir`.
 fn pages(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("documents") {
         let path = entry.expect("an entry").path();
@@ -88,7 +88,7 @@ fn every_command_line_in_documents_help_and_answers_is_known() {
         let help = command.to_string();
         let lines = help.lines().filter_map(|line| line.strip_prefix("  haul "));
         for line in lines {
-            // Behind two spaces is what it does.
+            // The description follows after two spaces.
             let (line, _) = line.split_once("  ").unwrap_or((line, ""));
             look(&format!("haul {line}"), "help");
         }

@@ -1,4 +1,4 @@
-//! The words about what is removed.
+//! The options for removing extras.
 
 use super::{Turn, When, Wish, Word, number};
 
@@ -49,8 +49,8 @@ pub(super) const WORDS: &[Word] = &[
     }),
 ];
 
-/// Has what only DEST has removed at that time. Words of the same `group` replace each other,
-/// others are refused beside it, as with rsync.
+/// Removes extras at the time `when`. Options of the same `group` override each other; different
+/// groups exclude each other, as in rsync.
 fn removes(wish: &mut Wish, group: &'static str, when: When) {
     (wish.deletes, wish.when) = (true, Some(when));
     wish.mixes_when |= wish.when_group.replace(group).is_some_and(|before| before != group);

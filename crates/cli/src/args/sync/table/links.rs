@@ -1,4 +1,4 @@
-//! The words about symbolic links that are not treated as all others.
+//! Options for special treatment of symbolic links.
 
 use super::{Turn, Word};
 

@@ -1,5 +1,5 @@
-//! The words that are for one side: by which attributes of root are written down there, and
-//! links of other users followed.
+//! Options for one side: where attributes of root are recorded (`--fake-super`), and where links of
+//! other users are followed.
 
 use super::{Turn, Wish, Word};
 use crate::error::CommandError;
@@ -25,14 +25,13 @@ pub(in super::super) const WORDS: &[Word] = &[
 ];
 
 impl Wish {
-    /// The links that are followed in the paths of this side that the command names.
+    /// The links that are followed in local paths of the command line.
     pub(in super::super) fn links(&self) -> Links {
         if self.foreign_links { Links::All } else { Links::Own }
     }
 
-    /// `mirror` with the sides on which attributes of root are written down. As with rsync
-    /// the other side is where this command does not run, and from here to here that of
-    /// DEST, which does as this side unless it is told.
+    /// Sets the sides with `--fake-super` in `mirror`. As in rsync, the other side is the remote
+    /// one. In a local copy it is DEST, which does as this side unless an option says otherwise.
     pub(in super::super) fn faking(
         &self,
         mirror: Mirror,

@@ -1,4 +1,4 @@
-//! The words about what is told, and about hosts.
+//! Options for output and for hosts.
 
 use super::super::{Stats, Wish, number};
 use super::{Turn, Word, text};
@@ -53,7 +53,7 @@ pub(super) const WORDS: &[Word] = &[
         }
     }),
     value!("compress-choice", None, &["zc"], "HOW", |wish, value| {
-        // rsync's zlib is no codec of haul's; zstd takes its place.
+        // haul has no zlib codec; zstd replaces it.
         let name = value.to_str().map(|text| match text {
             "zlib" | "zlibx" => "zstd",
             text => text,
@@ -130,20 +130,19 @@ pub(super) const WORDS: &[Word] = &[
     value!("contimeout", None, &[], "SECONDS", |_, _| Ok(())),
 ];
 
-/// The parts of itself that rsync can tell about.
+/// The debug flags of rsync.
 const DEBUG_FLAGS: [&str; 26] = [
     "acl", "backup", "bind", "chdir", "connect", "cmd", "del", "deltasum", "dup", "exit", "filter",
     "flist", "fuzzy", "genr", "hash", "hlink", "iconv", "io", "nstr", "own", "proto", "recv",
     "send", "time", "all", "none",
 ];
 
-/// The answer to `--debug=help`.
 pub(in super::super) fn debug_help() -> String {
     let flags = DEBUG_FLAGS.map(str::to_uppercase).join(", ");
     format!("Accepted without effect; HAUL_LOG=debug makes haul log what it does.\n\n{flags}\n")
 }
 
-/// Takes what `--debug` asks for, if rsync has it: haul has other words about itself.
+/// Accepts `--debug` without effect, if rsync has the flags.
 fn debug(_: &mut Wish, value: &OsStr) -> Result<(), String> {
     for flag in text(value)?.split(',') {
         let name = flag.trim_end_matches(|digit: char| digit.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! The words about how files get their content.
+//! Options for how files get their content.
 
 use super::super::moment::Moment;
 use super::super::number;
@@ -7,7 +7,8 @@ use crate::until::Until;
 use jiff::Zoned;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Names of `--checksum-choice`. BLAKE3 takes the place of all of rsync's but `none`.
+/// Names for `--checksum-choice`. BLAKE3 replaces all of rsync's algorithms; `none` turns hashes
+/// off.
 const CHECKSUMS: [&str; 10] =
     ["auto", "blake3", "none", "md4", "md5", "sha1", "xxhash", "xxh64", "xxh3", "xxh128"];
 
@@ -32,7 +33,7 @@ pub(super) const WORDS: &[Word] = &[
         wish.appends = on;
     }),
     value!("checksum-choice", None, &["cc"], "HOW", |wish, value| {
-        // The first is for contents that are sent, a second one for `--checksum`.
+        // The first name is for transfers, the second one for `--checksum`.
         let value = text(value)?;
         if !value.splitn(2, ',').all(|name| CHECKSUMS.contains(&name)) {
             return Err("not auto, blake3, none, md4, md5, sha1, xxh64, xxh3 or xxh128".into());

@@ -1,4 +1,4 @@
-//! The words about the walk through the sources.
+//! Options for the scan of the sources.
 
 use super::{Turn, Word};
 use haul_model::{Missing, Systems};
