@@ -1,6 +1,6 @@
-//! Settings: what the configuration file, the environment and the command line say,
-//! and which of them holds. Knows nothing of how the words are parsed, and reads
-//! the environment and the file for commands that copy or go to hosts.
+//! Settings from the configuration file, the environment and the command line, and their
+//! precedence. Does not parse the command line. Only commands that copy or reach hosts read the
+//! file and the environment.
 
 mod file;
 mod written;
@@ -18,16 +18,16 @@ use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Connections to one host, at most: OpenSSH lets ten wait for their login.
+/// Maximum number of connections to one host: by default OpenSSH allows ten that are not logged in.
 pub(crate) const PARALLEL_MAX: u8 = 8;
 
-/// The longest silence that may be asked for, but for ever: a day, in seconds.
+/// Maximum timeout in seconds: one day. 0 means no timeout.
 pub(crate) const TIMEOUT_MAX: u32 = 86_400;
 
-/// The most that may be asked for: days.
+/// Maximum number of retries. They last for days.
 pub(crate) const RETRIES_MAX: u32 = 10_000;
 
-/// Who works with the files of a host.
+/// The program that serves the files of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Transport {
     /// haul.
@@ -36,21 +36,20 @@ pub(crate) enum Transport {
     Sftp,
 }
 
-/// Where a value was given. A later one holds over an earlier one.
+/// Where a value was given. Later variants override earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GivenIn {
-    /// In the file, for all hosts, in the line with this number.
+    /// The file's general part, at this line.
     File(usize),
-    /// In the file, for the host.
+    /// The file's section of the host, at this line.
     HostSection(usize),
-    /// In a variable of the environment.
+    /// An environment variable.
     Environment,
-    /// Among the words of the command.
     CommandLine,
 }
 
 impl GivenIn {
-    /// Higher holds over lower.
+    /// The precedence: higher overrides lower.
     fn rank(self) -> u8 {
         match self {
             Self::File(_) => 0,
@@ -61,26 +60,25 @@ impl GivenIn {
     }
 }
 
-/// A value, and where it was given.
+/// A value, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Given<T> {
     pub(crate) value: T,
     pub(crate) origin: GivenIn,
 }
 
-/// A value of the command line.
+/// A value from the command line.
 pub(crate) fn typed<T>(value: T) -> Given<T> {
     Given { value, origin: GivenIn::CommandLine }
 }
 
-/// Settings. Each is the option of the same name; the file and the environment
-/// know the same ones.
+/// The settings. Each has the name of its option; the file and the environment use the same names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) rsh: Option<Given<String>>,
     pub(crate) remote_haul: Option<Given<String>>,
     pub(crate) transport: Option<Given<Transport>>,
-    /// Seconds, at most [`TIMEOUT_MAX`]; 0 waits for ever.
+    /// In seconds, at most [`TIMEOUT_MAX`]; 0 means no timeout.
     pub(crate) timeout: Option<Given<u32>>,
     /// At most [`PARALLEL_MAX`].
     pub(crate) parallel: Option<Given<NonZeroU8>>,
@@ -97,7 +95,7 @@ pub(crate) struct Settings {
     pub(crate) sync: Option<Given<bool>>,
 }
 
-/// The keys, each with `true` if it may be set for one host.
+/// The keys; `true` if the key may be set per host.
 const KEYS: [(&str, bool); 15] = [
     ("rsh", true),
     ("remote-haul", true),
@@ -116,17 +114,17 @@ const KEYS: [(&str, bool); 15] = [
     ("sync", false),
 ];
 
-/// A value as it was written, before it is known to fit its key.
+/// An unchecked value.
 #[derive(Debug, Clone, Copy)]
 enum Raw<'a> {
     Text(&'a str),
     Number(i64),
     Switch(bool),
-    /// Anything else.
+    /// Any other type of value.
     Odd,
 }
 
-/// A value as `haul config` shows it.
+/// A value, as `haul config` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum SettingValue {
@@ -139,8 +137,8 @@ impl Settings {
     /// Sets one of [`KEYS`].
     ///
     /// # Errors
-    /// The kind of value that the key takes. The value itself is not told, for the
-    /// file may hold anything.
+    /// The kind of value that the key requires. The value itself is not shown, because the file may
+    /// contain secrets.
     fn set(&mut self, key: &str, raw: Raw<'_>, origin: GivenIn) -> Result<(), String> {
         let probe = || SshTarget::new(None, "host").map_err(|error| error.to_string());
         match (key, raw) {
@@ -210,7 +208,7 @@ impl Settings {
         Ok(())
     }
 
-    /// These, and those of `below` where these say nothing.
+    /// Fills in unset values from `below`.
     fn over(self, below: &Self) -> Self {
         Self {
             rsh: self.rsh.or_else(|| below.rsh.clone()),
@@ -231,8 +229,8 @@ impl Settings {
         }
     }
 
-    /// Puts aside what something that holds over it contradicts: through SFTP no
-    /// haul is started. What was given in the same place stays, to be refused.
+    /// Drops the weaker of two contradicting settings: SFTP starts no haul. Two settings of the
+    /// same origin stay, and are refused later.
     fn settle(mut self) -> Self {
         if let (Some(transport), Some(path)) = (&self.transport, &self.remote_haul)
             && transport.value == Transport::Sftp
@@ -246,39 +244,39 @@ impl Settings {
         self
     }
 
-    /// Puts aside what the words of the command do not say of who works on the host.
+    /// Drops settings of the host's program that were not given on the command line.
     pub(crate) fn put_aside_unless_typed(&mut self) {
         self.transport.take_if(|given| given.origin != GivenIn::CommandLine);
         self.remote_haul.take_if(|given| given.origin != GivenIn::CommandLine);
     }
 
-    /// Puts aside what the words of the command do not say of the way that contents take:
-    /// through SFTP there is one. A bound on the rate stays: it is reported.
+    /// Drops settings of connections that were not given on the command line: SFTP has only one
+    /// kind. A rate limit stays, because it is reported.
     pub(crate) fn put_aside_of_haul_unless_typed(&mut self) {
         self.compress.take_if(|given| given.origin != GivenIn::CommandLine);
         self.via.take_if(|given| given.origin != GivenIn::CommandLine);
         self.port_range.take_if(|given| given.origin != GivenIn::CommandLine);
     }
 
-    /// True if SFTP is asked for and a haul is named in the same place.
+    /// True if SFTP and a path of haul are set with the same precedence.
     pub(crate) fn contradict(&self) -> bool {
         let sftp = self.transport.as_ref().filter(|given| given.value == Transport::Sftp);
         sftp.zip(self.remote_haul.as_ref())
             .is_some_and(|(one, other)| one.origin.rank() == other.origin.rank())
     }
 
-    /// The seconds that a host may be silent.
+    /// The timeout of a silent host, in seconds.
     pub(crate) fn timeout_seconds(&self) -> u32 {
         self.timeout.as_ref().map_or(SILENCE_SECONDS, |given| given.value)
     }
 
-    /// How often in a row a lost connection is made again.
+    /// The maximum number of consecutive retries after a lost connection.
     pub(crate) fn retries(&self) -> u32 {
         self.retries.as_ref().map_or(RETRIES, |given| given.value)
     }
 
-    /// Every key with what holds for it, defaults included. Nothing is shown for a
-    /// key that stands for a choice that haul makes anew each time.
+    /// Every key, its value and its origin, defaults included. A key without a value means that
+    /// haul decides in each run.
     pub(crate) fn rows(
         &self,
     ) -> [(&'static str, Option<SettingValue>, Option<GivenIn>); KEYS.len()] {
@@ -320,7 +318,7 @@ impl Settings {
     }
 }
 
-/// A number as such, or as the text that a variable has.
+/// A number, also written as text: variables have only text.
 fn number(raw: Raw<'_>) -> Option<u32> {
     match raw {
         Raw::Number(number) => u32::try_from(number).ok(),
@@ -329,7 +327,7 @@ fn number(raw: Raw<'_>) -> Option<u32> {
     }
 }
 
-/// A text, or a number as one.
+/// A text, also written as a number.
 fn text(raw: Raw<'_>) -> Option<String> {
     match raw {
         Raw::Number(number) => Some(number.to_string()),
@@ -338,7 +336,7 @@ fn text(raw: Raw<'_>) -> Option<String> {
     }
 }
 
-/// The value of a text, or what is `wanted` in its place.
+/// Parses the value; `wanted` is the error.
 fn parsed<T: FromStr>(raw: Raw<'_>, wanted: &str) -> Result<T, String> {
     text(raw).and_then(|words| words.parse().ok()).ok_or_else(|| wanted.to_owned())
 }
@@ -352,23 +350,22 @@ fn switch(raw: Raw<'_>) -> Result<bool, String> {
     }
 }
 
-/// Settings beside the words of the command.
+/// Settings from the file and the environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// The file, if the environment names a place for one.
+    /// The path of the file; `None` without a directory for it.
     pub(crate) path: Option<PathBuf>,
-    /// True if there is such a file.
+    /// The file exists.
     pub(crate) exists: bool,
-    /// The file's settings for all hosts.
     general: Settings,
-    /// Its settings for one.
+    /// The file's settings for single hosts.
     hosts: Vec<(String, Settings)>,
     environment: Settings,
 }
 
 impl Config {
-    /// Reads `$XDG_CONFIG_HOME/haul/config.toml`, or the same in `~/.config`, and the
-    /// variables. Without the file all that it could say has its default.
+    /// Reads `$XDG_CONFIG_HOME/haul/config.toml` (default `~/.config/haul/config.toml`) and the
+    /// environment variables. A missing file is empty.
     ///
     /// # Errors
     /// A usage error that names the file and the line, or the variable.
@@ -386,18 +383,18 @@ impl Config {
         Ok(config)
     }
 
-    /// The hosts that the file has settings for.
+    /// The hosts with a section in the file.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &str> {
         self.hosts.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Bytes of content that would be lost and is kept, at most.
+    /// Maximum bytes of replaced or removed content that the chunk cache keeps.
     pub(crate) fn kept_max(&self) -> u64 {
         self.with(Settings::default(), None).cache.map_or(0, |given| given.value.value)
     }
 
-    /// The settings that apply to `host`, or, without one, to a command as a whole; the
-    /// `words` of the command hold over them.
+    /// The settings for `host`, or for a command as a whole. The command line's `words` override
+    /// all others.
     pub(crate) fn with(&self, words: Settings, host: Option<&str>) -> Settings {
         let is_it = |name: &str| host.is_some_and(|host| host.eq_ignore_ascii_case(name));
         let section = self.hosts.iter().find(|(name, _)| is_it(name));
@@ -412,13 +409,13 @@ impl Config {
 
 #[cfg(test)]
 impl Config {
-    /// The configuration of a file with that text.
+    /// Parses `text` as the file.
     pub(crate) fn of_text(text: &str) -> Self {
         file::parse(text, std::path::Path::new("config.toml")).expect("a right configuration")
     }
 }
 
-/// Reads the variables: `HAUL_` and the key in capitals. An empty one is none.
+/// Reads the variables: `HAUL_` and the key in capitals. An empty variable is ignored.
 fn environment(value: impl Fn(&str) -> Option<OsString>) -> Result<Settings, CommandError> {
     let mut settings = Settings::default();
     for (key, _) in KEYS {
@@ -437,7 +434,7 @@ fn environment(value: impl Fn(&str) -> Option<OsString>) -> Result<Settings, Com
     Ok(settings)
 }
 
-/// The variable for a key.
+/// The environment variable of a key.
 pub(crate) fn variable(key: &str) -> String {
     format!("HAUL_{}", key.replace('-', "_").to_ascii_uppercase())
 }

@@ -1,4 +1,4 @@
-//! Hands on what jobs tell while they run.
+//! Receives the events of running jobs, and passes them to the report.
 
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
@@ -38,49 +38,47 @@ use self::moved::Moved;
 use self::order::Order;
 pub(crate) use self::removal::SourceRemoval;
 
-/// How often output is written and the progress line drawn.
+/// Interval for writing output and drawing the progress line.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// Differences that a comparison names without `-v`, at most.
+/// Maximum number of differences that a comparison names without `-v`.
 const NAMED_MAX: u64 = 20;
 
-/// The monitor of one command, for all of its jobs, which run one after the other.
+/// The monitor of one command. Its jobs run one after the other.
 pub(crate) struct JobMonitor<'r> {
     report: &'r dyn Report,
-    /// The task of the jobs.
     task: Task,
     interrupt: Interrupt,
-    /// The time at which jobs end, whatever is left to do.
+    /// The time at which jobs end, even if work is left.
     until: Option<Until>,
     progress: Progress,
-    /// The figures of the jobs before this one.
+    /// The figures of earlier jobs.
     before: Mutex<Summary>,
-    /// How a mirror tells of entries.
+    /// The format of a mirror's lines about entries.
     lines: Lines,
-    /// Listed entries by their numbers, as far as lines show them.
+    /// Listed entries by number, if their lines need attributes.
     listed: Mutex<HashMap<u64, Listed>>,
-    /// Lines that wait for those of earlier entries.
+    /// Lines that wait for the lines of earlier entries.
     order: Mutex<Order>,
-    /// Where they are told of, too.
+    /// The log file, if there is one.
     log: Option<Arc<LogFile>>,
-    /// Entries of a mirror go to another machine.
+    /// The running job sends to another machine.
     goes_out: AtomicBool,
-    /// Entries that were gone when they were read.
+    /// Entries that had vanished when they were read.
     vanished: AtomicU64,
-    /// Others of the sources that could not be read.
+    /// Entries of the sources that could not be read for other reasons.
     unread: AtomicU64,
-    /// Differences that a comparison has found.
     differences: AtomicU64,
-    /// The sources and the destination of the job that runs.
+    /// The sources and the destination of the running job.
     ends: Mutex<Ends>,
-    /// True while a job is running, and may draw.
+    /// A job is running, so progress may be drawn.
     running: Mutex<bool>,
-    /// Further jobs will add to the totals.
+    /// Further jobs follow, which add to the totals.
     more_to_come: AtomicBool,
 }
 
 impl<'r> JobMonitor<'r> {
-    /// A monitor of jobs with that task, which tells `report`.
+    /// Creates the monitor of jobs with `task`, which reports to `report`.
     pub(crate) fn new(report: &'r dyn Report, task: Task, interrupt: Interrupt) -> Self {
         Self {
             report,
@@ -103,37 +101,37 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
-    /// The same, which tells of entries of a mirror by `lines`.
+    /// Sets the format of a mirror's lines about entries.
     pub(crate) fn with_lines(self, lines: Lines) -> Self {
         Self { lines, ..self }
     }
 
-    /// The same, which tells of them in `log`, too.
+    /// Also writes the lines to `log`.
     pub(crate) fn with_log(self, log: Option<Arc<LogFile>>) -> Self {
         Self { log, ..self }
     }
 
-    /// The same, whose jobs end at that time.
+    /// Sets the time at which jobs end.
     pub(crate) fn until(self, until: Option<Until>) -> Self {
         Self { until, ..self }
     }
 
-    /// True if the time of the jobs is over.
+    /// True if that time has passed.
     fn is_over(&self) -> bool {
         self.until.is_some_and(Until::is_over)
     }
 
-    /// The entries of the sources that were gone when they were read. They have failed.
+    /// The number of source entries that vanished before they were read. Each counts as failed.
     pub(crate) fn vanished(&self) -> u64 {
         self.vanished.load(Ordering::Relaxed)
     }
 
-    /// The entries of the sources that could not be read, but for those that had vanished.
+    /// The number of source entries that could not be read, without the vanished ones.
     pub(crate) fn unread(&self) -> u64 {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// Prints how many differences were not named.
+    /// Prints the number of differences that were not named.
     pub(crate) fn tell_unnamed(&self) {
         let found = self.differences.load(Ordering::Relaxed);
         if let more @ 1.. = found.saturating_sub(NAMED_MAX) {
@@ -142,7 +140,7 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
-    /// Names a difference, or counts it where enough are named.
+    /// Reports a difference, or only counts it once [`NAMED_MAX`] are named.
     fn tell_difference(&self, difference: &Difference<'_>) {
         let same = Outcome::Skipped(Skip::Unchanged);
         let names_all =
@@ -152,7 +150,7 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
-    /// The job of `leg` begins; `more` if others follow it.
+    /// Starts the job of `leg`. `more`: other jobs follow.
     pub(crate) fn begin(&self, leg: &Leg<Machine>, more: bool) {
         self.more_to_come.store(more, Ordering::Relaxed);
         self.progress.begin();
@@ -164,7 +162,7 @@ impl<'r> JobMonitor<'r> {
         *self.running() = true;
     }
 
-    /// The job has ended. Gives its figures, those of one that ended early, too.
+    /// Ends the job. Returns its figures, also if it ended early.
     pub(crate) fn end(&self) -> Summary {
         *self.running() = false;
         self.order().give_up(|line| self.lines.print(line, self.report));
@@ -172,7 +170,7 @@ impl<'r> JobMonitor<'r> {
         self.progress.summary().since(*self.before())
     }
 
-    /// Writes output and shows progress until the other end of `stop` is dropped.
+    /// Writes output and shows progress, until the sender of `stop` is dropped.
     pub(crate) fn tick_until(&self, stop: &Receiver<()>) {
         let mut answers = Answers::new();
         let begun = Instant::now();
@@ -203,14 +201,14 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
-    /// True if lines of progress are printed beside what is told of entries.
+    /// True if progress lines are printed between the lines about entries.
     fn prints_progress(&self) -> bool {
         let is_wanted = self.lines.tells_progress() && !self.task.keeps_destination();
         is_wanted && Paced::is_needed(self.report.draws())
     }
 
-    /// The error of a user's interruption, or of the end of the time, with what is kept of a
-    /// large file.
+    /// The error after an interrupt or the time limit. It mentions the partial content of a large
+    /// file.
     pub(crate) fn interrupted(&self) -> CommandError {
         if self.is_over() && !self.interrupt.happened() {
             return CommandError::new(
@@ -238,17 +236,17 @@ impl<'r> JobMonitor<'r> {
         })
     }
 
-    /// The report, to say something beside events.
+    /// The report, for messages that are not events.
     pub(crate) fn report(&self) -> &'r dyn Report {
         self.report
     }
 
-    /// Faults of entries are those of the job of `leg` from now on.
+    /// From now on, faults of entries are located by the job of `leg`.
     pub(crate) fn locate_by(&self, leg: &Leg<Machine>) {
         *self.ends.lock() = Ends::of(leg);
     }
 
-    /// Where the thing is that a fault on that side is about.
+    /// The host and path of a fault on `side`.
     fn place_of(&self, path: &[u8], at: At<'_>, side: Side) -> Located {
         match at {
             At::Named { host, path } => (host.map(str::to_owned), path.to_vec()),
@@ -267,12 +265,12 @@ impl<'r> JobMonitor<'r> {
         self.order.lock()
     }
 
-    /// True if lines about entries come in the order of the listing.
+    /// True if lines about entries are printed in the order of the listing.
     fn is_ordered(&self) -> bool {
         self.task.mirrors().is_some() && self.report.is_text() && self.lines.has_any()
     }
 
-    /// Prints a line about the entry of that number, in its turn.
+    /// Prints a line about entry `number`, in order if lines are ordered.
     fn tell_in_order(&self, number: Option<u64>, line: &dyn Statement) {
         match number.filter(|_| self.is_ordered()) {
             Some(number) => self.order().hold(number, line),
@@ -284,7 +282,7 @@ impl<'r> JobMonitor<'r> {
         self.running.lock()
     }
 
-    /// How far the jobs are.
+    /// The progress of the jobs.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::of(&self.progress);
         counts.listed_all &= !self.more_to_come.load(Ordering::Relaxed);
@@ -295,8 +293,8 @@ impl<'r> JobMonitor<'r> {
         matches!(self.task, Task::Check { .. })
     }
 
-    /// The listed entry with this number, which is no longer needed after that. As with rsync, what
-    /// is removed has no attributes.
+    /// Removes and returns the listed entry `number`. As in rsync, removed entries have no
+    /// attributes.
     fn take_listed(&self, number: Option<u64>) -> Listed {
         let mut of = self.listed.lock();
         let kept = self.task.keeps();
@@ -314,17 +312,17 @@ impl<'r> JobMonitor<'r> {
         Listed { attributes, ..listed }
     }
 
-    /// True if a line has attributes of its entry.
+    /// True if lines show attributes.
     fn wants_attributes(&self) -> bool {
         self.lines.wants_attributes() || self.log.as_ref().is_some_and(|log| log.wants_attributes())
     }
 
-    /// True if a line has the hash of its entry.
+    /// True if lines show hashes.
     fn shows_hashes(&self) -> bool {
         self.lines.wants_hashes() || self.log.as_ref().is_some_and(|log| log.wants_hashes())
     }
 
-    /// Tells of an entry of a mirror.
+    /// Prints a mirror's line about an entry.
     fn line(
         &self,
         number: Option<u64>,
@@ -338,21 +336,21 @@ impl<'r> JobMonitor<'r> {
         self.tell_in_order(number, &line);
     }
 
-    /// Reports the backup of an entry, if it got one and lines report those.
+    /// Prints the line about an entry's backup, if there is one and such lines are enabled.
     fn tell_backup(&self, number: Option<u64>, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
         if self.lines.tell_backup(kind, fate) {
             self.tell_in_order(number, &self.lines.backup_line(path));
         }
     }
 
-    /// Tells of an entry in the log, if there is one.
+    /// Writes the entry's line to the log, if there is one.
     fn log(&self, path: &[u8], kind: &Kind, listed: &Listed, fate: SyncFate<'_>) {
         if let Some(log) = self.log.as_ref().filter(|log| log.tells(kind, fate)) {
             log.entry(path, kind, listed, fate, self.goes_out.load(Ordering::Relaxed));
         }
     }
 
-    /// The fate by which a mirror tells of an outcome, if it may.
+    /// The fate that a mirror may print for an outcome.
     fn fate<'o>(&self, outcome: &'o Outcome) -> Option<SyncFate<'o>> {
         self.task.mirrors()?;
         Some(match outcome {
@@ -363,20 +361,20 @@ impl<'r> JobMonitor<'r> {
         })
     }
 
-    /// The same, if it does.
+    /// The fate, if the mirror prints it.
     fn synced<'o>(&self, kind: &Kind, outcome: &'o Outcome) -> Option<SyncFate<'o>> {
         let fate = self.fate(outcome)?;
         (!self.report.is_text() || self.lines.tell(kind, fate)).then_some(fate)
     }
 
-    /// Tells that an entry has failed, and where it is.
+    /// Reports the fault of an entry, with its location.
     fn fails(&self, path: &[u8], fault: &Fault) {
         let naming = At::Entry(self.progress.naming());
         let (host, there) = self.place_of(path, naming, fault.side);
         self.report.entry_fault(path, host, &there, fault);
     }
 
-    /// True if an outcome is told of beside the log.
+    /// True if an outcome is reported, apart from the log.
     fn tells(&self, kind: &Kind, outcome: &Outcome) -> bool {
         match (self.task.mirrors(), outcome) {
             (Some(_), Outcome::Failed(_)) => true,
@@ -393,12 +391,12 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
-    /// Counts a source that could not be read, or vanished.
+    /// Counts a source entry that could not be read, or that vanished.
     fn count_unread(&self, path: &[u8], kind: FaultKind) {
         if kind != FaultKind::NotFound {
             self.unread.fetch_add(1, Ordering::Relaxed);
         } else if !self.ends.lock().is_source(path) {
-            // A source that was never there is no reason to hold anything back, either.
+            // A named source that never existed counts as neither. It must not prevent removals.
             self.vanished.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -436,7 +434,7 @@ impl<'r> JobMonitor<'r> {
                 self.fails(path, fault);
             }
             Outcome::Copied | Outcome::Grew => fate(OutcomeWord::Copied, None),
-            // What was linked before is as it was.
+            // The entry was already linked.
             Outcome::Linked { first, .. } if first.is_empty() => {
                 fate(OutcomeWord::Skipped, Some(Skip::Unchanged));
             }
@@ -450,7 +448,7 @@ impl<'r> JobMonitor<'r> {
                 self.report.warning(path, "not compared: copy skips it");
             }
             Outcome::Skipped(_) if self.checks() => self.report.tell(&Same { path }),
-            // Lines of rsync tell of it, or none do.
+            // A mirror reports these by rsync's lines, or not at all.
             Outcome::Synced(_) if self.task.mirrors().is_some() => {}
             Outcome::Synced(_) if is_dry => fate(OutcomeWord::WouldUpdate, None),
             Outcome::Synced(_) => fate(OutcomeWord::Updated, None),
@@ -539,7 +537,7 @@ impl Monitor for JobMonitor<'_> {
                 let line = lines::made(path, dirs, self.task.mirrors());
                 self.lines.print(&line, self.report);
             }
-            // Only a job that removes its sources tells of what was removed.
+            // Removals are reported only by a job that removes its sources.
             Event::Extra { .. }
             | Event::Warning { .. }
             | Event::Removed { .. }

@@ -1,6 +1,5 @@
-//! How a command tells what it does and finds: [`text`] for people or [`json`] for
-//! programs. Nothing else asks which of them it is. Everything that came from a disk or
-//! a peer is escaped when it is told.
+//! Reports of a command: [`text`] for people, [`json`] for programs. Only this module chooses
+//! between them. Data from a disk or a peer is escaped here.
 
 pub(crate) use self::addressed::Addressed;
 pub(crate) use self::log_file::{LogFile, Logged};
@@ -21,30 +20,30 @@ use self::json::Json;
 use self::output::Output;
 use self::text::Text;
 
-/// How much a command tells, and in which form.
+/// How much a command reports, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Lines for people on standard output, errors on standard error.
+    /// Lines on standard output, errors on standard error.
     Text(Show),
-    /// All of it as JSON on standard output, one object a line.
+    /// Everything as JSON on standard output, one object per line.
     Json,
 }
 
-/// How much people are told. They are told of errors in any case.
+/// How much the text report shows. Errors are always shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Show {
-    /// Errors, and answers to what was asked.
+    /// Errors, and answers to questions.
     Quiet,
-    /// Progress, warnings and a summary too.
+    /// Also progress, warnings and a summary.
     Normal,
-    /// A line for each change too.
+    /// Also a line for each change.
     Verbose,
-    /// A line for each entry that is skipped, too.
+    /// Also a line for each skipped entry.
     Everything,
 }
 
 impl Detail {
-    /// A report of this kind, which shares `screen`.
+    /// Creates a report of this kind on `screen`.
     pub(crate) fn report(self, screen: &Screen) -> Box<dyn Report> {
         match self {
             Self::Text(show) => Box::new(Text::new(show, screen)),
@@ -53,9 +52,9 @@ impl Detail {
     }
 }
 
-/// Something to tell, in one form or both. A form without bytes tells nothing.
+/// A message in one form or both. A form without bytes prints nothing.
 pub(crate) trait Statement {
-    /// Whole lines for people, with names escaped.
+    /// Complete lines for the text report, with names escaped.
     fn text(&self) -> Vec<u8> {
         Vec::new()
     }
@@ -65,13 +64,13 @@ pub(crate) trait Statement {
         Vec::new()
     }
 
-    /// People are told of it from here on.
+    /// The least [`Show`] at which the text report prints it.
     fn least(&self) -> Show {
         Show::Quiet
     }
 }
 
-/// A summary, or a heading, for people alone.
+/// A summary or a heading, only for the text report.
 impl Statement for String {
     fn text(&self) -> Vec<u8> {
         self.as_bytes().to_vec()
@@ -82,57 +81,56 @@ impl Statement for String {
     }
 }
 
-/// Tells, and remembers if anything failed. Jobs tell from several threads at once.
+/// A report. It also records failures. Jobs report from several threads at the same time.
 pub(crate) trait Report: Sync {
-    /// Tells it, now or a little later.
+    /// Reports a statement. It may be written later.
     fn tell(&self, statement: &dyn Statement);
 
-    /// Tells that `path`, on `host` if it isn't here, failed.
+    /// Reports the fault of `path` on `host`; `None` is this machine.
     fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
         let hint = hint::of_fault_at(fault, host.is_some(), path);
         self.fault_with(host, path, fault, hint);
     }
 
-    /// The same with another hint.
+    /// Like [`Report::fault`], with another hint.
     fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>);
 
-    /// Tells that the entry of a job at `path`, which is at `there` on `host` if it isn't
-    /// here, failed.
+    /// Reports the fault of a job's entry at `path`. Its location is `there` on `host`, or on this
+    /// machine.
     fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault);
 
-    /// Tells that the source at `path`, which is at `there` on `host` if it isn't here,
-    /// can't be removed.
+    /// Reports that the source at `path` can't be removed. Its location is `there` on `host`, or on
+    /// this machine.
     fn not_removed(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault);
 
-    /// Tells something that is no failure.
+    /// Reports a problem that is not a failure.
     fn warning(&self, path: &[u8], message: &str);
 
-    /// The same about the destination of a job.
+    /// Like [`Report::warning`], about the destination of a job.
     fn warning_there(&self, path: &[u8], message: &str) {
         self.warning(path, message);
     }
 
-    /// Tells of a connection that was lost, and of its return.
+    /// Reports an event of a connection.
     fn link(&self, news: LinkEvent<'_>);
 
-    /// Tells why the command, or one of its jobs, ended early.
+    /// Reports the error that ended the command or one of its jobs.
     fn command_error(&self, error: &CommandError);
 
-    /// How much it tells, and in which form.
+    /// How much is reported, and in which form.
     fn detail(&self) -> Detail;
 
-    /// True if it is for people.
     fn is_text(&self) -> bool {
         self.detail() != Detail::Json
     }
 
-    /// True if the warnings of jobs are told.
+    /// True if warnings of jobs are shown.
     fn warns(&self) -> bool {
         self.detail() != Detail::Text(Show::Quiet)
     }
 
-    /// True if such an outcome of an entry is told, in a job with that task. Must be as
-    /// quick as possible.
+    /// True if this outcome of an entry is reported, in a job with `task`. Called for each entry,
+    /// so it must be fast.
     fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
         match self.detail() {
             Detail::Text(show) => text::shows(show, task, kind, outcome),
@@ -140,54 +138,52 @@ pub(crate) trait Report: Sync {
         }
     }
 
-    /// True if progress is shown to a person, on a terminal.
+    /// True if progress is drawn on a terminal.
     fn draws(&self) -> bool;
 
-    /// Shows how far the running job is. With `None` it has ended, and the terminal is
-    /// free for others, such as ssh asking for a password.
+    /// Shows the progress of the running job. `None`: the job has ended, and the terminal is free
+    /// for other programs, such as ssh asking for a password.
     fn progress(&self, counts: Option<Counts>);
 
-    /// Ends a command that can't be carried out, and gives its exit code. It has
-    /// `figures` only for programs, which are told of each end.
+    /// Ends a command that can't run. Returns its exit code. Only JSON shows the `figures`, because
+    /// every end has a JSON line.
     fn refused(&self, error: &CommandError, figures: Option<&dyn Statement>) -> ExitCode;
 
-    /// The output of this report.
     fn output(&self) -> MutexGuard<'_, Output>;
 
-    /// Ends a command that has come to its figures. Gives `code`, or that of a command
-    /// of which something has failed.
+    /// Ends a command with its figures. Returns `code`, unless that is success and something
+    /// failed.
     fn conclude(&self, code: ExitCode, figures: &dyn Statement) -> ExitCode {
         self.tell(figures);
         self.finish(code)
     }
 
-    /// Ends a command without figures, as [`Report::conclude`] does.
+    /// Ends a command without figures, like [`Report::conclude`].
     fn finish(&self, code: ExitCode) -> ExitCode {
         self.output().finish(code)
     }
 
-    /// Tells a person something on standard error, however little is told otherwise.
+    /// Prints a line on standard error, at any level of detail.
     fn answer(&self, line: &str) {
         self.output().error_line(line);
     }
 
-    /// Writes all that was told.
+    /// Writes buffered output.
     fn flush(&self) {
         self.output().flush();
     }
 
-    /// True if standard output takes nothing more.
+    /// True if standard output can't be written any more.
     fn is_broken(&self) -> bool {
         self.output().is_broken()
     }
 
-    /// True if an entry has failed.
     fn has_failed(&self) -> bool {
         self.output().has_failed()
     }
 }
 
-/// Tells why a command that has no report of its own ended early.
+/// Reports the error of a command without a report of its own. Returns the exit code.
 pub(crate) fn end_of_command(error: &CommandError) -> ExitCode {
     Output::new(&Screen::default()).command_error(error);
     error.kind.exit_code()

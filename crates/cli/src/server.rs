@@ -1,17 +1,18 @@
-//! `haul server`: the agent with keys that are kept. One process accepts clients, and serves
-//! each in a child, which becomes the client's user and confines itself to the client's root.
+//! `haul server`: the agent with long-lived keys. One process accepts clients, and serves each in a
+//! child process. The child becomes the client's user and confines itself to the client's root.
 //!
 //! # Rooms
 //!
-//! - `place.rs`: the files of a server.
-//! - `settings.rs`: `server.toml`. `records.rs`: clients and invitations. `keys.rs`: the
-//!   server's own keys.
-//! - `cache.rs`: the chunk caches of clients. `slots.rs`: the number of their jobs.
-//! - `run.rs`: the main process; `jobs.rs`: its children; `child.rs`: the work of one.
-//! - `guest.rs`: the conversation of an invited client, both sides of it.
-//! - `control.rs`: requests to a running server, over a socket of its user. `audit.rs`: the
-//!   log. `system.rs`: systemd. `listening.rs`: addresses and sockets.
-//! - `through_ssh.rs`: a client that comes through ssh when the server does not answer.
+//! - `place.rs`: the paths of the server's files.
+//! - `settings.rs`: `server.toml`. `records.rs`: clients and invitations. `keys.rs`: the server's
+//!   own keys.
+//! - `cache.rs`: the chunk caches of clients. `slots.rs`: limits the jobs of a client.
+//! - `run.rs`: the main process. `jobs.rs`: its children. `child.rs`: the code of one child.
+//! - `guest.rs`: both sides of accepting an invitation.
+//! - `control.rs`: requests to a running server, over a Unix socket. `audit.rs`: the log.
+//!   `system.rs`: systemd. `listening.rs`: addresses and sockets.
+//! - `through_ssh.rs`: serves a client that connects through ssh because the server does not
+//!   answer.
 
 mod audit;
 pub(crate) mod cache;

@@ -1,4 +1,4 @@
-//! The configuration file, and its keys.
+//! Parses the configuration file.
 
 use super::{Config, GivenIn, KEYS, Raw, Settings};
 use crate::error::CommandError;
@@ -9,16 +9,16 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The table of the sections for hosts.
+/// The table with the sections of hosts.
 const HOST: &str = "host";
 
-/// The reader's words for a value that is none, as if a text was meant.
+/// The TOML parser's message for an invalid value, which suggests that a text was meant.
 const UNQUOTED: &str = "string values must be quoted";
 
-/// Reads `text`, which is the file at `path`.
+/// Parses `text`, the content of the file at `path`.
 ///
 /// # Errors
-/// Name the file, the line and the key, and never show a value.
+/// Errors name the file, the line and the key, and never show a value.
 pub(super) fn parse(text: &str, path: &Path) -> Result<Config, CommandError> {
     let page = Page { text, shown: shown(path) };
     let table = DeTable::parse(text).map_err(|error| {
@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Config, CommandError> {
     Ok(config)
 }
 
-/// The text and the name of the file, for messages.
+/// The text and the name of the file, for error messages.
 struct Page<'t> {
     text: &'t str,
     shown: String,
@@ -57,7 +57,6 @@ struct Page<'t> {
 type Key<'t> = Spanned<std::borrow::Cow<'t, str>>;
 
 impl Page<'_> {
-    /// The settings of one host.
     fn section(
         &self,
         name: &Key<'_>,
@@ -108,7 +107,7 @@ impl Page<'_> {
             }
             _ => Raw::Odd,
         };
-        // A variable has nothing but text; a file has numbers.
+        // Variables write numbers and switches as text; the file must not.
         let raw = match (raw, name) {
             (Raw::Text(_), "timeout" | "parallel" | "retries" | "verify" | "sync") => Raw::Odd,
             (raw, _) => raw,
@@ -131,7 +130,7 @@ impl Page<'_> {
         }
     }
 
-    /// Where a value can't be read, and the key is known, what its value must be.
+    /// The kind of value that the key at `span` requires, if the key is known.
     fn wanted(&self, span: &Range<usize>) -> Option<String> {
         let line = self.text.lines().nth(self.line(span) - 1)?;
         let key = line.split_once('=')?.0.trim();
@@ -141,7 +140,6 @@ impl Page<'_> {
         Some(format!("'{key}' must be {wanted}{quotes}"))
     }
 
-    /// The number of the line where `span` begins.
     fn line(&self, span: &Range<usize>) -> usize {
         line_at(self.text.as_bytes(), span.start)
     }

@@ -1,4 +1,4 @@
-//! Settings in the file and in the environment, and which of them wins.
+//! Tests of settings in the file and the environment, and of their precedence.
 
 use super::*;
 use std::path::Path;
@@ -25,7 +25,7 @@ transport = "sftp"
 remote-haul = "/opt/haul"
 "#;
 
-/// The keys that do not have their defaults, with where they come from.
+/// The keys with values that are not defaults, and their origins.
 fn set(settings: &Settings) -> String {
     let rows = settings.rows().into_iter();
     let lines = rows

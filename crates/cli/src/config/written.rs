@@ -1,35 +1,35 @@
-//! Settings that are shown as they were written: a time, a size, a rate.
+//! Settings that are shown as the user wrote them: times, sizes, rates.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The time of `--keep` without one.
+/// The value of `--keep` without a time.
 pub(crate) const KEEP_DEFAULT: &str = "10m";
 
-/// The longest time, in seconds: an agent waits no longer for its next visit.
+/// Maximum time, in seconds: an agent waits no longer for its next visit.
 const SECONDS_MAX: u64 = 24 * 60 * 60;
 
-/// A value, and its words.
+/// A value, and its original text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Written<T> {
     words: String,
     pub(crate) value: T,
 }
 
-/// How long a connection is kept; 0 keeps none.
+/// Time for which a connection is kept; 0 keeps none.
 pub(crate) type KeepFor = Written<Duration>;
 
-/// Bytes of content that would be lost and is kept, at most; 0 keeps nothing.
+/// Maximum bytes of replaced or removed content to keep; 0 keeps nothing.
 pub(crate) type KeptMax = Written<u64>;
 
-/// A bound on the bytes of content in a second, or none.
+/// Maximum bytes of content per second; `None` means no limit.
 pub(crate) type Rate = Written<Option<NonZeroU64>>;
 
-/// A value that words have.
+/// A value that can be parsed from text.
 pub(crate) trait Readable: Sized {
-    /// The value of `words`; a constant that says what is wrong with them.
+    /// Parses `words`. The error is a fixed message.
     fn read(words: &str) -> Result<Self, &'static str>;
 }
 

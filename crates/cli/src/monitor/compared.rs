@@ -1,10 +1,10 @@
-//! The findings of a comparison.
+//! The results of a comparison.
 
 use crate::json::{DifferenceLine, Found, Line};
 use crate::report::Statement;
 use haul_model::{Changes, Kind, escape_bytes};
 
-/// An entry that is not the same on both sides.
+/// An entry that differs between both sides.
 pub(super) struct Difference<'a> {
     pub(super) path: &'a [u8],
     pub(super) kind: &'a Kind,
@@ -33,7 +33,7 @@ impl Statement for Difference<'_> {
     }
 }
 
-/// An entry that is the same, of which only people are told.
+/// An entry that is equal on both sides. Only the text report shows it.
 pub(super) struct Same<'a> {
     pub(super) path: &'a [u8],
 }

@@ -1,30 +1,29 @@
-//! Where the entries of a job are on both sides, for messages about them.
+//! Finds the host and path of a job's entries on both sides, for messages.
 
 use haul::Machine;
 use haul_engine::{Leg, Route};
 use haul_model::{Name, Naming, Place, Relative, Side, words};
 
-/// The sources and the destination of a job, as the user named them.
+/// The sources and the destination of a job, as the user wrote them.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     sources: Vec<Vec<u8>>,
     /// See [`haul_engine::Job::base`].
     base: Option<Vec<u8>>,
     relative: Relative,
-    /// A source that ended with a slash has a dot behind it.
+    /// Set for a mirror: a source with a trailing slash has a dot appended.
     is_mirror: bool,
     source_host: Option<String>,
     dest: Vec<u8>,
-    /// The paths that the directories of bases may have.
+    /// The possible paths of base directories.
     bases: Vec<Vec<u8>>,
     dest_host: Option<String>,
 }
 
-/// A path, and the host that it is on if it isn't here.
+/// The host, if it is not this machine, and the path.
 pub(super) type Located = (Option<String>, Vec<u8>);
 
 impl Ends {
-    /// Those of a job.
     pub(super) fn of(leg: &Leg<Machine>) -> Self {
         let (source_host, dest_host) = match &leg.route {
             Route::Local => (None, None),
@@ -40,13 +39,13 @@ impl Ends {
         Self { sources, base, relative, is_mirror, source_host, dest, bases, dest_host }
     }
 
-    /// True if `path` is that of a source, as it was named.
+    /// True if `path` is a source, as it was given.
     pub(super) fn is_source(&self, path: &[u8]) -> bool {
         self.sources.iter().any(|source| source == path)
     }
 
-    /// The host of the source, the destination or a base that is named `path`, if that isn't
-    /// here; `None` also for an entry.
+    /// The host of the source, destination or base at `path`. `None` for this machine, and for
+    /// other paths.
     pub(super) fn host_of(&self, path: &[u8]) -> Option<&str> {
         let is_of_dest = path == self.dest || self.bases.iter().any(|base| base == path);
         match self.is_source(path) {
@@ -56,7 +55,7 @@ impl Ends {
         }
     }
 
-    /// Where the entry at `path` is on that side.
+    /// The location of the entry at `path` on `side`.
     pub(super) fn locate(&self, side: Side, path: &[u8], naming: Naming) -> Located {
         match side {
             Side::Source => (self.source_host.clone(), self.source(path)),
@@ -65,7 +64,7 @@ impl Ends {
     }
 
     fn source(&self, path: &[u8]) -> Vec<u8> {
-        // What was not found is told as it was named.
+        // A missing source is reported as it was given.
         if self.sources.iter().any(|source| source == path) {
             let path = match path.strip_suffix(b".") {
                 Some(typed) if self.is_mirror && typed.ends_with(b"/") => typed,
@@ -91,8 +90,8 @@ impl Ends {
         }
     }
 
-    /// The same where sources keep their paths: that of the first whose place is there or
-    /// above it.
+    /// The path if sources keep their paths: below the first source whose place contains `path` or
+    /// is inside it.
     fn kept(&self, path: &[u8]) -> Vec<u8> {
         let start = |source: &Vec<u8>| {
             let place = Place::of(source, self.base.as_deref(), self.relative).ok()?;
@@ -118,8 +117,7 @@ impl Ends {
     }
 }
 
-/// The paths that a directory besides `dest` may have: a relative one starts in that, or in
-/// what is above it.
+/// The possible paths of a base directory. A relative one starts in `dest` or in a parent of it.
 fn paths_beside(dest: &[u8], mut path: &[u8]) -> Vec<Vec<u8>> {
     if path.starts_with(b"/") {
         return vec![path.to_vec()];
@@ -133,7 +131,7 @@ fn paths_beside(dest: &[u8], mut path: &[u8]) -> Vec<Vec<u8>> {
     paths
 }
 
-/// The first component of a path, and what is below it.
+/// Splits a path after its first component.
 fn split_first(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().position(|byte| *byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),

@@ -1,21 +1,21 @@
-//! The fate of an entry of a copy.
+//! The lines about entries of a copy.
 
 use crate::json::{self, DifferenceWord, Found, Line, OutcomeWord, Path, ResultLine};
 use crate::report::Statement;
 use haul_engine::Skip;
 use haul_model::{Changes, Kind, escape_bytes, escape_octal, links};
 
-/// The fate of an entry that did not fail.
+/// The result of an entry that did not fail.
 pub(super) struct CopyFate<'a> {
     pub(super) path: &'a [u8],
     pub(super) kind: &'a Kind,
     pub(super) outcome: OutcomeWord,
     pub(super) skip: Option<Skip>,
-    /// It was copied as it was when it was opened, and has grown since.
+    /// The file grew after it was opened. The copy has the size at that time.
     pub(super) grew: bool,
-    /// The attributes that differed, of an entry of which only these were set.
+    /// The attributes that were updated, if the content was not copied.
     pub(super) differed: Changes,
-    /// It is a further name of this file.
+    /// The file of which the entry is another hard link.
     pub(super) linked_to: Option<&'a [u8]>,
 }
 
@@ -43,7 +43,7 @@ impl Statement for CopyFate<'_> {
         let reason = match self.skip {
             None if self.grew => " (as it was when opened; it has grown since)",
             None => "",
-            // The warning says it.
+            // The warning already reports it.
             Some(Skip::Special) => return Vec::new(),
             Some(Skip::Unchanged) => " (unchanged)",
             Some(Skip::Exists) => " (exists)",
@@ -63,14 +63,14 @@ impl Statement for CopyFate<'_> {
     }
 }
 
-/// A link that a mirror leaves out since it leads out of the destination.
+/// A link that a mirror skips because it leads out of the destination.
 pub(super) struct UnsafeLink<'a> {
     path: &'a [u8],
     target: &'a [u8],
 }
 
 impl<'a> UnsafeLink<'a> {
-    /// The entry at `path`, which was left out, if that is why.
+    /// The skipped entry at `path`, if it is such a link.
     pub(super) fn of(path: &'a [u8], kind: &'a Kind) -> Option<Self> {
         let Kind::Symlink { target } = kind else { return None };
         let depth = path.iter().filter(|byte| **byte == b'/').count();
@@ -85,7 +85,7 @@ impl Statement for UnsafeLink<'_> {
     }
 }
 
-/// Why an entry of that kind is passed over.
+/// The reason why an entry of this kind is not copied.
 pub(super) fn passed_over(kind: &Kind) -> &'static str {
     match kind {
         Kind::File { .. } | Kind::Symlink { .. } => "a temporary file of haul: not copied",

@@ -1,10 +1,10 @@
-//! A source that has moved.
+//! The line about a moved source.
 
 use crate::json::{Line, MovedLine, Path};
 use crate::report::{Show, Statement};
 use haul_model::escape_bytes;
 
-/// A source, or a file or link of one, that is at its destination now.
+/// A moved source, or a file or link inside one.
 pub(super) struct Moved<'a> {
     pub(super) path: &'a [u8],
     pub(super) renamed: bool,

@@ -1,31 +1,30 @@
-//! Puts the lines about entries into the order of the listing.
+//! Prints the lines about entries in the order of the listing.
 
 use crate::report::{Show, Statement};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Text that waits for earlier entries, in bytes, at most. Beyond it, lines are printed as their
-/// entries are done.
+/// Maximum bytes of waiting lines. Beyond it, lines are printed as entries finish.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
-/// Ticks for which lines wait for one entry while a person watches: a second.
+/// Ticks for which lines wait for one entry on a terminal: one second.
 const HELD_TICKS_MAX: u32 = 10;
 
-/// The lines of a job that wait for entries listed before theirs.
+/// The lines of a job that wait for earlier entries.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// Listed entries without an outcome, by their numbers.
+    /// The numbers of listed entries without an outcome.
     open: BTreeSet<u64>,
-    /// The lines of entries, by their numbers.
+    /// The waiting lines, by entry number.
     held: BTreeMap<u64, Vec<Held>>,
-    /// The text in them, in bytes.
+    /// The bytes in the waiting lines.
     held_bytes: usize,
-    /// The entry that the lines waited for at the last tick, and the number of ticks.
+    /// The entry that lines waited for at the last tick, and the number of ticks.
     waited: (Option<u64>, u32),
-    /// Lines are not held any more.
+    /// Lines no longer wait.
     is_over: bool,
 }
 
-/// A statement that waits.
+/// A waiting line.
 #[derive(Debug)]
 struct Held {
     text: Vec<u8>,
@@ -43,21 +42,21 @@ impl Statement for Held {
 }
 
 impl Order {
-    /// The entry of that number was listed.
+    /// Records that entry `number` was listed.
     pub(super) fn listed(&mut self, number: u64) {
         if !self.is_over {
             self.open.insert(number);
         }
     }
 
-    /// Prints a line about the entry of that number when it is its turn, after [`Self::done`].
+    /// Stores a line about entry `number`. It is printed in order, after [`Self::done`].
     pub(super) fn hold(&mut self, number: u64, line: &dyn Statement) {
         let held = Held { text: line.text(), least: line.least() };
         self.held_bytes += held.text.len();
         self.held.entry(number).or_default().push(held);
     }
 
-    /// The entry of that number has its outcome, and all of its lines.
+    /// Records that entry `number` has its outcome and all its lines, and prints the lines in turn.
     pub(super) fn done(&mut self, number: u64, mut print: impl FnMut(&dyn Statement)) {
         self.open.remove(&number);
         if self.held_bytes > HELD_BYTES_MAX || self.open.is_empty() {
@@ -71,7 +70,7 @@ impl Order {
         }
     }
 
-    /// Prints all lines that have waited long enough, for a person who watches.
+    /// Prints all lines if they have waited long enough for a user at a terminal.
     pub(super) fn tick(&mut self, print: impl FnMut(&dyn Statement)) {
         let first = self.open.first().copied().filter(|_| !self.held.is_empty());
         let (waited_for, ticks) = &mut self.waited;
@@ -83,14 +82,13 @@ impl Order {
         }
     }
 
-    /// Prints all lines, and holds no further ones: a second run lists entries that have had
-    /// their outcome.
+    /// Prints all lines, and keeps no more. After a reconnect, entries are listed again although
+    /// they already have an outcome.
     pub(super) fn give_up(&mut self, print: impl FnMut(&dyn Statement)) {
         self.print(print);
         *self = Self { is_over: true, ..Self::default() };
     }
 
-    /// Prints all lines, in their order.
     fn print(&mut self, mut print: impl FnMut(&dyn Statement)) {
         for lines in std::mem::take(&mut self.held).into_values() {
             self.tell(lines, &mut print);
@@ -109,7 +107,6 @@ impl Order {
 mod tests {
     use super::*;
 
-    /// The text that `act` prints.
     fn printed(act: impl FnOnce(&mut dyn FnMut(&dyn Statement))) -> String {
         let mut text = Vec::new();
         act(&mut |line| text.extend(line.text()));

@@ -1,4 +1,4 @@
-//! Tells how the sources of a mirror are removed.
+//! Reports how the sources of a mirror are removed.
 
 use super::JobMonitor;
 use super::moved::Moved;
@@ -6,25 +6,25 @@ use haul_engine::{At, Event, Monitor, Outcome, Progress, Skip};
 use haul_model::{Changes, Conflict, Fault, FaultKind, Kind, Side};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The monitor of the job that compares sources with the destination, and removes them.
+/// The monitor of the job that compares sources with the destination and removes them.
 pub(crate) struct SourceRemoval<'m, 'r> {
     monitor: &'m JobMonitor<'r>,
     failed: AtomicU64,
 }
 
 impl<'m, 'r> SourceRemoval<'m, 'r> {
-    /// One that tells `monitor`.
+    /// Creates the monitor; it reports to `monitor`.
     pub(crate) fn new(monitor: &'m JobMonitor<'r>) -> Self {
         Self { monitor, failed: AtomicU64::new(0) }
     }
 
-    /// The sources that stay though they should not.
+    /// The number of sources that could not be removed.
     pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// True if a source that differs by `found` is one that the rules of the mirror have
-    /// left alone, by all appearance.
+    /// True if a source that differs by `found` was most likely left unchanged by the mirror's
+    /// rules.
     fn is_left_alone(&self, found: Changes) -> bool {
         let (Some(mirror), Some(policy)) =
             (self.monitor.task.mirrors(), self.monitor.task.copies())

@@ -1,6 +1,5 @@
-//! The report of a job that is one of several at the same time, to different destinations:
-//! what it tells says which of them it is about. Progress is told of all together, by who
-//! runs them.
+//! The report of one of several simultaneous jobs with different destinations. Its messages name
+//! their destination. The caller shows the progress of all jobs together.
 
 use super::{Detail, Output, Report, Show, Statement};
 use crate::error::{CommandError, ErrorKind, ExitCode};
@@ -11,26 +10,25 @@ use haul_engine::LinkEvent;
 use haul_model::{Fault, escape_bytes, escape_text};
 use parking_lot::MutexGuard;
 
-/// Tells `report` of one destination.
+/// Reports to `report` about one destination.
 pub(crate) struct Addressed<'r> {
     report: &'r dyn Report,
     told: &'r ToldOnce,
-    /// The destination as it was given, escaped.
+    /// The destination as the user wrote it, escaped.
     dest: String,
 }
 
 impl<'r> Addressed<'r> {
-    /// The part of `report` that is about `dest`.
+    /// Creates the report about `dest`.
     pub(crate) fn new(report: &'r dyn Report, told: &'r ToldOnce, dest: String) -> Self {
         Self { report, told, dest }
     }
 
-    /// The report of all destinations.
     pub(crate) fn of_all(&self) -> &'r dyn Report {
         self.report
     }
 
-    /// The destination as it was given, escaped.
+    /// The destination as the user wrote it, escaped.
     pub(crate) fn dest(&self) -> &str {
         &self.dest
     }
@@ -45,7 +43,7 @@ impl<'r> Addressed<'r> {
     }
 }
 
-/// A line for programs.
+/// A line of JSON.
 struct InJson(Vec<u8>);
 
 impl Statement for InJson {
@@ -54,7 +52,6 @@ impl Statement for InJson {
     }
 }
 
-/// A statement about one destination.
 struct About<'s> {
     dest: &'s str,
     statement: &'s dyn Statement,

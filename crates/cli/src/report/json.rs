@@ -1,4 +1,4 @@
-//! A report for programs: all of it on standard output, as lines of [`crate::json`].
+//! The report for programs: lines of [`crate::json`] on standard output.
 
 use super::{Detail, Output, Report, Statement};
 use crate::command::deploy;
@@ -11,13 +11,13 @@ use haul_model::{Fault, Task};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How far apart progress lines are, at least.
+/// Minimum time between two progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
-/// Tells programs everything.
+/// Reports everything as JSON.
 pub(super) struct Json {
     output: Mutex<Output>,
-    /// When progress was told of last.
+    /// When the last progress line was printed.
     progress_told: Mutex<Option<Instant>>,
 }
 
@@ -73,7 +73,7 @@ impl Report for Json {
                 let message = deploy::news(host, bytes, change);
                 return self.warning(host.as_bytes(), &message);
             }
-            // For people alone.
+            // Only the text report shows these.
             LinkEvent::Direct { .. }
             | LinkEvent::NotDirect { .. }
             | LinkEvent::LoggedIn { .. }
@@ -116,12 +116,12 @@ impl Report for Json {
     }
 }
 
-/// See [`Report::shows`].
+/// Implements [`Report::shows`].
 pub(super) fn shows(task: &Task, outcome: &Outcome) -> bool {
     match (outcome, task) {
         (Outcome::Failed(_) | Outcome::Skipped(Skip::Special), _) => true,
         (outcome, Task::Check { .. }) => matches!(outcome, Outcome::Differs(_)),
-        // A moved file is reported once its source is removed.
+        // A moved file is reported when its source is removed.
         (Outcome::Differs(_), _) => false,
         (_, task) => task.moving().is_none(),
     }

@@ -1,5 +1,5 @@
-//! A file that tells of a command, beside what tells of it otherwise: the lines of
-//! rsync's `--log-file`, which are appended, each with its time.
+//! The file of rsync's `--log-file`, in addition to the report. Lines are appended, each with its
+//! time.
 
 use super::{Detail, Output, Report, Statement};
 use crate::error::{CommandError, ErrorKind, ExitCode};
@@ -15,17 +15,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The file, and how it tells of entries.
+/// The log file, and the format of its lines about entries.
 pub(crate) struct LogFile {
     wish: LogWish,
     file: Mutex<(File, io::Result<()>)>,
 }
 
 impl LogFile {
-    /// Opens it to append to it, or makes it.
+    /// Opens the log to append, or creates it.
     ///
     /// # Errors
-    /// When that can't be done, or a link that is not to be followed is on the way.
+    /// If that fails, or the path contains a link that is not followed.
     pub(crate) fn open(wish: &LogWish) -> Result<Arc<Self>, CommandError> {
         let opened = haul_engine::append_to_named(Path::new(&wish.path), wish.links);
         let file = opened.map_err(|error| {
@@ -36,22 +36,22 @@ impl LogFile {
         Ok(Arc::new(Self { wish: wish.clone(), file: Mutex::new((file, Ok(()))) }))
     }
 
-    /// True if it tells of an entry with that fate.
+    /// True if an entry with this fate is logged.
     pub(crate) fn tells(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         self.wish.lines.is_logged(kind, fate)
     }
 
-    /// True if its lines have attributes of their entries.
+    /// True if the log's lines show attributes.
     pub(crate) fn wants_attributes(&self) -> bool {
         self.wish.lines.wants_attributes()
     }
 
-    /// True if its lines have hashes of their entries.
+    /// True if the log's lines show hashes.
     pub(crate) fn wants_hashes(&self) -> bool {
         self.wish.lines.wants_hashes()
     }
 
-    /// Tells of an entry.
+    /// Logs an entry.
     pub(crate) fn entry(
         &self,
         path: &[u8],
@@ -64,7 +64,7 @@ impl LogFile {
         self.lines(&String::from_utf8_lossy(&told.text()));
     }
 
-    /// Tells each line of `text`, with the time. What fails is told in the end.
+    /// Logs each line of `text`, with the time. A write error is reported at the end.
     pub(crate) fn lines(&self, text: &str) {
         let time = quantity::local_now();
         let id = std::process::id();
@@ -72,12 +72,12 @@ impl LogFile {
         let all: String = text.lines().map(line).collect();
         let mut file = self.file.lock();
         if file.1.is_ok() {
-            // At once: what a kill leaves is whole.
+            // Written in one call, so that a killed process leaves complete lines.
             file.1 = file.0.write_all(all.as_bytes());
         }
     }
 
-    /// Why not all of it could be written, if so.
+    /// The error if the log could not be written.
     fn failure(&self) -> Option<CommandError> {
         let mut file = self.file.lock();
         let error = std::mem::replace(&mut file.1, Ok(())).err()?;
@@ -87,14 +87,14 @@ impl LogFile {
     }
 }
 
-/// A report that a log tells of, too.
+/// A report that is also written to a log.
 pub(crate) struct Logged {
     report: Box<dyn Report>,
     log: Arc<LogFile>,
 }
 
 impl Logged {
-    /// `report`, told in `log`, too.
+    /// Wraps `report` and copies its errors to `log`.
     pub(crate) fn new(report: Box<dyn Report>, log: Arc<LogFile>) -> Self {
         Self { report, log }
     }

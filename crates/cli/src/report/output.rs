@@ -1,12 +1,11 @@
-//! The streams of a report: what it has printed and not yet written, and errors for
-//! people above the progress line.
+//! The output of a report: buffered standard output, and errors above the progress line.
 
 use crate::error::{CommandError, ExitCode};
 use crate::progress::Screen;
 use crate::stdout::Stdout;
 use haul_model::escape_controls;
 
-/// Writes for one report, and remembers if anything failed.
+/// Writes the output of one report, and records failures.
 pub(crate) struct Output {
     screen: Screen,
     stdout: Stdout,
@@ -15,13 +14,13 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Nothing is written yet; shares `screen`.
+    /// Creates an empty output on `screen`.
     pub(super) fn new(screen: &Screen) -> Self {
         let (stdout, hints_given) = (Stdout::default(), Vec::new());
         Self { screen: screen.clone(), stdout, hints_given, failed: false }
     }
 
-    /// Puts bytes on standard output, now or a little later.
+    /// Adds bytes to standard output. They may be written later.
     pub(super) fn print(&mut self, bytes: &[u8]) {
         self.stdout.push(bytes);
         if self.stdout.is_full() {
@@ -29,7 +28,7 @@ impl Output {
         }
     }
 
-    /// Writes what was printed.
+    /// Writes buffered output.
     pub(super) fn flush(&mut self) {
         if !self.stdout.is_empty() {
             let stdout = &mut self.stdout;
@@ -37,28 +36,27 @@ impl Output {
         }
     }
 
-    /// True if standard output takes nothing more.
+    /// True if standard output can't be written any more.
     pub(super) fn is_broken(&self) -> bool {
         self.stdout.is_broken()
     }
 
-    /// An entry has failed.
+    /// Records that an entry has failed.
     pub(super) fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// True if an entry has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// A line on standard error, after all that was printed before it.
+    /// Prints a line on standard error, after all earlier output.
     pub(super) fn error_line(&mut self, line: &str) {
         self.flush();
         self.screen.line(line);
     }
 
-    /// A hint, unless it was given before.
+    /// Prints a hint, unless it was printed before.
     pub(super) fn hint(&mut self, hint: &str) {
         if !self.hints_given.iter().any(|given| given == hint) {
             self.screen.line(&format!("  hint: {}", escape_controls(hint)));
@@ -66,7 +64,7 @@ impl Output {
         }
     }
 
-    /// Tells people why the command, or one of its jobs, ended early.
+    /// Prints the error that ended the command or one of its jobs.
     pub(super) fn command_error(&mut self, error: &CommandError) {
         self.error_line(&format!("haul: {}", escape_controls(&error.to_string())));
         if !error.hints.is_empty() {
@@ -74,7 +72,7 @@ impl Output {
         }
     }
 
-    /// Writes the rest. Gives `code`, unless that is of success and something failed.
+    /// Writes the rest. Returns `code`, unless that is success and something failed.
     pub(super) fn finish(&mut self, code: ExitCode) -> ExitCode {
         self.flush();
         if let Err(error) = self.stdout.finish() {

@@ -1,5 +1,5 @@
-//! A report for people: answers, lines and a summary on standard output, errors and
-//! warnings on standard error, and a progress line below them.
+//! The report for people: answers, lines and a summary on standard output, errors and warnings on
+//! standard error, and a progress line below them.
 
 use super::{Detail, Output, Report, Show, Statement};
 use crate::command::deploy;
@@ -12,21 +12,20 @@ use haul_model::{Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Instant;
 
-/// Tells people as much as they want.
+/// Reports as text, as much as `show` allows.
 pub(super) struct Text {
     show: Show,
     screen: Screen,
-    /// There is a terminal for a progress line.
+    /// Standard error is a terminal with a progress line.
     draws: bool,
     output: Mutex<Output>,
     drawn: Mutex<Drawn>,
 }
 
-/// The progress line of the running job.
 #[derive(Default)]
 struct Drawn {
-    /// Since when there is something to show. Before that, and while more connections
-    /// are made, ssh may be asking for a password on the terminal.
+    /// When the job first had progress to show. Before that, and while connections are opened, ssh
+    /// may ask for a password on the terminal.
     since: Option<Instant>,
     meter: Meter,
 }
@@ -49,7 +48,7 @@ impl Report for Text {
     fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
         let mut output = self.output();
         output.fail();
-        // The directory itself said why; a line for all in it would bury that.
+        // The directory's own fault was reported. A line for each entry in it would hide that.
         if fault.kind == FaultKind::Parent {
             return;
         }
@@ -82,7 +81,7 @@ impl Report for Text {
         if news.is_detail() && self.show < Show::Verbose {
             return;
         }
-        // What was drawn is of the connection that is gone.
+        // The progress line shows the lost connection.
         self.progress(None);
         if !self.warns() {
             return;
@@ -162,23 +161,23 @@ impl Report for Text {
     }
 }
 
-/// See [`Report::shows`].
+/// Implements [`Report::shows`].
 pub(super) fn shows(show: Show, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
     let (warns, is_verbose) = (show > Show::Quiet, show >= Show::Verbose);
     match (outcome, task) {
         (Outcome::Failed(_), _) => true,
         (Outcome::Skipped(Skip::Special), _) => warns,
         (Outcome::Differs(_), Task::Check { .. }) => warns,
-        // A moved file is reported once its source is removed.
+        // A moved file is reported when its source is removed.
         (_, task) if task.moving().is_some() => false,
-        // The program says by the words of the command which of them are shown.
+        // Here the options of `haul sync` decide which are shown.
         (Outcome::Synced(_), Task::Sync(..)) => true,
         (Outcome::Linked { .. } | Outcome::Synced(_), Task::Copy(policy)) => {
             is_verbose || policy.dry_run && warns
         }
         (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,
         (Outcome::WouldCopy, Task::Copy(policy)) => is_verbose || policy.dry_run && warns,
-        // That a directory exists is no news.
+        // An existing directory is not worth a line.
         (Outcome::Skipped(_), _) if *kind == Kind::Dir => false,
         (Outcome::Skipped(_), Task::Check { .. }) => is_verbose,
         (Outcome::Skipped(_), _) => show == Show::Everything,

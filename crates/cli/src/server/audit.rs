@@ -12,20 +12,20 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// An open log.
+/// The open audit log.
 pub(super) struct Audit {
     /// `None` in a child.
     file: Option<File>,
-    /// The last line may have been written in part.
+    /// The last line may be incomplete.
     is_cut_off: bool,
 }
 
-/// A client, as each line names it.
+/// The fields that identify a client in each line.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Who {
     pub(super) client: String,
     pub(super) from: SocketAddr,
-    /// Escaped.
+    /// The escaped path.
     pub(super) root: String,
     pub(super) right: Right,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,29 +44,28 @@ impl Who {
     }
 }
 
-/// An event of the log.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event<'a> {
-    /// A client has connected, and is served by the process `pid`.
+    /// A client connected, and the process `pid` serves it.
     Connected { pid: u32 },
-    /// It is not served.
+    /// A client was refused.
     Refused { reason: &'a str },
-    /// A job has ended.
+    /// A job ended.
     Job(&'a JobReport),
-    /// The client has asked for metadata, lists or hashes, and begun no job.
+    /// The client sent requests for metadata, lists or hashes, but started no job.
     Requests { count: u64 },
-    /// The connection has ended.
+    /// The connection ended.
     Disconnected { seconds: u64, outcome: &'a str },
-    /// An invitation was accepted.
+    /// A guest accepted an invitation.
     Enrolled { name: &'a str },
 }
 
-/// The end of a job, as the process that did it reports it.
+/// The result of a job, as its process reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub(super) struct JobReport {
     pub(super) task: String,
-    /// The side of the job that was here: it sent or received.
+    /// The server's role in the job: it sent or received.
     pub(super) role: String,
     pub(super) entries: u64,
     pub(super) bytes: u64,
@@ -84,23 +83,23 @@ struct Line<'a> {
 }
 
 impl Audit {
-    /// Appends to the file `path`. On its way no link of another user is followed. A new file is
+    /// Opens the file `path` to append. Links of other users are not followed. A new file is
     /// private.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn open(path: &Path) -> Result<Self, CommandError> {
         append_to_private(path)
             .map(|file| Self { file: Some(file), is_cut_off: false })
             .map_err(|error| failed(path, &error))
     }
 
-    /// Closes this process's copy of the file.
+    /// Closes the file in this process.
     pub(super) fn abandon(&mut self) {
         self.file = None;
     }
 
-    /// Adds a line. A log that can't be written is reported on standard error: jobs go on.
+    /// Appends a line. A write error is reported on standard error, and jobs continue.
     pub(super) fn tell(&mut self, who: &Who, event: Event<'_>) {
         let Some(file) = &mut self.file else { return };
         let line = Line { time: now_text(), event, who };

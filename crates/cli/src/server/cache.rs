@@ -1,5 +1,5 @@
-//! The chunk caches of clients: one for each client and its root, so none serves what another one
-//! has sent. It belongs to the user that the client works as.
+//! The chunk caches of clients. Each client and root has its own, so no client reads content that
+//! another one sent. The user that runs the client's jobs owns the cache.
 
 use super::place::{Place, failed};
 use super::records::{Client, Records};
@@ -16,16 +16,15 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The rights to such a directory.
+/// The mode of a cache directory.
 const MODE: u32 = 0o700;
 
-/// How long a revoked client may still use its cache.
+/// Maximum time that removing a cache waits for a revoked client's jobs.
 const IN_USE_MAX: Duration = Duration::from_secs(2);
 
-/// How often its removal is tried.
+/// Interval between attempts to remove it.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The directory of a client's cache.
 fn dir(place: &Place, client: &Client) -> PathBuf {
     let user = client.user.as_deref().unwrap_or_default().as_bytes();
     let (key, root) = (client.key.to_string(), client.root.as_os_str().as_bytes());
@@ -34,7 +33,7 @@ fn dir(place: &Place, client: &Client) -> PathBuf {
     place.caches().join(format!("{}-{}", client.name, &number[..16]))
 }
 
-/// The directory of the cache of the client with this key. It is made if it is missing.
+/// Returns the cache directory of the client with this key, and creates it if it is missing.
 ///
 /// # Errors
 /// If no client has this key, or the records can't be read.
@@ -48,7 +47,7 @@ pub(crate) fn dir_of(key: &PublicKey) -> Result<PathBuf, CommandError> {
     Ok(dir(&place, client))
 }
 
-/// Opens the cache of `client`, before this process becomes another user and is confined.
+/// Opens the cache of `client`. Must run before this process changes its user and is confined.
 pub(super) fn open(place: &Place, client: &Client) -> Option<ChunkCache> {
     let dir = dir(place, client);
     let opened = || {
@@ -64,10 +63,11 @@ pub(super) fn open(place: &Place, client: &Client) -> Option<ChunkCache> {
     opened().map_err(warn).ok()
 }
 
-/// Removes the caches that no client of the records has: of clients that were revoked, or enrolled
-/// again with another name, root or user.
+/// Removes the caches of clients that were revoked, or enrolled again with another name, root or
+/// user.
 ///
 /// # Errors
+/// If the records can't be read, or a cache can't be removed.
 /// If the records can't be read, or a cache can't be removed.
 pub(crate) fn remove_unused(place: &Place) -> Result<(), CommandError> {
     let caches = place.caches();
@@ -76,7 +76,7 @@ pub(crate) fn remove_unused(place: &Place) -> Result<(), CommandError> {
         there => there.and_then(Iterator::collect::<io::Result<Vec<_>>>),
     };
     let there = there.map_err(|error| failed(&caches, &error))?;
-    // Read afterwards: they have each client whose cache was there.
+    // Read after the directory, so that they contain every client with a cache in the list.
     let clients = Records::load(place)?.clients;
     let used: HashSet<_> = clients.iter().map(|client| dir(place, client)).collect();
     let end = Instant::now() + IN_USE_MAX;
@@ -87,7 +87,7 @@ pub(crate) fn remove_unused(place: &Place) -> Result<(), CommandError> {
 fn remove(dir: &Path, end: Instant) -> io::Result<()> {
     loop {
         match fs::remove_dir_all(dir) {
-            // A job that is about to end still writes there.
+            // A job that is ending may still write to the cache.
             Err(error) if error.kind() != io::ErrorKind::NotFound && Instant::now() < end => {
                 thread::sleep(LOOK_AGAIN);
             }

@@ -1,5 +1,5 @@
-//! The work of one child: it gives up what it does not need, and serves one client. Its parent
-//! is the main process of a server, or an agent that ssh starts in place of one.
+//! The code of one child: it drops all privileges it does not need, and serves one client. Its
+//! parent is the main process of a server, or an agent that ssh starts in its place.
 
 use super::Place;
 use super::audit::JobReport;
@@ -23,37 +23,37 @@ use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
 
-/// The longest line that a child reports, in bytes. It is written in one piece.
+/// Maximum length of a report line, in bytes. It is written in one piece.
 pub(super) const REPORT_LEN_MAX: usize = 2048;
 
-/// The longest text in it before it is escaped, in characters.
+/// Maximum length of a text in a report before escaping, in characters.
 const REPORTED_CHARS_MAX: usize = 300;
 
-/// The status of a child whose client has left in the middle.
+/// The exit status if the client disconnected during a job.
 pub(super) const LOST: u8 = 3;
 
-/// Why a client is refused that has as many jobs as it may.
+/// The reason for refusing a client at its job limit.
 pub(super) const TOO_MANY: &str = "too many jobs at once";
 
-/// How long a client that is refused may take to leave.
+/// Maximum time for a refused client to disconnect.
 const REFUSING_MAX: Duration = Duration::from_secs(2);
 
-/// A report of a child to the main process, as a line of JSON.
+/// A report to the main process, sent as a line of JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
-    /// From now on SIGTERM has it end in order.
+    /// From now on SIGTERM ends the child cleanly.
     Ready,
-    /// It can't serve the client.
+    /// The child can't serve the client; the reason.
     Refused(String),
     Job(JobReport),
-    /// It has answered so many requests in a visit without a job.
+    /// The number of requests in a visit without a job.
     Requests(u64),
     /// A guest was enrolled under this name.
     Enrolled(String),
 }
 
-/// The way to the main process.
+/// The pipe to the main process.
 pub(super) struct Reports(Mutex<PipeWriter>);
 
 impl Reports {
@@ -69,45 +69,45 @@ impl Reports {
         let Ok(mut line) = serde_json::to_vec(report) else { return };
         line.push(b'\n');
         if line.len() <= REPORT_LEN_MAX {
-            // Without a main process nobody writes a log.
+            // Without a main process the log is not written.
             let _ = self.0.lock().write_all(&line);
         }
     }
 }
 
-/// The circumstances of a child, as the main process knows them.
+/// The child's context, set by the main process.
 pub(super) struct Around<'a> {
     pub(super) place: &'a Place,
     pub(super) bounds: Bounds,
-    /// The process that has started it.
+    /// The process ID of the parent.
     pub(super) parent: u32,
     pub(super) reports: Reports,
 }
 
 impl Around<'_> {
-    /// Reports that the client can't be served; the status of the child.
+    /// Reports that the client can't be served. Returns the exit status.
     fn fail(&self, error: &io::Error) -> u8 {
         self.reports.refused(&error.to_string());
         1
     }
 }
 
-/// The connection of a child, as its parent knows it.
+/// The child's connection.
 pub(super) struct Call {
     pub(super) caller: Caller,
-    /// The server's newest key, unless the client knows it.
+    /// The server's newest key, unless the client already has it.
     pub(super) new_key: Option<PublicKey>,
-    /// Further connections of its client.
+    /// Further connections of the client.
     pub(super) forwarded: Forwarded,
 }
 
-/// Why a client can't be served.
+/// The reason why a client can't be served.
 pub(super) fn refusal(client: &Client) -> Option<&'static str> {
     let lacks_user = is_root() && client.user.is_none();
     lacks_user.then_some("the server runs as root, and the client has no user")
 }
 
-/// Serves `client`. **No other thread runs yet.**
+/// Serves `client`. **No other thread may run yet.**
 pub(super) fn serve(around: &Around<'_>, call: Call, client: &Client) -> u8 {
     let Call { caller, new_key, forwarded } = call;
     let cache = match confine(around, client) {
@@ -130,7 +130,7 @@ pub(super) fn serve(around: &Around<'_>, call: Call, client: &Client) -> u8 {
     }
 }
 
-/// The same through ssh: over standard input and output.
+/// Serves `client` over standard input and output, through ssh.
 pub(super) fn serve_streams(around: &Around<'_>, client: &Client) -> u8 {
     let begun = confine(around, client).and_then(|cache| {
         let (input, output) = sshd::streams()?;
@@ -168,13 +168,13 @@ fn serve_over(
     match haul_engine::serve_with(serving, connection) {
         Ok(()) => 0,
         Err(JobError::Connection(_)) => LOST,
-        // The client was told over the connection, or is gone.
+        // The client received the error, or has disconnected.
         Err(_) => 1,
     }
 }
 
-/// Gives up all but what the client may do; returns its chunk cache. This process ends with
-/// its parent.
+/// Restricts this process to the client's rights. Returns its chunk cache. This process then ends
+/// with its parent.
 fn confine(around: &Around<'_>, client: &Client) -> io::Result<Option<ChunkCache>> {
     let told = |what: &str, error: io::Error| {
         io::Error::new(error.kind(), format!("can't {what}: {error}"))
@@ -192,16 +192,15 @@ fn confine(around: &Around<'_>, client: &Client) -> io::Result<Option<ChunkCache
     Ok(cache)
 }
 
-/// Reads what has come and nobody wants: a socket that is closed with something unread takes
-/// back what it has not sent yet.
+/// Reads pending input. Closing a socket with unread input discards its unsent output.
 fn read_rest(mut socket: TcpStream) {
     let mut bytes = [0; 4096];
     let ended = socket.set_nonblocking(true);
     while ended.is_ok() && matches!(socket.read(&mut bytes), Ok(1..)) {}
 }
 
-/// Hangs up on SIGTERM. The job then ends as with any lost connection: its partial files can be
-/// resumed.
+/// Closes the connection on SIGTERM. The job ends as with a lost connection, so its partial files
+/// can be resumed.
 fn end_on_request(killer: Killer) -> io::Result<()> {
     let (mut asked, ask) = io::pipe()?;
     pipe::register(SIGTERM, ask)?;
@@ -213,7 +212,7 @@ fn end_on_request(killer: Killer) -> io::Result<()> {
     thread::Builder::new().name("ending".to_owned()).spawn(wait).map(drop)
 }
 
-/// The beginning of a text, which fits into a report.
+/// The start of a text, short enough for a report.
 fn bounded(text: &str) -> String {
     text.chars().take(REPORTED_CHARS_MAX).collect()
 }
@@ -251,7 +250,7 @@ pub(super) fn refuse(around: &Around<'_>, caller: Caller, refusal: Refusal, reas
     u8::from(begun.and_then(|()| caller.refuse(refusal, REFUSING_MAX)).is_err())
 }
 
-/// Talks to a guest, whose invitation this is.
+/// Enrolls the guest with this invitation.
 pub(super) fn receive(around: &Around<'_>, caller: Caller, invited: &Invited) -> u8 {
     let begun = around.bounds.keep().and_then(|()| end_with_parent(around.parent));
     let enrolled = begun.and_then(|()| guest::receive(around.place, caller, invited));

@@ -1,5 +1,5 @@
-//! Requests to a running server, over a socket that only its user can reach: a word, answered
-//! by a line of JSON.
+//! Requests to a running server, over a socket that only its user can reach. A request is a word,
+//! the answer a line of JSON.
 
 use super::Place;
 use super::place::failed;
@@ -15,23 +15,22 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the server waits for the word.
+/// Time limit for reading a request, and for sending the answer.
 const WORD_MAX: Duration = Duration::from_millis(200);
 
-/// How long a client waits for the answer.
+/// Maximum time to wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// The longest answer, in bytes.
+/// Maximum length of an answer, in bytes.
 const ANSWER_LEN_MAX: u64 = 1 << 20;
 
-/// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// The state of the server.
+    /// Report the state of the server.
     Status,
-    /// Read the settings and the records again.
+    /// Reload the settings and the records.
     Reload,
-    /// End, in order.
+    /// Stop cleanly.
     Stop,
 }
 
@@ -44,28 +43,28 @@ impl Request {
     }
 }
 
-/// The answer to a request.
+/// The state of a server, in answer to each request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) pid: u32,
     pub(crate) version: String,
-    /// The addresses of TCP.
+    /// The TCP addresses.
     pub(crate) listen: Vec<SocketAddr>,
-    /// The addresses of QUIC.
+    /// The QUIC addresses.
     #[serde(default)]
     pub(crate) quic: Vec<SocketAddr>,
-    /// The process that serves QUIC.
+    /// The process ID of the QUIC process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) quic_process: Option<u32>,
     pub(crate) key: haul_net::PublicKey,
     pub(crate) clients: usize,
     pub(crate) jobs: Vec<JobStatus>,
-    /// Why a reload was refused; the settings before it stay.
+    /// The error of a reload; the earlier settings stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
 
-/// A job that runs.
+/// A running job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JobStatus {
     pub(crate) client: String,
@@ -74,25 +73,25 @@ pub(crate) struct JobStatus {
     pub(crate) seconds: u64,
 }
 
-/// The server's end.
+/// The server's end of the socket.
 pub(super) struct Control {
     listener: UnixListener,
     path: PathBuf,
-    /// Held as long as the server runs.
+    /// Held while the server runs.
     _lock: File,
 }
 
 impl Control {
-    /// Listens.
+    /// Opens the socket.
     ///
     /// # Errors
-    /// If another server of this user runs, and those of the file system.
+    /// If another server of this user runs, and errors of the file system.
     pub(super) fn bind(place: &Place) -> Result<Self, CommandError> {
         let Some(lock) = files::try_lock(&place.server_lock())? else {
             return Err(CommandError::new(ErrorKind::Io, "a server of this user runs already")
                 .with_hint("'haul server status' shows it, 'haul server stop' ends it"));
         };
-        // With the lock, a socket that is there belongs to nobody.
+        // The lock is held, so an existing socket is left over from an earlier server.
         let path = place.control();
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -101,7 +100,7 @@ impl Control {
             _ => {}
         }
         let bound = UnixListener::bind(&path).and_then(|listener| {
-            // Nobody else enters the directory; this is the second bolt.
+            // The directory is already private; this is a second protection.
             fs::set_permissions(&path, Permissions::from_mode(0o600))?;
             listener.set_nonblocking(true)?;
             Ok(listener)
@@ -114,7 +113,7 @@ impl Control {
         self.listener.as_fd()
     }
 
-    /// The next request, and the way to answer it.
+    /// The next request, and the stream for its answer.
     pub(super) fn next(&self) -> Option<(Request, UnixStream)> {
         let (stream, _) = self.listener.accept().ok()?;
         stream.set_nonblocking(false).ok()?;
@@ -126,7 +125,6 @@ impl Control {
         Some((request, stream))
     }
 
-    /// Removes the socket.
     pub(super) fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -135,21 +133,20 @@ impl Control {
 /// True if a server runs.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(crate) fn is_running(place: &Place) -> Result<bool, CommandError> {
     Ok(files::try_lock(&place.server_lock())?.is_none())
 }
 
-/// Answers a request.
 pub(super) fn answer(mut stream: UnixStream, status: &Status) {
-    // Who asked may be gone.
+    // The requester may have disconnected.
     let _ = serde_json::to_vec(status).map(|line| stream.write_all(&line));
 }
 
-/// Asks the running server; `None` if none runs.
+/// Sends a request to the running server; `None` if none runs.
 ///
 /// # Errors
-/// When it does not answer.
+/// If the server does not answer.
 pub(crate) fn ask(place: &Place, request: Request) -> Result<Option<Status>, CommandError> {
     let path = place.control();
     let mut stream = match UnixStream::connect(&path) {

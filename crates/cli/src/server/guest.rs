@@ -1,5 +1,5 @@
-//! The conversation of an invited client, over a connection that the secret of the invitation
-//! has opened. The guest says a key and a name ([`Enrolment`]); the server answers with one byte.
+//! Accepts an invitation, over a connection that its secret authenticates. The guest sends a key
+//! and a name ([`Enrolment`]), and the server answers with one byte.
 
 use super::records::{Client, Invited, now_text};
 use super::{Place, Records};
@@ -13,18 +13,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// The answers of the server.
+/// The server's answers.
 const ENROLLED: u8 = 0;
 const NAME_TAKEN: u8 = 1;
 const USED: u8 = 2;
 
-/// How long the guest waits for the answer.
+/// Maximum time that the guest waits for the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(SILENCE_SECONDS as u64);
 
-/// The server's side: its name for the client.
+/// The server's side: enrolls the guest, and returns the client's name.
 ///
 /// # Errors
-/// When the guest says something else, or can't be enrolled.
+/// If the guest's message is invalid, or it can't be enrolled.
 pub(super) fn receive(place: &Place, caller: Caller, invited: &Invited) -> io::Result<String> {
     let connection = caller.into_connection("the guest".to_owned(), None)?;
     let Connection { reader, mut writer, closer: _closer } = connection;
@@ -36,7 +36,7 @@ pub(super) fn receive(place: &Place, caller: Caller, invited: &Invited) -> io::R
             return Err(CommandError::new(ErrorKind::Refused, "the invitation was used already"));
         };
         if records.clients.iter().any(|client| client.key == said.key()) {
-            // A guest does not prove that the key is its own.
+            // A guest does not prove that it owns the key.
             return Err(CommandError::usage("a client has this key already"));
         }
         let Invited { name, root, right, user, .. } = records.invitations.remove(at);
@@ -61,10 +61,10 @@ pub(super) fn receive(place: &Place, caller: Caller, invited: &Invited) -> io::R
     enrolled.map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// The guest's side: enrols `identity` under `name`.
+/// The guest's side: enrolls `identity` under `name`.
 ///
 /// # Errors
-/// When the server is not reached, or refuses.
+/// If the server can't be reached, or refuses.
 pub(crate) fn join(
     invitation: &Invitation,
     identity: &Identity,
@@ -100,7 +100,7 @@ pub(crate) fn join(
 /// Sends `said`, and waits at most `patience` for the answer.
 ///
 /// # Errors
-/// When none comes.
+/// If no answer arrives.
 fn answer(connection: Connection, said: Vec<u8>, patience: Duration) -> Result<u8, CommandError> {
     let Connection { mut reader, mut writer, closer } = connection;
     let (tell, told) = mpsc::channel();
@@ -108,7 +108,7 @@ fn answer(connection: Connection, said: Vec<u8>, patience: Duration) -> Result<u
         let mut answer = [0];
         let answered = writer.write_all(&said).and_then(|()| reader.read_exact(&mut answer));
         drop((reader, writer));
-        // Nobody waits any more for an answer that is late.
+        // Fails if the answer is too late.
         let _ = tell.send(answered.map(|()| answer[0]));
     };
     thread::Builder::new().name("guest".to_owned()).spawn(ask).map_err(CommandError::io)?;

@@ -1,4 +1,4 @@
-//! The children of a server: who they serve, what they report, and how they are ended.
+//! The children of a server: the clients they serve, their reports, and their end.
 
 use super::audit::{Audit, Event, Who};
 use super::child::{LOST, REPORT_LEN_MAX, Report};
@@ -13,38 +13,36 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the jobs of a client may take that is revoked.
+/// Maximum time for the jobs of a revoked client to end.
 pub(super) const REVOKED_MAX: Duration = Duration::from_millis(500);
 
-/// How long a child may take to end that serves nobody: it refuses a client, or talks to a guest.
+/// Maximum lifetime of a child that refuses a client or enrolls a guest.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// How long a child may take to end after its report has ended, which it does as it exits.
+/// Maximum time for a child to exit after it closed its report pipe.
 const EXIT_MAX: Duration = Duration::from_millis(100);
 
-/// The same for one that was killed.
+/// Maximum time for a killed child to exit.
 const KILLED_MAX: Duration = Duration::from_millis(1);
 
-/// The longest text of a child that is repeated, in characters.
+/// Maximum length of a child's text that is logged, in characters.
 const TEXT_CHARS_MAX: usize = 400;
 
-/// A child.
 pub(super) struct Job {
     child: Child,
     who: Who,
-    /// The client as it was when the job began, and its slot; `None` for a guest, and for a
-    /// client that is refused.
+    /// The client when the job began, and its slot; `None` for guests and refused clients.
     served: Option<(Client, Slot)>,
-    /// The key that has opened the connection.
+    /// The key that authenticated the connection.
     pub(super) key: PublicKey,
     since: Instant,
     reports: PipeReader,
-    /// Held while callers are forwarded to it; `None` through ssh.
+    /// Held while connections are forwarded to the child; `None` through ssh.
     _forwarder: Option<Arc<Forwarder>>,
-    /// The beginning of a line.
+    /// The start of an incomplete line.
     unread: Vec<u8>,
     is_ready: bool,
-    /// It is killed then.
+    /// The time at which the child is killed.
     ends_at: Option<Instant>,
     outcome: &'static str,
 }
@@ -76,34 +74,33 @@ impl Job {
         }
     }
 
-    /// Has it killed within `patience` at the latest.
+    /// Asks the child to end, and kills it after `patience` at the latest.
     pub(super) fn end_within(&mut self, patience: Duration, outcome: &'static str) {
         let at = Instant::now() + patience;
         if self.ends_at.is_none_or(|before| at < before) {
             self.ends_at = Some(at);
         }
         self.outcome = outcome;
-        // Before it is ready, a signal could reach the main process in its place.
+        // Before the child is ready, the signal could reach the main process instead.
         if self.is_ready {
             let _ = self.child.terminate();
         }
     }
 
-    /// Ends it soon if the client's record is gone, or has other rights.
+    /// Ends the job soon if the client's record is removed or has other rights.
     pub(super) fn keep_to(&mut self, clients: &[Client]) {
         if self.is_outdated(clients) {
             self.end_within(REVOKED_MAX, "revoked");
         }
     }
 
-    /// True if the client's record is gone, or has other rights.
+    /// True if the client's record is removed or has other rights.
     fn is_outdated(&self, clients: &[Client]) -> bool {
         let Some((client, _)) = &self.served else { return false };
         !clients.iter().any(|known| known.is_served_like(client))
     }
 }
 
-/// All children.
 #[derive(Default)]
 pub(super) struct Jobs(Vec<Job>);
 
@@ -124,18 +121,18 @@ impl Jobs {
         self.0.iter_mut()
     }
 
-    /// The number of those that serve the client with that key, or that do not: they refuse it,
-    /// or talk to a guest.
+    /// The number of children for this key. `serving`: those that serve the client, else those that
+    /// refuse it or enroll a guest.
     pub(super) fn count(&self, key: &PublicKey, serving: bool) -> usize {
         self.0.iter().filter(|job| job.key == *key && job.served.is_some() == serving).count()
     }
 
-    /// The descriptors by which they report, one each.
+    /// The report pipe of each child.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(Job::fd)
     }
 
-    /// The time until the next one is to be killed.
+    /// The time until the next child is killed.
     pub(super) fn patience(&self) -> Option<Duration> {
         self.0.iter().filter_map(Job::patience).min()
     }
@@ -144,15 +141,15 @@ impl Jobs {
         self.0.iter().map(Job::status).collect()
     }
 
-    /// Hears those whose descriptors are `ready`, and kills those whose time is over.
+    /// Reads the reports of children whose pipes are `ready`, and kills children whose time is
+    /// over.
     pub(super) fn proceed(&mut self, ready: &[bool], audit: &mut Audit) {
         let mut ready = ready.iter();
         self.0.retain_mut(|job| job.proceed(ready.next().is_some_and(|ready| *ready), audit));
     }
 
-    /// Kills all of them.
     pub(super) fn kill(&mut self, audit: &mut Audit) {
-        // Each has the same time to end.
+        // All are killed before any is waited for.
         self.0.iter_mut().for_each(|job| drop(job.child.kill()));
         for mut job in self.0.drain(..) {
             job.outcome = "killed";
@@ -160,18 +157,18 @@ impl Jobs {
         }
     }
 
-    /// Closes this process's copies of their descriptors.
+    /// Closes this process's copies of their pipes.
     pub(super) fn abandon(&mut self) {
         self.0.clear();
     }
 }
 
 impl Job {
-    /// Describes it in the client's slot, which others may read.
+    /// Describes the job in the client's slot, which other processes may read.
     pub(super) fn describe(&mut self) {
         let status = self.status();
         if let Some((_, slot)) = &mut self.served {
-            // Without it, it is served all the same, and not listed.
+            // If this fails, the job is served but not listed.
             let _ = slot.describe(&status);
         }
     }
@@ -185,23 +182,23 @@ impl Job {
         }
     }
 
-    /// The descriptor by which it reports.
+    /// The report pipe.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.reports.as_fd()
     }
 
-    /// The time until it is to be killed.
+    /// The time until the child is killed.
     fn patience(&self) -> Option<Duration> {
         self.ends_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// As the audit log names it, once it has ended.
+    /// The outcome for the audit log; final once the child has ended.
     pub(super) fn outcome(&self) -> &'static str {
         self.outcome
     }
 
-    /// Kills it if its time is over, and hears it if its descriptor is ready; false once it has
-    /// ended.
+    /// Kills the child if its time is over, and reads its reports if the pipe is ready. Returns
+    /// false once it has ended.
     pub(super) fn proceed(&mut self, is_ready: bool, audit: &mut Audit) -> bool {
         if self.ends_at.take_if(|at| *at <= Instant::now()).is_some() {
             let _ = self.child.kill();
@@ -209,7 +206,7 @@ impl Job {
         !is_ready || self.hear(audit)
     }
 
-    /// Reads what it reports; false once it has ended.
+    /// Reads reports. Returns false once the child has ended.
     fn hear(&mut self, audit: &mut Audit) -> bool {
         let mut bytes = [0; 4096];
         match self.reports.read(&mut bytes) {
@@ -262,11 +259,11 @@ impl Job {
         }
     }
 
-    /// Waits for its end, which is at hand.
+    /// Waits for the child, which is about to exit, and logs the end.
     fn reap(&mut self, audit: &mut Audit) {
         let status = match self.child.wait_within(EXIT_MAX) {
             Ok(Some(status)) => status,
-            // It has closed its end and goes on, or can't be asked.
+            // The child closed its pipe but still runs, or waiting failed.
             Ok(None) | Err(_) => {
                 let _ = self.child.kill();
                 self.child.wait_within(KILLED_MAX).ok().flatten().flatten()

@@ -1,5 +1,5 @@
-//! The server's own keys: files `1`, `2` and so on in a private directory. The highest number
-//! is the newest key. Older ones stay until every client knows the newest.
+//! The server's own keys: files `1`, `2` and so on in a private directory. The highest number is
+//! the newest key. Older keys are kept until every client knows the newest.
 
 use super::Place;
 use super::place::failed;
@@ -9,18 +9,18 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The keys, the newest first.
+/// The keys, newest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys(Vec<(u32, Identity)>);
 
-/// The most keys that are kept.
+/// Maximum number of keys.
 const KEYS_MAX: usize = 16;
 
 impl Keys {
-    /// Those of `place`; the first one is created if there is none.
+    /// Loads the keys; creates the first if there is none.
     ///
     /// # Errors
-    /// Those of the file system, and if others know a key.
+    /// Errors of the file system, and if other users can read a key.
     pub(crate) fn load(place: &Place) -> Result<Self, CommandError> {
         let dir = place.keys();
         let mut numbers = numbers(&dir).map_err(|error| failed(&dir, &error))?;
@@ -39,7 +39,7 @@ impl Keys {
     /// Adds a new key.
     ///
     /// # Errors
-    /// Those of the file system; if there are too many already.
+    /// Errors of the file system, and if there are too many keys.
     pub(crate) fn rotate(place: &Place) -> Result<Self, CommandError> {
         let keys = Self::load(place)?;
         if keys.0.len() >= KEYS_MAX {
@@ -52,10 +52,10 @@ impl Keys {
         Self::load(place)
     }
 
-    /// Removes all but the newest key.
+    /// Removes all keys except the newest.
     ///
     /// # Errors
-    /// If a file can't be removed. Its key stays in use then.
+    /// If a file can't be removed. Its key then stays in use.
     pub(super) fn forget_old(&mut self, place: &Place) -> io::Result<()> {
         while let [_, .., (number, _)] = &self.0[..] {
             match fs::remove_file(place.keys().join(number.to_string())) {
@@ -66,23 +66,22 @@ impl Keys {
         Ok(())
     }
 
-    /// The public half of the newest.
+    /// The public half of the newest key.
     pub(crate) fn newest(&self) -> PublicKey {
         self.0[0].1.key()
     }
 
-    /// True if there are older ones.
     pub(crate) fn has_old(&self) -> bool {
         self.0.len() > 1
     }
 
-    /// All of them, the newest first.
+    /// All keys, newest first.
     pub(super) fn identities(&self) -> Vec<Identity> {
         self.0.iter().map(|(_, identity)| identity.clone()).collect()
     }
 }
 
-/// The numbers of the files in `dir`, the highest first.
+/// The numbers of the files in `dir`, in descending order.
 fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -108,7 +107,7 @@ mod tests {
         for _ in 0..2 {
             keys = Keys::rotate(&place).expect("a new key");
         }
-        // A directory is not removed as a file is.
+        // A directory at the path makes removing the file fail.
         let second = place.keys().join("2");
         fs::remove_file(&second).expect("removed");
         fs::create_dir(&second).expect("made");

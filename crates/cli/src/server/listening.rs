@@ -1,4 +1,4 @@
-//! The addresses of a server, and its sockets.
+//! The addresses and sockets of a server.
 
 use super::Settings;
 use crate::error::{CommandError, ErrorKind};
@@ -10,24 +10,24 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The port, unless another one is chosen.
+/// The default port.
 pub(crate) const PORT: u16 = 28790;
 
-/// Ports that are tried until one is free for both kinds of sockets.
+/// Maximum number of ports that are tried until both TCP and UDP are free.
 const PORT_TRIES_MAX: usize = 16;
 
-/// How long an address may be in use when a server starts: the processes of one that was killed
-/// end a little later than it.
+/// Maximum time to wait for an address in use at the start: processes of a killed server end a
+/// little later.
 const LEAVING_MAX: Duration = Duration::from_secs(2);
 
-/// How often it is tried again.
+/// Interval between attempts.
 const LEAVING_POLL: Duration = Duration::from_millis(20);
 
 /// The variables of systemd's socket activation.
 const PID: &str = "LISTEN_PID";
 const COUNT: &str = "LISTEN_FDS";
 
-/// The address in `text`, which has the port `port` unless it says another one.
+/// Parses an address; `port` is the default port.
 pub(super) fn parse(text: &str, port: u16) -> Result<SocketAddr, CommandError> {
     let ip = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
     let address = ip.or_else(|_| text.parse::<SocketAddr>());
@@ -38,12 +38,12 @@ pub(super) fn parse(text: &str, port: u16) -> Result<SocketAddr, CommandError> {
     })
 }
 
-/// True if other machines reach one of `addresses`.
+/// True if another machine can reach one of `addresses`.
 pub(crate) fn is_reachable(addresses: &[SocketAddr]) -> bool {
     addresses.iter().any(|address| !address.ip().to_canonical().is_loopback())
 }
 
-/// The addresses of TCP and of QUIC in words.
+/// The TCP and QUIC addresses as text.
 pub(crate) fn shown(addresses: &[SocketAddr], quic: &[SocketAddr]) -> String {
     let texts =
         |all: &[SocketAddr]| all.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
@@ -56,14 +56,13 @@ pub(crate) fn shown(addresses: &[SocketAddr], quic: &[SocketAddr]) -> String {
     format!("{}{by}{only}", texts(addresses))
 }
 
-/// The sockets of a server.
 pub(super) struct Sockets {
     pub(super) tcp: Vec<TcpListener>,
-    /// For QUIC.
+    /// The sockets for QUIC.
     pub(super) udp: Vec<UdpSocket>,
 }
 
-/// The sockets that systemd has opened, or else those that `settings` ask for.
+/// The sockets that systemd opened, or else those of `settings`.
 pub(super) fn sockets(settings: &Settings) -> Result<Sockets, CommandError> {
     let Activated { tcp, udp } = from_system();
     match tcp.is_empty() {
@@ -81,8 +80,8 @@ fn from_system() -> Activated {
     }
 }
 
-/// Sockets on `addresses`. On a machine without IPv6, general addresses of it are passed over.
-/// An address that is in use may become free within `patience`.
+/// Opens sockets on `addresses`. Without IPv6, its loopback and unspecified addresses are skipped.
+/// An address in use is retried for `patience`.
 fn bind(addresses: &[SocketAddr], quic: bool, patience: Duration) -> Result<Sockets, CommandError> {
     let until = Instant::now() + patience;
     let mut bound = Sockets { tcp: Vec::new(), udp: Vec::new() };
@@ -117,7 +116,7 @@ fn bind_until(
     }
 }
 
-/// The sockets on one address. Where the port is for the system to choose, both get the same.
+/// Opens the sockets of one address. Port 0: both get the same free port.
 fn bind_one(address: SocketAddr, quic: bool) -> io::Result<(TcpListener, Option<UdpSocket>)> {
     for _ in 0..PORT_TRIES_MAX {
         let tcp = listen_on(address)?;
@@ -141,7 +140,7 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> CommandError {
         .with_hint("choose another address or port in server.toml, or with --listen")
 }
 
-/// True if that is why there is no socket: the machine has no IPv6, or no address of it.
+/// True if the machine has no IPv6, or no address of it.
 fn lacks_ipv6(address: &SocketAddr, error: &io::Error) -> bool {
     use io::ErrorKind as E;
     let ip = address.ip();
@@ -149,7 +148,7 @@ fn lacks_ipv6(address: &SocketAddr, error: &io::Error) -> bool {
     is_general && matches!(error.kind(), E::AddrNotAvailable | E::Unsupported)
 }
 
-/// The sockets that `settings` ask for: those that `gate` has, and new ones.
+/// The sockets for `settings`: existing ones of `gate`, and new ones.
 pub(super) fn rebind(settings: &Settings, gate: &Gate) -> Result<Sockets, CommandError> {
     let (mut sockets, mut new) = (Sockets { tcp: Vec::new(), udp: Vec::new() }, Vec::new());
     for address in settings.addresses()? {

@@ -1,4 +1,4 @@
-//! The files of a server: its configuration, and what it keeps in the directory
+//! The paths of a server's files: its configuration, and its directory
 //! `~/.local/state/haul/server`.
 
 use crate::error::CommandError;
@@ -9,10 +9,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The permission bits of others than the owner.
+/// The permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// The places of a server's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     dir: PathBuf,
@@ -20,10 +19,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// As the environment says.
+    /// Finds the paths from the environment.
     ///
     /// # Errors
-    /// When it names no place.
+    /// If the environment has no absolute path for them.
     pub(crate) fn find() -> Result<Self, CommandError> {
         match (state::dir(), state::config_dir()) {
             (Some(dir), Some(config)) => {
@@ -37,7 +36,7 @@ impl Place {
     /// Creates the directory, which only its user may enter.
     ///
     /// # Errors
-    /// Those of the file system, and if others may enter it.
+    /// Errors of the file system, and if other users may enter it.
     pub(crate) fn make(&self) -> Result<(), CommandError> {
         let failed = |error: io::Error| failed(&self.dir, &error);
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
@@ -49,27 +48,25 @@ impl Place {
         Ok(())
     }
 
-    /// The settings.
+    /// The file with the settings.
     pub(crate) fn config(&self) -> &Path {
         &self.config
     }
 
-    /// The records of clients and invitations.
+    /// The file with clients and invitations.
     pub(crate) fn clients(&self) -> PathBuf {
         self.dir.join("clients.toml")
     }
 
-    /// The directory of the server's own keys.
     pub(crate) fn keys(&self) -> PathBuf {
         self.dir.join("keys")
     }
 
-    /// The directory of the chunk caches of clients.
     pub(crate) fn caches(&self) -> PathBuf {
         self.dir.join("caches")
     }
 
-    /// The directory of the slots of clients.
+    /// The directory with the lock files of clients.
     pub(crate) fn slots(&self) -> PathBuf {
         self.dir.join("slots")
     }
@@ -79,7 +76,7 @@ impl Place {
         self.dir.join("control.sock")
     }
 
-    /// The log, unless the settings name another file.
+    /// The default audit log.
     pub(crate) fn audit_log(&self) -> PathBuf {
         self.dir.join("audit.jsonl")
     }
@@ -89,12 +86,12 @@ impl Place {
         self.dir.join("server.log")
     }
 
-    /// The file whose lock the running server has.
+    /// The lock file that the running server holds.
     pub(crate) fn server_lock(&self) -> PathBuf {
         self.dir.join("server.lock")
     }
 
-    /// The file whose lock a process has that changes the records.
+    /// The lock file for changes of the records.
     pub(super) fn clients_lock(&self) -> PathBuf {
         self.dir.join("clients.lock")
     }
@@ -102,13 +99,13 @@ impl Place {
 
 #[cfg(test)]
 impl Place {
-    /// All of its files are in `dir`.
+    /// Puts all files in `dir`.
     pub(super) fn below(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), config: dir.join("server.toml") }
     }
 }
 
-/// The error of a file of the server.
+/// The error of the file at `path`.
 pub(crate) fn failed(path: &Path, error: &io::Error) -> CommandError {
     CommandError::io(format!("{}: {error}", shown(path)))
 }

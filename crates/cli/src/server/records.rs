@@ -1,4 +1,4 @@
-//! `clients.toml`: the clients of a server, and its invitations that nobody has used yet.
+//! `clients.toml`: the clients of a server, and its open invitations.
 
 use super::Place;
 use crate::error::CommandError;
@@ -12,29 +12,27 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long an invitation is valid.
+/// Validity of an invitation.
 pub(crate) const INVITATION_SPAN: Duration = Duration::from_secs(600);
 
-/// The most clients, and the most invitations.
+/// Maximum number of clients, and of invitations.
 const RECORDS_MAX: usize = 10_000;
 
 /// The right of a client below its root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Right {
-    /// Changes nothing.
+    /// The client may only read.
     Read,
-    /// Reads and changes.
+    /// The client may read and write.
     Write,
 }
 
 impl Right {
-    /// The right for one that is `read_only`, or not.
     pub(crate) fn of(read_only: bool) -> Self {
         if read_only { Self::Read } else { Self::Write }
     }
 
-    /// The word for it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -52,22 +50,22 @@ impl From<Right> for Rights {
     }
 }
 
-/// A client that is enrolled.
+/// An enrolled client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Client {
     pub(crate) name: String,
     pub(crate) key: PublicKey,
-    /// The directory that it may reach.
+    /// The directory that the client may access.
     pub(crate) root: PathBuf,
     pub(crate) right: Right,
-    /// The system's user that its jobs run as, on a server of root.
+    /// The system user that runs the client's jobs, on a server of root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
-    /// When it was enrolled.
+    /// The time of enrollment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) added: Option<String>,
-    /// The server's newest key that it is known to know.
+    /// The server's newest key that the client is known to have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server_key: Option<PublicKey>,
 }
@@ -81,40 +79,38 @@ impl Client {
     }
 }
 
-/// An invitation that nobody has used yet.
+/// An invitation that was not used yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Invited {
-    /// The key that is made from its secret.
+    /// The key derived from the invitation's secret.
     pub(crate) key: PublicKey,
-    /// The name of the client, if the guest does not choose it.
+    /// The name of the client; `None`: the guest chooses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     pub(crate) root: PathBuf,
     pub(crate) right: Right,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
-    /// Seconds since 1970.
+    /// In seconds since 1970.
     pub(crate) expires: u64,
 }
 
 impl Invited {
-    /// True if it can be used at `now`. The clock may jump: a running server measures the time
-    /// itself.
+    /// True if it can be used at `now`. The clock may jump, so a running server also measures the
+    /// time itself.
     fn is_open(&self, now: SystemTime) -> bool {
         self.expiry() > now
     }
 
-    /// When it expires.
     pub(super) fn expiry(&self) -> SystemTime {
         files::unix_time(self.expires).unwrap_or(UNIX_EPOCH)
     }
 }
 
-/// The facts by which another content of the records shows without reading them.
+/// Metadata of the file: inode number, size and mtime. A difference means that it has changed.
 pub(super) type RecordsState = Option<(u64, u64, i64, i64)>;
 
-/// All clients and invitations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Records {
@@ -125,21 +121,20 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// The state of their file.
     pub(super) fn state(place: &Place) -> RecordsState {
         let found = fs::metadata(place.clients()).ok()?;
         Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
     }
 
-    /// Those of `place`.
+    /// Loads the records.
     ///
     /// # Errors
-    /// When the file can't be read, or is not right.
+    /// If the file can't be read, or is invalid.
     pub(crate) fn load(place: &Place) -> Result<Self, CommandError> {
         Ok(files::load_own(&place.clients())?)
     }
 
-    /// The same, with their state.
+    /// Loads the records, with the state of their file.
     ///
     /// # Errors
     /// See [`Self::load`].
@@ -148,11 +143,10 @@ impl Records {
         Ok((Self::load(place)?, state))
     }
 
-    /// Changes the records of `place`; no other process changes them meanwhile. If `change`
-    /// fails, they stay.
+    /// Changes the records under their lock. If `change` fails, nothing is written.
     ///
     /// # Errors
-    /// That of `change`, and those of the file system.
+    /// The error of `change`, and errors of the file system.
     pub(crate) fn change<T>(
         place: &Place,
         change: impl FnOnce(&mut Self) -> Result<T, CommandError>,
@@ -162,7 +156,7 @@ impl Records {
         Self::change_locked(place, change)
     }
 
-    /// The same at once; `None` while another process changes them.
+    /// Like [`Self::change`], without waiting: `None` if another process holds the lock.
     ///
     /// # Errors
     /// See [`Self::change`].
@@ -189,10 +183,10 @@ impl Records {
         Ok(result)
     }
 
-    /// Adds a client. One with the same key is replaced.
+    /// Adds a client. It replaces one with the same key.
     ///
     /// # Errors
-    /// If the name is taken by another key.
+    /// If a client with another key has the name, or there are too many clients.
     pub(crate) fn add(&mut self, client: Client) -> Result<(), CommandError> {
         self.clients.retain(|known| known.key != client.key);
         self.expect_free(&client.name)?;
@@ -215,7 +209,7 @@ impl Records {
     /// Adds an invitation.
     ///
     /// # Errors
-    /// If its name is a client's, and if there are too many.
+    /// If a client has its name, or there are too many invitations.
     pub(crate) fn invite(&mut self, invited: Invited) -> Result<(), CommandError> {
         invited.name.as_deref().map_or(Ok(()), |name| self.expect_free(name))?;
         if self.invitations.len() >= RECORDS_MAX {
@@ -225,21 +219,21 @@ impl Records {
         Ok(())
     }
 
-    /// True if all clients know the server's key `newest`, and nobody can use an invitation,
-    /// which may name an older one.
+    /// True if all clients know the server's key `newest` and no invitation is open. An invitation
+    /// may name an older key.
     pub(super) fn all_know(&self, newest: &PublicKey, now: SystemTime) -> bool {
         self.clients.iter().all(|client| client.server_key.as_ref() == Some(newest))
             && !self.invitations.iter().any(|invited| invited.is_open(now))
     }
 
-    /// The keys that are let in, each with its expiry.
+    /// The keys that are accepted, each with its expiry.
     pub(super) fn keys(&self) -> impl Iterator<Item = (PublicKey, Option<SystemTime>)> {
         let clients = self.clients.iter().map(|client| (client.key, None));
         clients.chain(self.invitations.iter().map(|it| (it.key, Some(it.expiry()))))
     }
 }
 
-/// The time now, to the second, as records and logs have it.
+/// The current time in whole seconds, as in records and logs.
 pub(crate) fn now_text() -> String {
     let now = jiff::Timestamp::now();
     jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
@@ -285,7 +279,7 @@ mod tests {
             (100, at(1 << 40), false),
             (100, before, true),
             (0, UNIX_EPOCH, false),
-            // No clock reaches it, so it counts as expired.
+            // No clock can represent it, so it counts as expired.
             (u64::MAX, at(100), false),
         ] {
             assert_eq!(invited(expires).is_open(now), is_open, "{expires} {now:?}");

@@ -1,5 +1,5 @@
-//! The main process of a server: one thread, which accepts, starts children, and hears of them.
-//! It touches no file of a client.
+//! The main process of a server. Its only thread accepts connections, starts children, and reads
+//! their reports. It opens no file of a client.
 
 use super::audit::{Audit, Event, Who};
 use super::child::{self, Around, Call, Reports};
@@ -24,36 +24,36 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long jobs may take to reach a checkpoint when the server stops.
+/// Maximum time for jobs to reach a checkpoint when the server stops.
 const STOPPING_MAX: Duration = Duration::from_secs(10);
 
-/// How long no process for QUIC is started after the last one was.
+/// Minimum time between two starts of the QUIC process.
 const QUIC_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often records that can't be read are tried again.
+/// Interval for retrying to read invalid records.
 const UNREAD_POLL: Duration = Duration::from_secs(1);
 
-/// How often the records are tried to be changed while another process changes them.
+/// Interval for retrying to change records that another process is changing.
 const NOTE_POLL: Duration = Duration::from_millis(50);
 
-/// Refusals of one client at the same time that get a reason, in addition to `jobs-per-client`.
-/// The server closes further connections without one. A job opens fewer.
+/// Maximum number of simultaneous refusals with a reason per client, in addition to
+/// `jobs-per-client`. Further connections are closed without one. One job opens fewer connections.
 const REFUSALS_MAX: usize = 32;
 
-/// Children at once, of all clients.
+/// Maximum number of children, of all clients together.
 const JOBS_MAX: usize = 1024;
 
-/// Runs the server until it is stopped. `listen` are the addresses of the command line.
+/// Runs the server until it is stopped. `listen`: the addresses on the command line.
 ///
 /// # Errors
-/// When it can't begin.
+/// If it can't start.
 pub(crate) fn run(listen: &[String]) -> Result<ExitCode, CommandError> {
     let place = Place::find()?;
     place.make()?;
-    // First: whoever holds it may touch the other files.
+    // This takes the lock that protects the other files, so it must be first.
     let control = Control::bind(&place)?;
     let mut server = Server::new(place, control, listen)?;
-    // Before it is announced, so that nobody calls in vain.
+    // QUIC starts before the announcement, so that the first clients reach it.
     server.start_quic();
     server.announce();
     system::notify("READY=1");
@@ -64,7 +64,7 @@ pub(crate) fn run(listen: &[String]) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::Success)
 }
 
-/// The signals that the main process hears.
+/// The signals that the main process handles.
 struct Signals {
     stop: PipeReader,
     reload: PipeReader,
@@ -81,7 +81,7 @@ impl Signals {
         Ok(Self { stop, reload, registered })
     }
 
-    /// Hears none of them any more, in a child.
+    /// Stops handling signals, in a child.
     fn abandon(&mut self) {
         self.registered.drain(..).for_each(|id| {
             unregister(id);
@@ -89,18 +89,17 @@ impl Signals {
     }
 }
 
-/// The main process.
 struct Server {
     place: Place,
-    /// The addresses of the command line.
+    /// The addresses on the command line.
     listen: Vec<String>,
     settings: Settings,
     records: Records,
-    /// The state of the file of the records as it was read.
+    /// The state of the records' file when it was read.
     read: RecordsState,
-    /// Why they can't be read as they are now.
+    /// The error if the current records can't be read.
     unread: Option<String>,
-    /// When the invitations expire, whatever the clock says.
+    /// When invitations expire, independent of the clock.
     expiries: HashMap<PublicKey, Instant>,
     keys: Keys,
     gate: Gate,
@@ -109,13 +108,13 @@ struct Server {
     signals: Signals,
     audit: Audit,
     jobs: Jobs,
-    /// Callers for which no child was started yet.
+    /// Connections without a child yet.
     callers: VecDeque<Caller>,
-    /// Clients that know a newest key of the server, which is not in the records yet.
+    /// Clients with the newest key that they know, which the records do not contain yet.
     to_note: Vec<(PublicKey, PublicKey)>,
-    /// When the process for QUIC was started last.
+    /// When the QUIC process was last started.
     quic_since: Option<Instant>,
-    /// Set once it stops.
+    /// The deadline for jobs, once the server is stopping.
     stops_at: Option<Instant>,
 }
 
@@ -163,7 +162,7 @@ impl Server {
         self.gate.quic_addresses().unwrap_or_default()
     }
 
-    /// Says on standard error where it listens.
+    /// Prints the addresses on standard error.
     fn announce(&self) {
         let addresses = self.addresses();
         let listens = listening::shown(&addresses, &self.quic_addresses());
@@ -171,7 +170,7 @@ impl Server {
         say(&format!("listening on {listens}; {clients} clients; key {key}"));
     }
 
-    /// Starts the process for QUIC, unless one runs or none is needed.
+    /// Starts the QUIC process, unless it runs, is not needed, or must wait.
     fn start_quic(&mut self) {
         let now = Instant::now();
         if self.gate.serves_quic() || self.quic_pause().is_some() {
@@ -197,14 +196,14 @@ impl Server {
         }
     }
 
-    /// How long the next process for QUIC has to wait; `None` if it need not, or runs.
+    /// The time until the QUIC process may start again; `None` if it may start now, or runs.
     fn quic_pause(&self) -> Option<Duration> {
         let since = self.quic_since.filter(|_| !self.gate.serves_quic())?;
         let left = QUIC_PAUSE.saturating_sub(since.elapsed());
         (!left.is_zero()).then_some(left)
     }
 
-    /// The loop, until it has stopped.
+    /// The main loop, until the server has stopped.
     fn serve(&mut self) -> io::Result<()> {
         loop {
             if let Some(stops_at) = self.stops_at
@@ -233,7 +232,7 @@ impl Server {
             self.jobs.proceed(jobs, &mut self.audit);
             self.note_keys().unwrap_or_else(|error| say(&error.to_string()));
             self.remove_expired().unwrap_or_else(|error| say(&error.to_string()));
-            // Another process has changed the records, or one of the children.
+            // Another process or a child has changed the records.
             if Records::state(&self.place) != self.read {
                 let unread = self.read_records().err().map(|error| error.to_string());
                 unread.iter().filter(|_| unread != self.unread).for_each(|error| say(error));
@@ -285,7 +284,7 @@ impl Server {
         }
     }
 
-    /// Reads the records again, and ends the jobs of clients whose record has changed.
+    /// Reloads the records, and ends the jobs of clients whose record has changed.
     fn read_records(&mut self) -> Result<(), CommandError> {
         (self.records, self.read) = Records::load_written(&self.place)?;
         self.gate.know(self.records.keys());
@@ -294,8 +293,8 @@ impl Server {
         self.forget_old_keys()
     }
 
-    /// Reads everything again. Jobs go on. If the settings or the records are wrong, those stay
-    /// as they were.
+    /// Reloads everything. Jobs continue. Invalid settings or records do not replace the earlier
+    /// ones.
     fn reload(&mut self) -> Result<(), CommandError> {
         system::notify("RELOADING=1");
         let settings = self.reload_settings();
@@ -304,8 +303,8 @@ impl Server {
         settings.and(records)
     }
 
-    /// Takes the settings and the keys. If it can't listen on other addresses, it stays at those
-    /// that it has, and takes the rest.
+    /// Reloads the settings and the keys. If new addresses can't be opened, the earlier ones stay,
+    /// and the other settings apply.
     fn reload_settings(&mut self) -> Result<(), CommandError> {
         let mut settings = Settings::load(&self.place, &self.listen)?;
         let keys = Keys::load(&self.place)?;
@@ -329,13 +328,13 @@ impl Server {
         })
     }
 
-    /// Listens as `settings` say from now on.
+    /// Listens at the addresses of `settings` from now on.
     fn listen(&mut self, settings: &Settings) -> Result<(), CommandError> {
         let Sockets { tcp, udp } = listening::rebind(settings, &self.gate)?;
         self.gate.listen(tcp, udp, settings.congestion).map_err(CommandError::io)
     }
 
-    /// Accepts nobody any more, and asks all jobs to end.
+    /// Stops accepting connections, and asks all jobs to end.
     fn stop(&mut self) {
         if self.stops_at.is_some() {
             return;
@@ -348,7 +347,7 @@ impl Server {
         }
     }
 
-    /// Starts a child for a caller, whose key is known.
+    /// Starts a child for a connection with a known key.
     fn take(&mut self, caller: Caller) {
         let key = caller.key();
         let client = self.records.clients.iter().find(|client| client.key == key).cloned();
@@ -359,7 +358,7 @@ impl Server {
                 self.serve_client(caller, client);
             }
             (None, Some(invited)) => self.serve_guest(caller, invited),
-            // It was revoked a moment ago.
+            // The key was revoked a moment ago.
             (None, None) => refuse_at_once(caller, Refusal::NotEnrolled),
         }
     }
@@ -403,7 +402,7 @@ impl Server {
             server_key: None,
         };
         let who = Who::new(&guest, caller.from());
-        // One conversation at a time has an invitation.
+        // An invitation is used in one connection at a time.
         if self.jobs.count(&invited.key, false) > 0 || self.jobs.len() >= JOBS_MAX {
             return;
         }
@@ -433,7 +432,7 @@ impl Server {
             let mut forwarder = Some(forwarder);
             let child = fork(|| {
                 self.abandon();
-                // These are the main process's.
+                // The child must not hold these.
                 (forwarder, slot) = (None, None);
                 let around = Around { place: &place, bounds, parent, reports: Reports::new(to) };
                 let Some(caller) = caller.take() else { return 1 };
@@ -457,7 +456,7 @@ impl Server {
         }
     }
 
-    /// Closes what belongs to the main process, or to other clients, in a child.
+    /// In a child: closes everything of the main process and of other clients.
     fn abandon(&mut self) {
         self.gate.abandon();
         self.signals.abandon();
@@ -467,7 +466,7 @@ impl Server {
         self.control = None;
     }
 
-    /// Has it noted that a client knows the newest key, if that matters.
+    /// Queues a note that the client knows the newest key, if older keys exist.
     fn note_key(&mut self, caller: &Caller, client: &Client) {
         let newest = self.keys.newest();
         if self.keys.has_old() && caller.knows(&newest) && client.server_key != Some(newest) {
@@ -475,7 +474,7 @@ impl Server {
         }
     }
 
-    /// Notes these clients, unless another process is changing the records.
+    /// Writes these notes to the records, unless another process is changing them.
     fn note_keys(&mut self) -> Result<(), CommandError> {
         if self.to_note.is_empty() {
             return Ok(());
@@ -493,7 +492,7 @@ impl Server {
         noted.map(drop)
     }
 
-    /// Removes invitations that have expired by the time that has passed, here and on disk.
+    /// Removes expired invitations from memory and from the file, by the measured time.
     fn remove_expired(&mut self) -> Result<(), CommandError> {
         let now = Instant::now();
         let is_over = |(key, at): (&PublicKey, &Instant)| (*at <= now).then_some(*key);
@@ -509,17 +508,17 @@ impl Server {
             Ok(())
         });
         match &removed {
-            // Another process is changing the records.
+            // Another process is changing the records: retry later.
             Ok(None) => self.expiries.extend(expired.into_iter().map(|key| (key, now + NOTE_POLL))),
             _ => self.expiries.retain(|_, at| *at > now),
         }
         removed.map(drop)
     }
 
-    /// Removes older keys once nobody needs them.
+    /// Removes older keys once all clients know the newest.
     fn forget_old_keys(&mut self) -> Result<(), CommandError> {
         let (now, newest) = (SystemTime::now(), self.keys.newest());
-        // A file that is missing may be about to be written.
+        // A missing file may be about to be written.
         if self.read.is_none() || !self.keys.has_old() || !self.records.all_know(&newest, now) {
             return Ok(());
         }
@@ -528,7 +527,7 @@ impl Server {
     }
 }
 
-/// When the invitations of `records` expire. Those that are `known` keep their time.
+/// When the invitations of `records` expire. Known invitations keep their time.
 fn expiries(records: &Records, known: &HashMap<PublicKey, Instant>) -> HashMap<PublicKey, Instant> {
     let (now, clock) = (Instant::now(), SystemTime::now());
     let expiry = |invited: &Invited| {
@@ -541,15 +540,15 @@ fn expiries(records: &Records, known: &HashMap<PublicKey, Instant>) -> HashMap<P
         .collect()
 }
 
-/// Refuses a caller without a child for it.
+/// Refuses a connection without starting a child.
 fn refuse_at_once(caller: Caller, refusal: Refusal) {
-    // It may have left.
+    // The client may have disconnected.
     let _ = caller.refuse(refusal, Duration::ZERO);
 }
 
-/// Prints a message of the server on standard error.
+/// Prints a message on standard error.
 fn say(message: &str) {
-    // There is no other place to say it.
+    // If that fails, there is no other place to report it.
     let _ = writeln!(io::stderr(), "haul server: {message}");
 }
 

@@ -10,29 +10,29 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// All settings, with a default for each.
+/// All settings, each with a default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct Settings {
-    /// Addresses of this machine, each with a port or without.
+    /// Addresses of this machine, with or without a port.
     pub(crate) listen: Vec<String>,
-    /// The port of addresses without one.
+    /// The default port of the addresses.
     pub(crate) port: u16,
-    /// The same ports of UDP are listened on, for QUIC.
+    /// Also listen at the same UDP ports, for QUIC.
     pub(crate) quic: bool,
-    /// The congestion control of what the server sends by QUIC.
+    /// The congestion control for sending by QUIC.
     pub(crate) congestion: Congestion,
-    /// Jobs of one client at once.
+    /// Maximum number of simultaneous jobs of one client.
     pub(crate) jobs_per_client: usize,
-    /// Files that one job may have open.
+    /// Maximum number of open files of one job.
     pub(crate) open_files_per_job: u64,
-    /// Address space of one job, in MiB.
+    /// Maximum address space of one job, in MiB.
     pub(crate) memory_per_job_mib: u64,
-    /// Callers at once that are not known yet.
+    /// Maximum number of simultaneous unauthenticated connections.
     pub(crate) handshakes: usize,
-    /// The same from one address.
+    /// Maximum number of these from one address.
     pub(crate) handshakes_per_source: usize,
-    /// The log of connections and jobs; [`Self::load`] replaces an empty path.
+    /// The audit log; [`Self::load`] replaces an empty path.
     #[serde(deserialize_with = "absolute")]
     pub(crate) audit_log: PathBuf,
 }
@@ -55,7 +55,7 @@ impl Default for Settings {
     }
 }
 
-/// A path that means the same file wherever a server or an agent is started.
+/// Requires an absolute path, so that servers and agents use the same file.
 fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
     let path = PathBuf::deserialize(deserializer)?;
     match path.is_absolute() {
@@ -64,11 +64,11 @@ fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Er
     }
 }
 
-/// The most of each number.
+/// Maximum of each of the numbers in [`Settings::load`].
 const NUMBER_MAX: usize = 4096;
 
 impl Settings {
-    /// Those of the file, with `listen` in place of its addresses unless that is empty.
+    /// Loads the file. A non-empty `listen` replaces its addresses.
     ///
     /// # Errors
     /// A usage error that names the file, and the line or the key.
@@ -115,18 +115,18 @@ impl Settings {
     /// The addresses to listen on.
     ///
     /// # Errors
-    /// A usage error about one that is none.
+    /// A usage error about an invalid address.
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, CommandError> {
         self.listen.iter().map(|text| parse(text, self.port)).collect()
     }
 
-    /// These settings, with how `other` listens.
+    /// Replaces the addresses, the port and the QUIC settings by those of `other`.
     pub(crate) fn at_addresses_of(self, other: &Self) -> Self {
         let Self { port, quic, congestion, .. } = *other;
         Self { listen: other.listen.clone(), port, quic, congestion, ..self }
     }
 
-    /// The bounds of callers that are not known yet.
+    /// The limits for unauthenticated connections.
     pub(crate) fn gate_limits(&self) -> GateLimits {
         GateLimits {
             handshakes_max: self.handshakes,
@@ -135,7 +135,7 @@ impl Settings {
         }
     }
 
-    /// The bounds of one job's process.
+    /// The limits of one job's process.
     pub(crate) fn bounds(&self) -> Bounds {
         let memory_max = self.memory_per_job_mib.saturating_mul(1 << 20);
         Bounds { open_files_max: self.open_files_per_job, memory_max }

@@ -1,5 +1,6 @@
-//! The slots of clients: a lock file for each job that a client may have at once. The server and
-//! the agents that take its place share them. Such an agent also describes its job in its slot.
+//! Limits the jobs of a client. A slot is a lock file; each client has one for each allowed job.
+//! The server and the agents that ssh starts in its place share them. Such an agent also describes
+//! its job in its slot.
 
 use super::control::JobStatus;
 use super::place::{Place, failed};
@@ -14,19 +15,19 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// The longest description of a job, in bytes.
+/// Maximum length of a job's description, in bytes.
 const DESCRIPTION_LEN_MAX: u64 = 4096;
 
-/// A slot of a client, as long as it is open here.
+/// A slot of a client; held until it is dropped.
 #[derive(Debug)]
 pub(super) struct Slot(File);
 
 impl Slot {
-    /// A free one of the client with that key, whose file is empty; `None` if the client has
-    /// `jobs_max` jobs.
+    /// Takes a free slot of the client with this key, and empties its file; `None` if `jobs_max`
+    /// jobs run.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn take(
         place: &Place,
         key: &PublicKey,
@@ -46,27 +47,27 @@ impl Slot {
         Ok(None)
     }
 
-    /// Describes the job of an agent that takes the server's place.
+    /// Describes the job of an agent that ssh started in place of the server.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn describe(&mut self, job: &JobStatus) -> io::Result<()> {
         self.0.write_all(&serde_json::to_vec(job)?)
     }
 }
 
-/// The jobs of agents that take the server's place.
+/// The jobs of agents that ssh started in place of the server.
 pub(crate) fn jobs_through_ssh(place: &Place) -> Vec<JobStatus> {
     let slots = fs::read_dir(place.slots());
     slots.into_iter().flatten().flatten().filter_map(|slot| described(&slot.path())).collect()
 }
 
-/// The job that is described in a slot, if it still runs.
+/// The job described in a slot, if it still runs.
 fn described(path: &Path) -> Option<JobStatus> {
     let file = File::options().read(true).write(true).open(path).ok()?;
     let mut text = Vec::new();
     (&file).take(DESCRIPTION_LEN_MAX).read_to_end(&mut text).ok()?;
-    // A slot that describes nothing belongs to the server or to nobody: its lock is left alone.
+    // A slot without a description is free or belongs to the server. Its lock must not be taken.
     let job: JobStatus = serde_json::from_slice(&text).ok()?;
     if try_lock(&file).ok()? {
         let _ = file.set_len(0);
@@ -76,13 +77,13 @@ fn described(path: &Path) -> Option<JobStatus> {
     Some(JobStatus { seconds: lasts.as_secs(), ..job })
 }
 
-/// Removes the slots of clients that are not in the records any more.
+/// Removes the slots of clients that are no longer in the records.
 ///
 /// # Errors
 /// If the records can't be read, or a slot can't be removed.
 pub(crate) fn remove_unused(place: &Place) -> Result<(), CommandError> {
     let there: Vec<_> = fs::read_dir(place.slots()).into_iter().flatten().flatten().collect();
-    // Read afterwards: they have each client whose slot was there.
+    // Read after the directory, so that they contain every client with a slot in the list.
     let clients = Records::load(place)?.clients;
     let keys: HashSet<_> = clients.iter().map(|client| client.key.to_string()).collect();
     let key = |path: &Path| Some(path.file_stem()?.to_string_lossy().into_owned());

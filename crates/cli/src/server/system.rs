@@ -1,19 +1,19 @@
-//! systemd: what is reported to it, and the files of a service.
+//! systemd: state notifications, and the unit files of a service.
 
 use std::env;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-/// The variable with the address that listens.
+/// The variable with the address for notifications.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Tells systemd the state, if it has asked for that.
+/// Sends the state to systemd, if the variable is set.
 pub(super) fn notify(state: &str) {
     let Some(address) = env::var_os(SOCKET) else { return };
     let Ok(socket) = UnixDatagram::unbound() else { return };
     let state = match state {
         "RELOADING=1" => {
-            // systemd compares it with its own clock.
+            // systemd compares this with its monotonic clock.
             let up = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
             let seconds = up.split(' ').next().and_then(|word| word.parse::<f64>().ok());
             let micros = seconds.unwrap_or_default() * 1e6;
@@ -21,7 +21,7 @@ pub(super) fn notify(state: &str) {
         }
         state => state.to_owned(),
     };
-    // Nobody may listen any more.
+    // systemd may no longer listen.
     #[cfg(target_os = "linux")]
     if let Some(name) = address.to_str().and_then(|address| address.strip_prefix('@')) {
         use std::os::linux::net::SocketAddrExt;
@@ -32,16 +32,16 @@ pub(super) fn notify(state: &str) {
     let _ = socket.send_to(state.as_bytes(), PathBuf::from(address));
 }
 
-/// A file of a service.
+/// A unit file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub(crate) name: &'static str,
     pub(crate) text: String,
 }
 
-/// The unit and the socket of a server: that of a user, or of the whole system.
-/// `program` is this program, `variables` say where it finds its files, and `listen` are the
-/// addresses of the socket, for QUIC too if `quic` is set.
+/// The service and socket units of a server, for one `user` or the whole system. `variables`
+/// determine the paths of the server's files. `listen` are the socket's addresses, also for UDP if
+/// `quic` is set.
 pub(crate) fn unit_files(
     program: &Path,
     variables: &[(&str, PathBuf)],
@@ -56,7 +56,7 @@ pub(crate) fn unit_files(
         .collect();
     let (wanted_by, hardening) = match user {
         true => ("default.target", ""),
-        // A server of root becomes the users of its clients; it needs no other right.
+        // A server of root becomes the users of its clients, and needs no other privileges.
         false => (
             "multi-user.target",
             "ProtectKernelTunables=yes\n\
@@ -118,7 +118,7 @@ pub(crate) fn unit_files(
     [Unit { name: "haul.service", text: service }, Unit { name: "haul.socket", text: socket }]
 }
 
-/// `path` between the quotes of a unit.
+/// Quotes `path` for a unit file.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")
@@ -154,7 +154,7 @@ mod tests {
             let mut verify = Command::new(program);
             verify.args(["verify", "--man=no", kind]).args(paths);
             let output = verify.env("XDG_RUNTIME_DIR", dir.path()).output().expect("it runs");
-            // A word that it does not know is a warning.
+            // systemd warns about an unknown directive.
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success() && said.is_empty(), "{kind}: {said}");
         }

@@ -1,6 +1,6 @@
-//! A client that reaches the server's host through ssh, since the server does not answer. It
-//! is served as the server would serve it: with its root, its right and its user. This process
-//! does for one child what the main process of a server does for all.
+//! Serves a client that connects through ssh because the server does not answer. The client has the
+//! same root, right and user as with the server. This process does for one child what the server's
+//! main process does for all.
 
 use super::audit::{Audit, Event, Who};
 use super::child::{self, Around, Reports, TOO_MANY};
@@ -16,11 +16,11 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// How often the record of a client is checked while the client is served.
+/// Interval for checking the client's record while a job runs.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
 
-/// Serves the client that has this key, over standard input and output, as long as its record
-/// stays. **No other thread runs yet.** The status tells the client why it is refused.
+/// Serves the client with this key over standard input and output, while its record exists. **No
+/// other thread may run yet.** The exit code tells the client why it is refused.
 pub(crate) fn serve(key: PublicKey) -> ExitCode {
     serve_client(key).unwrap_or_else(|error| {
         end_of_command(&error);
@@ -35,7 +35,7 @@ fn serve_client(key: PublicKey) -> Result<ExitCode, CommandError> {
     let Some(client) = client else { return Ok(ExitCode::Refused(Refusal::NotEnrolled)) };
     let settings = Settings::load(&place, &[])?;
     let mut audit = Audit::open(&settings.audit_log)?;
-    // Another program than sshd may have started this one.
+    // Another program than sshd may have started this process.
     let from = sshd::login().and_then(|login| login.client);
     let who = Who::new(&client, from.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()));
     let slot = Slot::take(&place, &client.key, settings.jobs_per_client);
@@ -57,7 +57,7 @@ fn serve_client(key: PublicKey) -> Result<ExitCode, CommandError> {
     };
     let mut is_known = true;
     while job.proceed(await_input(job.fd(), CHECK_EVERY).unwrap_or(true), &mut audit) {
-        // Records that can't be read are tried again.
+        // Records that can't be read are read again later.
         if Records::state(&place) != read
             && let Ok((records, state)) = Records::load_written(&place)
         {
@@ -83,13 +83,13 @@ fn start(
     (client, slot): (Client, Slot),
     audit: &mut Audit,
 ) -> io::Result<Job> {
-    // The client's stream ends the process that serves it.
+    // The child ends with the client's stream, not by SIGHUP.
     interrupt::outlive_hangup()?;
     let (reports, to) = io::pipe()?;
     let (bounds, parent) = (settings.bounds(), std::process::id());
     let mut slot = Some(slot);
     let child = fork(|| {
-        // These are the parent's.
+        // The child must not hold these.
         slot = None;
         audit.abandon();
         let around = Around { place, bounds, parent, reports: Reports::new(to) };
