@@ -1,10 +1,10 @@
-//! The chunk cache of this user, as the configuration says.
+//! Opens this user's chunk cache, with the limit from the configuration.
 
 use crate::config::Config;
 use haul::state;
 use haul_engine::{CachePlace, ChunkCache};
 
-/// Opens the chunk cache for a job that another machine asks for. Without it all is sent.
+/// Opens the chunk cache for a job of another machine. If that fails, all content is sent.
 pub(crate) fn open() -> Option<ChunkCache> {
     let place = CachePlace { dir: state::cache_dir()?, kept_max: kept_max() };
     let open =
@@ -12,8 +12,8 @@ pub(crate) fn open() -> Option<ChunkCache> {
     place.open().map_err(open).ok()
 }
 
-/// Bytes of content that would be lost and is kept there, at most. A configuration with a mistake
-/// keeps nothing: other commands report it.
+/// Maximum bytes of replaced or removed content that the cache keeps. With an invalid configuration
+/// it is 0: other commands report the error.
 pub(crate) fn kept_max() -> u64 {
     Config::load().unwrap_or_default().kept_max()
 }

@@ -1,5 +1,4 @@
-//! Errors that end a command early, in a form that a person and a script can act
-//! on, and the program's exit codes.
+//! Errors that end a command, with hints for users and kinds for scripts, and the exit codes.
 
 use crate::hint::{self, Hint};
 use haul::files::FileError;
@@ -13,36 +12,34 @@ use std::fmt;
 /// The exit codes, as docs/reference/exit-codes.md explains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitCode {
-    /// All was done.
+    /// Everything was done.
     Success,
-    /// Some files failed; the others were done.
+    /// Some entries failed; the others were done.
     SomeFailed,
-    /// The words of the command can't be carried out; nothing was done.
+    /// The command can't be carried out as given; nothing was done.
     Usage,
-    /// A connection could not be made, or broke.
+    /// A connection failed or was lost.
     Connection,
-    /// The destination as a whole can't be used.
     Destination,
-    /// A signal ended the command.
     Interrupted,
-    /// An agent that takes a server's place refuses its client.
+    /// An agent that ssh started in place of a server refuses the client.
     Refused(Refusal),
-    /// One of rsync's.
+    /// An exit code of rsync.
     Rsync(u8),
 }
 
-/// The code of rsync for a part that has failed.
+/// rsync's code for a partial transfer.
 const PARTIAL: u8 = 23;
 
-/// The code of rsync for what was to be removed, and was not.
+/// rsync's code for skipped removals.
 const NOT_DELETED: u8 = 25;
 
-/// The code of rsync for a time limit.
+/// rsync's code for a time limit.
 const OUT_OF_TIME: u8 = 30;
 
 impl ExitCode {
-    /// The code that rsync has for the same: of a mirror with these figures, of whose
-    /// failures so many are of entries that had vanished.
+    /// Converts to rsync's code for a mirror with this summary. `vanished` is the number of its
+    /// failures for vanished entries.
     pub(crate) fn as_rsync(self, summary: &Summary, vanished: u64) -> Self {
         Self::Rsync(match self {
             Self::Success if summary.spared > 0 => NOT_DELETED,
@@ -58,8 +55,8 @@ impl ExitCode {
         })
     }
 
-    /// That of a command that has run: `error` is the class of the error that ended it
-    /// early, `failed` says that a part of it has failed.
+    /// The code of a finished command. `error` is the error that ended it early; `failed`: part of
+    /// it failed.
     pub(crate) fn of(error: Option<ErrorKind>, failed: bool) -> Self {
         match error {
             Some(kind) => kind.exit_code(),
@@ -68,7 +65,7 @@ impl ExitCode {
         }
     }
 
-    /// The same of a command of which something has failed.
+    /// Changes success to partial failure.
     pub(crate) fn or_failed(self) -> Self {
         match self {
             Self::Success => Self::SomeFailed,
@@ -77,7 +74,7 @@ impl ExitCode {
         }
     }
 
-    /// The number that the system gets.
+    /// The exit status of the process.
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -98,30 +95,27 @@ impl From<ExitCode> for std::process::ExitCode {
     }
 }
 
-/// The class of a [`CommandError`]; decides the exit code.
+/// The kind of a [`CommandError`]. It decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ErrorKind {
-    /// The words of the command can't be carried out.
+    /// The command line or a file that it needs is invalid.
     Usage,
-    /// No connection, or it broke.
+    /// A connection failed or was lost.
     Connection,
-    /// The peer speaks another version, or broke the rules.
+    /// The peer has another version, or violated the protocol.
     Protocol,
-    /// The destination as a whole can't be used.
     Destination,
-    /// The user interrupted.
     Interrupted,
-    /// The time that the user gave it is over.
+    /// The time limit was reached.
     OutOfTime,
-    /// The user was asked, and does not want it.
+    /// The user declined a question, or a server refuses a request.
     Refused,
-    /// Something of this machine failed, such as writing to standard output.
+    /// An operation of this machine failed, such as writing to standard output.
     Io,
 }
 
 impl ErrorKind {
-    /// The exit code of a command that ended with such an error.
     pub(crate) const fn exit_code(self) -> ExitCode {
         match self {
             Self::Usage => ExitCode::Usage,
@@ -135,40 +129,38 @@ impl ErrorKind {
     }
 }
 
-/// Why a command as a whole ended, and what one can do about it.
+/// The error that ended a command, with hints.
 #[derive(Debug)]
 pub(crate) struct CommandError {
-    /// Its class.
     pub(crate) kind: ErrorKind,
-    /// The error itself.
     pub(crate) source: Box<dyn Error + Send + Sync>,
-    /// Remedies for a person, a sentence each.
+    /// Remedies for the user, one sentence each.
     pub(crate) hints: Vec<String>,
 }
 
 impl CommandError {
-    /// An error without hints.
+    /// Creates an error without hints.
     pub(crate) fn new(kind: ErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: source.into(), hints: Vec::new() }
     }
 
-    /// The system refuses something, or a value can't be written.
+    /// Creates an error about a failed operation of this machine.
     pub(crate) fn io(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ErrorKind::Io, source)
     }
 
-    /// The command's words are at fault.
+    /// Creates an error about the command line.
     pub(crate) fn usage(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ErrorKind::Usage, source)
     }
 
-    /// The user ended the command.
+    /// Creates the error for an interrupt by the user.
     pub(crate) fn interrupted() -> Self {
         Self::new(ErrorKind::Interrupted, "interrupted")
             .with_hint("run the same command again: finished files are skipped")
     }
 
-    /// The same of a mirror, which has words of its own.
+    /// Replaces hints by those for a mirror.
     fn of_mirror(mut self) -> Self {
         let is_of_copy =
             |hint: &&mut String| **hint == hint::MAKE_ABOVE || **hint == hint::MAKE_FIRST;
@@ -178,7 +170,7 @@ impl CommandError {
         self
     }
 
-    /// The same of a job with that `task`: what is done already it may do anew.
+    /// Adapts the hints to a job with `task`, which may copy finished files again.
     pub(crate) fn of_task(mut self, task: &Task) -> Self {
         if !hint::skips_finished(task) {
             self.hints.iter_mut().for_each(|hint| *hint = hint::doing_all_anew(hint));
@@ -186,14 +178,14 @@ impl CommandError {
         if task.mirrors().is_some() { self.of_mirror() } else { self }
     }
 
-    /// The same of a command that only asks: its hints do not speak of finished files.
+    /// Adapts the hints to a command that only asks: it finishes no files.
     pub(crate) fn of_question(mut self) -> Self {
         self.hints.iter_mut().for_each(|hint| *hint = hint::of_question(hint));
         self
     }
 
-    /// The same of a file that the command names, and that could not be opened by this `fault`:
-    /// with the hint about links. Others are about what is copied.
+    /// Adds the hint about links if a file named on the command line could not be opened because of
+    /// one. Other hints of `fault` are about copied files.
     pub(crate) fn of_named(self, fault: &Fault) -> Self {
         match (fault.kind, fault.hint()) {
             (FaultKind::ForeignLink, Some(hint)) => self.with_hint(hint),
@@ -201,8 +193,7 @@ impl CommandError {
         }
     }
 
-    /// The same where `host` can't be reached: with the files of this machine that its words
-    /// may have meant.
+    /// If `host` can't be reached, adds hints about local files that the user may have meant.
     fn of_host(self, host: &Host) -> Self {
         use ConnectError as E;
         let no_way = matches!(
@@ -219,18 +210,18 @@ impl CommandError {
         error
     }
 
-    /// The error of a question to `machine`.
+    /// Converts the error of a question to `machine`.
     pub(crate) fn at(machine: &Machine) -> impl Fn(haul::Error) -> Self {
         move |error| machine.host().into_iter().fold(error.into(), Self::of_host)
     }
 
-    /// The error of a request that goes to several machines.
+    /// Converts the error of a request to several machines.
     pub(crate) fn of_request(error: haul::Error, request: &Request) -> Self {
         let places = request.sources.iter().chain([&request.dest]);
         places.filter_map(|place| place.machine.host()).fold(error.into(), Self::of_host)
     }
 
-    /// The error of the job of `leg`.
+    /// Converts the error of the job of `leg`.
     pub(crate) fn of_leg(error: haul::Error, leg: &Leg<Machine>) -> Self {
         let hosts = match &leg.route {
             Route::Local => [None, None],
@@ -240,7 +231,7 @@ impl CommandError {
         };
         let is_upload = matches!(leg.route, Route::Upload(_));
         let error = match error {
-            // There may be no haul to remove partial files with.
+            // The host may have no haul that could remove partial files.
             haul::Error::ThroughSftp(error @ JobError::Destination { .. })
                 if is_upload && is_full(&error) =>
             {
@@ -251,7 +242,7 @@ impl CommandError {
         hosts.into_iter().flatten().fold(error.of_task(&leg.job.task), Self::of_host)
     }
 
-    /// The same with one more hint.
+    /// Adds a hint.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
@@ -270,7 +261,6 @@ impl Error for CommandError {
     }
 }
 
-/// True if the destination has no space left.
 fn is_full(error: &JobError) -> bool {
     matches!(error, JobError::Destination { fault, .. } if fault.kind == FaultKind::NoSpace)
 }

@@ -1,5 +1,5 @@
-//! Hints: the sentences that tell a person what to do about an error. They name
-//! options and commands, which the libraries know nothing of.
+//! Hints: sentences that tell the user what to do about an error. They name options and commands,
+//! which the libraries do not know.
 
 use haul::files::FileProblem;
 use haul::{LocationError, LocationProblem};
@@ -7,31 +7,30 @@ use haul_model::{Conflict, Fault, FaultKind, Kept, Mirror, Sameness, Side, Task}
 use haul_net::ConnectError;
 use std::io::ErrorKind;
 
-/// An error that a person can do something about.
+/// An error for which there may be a hint.
 pub(crate) trait Hint {
-    /// The type of the hint: text that is made, or a constant.
+    /// The type of the text: allocated or constant.
     type Text;
 
-    /// A sentence about what to do, if there is something to say.
+    /// The hint, if there is one.
     fn hint(&self) -> Option<Self::Text>;
 }
 
-/// The words of hints about what the same command finds done already, and those in their
-/// place where it does all anew.
+/// A phrase of hints, and its replacement if the same command copies everything again.
 const FINISHED: &str = "finished files are skipped";
 const FINISHED_ANEW: &str = "finished files are copied again";
 
-/// `hint` for a command that does all anew.
+/// Adapts `hint` to a command that copies everything again.
 pub(crate) fn doing_all_anew(hint: &str) -> String {
     hint.replace(FINISHED, FINISHED_ANEW)
 }
 
-/// `hint` for a command that only asks, and finishes no files.
+/// Adapts `hint` to a command that only asks, and finishes no files.
 pub(crate) fn of_question(hint: &str) -> String {
     hint.replace(&format!(": {FINISHED}"), "")
 }
 
-/// True if the same job again finds that files are as it has left them, and skips them.
+/// True if the same job, run again, recognises and skips finished files.
 pub(crate) fn skips_finished(task: &Task) -> bool {
     let Some(policy) = task.copies() else { return true };
     let by_time = |mirror: &Mirror| mirror.sameness == Sameness::SizeAndTime;
@@ -39,18 +38,17 @@ pub(crate) fn skips_finished(task: &Task) -> bool {
     policy.conflict != Conflict::ReplaceAll && (sees_times || !task.mirrors().is_some_and(by_time))
 }
 
-/// The hint of a destination that is full and has an SFTP server alone.
+/// The hint for a full destination that has only an SFTP server.
 pub(crate) const NO_SPACE_BY_SFTP: &str = "free space at the destination, then run the same command again: finished files are skipped; remove partial files there with sftp's 'rm'";
 
-/// The hint of a destination that ends with a slash, and of which more than the last
-/// directory is missing.
+/// The hint for a destination with a trailing slash, if parents of its last directory are missing.
 pub(crate) const MAKE_ABOVE: &str = "create the directories above it first";
 
-/// The hint of a destination of which the directory is missing.
+/// The hint for a destination whose directory is missing.
 pub(crate) const MAKE_FIRST: &str =
     "create the directory first, or end the destination with a slash to create it";
 
-/// The same two for a mirror, which makes the last directory alone, with a slash or not.
+/// The hint for both in a mirror, which creates only the last directory, with or without a slash.
 pub(crate) const MAKE_ABOVE_MIRROR: &str = "create the directories above it first, or use --mkpath";
 
 impl Hint for ConnectError {
@@ -154,7 +152,7 @@ impl Hint for LocationError {
     }
 }
 
-/// Why haul refuses a configuration file that others may have written.
+/// The reason why haul rejects a configuration file that other users may have written.
 macro_rules! names_programs {
     ($remedy:literal) => {
         concat!("haul refuses it because it can name a program (rsh) to run as you; ", $remedy)
@@ -235,15 +233,15 @@ impl Hint for Fault {
     }
 }
 
-/// The hint of a fault of what is at `path`, on a host if `is_far`: of a name that is not
-/// there, as it was typed, there can be more to say.
+/// The hint for a fault of `path`; `is_far`: on a host. A missing path may have been quoted for a
+/// remote shell.
 pub(crate) fn of_fault_at(fault: &Fault, is_far: bool, path: &[u8]) -> Option<&'static str> {
     let is_missing = fault.side == Side::Source && fault.kind == FaultKind::NotFound;
     let for_a_shell = if is_far && is_missing { of_shell_words(path) } else { None };
     for_a_shell.or_else(|| fault.hint())
 }
 
-/// The hint of a path on a host that has signs for a shell there.
+/// The hint for a remote path with quotes, escapes or patterns for a shell.
 fn of_shell_words(path: &[u8]) -> Option<&'static str> {
     let has = |byte: u8| path.contains(&byte);
     let has_escaped = || path.windows(2).any(|pair| matches!(pair, b"\\ " | b"\\'" | b"\\\""));

@@ -1,4 +1,4 @@
-//! Handles the user's Ctrl-C and the system's wish to end the program.
+//! Handles Ctrl-C and signals that end the program.
 
 use crate::error::{CommandError, ExitCode};
 use haul_engine::JobError;
@@ -11,24 +11,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{process, thread};
 
-/// How long the program may take to leave everything in order after a signal. A
-/// little more than a job through SFTP takes to leave its sessions.
+/// Maximum time to clean up after a signal. A job through SFTP needs a little less to close its
+/// sessions.
 const TIDYING_MAX: Duration = Duration::from_secs(10);
 
-/// How long an agent may take for the same after a job that has failed. Its client has
-/// not asked it to hurry, and a slow medium may be taking a last checkpoint.
+/// Maximum time for an agent to clean up after a failed job. Its client does not ask it to hurry,
+/// and a slow medium may be writing a last checkpoint.
 const LEAVING_MAX: Duration = Duration::from_secs(60);
 
-/// Set for good by the first SIGINT, SIGTERM or SIGHUP. Those that were ignored when
-/// the program was started stay ignored: a SIGHUP as nohup has it, a SIGINT as a
-/// script's shell has it for what it starts in the background. A SIGINT or SIGTERM
-/// that comes when it is set ends the process at once. The first does it too if the
-/// program has not ended within [`TIDYING_MAX`].
+/// A flag that the first SIGINT, SIGTERM or SIGHUP sets. Signals that are ignored at the start stay
+/// ignored: nohup ignores SIGHUP, and shells ignore SIGINT for background jobs of scripts. A second
+/// SIGINT or SIGTERM ends the process at once. So does the first, if the program has not ended
+/// within [`TIDYING_MAX`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on.
+    /// Handles signals from now on.
     pub(crate) fn listen() -> Result<Self, CommandError> {
         let (told, tell) = io::pipe().map_err(CommandError::io)?;
         let interrupt = Self::register(&tell).map_err(CommandError::io)?;
@@ -38,18 +37,18 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Sets what each signal does; what comes in `tell` for it, nobody counts.
+    /// Registers the handlers. Each signal also writes a byte to `tell`.
     fn register(tell: &PipeWriter) -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // Who has started it so wants it to go on.
+            // The parent process wants this one to continue.
             if ignores(&status, signal) {
                 continue;
             }
             if signal != SIGHUP {
-                // Registered before the one that sets the flag, and run in that
-                // order, so it sees the flag of an earlier signal only.
+                // Handlers run in the order of registration. This one runs before the flag is set,
+                // so it ends the process only at a second signal.
                 let code = i32::from(ExitCode::Interrupted.number());
                 flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))?;
             }
@@ -59,36 +58,35 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// True if it was set.
+    /// True if a signal was received.
     pub(crate) fn happened(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Waits for a signal, and ends the process if it has not ended by itself within
-/// `patience`: a thread may wait for a file system or a program that answers nothing.
+/// Waits for a signal, then ends the process after `patience`. A thread may be blocked by an
+/// unresponsive file system or program.
 fn see_to_the_end(mut told: impl Read, patience: Duration) {
     if told.read_exact(&mut [0]).is_err() {
         return;
     }
     thread::sleep(patience);
     haul_engine::remove_unpublished();
-    // There is no other place to say it.
+    // If that fails, there is no other place to report it.
     let _ = io::stderr().write_all(
         b"haul: interrupted: exiting without waiting for an operation that does not end\n",
     );
     process::exit(ExitCode::Interrupted.number().into());
 }
 
-/// Turns a write beyond the limit on the size of a file (`ulimit -f`) into an error of that
-/// file: the signal that comes with it would end the process. Programs that this one starts
-/// have the signal as usual.
+/// Makes a write beyond the file size limit (`ulimit -f`) an error of that file. By default SIGXFSZ
+/// ends the process. Child processes keep the default.
 pub(crate) fn outlive_size_limit() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
-/// Keeps a hang-up and a terminal's Ctrl-C from ending this process: an agent
-/// ends when its client's stream does, after tidying up.
+/// Prevents SIGHUP and Ctrl-C from ending this process. An agent cleans up and ends when its
+/// client's stream ends.
 pub(crate) fn outlive_hangup() -> io::Result<()> {
     for signal in [SIGHUP, SIGINT] {
         flag::register(signal, Arc::new(AtomicBool::new(false)))?;
@@ -96,24 +94,22 @@ pub(crate) fn outlive_hangup() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the process if it still runs after [`LEAVING_MAX`], whatever its threads wait
-/// for.
+/// Ends the process after [`LEAVING_MAX`], even if threads are blocked.
 pub(crate) fn leave_in_time() {
     let end = || {
         thread::sleep(LEAVING_MAX);
         haul_engine::remove_unpublished();
         process::exit(ExitCode::SomeFailed.number().into());
     };
-    // Without that thread, they are waited for.
+    // Without the thread, the process waits for the other threads.
     let _ = thread::Builder::new().name("leaving".to_owned()).spawn(end);
 }
 
-/// True if the process of that `status`, as /proc shows it on Linux, ignores
-/// `signal`. An empty one says that it doesn't.
+/// True if a process with this /proc status (Linux) ignores `signal`. False for an empty status.
 fn ignores(status: &str, signal: i32) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|digits| u128::from_str_radix(digits.trim(), 16).ok());
-    // The first signal is 1.
+    // Signal numbers start at 1.
     ignored.is_some_and(|set| set >> (signal - 1) & 1 == 1)
 }
 

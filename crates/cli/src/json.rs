@@ -1,5 +1,5 @@
-//! The lines of `--json`: one object a line, of a schema that docs/reference/json.md
-//! describes and [`SCHEMA`] numbers.
+//! The lines of `--json`: one object per line. docs/reference/json.md describes the schema, and
+//! [`SCHEMA`] is its number.
 
 use crate::config::SettingValue;
 use crate::error::{CommandError, ExitCode};
@@ -26,10 +26,9 @@ pub(crate) use words::{
     SideWord,
 };
 
-/// Changes whenever a field loses its meaning; new fields don't change it.
+/// Increases if a field changes or loses its meaning, not if one is added.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// One line.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Line<'a> {
@@ -61,7 +60,7 @@ pub(crate) enum Line<'a> {
     Doctor(Box<DoctorLine<'a>>),
 }
 
-/// `haul copy` has understood its words.
+/// A command starts to copy, move, sync or check.
 #[derive(Debug, Serialize)]
 pub(crate) struct Start {
     pub(crate) schema: u32,
@@ -69,13 +68,13 @@ pub(crate) struct Start {
     pub(crate) sources: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dest: Option<String>,
-    /// All of them, if there are several.
+    /// All destinations, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) dests: Vec<String>,
     pub(crate) dry_run: bool,
 }
 
-/// The fate of an entry that did not fail.
+/// The result of an entry that did not fail.
 #[derive(Debug, Serialize)]
 pub(crate) struct ResultLine<'a> {
     #[serde(flatten)]
@@ -88,15 +87,15 @@ pub(crate) struct ResultLine<'a> {
     pub(crate) reason: Option<ReasonWord>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) grew: bool,
-    /// The attributes that differed, where only these were set.
+    /// The attributes that were updated, if the content was not copied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) differed: Vec<DifferenceWord>,
-    /// The path to whose file it was linked.
+    /// The path of the file to which the entry was hard-linked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) linked_to: Option<Cow<'a, str>>,
 }
 
-/// How far the copy is.
+/// The progress of the copy.
 #[derive(Debug, Serialize)]
 pub(crate) struct ProgressLine {
     files_done: u64,
@@ -106,7 +105,7 @@ pub(crate) struct ProgressLine {
     listed_all: bool,
 }
 
-/// Worth telling, though nothing failed.
+/// A problem that is not a failure.
 #[derive(Debug, Serialize)]
 pub(crate) struct Warning<'a> {
     #[serde(flatten)]
@@ -114,7 +113,7 @@ pub(crate) struct Warning<'a> {
     pub(crate) message: &'a str,
 }
 
-/// A host is reached by its server.
+/// The connection to a host uses its server.
 #[derive(Debug, Serialize)]
 pub(crate) struct ServerUsed<'a> {
     pub(crate) host: &'a str,
@@ -122,14 +121,14 @@ pub(crate) struct ServerUsed<'a> {
     pub(crate) protocol: &'a str,
 }
 
-/// The server of a host does not answer: the host is reached by ssh.
+/// The server of a host does not answer, so the connection uses ssh.
 #[derive(Debug, Serialize)]
 pub(crate) struct ServerAway<'a> {
     pub(crate) host: &'a str,
     pub(crate) message: &'a str,
 }
 
-/// A connection was lost, and will be made again.
+/// A connection was lost; a new attempt follows.
 #[derive(Debug, Serialize)]
 pub(crate) struct ConnectionLost<'a> {
     pub(crate) host: &'a str,
@@ -138,7 +137,7 @@ pub(crate) struct ConnectionLost<'a> {
     pub(crate) seconds: u64,
 }
 
-/// An entry that failed, or the end of the whole command.
+/// A failed entry, or the error that ended the command.
 #[derive(Debug, Serialize)]
 pub(crate) struct ErrorLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +152,7 @@ pub(crate) struct ErrorLine<'a> {
     hint: Option<String>,
 }
 
-/// The figures of the copy.
+/// The figures of a copy.
 #[derive(Debug, Serialize)]
 pub(crate) struct SummaryLine {
     copied: u64,
@@ -174,12 +173,12 @@ pub(crate) struct SummaryLine {
     /// Contents were sent without hashes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unhashed: bool,
-    /// Bytes that passed through here.
+    /// Bytes of content that this machine relayed between two hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) relayed: Option<NonZeroU64>,
 }
 
-/// Entries at paths: `haul ls` and `haul stat`.
+/// An entry: `haul ls` and `haul stat`.
 #[derive(Debug, Serialize)]
 pub(crate) struct EntryLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,7 +197,7 @@ pub(crate) struct EntryLine<'a> {
     target_hex: Option<String>,
 }
 
-/// A setting, and where it comes from: `haul config`.
+/// A setting and its origin: `haul config`.
 #[derive(Debug, Serialize)]
 pub(crate) struct SettingLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,15 +216,15 @@ pub(crate) struct SettingLine<'a> {
 #[derive(Debug, Serialize)]
 pub(crate) struct KeptLine<'a> {
     pub(crate) host: &'a str,
-    /// A command has it.
+    /// A command uses the connection.
     pub(crate) used: bool,
-    /// Seconds since 1970.
+    /// In seconds since 1970.
     pub(crate) since: u64,
-    /// Seconds for which it is kept from now on.
+    /// Remaining time for which it is kept, in seconds.
     pub(crate) left: u64,
-    /// The id of the process that holds it.
+    /// The process ID of the holder.
     pub(crate) holder: u32,
-    /// It was closed just now.
+    /// The command has closed the connection.
     pub(crate) closed: bool,
 }
 
@@ -234,27 +233,27 @@ pub(crate) struct KeptLine<'a> {
 pub(crate) struct CacheLine<'a> {
     pub(crate) dir: Cow<'a, str>,
     pub(crate) chunks: u64,
-    /// Their length.
+    /// The length of the chunks.
     pub(crate) bytes: u64,
     pub(crate) files: u64,
-    /// Of the index on disk.
+    /// The length of the index on disk.
     pub(crate) index_bytes: u64,
-    /// Of files that were replaced or removed.
+    /// The length of kept files that were replaced or removed.
     pub(crate) kept_bytes: u64,
     pub(crate) kept_max: u64,
-    /// Parts of files that were not sent, and their length.
+    /// The number and length of file parts that were not sent.
     pub(crate) saved_parts: u64,
     pub(crate) saved_bytes: u64,
 }
 
-/// The findings of `haul cache verify`.
+/// The result of `haul cache verify`.
 #[derive(Debug, Serialize)]
 pub(crate) struct CheckedLine {
     pub(crate) good: u64,
     pub(crate) dropped: u64,
 }
 
-/// A file's hash: `haul hash`.
+/// The hash of a file: `haul hash`.
 #[derive(Debug, Serialize)]
 pub(crate) struct HashLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -264,7 +263,7 @@ pub(crate) struct HashLine<'a> {
     pub(crate) hash: String,
 }
 
-/// An entry that is not the same on both sides: `haul check`.
+/// An entry that differs between both sides: `haul check`.
 #[derive(Debug, Serialize)]
 pub(crate) struct DifferenceLine<'a> {
     #[serde(flatten)]
@@ -288,7 +287,7 @@ pub(crate) struct CheckSummaryLine {
     pub(crate) exit_code: u8,
 }
 
-/// An entry that is that of the source now, or would be: `haul sync`.
+/// An entry that was made equal to the source, or would be: `haul sync`.
 #[derive(Debug, Serialize)]
 pub(crate) struct SyncedLine<'a> {
     #[serde(flatten)]
@@ -296,16 +295,16 @@ pub(crate) struct SyncedLine<'a> {
     pub(crate) kind: KindWord,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<u64>,
-    /// Its content was copied, or it was made anew.
+    /// The content was copied, or the entry was created.
     pub(crate) sent: bool,
-    /// How it differed.
+    /// The differences before.
     pub(crate) differed: Vec<DifferenceWord>,
-    /// The path to whose file it was linked.
+    /// The path of the file to which the entry was hard-linked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) linked_to: Option<Cow<'a, str>>,
 }
 
-/// An entry that was removed, since no source has it: `haul sync`.
+/// An entry that was removed because no source has it: `haul sync`.
 #[derive(Debug, Serialize)]
 pub(crate) struct DeletedLine<'a> {
     #[serde(flatten)]
@@ -313,7 +312,7 @@ pub(crate) struct DeletedLine<'a> {
     pub(crate) kind: KindWord,
 }
 
-/// A source that is at its destination now: `haul move`.
+/// A source that was moved: `haul move`.
 #[derive(Debug, Serialize)]
 pub(crate) struct MovedLine<'a> {
     #[serde(flatten)]
@@ -343,7 +342,7 @@ pub(crate) struct SyncSummaryLine {
     /// Contents were sent without hashes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unhashed: bool,
-    /// Bytes that passed through here.
+    /// Bytes of content that this machine relayed between two hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) relayed: Option<NonZeroU64>,
 }
@@ -358,7 +357,7 @@ pub(crate) struct MoveSummaryLine {
     pub(crate) exit_code: u8,
 }
 
-/// Leftovers of copies: `haul clean`.
+/// A temporary file of an interrupted copy: `haul clean`.
 #[derive(Debug, Serialize)]
 pub(crate) struct StageLine<'a> {
     #[serde(flatten)]
@@ -375,8 +374,7 @@ pub(crate) struct StageLine<'a> {
     outcome: FateWord,
 }
 
-/// A path: as text where it is UTF-8, else as near to it as text can be and
-/// in full as hexadecimal digits.
+/// A path as text. If it is not UTF-8, the text is approximate, and `path_hex` has all bytes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Path<'a> {
     path: Cow<'a, str>,
@@ -385,7 +383,7 @@ pub(crate) struct Path<'a> {
 }
 
 impl Line<'_> {
-    /// The line's bytes, with its end.
+    /// The bytes of the line, including the line end.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(256);
         self.serialize(&mut Serializer::with_formatter(&mut bytes, Escaped))
@@ -395,8 +393,8 @@ impl Line<'_> {
     }
 }
 
-/// JSON in which what could act on a terminal is escaped, though JSON itself
-/// would take it as it is: DEL, C1, and what reorders or hides text.
+/// Escapes characters that could act on a terminal, although JSON allows them: DEL, C1, and
+/// characters that reorder or hide text.
 struct Escaped;
 
 impl Formatter for Escaped {
@@ -408,7 +406,7 @@ impl Formatter for Escaped {
         while let Some(at) = rest.find(is_unsafe_to_show) {
             let (safe, from) = rest.split_at(at);
             let unsafe_char = from.chars().next().expect("it was found");
-            // All of them are below 0x10000, and need no surrogates.
+            // All these characters are below U+10000, and need no surrogates.
             write!(writer, "{safe}\\u{:04x}", u32::from(unsafe_char))?;
             rest = &from[unsafe_char.len_utf8()..];
         }
@@ -417,14 +415,13 @@ impl Formatter for Escaped {
 }
 
 impl<'a> Path<'a> {
-    /// The path of `bytes`.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { path: String::from_utf8_lossy(bytes), path_hex: hex_unless_text(bytes) }
     }
 }
 
 impl<'a> ErrorLine<'a> {
-    /// The failure of what is at `path`, on `host` if it isn't here.
+    /// The line about the fault of `path` on `host`; `None` is this machine.
     pub(crate) fn of_fault(host: Option<String>, path: &'a [u8], fault: &Fault) -> Self {
         let hint = hint::of_fault_at(fault, host.is_some(), path);
         Self {
@@ -437,12 +434,12 @@ impl<'a> ErrorLine<'a> {
         }
     }
 
-    /// The same with another hint.
+    /// Replaces the hint.
     pub(crate) fn with_hint(self, hint: Option<&str>) -> Self {
         Self { hint: hint.map(str::to_owned), ..self }
     }
 
-    /// The end of the command.
+    /// The line about the error that ended the command.
     pub(crate) fn of_command(error: &CommandError) -> Self {
         Self {
             host: None,
@@ -477,7 +474,7 @@ impl SummaryLine {
             failed,
             grown,
             seconds: seconds(time),
-            // What is no number, such as 0 bytes in no time, becomes 0.
+            // NaN, from 0 bytes in no time, becomes 0.
             rate: rate as u64,
             exit_code: code.number(),
             unhashed: false,
@@ -487,7 +484,7 @@ impl SummaryLine {
 }
 
 impl<'a> EntryLine<'a> {
-    /// `entry`, which stands at `path` on `host`.
+    /// The line about `entry` at `path` on `host`.
     pub(crate) fn of(host: Option<String>, path: &'a [u8], entry: &Entry) -> Self {
         let target = match &entry.kind {
             Kind::Symlink { target } => Some(&**target),
@@ -508,7 +505,7 @@ impl<'a> EntryLine<'a> {
 }
 
 impl<'a> DifferenceLine<'a> {
-    /// How the entry at `path` differs.
+    /// The line about the differences of the entry at `path`.
     pub(crate) fn of(path: &'a [u8], kind: &Kind, found: Found) -> Self {
         let differs = DifferenceWord::all_of(found);
         Self { path: Path::of(path), kind: kind.into(), size: size(kind), differs }
@@ -516,7 +513,7 @@ impl<'a> DifferenceLine<'a> {
 }
 
 impl<'a> StageLine<'a> {
-    /// The leftover at `path`.
+    /// The line about the temporary file at `path`.
     pub(crate) fn of(path: &'a [u8], cleaned: &Cleaned) -> Self {
         let target = cleaned.target.as_ref().map(Name::as_bytes);
         Self {
@@ -538,12 +535,12 @@ impl From<Counts> for ProgressLine {
     }
 }
 
-/// Seconds, to the millisecond.
+/// Rounds to milliseconds, in seconds.
 pub(crate) fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-/// The size of a regular file.
+/// The size of a regular file; `None` for other kinds.
 pub(crate) fn size(kind: &Kind) -> Option<u64> {
     match kind {
         Kind::File { size } => Some(*size),
@@ -551,13 +548,13 @@ pub(crate) fn size(kind: &Kind) -> Option<u64> {
     }
 }
 
-/// A field that says nothing when it is false.
+/// True if the field can be omitted.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_false(field: &bool) -> bool {
     !field
 }
 
-/// Two digits for each byte, if the bytes are not UTF-8.
+/// Two hexadecimal digits per byte, if the bytes are not UTF-8.
 fn hex_unless_text(bytes: &[u8]) -> Option<String> {
     str::from_utf8(bytes).is_err().then(|| {
         bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {

@@ -1,4 +1,4 @@
-//! The lines by which `haul sync` tells of entries: those of rsync.
+//! The lines of `haul sync` about entries, in rsync's format.
 
 mod format;
 mod listed;
@@ -18,79 +18,77 @@ use haul_model::{
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// How entries are told of.
+/// The format of lines, and the selection of entries that have a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lines {
-    /// The parts of a line; without any nothing is told.
+    /// The parts of a line. Without parts there are no lines.
     parts: Vec<Part>,
-    /// Entries are told of that only have other attributes now.
+    /// Entries with only updated attributes have a line.
     itemizes: bool,
-    /// Unchanged ones are told of, too.
+    /// Unchanged entries have a line.
     tells_unchanged: bool,
-    /// Those that are removed are told of also where no others are.
+    /// Removed entries have a line even if others do not.
     tells_removed: bool,
-    /// Links that are left out since they lead out of the destination are told of.
+    /// Links that are skipped because they lead out of the destination have a line.
     tells_unsafe: bool,
-    /// Files that are skipped since the destination's are newer, or exist, are reported.
+    /// Files that are skipped because the destination's file exists or is newer have a line.
     tells_skipped: bool,
-    /// Progress is printed without a terminal, too.
+    /// Progress is printed even without a terminal.
     tells_progress: bool,
-    /// The destination is reported if it is created.
+    /// A created destination has a line.
     tells_made: bool,
-    /// Bytes above those of ASCII are printed as they are.
+    /// Bytes above ASCII are printed unescaped.
     eight_bit: bool,
-    /// Backups are reported, which are these.
+    /// The backups, if they have lines.
     backup: Option<Backup>,
     /// Copies get the times of their sources.
     keeps_times: bool,
-    /// Links do, too.
+    /// Copied links get the times of their sources.
     keeps_link_times: bool,
-    /// How the entries of a list are told of.
+    /// The format of lines in a list.
     columns: Columns,
-    /// The file that tells of the command, too.
+    /// The log file.
     log: Option<Box<LogWish>>,
 }
 
-/// A file in which a command is told of.
+/// The path and the format of a log file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogWish {
-    /// Its path.
     pub(crate) path: OsString,
-    /// The links that may lead to it.
+    /// The links that are followed to it.
     pub(crate) links: Links,
-    /// How it tells of entries.
+    /// The format of its lines.
     pub(crate) lines: Lines,
 }
 
-/// Changes that are no reason to tell of an entry: it is what it was, in another place.
+/// Changes that alone need no line: content reused from another place, and hard links.
 const UNTOLD: Changes = Changes::LOCAL.with(Changes::LINKED);
 
-/// Columns of `%C`.
+/// The width of `%C`.
 const CHECKSUM_COLUMNS: usize = 64;
 
-/// The fate of an entry of a mirror.
+/// The result of an entry of a mirror.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SyncFate<'a> {
-    /// It differed, or was missing, and is that of the source now.
+    /// The entry differed by these changes or was missing, and now equals the source.
     Synced(Changes),
-    /// It differed like this, or was missing, and is a further name of the file at that
-    /// path now; without one it was before.
+    /// The entry was hard-linked to the file at the path, and differed by these changes before. An
+    /// empty path: it was already linked.
     Linked(Changes, &'a [u8]),
-    /// It was removed.
     Deleted,
 }
 
-/// A listed entry, as far as lines show it.
+/// The data of a listed entry that lines can show.
 pub(crate) struct Listed {
-    /// Attributes of the source; none for a removed entry. Owners only if they are kept.
+    /// The source's attributes; empty for a removed entry. Owners only if they are preserved.
     pub(crate) attributes: Attributes,
-    /// It is a device, and neither a FIFO nor a socket.
+    /// The entry is a device, not a FIFO or socket.
     pub(crate) is_device: bool,
-    /// The hash of its content, where that is shown and this side knows it.
+    /// The hash of the content, if lines show it and this side knows it.
     pub(crate) hash: Option<ContentHash>,
 }
 
-/// A line of which bytes above those of ASCII are printed as they are.
+/// A line in which bytes above ASCII are printed unescaped.
 struct EightBit<'a>(&'a dyn Statement);
 
 impl Statement for EightBit<'_> {
@@ -107,18 +105,18 @@ impl Statement for EightBit<'_> {
     }
 }
 
-/// An entry of which a line tells.
+/// An entry's line.
 pub(crate) struct Itemized<'a> {
     pub(crate) lines: &'a Lines,
     pub(crate) path: &'a [u8],
     pub(crate) kind: &'a Kind,
     pub(crate) listed: &'a Listed,
     pub(crate) fate: SyncFate<'a>,
-    /// It goes to another machine.
+    /// The entry is sent to another machine.
     pub(crate) goes_out: bool,
 }
 
-/// Why an entry of that kind is left out of a mirror.
+/// The reason why a mirror skips an entry of this kind.
 pub(crate) fn left_out(kind: &Kind) -> &'static str {
     match kind {
         Kind::Dir => "skipped: use -r for directories",
@@ -128,7 +126,7 @@ pub(crate) fn left_out(kind: &Kind) -> &'static str {
     }
 }
 
-/// The line about a destination that was created with so many directories.
+/// The line about a created destination; `dirs` is the number of created directories.
 pub(crate) fn made(path: &[u8], dirs: u64, mirror: Option<&Mirror>) -> String {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
     let path = escape_octal(&path[..end]);
@@ -140,10 +138,10 @@ pub(crate) fn made(path: &[u8], dirs: u64, mirror: Option<&Mirror>) -> String {
 }
 
 impl Lines {
-    /// Those for so many words that ask for them, and a format of their own.
+    /// The lines for this number of `-i` and `-v`, or for `format`.
     ///
     /// # Errors
-    /// When the format has an escape that is not known.
+    /// If the format contains an unknown escape.
     pub(crate) fn new(
         itemize: u8,
         verbose: u8,
@@ -177,42 +175,41 @@ impl Lines {
         })
     }
 
-    /// The same with a list of the sources in such columns, and nothing else.
+    /// Replaces lines about entries by a list of the sources.
     pub(crate) fn of_list(self, columns: Columns) -> Self {
         Self { columns, log: self.log, eight_bit: self.eight_bit, ..Self::default() }
     }
 
-    /// The same, that tells of what is removed, or does not, where no other entries are told of.
+    /// Sets `tells_removed`.
     pub(crate) fn telling_removed(self, tells_removed: bool) -> Self {
         Self { tells_removed, ..self }
     }
 
-    /// The same, that tells of links that lead out of the destination, or does not.
+    /// Sets `tells_unsafe`.
     pub(crate) fn telling_unsafe(self, tells_unsafe: bool) -> Self {
         Self { tells_unsafe, ..self }
     }
 
-    /// The same, that reports files that are skipped for what the destination has, or does not.
+    /// Sets `tells_skipped`.
     pub(crate) fn telling_skipped(self, tells_skipped: bool) -> Self {
         Self { tells_skipped, ..self }
     }
 
-    /// The same, that reports these backups.
+    /// Sets the backups that have lines.
     pub(crate) fn telling_backups(self, backup: Option<Backup>) -> Self {
         Self { backup, ..self }
     }
 
-    /// The same, that prints progress without a terminal, too, or does not.
+    /// Sets `tells_progress`.
     pub(crate) fn telling_progress(self, tells_progress: bool) -> Self {
         Self { tells_progress, ..self }
     }
 
-    /// The same, that prints bytes above those of ASCII as they are, or does not.
+    /// Sets `eight_bit`.
     pub(crate) fn in_eight_bits(self, eight_bit: bool) -> Self {
         Self { eight_bit, ..self }
     }
 
-    /// Prints a line on `report`.
     pub(crate) fn print(&self, line: &dyn Statement, report: &dyn Report) {
         match self.eight_bit {
             true => report.tell(&EightBit(line)),
@@ -220,32 +217,32 @@ impl Lines {
         }
     }
 
-    /// The same, that reports a created destination, or does not unless it itemizes.
+    /// Sets `tells_made`. It is always true if the lines itemize changes.
     pub(crate) fn telling_made(self, tells_made: bool) -> Self {
         Self { tells_made: tells_made || self.itemizes, ..self }
     }
 
-    /// True if the destination is reported if it is created.
+    /// True if a created destination has a line.
     pub(crate) fn tells_made(&self) -> bool {
         self.tells_made
     }
 
-    /// True if progress is printed without a terminal, too.
+    /// True if progress is printed even without a terminal.
     pub(crate) fn tells_progress(&self) -> bool {
         self.tells_progress
     }
 
-    /// True if links that lead out of the destination are told of.
+    /// True if links that lead out of the destination have a line.
     pub(crate) fn tells_unsafe(&self) -> bool {
         self.tells_unsafe
     }
 
-    /// True if files are reported that are skipped for what the destination has.
+    /// True if files that are skipped because of the destination's file have a line.
     pub(crate) fn tells_skipped(&self) -> bool {
         self.tells_skipped
     }
 
-    /// True if lines report backups, and an entry with that fate got one. Directories get none.
+    /// True if an entry with this fate got a backup, and backups have lines. Directories get none.
     pub(crate) fn tell_backup(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         let is_replaced = |found: Changes| {
             let is_made = found.has(Changes::SENT) || found.has(Changes::LOCAL);
@@ -259,7 +256,6 @@ impl Lines {
         self.backup.is_some() && *kind != Kind::Dir && has_backup
     }
 
-    /// The line about the backup of the entry at `path`.
     pub(crate) fn backup_line(&self, path: &[u8]) -> String {
         let Backup { dir, suffix } = self.backup.clone().unwrap_or_default();
         let dir = dir.map(|dir| [&*dir, b"/"].concat()).unwrap_or_default();
@@ -267,20 +263,20 @@ impl Lines {
         format!("backed up {} to {}\n", escape_octal(path), escape_octal(&to))
     }
 
-    /// The log alone.
+    /// Removes all lines, except those in the log.
     pub(crate) fn untold(self) -> Self {
         Self { columns: self.columns, log: self.log, ..Self::default() }
     }
 
-    /// True if the format says itself what becomes of an entry.
+    /// True if the format shows the operation or the changes of an entry.
     fn tells_fates(&self) -> bool {
         self.parts.iter().any(|part| matches!(part.field, Field::Changes | Field::Operation))
     }
 
-    /// The same with a log of its own format in the file `path`, to which only `links` may lead.
+    /// Adds a log at `path` with its own format. Only `links` are followed to the file.
     ///
     /// # Errors
-    /// When the format has an escape that is not known.
+    /// If the format contains an unknown escape.
     pub(crate) fn with_log(
         self,
         path: Option<&OsStr>,
@@ -297,13 +293,12 @@ impl Lines {
         Ok(Self { log, ..self })
     }
 
-    /// The file that tells of the command, too, if there is to be one.
     pub(crate) fn log(&self) -> Option<&LogWish> {
         self.log.as_deref()
     }
 
-    /// True if a log tells of an entry with that fate: of what is made, sent, or removed, and
-    /// of directories that only have other attributes now.
+    /// True if an entry with this fate is logged: created, sent or removed entries, and directories
+    /// with updated attributes.
     pub(crate) fn is_logged(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         match fate {
             _ if self.parts.is_empty() => false,
@@ -316,35 +311,35 @@ impl Lines {
         }
     }
 
-    /// True if there are lines about entries.
+    /// True if any lines about entries are enabled.
     pub(crate) fn has_any(&self) -> bool {
         let tells_some = self.tells_unsafe || self.tells_skipped || self.backup.is_some();
         tells_some || !self.parts.is_empty()
     }
 
-    /// True if lines have attributes of their entries.
+    /// True if lines show attributes of entries.
     pub(crate) fn wants_attributes(&self) -> bool {
         let is_one =
             |field: &Field| matches!(field, Field::Mode | Field::Time | Field::User | Field::Group);
         self.parts.iter().any(|part| is_one(&part.field))
     }
 
-    /// True if lines have hashes of their entries.
+    /// True if lines show hashes of entries.
     pub(crate) fn wants_hashes(&self) -> bool {
         self.parts.iter().any(|part| part.field == Field::Checksum)
     }
 
-    /// The columns of a list.
+    /// The format of a list's lines.
     pub(crate) fn columns(&self) -> Columns {
         self.columns
     }
 
-    /// The same for a mirror that keeps times, those of links, too, or does not.
+    /// Sets whether times are preserved, and whether those of links are.
     pub(crate) fn keeping_times(self, keeps_times: bool, keeps_link_times: bool) -> Self {
         Self { keeps_times, keeps_link_times, ..self }
     }
 
-    /// True if an entry with that fate is told of.
+    /// True if an entry with this fate has a line.
     pub(crate) fn tell(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         match fate {
             SyncFate::Deleted => self.tells_removed || !self.parts.is_empty(),
@@ -361,11 +356,11 @@ impl Lines {
 }
 
 impl Itemized<'_> {
-    /// The eleven letters of rsync's `%i`.
+    /// The eleven characters of rsync's `%i`.
     fn changes(&self) -> String {
         let (found, is_linked) = match self.fate {
             SyncFate::Synced(found) => (found, false),
-            // As with rsync, the content or target that the name had before is not told.
+            // As in rsync, the earlier content or target of the name is not shown.
             SyncFate::Linked(found, _) => {
                 (found.without(Changes::CONTENT.with(Changes::TARGET)), true)
             }
@@ -393,7 +388,7 @@ impl Itemized<'_> {
         if found.has(Changes::MISSING) || found.has(Changes::KIND) {
             return format!("{update}{kind}+++++++++");
         }
-        // A name that becomes another of the file has that one's time.
+        // A name that becomes a hard link gets the time of its file.
         let is_given_time =
             is_file && !self.lines.keeps_times && matches!(self.fate, SyncFate::Linked(_, [_, ..]));
         if found.without(UNTOLD).is_empty() && !is_given_time {
@@ -432,7 +427,7 @@ impl Itemized<'_> {
 }
 
 impl Itemized<'_> {
-    /// The value of a part of the format.
+    /// The value of a field of the format.
     fn field(&self, field: &Field) -> String {
         let is_deleted = matches!(self.fate, SyncFate::Deleted);
         match field {

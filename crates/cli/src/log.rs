@@ -1,12 +1,11 @@
-//! The developer's log: off, unless `HAUL_LOG` names a level.
+//! The developer's log. It is off, unless `HAUL_LOG` is a level.
 
 use tracing::level_filters::LevelFilter;
 
-/// The variable that turns the log on: `error`, `warn`, `info`, `debug` or `trace`.
+/// The variable with the level: `error`, `warn`, `info`, `debug` or `trace`.
 const VARIABLE: &str = "HAUL_LOG";
 
-/// Starts the log on standard error if the environment asks for it; else
-/// nothing is built at all.
+/// Starts the log on standard error if the variable is set. Otherwise no subscriber is created.
 pub(crate) fn start() {
     let Some(level) = std::env::var(VARIABLE).ok().and_then(|word| level(&word)) else { return };
     tracing_subscriber::fmt()
@@ -16,10 +15,10 @@ pub(crate) fn start() {
         .init();
 }
 
-/// The level that a word names; an unknown word is no reason not to copy.
+/// Parses a level. An unknown word turns the log off: it must not prevent a copy.
 fn level(word: &str) -> Option<LevelFilter> {
     let level = word.parse().ok().filter(|level| *level != LevelFilter::OFF);
-    // The parser takes the empty word for "error".
+    // The parser accepts an empty word as "error".
     level.filter(|_| !word.is_empty())
 }
 

@@ -1,5 +1,5 @@
-//! The end of the program when one of its threads panics: a mistake in haul, or a
-//! library that the system has refused something.
+//! Ends the program if a thread panics. Either haul has a bug, or a library could not handle an
+//! error of the system.
 
 use crate::error::ExitCode;
 use haul_model::escape_controls;
@@ -7,13 +7,12 @@ use std::io::Write;
 use std::panic::PanicHookInfo;
 use std::process;
 
-/// From now on a panic in any thread ends the process, with a line that says so.
-/// Nobody is left waiting for what that thread would have done, and nothing goes on
-/// with what it has left half done. What is on its way keeps its stage and journal,
-/// as after a kill; small stages that have a name are removed.
+/// Installs a hook that ends the process at a panic in any thread, with an error line. No other
+/// thread then waits for that thread, or uses its incomplete work. Partial files keep their
+/// journals, as after a kill. Small temporary files with a name are removed.
 pub(crate) fn ends_the_program() {
     std::panic::set_hook(Box::new(|panic| {
-        // There is no other place to say it.
+        // If that fails, there is no other place to report it.
         let _ = std::io::stderr().write_all(line(panic).as_bytes());
         haul_engine::remove_unpublished();
         process::exit(ExitCode::SomeFailed.number().into());
@@ -35,7 +34,7 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::{env, thread};
 
-    /// Set where this program is to panic.
+    /// If set, the program panics.
     const PANICS: &str = "HAUL_TEST_PANICS";
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) struct JobMonitor<'r> {
     before: Mutex<Summary>,
     /// The format of a mirror's lines about entries.
     lines: Lines,
-    /// Listed entries by number, if their lines need attributes.
+    /// Listed entries by number, if their lines need more than the outcome.
     listed: Mutex<HashMap<u64, Listed>>,
     /// Lines that wait for the lines of earlier entries.
     order: Mutex<Order>,

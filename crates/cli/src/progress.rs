@@ -1,5 +1,4 @@
-//! The progress line on a terminal, and the screen that it shares with
-//! everything else that is shown there.
+//! The progress line on a terminal, and its coordination with all other output to the terminal.
 
 use console::Term;
 use haul_model::escape_bytes;
@@ -18,29 +17,28 @@ pub(crate) use self::asked::{Answers, listen as answer_signals};
 pub(crate) use self::meter::{Counts, Meter};
 pub(crate) use self::paced::Paced;
 
-/// Jobs shorter than this show no progress line: it would only flicker.
+/// Minimum run time of a job to show the progress line. In shorter jobs it would only flicker.
 pub(crate) const SHOW_AFTER: Duration = Duration::from_millis(300);
 
-/// The width of a terminal that does not tell its own.
+/// The assumed width of a terminal that does not report it.
 const COLUMNS_UNKNOWN: usize = 80;
 
-/// How often the progress line is drawn at most, per second.
+/// Maximum updates of the progress line per second.
 const DRAWS_PER_SECOND: u8 = 10;
 
-/// Standard error, and the progress line at its bottom while there is one.
-/// Clones share it.
+/// Standard error, with the progress line at its bottom. Clones share the line.
 #[derive(Clone, Default)]
 pub(crate) struct Screen {
     bar: Arc<Mutex<Option<ProgressBar>>>,
 }
 
-/// Shows on `screen` the lines that ssh, or an agent through it, writes to its standard error.
+/// Shows the standard error of ssh, and of agents behind it, on `screen`.
 pub(crate) fn diagnostics(screen: &Screen) -> Diagnostics {
     let screen = screen.clone();
     Arc::new(move |line: &[u8]| screen.line(&remote_line(line)))
 }
 
-/// A line of the standard error of a remote program.
+/// Formats a line from a remote program's standard error.
 fn remote_line(line: &[u8]) -> String {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     let text = text.strip_suffix(b"\r").unwrap_or(text);
@@ -48,18 +46,18 @@ fn remote_line(line: &[u8]) -> String {
 }
 
 impl Screen {
-    /// True if a progress line can be drawn at all.
+    /// True if a progress line can be drawn.
     pub(crate) fn is_terminal() -> bool {
         std::io::stderr().is_terminal()
     }
 
-    /// The columns that a line may have now: the terminal may get another size any time.
+    /// The current width of the terminal, which may change at any time.
     pub(crate) fn columns() -> usize {
         Term::stderr().size_checked().map_or(COLUMNS_UNKNOWN, |(_, columns)| columns.into())
     }
 
-    /// Draws the progress line, from its first call on until [`Screen::clear`]; not over what
-    /// others do on the terminal while this process is in the background.
+    /// Draws the progress line, which stays until [`Screen::clear`]. Does nothing in a background
+    /// process, to keep other programs' output intact.
     pub(crate) fn draw(&self, line: String) {
         if !haul_engine::is_in_foreground(std::io::stderr()) {
             return;
@@ -73,15 +71,14 @@ impl Screen {
         bar.set_message(line);
     }
 
-    /// Takes the progress line off the screen.
+    /// Removes the progress line.
     pub(crate) fn clear(&self) {
         if let Some(bar) = self.bar().take() {
             bar.finish_and_clear();
         }
     }
 
-    /// Runs `write`, which may write to the terminal, with the progress line
-    /// out of its way.
+    /// Runs `write`, which may write to the terminal, with the progress line hidden.
     pub(crate) fn above<R>(&self, write: impl FnOnce() -> R) -> R {
         match &*self.bar() {
             Some(bar) => bar.suspend(write),
@@ -89,8 +86,8 @@ impl Screen {
         }
     }
 
-    /// Writes a line to standard error. One that can't be written is lost:
-    /// there is no other place to say so.
+    /// Writes a line to standard error. Errors are ignored, since there is no other place to report
+    /// them.
     pub(crate) fn line(&self, line: &str) {
         self.above(|| {
             let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());

@@ -1,11 +1,11 @@
-//! Numbers as people read them: counts, times, rates, dates and modes.
+//! Formats numbers for people: counts, times, rates, dates and modes.
 
 pub(crate) use haul_model::size_words as bytes;
 use haul_model::{Entry, Kind, Special, Timestamp};
 use jiff::tz::TimeZone;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// `n` with a comma between thousands: `12,345`.
+/// Separates thousands by commas: `12,345`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -18,18 +18,18 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// `n` and what is counted: `1 file`, `2 files`.
+/// A count with its unit: `1 file`, `2 files`.
 pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// A rate from bytes per second: `48.5 MiB/s`.
+/// A rate, from bytes per second: `48.5 MiB/s`.
 pub(crate) fn rate(bytes_per_second: f64) -> String {
-    // A float too large for the integer becomes its maximum.
+    // Too large a float becomes the maximum of the integer.
     format!("{}/s", bytes(bytes_per_second as u64))
 }
 
-/// How long something took: `7 ms`, `0.41 s`, `12.3 s`, `2 min 05 s`, `1 h 02 min`.
+/// An elapsed time: `7 ms`, `0.41 s`, `12.3 s`, `2 min 05 s`, `1 h 02 min`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -41,7 +41,7 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
-/// How long something will take, like a clock: `0:07`, `12:34`, `1:02:03`.
+/// A remaining time, like a clock: `0:07`, `12:34`, `1:02:03`.
 pub(crate) fn remaining(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -51,27 +51,27 @@ pub(crate) fn remaining(time: Duration) -> String {
     }
 }
 
-/// A date and time in UTC after ISO 8601, to the second.
+/// A date and time in UTC, as in ISO 8601, in whole seconds.
 pub(crate) fn date(time: Timestamp) -> String {
     iso(Timestamp { nanos: 0, ..time })
 }
 
-/// A date and time in the zone of this machine, as rsync writes it, to the second.
+/// A local date and time in rsync's format, in whole seconds.
 pub(crate) fn local_date(time: Timestamp) -> String {
     match jiff::Timestamp::new(time.secs, 0) {
         Ok(date) => date.to_zoned(TimeZone::system()).strftime("%Y/%m/%d %H:%M:%S").to_string(),
-        // As below.
+        // Out of range, as in `iso`.
         Err(_) => format!("@{}", time.secs),
     }
 }
 
-/// The time now, like that.
+/// The current time, in the format of [`local_date`].
 pub(crate) fn local_now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     local_date(Timestamp { secs: i64::try_from(since.as_secs()).unwrap_or_default(), nanos: 0 })
 }
 
-/// A date and time in UTC with the nanoseconds.
+/// A date and time in UTC, with nanoseconds.
 pub(crate) fn date_nanos(time: Timestamp) -> String {
     iso(time)
 }
@@ -88,14 +88,14 @@ pub(crate) fn mode(entry: &Entry) -> String {
         (Kind::Special, Some(Special::Socket)) => 's',
         (Kind::Special, Some(Special::Block(_))) => 'b',
         (Kind::Special, Some(Special::Char(_))) => 'c',
-        // A server may not tell.
+        // An SFTP server may not report the type.
         (Kind::Special, None) => '?',
     });
     out.push_str(&permissions(mode));
     out
 }
 
-/// Permission bits alone: `rwxr-xr-x`.
+/// Only the permission bits: `rwxr-xr-x`.
 pub(crate) fn permissions(mode: u32) -> String {
     let mut out = String::with_capacity(9);
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
@@ -118,13 +118,13 @@ fn iso(time: Timestamp) -> String {
         .and_then(|nanos| jiff::Timestamp::new(time.secs, nanos).ok());
     match known {
         Some(date) => date.to_string(),
-        // A file system may hold times that no calendar of four digits has.
+        // A file system may have times with more than four digits in the year.
         None => format!("@{}", time.secs),
     }
 }
 
-/// A number as rsync writes it with so many `-h`: 0 are digits, 1 adds separators, 2 is in units of
-/// 1,000 and their powers, more in those of 1,024.
+/// A number in rsync's format: `readable` 0 is digits, 1 adds separators, 2 uses powers of 1,000, 3
+/// and more powers of 1,024.
 pub(crate) fn rsync_number(n: u64, readable: u8) -> String {
     let unit = match readable {
         0 => return n.to_string(),

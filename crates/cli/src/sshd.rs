@@ -1,19 +1,18 @@
-//! The login that has started this process: its streams, and what sshd reports of it.
+//! The ssh login that started this process: its streams, and its addresses.
 
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-/// The connection of a login.
+/// The addresses of a login.
 pub(crate) struct Login {
-    /// The address of the client.
     pub(crate) client: Option<SocketAddr>,
-    /// The address of this machine that the client has reached.
+    /// The address of this machine to which the client connected.
     pub(crate) reached: Option<IpAddr>,
 }
 
-/// The login, as the four words of `SSH_CONNECTION` describe it; `None` without that variable.
+/// Parses the four words of `SSH_CONNECTION`; `None` without that variable.
 pub(crate) fn login() -> Option<Login> {
     let words = std::env::var("SSH_CONNECTION").ok()?;
     let mut words = words.split(' ');
@@ -23,10 +22,10 @@ pub(crate) fn login() -> Option<Login> {
     Some(Login { client: client.map(|ip| SocketAddr::new(ip, port)), reached })
 }
 
-/// Standard input and output, for an agent: Rust's own are buffered.
+/// Unbuffered standard input and output, for an agent.
 ///
 /// # Errors
-/// Those of `dup`.
+/// Errors of `dup`.
 pub(crate) fn streams() -> io::Result<(File, File)> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);

@@ -1,15 +1,14 @@
-//! Standard output, buffered, and calm when its reader has gone away.
+//! Buffered standard output. It accepts that its reader closes the pipe.
 
 use crate::error::{self, CommandError};
 use haul_model::{Fault, Side};
 use std::io::{self, ErrorKind, Write};
 
-/// Bytes that are gathered before they are written.
+/// Bytes that are buffered before a write.
 const BUFFER_LEN: usize = 64 << 10;
 
-/// Gathers what goes to standard output. Nothing is written before
-/// [`Stdout::flush`], so that the caller can take a progress line off the
-/// screen first.
+/// Buffers standard output. It writes only in [`Stdout::flush`], so that the caller can hide the
+/// progress line first.
 #[derive(Debug, Default)]
 pub(crate) struct Stdout {
     buffer: Vec<u8>,
@@ -17,30 +16,28 @@ pub(crate) struct Stdout {
 }
 
 impl Stdout {
-    /// Takes more bytes. Once writing has failed they are dropped.
+    /// Adds bytes. After a write error they are dropped.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.broken.is_none() {
             self.buffer.extend_from_slice(bytes);
         }
     }
 
-    /// True if it is time for [`Stdout::flush`].
+    /// True if the caller should call [`Stdout::flush`].
     pub(crate) fn is_full(&self) -> bool {
         self.buffer.len() >= BUFFER_LEN
     }
 
-    /// True if there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// True if writing has failed, so that there is no use in going on for
-    /// the output alone.
+    /// True after a write error. Work that only produces output can stop.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// Writes what was gathered.
+    /// Writes the buffer.
     pub(crate) fn flush(&mut self) {
         self.flush_to(&mut Standard);
     }
@@ -56,21 +53,21 @@ impl Stdout {
     /// Writes the rest.
     ///
     /// # Errors
-    /// The first error of all writing, as [`written`] takes it.
+    /// The first write error, as [`written`] converts it.
     pub(crate) fn finish(&mut self) -> Result<(), CommandError> {
         self.flush();
         written(self.broken.take().map_or(Ok(()), Err))
     }
 }
 
-/// Standard output.
+/// Standard output. Writing to it fails if it is closed.
 pub(crate) struct Standard;
 
 impl Standard {
-    /// Rust's library takes what is written to a closed one for written.
+    /// Checks standard output, because Rust's library ignores writes to a closed one.
     ///
     /// # Errors
-    /// When it is closed.
+    /// If it is closed.
     pub(crate) fn check() -> io::Result<()> {
         match haul_engine::is_stdout_closed() {
             true => Err(io::Error::other("it is closed")),
@@ -90,11 +87,10 @@ impl Write for Standard {
     }
 }
 
-/// The end of a command whose output was `written`: a reader that has seen enough, such as
-/// `head`, is no fault.
+/// Converts a write error. A reader that closed the pipe, such as `head`, is no error.
 ///
 /// # Errors
-/// That of writing.
+/// Any other write error.
 pub(crate) fn written(written: io::Result<()>) -> Result<(), CommandError> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

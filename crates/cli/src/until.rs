@@ -1,18 +1,17 @@
-//! The time at which a command ends, whatever is left to do.
+//! The time at which a command ends, even if work is left.
 
 use std::time::{Instant, SystemTime};
 
-/// Such a time.
+/// The end, by one of two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// When so much time has passed: that in which the machine sleeps does not count.
+    /// After an elapsed time. Time in which the machine sleeps does not count.
     Passed(Instant),
-    /// When the clock shows it.
+    /// At a time of the system clock.
     Clock(SystemTime),
 }
 
 impl Until {
-    /// True from that time on.
     pub(crate) fn is_over(self) -> bool {
         match self {
             Self::Passed(end) => Instant::now() >= end,

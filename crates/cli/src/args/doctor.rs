@@ -14,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Doctor {
     pub(crate) machine: Machine,
-    /// The directory on the host whose disk is measured; `None`: no disk.
+    /// The directory on the host whose disk is measured; `None`: none is.
     pub(crate) path: Option<Vec<u8>>,
     /// The ports that the host may open; `None`: any.
     pub(crate) ports: Option<Ports>,

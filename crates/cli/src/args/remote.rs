@@ -183,7 +183,7 @@ impl<'c> Way<'c> {
         }
         let mut host = set_up(host, &settings)?;
         host.by_sftp |= settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
-        // An explicit --remote-haul or --transport haul allows no fallback.
+        // A setting of remote-haul, or transport haul, allows no fallback.
         if names_haul(&settings).is_some() {
             host.without_haul = WithoutHaul::Fail;
         }

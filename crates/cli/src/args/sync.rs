@@ -83,7 +83,7 @@ struct Wish {
     recursive: Recursion,
     dirs: Option<bool>,
     relative: Option<bool>,
-    /// `--no-implied-dirs`: the parent directories of listed paths get no attributes.
+    /// `--no-implied-dirs`: with kept paths, their parent directories get no attributes.
     leaves_ways: bool,
     files_from: Option<OsString>,
     copy_links: bool,

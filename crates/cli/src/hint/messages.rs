@@ -1,4 +1,4 @@
-//! All messages and hints in one place, to be read side by side.
+//! A test that collects all messages and hints, so that they can be read together.
 
 use super::*;
 use crate::error::CommandError;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{fs, io};
 
-/// A line of the table: a message, and its hint.
+/// Adds a message and its hint to the table.
 fn line(table: &mut String, message: impl std::fmt::Display, hint: Option<&str>) {
     let _ = writeln!(table, "haul: {message}");
     if let Some(hint) = hint {
@@ -95,7 +95,6 @@ fn deployments() -> Vec<DeployError> {
     ]
 }
 
-/// Each kind of fault.
 const KINDS: [FaultKind; 20] = {
     use FaultKind as K;
     [
@@ -150,11 +149,11 @@ fn errors_have_a_cause_and_at_most_one_hint() {
     insta::assert_snapshot!(table);
 }
 
-/// The words that a text has at least, if it is a message.
+/// Minimum words of a string that counts as a message.
 const WORDS_MIN: usize = 4;
 
-/// The messages in a source file: its texts of several words, without those of tests, of
-/// comments, and of `expect`, which nobody sees.
+/// The messages in a source file: its strings of several words. Tests, comments and `expect` are
+/// skipped.
 fn texts(source: &str) -> Vec<&str> {
     let end = source.find("#[cfg(test)]\nmod ").unwrap_or(source.len());
     let (source, mut texts, mut at) = (&source[..end], Vec::new(), 0);
@@ -185,12 +184,12 @@ fn texts(source: &str) -> Vec<&str> {
     texts
 }
 
-/// True if what follows `text` is escaped.
+/// True if the character after `text` is escaped.
 fn escaped(text: &str) -> bool {
     text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-/// Adds the messages of the files below `dir`. The help has snapshots of its own.
+/// Adds the messages of the files below `dir`. The help has its own snapshots.
 fn collect(dir: &Path, table: &mut String) {
     let entries = fs::read_dir(dir).expect("a directory");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();

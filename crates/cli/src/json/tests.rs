@@ -1,4 +1,4 @@
-//! The emitted objects are those that docs/reference/json.md describes.
+//! Tests that the lines match docs/reference/json.md.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -11,8 +11,8 @@ const DOCUMENT: &str = include_str!("../../../../docs/reference/json.md");
 /// A value of `haul config`.
 static TIMEOUT: SettingValue = SettingValue::Number(120);
 
-/// Lines of every type, each field in at least one of them; the first of a
-/// type is its example in the document.
+/// Lines of every type. Each field is in at least one. The first line of a type is its example in
+/// the document.
 fn samples() -> Vec<Line<'static>> {
     let fault =
         Fault::new(Side::Source, FaultKind::PermissionDenied, "can't open: Permission denied");
@@ -277,7 +277,7 @@ fn samples() -> Vec<Line<'static>> {
     ]
 }
 
-/// Each type's fields and first line, as emitted.
+/// The fields and the first line of each type, as written.
 fn emitted() -> BTreeMap<String, (BTreeSet<String>, String)> {
     let mut types: BTreeMap<String, (BTreeSet<String>, String)> = BTreeMap::new();
     for line in samples().into_iter().chain(doctor::samples()) {
@@ -291,13 +291,13 @@ fn emitted() -> BTreeMap<String, (BTreeSet<String>, String)> {
     types
 }
 
-/// Each type's fields and example, as documented: a heading `` ### `type` ``,
-/// a table whose rows begin with a field's name, and a line of JSON.
+/// The fields and the example of each type, as documented: a heading `` ### `type` ``, a table
+/// whose rows start with a field's name, and a line of JSON.
 fn documented() -> BTreeMap<String, (BTreeSet<String>, String)> {
     let mut types = BTreeMap::new();
     for section in DOCUMENT.split("\n### `").skip(1) {
         let (name, body) = section.split_once('`').expect("a heading");
-        // The first cell of a row names one field or several.
+        // The first cell of a row names one or more fields.
         let cells = body.lines().filter_map(|line| {
             Some(line.strip_prefix("| ")?.split_once(" |")?.0).filter(|cell| cell.starts_with('`'))
         });
@@ -320,7 +320,7 @@ fn the_document_names_what_is_emitted() {
     assert!(DOCUMENT.contains(&format!("schema {SCHEMA}")), "the schema's number");
 }
 
-/// Every value that serde may write for a closed set of words.
+/// Every value that serde can write for a closed set of words.
 fn words<T: Serialize>(all: &[T]) -> Vec<String> {
     all.iter()
         .map(|word| serde_json::to_string(word).expect("a word").trim_matches('"').to_owned())

@@ -1,13 +1,11 @@
-//! The words that stand in fields of a closed set. They are written out here,
-//! apart from the engine's own types, so that renaming one there can't change
-//! the schema.
+//! The words of fields with a closed set of values. They are separate from the engine's types, so
+//! that a renamed type can't change the schema.
 
 use crate::error::ErrorKind;
 use haul_engine::{Fate, Skip};
 use haul_model::{Changes, FaultKind, Kind, Side};
 use serde::Serialize;
 
-/// The kind of an entry.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KindWord {
@@ -17,7 +15,7 @@ pub(crate) enum KindWord {
     Special,
 }
 
-/// Where a setting comes from.
+/// The origin of a setting.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OriginWord {
@@ -27,7 +25,7 @@ pub(crate) enum OriginWord {
     CommandLine,
 }
 
-/// The fate of an entry.
+/// The result of an entry.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OutcomeWord {
@@ -40,16 +38,16 @@ pub(crate) enum OutcomeWord {
     WouldUpdate,
 }
 
-/// Something that is not the same on both sides.
+/// A difference between both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The destination's is another, or missing.
+    /// The destination's entry differs or is missing.
     Differs(Changes),
-    /// Only the destination has it.
+    /// The entry exists only at the destination.
     Extra,
 }
 
-/// How an entry of the destination differs.
+/// The ways in which a destination entry differs.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DifferenceWord {
@@ -70,7 +68,7 @@ pub(crate) enum DifferenceWord {
 }
 
 impl DifferenceWord {
-    /// The words for what was found.
+    /// The words for `found`.
     pub(crate) fn all_of(found: Found) -> Vec<Self> {
         let Found::Differs(found) = found else { return vec![Self::Extra] };
         let words = [
@@ -92,7 +90,7 @@ impl DifferenceWord {
     }
 }
 
-/// The fate of a leftover.
+/// The result for a temporary file.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FateWord {
@@ -103,7 +101,7 @@ pub(crate) enum FateWord {
     Recent,
 }
 
-/// Why an entry was skipped.
+/// The reason why an entry was skipped.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReasonWord {
@@ -114,7 +112,7 @@ pub(crate) enum ReasonWord {
     Ruled,
 }
 
-/// The class of an error: of one entry, or of the command.
+/// The kind of an error of an entry or of the command.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(untagged)]
 pub(crate) enum ErrorWord {
@@ -122,7 +120,7 @@ pub(crate) enum ErrorWord {
     Command(ErrorKind),
 }
 
-/// [`FaultKind`] as a word.
+/// A [`FaultKind`] as a word.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FaultWord {
@@ -148,7 +146,7 @@ pub(crate) enum FaultWord {
     Taken,
 }
 
-/// Where an entry failed.
+/// The side on which an entry failed.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SideWord {

@@ -1,32 +1,32 @@
-//! The formats of `--out-format` and `--log-file-format`: those of rsync.
+//! Parses the formats of `--out-format` and `--log-file-format`, as rsync does.
 
 use crate::error::CommandError;
 use haul_model::escape_bytes;
 
-/// The columns that a part may have at most. rsync cuts longer lines.
+/// Maximum width of a part, in columns. rsync truncates longer lines.
 const WIDTH_MAX: usize = 1024;
 
-/// The digits of a width, at most. As with rsync, an escape with more is text.
+/// Maximum digits of a width. As in rsync, an escape with more digits is plain text.
 const WIDTH_DIGITS_MAX: usize = 23;
 
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) field: Field,
-    /// The columns that it has at least.
+    /// Minimum width, in columns.
     width: usize,
-    /// It stands on the left of them.
+    /// The value is left-aligned.
     is_left: bool,
 }
 
-/// A part of a line.
+/// The content of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
-    /// Also `%a`, `%h`, `%P` and `%u`, which rsync leaves as they are without a daemon.
+    /// Plain text. `%a`, `%h`, `%P` and `%u` are text too, as in rsync without a daemon.
     Text(Vec<u8>),
     /// `%i`.
     Changes,
-    /// `%n`, and `%f` without a slash behind a directory.
+    /// `%n`; or `%f`, without a slash after directories.
     Name { slash: bool },
     /// `%L`.
     Target,
@@ -38,9 +38,9 @@ pub(super) enum Field {
     Process,
     /// `%t`.
     Now,
-    /// `%b` and `%c`, which are not counted for each file.
+    /// `%b` and `%c`: haul does not count these bytes per file.
     Bytes,
-    /// `%C`, which is BLAKE3 in place of rsync's checksums.
+    /// `%C`: BLAKE3, instead of rsync's checksums.
     Checksum,
     /// `%B`.
     Mode,
@@ -50,12 +50,12 @@ pub(super) enum Field {
     User,
     /// `%G`.
     Group,
-    /// `%m`, the module of a daemon.
+    /// `%m`: the module of a daemon.
     Module,
 }
 
 impl Part {
-    /// The value with spaces around it that fill its columns.
+    /// Pads the value to the width.
     pub(super) fn padded(&self, value: String) -> String {
         match (self.width, self.is_left) {
             (0, _) => value,
@@ -65,10 +65,10 @@ impl Part {
     }
 }
 
-/// Reads the format that is the value of `word`.
+/// Parses `format`, the value of the option `word`.
 ///
 /// # Errors
-/// When it has an escape that is not known.
+/// If it contains an unknown escape.
 pub(super) fn parts(word: &str, format: &[u8]) -> Result<Vec<Part>, CommandError> {
     let mut parts: Vec<Part> = Vec::new();
     let mut text = Vec::new();

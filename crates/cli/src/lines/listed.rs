@@ -1,23 +1,23 @@
-//! The lines of `haul sync --list-only`: those of rsync.
+//! The lines of `haul sync --list-only`, in rsync's format.
 
 use crate::json::{EntryLine, Line};
 use crate::quantity;
 use crate::report::{Show, Statement};
 use haul_model::{Entry, Kind, escape_octal};
 
-/// The form of a line.
+/// The format of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Columns {
-    /// How lengths are written: 0 as digits, 1 with separators, 2 in units of 1,000 and
-    /// their powers, above that in those of 1,024.
+    /// The format of lengths: 0 digits, 1 with separators, 2 in powers of 1,000, 3 and more in
+    /// powers of 1,024.
     pub(crate) readable: u8,
-    /// Lines have the time of the last reading.
+    /// Lines show access times.
     pub(crate) atimes: bool,
-    /// Lines of links have their targets.
+    /// Lines of links show their targets.
     pub(crate) targets: bool,
 }
 
-/// An entry of a source.
+/// The line about a source entry.
 pub(crate) struct ListedLine<'a> {
     pub(crate) columns: Columns,
     pub(crate) path: &'a [u8],
@@ -25,7 +25,7 @@ pub(crate) struct ListedLine<'a> {
 }
 
 impl ListedLine<'_> {
-    /// The time of the last reading, with a space in front, where there is such a column.
+    /// The column with the access time and a leading space; empty if it is disabled.
     fn atime(&self) -> String {
         match (self.columns.atimes, self.entry.attributes.atime) {
             (false, _) => String::new(),

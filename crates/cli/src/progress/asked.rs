@@ -1,5 +1,4 @@
-//! Progress that is asked for by a signal, as of dd: SIGUSR1, and SIGINFO (Ctrl-T) where the
-//! system has it.
+//! Progress on a signal, as in dd: SIGUSR1, and SIGINFO (Ctrl-T) on systems that have it.
 
 use super::{Counts, Meter};
 use signal_hook::consts;
@@ -8,28 +7,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// The signals that ask.
+/// The signals that request progress.
 #[cfg(not(any(target_vendor = "apple", target_os = "freebsd", target_os = "netbsd")))]
 const SIGNALS: [i32; 1] = [consts::SIGUSR1];
 #[cfg(any(target_vendor = "apple", target_os = "freebsd", target_os = "netbsd"))]
 const SIGNALS: [i32; 2] = [consts::SIGUSR1, consts::SIGINFO];
 
-/// How often the counters are sampled, at most, for a rate to answer with.
+/// Minimum time between two samples of the counters, from which the rate is computed.
 const SAMPLED_EVERY: Duration = Duration::from_millis(100);
 
-/// Set by a signal until it is answered.
+/// Set by a signal, cleared by the answer.
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Has the signals ask from now on: by themselves they would end the process. **To be called
-/// first.**
+/// Handles the signals from now on. By default they would end the process, so **call this first.**
 pub(crate) fn listen() {
     for signal in SIGNALS {
-        // A system that refuses leaves the signal as it is, which is no reason not to copy.
+        // If the system refuses, the signal keeps its default. That must not prevent a copy.
         let _ = flag::register(signal, Arc::clone(&ASKED));
     }
 }
 
-/// The answers of one job, or of several that run together.
+/// Answers to signals, for one job or several simultaneous jobs.
 pub(crate) struct Answers {
     meter: Meter,
     begun: Instant,
@@ -37,12 +35,12 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// For what begins now.
+    /// Creates the answers for a job that starts now.
     pub(crate) fn new() -> Self {
         Self { meter: Meter::default(), begun: Instant::now(), sampled: None }
     }
 
-    /// The line for whoever has asked since the last one. **To be called often.**
+    /// Returns a line if a signal has arrived since the last call. **Must be called often.**
     pub(crate) fn line(&mut self, counts: impl FnOnce() -> Counts) -> Option<String> {
         let is_fresh = self.sampled.is_some_and(|sampled| sampled.elapsed() < SAMPLED_EVERY);
         if is_fresh && !ASKED.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The words of the progress line: what is told, and what of it has room.
+//! The text of the progress line, and the choice of the parts that fit.
 
 use crate::quantity;
 use console::measure_text_width as width;
@@ -8,19 +8,20 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How far back the rate looks: long enough to be calm, short enough to be true.
+/// The period over which the rate is averaged: long enough to be steady, short enough to be
+/// current.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 
-/// A standstill that is told, and so is the silence of a peer.
+/// Minimum duration of a standstill, or of a peer's silence, that is shown.
 const STANDSTILL: Duration = Duration::from_secs(5);
 
-/// The columns without which a name is left out: fewer would show none of it.
+/// Minimum columns for a name. With fewer it is omitted.
 const NAME_COLUMNS_MIN: usize = 12;
 
-/// Between two parts of the line.
+/// The space between two parts of the line.
 const GAP: &str = "  ";
 
-/// In place of the middle of a name.
+/// Replaces the middle of a long name.
 const CUT: &str = "...";
 
 /// The counters of a job at one moment.
@@ -35,16 +36,16 @@ pub(crate) struct Counts {
     pub(crate) listed_all: bool,
     /// ssh may be asking for a password on the terminal.
     pub(crate) asking: bool,
-    /// The other side is there.
+    /// The other side is connected.
     pub(crate) reached: bool,
-    /// For how long the other side has said nothing.
+    /// The time since the last data from the other side.
     pub(crate) silent: Duration,
-    /// The path of a file that is at work, raw.
+    /// The path of a file in progress, unescaped.
     pub(crate) current: Vec<u8>,
 }
 
 impl Counts {
-    /// Reads the counters; each is true, though not all of the same instant.
+    /// Reads the counters. They are not from exactly the same instant.
     pub(crate) fn of(progress: &Progress) -> Self {
         let transferred = progress.bytes_transferred.load(Ordering::Relaxed);
         Self {
@@ -61,7 +62,7 @@ impl Counts {
         }
     }
 
-    /// Those of this job and of another that runs at the same time.
+    /// Adds the counters of another job that runs at the same time.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             files_done: self.files_done + other.files_done,
@@ -77,7 +78,7 @@ impl Counts {
         }
     }
 
-    /// The same for a job that has ended, wherever: nothing more is to come.
+    /// The counters of an ended job, as if complete, even if it ended early.
     pub(crate) fn at_its_end(self) -> Self {
         Self {
             files_total: self.files_done,
@@ -90,13 +91,13 @@ impl Counts {
         }
     }
 
-    /// True if the job has come so far that ssh asks for nothing on the terminal.
+    /// True once ssh can no longer ask for a password on the terminal.
     pub(crate) fn has_begun(&self) -> bool {
         let listed = self.reached && self.files_total > 0;
         !self.asking && (listed || self.files_done > 0 || self.bytes_done > 0)
     }
 
-    /// How far it is, in percent, if that can be told.
+    /// The progress in percent, if the totals are known.
     fn percent(&self) -> Option<u64> {
         let of = |done: u64, total: u64| match u128::from(done) * 100 / u128::from(total) {
             100.. if self.files_done < self.files_total => 99,
@@ -111,7 +112,7 @@ impl Counts {
     }
 }
 
-/// The counters at a time in the past.
+/// The counters at an earlier time.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Duration,
@@ -119,18 +120,18 @@ struct Sample {
     done: u64,
 }
 
-/// Turns counters into the progress line. Knows no clock: it is told the time.
+/// Formats counters as the progress line. It has no clock; the caller passes the time.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// The oldest first.
+    /// Oldest first.
     samples: VecDeque<Sample>,
-    /// The figures of what is done and found when one of them last grew, and that time.
+    /// The counters of done and found work when one last grew, and the time of that.
     grown: ([u64; 3], Duration),
 }
 
 impl Meter {
-    /// The line for `counts` at `now`, the time since the job began, in as many `columns`.
-    /// A time before the last one's is that of another job.
+    /// The line for `counts` at `now`, the time since the job started, within `columns`. An earlier
+    /// time than at the last call starts another job.
     pub(crate) fn line(&mut self, now: Duration, counts: &Counts, columns: usize) -> String {
         if self.samples.back().is_some_and(|last| now < last.at) {
             *self = Self::default();
@@ -148,8 +149,8 @@ impl Meter {
         laid_out(&parts, &escape_bytes(&counts.current), columns)
     }
 
-    /// The parts of the line but for the name, in their order, each with its use: the
-    /// higher, the sooner it is left out.
+    /// The parts of the line in order, without the name. The number is the rank: high ranks are
+    /// omitted first.
     fn parts(&self, now: Duration, counts: &Counts) -> Vec<(u8, String)> {
         let first = self.samples[0];
         let seconds = now.saturating_sub(first.at).as_secs_f64();
@@ -185,17 +186,17 @@ impl Meter {
     }
 }
 
-/// The use of the name, among those of the parts.
+/// The rank of the name among the parts.
 const NAME_RANK: u8 = 3;
 
-/// The line of `parts` and `name`, in as many `columns`.
+/// Formats `parts` and `name` within `columns`.
 fn laid_out(parts: &[(u8, String)], name: &str, columns: usize) -> String {
     let mut ranks: Vec<u8> = parts.iter().map(|(rank, _)| *rank).collect();
     if !name.is_empty() {
         ranks.push(NAME_RANK);
     }
     ranks.sort_unstable();
-    // The most useful first, as long as there is room; what is behind has none either.
+    // Low ranks first, until one does not fit. All later ones are omitted.
     let (mut kept, mut used) = (Vec::new(), 0);
     for rank in ranks {
         let part = parts.iter().find(|(of, _)| *of == rank);
@@ -217,7 +218,7 @@ fn laid_out(parts: &[(u8, String)], name: &str, columns: usize) -> String {
     shown.join(GAP)
 }
 
-/// `name` in as many `columns`, cut in the middle.
+/// Shortens `name` to `columns` by cutting its middle.
 fn cut(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
@@ -229,7 +230,7 @@ fn cut(name: &str, columns: usize) -> String {
     format!("{front}{CUT}{}", back.into_iter().collect::<String>())
 }
 
-/// As many of `chars` as have room in `columns`.
+/// The first `chars` that fit into `columns`.
 fn ends_within(chars: impl Iterator<Item = char>, columns: usize) -> String {
     let mut used = 0;
     let fits = |char: &char| {

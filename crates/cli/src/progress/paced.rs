@@ -1,38 +1,36 @@
-//! Progress in lines, one a second, for those who read it without a terminal: what
-//! `haul sync --progress` prints there.
+//! Progress as one line per second, for output without a terminal: `haul sync --progress`.
 
 use super::{Counts, Meter};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// Between two lines. rsync prints one a second, too.
+/// Interval between two lines, as in rsync.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The lines of one job, or of several that run one after the other. Knows no clock.
+/// The lines of one job, or of several consecutive jobs. It has no clock.
 pub(crate) struct Paced {
     meter: Meter,
-    /// The bytes that had moved before.
+    /// The bytes moved by earlier jobs.
     moved_before: u64,
-    /// When the last line was printed, since the beginning, if one was.
+    /// When the last line was printed, as time since the start.
     printed: Option<Duration>,
 }
 
 impl Paced {
-    /// For what begins now, with such counters.
+    /// Starts the lines; `counts` are the counters so far.
     pub(crate) fn new(counts: &Counts) -> Self {
         let mut meter = Meter::default();
-        // A rate begins here, also that of a job that is over within a moment.
+        // The first sample: even a very short job then has a rate.
         meter.line(Duration::ZERO, counts, usize::MAX);
         Self { meter, moved_before: counts.bytes_moved, printed: None }
     }
 
-    /// True if nothing else shows progress where standard output goes. `draws` if a terminal
-    /// has a progress line.
+    /// True if standard output needs progress lines. `draws`: a terminal shows the progress line.
     pub(crate) fn is_needed(draws: bool) -> bool {
         !draws || !std::io::stdout().is_terminal()
     }
 
-    /// The line for `counts` at `now`, the time since the beginning, if a second is over.
+    /// The line for `counts`, if a second has passed. `now` is the time since the start.
     pub(crate) fn line(&mut self, now: Duration, counts: &Counts) -> Option<String> {
         let line = self.meter.line(now, counts, usize::MAX);
         let is_due = now >= self.printed.unwrap_or_default() + EVERY;
@@ -42,10 +40,10 @@ impl Paced {
         })
     }
 
-    /// The line at the end, unless nothing was copied and no line was printed.
+    /// The last line, unless nothing was copied and no line was printed.
     pub(crate) fn last_line(&mut self, now: Duration, counts: &Counts) -> Option<String> {
         let has_moved = counts.bytes_moved > self.moved_before;
-        // No file is at work any more.
+        // No file is in progress.
         let counts = Counts { current: Vec::new(), ..counts.clone() };
         let line = self.meter.line(now, &counts, usize::MAX);
         (has_moved || self.printed.is_some()).then(|| format!("{line}\n"))

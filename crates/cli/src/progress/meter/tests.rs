@@ -1,4 +1,4 @@
-//! Lines as they are seen.
+//! Tests of complete lines.
 
 use super::*;
 
