@@ -1,5 +1,5 @@
 //! Reports of a command: [`text`] for people, [`json`] for programs. Only this module chooses
-//! between them. Data from a disk or a peer is escaped here.
+//! between them. Data from a disk or a peer is escaped before it is printed.
 
 pub(crate) use self::addressed::Addressed;
 pub(crate) use self::log_file::{LogFile, Logged};
