@@ -80,6 +80,9 @@ impl Matcher {
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Step {
         let len = self.signature.shape().block_len();
         loop {
+            if self.has_given_up {
+                return self.pass(bytes.len());
+            }
             let rest = &bytes[self.passed..];
             if rest.len() < len {
                 return if is_end { self.next_at_end(bytes) } else { self.pass_or_wait() };
@@ -107,16 +110,11 @@ impl Matcher {
 
     /// Moves the window on until its sum may be that of a block, or there are no more bytes.
     fn roll(&mut self, mut sum: u32, rest: &[u8], len: usize) {
-        if self.has_given_up {
-            self.passed += rest.len() - len;
-            self.window = Some((sum, true));
-            return;
-        }
         let (roller, table) = (self.roller, &self.table);
         let mut bytes = rest.iter().zip(&rest[len..]);
         let is_looked_up = !bytes.any(|(out, into)| {
             sum = roller.roll(sum, *out, *into);
-            table.may_have(sum) && table.with(sum).next().is_some()
+            table.has(sum)
         });
         let rolled = rest.len() - len - bytes.len();
         self.passed += rolled;
@@ -129,10 +127,7 @@ impl Matcher {
     fn find(&mut self, sum: u32, window: &[u8]) -> Option<usize> {
         let expected = self.expected;
         let is_expected = expected < self.whole && self.signature.weak(expected) == sum;
-        if !is_expected && !self.table.may_have(sum) {
-            return None;
-        }
-        if !is_expected && self.table.with(sum).next().is_none() {
+        if !is_expected && !self.table.has(sum) {
             return None;
         }
         let strong = self.summer.strong(window);
@@ -189,11 +184,8 @@ impl Matcher {
         }
     }
 
-    /// Tells that `len` bytes are new. The window stays where it is, if it is behind them.
+    /// Tells that `len` bytes are new. The window stays where it is.
     fn pass(&mut self, len: usize) -> Step {
-        if len != self.passed {
-            self.window = None;
-        }
         self.passed = 0;
         Step::Literal(len)
     }

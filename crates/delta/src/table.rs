@@ -52,11 +52,11 @@ impl Table {
         Self { map, map_shift, blocks, starts, start_shift }
     }
 
-    /// False if no block has this sum.
+    /// True if a block has this sum.
     #[inline(always)]
-    pub(crate) fn may_have(&self, sum: u32) -> bool {
+    pub(crate) fn has(&self, sum: u32) -> bool {
         let bit = (sum >> self.map_shift) as usize;
-        self.map[bit / 64] >> (bit % 64) & 1 != 0
+        self.map[bit / 64] >> (bit % 64) & 1 != 0 && self.with(sum).next().is_some()
     }
 
     /// The blocks with this sum.
