@@ -43,8 +43,7 @@ impl Shape {
         let bits = |number: u64| number.checked_ilog2().unwrap_or(0);
         let pairs = bits(old_len.max(new_len)) + bits(blocks);
         let bytes = (pairs + SPARE_BITS).saturating_sub(8 * WEAK_LEN as u32).div_ceil(8);
-        let strong_len = (bytes as u8).clamp(STRONG_LEN.start, STRONG_LEN.end - 1);
-        Self::new(old_len, block_len, strong_len)
+        Self::new(old_len, block_len, (bytes as u8).max(STRONG_LEN.start))
     }
 
     /// The cut with these numbers; `None` if one is out of bounds.

@@ -70,3 +70,28 @@ impl Table {
             .map(|(_, block)| *block as usize)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Key, Shape};
+
+    #[test]
+    fn blocks_are_found_by_their_sum_each_content_once() {
+        // Rolling sums, and the first byte of the strong ones.
+        let sums = [(1, 7), (u32::MAX, 7), (1, 9), (1, 7), (0, 5), (2, 7), (u32::MAX, 3)];
+        let shape = Shape::new(64 * 7 + 1, 64, 2).unwrap();
+        let mut signature = Signature::new(shape, Key::from([0; 32]));
+        for (weak, strong) in sums.into_iter().chain([(3, 1)]) {
+            let sum = [&u32::to_le_bytes(weak)[..], &[strong, 0]].concat();
+            signature.take(&sum).unwrap();
+        }
+        let table = Table::of(&signature, sums.len());
+        for (sum, blocks) in
+            [(0, vec![4]), (1, vec![0, 2]), (2, vec![5]), (3, vec![]), (u32::MAX, vec![6, 1])]
+        {
+            assert_eq!(table.with(sum).collect::<Vec<_>>(), blocks, "{sum}");
+            assert_eq!(table.has(sum), !blocks.is_empty(), "{sum}");
+        }
+    }
+}

@@ -139,9 +139,19 @@ fn shapes_have_bounds() {
     let gib = Shape::of(1 << 30, 1 << 30, None).unwrap();
     assert_eq!((gib.block_len(), gib.sum_len(), gib.sums_len()), (32_768, 7, 229_376));
     assert_eq!(gib.block(1), 32_768..65_536);
+    let small = Shape::of(5_000, 5_000, None).unwrap();
+    assert_eq!((small.block_len(), small.strong_len()), (2_048, 2));
+    let long = Shape::of(1 << 40, u64::MAX, None).unwrap();
+    assert_eq!((long.block_len(), long.strong_len()), (1 << 20, 8));
     let odd = Shape::of(1_000_001, 5, Some(1_000)).unwrap();
     assert_eq!((odd.blocks(), odd.block(1_000)), (1_001, 1_000_000..1_000_001));
     assert!(Shape::of(1 << 30, 1, Some(1)).unwrap().blocks() as u64 <= Shape::BLOCKS_MAX);
+}
+
+#[test]
+fn a_key_is_not_shown() {
+    let key = Key::from([7; 32]);
+    assert_eq!(format!("{key:?} {:?}", Summer::new(key)), "Key Summer");
 }
 
 #[test]
