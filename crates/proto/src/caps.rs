@@ -73,3 +73,20 @@ impl Caps {
         self.0 & other.0 == other.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_joined_and_taken_apart() {
+        let both = Caps::from_bits(Caps::LZ4.bits() | Caps::LANES.bits());
+        let other = Caps::from_bits(Caps::LANES.bits() | Caps::CALLS.bits());
+        assert_eq!(both.bits(), 0x81);
+        assert_eq!(both.intersection(other), Caps::LANES);
+        assert_eq!(both.without(other), Caps::LZ4);
+        assert!(both.has(Caps::LZ4) && both.has(both) && both.has(Caps::NONE));
+        assert!(!both.has(other) && !both.has(Caps::CALLS));
+        assert_eq!(Caps::OURS.bits(), 0xe87);
+    }
+}

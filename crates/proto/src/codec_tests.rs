@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
-    Abort, Amount, Arrived, BlockSeal, Call, Called, DirectOffer, DirectWish, Extra, FileEnd,
-    FileSeal, Flow, Hashing, How, JobRequest, Join, Known, LaneOver, Late, ListItem, Listed,
-    Machine, Marked, Measure, Measured, Named, NamedSources, Object, Offer, OfferedChunk,
-    OutcomeItem, ProcessorRates, Prove, Proven, Removal, Reply, Request, Reuse, Rival, Role,
-    Signature, Startups, Taken, Want, Warning,
+    ACCOUNT_NAME_MAX, Abort, Account, Amount, Arrived, BlockSeal, Call, Called, DirectOffer,
+    DirectWish, Extra, FileEnd, FileSeal, Flow, Hashing, How, JobRequest, Join, Known, LaneOver,
+    Late, ListItem, Listed, Machine, Marked, Measure, Measured, Named, NamedSources, Object, Offer,
+    OfferedChunk, OutcomeItem, ProcessorRates, Prove, Proven, Removal, Reply, Request, Reuse,
+    Rival, Role, SOURCES_MAX, Signature, Startups, Taken, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -666,4 +666,124 @@ fn filler_is_known_by_its_length_alone() {
         let read = decode(FrameType::Filler, &frame[HEADER_LEN..]).expect("it is filler");
         assert_eq!(read, Message::Filler(len));
     }
+}
+
+#[test]
+fn a_piece_has_something_in_it_and_ends_where_a_file_can() {
+    let piece = |offset, len| {
+        let mut frame = data_head(1, offset, len);
+        frame.resize(frame.len() + len, 7);
+        let payload = &frame[HEADER_LEN..];
+        decode_data(payload).map(|view| view.content.len()).map_err(|error| error.to_string())
+    };
+    let bad = Err("the peer sent a Data frame of inconsistent length".to_owned());
+    let end = i64::MAX as u64;
+    for (offset, len, expected) in [
+        (0, 1, Ok(1)),
+        (0, 0, bad.clone()),
+        (5, DATA_MAX, Ok(DATA_MAX)),
+        (end - 1, 1, Ok(1)),
+        (end, 1, bad.clone()),
+        (u64::MAX, 1, bad.clone()),
+    ] {
+        assert_eq!(piece(offset, len), expected, "{len} bytes at {offset}");
+    }
+    let start = &data_head(1, 0, 1)[HEADER_LEN..];
+    assert!(decode_data_start(start, start.len() + DATA_MAX).is_ok());
+    assert!(decode_data_start(start, start.len() + DATA_MAX + 1).is_err());
+}
+
+#[test]
+fn a_pack_is_full_by_its_content_or_its_description() {
+    let file = |len| PackItem::File {
+        index: u64::MAX,
+        len,
+        mtime: Timestamp { secs: i64::MIN, nanos: 999_999_999 },
+        hash: Some(ContentHash::of(b"")),
+        grew: true,
+    };
+    let fault = |message: &str| PackItem::Fault {
+        index: u64::MAX,
+        fault: Fault::new(Side::Destination, FaultKind::TooLarge, message),
+    };
+    let mut pack = PackBuilder::default();
+    assert!(pack.is_empty() && pack.has_room());
+    pack.push(file(crate::PACK_TARGET as u32 - 1));
+    assert!(!pack.is_empty() && pack.has_room());
+    pack.push(file(1));
+    assert!(!pack.has_room());
+    assert_eq!(pack.content_len(), crate::PACK_TARGET);
+    for (item, len) in [(file(0), 80), (fault(""), 32), (fault("a message"), 41)] {
+        let mut pack = PackBuilder::default();
+        let mut count = 0;
+        while pack.has_room() {
+            pack.push(item.clone());
+            count += 1;
+        }
+        assert_eq!(count, (PACK_HEAD_MAX / 2).div_ceil(len), "{item:?}");
+        // The bound holds for the longest item.
+        let head_len = pack.head().len() - HEADER_LEN - 4;
+        assert!(head_len <= count * len && head_len < PACK_HEAD_MAX, "{item:?}");
+    }
+}
+
+#[test]
+fn a_pack_whose_lengths_contradict_does_not_decode() {
+    let mut pack = PackBuilder::default();
+    let mtime = Timestamp { secs: 0, nanos: 0 };
+    pack.push(PackItem::File { index: 1, len: 3, mtime, hash: None, grew: false });
+    let head = pack.head();
+    let payload = |content: &[u8]| [&head[HEADER_LEN..], content].concat();
+    let view = decode_pack(&payload(b"abc")).expect("our own frame");
+    assert_eq!(view.items[0].1, head.len() - HEADER_LEN..head.len() - HEADER_LEN + 3);
+    assert!(decode_pack(&payload(b"ab")).is_err() && decode_pack(&payload(b"abcd")).is_err());
+    assert!(decode_pack(&[0, 0, 0]).is_err());
+    // The description has at most so many bytes: here those of one message.
+    let described = |len: usize| {
+        let message = "x".repeat(len);
+        let fault = Fault::new(Side::Source, FaultKind::Io, message);
+        let head =
+            postcard::to_allocvec(&[PackItem::Fault { index: 1, fault }][..]).expect("bytes");
+        let payload = [&(head.len() as u32).to_le_bytes()[..], &head].concat();
+        (head.len(), decode_pack(&payload).is_ok())
+    };
+    let (head_len, _) = described(PACK_HEAD_MAX / 2);
+    let len = PACK_HEAD_MAX - (head_len - PACK_HEAD_MAX / 2);
+    assert_eq!(described(len), (PACK_HEAD_MAX, true));
+    assert_eq!(described(len + 1), (PACK_HEAD_MAX + 1, false));
+}
+
+#[test]
+fn the_names_of_accounts_and_the_sources_of_a_job_have_their_bounds() {
+    let account = |len| {
+        let account = Account { is_group: true, number: 1, name: vec![b'x'; len].into() };
+        let frame = encode(&Message::List(vec![ListItem::Account(account)]));
+        decode(FrameType::List, &frame[HEADER_LEN..])
+    };
+    assert!(account(ACCOUNT_NAME_MAX).is_ok() && account(ACCOUNT_NAME_MAX + 1).is_err());
+    let job = |count| {
+        let role = Role::Sender {
+            sources: vec![Vec::new(); count],
+            base: None,
+            recursive: false,
+            follow: false,
+        };
+        let request = JobRequest {
+            task: Task::default(),
+            filter: Filter::default(),
+            altered: Altered::default(),
+            rate: None,
+            compression: Compression::None,
+            token: None,
+            direct: None,
+            joins: None,
+            chunks: false,
+            role,
+        };
+        let frame = encode(&Message::Job(request));
+        decode(FrameType::Job, &frame[HEADER_LEN..]).map_err(|error| error.to_string())
+    };
+    assert!(job(SOURCES_MAX).is_ok());
+    let error = job(SOURCES_MAX + 1).expect_err("too many");
+    assert!(error.starts_with("the peer sent a Job frame that can't be read"), "{error}");
 }

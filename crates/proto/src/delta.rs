@@ -95,3 +95,16 @@ pub struct Reuse {
     /// Its length in bytes: no more than a block of the content hash has.
     pub len: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_that_of_one_file() {
+        let sums = Signature::Sums { index: 7, sums: Vec::new() };
+        let key = [0; 32];
+        let begin = Signature::Begin { index: 8, old_size: 1, block_len: 2, strong_len: 3, key };
+        assert_eq!((sums.index(), begin.index()), (7, 8));
+    }
+}

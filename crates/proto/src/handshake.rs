@@ -176,4 +176,33 @@ mod tests {
             assert_eq!(Hello::decode(bytes), Err(HandshakeError::NotHaul));
         }
     }
+
+    #[test]
+    fn in_force_is_what_both_sides_offer() {
+        let some = Caps::from_bits(Caps::ZSTD.bits() | Caps::SYNC.bits());
+        let hello = Hello::ours(some, 60, "0.1.0");
+        assert_eq!(check_hello(&hello), Ok(Caps::ZSTD));
+        assert_eq!(check_welcome(&hello), Ok(Caps::ZSTD));
+        let other = Hello { version: VERSION - 1, ..hello };
+        assert!(check_hello(&other).is_err() && check_welcome(&other).is_err());
+    }
+
+    #[test]
+    fn a_greeting_has_a_bound_and_tells_silence_from_its_second_version_on() {
+        let hello = Hello::ours(Caps::NONE, 60, &"x".repeat(PROGRAM_MAX + 1));
+        let payload = hello.encode();
+        assert_eq!(payload.len(), 18 + PROGRAM_MAX);
+        let longer = [&payload[..], b"x"].concat();
+        for payload in [&payload, &longer] {
+            let read = Hello::decode(payload).expect("a greeting");
+            assert_eq!(read.program, "x".repeat(PROGRAM_MAX));
+        }
+        let second = Hello { version: SILENCE_SINCE, program: String::new(), ..hello };
+        assert_eq!(Hello::decode(&second.encode()), Ok(second.clone()));
+        assert_eq!(second.encode().len(), 18);
+        let first = Hello { version: 1, ..second };
+        assert_eq!(first.encode().len(), 14);
+        let wrong = b"hauk\x01\x00\x60\0\0\0\0\0\0\x000.0.9";
+        assert_eq!(Hello::decode(wrong), Err(HandshakeError::NotHaul));
+    }
 }

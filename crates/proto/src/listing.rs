@@ -123,12 +123,52 @@ impl ListItem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::{FaultKind, Side};
+    use haul_model::{Attributes, Extended, FaultKind, Side, Timestamp, Xattr};
 
     #[test]
     fn no_item_with_an_outcome_costs_less_than_the_least() {
         let fault = Fault::new(Side::Source, FaultKind::Io, "");
         let least = ListItem::Fault { dir: 0, name: Vec::new(), fault };
         assert_eq!(least.cost(), ITEM_COST_MIN);
+    }
+
+    #[test]
+    fn an_item_costs_more_by_its_names_and_attributes() {
+        let name = |name: &[u8]| Name::new(name).expect("a name");
+        let attributes = Attributes::new(0o644, Timestamp { secs: 0, nanos: 0 });
+        let xattr = Xattr { name: b"user.a"[..].into(), value: b"1234"[..].into() };
+        let extended = Extended { xattrs: vec![xattr], ..Extended::default() };
+        let file = Entry::new(Some(name(b"abc")), Kind::File { size: 7 }, attributes);
+        let mut rich = file.clone();
+        rich.attributes.extended = Some(Box::new(extended));
+        let link = Entry { kind: Kind::Symlink { target: b"target"[..].into() }, ..file.clone() };
+        let fault = Fault::new(Side::Source, FaultKind::Io, "fault");
+        let rival = Rival {
+            dir: 0,
+            entry: file.clone(),
+            first: Entry { name: None, ..link.clone() },
+            is_same: false,
+            fault: fault.clone(),
+        };
+        for (item, more) in [
+            (ListItem::Entry { dir: 0, entry: file }, 3),
+            (ListItem::Entry { dir: 0, entry: rich }, 3 + 64 + 10),
+            (ListItem::Entry { dir: 0, entry: link }, 3 + 6),
+            (ListItem::Fault { dir: 0, name: b"name".to_vec(), fault }, 4 + 5),
+            (ListItem::Rival(Box::new(rival)), 3 + 6 + 5),
+        ] {
+            assert_eq!(item.cost(), ITEM_COST_MIN + more, "{item:?}");
+        }
+        let account = Account { is_group: false, number: 1, name: b"name"[..].into() };
+        for item in [
+            ListItem::DirEnd { dir: 0 },
+            ListItem::Subdirs { dir: 0, names: vec![name(b"a")] },
+            ListItem::Account(account),
+            ListItem::Closed { dir: 0 },
+            ListItem::Missing { dir: 0, name: name(b"a") },
+            ListItem::Mover { user: 1, group: 2 },
+        ] {
+            assert_eq!(item.cost(), 0, "{item:?}");
+        }
     }
 }

@@ -125,3 +125,22 @@ pub struct Startups {
     /// So many before all are refused.
     pub full: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_a_second() {
+        for (bytes, nanos, rate) in [
+            (0, 1, 0),
+            (10, 2_000_000_000, 5),
+            (3, 2, 1_500_000_000),
+            (7, 0, 7_000_000_000),
+            (u64::MAX, 1, u64::MAX),
+            (u64::MAX, 1_000_000_000, u64::MAX),
+        ] {
+            assert_eq!(Amount { bytes, nanos }.per_second(), rate, "{bytes} in {nanos}");
+        }
+    }
+}

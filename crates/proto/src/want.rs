@@ -126,3 +126,46 @@ impl From<How> for u8 {
         how.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each row has the answers about order, the delta, chunks, the whole hash and no hash.
+    #[test]
+    fn each_wish_is_one_bit_of_its_own() {
+        let wishes = |how: How| {
+            [
+                how.wants_order(),
+                how.wants_delta(),
+                how.wants_chunks(),
+                how.wants_whole_hash(),
+                how.wants_no_hash(),
+            ]
+        };
+        let none = How::PLAIN;
+        assert_eq!(wishes(none), [false; 5]);
+        let wish = |is_wanted| {
+            [
+                none.in_order_if(is_wanted),
+                none.delta_if(is_wanted),
+                none.chunks_if(is_wanted),
+                How::whole_hash_if(is_wanted),
+                none.unhashed_if(is_wanted),
+            ]
+        };
+        assert_eq!(wish(false), [none; 5]);
+        for (at, how) in wish(true).into_iter().enumerate() {
+            let mut expected = [false; 5];
+            expected[at] = true;
+            assert_eq!(wishes(how), expected, "{how:?}");
+            // A wish stays when it or another one is added.
+            let all = |how: How| how.in_order_if(true).delta_if(true).chunks_if(true);
+            let all = |how| all(how).unhashed_if(true);
+            assert_eq!(all(all(how)).0, How::KNOWN & !How::WHOLE_HASH.0 | how.0);
+            assert_eq!(How::try_from(u8::from(how)), Ok(how));
+        }
+        assert!(How::try_from(0x02).is_err() && How::try_from(0x40).is_err());
+        assert_eq!(How::try_from(0x3d).map(u8::from), Ok(0x3d));
+    }
+}

@@ -254,12 +254,7 @@ mod tests {
 
     #[test]
     fn frames_that_do_not_shrink_or_are_small_go_as_they_are() {
-        let mut noise = vec![0; 64 << 10];
-        let mut state = 1_u64;
-        for byte in &mut noise {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            *byte = (state >> 56) as u8;
-        }
+        let noise = noise(64 << 10, 0);
         let mut wrapper = Wrapper::default();
         for codec in Codec::ALL {
             let mut wrap = |body: &[u8]| wrapper.wrap(codec, 1, &data_head(1, 0, body.len()), body);
@@ -324,5 +319,53 @@ mod tests {
         assert_eq!(unwrapper.unwrap(&[list, 1, 0, 0, 0]).map(|_| ()), Err(UnwrapError::Short));
         let unknown = payload(list, 0x7f, 0, &[]);
         assert_eq!(unwrapper.unwrap(&unknown).map(|_| ()), Err(UnwrapError::Codec(0x7f)));
+    }
+
+    /// Bytes without repetitions, and behind them zeros.
+    fn noise(len: usize, zeros: usize) -> Vec<u8> {
+        let mut noise = vec![0; len + zeros];
+        let mut state = 1_u64;
+        for byte in &mut noise[..len] {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *byte = (state >> 56) as u8;
+        }
+        noise
+    }
+
+    #[test]
+    fn a_frame_is_wrapped_if_that_saves_a_twentieth() {
+        let mut wraps = Vec::new();
+        for zeros in 0..200 {
+            let body = noise(1000, zeros);
+            let head = data_head(1, 0, body.len());
+            let plain = [&head[HEADER_LEN..], &body].concat();
+            let len = lz4_flex::block::compress(&plain).len();
+            let is_shorter = WRAP_HEAD_LEN + len <= plain.len() - plain.len() / 20;
+            let wrapped = Wrapper::default().wrap(Codec::Lz4, 0, &head, &body);
+            assert_eq!(wrapped.is_some(), is_shorter, "{zeros}");
+            let is_repetitive = len < plain.len() - plain.len() / 20;
+            assert_eq!(Wrapper::repeats(&plain), is_repetitive, "{zeros}");
+            wraps.push(is_shorter);
+        }
+        assert!(!wraps[0] && wraps[199]);
+        let zstd = |zeros| {
+            let body = noise(1000, zeros);
+            let head = data_head(1, 0, body.len());
+            Wrapper::default().wrap(Codec::Zstd, 1, &head, &body).is_some()
+        };
+        assert!(!zstd(20) && zstd(199));
+    }
+
+    #[test]
+    fn a_compressor_takes_the_level_of_each_frame() {
+        let body = text(1 << 16);
+        let head = data_head(1, 0, body.len());
+        let plain = [&head[HEADER_LEN..], &body].concat();
+        let mut wrapper = Wrapper::default();
+        for level in [1, 19, 1, 1] {
+            let wrapped = wrapper.wrap(Codec::Zstd, level, &head, &body).expect("it shrinks");
+            let alone = zstd::bulk::compress(&plain, level).expect("compressed");
+            assert_eq!(wrapped.content, alone, "{level}");
+        }
     }
 }
