@@ -33,3 +33,22 @@ impl Altered {
         modes.encoded_len_max() + users.encoded_len_max() + groups.encoded_len_max()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_them_takes_its_room() {
+        let mut altered = Altered::default();
+        assert!(altered.is_empty());
+        assert_eq!(altered.encoded_len_max(), 0);
+        altered.modes.add(b"u+x").expect("words");
+        let of_modes = altered.encoded_len_max();
+        altered.users = AccountMap::all_to(b"7").expect("a number");
+        let of_users = altered.encoded_len_max() - of_modes;
+        altered.groups = AccountMap::all_to(b"name").expect("a name");
+        assert!(of_modes > 0 && of_users > 0 && !altered.is_empty());
+        assert_eq!(altered.encoded_len_max(), of_modes + 2 * of_users + 4);
+    }
+}

@@ -306,4 +306,59 @@ mod tests {
         assert_eq!(all(0o755).only(Kept::SET_ID), Attributes::new(0o755, TIME));
         assert_eq!(all(0o755).only(Kept::ATIMES.with(Kept::USER)), all(0o755));
     }
+
+    #[test]
+    fn each_attribute_counts_where_it_is_kept() {
+        let acl =
+            Some(Box::new(Extended { acl: Some(Acl::of_mode(0o640)), ..Extended::default() }));
+        let xattr = Xattr { name: b"user.a"[..].into(), value: b"1"[..].into() };
+        let xattrs = Some(Box::new(Extended { xattrs: vec![xattr], ..Extended::default() }));
+        let plain = Attributes::new(0o644, TIME);
+        let owned =
+            Attributes { user: Some(7), group: Some(8), atime: Some(TIME), ..plain.clone() };
+        let all = Kept::ALL.with(Kept::ATIMES);
+        for (source, kept, change) in [
+            (Attributes { user: Some(9), ..owned.clone() }, Kept::USER, Changes::USER),
+            (Attributes { group: Some(9), ..owned.clone() }, Kept::GROUP, Changes::GROUP),
+            (Attributes { atime: None, ..owned.clone() }, Kept::ATIMES, Changes::ATIME),
+            (Attributes { extended: acl, ..owned.clone() }, Kept::ACL, Changes::ACL),
+            (Attributes { extended: xattrs, ..owned.clone() }, Kept::XATTRS, Changes::XATTRS),
+        ] {
+            assert_eq!(source.changes(&owned, all), change);
+            assert_eq!(source.changes(&owned, kept), change);
+            assert_eq!(source.changes(&owned, all.without(kept)), Changes::default());
+        }
+        // An owner that is not known is no other one.
+        assert_eq!(plain.changes(&owned, Kept::OWNER), Changes::default());
+    }
+
+    #[test]
+    fn a_set_id_bit_of_a_group_counts_like_that_of_a_user() {
+        let source = Attributes { group: Some(7), ..Attributes::new(0o2755, TIME) };
+        let there = Attributes { group: Some(8), ..Attributes::new(0o755, TIME) };
+        let lends = Kept::MODE.with(Kept::SET_ID);
+        assert_eq!(source.changes(&there, lends), Changes::default());
+        assert_eq!(source.changes(&there, lends.with(Kept::LENT)), Changes::MODE);
+        let both = Changes::MODE.with(Changes::GROUP);
+        assert_eq!(source.changes(&there, lends.with(Kept::GROUP)), both);
+    }
+
+    #[test]
+    fn sets_are_joined_and_taken_apart() {
+        let both = Kept::MODE.with(Kept::TIMES);
+        assert_eq!((u32::from(both), u32::from(Kept::ALL)), (0x03, 0x3fef));
+        assert_eq!(both.with(Kept::TIMES), both);
+        assert_eq!(both.without(Kept::TIMES.with(Kept::USER)), Kept::MODE);
+        assert_eq!(both.and(Kept::TIMES.with(Kept::USER)), Kept::TIMES);
+        assert_eq!((both.only_if(true), both.only_if(false)), (both, Kept::NONE));
+        assert!(both.has(Kept::MODE) && !both.has(Kept::MODE.with(Kept::USER)));
+        assert!(both.has_any(Kept::MODE.with(Kept::USER)) && !both.has_any(Kept::USER));
+        assert!(Kept::NONE.is_empty() && !both.is_empty());
+        assert_eq!(Kept::try_from(0x7fff).map(u32::from), Ok(0x7fff));
+        assert!(Kept::try_from(0x8000).is_err());
+        assert_eq!((both.mode_bits(), Kept::SET_ID.mode_bits()), (0o1777, 0o7777));
+        assert_eq!(both.of_dirs(), Kept::MODE);
+        assert_eq!(Kept::OF_COPIES.of_dirs(), Kept::OF_COPIES);
+        assert_eq!(Kept::default(), Kept::OF_COPIES);
+    }
 }

@@ -150,3 +150,63 @@ impl TryFrom<u32> for Changes {
         Ok(Self(bits))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_joined_and_taken_apart() {
+        let both = Changes::SIZE.with(Changes::TIME);
+        assert_eq!(u32::from(both), 0x18);
+        assert_eq!(both.with(Changes::TIME), both);
+        assert_eq!(both.without(Changes::TIME.with(Changes::MODE)), Changes::SIZE);
+        assert_eq!((both.only_if(true), both.only_if(false)), (both, Changes::default()));
+        assert!(both.has(Changes::SIZE) && both.has(both) && !Changes::SIZE.has(both));
+        let other = Changes::MODE.with(Changes::TIME);
+        assert!(both.has_any(other) && !both.has_any(Changes::MODE));
+        assert!(Changes::default().is_empty() && !both.is_empty());
+        assert_eq!(Changes::try_from(0xffff).map(u32::from), Ok(0xffff));
+        assert!(Changes::try_from(0x1_0000).is_err());
+    }
+
+    #[test]
+    fn only_times_and_the_mode_are_minor() {
+        let minor = Changes::TIME.with(Changes::MODE).with(Changes::ATIME);
+        assert!(minor.is_minor() && Changes::TIME.is_minor());
+        assert!(!minor.with(Changes::USER).is_minor() && !Changes::SIZE.is_minor());
+    }
+
+    #[test]
+    fn each_difference_of_an_attribute_has_it_set() {
+        for (change, kept) in [
+            (Changes::MODE, Kept::MODE),
+            (Changes::TIME, Kept::TIMES),
+            (Changes::USER, Kept::USER),
+            (Changes::GROUP, Kept::GROUP),
+            (Changes::ACL, Kept::ACL),
+            (Changes::XATTRS, Kept::XATTRS),
+            (Changes::ATIME, Kept::ATIMES),
+        ] {
+            assert_eq!(change.attributes(Kept::NONE), kept);
+            assert!(Changes::OF_ATTRIBUTES.has(change));
+            let possible = kept.with(Kept::AS_POSSIBLE);
+            assert_eq!(change.attributes(Kept::AS_POSSIBLE), possible);
+        }
+        assert_eq!(Changes::SIZE.attributes(Kept::ALL.with(Kept::AS_POSSIBLE)), Kept::NONE);
+        // Set-ID bits are set again with the owner, where the mode is kept.
+        let bits = Kept::SET_ID.with(Kept::LENT);
+        for change in [Changes::MODE, Changes::USER, Changes::GROUP] {
+            assert_eq!(change.attributes(bits.with(Kept::MODE)).and(bits), bits);
+            assert!(!change.attributes(bits).has_any(bits));
+        }
+        assert_eq!(Changes::TIME.attributes(bits.with(Kept::MODE)), Kept::TIMES);
+    }
+
+    #[test]
+    fn differences_are_named_in_their_order() {
+        let some = Changes::LINKED.with(Changes::SIZE).with(Changes::USER).with(Changes::SENT);
+        assert_eq!(some.words().collect::<Vec<_>>(), ["size", "owner", "hard link"]);
+        assert_eq!(Changes(Changes::ALL).words().count(), 13);
+    }
+}

@@ -73,6 +73,9 @@ mod tests {
         assert_eq!(read("lz4"), Ok(Compression::Lz4));
         assert_eq!(read("zstd"), Ok(Compression::Zstd(3)));
         assert_eq!(read("zstd:19"), Ok(Compression::Zstd(19)));
+        for words in ["auto", "none", "lz4", "zstd:1", "zstd:19"] {
+            assert_eq!(read(words).expect("a way").to_string(), words);
+        }
         for other in ["", "zlib", "zstd:", "zstd:0", "zstd:20", "zstd:x", "lz4:1", "ZSTD"] {
             assert_eq!(read(other), Err(CompressionError), "{other}");
         }

@@ -180,3 +180,45 @@ impl Entry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_no_more_nanoseconds_than_a_second() {
+        let time = |nanos| Timestamp::try_from(RawTimestamp { secs: -1, nanos });
+        assert_eq!(time(999_999_999), Ok(Timestamp { secs: -1, nanos: 999_999_999 }));
+        assert!(time(1_000_000_000).is_err());
+    }
+
+    #[test]
+    fn devices_are_kept_by_themselves() {
+        let device = Device { major: 1, minor: 2 };
+        let all = [Special::Fifo, Special::Socket, Special::Block(device), Special::Char(device)];
+        let kept = [Kept::SPECIALS, Kept::SPECIALS, Kept::DEVICES, Kept::DEVICES];
+        assert_eq!(all.map(Special::kept), kept);
+    }
+
+    #[test]
+    fn a_link_is_shown_without_its_target() {
+        let link = |target: &[u8]| Kind::Symlink { target: target.into() };
+        assert_eq!(link(b"abc").without_target(), link(b""));
+        assert_eq!(Kind::File { size: 7 }.without_target(), Kind::File { size: 7 });
+    }
+
+    #[test]
+    fn only_files_have_a_size_and_links_show_that_of_their_target() {
+        let target = || Kind::Symlink { target: b"abc"[..].into() };
+        for (kind, size, shown_len) in [
+            (Kind::File { size: 7 }, 7, 7),
+            (target(), 0, 3),
+            (Kind::Dir, 0, 0),
+            (Kind::Special, 0, 0),
+        ] {
+            let time = Timestamp { secs: 0, nanos: 0 };
+            let entry = Entry::new(None, kind, Attributes::new(0o644, time));
+            assert_eq!((entry.size(), entry.shown_len()), (size, shown_len), "{:?}", entry.kind);
+        }
+    }
+}

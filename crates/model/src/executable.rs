@@ -233,4 +233,63 @@ mod tests {
             let _ = Executable::parse(&noise);
         }
     }
+
+    #[test]
+    fn each_machine_has_its_number_width_and_order() {
+        for (number, is_wide, is_big, processor) in [
+            (3_u16, false, false, Some("x86")),
+            (62, true, false, Some("x86_64")),
+            (40, false, false, Some("arm")),
+            (183, true, false, Some("aarch64")),
+            (243, true, false, Some("riscv64")),
+            (243, false, false, Some("riscv32")),
+            (22, true, true, Some("s390x")),
+            (21, true, false, Some("powerpc64")),
+            (258, true, false, Some("loongarch64")),
+            (62, false, false, None),
+            (22, true, false, None),
+            (21, true, true, None),
+        ] {
+            let mut head = vec![0; 160];
+            head[..8].copy_from_slice(b"\x7fELF\x01\x01\x01\x03");
+            (head[4], head[5]) = (1 + u8::from(is_wide), 1 + u8::from(is_big));
+            let mut put = |offset: usize, number: u16| {
+                let bytes = if is_big { number.to_be_bytes() } else { number.to_le_bytes() };
+                head[offset..offset + 2].copy_from_slice(&bytes);
+            };
+            put(16, ET_EXEC);
+            put(18, number);
+            let (start, [len, count]) = if is_wide { (32, [54, 56]) } else { (28, [42, 44]) };
+            put(if is_big { start + 6 } else { start }, 100);
+            put(len, 32);
+            put(count, 2);
+            // The second of the program headers names a loader.
+            put(if is_big { 134 } else { 132 }, PT_INTERP as u16);
+            let found = Executable::parse(&head);
+            let expected =
+                processor.map(|processor| Executable { system: "linux", processor, dynamic: true });
+            assert_eq!(found, expected.ok_or(ExecutableError::Unknown), "{number}");
+        }
+    }
+
+    #[test]
+    fn each_system_has_its_number() {
+        for (number, system) in [
+            (0, Ok("linux")),
+            (3, Ok("linux")),
+            (2, Ok("netbsd")),
+            (9, Ok("freebsd")),
+            (12, Ok("openbsd")),
+            (1, Err(ExecutableError::Unknown)),
+        ] {
+            let mut head = program(62, &[1]);
+            head[7] = number;
+            assert_eq!(Executable::parse(&head).map(|found| found.system), system, "{number}");
+        }
+        for (at, byte) in [(4, 0), (4, 3), (5, 0), (5, 3)] {
+            let mut head = program(62, &[1]);
+            head[at] = byte;
+            assert_eq!(Executable::parse(&head), Err(ExecutableError::Damaged), "{at} {byte}");
+        }
+    }
 }

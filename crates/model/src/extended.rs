@@ -145,4 +145,48 @@ mod tests {
             assert_eq!(plain, Acl::of_mode(mode));
         }
     }
+
+    #[test]
+    fn a_list_has_each_line_once_and_a_mask_where_it_needs_one() {
+        let line = |who, rights| AclEntry { who, rights };
+        let with = |lines: &[AclEntry]| Acl([&Acl::of_mode(0o640).0[..], lines].concat());
+        let (user, group) = (line(AclWho::User(5), 7), line(AclWho::Group(5), 7));
+        let mask = line(AclWho::Mask, 7);
+        for (acl, is_valid) in [
+            (with(&[]), true),
+            (with(&[mask]), true),
+            (with(&[user, group, mask]), true),
+            (with(&[user]), false),
+            (with(&[group]), false),
+            (with(&[user, mask, mask]), false),
+            (with(&[line(AclWho::Other, 0)]), false),
+            (with(&[line(AclWho::Mask, 8)]), false),
+            (Acl(vec![line(AclWho::Owner, 6), line(AclWho::Other, 0)]), false),
+            (Acl::default(), false),
+        ] {
+            assert_eq!(acl.is_valid(), is_valid, "{acl:?}");
+        }
+    }
+
+    #[test]
+    fn the_length_is_that_of_all_names_values_and_lines() {
+        let xattr = Xattr { name: b"user.a"[..].into(), value: b"1234"[..].into() };
+        let acl = Acl::of_mode(0o640);
+        let mut all = Extended::default();
+        assert!(all.is_empty());
+        assert_eq!(all.len(), 0);
+        all.xattrs = vec![xattr.clone(), xattr];
+        assert_eq!(all.len(), 20);
+        all.acl = Some(acl.clone());
+        assert_eq!(all.len(), 44);
+        all.default_acl = Some(acl);
+        assert_eq!(all.len(), 68);
+        assert!(!all.is_empty());
+    }
+
+    #[test]
+    fn without_a_mask_the_mode_has_the_rights_of_the_group() {
+        let acl = Acl(vec![AclEntry { who: AclWho::OwnGroup, rights: 5 }]);
+        assert_eq!((acl.mode(), Acl::default().mode()), (0o050, 0));
+    }
 }

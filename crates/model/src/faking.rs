@@ -11,3 +11,21 @@ impl Task {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mirror, Policy};
+
+    #[test]
+    fn each_side_fakes_by_itself() {
+        let of = |fakes_sources, fakes_dest| {
+            let mirror = Mirror { fakes_sources, fakes_dest, ..Mirror::default() };
+            let task = Task::Sync(Policy::default(), mirror);
+            [Side::Source, Side::Destination].map(|side| task.fakes(side))
+        };
+        assert_eq!(of(true, false), [true, false]);
+        assert_eq!(of(false, true), [false, true]);
+        assert!(!Task::default().fakes(Side::Source));
+    }
+}

@@ -270,4 +270,51 @@ mod tests {
         let denied = std::io::Error::from_raw_os_error(13);
         assert!(!Fault::from_io(Side::Destination, "write", &denied).ends_the_job());
     }
+
+    #[test]
+    fn each_error_of_the_system_has_its_class() {
+        use std::io::{Error, ErrorKind as E};
+        for (kind, class) in [
+            (E::NotFound, FaultKind::NotFound),
+            (E::PermissionDenied, FaultKind::PermissionDenied),
+            (E::StorageFull, FaultKind::NoSpace),
+            (E::QuotaExceeded, FaultKind::NoSpace),
+            (E::ReadOnlyFilesystem, FaultKind::ReadOnly),
+            (E::ResourceBusy, FaultKind::Busy),
+            (E::InvalidFilename, FaultKind::TooLong),
+            (E::FileTooLarge, FaultKind::TooLarge),
+            (E::IsADirectory, FaultKind::IsDirectory),
+            (E::NotADirectory, FaultKind::NotDirectory),
+            (E::BrokenPipe, FaultKind::Io),
+        ] {
+            assert_eq!(FaultKind::of(&kind.into()), class, "{kind:?}");
+        }
+        assert_eq!(FaultKind::of(&Error::from_raw_os_error(ELOOP)), FaultKind::Link);
+        let foreign = Error::other(ForeignLink("a".into()));
+        assert_eq!(FaultKind::of(&foreign), FaultKind::ForeignLink);
+    }
+
+    #[test]
+    fn a_missing_source_is_told_in_the_same_words_whatever_was_tried() {
+        let missing = std::io::Error::from_raw_os_error(2);
+        let fault = Fault::from_io(Side::Source, "open", &missing);
+        assert_eq!(fault, Fault::missing(Side::Source));
+        assert_eq!(fault.message, MISSING);
+        let there = Fault::from_io(Side::Destination, "open it", &missing);
+        assert!(there.message.starts_with("can't open it: "), "{there}");
+        assert_eq!(there.kind, FaultKind::NotFound);
+    }
+
+    #[test]
+    fn a_message_is_cut_between_two_characters() {
+        let clipped = |message: &str| {
+            Fault::new(Side::Source, FaultKind::Io, message).clipped().message.len()
+        };
+        let long = "x".repeat(MESSAGE_LEN_MAX - 1);
+        assert_eq!(clipped(&long), MESSAGE_LEN_MAX - 1);
+        assert_eq!(clipped(&(long.clone() + "yz")), MESSAGE_LEN_MAX);
+        assert_eq!(clipped(&(long + "\u{e9}")), MESSAGE_LEN_MAX - 1);
+        let fault = Fault::of_link_to_itself();
+        assert_eq!((fault.side, fault.kind), (Side::Destination, FaultKind::SameFile));
+    }
 }

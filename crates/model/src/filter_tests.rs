@@ -272,3 +272,113 @@ fn a_kind_of_files_that_names_itself_is_asked_once() {
     }
     assert!(!scope.look_for(&RuleFiles { name: Name::new(b"more").unwrap(), ..inner.clone() }));
 }
+
+#[test]
+fn rules_are_counted_in_bytes_and_asked_for_whole_paths() {
+    let len_max = |rules: &[&str]| filter(rules).encoded_len_max();
+    assert_eq!(len_max(&[]), 0);
+    assert_eq!(len_max(&["- abc"]), RULE_LEN_MAX + 3);
+    assert_eq!(len_max(&["- abc", ": name"]), 2 * RULE_LEN_MAX + 3 + 4);
+    assert_eq!(len_max(&[": /dir/name"]), RULE_LEN_MAX + 4 + 5);
+    let needs = |rules: &[&str]| filter(rules).needs_whole_paths();
+    assert!(!needs(&[]) && !needs(&["- a", "+ /b"]));
+    assert!(needs(&["- a", "-/ b"]) && needs(&[": .rules"]));
+    let mut rules = filter(&["- a"]);
+    assert!(!rules.is_empty() && !rules.has_rules_of_xattrs());
+    rules.clear();
+    assert!(rules.is_empty() && !rules.has_rules_of_xattrs());
+}
+
+#[test]
+fn rules_of_a_message_are_put_in_their_order_behind_the_first() {
+    let rule = |text: &str| Vec::from(filter(&[text])).remove(0);
+    let rules: Filter = vec![rule("-x a"), rule("- b"), rule("+x c"), rule(": d"), rule("- e")]
+        .try_into()
+        .expect("few");
+    let behind = rules.behind(filter(&["- f"])).expect("few");
+    let expected = ["- f", "- b", ": d", "- e", "-x a", "+x c"].map(rule);
+    assert_eq!(Vec::from(behind), expected);
+    let rules = Filter::try_from(vec![Rule::new(Action::Exclude, Pattern::new(b"f").unwrap())]);
+    assert_eq!(rules, Ok(filter(&["- f"])));
+}
+
+/// Each line is what the words are read as.
+#[test]
+fn each_prefix_and_modifier_has_its_meaning() {
+    let read = |text: &str| match &Lines::of_word(text.as_bytes(), Style::default()).unwrap()[..] {
+        [line] => line.clone(),
+        lines => panic!("{lines:?}"),
+    };
+    let plain = |action| Rule::new(action, Pattern::new(b"a").unwrap());
+    let (exclude, include) = (plain(Action::Exclude), plain(Action::Include));
+    let (sender, receiver) = (Sides::Sender, Sides::Receiver);
+    for (text, rule) in [
+        ("exclude a", exclude.clone()),
+        ("-_a", exclude.clone()),
+        ("include a", include.clone()),
+        ("hide a", Rule { sides: sender, ..exclude.clone() }),
+        ("H a", Rule { sides: sender, ..exclude.clone() }),
+        ("show a", Rule { sides: sender, ..include.clone() }),
+        ("protect a", Rule { sides: receiver, ..exclude.clone() }),
+        ("risk a", Rule { sides: receiver, ..include.clone() }),
+        ("-s a", Rule { sides: sender, ..exclude.clone() }),
+        ("-r a", Rule { sides: receiver, ..exclude.clone() }),
+        ("-sr a", exclude.clone()),
+        ("-ss a", Rule { sides: sender, ..exclude.clone() }),
+        ("-! a", Rule { negated: true, ..exclude.clone() }),
+        ("-/ a", Rule { absolute: true, ..exclude.clone() }),
+        ("+p a", Rule { perishable: true, ..include.clone() }),
+        ("+x a", Rule { of_xattrs: true, ..include.clone() }),
+    ] {
+        assert_eq!(read(text), Line::Rule(rule), "{text}");
+    }
+    let style = Style::default();
+    let merge = |style| Line::Merge(Merge { path: b"d/f".to_vec(), style });
+    for (text, style) in [
+        (". d/f", style),
+        ("merge,- d/f", Style { forced: Some(Action::Exclude), ..style }),
+        (".+ d/f", Style { forced: Some(Action::Include), ..style }),
+        (".w d/f", Style { splits_words: true, ..style }),
+        (".p/ d/f", Style { perishable: true, absolute: true, ..style }),
+        (".s d/f", Style { sides: Some(sender), ..style }),
+        (".C d/f", style.of_cvs()),
+    ] {
+        assert_eq!(read(text), merge(style), "{text}");
+    }
+    assert_eq!(read("-C"), Line::Cvs(style.of_cvs()));
+    assert_eq!(read("clear"), Line::Clear);
+    let files = |name: &[u8], start, is_for_one, style| {
+        Line::Files(RuleFiles { name: Name::new(name).unwrap(), start, is_for_one, style })
+    };
+    for (text, expected) in [
+        (": f", files(b"f", Start::First, false, style)),
+        ("dir-merge f", files(b"f", Start::First, false, style)),
+        (":n f", files(b"f", Start::First, true, style)),
+        (": ../../f", files(b"f", Start::Above(2), false, style)),
+        (": /d/f", files(b"f", Start::At(b"/d/"[..].into()), false, style)),
+        (":C", files(b".cvsignore", Start::First, true, style.of_cvs())),
+    ] {
+        assert_eq!(read(text), expected, "{text}");
+    }
+    let itself = Lines::of_word(b":e f", style).unwrap();
+    let rule = Rule::new(Action::Exclude, Pattern::new(b"f").unwrap());
+    assert_eq!(itself, [files(b"f", Start::First, false, style), Line::Rule(rule)]);
+    for text in [": /d/../f", ": a/../f"] {
+        assert_eq!(Lines::of_word(text.as_bytes(), style), Err(RuleError::Name), "{text}");
+    }
+}
+
+#[test]
+fn rules_of_a_side_that_is_given_name_none() {
+    let style = Style { sides: Some(Sides::Sender), ..Style::default() };
+    for text in ["H a", "show a", "P a", "risk a", "-s a", "+r a", ".s a"] {
+        assert_eq!(Lines::of_word(text.as_bytes(), style), Err(RuleError::Sided), "{text}");
+    }
+    let read = |text: &[u8], style| match &Lines::of_word(text, style).unwrap()[..] {
+        [Line::Rule(rule)] => rule.sides,
+        lines => panic!("{lines:?}"),
+    };
+    assert_eq!(read(b"- a", style), Sides::Sender);
+    let plain = Style { plain: Sides::Receiver, ..Style::default() };
+    assert_eq!((read(b"- a", plain), read(b"-s a", plain)), (Sides::Receiver, Sides::Sender));
+}

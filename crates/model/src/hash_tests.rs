@@ -230,3 +230,59 @@ fn a_block_that_another_has_hashed_counts_as_if_it_had_been_taken_here() {
         assert_eq!(hasher.finish(), ContentHash::of(content), "{len} bytes");
     }
 }
+
+#[test]
+fn a_hasher_tells_how_much_it_has_taken() {
+    let mut block = BlockHasher::new(3);
+    assert!(block.is_empty());
+    block.update(b"abc");
+    block.update_zeros(70_000);
+    assert_eq!((block.len(), block.is_empty()), (70_003, false));
+    let mut alone = BlockHasher::new(0);
+    alone.update(b"abc");
+    assert_eq!(alone.finish_alone(), ContentHash::of(b"abc"));
+    assert_eq!(BlockHash::from(*alone.finish().as_bytes()), alone.finish());
+    let mut hasher = ContentHasher::default();
+    assert!(hasher.is_empty() && hasher.last().is_none());
+    hasher.update_zeros(BLOCK_LEN);
+    assert_eq!((hasher.whole_blocks(), hasher.len(), hasher.is_empty()), (1, BLOCK_LEN, false));
+    hasher.update(b"x");
+    assert_eq!((hasher.whole_blocks(), hasher.len()), (1, BLOCK_LEN + 1));
+    assert_eq!(ContentHasher::behind(5).whole_blocks(), 5);
+    let hash = ContentHash::of(b"abc");
+    assert_eq!(format!("{hash:?}"), format!("ContentHash({hash})"));
+    assert_eq!(ContentHash::from(*hash.as_bytes()), hash);
+}
+
+#[test]
+fn a_tree_tells_its_blocks() {
+    let blocks = [1, 2, 3].map(|byte| BlockHash::from([byte; 32]));
+    let mut tree = BlockTree::behind(0);
+    assert!(tree.is_empty() && tree.last().is_none() && tree.finish().is_none());
+    tree.push(blocks[0]);
+    assert_eq!((tree.len(), tree.is_empty(), tree.last()), (1, false, Some(blocks[0])));
+    assert_eq!(tree.finish(), None);
+    tree.push(blocks[1]);
+    tree.push(blocks[2]);
+    assert_eq!(tree.finish(), Some(of_blocks(&blocks, 3 * BLOCK_LEN)));
+    assert_eq!(tree.finish(), BlockTree::resume(blocks).finish());
+    // What was resumed is not in the tail.
+    assert_eq!(BlockTree::resume(blocks).finish_tail(), BlockTree::behind(3).finish_tail());
+    assert_ne!(tree.finish_tail(), BlockTree::behind(3).finish_tail());
+    assert_eq!(BlockTree::behind(3).len(), 3);
+}
+
+#[test]
+fn a_hasher_that_is_at_a_block_already_stays_there() {
+    let bytes = content(BLOCK_LEN as usize + 5);
+    let mut hasher = ContentHasher::new();
+    hasher.skip_to(0);
+    hasher.update(&bytes[..BLOCK_LEN as usize]);
+    hasher.skip_to(1);
+    hasher.update(&bytes[BLOCK_LEN as usize..]);
+    assert_eq!(hasher.finish(), ContentHash::of(&bytes));
+    // Behind blocks of which nothing is known the hash is that of the tail.
+    let mut behind = ContentHasher::behind(1);
+    behind.update(b"abc");
+    assert_eq!(behind.finish(), behind.finish_tail());
+}

@@ -89,3 +89,25 @@ pub enum OnExisting {
     /// Something has the name and is replaced.
     Replace,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_is_listed_with_what_a_link_points_to() {
+        let target = || Ok(b"t".to_vec());
+        let link = Kind::Symlink { target: b"t"[..].into() };
+        for (kind, listed) in [
+            (MetaKind::File { size: 7 }, Kind::File { size: 7 }),
+            (MetaKind::Dir, Kind::Dir),
+            (MetaKind::Symlink, link),
+            (MetaKind::Special, Kind::Special),
+        ] {
+            let time = Timestamp { secs: 0, nanos: 0 };
+            let meta = Meta::new(kind, Attributes::new(0o644, time));
+            assert_eq!(meta.is_file(), matches!(kind, MetaKind::File { .. }));
+            assert_eq!(meta.listed_kind(target).expect("known"), listed);
+        }
+    }
+}

@@ -163,6 +163,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_differs_only_in_its_time_or_mode_is_there() {
+        for (outcome, is_there) in [
+            (Outcome::Skipped(Skip::Unchanged), true),
+            (Outcome::Differs(Changes::TIME.with(Changes::MODE)), true),
+            (Outcome::Differs(Changes::TIME.with(Changes::SIZE)), false),
+            (Outcome::Copied, false),
+        ] {
+            assert_eq!(outcome.is_there(), is_there, "{outcome:?}");
+        }
+    }
+
+    #[test]
     fn figures_are_added_and_taken_off_one_by_one() {
         let one = Summary {
             copied: 1,
@@ -212,7 +224,10 @@ mod tests {
         };
         assert_eq!(total, twice);
         assert_eq!(total.since(one), one);
-        assert!(one.has_differences());
+        let none = Summary::default();
+        assert!(Summary { different: 1, ..none }.has_differences());
+        assert!(Summary { missing: 1, ..none }.has_differences());
+        assert!(Summary { extra: 1, ..none }.has_differences());
         assert!(!Summary { copied: 1, failed: 1, ..Summary::default() }.has_differences());
     }
 }

@@ -126,4 +126,11 @@ mod tests {
             prop_assert_eq!(Name::new(&bytes).is_err(), leads_elsewhere);
         }
     }
+
+    #[test]
+    fn a_name_is_shown_escaped() {
+        let name = Name::new(b"a\n\xff").unwrap();
+        assert_eq!(format!("{name:?}"), "\"a\\n\\xff\"");
+        assert_eq!(name.as_os_str(), OsStr::from_bytes(b"a\n\xff"));
+    }
 }

@@ -502,3 +502,177 @@ impl Policy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Changes, Fault, FaultKind, Side};
+
+    const PARTS: [Part; 7] = [
+        Part::All,
+        Part::AllElse,
+        Part::RemovesFirst,
+        Part::RemovesLast,
+        Part::RemovesSources,
+        Part::Lists,
+        Part::Counts,
+    ];
+
+    fn sync(mirror: Mirror) -> Task {
+        let policy = Policy { moving: Some(Moving::Whole), keeps: Kept::ALL, ..Policy::default() };
+        Task::Sync(policy, mirror)
+    }
+
+    fn check(content: bool) -> Task {
+        Task::Check { content, keeps: Kept::MODE }
+    }
+
+    fn remove(moving: Moving) -> Task {
+        Task::Remove { rule: Remove::Same, moving }
+    }
+
+    /// Each row has a column for each of [`PARTS`].
+    #[test]
+    fn the_part_of_a_mirror_decides_what_its_job_does() {
+        let mirror = |part| Mirror {
+            part,
+            sameness: Sameness::Content,
+            delete: Some(Delete::default()),
+            ..Mirror::default()
+        };
+        let of = |told: fn(&Task) -> bool| PARTS.map(|part| u8::from(told(&sync(mirror(part)))));
+        assert_eq!(of(|task| task.copies().is_some()), [1, 1, 1, 1, 0, 0, 1]);
+        assert_eq!(of(Task::lists), [0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(of(Task::ends_mirror), [0, 0, 0, 0, 1, 0, 0]);
+        assert_eq!(of(Task::keeps_destination), [0, 0, 0, 0, 1, 1, 0]);
+        assert_eq!(of(Task::finds_extras), [1, 0, 1, 1, 0, 0, 1]);
+        assert_eq!(of(Task::compares_content), [1, 1, 1, 1, 1, 0, 1]);
+        assert_eq!(of(Task::finds_renamed), [0; 7]);
+        assert_eq!(of(|task| task.removes().is_some()), [0, 0, 0, 0, 1, 0, 0]);
+        assert_eq!(of(|task| task.moving() == Some(Moving::Lossy)), [0, 0, 0, 0, 1, 0, 0]);
+        assert_eq!(of(|task| task.moving() == Some(Moving::Whole)), [1, 1, 1, 1, 0, 1, 1]);
+        assert_eq!(of(|task| task.keeps() == Kept::ALL), [1, 1, 1, 1, 0, 1, 1]);
+        assert_eq!(of(|task| task.mirrors().is_some()), [1; 7]);
+        assert_eq!(PARTS.map(|part| u8::from(part.only_removes())), [0, 0, 1, 1, 0, 0, 1]);
+        let renames = |part| sync(Mirror { renames: true, ..mirror(part) });
+        assert_eq!(
+            PARTS.map(|part| renames(part).finds_extras()),
+            [true, true, true, true, false, false, true]
+        );
+        assert_eq!(
+            PARTS.map(|part| renames(part).finds_renamed()),
+            [true, true, false, false, false, false, false]
+        );
+        assert_eq!(sync(mirror(Part::RemovesSources)).removes(), Some(Remove::SameContent));
+        let keeps = Moving::Lossy.compares().and(Kept::ALL);
+        assert_eq!(sync(mirror(Part::RemovesSources)).keeps(), keeps);
+        for part in PARTS {
+            let task = sync(Mirror { delete: None, renames: true, ..mirror(part) });
+            assert!(!task.finds_extras() && !task.finds_renamed(), "{part:?}");
+            let task = sync(Mirror { sameness: Sameness::Size, ..mirror(part) });
+            assert_eq!(task.compares_content(), part == Part::RemovesSources, "{part:?}");
+        }
+    }
+
+    #[test]
+    fn a_task_tells_its_rules() {
+        let policy =
+            Policy { moving: Some(Moving::Lossy), keeps: Kept::XATTRS, ..Policy::default() };
+        let copy = Task::Copy(policy);
+        let dry = Task::Copy(Policy { dry_run: true, ..policy });
+        let all = [copy, check(true), check(false), remove(Moving::Whole)];
+        assert_eq!(all.map(|task| task.copies().copied()), [Some(policy), None, None, None]);
+        let compared = Moving::Whole.compares();
+        assert_eq!(all.map(|task| task.keeps()), [Kept::XATTRS, Kept::MODE, Kept::MODE, compared]);
+        assert!(all.iter().all(|task| task.mirrors().is_none() && !task.lists()));
+        assert!(all.iter().all(|task| !task.ends_mirror() && !task.finds_renamed()));
+        assert_eq!(all.map(|task| task.finds_extras()), [false, true, true, true]);
+        assert_eq!(all.map(|task| task.keeps_destination()), [false, true, true, true]);
+        assert!(dry.keeps_destination());
+        assert_eq!(all.map(|task| task.compares_content()), [false, true, false, true]);
+        assert_eq!(all.map(|task| task.removes()), [None, None, None, Some(Remove::Same)]);
+        let moving = [Some(Moving::Lossy), None, None, Some(Moving::Whole)];
+        assert_eq!(all.map(|task| task.moving()), moving);
+    }
+
+    #[test]
+    fn a_mirror_asks_late_for_what_it_compares_or_finds_elsewhere() {
+        let none = Mirror::default();
+        let delete = Some(Delete::default());
+        for (mirror, is_late) in [
+            (none, false),
+            (Mirror { sameness: Sameness::Content, ..none }, true),
+            (Mirror { sameness: Sameness::None, ..none }, false),
+            (Mirror { bases: Some(Bases::Link), ..none }, true),
+            (Mirror { renames: true, ..none }, false),
+            (Mirror { delete, ..none }, false),
+            (Mirror { renames: true, delete, ..none }, true),
+        ] {
+            assert_eq!(mirror.asks_late(), is_late, "{mirror:?}");
+        }
+    }
+
+    #[test]
+    fn links_may_be_led_by_either_rule() {
+        for (to_dirs, out) in [(false, false), (false, true), (true, false)] {
+            assert_eq!(Led { to_dirs, out }.may_be(), to_dirs || out);
+        }
+    }
+
+    #[test]
+    fn a_backup_is_no_longer_than_its_words_and_their_lengths() {
+        let backup =
+            |dir: Option<&[u8]>| Backup { dir: dir.map(Vec::from), suffix: b"~old".to_vec() };
+        assert_eq!(backup(None).encoded_len_max(), 20);
+        assert_eq!(backup(Some(b"a/b")).encoded_len_max(), 23);
+    }
+
+    #[test]
+    fn a_lossy_move_keeps_and_compares_less() {
+        assert_eq!(Moving::Whole.keeps(), Kept::OF_ARCHIVES);
+        assert_eq!(Moving::Whole.compares(), Kept::OF_ARCHIVES);
+        let lossy = Moving::Lossy.keeps();
+        assert!(lossy.has(Kept::AS_POSSIBLE.with(Kept::OWNER)) && !lossy.has(Kept::LINKS));
+        let compared = Moving::Lossy.compares();
+        assert!(compared.has(Kept::OF_COPIES.with(Kept::DEVICES).with(Kept::SPECIALS)));
+        assert!(!compared.has_any(Kept::OWNER.with(Kept::ACL)));
+    }
+
+    /// Each row has the answer of [`Remove::SameContent`] and that of [`Remove::Same`].
+    #[test]
+    fn a_source_goes_only_if_the_destination_has_it() {
+        let minor = Changes::TIME.with(Changes::MODE);
+        let fault = Fault::new(Side::Source, FaultKind::Io, "no");
+        for (outcome, expected) in [
+            (Outcome::Skipped(Skip::Unchanged), [true, true]),
+            (Outcome::Skipped(Skip::Exists), [false, false]),
+            (Outcome::Differs(minor), [true, false]),
+            (Outcome::Differs(minor.with(Changes::SIZE)), [false, false]),
+            (Outcome::Differs(Changes::MISSING), [false, false]),
+            (Outcome::Copied, [false, false]),
+            (Outcome::Failed(fault), [false, false]),
+        ] {
+            let allowed = [Remove::SameContent, Remove::Same].map(|rule| rule.allows(&outcome));
+            assert_eq!(allowed, expected, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn hashes_are_wanted_unless_nothing_is_compared_with_them() {
+        for (trusts_transit, verify, wanted) in
+            [(false, false, true), (true, false, false), (true, true, true), (false, true, true)]
+        {
+            let policy = Policy { trusts_transit, verify, ..Policy::default() };
+            assert_eq!(policy.wants_hashes(), wanted, "{trusts_transit} {verify}");
+        }
+        for (resume, verify, proves) in [
+            (Resume::Strict, false, true),
+            (Resume::Quick, false, false),
+            (Resume::Quick, true, true),
+            (Resume::Never, true, false),
+        ] {
+            let policy = Policy { resume, verify, ..Policy::default() };
+            assert_eq!(policy.proves_resumed(), proves, "{resume:?} {verify}");
+        }
+    }
+}

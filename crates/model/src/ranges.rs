@@ -145,4 +145,13 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn all_blocks_are_one_range_from_the_first_on() {
+        assert!(BlockRanges::all().is_all() && BlockRanges::from(0).is_all());
+        let few = BlockRanges::try_from(vec![0, 1]).expect("in order");
+        assert!(!few.is_all() && !BlockRanges::from(1).is_all() && !BlockRanges::none().is_all());
+        assert!(BlockRanges::none().is_empty() && !few.is_empty());
+        assert_eq!(few.iter().collect::<Vec<_>>(), [BlockRange { start: 0, end: Some(1) }]);
+    }
 }

@@ -201,3 +201,127 @@ fn rule_against(entry: &Entry, extended: &Extended) -> Option<&'static str> {
 fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(parts: &mut A) -> Result<T, A::Error> {
     parts.next_element()?.ok_or_else(|| A::Error::custom("an entry ends too early"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Acl, AclEntry, AclWho, Name, Special, Timestamp, Xattr};
+
+    const TIME: Timestamp = Timestamp { secs: 7, nanos: 5 };
+
+    fn of(kind: Kind) -> Entry {
+        Entry::new(None, kind, Attributes::new(0o644, TIME))
+    }
+
+    fn file() -> Entry {
+        of(Kind::File { size: 1 })
+    }
+
+    fn with(change: impl FnOnce(&mut Attributes)) -> Entry {
+        let mut entry = file();
+        change(&mut entry.attributes);
+        entry
+    }
+
+    fn extended(change: impl FnOnce(&mut Extended)) -> Entry {
+        let mut extended = Extended::default();
+        change(&mut extended);
+        with(|attributes| attributes.extended = Some(Box::new(extended)))
+    }
+
+    fn xattr(name: &[u8], len: usize) -> Xattr {
+        Xattr { name: name.into(), value: vec![b'x'; len].into() }
+    }
+
+    #[test]
+    fn an_entry_reads_as_it_was_written_with_a_bit_for_each_field() {
+        let acl = Some(Acl::of_mode(0o640));
+        let mut dir = of(Kind::Dir);
+        dir.attributes.extended =
+            Some(Box::new(Extended { default_acl: acl.clone(), ..Extended::default() }));
+        for (entry, mask) in [
+            (file(), 0),
+            (Entry { name: Some(Name::new(b"a").unwrap()), ..file() }, 0),
+            (Entry { inode: 9, ..file() }, INODE),
+            (Entry { ctime: Some(TIME), ..file() }, CTIME),
+            (Entry { has_holes: true, ..file() }, HOLES),
+            (with(|all| (all.user, all.group) = (Some(3), Some(4))), OWNER),
+            (Entry { links: 2, ..file() }, LINKS),
+            (Entry { special: Some(Special::Fifo), ..of(Kind::Special) }, SPECIAL),
+            (extended(|all| all.acl = acl), ACLS),
+            (dir, ACLS),
+            (extended(|all| all.xattrs = vec![xattr(b"a", 1), xattr(b"b", 1)]), XATTRS),
+            (with(|all| all.atime = Some(TIME)), ATIME),
+            (Entry { is_way: true, ..of(Kind::Dir) }, WAY),
+            (Entry { is_again: true, ..of(Kind::Dir) }, AGAIN),
+        ] {
+            let bytes = postcard::to_allocvec(&entry).expect("bytes");
+            assert_eq!(postcard::from_bytes(&bytes), Ok(entry.clone()), "{entry:?}");
+            let head = postcard::to_allocvec(&(&entry.name, &entry.kind)).expect("bytes");
+            let found: u32 = postcard::from_bytes(&bytes[head.len()..]).expect("a mask");
+            assert_eq!(found, ALWAYS | mask, "{entry:?}");
+        }
+        // Of an owner both parts are told, or none.
+        let half = with(|attributes| attributes.user = Some(3));
+        let bytes = postcard::to_allocvec(&half).expect("bytes");
+        assert_eq!(postcard::from_bytes(&bytes), Ok(file()));
+    }
+
+    #[test]
+    fn a_mask_has_what_each_entry_has_and_nothing_unknown() {
+        let bytes = postcard::to_allocvec(&file()).expect("bytes");
+        let read = |mask: u32| {
+            let mask = postcard::to_allocvec(&mask).expect("bytes");
+            let bytes = [&bytes[..3], &mask, &bytes[4..]].concat();
+            postcard::from_bytes::<Entry>(&bytes).is_ok()
+        };
+        assert!(read(ALWAYS) && read(ALWAYS | HOLES));
+        assert!(!read(MODE) && !read(MTIME) && !read(0));
+        assert!(!read(ALWAYS | 0x2000) && !read(ALWAYS | INODE));
+    }
+
+    #[test]
+    fn an_entry_that_breaks_a_rule_is_refused() {
+        let longest = EXTENDED_LEN_MAX - 1;
+        let acl = |rights| {
+            let mut acl = Acl::of_mode(0o640);
+            acl.0.push(AclEntry { who: AclWho::Mask, rights });
+            Some(acl)
+        };
+        let dir = || of(Kind::Dir);
+        let default_of = |kind| {
+            let mut entry = of(kind);
+            entry.attributes = extended(|all| all.default_acl = acl(7)).attributes;
+            entry
+        };
+        let link = || of(Kind::Symlink { target: b"a"[..].into() });
+        let fifo = Some(Special::Fifo);
+        for (entry, is_refused) in [
+            (extended(|all| all.xattrs = vec![xattr(b"a", longest)]), false),
+            (extended(|all| all.xattrs = vec![xattr(b"a", longest + 1)]), true),
+            (extended(|all| all.xattrs = vec![xattr(b"b", 1), xattr(b"a", 1)]), true),
+            (extended(|all| all.xattrs = vec![xattr(b"a", 1), xattr(b"a", 2)]), true),
+            (extended(|all| all.xattrs = vec![xattr(b"", 1)]), true),
+            (extended(|all| all.xattrs = vec![xattr(b"a\0", 1)]), true),
+            (extended(|all| all.acl = acl(7)), false),
+            (extended(|all| all.acl = acl(8)), true),
+            (default_of(Kind::Dir), false),
+            (default_of(Kind::File { size: 1 }), true),
+            (with(|all| (all.user, all.group) = (Some(u32::MAX - 1), Some(0))), false),
+            (with(|all| (all.user, all.group) = (Some(u32::MAX), Some(0))), true),
+            (with(|all| (all.user, all.group) = (Some(0), Some(u32::MAX))), true),
+            (Entry { links: 1, ..file() }, false),
+            (Entry { links: 1, ..link() }, false),
+            (Entry { links: 1, ..dir() }, true),
+            (Entry { is_way: true, ..dir() }, false),
+            (Entry { is_way: true, ..file() }, true),
+            (Entry { is_again: true, ..dir() }, false),
+            (Entry { is_again: true, ..link() }, true),
+            (Entry { special: fifo, ..of(Kind::Special) }, false),
+            (Entry { special: fifo, ..file() }, true),
+        ] {
+            let bytes = postcard::to_allocvec(&entry).expect("bytes");
+            assert_eq!(postcard::from_bytes::<Entry>(&bytes).is_err(), is_refused, "{entry:?}");
+        }
+    }
+}

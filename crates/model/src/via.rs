@@ -133,4 +133,15 @@ mod tests {
         let said = "not auto, ssh, tcp, server, server-tcp or server-quic";
         assert_eq!(ViaError.to_string(), said);
     }
+
+    #[test]
+    fn each_way_and_its_ports_are_shown_as_they_are_written() {
+        for (via, word) in Via::ALL {
+            assert_eq!((via.to_string(), word.parse()), (word.to_owned(), Ok(via)));
+            assert_eq!(via.is_server(), word.starts_with("server"), "{word}");
+        }
+        assert_eq!(Via::words("`").matches('`').count(), 12);
+        assert_eq!(Ports(7000, 7009).to_string(), "7000-7009");
+        assert_eq!(Logins::default(), Logins::UpTo(0));
+    }
 }

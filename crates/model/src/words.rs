@@ -200,4 +200,51 @@ mod tests {
         assert_eq!(without_tilde(b"~other/a"), b"~other/a");
         assert_eq!(without_tilde(b"./~"), b"./~");
     }
+
+    #[test]
+    fn a_path_below_a_directory_has_one_slash_between() {
+        let cases: [(&[u8], &[u8], &[u8]); 8] = [
+            (b"a", b"b", b"a/b"),
+            (b"a//", b"b/c", b"a/b/c"),
+            (b"/", b"b", b"/b"),
+            (b".", b"b", b"b"),
+            (b"", b"b", b"b"),
+            (b"a/", b"", b"a"),
+            (b"a", b".", b"a"),
+            (b"/", b".", b"/"),
+        ];
+        for (dir, below, joined) in cases {
+            assert_eq!(join(dir, below), joined, "{dir:?} {below:?}");
+        }
+    }
+
+    #[test]
+    fn slashes_make_no_components_and_dots_no_names() {
+        let all: Vec<_> = components(b"//a/./b//").collect();
+        assert_eq!(all, [&b"a"[..], b".", b"b"]);
+        assert_eq!(travel_name(b"a/b/"), Ok(Some(Name::new(b"b").unwrap())));
+        assert_eq!(travel_name(b"a/.."), Ok(None));
+        assert_eq!(travel_name(b"a\0"), Err(NameError::Nul));
+        let names = [b"c", b"b"].map(|name| Name::new(name).unwrap());
+        assert_eq!(path_upwards(names.iter()), b"b/c");
+    }
+
+    #[test]
+    fn the_whole_of_a_path_has_no_slash_at_its_end() {
+        let cases: [(&[u8], &[u8]); 5] =
+            [(b"a//", b"a"), (b"/", b"/"), (b"//", b"/"), (b"", b"."), (b"/a/b", b"/a/b")];
+        for (path, whole) in cases {
+            assert_eq!(split(path).whole, whole, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_some_file_system_takes_for_one_may_be_one() {
+        assert!(may_be_one_name(b"File", b"fILE") && may_be_one_name(b"a", b"a"));
+        assert!(!may_be_one_name(b"a", b"b"));
+        // An accent may be a character by itself.
+        let (one, two) = ("\u{e9}".as_bytes(), "e\u{301}".as_bytes());
+        assert!(may_be_one_name(one, two) && may_be_one_name(one, b"e"));
+        assert!(may_be_one_name(b"e", one));
+    }
 }

@@ -220,4 +220,21 @@ mod tests {
         }
         assert_eq!(AccountMap::all_to(b""), Err(MapError::NoName));
     }
+
+    #[test]
+    fn names_and_numbers_have_their_bounds() {
+        let last = (u32::MAX - 1).to_string();
+        let map = AccountMap::parse(format!("a:{last},b*:c,0-9:7").as_bytes()).expect("rules");
+        assert_eq!(map.encoded_len_max(), 3 * RULE_LEN_MAX + 1 + 3);
+        let targets = [MapTo::Number(u32::MAX - 1), MapTo::Name("c".into()), MapTo::Number(7)];
+        assert!(map.targets().eq(&targets) && !map.is_empty());
+        assert!(AccountMap::default().is_empty());
+        let rule = || MapRule { from: MapFrom::Numbers(1, 1), to: MapTo::Number(2) };
+        let many = |count| AccountMap::try_from(vec![rule(); count]);
+        assert_eq!(many(AccountMap::RULES_MAX).map(Vec::from).map(|all| all.len()), Ok(16_384));
+        assert_eq!(many(AccountMap::RULES_MAX + 1), Err(MapError::TooMany));
+        let none = MapRule { to: MapTo::Number(u32::MAX), ..rule() };
+        assert_eq!(AccountMap::try_from(vec![none]), Err(MapError::Number));
+        assert_eq!(AccountMap::parse(b"a:\xff"), Err(MapError::Name));
+    }
 }

@@ -288,4 +288,17 @@ mod tests {
         changes.add(many.as_bytes()).expect("as many as may be");
         assert_eq!(changes.add(b"u+x"), Err(ModeError::TooMany));
     }
+
+    #[test]
+    fn changes_are_counted() {
+        let mut changes = ModeChanges::default();
+        assert!(changes.is_empty());
+        assert_eq!(changes.encoded_len_max(), 0);
+        changes.add(b"u+x,g+x").expect("words");
+        assert!(!changes.is_empty());
+        assert_eq!(changes.encoded_len_max(), 2 * CHANGE_LEN_MAX);
+        let many = |count| ModeChanges::try_from(vec![ModeChange::default(); count]);
+        assert_eq!(many(CHANGES_MAX).map(Vec::from).map(|all| all.len()), Ok(CHANGES_MAX));
+        assert_eq!(many(CHANGES_MAX + 1), Err(ModeError::TooMany));
+    }
 }
