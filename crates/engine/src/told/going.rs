@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Sources that are remembered, at most: those in the window of the listing, those that wait
 /// for other names of theirs, and as many that the other side is about to tell of. A job with
 /// more is not run again.
-const GOING_MAX: usize = 1 << 18;
+pub(super) const GOING_MAX: usize = 1 << 18;
 
 /// Such sources, by the keys of their paths.
 #[derive(Debug, Default)]

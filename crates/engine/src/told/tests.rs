@@ -281,3 +281,216 @@ fn failures_are_told_once_unless_there_are_too_many() {
     }
     assert!(!told.again());
 }
+
+fn failed(side: Side, kind: FaultKind) -> Outcome {
+    Outcome::Failed(Fault::new(side, kind, "no"))
+}
+
+/// The record of the end of a move.
+fn moving() -> Told {
+    let (moving, rule) = (haul_model::Moving::Whole, haul_model::Remove::SameContent);
+    let told = Told::default();
+    told.keep(&job(Task::Remove { rule, moving }));
+    told
+}
+
+fn mirror(part: Part, relative: Relative) -> Job {
+    let walking = Walking { relative, ..Walking::default() };
+    job(Task::Sync(Policy::default(), Mirror { walking, part, ..Mirror::default() }))
+}
+
+fn paths_of(gone: Vec<(Vec<u8>, Kind)>) -> Vec<String> {
+    gone.into_iter().map(|(path, _)| String::from_utf8(path).expect("text")).collect()
+}
+
+#[test]
+fn of_a_job_that_is_run_once_nothing_is_kept() {
+    let told = told();
+    assert!(!told.is_again());
+    assert_eq!(run(&told, &["a!"], &SAME).len(), 1);
+    assert!(told.again() && told.is_again());
+    told.begin();
+    assert!(!told.is_again());
+    for _ in 0..2 {
+        assert_eq!(run(&told, &["a!", "b"], &SAME).len(), 1);
+        told.wanted(2);
+        assert!(told.late(b"a") && told.extra(b"a"));
+        assert!(told.again() && !told.is_again() && !told.is_doubtful(2));
+        assert_eq!(told.take_gone(), []);
+    }
+}
+
+#[test]
+fn what_only_the_destination_has_is_told_once_where_each_run_finds_it() {
+    for (task, is_found_again) in [
+        (Task::Check { content: false, keeps: Kept::TIMES }, true),
+        (Task::Sync(Policy::default(), Mirror::default()), false),
+    ] {
+        let told = Told::default();
+        told.keep(&job(task));
+        // What failed late is another thing.
+        assert!(told.late(b"a") && told.extra(b"a") && told.extra(b"b"));
+        assert!(told.again());
+        assert_eq!(told.extra(b"a"), !is_found_again);
+        assert!(!told.late(b"a") && told.extra(b"c"));
+    }
+}
+
+#[test]
+fn what_failed_late_fails_once() {
+    let told = told();
+    assert!(told.late(b"a") && !told.late(b"a"));
+    let io = failed(Side::Destination, FaultKind::Io);
+    assert_eq!(run(&told, &["a!", "b!"], &io).len(), 1);
+    assert!(told.again());
+    assert_eq!(run(&told, &["a!", "b!", "c!"], &io).len(), 1);
+}
+
+#[test]
+fn a_lost_outcome_is_that_of_what_was_done() {
+    let (missing, sent) = (Changes::MISSING, Changes::SENT);
+    let special = Outcome::Skipped(Skip::Special);
+    let synced = Outcome::Synced;
+    let other = Outcome::Differs(Changes::SIZE);
+    // Each row has the outcome of a copy, and that of a mirror.
+    for (outcome, kind, is_new, expected) in [
+        (&SAME, FILE, false, [Outcome::Copied, synced(sent)]),
+        (&SAME, FILE, true, [Outcome::Copied, synced(missing.with(sent))]),
+        (&SAME, Kind::Dir, true, [Outcome::Copied, synced(missing)]),
+        (&synced(Changes::TIME), FILE, false, [Outcome::Copied, synced(Changes::TIME.with(sent))]),
+        (&synced(Changes::TIME), Kind::Dir, false, [Outcome::Copied, synced(Changes::TIME)]),
+        (&special, Kind::Special, true, [special.clone(), special.clone()]),
+        (&other, FILE, true, [other.clone(), other.clone()]),
+    ] {
+        let done = [false, true].map(|is_mirror| as_done(outcome, &kind, is_new, is_mirror));
+        assert_eq!(done, expected, "{outcome:?} {kind:?} {is_new}");
+    }
+    let made = [Outcome::Copied, synced(missing), synced(Changes::TIME), SAME];
+    assert_eq!(made.each_ref().map(is_made), [true, true, false, false]);
+}
+
+#[test]
+fn what_is_in_a_directory_that_was_there_is_not_new() {
+    let told = Told::default();
+    told.keep(&mirror(Part::All, Relative::No));
+    let found = |changes| Outcome::Synced(changes);
+    run(&told, &["t/!"], &found(Changes::TIME));
+    run(&told, &["t/", "u/!", "t/a", "u/a"], &found(Changes::MISSING));
+    assert!(told.again());
+    let heard = run(&told, &["t/a!", "u/a!"], &SAME);
+    let new = Changes::MISSING.with(Changes::SENT);
+    assert_eq!(heard, [format!("t/a {SAME:?}"), format!("u/a {:?}", found(new))]);
+    // Only directories are remembered, and not too many.
+    let made = || told.record.lock().made.len();
+    assert_eq!(made(), 1);
+    for number in 0..=MADE_MAX {
+        let path = || number.to_string().into_bytes();
+        told.outcome(0, path, &Kind::Dir, &Outcome::Copied);
+    }
+    assert_eq!(made(), MADE_MAX);
+}
+
+#[test]
+fn beyond_the_bound_only_failures_that_are_remembered_are_known() {
+    let told = told();
+    let io = failed(Side::Source, FaultKind::Io);
+    let outcome = |n: usize| told.outcome(0, || n.to_string().into_bytes(), &FILE, &io);
+    for n in 0..SINGLE_MAX {
+        assert!(outcome(n).is_some());
+    }
+    assert!(!told.record.lock().is_full);
+    assert!(outcome(SINGLE_MAX).is_some() && outcome(0).is_none());
+    assert_eq!(told.record.lock().single.len(), SINGLE_MAX);
+    assert!(!told.again());
+}
+
+#[test]
+fn sources_are_gone_only_if_an_earlier_run_has_removed_them() {
+    let told = moving();
+    run(&told, &["a!", "b!", "c!", "d!"], &SAME);
+    assert_eq!(told.take_gone(), []);
+    // A failure in the first run says nothing of other sources.
+    let io = failed(Side::Source, FaultKind::Io);
+    assert_eq!(told.outcome(9, || b"e".to_vec(), &FILE, &io), Some(io.clone()));
+    assert!(told.again());
+    // Both are there still: one goes again, one failed at the destination.
+    assert_eq!(run(&told, &["a!"], &SAME).len(), 1);
+    let full = failed(Side::Destination, FaultKind::NotFound);
+    assert_eq!(run(&told, &["b!"], &full).len(), 1);
+    assert_eq!(paths_of(told.take_gone()), ["c", "d"]);
+    assert!(told.again());
+    assert_eq!(paths_of(told.take_gone()), ["a"]);
+}
+
+#[test]
+fn a_source_that_stays_is_told_once_beside_those_that_go() {
+    let told = moving();
+    run(&told, &["a!"], &SAME);
+    let other = Outcome::Differs(Changes::SIZE);
+    told.listed(2, |last| *last = place("b"));
+    assert!(told.outcome(2, || b"b".to_vec(), &FILE, &other).is_some());
+    assert!(told.again());
+    told.listed(1, |last| *last = place("b"));
+    assert_eq!(told.outcome(1, || b"b".to_vec(), &FILE, &other), None);
+}
+
+#[test]
+fn a_missing_source_is_a_failure_unless_a_run_was_complete() {
+    let missing = failed(Side::Source, FaultKind::NotFound);
+    let is_told = |told: &Told| {
+        assert!(told.again());
+        told.outcome(0, || b"/mnt/e".to_vec(), &Kind::Special, &missing).is_some()
+    };
+    let run_of = |told: &Told, entries: &[&str], has_listed_all| {
+        run(told, entries, &SAME);
+        if has_listed_all {
+            told.listed_all();
+        }
+    };
+    for (entries, has_listed_all, expected) in
+        [(&["a!"][..], true, false), (&["a!"], false, true), (&["a!", "b"], true, true)]
+    {
+        let told = moving();
+        run_of(&told, entries, has_listed_all);
+        assert_eq!(is_told(&told), expected, "{entries:?} {has_listed_all}");
+    }
+    // Once is enough, and only where directories of sources go.
+    let told = moving();
+    run_of(&told, &["a!"], true);
+    assert!(told.again() && !is_told(&told));
+    for job in [mirror(Part::RemovesSources, Relative::No), job(Task::default())] {
+        let told = Told::default();
+        told.keep(&job);
+        run_of(&told, &["a!"], true);
+        assert!(is_told(&told), "{:?}", job.task);
+    }
+}
+
+#[test]
+fn a_job_with_too_many_sources_that_go_is_not_run_again() {
+    let told = moving();
+    let outcome = |n: usize| told.outcome(0, || n.to_string().into_bytes(), &FILE, &SAME);
+    for n in 0..going::GOING_MAX {
+        outcome(n);
+    }
+    assert!(!told.record.lock().is_full);
+    outcome(going::GOING_MAX);
+    assert!(!told.again());
+}
+
+#[test]
+fn a_job_with_too_many_removed_sources_is_not_run_again_if_their_paths_are_asked_for() {
+    for (part, relative, is_again) in [
+        (Part::RemovesSources, Relative::Yes, false),
+        (Part::RemovesSources, Relative::No, true),
+        (Part::All, Relative::Yes, true),
+    ] {
+        let told = Told::default();
+        told.keep(&mirror(part, relative));
+        let remove = |n: usize| told.removed(n.to_string().as_bytes());
+        (0..going::GOING_MAX).for_each(remove);
+        assert!(!told.record.lock().is_full);
+        remove(going::GOING_MAX);
+        assert_eq!(told.again(), is_again, "{part:?} {relative:?}");
+    }
+}
