@@ -38,15 +38,13 @@ impl Caps {
 
     /// The capabilities of this build. The other bits above have their meaning reserved;
     /// none of them is built yet.
-    pub const OURS: Self = Self(
-        Self::LZ4.0
-            | Self::ZSTD.0
-            | Self::DEDUP.0
-            | Self::LANES.0
-            | Self::MEASURES.0
-            | Self::CALLS.0
-            | Self::SESSIONS.0,
-    );
+    pub const OURS: Self = Self::LZ4
+        .with(Self::ZSTD)
+        .with(Self::DEDUP)
+        .with(Self::LANES)
+        .with(Self::MEASURES)
+        .with(Self::CALLS)
+        .with(Self::SESSIONS);
 
     /// The set with these bits.
     pub const fn from_bits(bits: u64) -> Self {
@@ -56,6 +54,12 @@ impl Caps {
     /// The bits of the set.
     pub const fn bits(self) -> u64 {
         self.0
+    }
+
+    /// Both sets in one.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// The capabilities in both sets.
@@ -80,9 +84,8 @@ mod tests {
 
     #[test]
     fn sets_are_joined_and_taken_apart() {
-        let both = Caps::from_bits(Caps::LZ4.bits() | Caps::LANES.bits());
-        let other = Caps::from_bits(Caps::LANES.bits() | Caps::CALLS.bits());
-        assert_eq!(both.bits(), 0x81);
+        let (both, other) = (Caps::LZ4.with(Caps::LANES), Caps::LANES.with(Caps::CALLS));
+        assert_eq!((both.bits(), both.with(other).bits()), (0x81, 0x481));
         assert_eq!(both.intersection(other), Caps::LANES);
         assert_eq!(both.without(other), Caps::LZ4);
         assert!(both.has(Caps::LZ4) && both.has(both) && both.has(Caps::NONE));

@@ -716,7 +716,7 @@ fn a_pack_is_full_by_its_content_or_its_description() {
     for (item, len) in [(file(0), 80), (fault(""), 32), (fault("a message"), 41)] {
         let mut pack = PackBuilder::default();
         let mut count = 0;
-        while pack.has_room() {
+        while pack.has_room() && count < PACK_HEAD_MAX {
             pack.push(item.clone());
             count += 1;
         }

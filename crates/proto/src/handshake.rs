@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn in_force_is_what_both_sides_offer() {
-        let some = Caps::from_bits(Caps::ZSTD.bits() | Caps::SYNC.bits());
+        let some = Caps::ZSTD.with(Caps::SYNC);
         let hello = Hello::ours(some, 60, "0.1.0");
         assert_eq!(check_hello(&hello), Ok(Caps::ZSTD));
         assert_eq!(check_welcome(&hello), Ok(Caps::ZSTD));

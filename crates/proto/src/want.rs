@@ -106,15 +106,15 @@ impl How {
 }
 
 impl How {
-    const KNOWN: u8 =
-        Self::WHOLE_HASH.0 | Self::DELTA.0 | Self::CHUNKS.0 | Self::IN_ORDER.0 | Self::UNHASHED.0;
+    const KNOWN: Self =
+        Self::WHOLE_HASH.delta_if(true).chunks_if(true).in_order_if(true).unhashed_if(true);
 }
 
 impl TryFrom<u8> for How {
     type Error = &'static str;
 
     fn try_from(bits: u8) -> Result<Self, Self::Error> {
-        if bits & !Self::KNOWN != 0 {
+        if bits & !Self::KNOWN.0 != 0 {
             return Err("an unknown request");
         }
         Ok(Self(bits))
@@ -162,7 +162,7 @@ mod tests {
             // A wish stays when it or another one is added.
             let all = |how: How| how.in_order_if(true).delta_if(true).chunks_if(true);
             let all = |how| all(how).unhashed_if(true);
-            assert_eq!(all(all(how)).0, How::KNOWN & !How::WHOLE_HASH.0 | how.0);
+            assert_eq!(all(all(how)).0, How::KNOWN.0 & !How::WHOLE_HASH.0 | how.0);
             assert_eq!(How::try_from(u8::from(how)), Ok(how));
         }
         assert!(How::try_from(0x02).is_err() && How::try_from(0x40).is_err());
