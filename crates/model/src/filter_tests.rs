@@ -169,6 +169,10 @@ fn what_is_no_rule_is_told_as_that() {
         ("Hs x", RuleError::Modifier(b's')),
         ("HC", RuleError::Modifier(b'C')),
         ("-n x", RuleError::Modifier(b'n')),
+        ("-e x", RuleError::Modifier(b'e')),
+        ("-w x", RuleError::Modifier(b'w')),
+        (".! x", RuleError::Modifier(b'!')),
+        ("+C x", RuleError::Modifier(b'C')),
         (": a/b", RuleError::Name),
         (": ../../", RuleError::Name),
     ] {

@@ -124,13 +124,28 @@ mod tests {
 
     #[test]
     fn machines_have_one_name_each() {
-        let told =
-            |machine| parse([machine, "0", "-", "1", "/"]).expect("a host").system_and_processor();
+        let told = |machine: &str| {
+            parse([machine, "0", "-", "1", "/"]).expect("a host").system_and_processor()
+        };
         assert_eq!(told("Linux x86_64"), Some(("linux", "x86_64")));
         assert_eq!(told("FreeBSD amd64"), Some(("freebsd", "x86_64")));
         assert_eq!(told("Darwin arm64"), Some(("macos", "aarch64")));
         assert_eq!(told("Linux armv7l"), Some(("linux", "arm")));
         assert_eq!(told("Linux i686"), Some(("linux", "x86")));
+        assert_eq!(told("NetBSD i386"), Some(("netbsd", "x86")));
+        assert_eq!(told("OpenBSD i486"), Some(("openbsd", "x86")));
+        for (machine, processor) in [
+            ("i586", "x86"),
+            ("aarch64", "aarch64"),
+            ("ppc64le", "powerpc64"),
+            ("riscv64", "riscv64"),
+            ("riscv32", "riscv32"),
+            ("s390x", "s390x"),
+            ("loongarch64", "loongarch64"),
+            ("armv8l", "arm"),
+        ] {
+            assert_eq!(told(&format!("Linux {machine}")), Some(("linux", processor)));
+        }
         for unknown in ["", "Linux", "Linux mips", "MINGW64_NT-10.0 x86_64", "Linux x86_64 "] {
             assert_eq!(told(unknown), None, "{unknown:?}");
         }
