@@ -442,3 +442,31 @@ fn last_block_is_there(file: &File, blocks: &[BlockHash]) -> io::Result<bool> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::Timestamp;
+
+    #[test]
+    fn a_checkpoint_begins_when_blocks_and_time_have_passed() {
+        let hour = Duration::from_secs(3600);
+        for (blocks, every, is_due) in
+            [(1, Duration::ZERO, true), (1, hour, false), (2, Duration::ZERO, false)]
+        {
+            let temp = tempfile::tempdir().expect("a directory");
+            let dir = Arc::new(Dir::open(temp.path()).expect("it is there"));
+            let mtime = Timestamp { secs: 7, nanos: 0 };
+            let source = SourceId { size: 100 << 20, mtime, inode: 3, ctime: None };
+            let name = Name::new(b"big").expect("a name");
+            let Opened { partial, .. } =
+                open(&dir, &name, &source, Pace { blocks, every }).expect("a stage");
+            partial.record(BlockHash::from([1; 32])).expect("recorded");
+            while partial.shared.busy.load(Ordering::Acquire) {
+                std::thread::sleep(LOCK_POLL);
+            }
+            let committed = partial.shared.kept().journal.committed();
+            assert_eq!(committed, u64::from(is_due), "{blocks} {every:?}");
+        }
+    }
+}

@@ -164,3 +164,18 @@ fn a_stage_elsewhere_is_published_whole() {
         }
     }
 }
+
+#[test]
+fn a_lot_is_left_when_its_job_is_gone() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = open(temp.path());
+    let lot = Lot::begin(Arc::clone(&dir)).expect("begun");
+    let name = as_name(&lot.name);
+    fs::create_dir(temp.path().join(&lot.name).join("0-new")).expect("made");
+    assert!(!is_left(&dir, &name).expect("opened"));
+    assert!(!remove(&dir, &name).expect("opened"));
+    lot.leave();
+    drop(lot);
+    assert!(is_left(&dir, &name).expect("opened"));
+    assert!(remove(&dir, &name).expect("removed"));
+}
