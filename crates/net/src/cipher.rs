@@ -1,25 +1,20 @@
-//! Puts AES-GCM first where this machine's processor has AES, unless the user
-//! has chosen ciphers: it nearly doubles ssh's rate over its default, ChaCha20.
+//! Puts AES-GCM first if this machine's processor has AES and the user has not chosen ciphers. It
+//! nearly doubles ssh's rate over its default, ChaCha20.
 //!
-//! ssh itself is asked if the user has chosen: `ssh -G` prints the settings that it would
-//! use with the user's words and configuration. A list that is a default of OpenSSH's
-//! says that nothing changed it. Where the list is another, ssh is asked once more, with
-//! neither words nor configuration, for this client may have been built with a default of
-//! its own. A `-c` or `-oCiphers` among the user's words shows in the first answer and
-//! not in the second, so it counts as a choice without being looked for. (One that says
-//! just what a default of OpenSSH's says is taken for none; it is put in another order,
-//! and that is all.)
+//! `ssh -G` prints the settings that ssh would use with the user's options and configuration. If
+//! its cipher list is a default of OpenSSH, the user has chosen none. Otherwise ssh is asked again,
+//! without options or configuration, since this client may have been built with a default of its
+//! own. A `-c` or `-oCiphers` among the user's options appears only in the first answer, so it
+//! counts as a choice. A choice that equals a default of OpenSSH is not recognised: it is reordered
+//! too.
 //!
-//! The question stands before a login whose connection will carry contents of files: ssh
-//! takes ciphers as words that win over the user's configuration, has no way to be given
-//! a default that loses to it, and can't change them once a connection stands. A login
-//! that is begun on a guess would have to be cut where the guess is wrong, which servers
-//! take for an attack. Other logins, of requests, comparisons and dry runs, are begun at
-//! once.
+//! ssh is asked before a login that will carry file contents. Its cipher options override the
+//! user's configuration, it has no option for a weaker default, and it can't change ciphers once
+//! connected. A login started on a wrong guess would have to be cut, which servers take for an
+//! attack. Logins for requests, comparisons and dry runs start at once.
 //!
-//! The list that goes to ssh is its own default in another order, and never
-//! `^aes...`: clients before OpenSSH 8.1 don't know that form, and a cipher that
-//! this client was built without would be an error.
+//! The list given to ssh is its own default in another order, never `^aes...`. Clients before
+//! OpenSSH 8.1 don't know that form. A cipher that the client was built without would be an error.
 
 use crate::process::{stderr_of, stdout_of};
 use crate::target::RemoteShell;
@@ -29,8 +24,8 @@ use std::sync::OnceLock;
 /// The ciphers to put first, fastest first.
 const PREFERRED: [&str; 2] = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com"];
 
-/// The defaults of OpenSSH's clients, since 7.6 (2017) and since 10.0 (2025).
-/// A list that is missing here costs one more run of ssh, and nothing else.
+/// The defaults of OpenSSH's clients, since 7.6 (2017) and since 10.0 (2025). If a default is
+/// missing here, ssh runs once more, nothing else.
 const DEFAULTS: [&str; 2] = [
     "chacha20-poly1305@openssh.com,aes128-ctr,aes192-ctr,aes256-ctr,\
      aes128-gcm@openssh.com,aes256-gcm@openssh.com",
@@ -38,34 +33,34 @@ const DEFAULTS: [&str; 2] = [
      aes128-ctr,aes192-ctr,aes256-ctr",
 ];
 
-/// Settings that the user's own for a host leave open.
+/// Settings that the user's configuration leaves open.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     /// The list for `Ciphers`, or `None` to leave it alone.
     pub(crate) ciphers: Option<String>,
-    /// The user has ssh look whether the host is still there.
+    /// The user has enabled ssh's keep-alive messages.
     pub(crate) keeps_alive: bool,
-    /// The name or address that ssh looks up, where it was asked.
+    /// The name or address that ssh looks up, if ssh was asked.
     pub(crate) host: Option<String>,
-    /// The client has settings for its session.
+    /// The client has options for its session.
     pub(crate) knows_sessions: bool,
 }
 
 impl Settings {
-    /// Those of a client that was not asked for the user's.
+    /// The settings of a client that was not asked for the user's.
     pub(crate) fn of_client(knows_sessions: bool) -> Self {
         Self { knows_sessions, ..Self::default() }
     }
 }
 
-/// The first version of OpenSSH with settings for the session of a client.
+/// The first version of OpenSSH with options for its session.
 const KNOWS_SESSIONS_SINCE: (u32, u32) = (8, 7);
 
-/// Asks a client for its version: true if it has settings for its session.
+/// Asks a client for its version. True if it has options for its session.
 pub(crate) fn knows_sessions(shell: &RemoteShell) -> bool {
     let mut ask = Command::new(&shell.program);
     ask.arg("-V").stdin(Stdio::null()).stdout(Stdio::null());
-    // It answers on standard error.
+    // ssh prints its version on standard error.
     stderr_of(&mut ask).is_some_and(|words| version(&words) >= Some(KNOWS_SESSIONS_SINCE))
 }
 
@@ -77,13 +72,13 @@ fn version(words: &[u8]) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// An answer of the client for a host, once it was asked: that takes a noticeable
-/// time. It follows from how the host is reached, so that two of them are always equal.
+/// The client's cached answer for a host, as asking takes a noticeable time. The answer follows
+/// from how the host is reached, so two of them always compare as equal.
 #[derive(Debug, Clone)]
 pub(crate) struct Known<T>(OnceLock<T>);
 
 impl<T> Known<T> {
-    /// The known answer, or the one that `ask` finds now.
+    /// Returns the cached answer, or calls `ask`.
     pub(crate) fn or_ask(&self, ask: impl FnOnce() -> T) -> &T {
         self.0.get_or_init(ask)
     }
@@ -103,12 +98,11 @@ impl<T> PartialEq for Known<T> {
 
 impl<T> Eq for Known<T> {}
 
-/// Asks ssh for the user's settings. `args` are the arguments that ssh will be
-/// started with, up to the remote command.
+/// Asks ssh for the user's settings. `args` are the arguments that ssh will be started with, up to
+/// the remote command.
 ///
-/// Waits for a short run of ssh, or two: the ciphers are among the arguments of the
-/// connection, and can't be changed once it stands. A `Match exec` in the user's
-/// configuration is carried out by the first.
+/// Waits for one or two short runs of ssh: the ciphers are arguments of the connection and can't be
+/// changed later. The first run executes a `Match exec` in the user's configuration.
 pub(crate) fn settings_of(shell: &RemoteShell, args: &[String], host: &str) -> Settings {
     let Some(users) = settings(&shell.program, args, host) else { return Settings::default() };
     let interval = users.lines().find_map(|line| line.strip_prefix("serveraliveinterval "));
@@ -120,12 +114,12 @@ pub(crate) fn settings_of(shell: &RemoteShell, args: &[String], host: &str) -> S
     }
 }
 
-/// The list for ssh's `Ciphers` setting with the settings `users`.
+/// The list for ssh's `Ciphers` option, given the settings `users`.
 fn preferred_list(shell: &RemoteShell, users: &str, host: &str) -> Option<String> {
     let list = ciphers(users).filter(|_| cpu_has_aes())?;
     let preferred = reordered(list)?;
     if !DEFAULTS.contains(&list) {
-        // Every client takes an empty file; "-F none" is younger than "-G".
+        // Every client accepts an empty file; "-F none" is newer than "-G".
         let defaults = settings(&shell.program, &["-F".into(), "/dev/null".into()], host)?;
         if list != ciphers(&defaults)? {
             return None;
@@ -155,15 +149,15 @@ fn cpu_has_aes() -> bool {
     return false;
 }
 
-/// The settings that ssh would use with `args` for `host`, as it prints them. A program of the
-/// user's configuration (`Match exec`) may hold it up: then they are not known.
+/// The settings that ssh would use with `args` for `host`, as `-G` prints them. `None` on a
+/// timeout, as a `Match exec` program in the user's configuration may hang.
 fn settings(program: &str, args: &[String], host: &str) -> Option<String> {
     let mut ask = Command::new(program);
     ask.args(args).args(["-G", "--", host]).stdin(Stdio::null()).stderr(Stdio::null());
     String::from_utf8(stdout_of(&mut ask)?).ok()
 }
 
-/// `list` with the preferred ciphers in front, if it holds any.
+/// Moves the preferred ciphers in `list` to the front. `None` if it has none.
 fn reordered(list: &str) -> Option<String> {
     let (first, rest): (Vec<&str>, Vec<&str>) =
         list.split(',').partition(|name| PREFERRED.contains(name));
@@ -199,7 +193,7 @@ mod tests {
         assert_eq!(reordered(one).unwrap(), "aes256-gcm@openssh.com,aes128-ctr");
     }
 
-    /// The system's ssh with a configuration of its own.
+    /// Runs the system's ssh with a configuration of its own.
     fn real(config: &str, words: &[&str]) -> Option<String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(config.as_bytes()).unwrap();
@@ -226,8 +220,8 @@ mod tests {
         assert_eq!(real("NoSuchSetting yes\n", &[]), None);
     }
 
-    /// A client that tells `with` where it is asked with arguments of the
-    /// user's, and `without` where it is asked for its defaults.
+    /// A client that prints `with` when asked with the user's arguments, and `without` when asked
+    /// for its defaults.
     fn told(with: &str, without: &str) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("ssh");
@@ -235,7 +229,7 @@ mod tests {
             "#!/bin/sh\necho user ann\ncase \"$*\" in\n\
              *null*) echo {without};;\n*) echo {with};;\nesac\n"
         );
-        // Another process writes it: a child of this one could have it open still.
+        // Another process writes the file: a child of this process could still have it open.
         let writes = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
         let written = Command::new("sh").args(["-c", writes]).arg(&program).arg(script).status();
         assert!(written.unwrap().success());

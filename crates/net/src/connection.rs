@@ -1,4 +1,4 @@
-//! A byte stream in both directions, and what ends it.
+//! [`Connection`]: a byte stream in both directions, and the handles that end it.
 
 use crate::cut::{AsBefore, Cut, Cuttable, wait_for_room};
 use crate::diagnosis::{Peer, Remote, diagnose};
@@ -22,38 +22,38 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long ssh may take to end by itself after both streams are closed.
+/// Timeout for ssh to exit by itself after both streams are closed.
 const EXIT_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long it may take to end by itself when the program at the other end ends, too.
+/// Timeout for ssh to exit by itself when the remote program exits, too.
 const LEAVING_MAX: Duration = Duration::from_secs(1);
 
-/// How long its last words may take after it has ended. A process that it left
-/// behind can hold the stream open for ever.
+/// Timeout for the last lines on standard error after ssh has exited. A process that ssh left
+/// behind can hold that stream open for ever.
 const LAST_WORDS_WAIT_MAX: Duration = Duration::from_millis(250);
 
-/// How often ssh is looked at while it is expected to end.
+/// Shortest pause between two checks whether ssh has exited.
 const EXIT_POLL_MIN: Duration = Duration::from_millis(1);
-/// See [`EXIT_POLL_MIN`].
+/// Longest such pause.
 const EXIT_POLL_MAX: Duration = Duration::from_millis(20);
 
-/// A byte stream in both directions, and what ends it.
+/// A byte stream in both directions, and the handle that ends it.
 ///
-/// Neither stream is buffered, and both block. To wake a thread that waits in
-/// one of them, call [`Killer::kill`] from another.
+/// Neither stream is buffered, and both block. To wake a thread that waits in one of them, call
+/// [`Killer::kill`] from another thread.
 pub struct Connection {
-    /// Bytes from the peer. The end of file comes when the peer closes its
-    /// side, when the connection fails, and when it is killed.
+    /// Bytes from the peer. It reports the end of the file when the peer closes its side, when the
+    /// connection fails, and when it is killed.
     pub reader: Box<dyn Read + Send>,
-    /// Bytes to the peer. Dropping it tells the peer that no more will come.
+    /// Bytes to the peer. Dropping it ends the stream for the peer.
     pub writer: Writer,
-    /// Ends the connection and tells how it ended.
+    /// Ends the connection and reports how it ended.
     pub closer: Closer,
 }
 
 impl Connection {
-    /// A connection over any pair of streams. Its closer has nothing to do: whoever
-    /// waits in one of them can't be woken.
+    /// A connection over any pair of streams. Its closer has no effect: a thread that waits in a
+    /// stream can't be woken.
     pub fn from_parts(
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
@@ -62,9 +62,9 @@ impl Connection {
         Self { reader: Box::new(reader), writer: Writer::new(writer, None), closer }
     }
 
-    /// A connection over a pair of pipes or sockets, such as this process's standard
-    /// input and output. Killing it lets go of both at once. The closer holds them open,
-    /// and has them block as before when it is dropped.
+    /// A connection over a pair of pipes or sockets, such as this process's standard input and
+    /// output. Killing it releases both at once. The closer holds them open and restores their
+    /// blocking mode when it is dropped.
     ///
     /// # Errors
     /// Those of `fcntl` and `pipe`.
@@ -81,7 +81,7 @@ impl Connection {
         Ok(Self { reader: Box::new(reader), writer, closer })
     }
 
-    /// A connection that was kept, whose messages go to `diagnostics`. When it is at rest its
+    /// A connection that was kept. Its messages go to `diagnostics`. When it is idle again, its
     /// streams go to `keeper`.
     pub(crate) fn of_kept(
         streams: Streams,
@@ -101,13 +101,13 @@ impl Connection {
         Ok(Self { reader, writer, closer })
     }
 
-    /// Ends a connection at rest, whose peer ends by itself.
+    /// Closes an idle connection whose peer exits by itself.
     pub(crate) fn leave(self) {
         drop((self.reader, self.writer));
         self.closer.leave();
     }
 
-    /// The same connection, which is kept in that place when it is at rest.
+    /// Sets where in this process the connection is kept while it is idle.
     pub(crate) fn resting(mut self, host: String, place: Resting) -> Self {
         self.closer.rests = Some((host, place));
         self
@@ -125,16 +125,15 @@ impl Connection {
         Self { reader, writer, closer }
     }
 
-    /// The same, in place of a server that does not answer. Without it there is no way to what the
-    /// server serves: [`Closer::explain`] returns [`ConnectError::NoServer`] unless the agent there
-    /// was reached.
+    /// Marks the connection as the fallback for a server that does not answer. If it fails before
+    /// the agent there is reached, [`Closer::explain`] returns [`ConnectError::NoServer`].
     #[must_use]
     pub fn standing_in(mut self) -> Self {
         self.closer.stands_in = true;
         self
     }
 
-    /// The same with a peer that is waited for as long as `patience` says.
+    /// Sets the timeouts for the peer.
     #[must_use]
     pub fn with_patience(mut self, patience: Patience) -> Self {
         self.closer.patience = patience;
@@ -142,8 +141,7 @@ impl Connection {
     }
 }
 
-/// Waits until `stream` has something to read or has ended, at most `patience`; tells whether it
-/// has.
+/// Waits up to `patience` until `stream` has input or has ended. Returns whether it has.
 ///
 /// # Errors
 /// Those of `poll`.
@@ -165,20 +163,19 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The bytes from the program at the other end.
+/// The bytes from the remote program.
 pub(crate) struct Listener<R> {
     stream: R,
-    /// Set when the first of them has come.
+    /// Set when the first byte has arrived.
     was_heard: Arc<AtomicBool>,
 }
 
 impl<R: Read> Listener<R> {
-    /// Nothing has come so far.
     pub(crate) fn to(stream: R) -> Self {
         Self { stream, was_heard: Arc::default() }
     }
 
-    /// Set when something has come.
+    /// The flag that is set when the first byte has arrived.
     pub(crate) fn was_heard(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.was_heard)
     }
@@ -203,14 +200,14 @@ impl<R: Read> Read for Listener<R> {
     }
 }
 
-/// The way to the peer.
+/// The stream to the peer.
 ///
-/// It may hold a second descriptor of its stream: both are closed with it, so
-/// that the peer sees the end.
+/// It may hold a second descriptor of the same pipe. Both are closed together, so that the peer
+/// sees the end.
 pub struct Writer {
     stream: Box<dyn Write + Send>,
     pipe: Option<OwnedFd>,
-    /// Lets go of the stream.
+    /// Releases the stream.
     cut: Option<Arc<Cut>>,
 }
 
@@ -220,7 +217,7 @@ impl Writer {
         Self { stream: Box::new(stream), pipe, cut: None }
     }
 
-    /// A writer over `stream`, which `cut` lets go of.
+    /// A writer over `stream`, which `cut` can release.
     ///
     /// # Errors
     /// Those of `fcntl`.
@@ -233,14 +230,14 @@ impl Writer {
         Ok(Self { stream, pipe, cut: Some(Arc::clone(cut)) })
     }
 
-    /// The pipe behind this writer, if there is one. Between two writes,
-    /// content can be spliced into it.
+    /// The pipe behind this writer, if there is one. Content can be spliced into it between two
+    /// writes.
     pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Waits until something may be spliced into [`Self::pipe`], or nobody reads it
-    /// any more. It can end early: try, and wait again.
+    /// Waits until [`Self::pipe`] has room or has no reader any more. It can return early: try
+    /// again, then wait again.
     ///
     /// # Errors
     /// Those of `poll`; a broken pipe if the connection was killed.
@@ -249,7 +246,7 @@ impl Writer {
     }
 }
 
-/// A second handle of `stream`, if that is a pipe, which content can be spliced into.
+/// A second handle of `stream` if it is a pipe, for splicing.
 fn pipe_of(stream: &impl AsFd) -> Option<OwnedFd> {
     let stat = rustix::fs::fstat(stream).ok()?;
     let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
@@ -276,57 +273,56 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// Ends a connection and tells how it ended.
+/// Ends a connection and reports how it ended.
 ///
-/// Dropping it ends and reaps the child process: neither a zombie nor a stray
-/// ssh stays behind. That takes at most about half a second.
+/// Dropping it ends and reaps the child process, so neither a zombie nor a stray ssh remains. That
+/// takes at most about half a second.
 #[derive(Default)]
 pub struct Closer {
     ssh: Option<Box<Ssh>>,
-    /// The other end, if it is a server or the client of one.
+    /// The peer, if it is a server or the client of one.
     served: Option<Box<Served>>,
-    /// Lets go of the streams, unless they lead to ssh.
+    /// Releases the streams. `None` if they lead to ssh.
     cut: Option<Arc<Cut>>,
     patience: Patience,
-    /// The streams, if they were given to this process: they are as before when this is
+    /// The flags of streams that were given to this process. They are restored when this is
     /// dropped.
     before: Option<[AsBefore; 2]>,
-    /// Set if the connection is kept when it is at rest.
+    /// Set if a process keeps the connection while it is idle.
     kept: Option<Box<Kept>>,
-    /// The name of the target, and where the connection is in this process when it is at rest, if
-    /// it is kept there.
+    /// Set if this process keeps the idle connection: the target's name and the place.
     rests: Option<(String, Resting)>,
-    /// The peer's name, where no ssh of this process leads to it.
+    /// The peer's name, if no ssh of this process leads to it.
     name: Option<String>,
-    /// ssh takes the place of a server that does not answer.
+    /// This connection by ssh replaces a server that does not answer.
     stands_in: bool,
 }
 
-/// A connection that is kept when it is at rest.
+/// What is needed to keep an idle connection.
 pub(crate) struct Kept {
     pub(crate) streams: Streams,
     pub(crate) keeper: Keeper,
-    /// How the host is logged in to once more.
+    /// Opens another login to the host.
     pub(crate) further: Further,
-    /// Listens to it, unless an ssh of this process does.
+    /// Reads its standard error, unless an ssh of this process has a reader for it.
     pub(crate) _errors: Option<StderrReader>,
 }
 
-/// A way to the other end that can be cut from any thread.
+/// A line to the peer that any thread can close.
 pub(crate) trait HangUp {
-    /// Ends both directions: a read meets the end, a write a broken pipe.
+    /// Ends both directions: reads return the end of the file, writes a broken pipe.
     fn hang_up(&self);
 
-    /// The address at the other end, if further connections by TCP can be made to it.
+    /// The peer's address, if it accepts further connections by TCP.
     fn peer(&self) -> Option<SocketAddr>;
 
-    /// The packets that this side has sent, where they are counted.
+    /// Statistics about the packets that this side has sent, if they are counted.
     fn measured(&self) -> Option<Measured>;
 }
 
 impl HangUp for TcpStream {
     fn hang_up(&self) {
-        // It can only fail because the other side has left.
+        // It can only fail because the peer has left.
         let _ = self.shutdown(Shutdown::Both);
     }
 
@@ -339,17 +335,17 @@ impl HangUp for TcpStream {
     }
 }
 
-/// The other end of a connection to a server, or to the client of one.
+/// A connection to a server, or to the client of one.
 pub(crate) struct Served {
     pub(crate) peer: String,
     pub(crate) line: Arc<dyn HangUp + Send + Sync>,
-    /// Set if it has refused this side before it sent anything else.
+    /// Set if the peer refused this side before it sent anything else.
     pub(crate) refusal: Arc<OnceLock<Refusal>>,
-    /// It is reached by QUIC, and not by TCP.
+    /// The connection uses QUIC, not TCP.
     pub(crate) is_quic: bool,
-    /// Dropped last; that takes until what was written has arrived.
+    /// Dropped last. Dropping it waits until all written data has arrived.
     pub(crate) rest: Option<Box<dyn Send + Sync>>,
-    /// Is told what was measured when the connection has ended.
+    /// Called with the measurements when the connection has ended.
     pub(crate) on_end: Option<Box<dyn FnOnce(Measured) + Send + Sync>>,
 }
 
@@ -358,11 +354,11 @@ pub(crate) struct Ssh {
     pub(crate) process: Arc<Process>,
     pub(crate) stderr: StderrReader,
     pub(crate) peer: Peer,
-    /// Something has come from the program there.
+    /// The remote program has sent something.
     pub(crate) was_heard: Arc<AtomicBool>,
-    /// Or another program in its place.
+    /// False for another program in place of ssh.
     pub(crate) is_ssh: bool,
-    /// The same once more, where haul is run at the other end.
+    /// Opens another login, if the remote program is `haul serve`.
     pub(crate) further: Option<Further>,
 }
 
@@ -380,24 +376,24 @@ impl Closer {
         closer
     }
 
-    /// True if the connection is kept when it is at rest.
+    /// True if the connection is kept while it is idle.
     pub fn keeps(&self) -> bool {
         self.kept.is_some() || self.rests.is_some()
     }
 
-    /// Keeps the connection, on which both sides have sent all, and whose streams these are. If
-    /// that fails, the connection is closed.
+    /// Keeps the idle connection; `reader` and `writer` are its streams. If that fails, the
+    /// connection is closed.
     pub fn keep(mut self, reader: Box<dyn Read + Send>, writer: Writer) {
         if let Some((host, resting)) = self.rests.take() {
             return resting.put(host, Connection { reader, writer, closer: self });
         }
         drop((reader, writer));
-        // The flags are restored before another process has the streams.
+        // The flags are restored before another process gets the streams.
         self.before = None;
         let Some(kept) = self.kept.take() else { return self.leave() };
         let Kept { streams, keeper, .. } = *kept;
         match keeper.give(&streams) {
-            // Its ssh lives on, and is reaped by the system.
+            // Its ssh lives on, and the system reaps it.
             Ok(()) => drop(self.ssh.take()),
             Err(error) => {
                 tracing::debug!(%error, "the connection can't be kept");
@@ -407,9 +403,8 @@ impl Closer {
         }
     }
 
-    /// Waits until the peer sends something more, at most `patience`, and returns another
-    /// connection over the same streams. `None` if nothing comes, or the streams were not given to
-    /// this process.
+    /// Waits up to `patience` for more input from the peer. Returns another connection over the
+    /// same streams, or `None` if nothing arrives or the streams were not given to this process.
     ///
     /// # Errors
     /// Those of `poll`, and of [`Connection::of_streams`].
@@ -426,12 +421,12 @@ impl Closer {
         Connection::of_streams(input, output).map(Some)
     }
 
-    /// How long the peer is waited for. Whoever reads from it keeps to that.
+    /// The timeouts for the peer. Readers must obey them.
     pub fn patience(&self) -> Patience {
         self.patience
     }
 
-    /// The peer's name for messages, `user@host`; "the peer" where none is known.
+    /// The peer's name for messages, `user@host`; "the peer" if none is known.
     pub fn peer(&self) -> &str {
         let of_ssh = self.ssh.as_ref().map(|ssh| &*ssh.peer.name);
         let of_server = self.served.as_ref().map(|served| &*served.peer);
@@ -443,15 +438,14 @@ impl Closer {
         self.served.as_ref().is_some_and(|served| served.is_quic)
     }
 
-    /// Calls `tell` when the connection has ended, if it leads to a server, with what was measured
-    /// of it.
+    /// Sets a function to call with the measurements when a connection to a server has ended.
     pub fn on_end(&mut self, tell: impl FnOnce(Measured) + Send + Sync + 'static) {
         if let Some(served) = &mut self.served {
             served.on_end = Some(Box::new(tell));
         }
     }
 
-    /// Where the host is, as its name says here; that is being looked up.
+    /// The addresses of the host as its name resolves here. The lookup runs in the background.
     pub fn whereabouts(&self) -> Whereabouts {
         let server = self.served.as_ref().and_then(|served| {
             let round_trip = served.line.measured().map(|measured| measured.round_trip);
@@ -469,14 +463,14 @@ impl Closer {
         self.served.is_some()
     }
 
-    /// How the host is logged in to once more, if it was logged in to.
+    /// Opens another login to the host, if ssh leads to it.
     pub fn further(&self) -> Option<Further> {
         let of_kept = || self.kept.as_ref().map(|kept| kept.further.clone());
         self.ssh.as_ref().and_then(|ssh| ssh.further.clone()).or_else(of_kept)
     }
 
-    /// The ssh of this connection, to be looked at; `None` if there is none, or another
-    /// program in its place.
+    /// A handle to inspect this connection's ssh. `None` if there is none, or another program in
+    /// its place.
     pub fn onlooker(&self) -> Option<Onlooker> {
         let ssh = self.ssh.as_ref().filter(|ssh| ssh.is_ssh)?;
         Some(Onlooker(Arc::clone(&ssh.process)))
@@ -497,7 +491,7 @@ impl Closer {
         }
     }
 
-    /// Ends the child now and waits until it is gone; see [`Killer::kill`].
+    /// Ends the child now and waits until it has exited; see [`Killer::kill`].
     pub fn kill(&mut self) {
         match (&self.ssh, &self.cut) {
             (Some(ssh), _) => ssh.process.end(),
@@ -506,11 +500,11 @@ impl Closer {
         }
     }
 
-    /// Waits until the child has ended by itself. **Drop the reader and the
-    /// writer first**, or it has no reason to; after five seconds it is killed.
+    /// Waits until the child has exited by itself. **Drop the reader and the writer first**, or it
+    /// has no reason to exit. It is killed after five seconds.
     ///
     /// # Errors
-    /// Why the connection failed, from the child's status and its last words.
+    /// Why the connection failed, from the child's status and its last messages.
     pub fn finish(mut self) -> Result<(), ConnectError> {
         drop(self.kept.take());
         let Some(ssh) = self.ssh.take() else {
@@ -532,12 +526,11 @@ impl Closer {
             .inspect_err(|error| ssh.stderr.is_told(error))
     }
 
-    /// Ends a connection in which all was said, and whose peer ends by itself. **Drop the
-    /// reader and the writer first.** ssh ends when the program there has ended, and so holds
-    /// none of the host's files any more. It is waited for at most one second, as a
-    /// process that the login left behind can hold its streams open. Another program may
-    /// have more to do, and is given the time that [`Self::finish`] gives; how it ends is of
-    /// no matter.
+    /// Closes a connection whose exchange is complete, and whose peer exits by itself. **Drop the
+    /// reader and the writer first.** ssh exits after the remote program, which then holds none of
+    /// the host's files open. The wait is limited to one second, since a process that the login
+    /// left behind can hold the streams open. Another program in place of ssh gets as long as in
+    /// [`Self::finish`]. Its exit status is ignored.
     pub fn leave(mut self) {
         drop(self.kept.take());
         match &self.ssh {
@@ -547,15 +540,15 @@ impl Closer {
         }
     }
 
-    /// Like [`Self::finish`], for a stream that ended before its time: there is
-    /// always an error, also if the peer left without a complaint.
+    /// Like [`Self::finish`], for a stream that ended too early. Always returns an error, even if
+    /// the peer exited with success.
     pub fn explain(self) -> ConnectError {
         let host = self.peer().to_owned();
         if let Some(refusal) = self.served.as_ref().and_then(|served| served.refusal.get()) {
             return refusal.error(host);
         }
         let mute = self.ssh.as_ref().and_then(|ssh| match &ssh.peer.runs {
-            // A haul greets first, or fails.
+            // haul greets first, or fails.
             Remote::Haul { path, .. } if !ssh.was_heard.load(Ordering::Relaxed) => {
                 Some(ConnectError::NoHaul { host: host.clone(), tried: path.clone() })
             }
@@ -599,8 +592,8 @@ impl Drop for Closer {
 }
 
 impl Ssh {
-    /// Waits until the child has ended: its status, if the system tells it, or
-    /// `None` if it still runs after [`EXIT_WAIT_MAX`].
+    /// Waits until the child has exited. Returns its status, if the system reports it, or `None` if
+    /// it still runs after [`EXIT_WAIT_MAX`].
     fn wait(&self) -> Option<Option<ExitStatus>> {
         let deadline = Instant::now() + EXIT_WAIT_MAX;
         let mut poll = EXIT_POLL_MIN;
@@ -608,14 +601,13 @@ impl Ssh {
             match self.process.try_wait() {
                 Ok(Some(status)) => return Some(Some(status)),
                 Ok(None) => {}
-                // Whoever started haul may have SIGCHLD ignored: the child is
-                // gone, and with it how it ended.
+                // If haul's parent ignored SIGCHLD, the child's status is lost.
                 Err(_) => return Some(None),
             }
             if Instant::now() >= deadline {
                 return None;
             }
-            // Its standard error closes as it ends, which makes the wait exact.
+            // The child's standard error closes as it exits, which ends this wait at once.
             if self.stderr.wait_closed(poll) {
                 thread::sleep(EXIT_POLL_MIN);
             }
@@ -624,13 +616,13 @@ impl Ssh {
     }
 }
 
-/// Looks at the process of an ssh, as long as that runs.
+/// Inspects the process of an ssh while it runs.
 #[derive(Clone)]
 pub struct Onlooker(Arc<Process>);
 
 impl Onlooker {
-    /// Calls `look` with the number of the process, which no other one gets before that has
-    /// returned; `None` if it has ended.
+    /// Calls `look` with the process ID, which is not reused before `look` returns. `None` if the
+    /// process has exited.
     pub fn look<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
         self.0.look_at(look)
     }
@@ -651,21 +643,21 @@ pub struct Killer {
 }
 
 impl Killer {
-    /// One that hangs up on whoever is at the other end of `socket`: a read there meets
-    /// the end of the file, a write a broken pipe.
+    /// A killer that shuts `socket` down: reads return the end of the file, writes a broken pipe.
     pub(crate) fn of_socket(socket: &TcpStream) -> io::Result<Self> {
         let line: Arc<dyn HangUp + Send + Sync> = Arc::new(socket.try_clone()?);
         Ok(Self { process: None, cut: None, line: Some(line) })
     }
 
-    /// Asks ssh to end (SIGTERM, so that it can restore the terminal if it is
-    /// asking for a password), and the next time forces it (SIGKILL). Returns
-    /// at once. Streams to another program are let go of the next time, whoever
-    /// else may hold them; those without a program, at once. The reader then meets the
-    /// end of the file, the writer a broken pipe, and of a program [`Closer::finish`]
-    /// tells [`ConnectError::Stopped`].
+    /// Sends ssh SIGTERM, so that it can restore the terminal if it is asking for a password. The
+    /// second call sends SIGKILL. Returns at once.
     ///
-    /// Does nothing to a connection that has ended, or was made of parts.
+    /// Streams to another program are released by the second call, whoever else holds them. Streams
+    /// without a program are released by the first. Reads then return the end of the file, and
+    /// writes a broken pipe. If there was a program, [`Closer::finish`] returns
+    /// [`ConnectError::Stopped`].
+    ///
+    /// Does nothing to a connection that has ended, or was made from parts.
     pub fn kill(&self) {
         if let Some(process) = &self.process {
             process.kill();
@@ -680,8 +672,8 @@ impl Killer {
         }
     }
 
-    /// Waits until ssh has ended by itself, at most `patience`; tells whether
-    /// it has. A connection that was made of parts has no ssh to wait for.
+    /// Waits up to `patience` until ssh has exited by itself. Returns whether it has. A connection
+    /// made from parts has no ssh to wait for.
     pub fn ends_within(&self, patience: Duration) -> bool {
         let Some(process) = &self.process else { return true };
         let deadline = Instant::now() + patience;

@@ -1,7 +1,7 @@
-//! Streams that can be let go of though somebody else holds their other ends. A
-//! program in place of ssh may have started others, which outlive it with its
-//! standard input and output: whoever reads then would never meet the end. And the
-//! client of an agent may keep its connection, and say nothing.
+//! Streams that can be released although another process holds their other ends. A program in place
+//! of ssh may have started others, which outlive it with its standard input and output. A reader
+//! would then never see the end. The client of an agent may keep its connection open without
+//! sending.
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Lets go of streams.
+/// Releases streams.
 pub(crate) struct Cut {
-    /// Has a byte as soon as the streams were let go of. Its end would not do: a process that
-    /// was forked off, or the one that has forked, may have `held` as well.
+    /// Holds a byte once the streams are released. Its end of file would not do: a process forked
+    /// from this one, or its parent, may have `held` as well.
     watched: PipeReader,
     held: Mutex<Option<PipeWriter>>,
     asked: AtomicBool,
-    /// Nothing is read or written any more.
+    /// All reads and writes end.
     let_go: AtomicBool,
 }
 
@@ -29,28 +29,29 @@ impl Cut {
         Ok(Arc::new(Self { watched, held: Mutex::new(Some(held)), asked, let_go }))
     }
 
-    /// Asked for the second time, lets go of the streams: the reader meets the end,
-    /// the writer a broken pipe. Until then the program may end them.
+    /// The second call releases the streams: reads return the end of the file, writes a broken
+    /// pipe. The first call leaves the program time to end them.
     pub(crate) fn ask(&self) {
         if self.asked.swap(true, Ordering::Relaxed) {
             self.let_go();
         }
     }
 
-    /// Lets go of the streams at once.
+    /// Releases the streams at once.
     pub(crate) fn let_go(&self) {
         self.let_go.store(true, Ordering::Relaxed);
         let held = self.held.lock().take();
-        // There is room for a byte. Where nobody else has it, closing it does the same.
+        // The pipe has room for a byte. If no other process holds it, closing it wakes the reader
+        // too.
         let _ = held.map(|mut held| held.write_all(&[0]));
     }
 
-    /// True once the streams were let go of.
+    /// True once the streams are released.
     fn is_done(&self) -> bool {
         self.let_go.load(Ordering::Relaxed)
     }
 
-    /// Waits until `stream` may be ready, or was let go of.
+    /// Waits until `stream` may be ready, or is released.
     fn wait(&self, stream: BorrowedFd<'_>, ready: PollFlags) -> io::Result<()> {
         let watched = PollFd::new(&self.watched, PollFlags::IN);
         match poll(&mut [PollFd::from_borrowed_fd(stream, ready), watched], None) {
@@ -60,10 +61,10 @@ impl Cut {
     }
 }
 
-/// Waits until `pipe` takes something, or nobody reads it any more.
+/// Waits until `pipe` has room, or has no reader any more.
 ///
 /// # Errors
-/// Those of `poll`; a broken pipe if it was let go of by `cut`.
+/// Those of `poll`; a broken pipe if `cut` has released it.
 pub(crate) fn wait_for_room(pipe: BorrowedFd<'_>, cut: Option<&Cut>) -> io::Result<()> {
     let Some(cut) = cut else {
         return match poll(&mut [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)], None) {
@@ -75,15 +76,15 @@ pub(crate) fn wait_for_room(pipe: BorrowedFd<'_>, cut: Option<&Cut>) -> io::Resu
     if cut.is_done() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
-/// A stream that can be let go of.
+/// A stream that can be released.
 pub(crate) struct Cuttable<S> {
     stream: S,
     cut: Arc<Cut>,
 }
 
 impl<S: AsFd> Cuttable<S> {
-    /// Takes this side's end of a pipe, or a socket. It never blocks from now on,
-    /// which the other end doesn't notice.
+    /// Takes this side's end of a pipe, or a socket, and makes it non-blocking. The other end does
+    /// not notice.
     ///
     /// # Errors
     /// Those of `fcntl`.
@@ -93,15 +94,15 @@ impl<S: AsFd> Cuttable<S> {
     }
 }
 
-/// Has a stream block again as it did before, when this is dropped: whoever has
-/// started this process may go on with it.
+/// Restores the blocking mode of a stream when dropped: the process that started this one may use
+/// it further.
 pub(crate) struct AsBefore {
     stream: OwnedFd,
     flags: OFlags,
 }
 
 impl AsBefore {
-    /// As `stream` is now.
+    /// Records the flags of `stream`.
     ///
     /// # Errors
     /// Those of `fcntl`.
@@ -110,7 +111,6 @@ impl AsBefore {
         Ok(Self { stream: stream.as_fd().try_clone_to_owned()?, flags })
     }
 
-    /// The stream.
     pub(crate) fn stream(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -136,7 +136,7 @@ impl<S: Read + AsFd> Read for Cuttable<S> {
 }
 
 impl<S: Write + AsFd> Cuttable<S> {
-    /// Writes as soon as there is room.
+    /// Calls `write` until it does not block.
     fn write_with(
         &mut self,
         mut write: impl FnMut(&mut S) -> io::Result<usize>,
@@ -207,7 +207,7 @@ mod tests {
         while !reader.is_finished() && begin.elapsed() < Duration::from_secs(10) {
             thread::sleep(Duration::from_millis(5));
         }
-        // Its end would wake the reader.
+        // An end of file would wake the reader.
         assert!(reader.is_finished() && of_another.is_some());
         drop(far_output);
     }

@@ -1,6 +1,6 @@
-//! How direct connections reach the process of a job: on a port of its own, or on the port of
-//! a server. The server forwards to each job the callers whose TLS greeting names the key of
-//! that job. It does not decrypt them: the job itself checks their keys.
+//! How direct connections reach the process of a job: on a port of its own, or on the port of a
+//! server. The server forwards callers to the job whose key their TLS greeting names. It does not
+//! decrypt them: the job itself checks their keys.
 
 use crate::{DirectListener, Identity};
 use std::fmt;
@@ -10,24 +10,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
-/// Bytes of a caller's greeting that are forwarded with it, at most.
+/// Most bytes of a caller's greeting that are forwarded with it.
 pub(crate) const GREETING_MAX: usize = 24 << 10;
 
-/// The way by which direct connections reach this process.
+/// How direct connections reach this process.
 #[derive(Debug, Clone)]
 pub enum Doorway {
     /// A port of its own at this address.
     Port(IpAddr),
-    /// The port of a server, which forwards them.
+    /// The port of a server, which forwards callers.
     Server(Forwarded),
 }
 
 impl Doorway {
-    /// Listens for the caller that has the key `client`. A port of its own is one of `ports`,
-    /// if these are given.
+    /// Listens for the caller with the key `client`. A port of its own is one of `ports`, if given.
     ///
     /// # Errors
-    /// When no port or no key can be had.
+    /// When no port is free or no key can be created.
     pub fn open(&self, ports: Option<(u16, u16)>, client: [u8; 32]) -> io::Result<DirectListener> {
         match self {
             Self::Port(ip) => DirectListener::bind(*ip, ports, &Identity::new()?, client),
@@ -38,24 +37,24 @@ impl Doorway {
     }
 }
 
-/// The end of a server, in the process that accepts.
+/// The server's end, in the process that accepts callers.
 pub struct Forwarder {
     socket: UnixDatagram,
     label: String,
 }
 
-/// The end of a job.
+/// The job's end.
 #[derive(Debug, Clone)]
 pub struct Forwarded {
     socket: Arc<UnixDatagram>,
-    /// The key by which the job's callers are recognised.
+    /// The key that callers of this job name.
     identity: Identity,
     /// The address of the server's port.
     pub(crate) address: SocketAddr,
 }
 
 impl Forwarder {
-    /// Both ends for a job whose client has reached the server at `address`.
+    /// Creates both ends, for a job whose client has reached the server at `address`.
     ///
     /// # Errors
     /// When the system gives no sockets or no random numbers.
@@ -68,15 +67,15 @@ impl Forwarder {
         Ok((Self { socket, label }, Forwarded { socket: Arc::new(to_job), identity, address }))
     }
 
-    /// True if callers for this job name `label`.
+    /// True if callers with `label` belong to this job.
     pub(crate) fn is_for(&self, label: &str) -> bool {
         self.label == label
     }
 
-    /// Gives a caller from `from`, which has sent `greeting`, to the job.
+    /// Passes a caller to the job, with its address `from` and the `greeting` that it sent.
     ///
     /// # Errors
-    /// When the job has ended, or has too many callers to look at.
+    /// When the job has ended, or its queue of callers is full.
     pub(crate) fn forward(
         &self,
         caller: &TcpStream,
@@ -96,12 +95,12 @@ impl fmt::Debug for Forwarder {
 }
 
 impl Forwarded {
-    /// The socket, to be watched.
+    /// The socket, for polling.
     pub(crate) fn socket(&self) -> &UnixDatagram {
         &self.socket
     }
 
-    /// The next caller: its socket, its address, and what it has sent.
+    /// Returns the next caller: its socket, its address and its greeting.
     ///
     /// # Errors
     /// Those of `recvmsg`; `WouldBlock` if there is none.
@@ -116,7 +115,7 @@ impl Forwarded {
     }
 }
 
-/// The length of an encoded address: one of IPv6, which may stand for one of IPv4.
+/// The length of an encoded address. IPv4 addresses are encoded as mapped IPv6 addresses.
 const IP_LEN: usize = 16;
 
 fn encode_ip(ip: IpAddr) -> [u8; IP_LEN] {

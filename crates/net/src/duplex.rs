@@ -1,9 +1,9 @@
-//! A TLS connection that one thread reads while another writes: the two share the state of
-//! TLS under a lock, and wait for the socket outside of it.
+//! A TLS connection that one thread reads while another writes. The two share the TLS state under a
+//! lock, and wait for the socket outside of it.
 //!
-//! The server begins with an opening: a byte 0, or a byte 1 and the 32 bytes of a further key
-//! of its own, or the byte of a refusal and the end. The reader takes it off, so it costs no
-//! round trip.
+//! The server sends an opening first: a byte 0; or a byte 1 and the 32 bytes of a further key of
+//! its own; or the byte of a refusal, and then the end. The reader removes the opening from the
+//! stream, so it costs no round trip.
 
 use crate::connection::{Connection, Served, Writer};
 use crate::direct::{READ_LEN, WRITTEN_MAX, prepare};
@@ -15,23 +15,23 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long the last words may take, when nobody may read them any more.
+/// Timeout for sending the end of the stream, as the peer may have stopped reading.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
 
-/// The first bytes of other openings than those of [`Refusal`].
+/// The first bytes of openings that are no [`Refusal`].
 const NO_NEW_KEY: u8 = 0;
 const NEW_KEY: u8 = 1;
 
-/// Called with a further key of the server.
+/// Called with a new key of the server.
 pub(crate) type OnNewKey = Box<dyn FnOnce(PublicKey) + Send>;
 
-/// This side's part in the opening.
+/// This side's part of the opening.
 pub(crate) enum Opening {
-    /// The server announces another key of its own, if it has one.
+    /// The server announces a new key of its own, if it has one.
     Says(Option<PublicKey>),
-    /// The server does not serve the client.
+    /// The server refuses the client.
     Refuses(Refusal),
-    /// The client listens.
+    /// The client reads the opening.
     Hears(OnNewKey),
 }
 
@@ -39,12 +39,12 @@ pub(crate) enum Opening {
 pub(crate) struct Established {
     pub(crate) tls: rustls::Connection,
     pub(crate) socket: TcpStream,
-    /// Bytes that have come behind the handshake, and were not decrypted.
+    /// Bytes received after the handshake and not decrypted yet.
     pub(crate) early: Vec<u8>,
 }
 
 impl Established {
-    /// The connection, with a peer that is called `peer` in messages.
+    /// Makes the connection. Messages call the peer `peer`.
     ///
     /// # Errors
     /// Those of `setsockopt`, and of sending the opening.
@@ -84,17 +84,17 @@ impl Established {
 struct TlsReader {
     tls: Arc<Mutex<rustls::Connection>>,
     socket: Arc<TcpStream>,
-    /// Bytes from the socket; those in `filled` were not decrypted yet.
+    /// Bytes from the socket. Those in `filled` are not decrypted yet.
     came: Box<[u8]>,
     filled: std::ops::Range<usize>,
-    /// Set until the opening has come.
+    /// Set until the opening was read.
     on_new_key: Option<OnNewKey>,
-    /// Set if the other side refused this one before it sent anything else.
+    /// Set if the peer refused this side before it sent anything else.
     refusal: Arc<OnceLock<Refusal>>,
 }
 
 impl TlsReader {
-    /// Decrypts what has come: `None` if there is nothing to read before more comes.
+    /// Decrypts received bytes. `None` if it needs more of them first.
     fn decrypt(&mut self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         let mut tls = self.tls.lock();
         loop {
@@ -106,12 +106,11 @@ impl TlsReader {
                 return Ok(None);
             }
             self.filled.start += tls.read_tls(&mut &self.came[self.filled.clone()])?;
-            // An answer to a change of keys goes out in front of what is written next.
+            // An answer to a key update is sent before the next written data.
             tls.process_new_packets().map_err(broken)?;
         }
     }
 
-    /// Waits until more comes.
     fn receive(&mut self) -> io::Result<()> {
         if self.came.len() < READ_LEN {
             self.came = vec![0; READ_LEN].into_boxed_slice();
@@ -124,7 +123,7 @@ impl TlsReader {
         };
         self.filled = 0..len;
         if len == 0 {
-            // Without an orderly end, the next read of what was decrypted fails.
+            // If the peer did not end the stream, the next read of decrypted data fails.
             self.tls.lock().read_tls(&mut io::empty())?;
         }
         Ok(())
@@ -140,8 +139,7 @@ impl TlsReader {
     }
 }
 
-/// Says this side's part of the opening to `writer`; returns what is called once the other
-/// side's part has come.
+/// Sends this side's part of the opening. Returns the function to call with the other side's part.
 pub(crate) fn say_opening(
     opening: Opening,
     writer: &mut impl Write,
@@ -158,7 +156,7 @@ pub(crate) fn say_opening(
     }
 }
 
-/// Takes the opening off what `read` reads. Sets `refusal` if the other side refuses this one.
+/// Reads the opening with `read`. Sets `refusal` if the peer refuses this side.
 pub(crate) fn hear_opening(
     mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
     on_new_key: OnNewKey,
@@ -211,12 +209,12 @@ impl Read for TlsReader {
 struct TlsWriter {
     tls: Arc<Mutex<rustls::Connection>>,
     socket: Arc<TcpStream>,
-    /// Encrypted, and not sent yet.
+    /// Encrypted bytes that are not sent yet.
     sealed: Vec<u8>,
 }
 
 impl TlsWriter {
-    /// Encrypts what `write` writes, and sends it.
+    /// Encrypts the data that `write` writes, and sends it.
     fn write_with(
         &mut self,
         write: impl FnOnce(&mut rustls::Connection) -> io::Result<usize>,
@@ -251,7 +249,7 @@ impl Write for TlsWriter {
 }
 
 impl Drop for TlsWriter {
-    /// Ends the stream in order, so that the other side knows that nothing is missing.
+    /// Ends the stream in order, so that the peer knows that it is complete.
     fn drop(&mut self) {
         let _ = self.socket.set_write_timeout(Some(CLOSING_MAX));
         let _ = self.write_with(|tls| {

@@ -1,7 +1,7 @@
-//! The port of a server. One thread does the TLS handshakes of all callers in one loop, with
-//! bounds on their number, their time and their bytes. Only who has a key that is known comes
-//! out of it, as a [`Caller`]; all others meet the same failed handshake. Callers by QUIC come
-//! out of a process of its own ([`QuicChild`]), as the same.
+//! The port of a server. One thread runs the TLS handshakes of all callers in one loop, with bounds
+//! on their number, time and bytes. A caller with a known key is returned as a [`Caller`]. All
+//! others get the same failed handshake. Callers by QUIC come from a process of its own
+//! ([`QuicChild`]), as the same type.
 
 mod handshake;
 mod own_keys;
@@ -26,29 +26,29 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Callers that are taken from a listener at once, before those that wait get their turn.
+/// Callers to accept from a listener in one turn, before the waiting handshakes proceed.
 const ACCEPTED_MAX: usize = 16;
 
-/// Callers that wait to be accepted. Further ones try again after a second.
+/// Callers in the listen queue. Further ones try again after a second.
 const BACKLOG: i32 = 1024;
 
-/// Bytes of a caller that is refused, at most, until it leaves.
+/// Most bytes to read from a refused caller until it leaves.
 const REFUSED_LEN_MAX: u64 = 1 << 20;
 
-/// How long no caller is accepted after the system could not give one.
+/// Pause in accepting callers after the system failed to accept one.
 const REST: Duration = Duration::from_millis(100);
 
-/// The bits of an IPv6 address that one subscriber has for itself.
+/// Bits of the prefix of an IPv6 address that one subscriber has.
 const SUBSCRIBER_BITS: u32 = 64;
 
 /// Bounds of a [`Gate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateLimits {
-    /// Handshakes at once. The oldest one makes way for another.
+    /// Concurrent handshakes. A new one replaces the oldest.
     pub handshakes_max: usize,
-    /// The same for one address (IPv6: for 64 bits of it).
+    /// The same for one address (IPv6: for its first 64 bits).
     pub per_source_max: usize,
-    /// The time for a handshake.
+    /// Timeout of a handshake.
     pub handshake_max: Duration,
 }
 
@@ -58,10 +58,10 @@ impl Default for GateLimits {
     }
 }
 
-/// Keys of clients, and when each expires.
+/// Keys of clients, each with its time of expiry.
 pub(crate) type Known = Arc<Mutex<HashMap<PublicKey, Option<SystemTime>>>>;
 
-/// Listens, and finds out who calls.
+/// Listens for callers and checks their keys.
 pub struct Gate {
     listeners: Vec<TcpListener>,
     quic: QuicGate,
@@ -69,20 +69,20 @@ pub struct Gate {
     own: Vec<Identity>,
     known: Known,
     config: Arc<ServerConfig>,
-    /// The oldest comes first.
+    /// Oldest first.
     handshakes: VecDeque<Handshake>,
-    /// Jobs to which callers are forwarded.
+    /// Jobs that callers are forwarded to.
     jobs: Vec<Weak<Forwarder>>,
-    /// No caller is accepted before.
+    /// No caller is accepted before this time.
     rests_until: Option<Instant>,
 }
 
 impl Gate {
-    /// Accepts callers at `listeners`. It has the keys `own`, of which the first is the newest,
-    /// and lets nobody in before [`Self::know`] is called.
+    /// Accepts callers at `listeners`. `own` are the server's keys, newest first. Refuses all
+    /// clients until [`Self::know`] is called.
     ///
     /// # Errors
-    /// Those of `fcntl`; when there is no key.
+    /// Those of `fcntl`; when `own` is empty.
     pub fn new(
         listeners: Vec<TcpListener>,
         own: &[Identity],
@@ -97,14 +97,14 @@ impl Gate {
         Ok(Self { listeners, quic, limits, own, known, config, handshakes, jobs, rests_until })
     }
 
-    /// The same, with QUIC at `sockets`; see [`Self::begin_quic`].
+    /// Adds QUIC at `sockets`; see [`Self::begin_quic`].
     #[must_use]
     pub fn with_quic(self, sockets: Vec<UdpSocket>, congestion: Congestion) -> Self {
         Self { quic: QuicGate::new(sockets, congestion), ..self }
     }
 
-    /// The beginnings of a process for QUIC; `None` if there is no socket for it. When it runs,
-    /// [`Self::started_quic`] is to be called.
+    /// Prepares a process for QUIC. `None` if QUIC has no sockets. Call [`Self::started_quic`] once
+    /// the process runs.
     ///
     /// # Errors
     /// When there are no descriptors left.
@@ -112,7 +112,7 @@ impl Gate {
         self.quic.begin(&self.own, snapshot(&self.known), self.limits)
     }
 
-    /// The process for QUIC runs.
+    /// Records the running process for QUIC.
     pub fn started_quic(&mut self, process: haul_sys::Child) {
         self.quic.started(process);
     }
@@ -122,23 +122,23 @@ impl Gate {
         self.quic.is_served()
     }
 
-    /// The process for QUIC, if one runs.
+    /// The process ID of the process for QUIC, if one runs.
     pub fn quic_process(&self) -> Option<u32> {
         self.quic.process()
     }
 
-    /// The process for QUIC ends once it has sent what is left of the jobs.
+    /// Lets the process for QUIC exit once it has sent all remaining data of the jobs.
     pub fn end_quic(&mut self) {
         self.quic.end();
     }
 
-    /// Forwards callers that name the key of a job to that job, until `job` is dropped.
+    /// Forwards callers that name the key of `job` to it, until `job` is dropped.
     pub fn forward_to(&mut self, job: &Arc<Forwarder>) {
         self.jobs.retain(|job| job.strong_count() > 0);
         self.jobs.push(Arc::downgrade(job));
     }
 
-    /// Lets in who has one of these keys, from now on, each until its time.
+    /// Replaces the known keys. Each is accepted until its time of expiry.
     pub fn know(&mut self, keys: impl IntoIterator<Item = (PublicKey, Option<SystemTime>)>) {
         *self.known.lock() = keys.into_iter().collect();
         self.update_quic();
@@ -148,10 +148,10 @@ impl Gate {
         self.quic.update(&self.own, snapshot(&self.known), self.limits);
     }
 
-    /// Has these keys of its own from now on; see [`Self::new`].
+    /// Replaces the server's own keys; see [`Self::new`].
     ///
     /// # Errors
-    /// When there is none.
+    /// When `own` is empty.
     pub fn set_own(&mut self, own: &[Identity]) -> io::Result<()> {
         self.config = tls_config(own, &self.known)?;
         self.own = own.to_vec();
@@ -159,13 +159,13 @@ impl Gate {
         Ok(())
     }
 
-    /// Has these bounds from now on.
+    /// Replaces the bounds.
     pub fn set_limits(&mut self, limits: GateLimits) {
         self.limits = limits;
         self.update_quic();
     }
 
-    /// Accepts callers at `listeners` and `sockets` from now on, and at no others.
+    /// Replaces the listeners and the QUIC sockets.
     ///
     /// # Errors
     /// Those of `fcntl`.
@@ -182,7 +182,7 @@ impl Gate {
         Ok(())
     }
 
-    /// A second handle of the socket for QUIC at `address`, if there is one.
+    /// A second handle of the QUIC socket at `address`, if there is one.
     ///
     /// # Errors
     /// Those of `dup`.
@@ -191,7 +191,7 @@ impl Gate {
         self.quic.sockets().iter().find(is_it).map(UdpSocket::try_clone).transpose()
     }
 
-    /// The addresses of QUIC.
+    /// The addresses of the QUIC sockets.
     ///
     /// # Errors
     /// Those of `getsockname`.
@@ -208,7 +208,7 @@ impl Gate {
         self.listeners.iter().find(is_it).map(TcpListener::try_clone).transpose()
     }
 
-    /// The addresses that it listens on.
+    /// The addresses of the listeners.
     ///
     /// # Errors
     /// Those of `getsockname`.
@@ -216,27 +216,27 @@ impl Gate {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// The number of callers by TCP that are not known yet.
+    /// The number of TCP callers in a handshake.
     pub fn waiting(&self) -> usize {
         self.handshakes.len()
     }
 
-    /// Closes this process's copies of all sockets: for a child, to which they do not belong.
+    /// Closes this process's copies of all sockets. For a child process, which must not hold them.
     pub fn abandon(&mut self) {
         self.listeners.clear();
         self.handshakes.clear();
         self.quic.abandon();
     }
 
-    /// Accepts no more callers.
+    /// Stops accepting callers.
     pub fn close(&mut self) {
         self.listeners.clear();
         self.handshakes.clear();
         self.quic.close(&self.own, self.limits);
     }
 
-    /// Waits until a caller or one of `others` needs attention, or the time is over, and goes on
-    /// with all handshakes.
+    /// Waits until a caller or one of `others` is ready, or `patience` is over. Then continues all
+    /// handshakes.
     ///
     /// # Errors
     /// Those of `poll`.
@@ -260,7 +260,7 @@ impl Gate {
         let quics = usize::from(quic.is_some());
         fds.extend(listening.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         fds.extend(self.handshakes.iter().map(|it| PollFd::from_borrowed_fd(it.fd(), it.awaits())));
-        // Rounded up: half a millisecond must not become a busy wait.
+        // Rounded up, since a timeout below a millisecond would become a busy wait.
         let timeout = timeout.map(|left| left + Duration::from_millis(1));
         let timeout = timeout.map(|left| Timespec::try_from(left).unwrap_or_default());
         match poll(&mut fds, timeout.as_ref()) {
@@ -283,7 +283,8 @@ impl Gate {
         Ok(Turn { callers, ready })
     }
 
-    /// Goes on with the handshakes whose sockets have `moved`, and ends those that are late.
+    /// Continues the handshakes whose sockets are ready (`moved`), and drops those that have timed
+    /// out.
     fn proceed(&mut self, moved: &[bool]) -> Vec<Caller> {
         let mut callers = Vec::new();
         let is_late = |it: &Handshake| it.since.elapsed() >= self.limits.handshake_max;
@@ -328,7 +329,8 @@ impl Gate {
                         }
                     }
                     Err(error) if is_of_caller(&error) => {}
-                    // The system may have no descriptor left: who waits longest gives one back.
+                    // The system may have no descriptor left. Dropping the oldest handshake frees
+                    // one.
                     Err(error) => {
                         tracing::debug!(%error, "no caller can be accepted");
                         self.handshakes.pop_front();
@@ -343,8 +345,8 @@ impl Gate {
         }
     }
 
-    /// Ends handshakes until there is room for another one from `caller`. Nothing was read yet
-    /// of the last `new` ones.
+    /// Drops handshakes until there is room for another from `caller`. The last `new` ones were not
+    /// read yet.
     fn make_way(&mut self, caller: IpAddr, new: usize) {
         let same = |it: &Handshake| source(it.from.ip()) == caller;
         if self.handshakes.iter().filter(|it| same(it)).count() >= self.limits.per_source_max {
@@ -355,9 +357,9 @@ impl Gate {
         }
     }
 
-    /// Ends the oldest of the handshakes that `are_meant`. One that has got no further than a
-    /// connection goes first: those cost the other side the least. The last `new` ones had no
-    /// time to greet.
+    /// Drops the oldest handshake that `are_meant` selects. Prefers one without a greeting, since
+    /// those cost the caller the least. The last `new` ones had no time to greet and are not
+    /// preferred.
     fn end_oldest(&mut self, are_meant: impl Fn(&Handshake) -> bool, new: usize) {
         let read = self.handshakes.len().saturating_sub(new);
         let mut meant = self.handshakes.iter().enumerate().filter(|(_, it)| are_meant(it));
@@ -375,24 +377,24 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// A socket for callers on `address`. One for IPv6 takes no callers of IPv4, so that each may
-/// have a socket on the same port.
+/// Creates a listener at `address`. An IPv6 listener takes no IPv4 callers, so that both families
+/// can use the same port.
 ///
 /// # Errors
-/// When the address or the port can't be had.
+/// When the address or the port is not available.
 pub fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Connections that have just ended keep no server from starting again.
+    // Connections that have just ended must not prevent a restart of the server.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Has listeners not block, and hold many callers.
+/// Makes listeners non-blocking, with a long queue.
 fn prepare(listeners: &[TcpListener]) -> io::Result<()> {
     for listener in listeners {
         listener.set_nonblocking(true)?;
@@ -401,7 +403,7 @@ fn prepare(listeners: &[TcpListener]) -> io::Result<()> {
     Ok(())
 }
 
-/// The part of an address that one subscriber has.
+/// The part of an address that identifies one subscriber.
 pub(crate) fn source(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {
@@ -412,17 +414,17 @@ pub(crate) fn source(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// The keys of clients as they are now.
+/// A copy of the known keys.
 fn snapshot(known: &Known) -> Vec<(PublicKey, Option<SystemTime>)> {
     let known = known.lock();
     known.iter().map(|(key, expires)| (*key, *expires)).collect()
 }
 
-/// The rules of TLS for a server with the keys `own`, which knows the clients `known`.
+/// The TLS configuration of a server with the keys `own`, for the clients in `known`.
 pub(crate) fn tls_config(own: &[Identity], known: &Known) -> io::Result<Arc<ServerConfig>> {
     let keys = Arc::new(OwnKeys::new(own).ok_or(io::ErrorKind::InvalidInput)?);
     let known = Arc::clone(known);
-    // An unknown key, a revoked one and an expired one take the same course.
+    // Unknown, revoked and expired keys take the same path.
     let accepts = move |key: &PublicKey| {
         let known = known.lock();
         let expires = known.get(key).copied();
@@ -434,20 +436,20 @@ pub(crate) fn tls_config(own: &[Identity], known: &Known) -> io::Result<Arc<Serv
 /// The result of one turn of the loop.
 #[derive(Debug)]
 pub struct Turn {
-    /// Those whose handshake is done.
+    /// Callers whose handshake is complete.
     pub callers: Vec<Caller>,
-    /// For each of the others, whether it needs attention.
+    /// For each of `others`, whether it is ready.
     pub ready: Vec<bool>,
 }
 
-/// Somebody who has proved to have a key that is known.
+/// A caller that has proved to hold a known key.
 pub struct Caller {
     key: PublicKey,
     from: SocketAddr,
     line: Line,
 }
 
-/// The way to a caller.
+/// The connection to a caller.
 enum Line {
     Tls(Box<Established>),
     Quic { handed: Handed, reached: SocketAddr, label: Option<String> },
@@ -459,12 +461,12 @@ impl Caller {
         Self { key, from, line: Line::Quic { handed, reached, label } }
     }
 
-    /// The key.
+    /// The caller's key.
     pub fn key(&self) -> PublicKey {
         self.key
     }
 
-    /// True if it asked for `key` as the server's: it knows that one.
+    /// True if the caller asked for `key` as the server's, so it knows that key.
     pub fn knows(&self, key: &PublicKey) -> bool {
         let label = match &self.line {
             Line::Tls(established) => match &established.tls {
@@ -476,12 +478,12 @@ impl Caller {
         label == Some(&key.label())
     }
 
-    /// The address that it calls from.
+    /// The caller's address.
     pub fn from(&self) -> SocketAddr {
         self.from
     }
 
-    /// The address that it has reached.
+    /// The address that the caller has reached.
     ///
     /// # Errors
     /// Those of `getsockname`.
@@ -492,12 +494,12 @@ impl Caller {
         }
     }
 
-    /// True if it came by QUIC.
+    /// True if the caller uses QUIC.
     pub fn is_quic(&self) -> bool {
         matches!(self.line, Line::Quic { .. })
     }
 
-    /// The socket, to be watched. By QUIC, that of the pair.
+    /// The socket, for polling. With QUIC, the socket pair to the QUIC process.
     pub fn socket(&self) -> BorrowedFd<'_> {
         match &self.line {
             Line::Tls(established) => established.socket.as_fd(),
@@ -505,11 +507,11 @@ impl Caller {
         }
     }
 
-    /// The connection with it, for one process: others close the caller by dropping it. `peer`
-    /// is its name in messages. It is told `new_key`, if the server has another one.
+    /// The connection with the caller. Only one process may call this; others close the caller by
+    /// dropping it. Messages call the caller `peer`. `new_key` is announced to it.
     ///
     /// # Errors
-    /// When it has left.
+    /// When the caller has left.
     pub fn into_connection(
         self,
         peer: String,
@@ -526,12 +528,12 @@ impl Caller {
         }
     }
 
-    /// Refuses the caller, in one process as [`Self::into_connection`], and waits until it has
-    /// left, at most `patience`. A process that must not wait, or has no descriptors left, can
-    /// refuse it too: with no patience, the caller may lose the answer if it still sends.
+    /// Refuses the caller and waits up to `patience` until it has left. Only one process may call
+    /// this. With zero `patience` it returns at once, for a process that must not wait or has no
+    /// descriptors left. The caller may then lose the answer if it is still sending.
     ///
     /// # Errors
-    /// When it had left before, or stays.
+    /// When the caller had left before, or stays.
     pub fn refuse(self, refusal: Refusal, patience: Duration) -> io::Result<()> {
         let socket = self.socket().try_clone_to_owned();
         let Connection { reader: _reader, writer, closer: _closer } =
@@ -540,7 +542,7 @@ impl Caller {
         if patience.is_zero() {
             return Ok(());
         }
-        // A socket that is closed with something unread takes back what it has not sent yet.
+        // Closing a socket that has unread data discards its unsent data.
         let socket = TcpStream::from(socket?);
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(patience))?;

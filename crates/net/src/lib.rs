@@ -1,42 +1,40 @@
-//! Authenticated byte streams to other machines. Knows no messages: what the
-//! bytes mean, and how the two ends greet each other, is the caller's.
+//! Authenticated byte streams to other machines. This crate knows no messages: callers give the
+//! bytes their meaning and do the greeting.
 //!
-//! [`connect`] starts the system's `ssh` with `haul serve` as its remote
-//! command and hands back a [`Connection`] at once, before anyone has logged
-//! in. The caller greets the peer over it. If that ends in an end of file,
-//! [`Closer::explain`] tells why, as a [`ConnectError`], which says what the
-//! user can act on. [`connect_sftp`] does the same with the SFTP server
-//! that most ssh servers have, for hosts without haul, and [`connect_deploy`]
-//! with a shell that helps to put haul there.
+//! [`connect`] starts the system's `ssh` with `haul serve` as its remote command. It returns a
+//! [`Connection`] at once, before the login. The caller greets the peer over it. If the stream ends
+//! instead, [`Closer::explain`] returns the cause as a [`ConnectError`]. [`connect_sftp`] starts
+//! the host's SFTP server instead, for hosts without haul. [`connect_deploy`] starts a shell that
+//! helps to install haul.
 //!
 //! # Rooms
 //!
 //! - `ssh.rs`: starts the program.
-//! - `target.rs`: checks user, host and `--rsh` before they stand in an argument list.
-//! - `remote_command.rs`: the one line that the other machine's shell sees, to find haul
-//!   or to help to deploy it: constants, and `--remote-haul` quoted.
-//! - `cipher.rs`: puts AES-GCM first unless `ssh -G` shows that the user chose ciphers. It
-//!   is asked once for each host, and only before contents of files go there.
-//! - `pipe.rs`: the stream between: a pipe to ssh, since content is spliced into it, and
-//!   a socket from ssh, which costs both sides half as much.
+//! - `target.rs`: checks user, host and `--rsh` before they enter an argument list.
+//! - `remote_command.rs`: the line that the remote shell runs, to find haul or to help deploy it.
+//!   It consists of constants and the quoted `--remote-haul`.
+//! - `cipher.rs`: puts AES-GCM first unless `ssh -G` shows that the user chose ciphers. ssh is
+//!   asked once per host, and only before file contents are sent.
+//! - `pipe.rs`: the streams to ssh. The outgoing one is a pipe, since content is spliced into it.
+//!   The incoming one is a socket, which costs both sides half as much.
 //! - `connection.rs`, `process.rs`: end and reap the child.
-//! - `cut.rs`: lets go of streams whose other ends somebody else may hold: those to a
-//!   program in place of ssh, and those that were given to this process.
-//! - `kept.rs`: connections that stay between commands; `kept/holder.rs`: the process that
-//!   holds one. `ssh_configuration.rs`: the files of ssh's configuration, which must be the same
-//!   for the next command, and the hosts that they name.
-//! - `identity.rs`: keys. `tls.rs`: what all connections over TLS have in common;
-//!   `tls/pinned.rs`: the other side's key is known before.
-//! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time; `sealing.rs`: how fast it
-//!   can be encrypted. `duplex.rs`: TLS in both directions at once. `doorway.rs`: the port on
-//!   which direct connections come, which may be that of a server.
-//! - `gate.rs`: the port of a server, and the handshakes of all who call it. `server.rs`: how a
-//!   client reaches a server; `refusal.rs`: why it is not served. `invitation.rs`: the line that
-//!   invites one.
+//! - `cut.rs`: releases streams whose other ends another process may hold: those to a program in
+//!   place of ssh, and those that were given to this process.
+//! - `kept.rs`: connections kept between commands. `kept/holder.rs`: the process that holds one.
+//!   `ssh_configuration.rs`: the files of ssh's configuration, which must not change between the
+//!   commands, and the hosts that they name.
+//! - `identity.rs`: keys. `tls.rs`: TLS settings that all connections share. `tls/pinned.rs`:
+//!   checks the other side's pinned key.
+//! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time. `sealing.rs`: measures its
+//!   encryption. `duplex.rs`: TLS in both directions at once. `doorway.rs`: the port for direct
+//!   connections, which may be that of a server.
+//! - `gate.rs`: the port of a server and the handshakes of its callers. `server.rs`: how a client
+//!   reaches a server. `refusal.rs`: why a server refuses a client. `invitation.rs`: the invitation
+//!   line.
 //! - `quic.rs`: the same connections to a server by QUIC.
-//! - `whereabouts.rs`: which addresses a host may name as its own.
-//! - `stderr.rs`: listens to the child. `patience.rs`: how long a peer is waited for.
-//! - `diagnosis.rs`: turns how the child ended into an error (`error.rs`).
+//! - `whereabouts.rs`: which addresses a host may claim as its own.
+//! - `stderr.rs`: reads the child's standard error. `patience.rs`: timeouts for a peer.
+//! - `diagnosis.rs`: turns the child's end into an error (`error.rs`).
 
 #![forbid(unsafe_code)]
 

@@ -1,28 +1,25 @@
-//! How long a peer is waited for.
+//! Timeouts for a peer.
 
 use std::time::Duration;
 
-/// How long a peer may be silent, unless the user says otherwise, in seconds.
+/// Default timeout for a silent peer, in seconds.
 pub const SILENCE_SECONDS: u32 = 15;
 
-/// How long a login may take, with the host's program coming to its greeting:
-/// somebody may have to look for a password, or for a second factor.
+/// Time for a login, up to the greeting of the host's program. The user may have to find a password
+/// or a second factor.
 const LOGIN_MAX: Duration = Duration::from_secs(600);
 
-/// How long a peer is waited for. Only time counts in which this side waits to
-/// hear something.
+/// Timeouts for a peer. Only the time counts in which this side waits for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// A peer from which nothing has come for so long is gone; `None` waits for
-    /// ever.
+    /// A peer that sends nothing for so long is considered lost. `None` waits for ever.
     pub silence_max: Option<Duration>,
-    /// The same until the peer has greeted, which is after the login.
+    /// The same until the peer has greeted, which includes the login.
     pub login_max: Option<Duration>,
 }
 
 impl Patience {
-    /// Waits for `seconds`, and for a login at least as long as it may need; with
-    /// 0, for ever.
+    /// Waits `seconds`, but at least [`LOGIN_MAX`] for a login. 0 waits for ever.
     pub fn of_seconds(seconds: u32) -> Self {
         let silence_max = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
         Self { silence_max, login_max: silence_max.map(|silence| silence.max(LOGIN_MAX)) }

@@ -1,32 +1,32 @@
-//! How fast this processor encrypts as direct connections do.
+//! Measures how fast this processor encrypts with the ciphers of direct connections.
 
 use ring::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use std::time::{Duration, Instant};
 
-/// Bytes of a record of TLS.
+/// Bytes of a TLS record.
 const RECORD_LEN: usize = 16 << 10;
 
-/// Records between two looks at the clock.
+/// Records between two reads of the clock.
 const RECORDS_AT_ONCE: usize = 16;
 
 /// A cipher of direct connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectCipher {
-    /// AES-256-GCM, which most processors do by themselves.
+    /// AES-256-GCM, which most processors support in hardware.
     Aes256Gcm,
-    /// ChaCha20-Poly1305, for the others.
+    /// ChaCha20-Poly1305, for other processors.
     ChaCha20Poly1305,
 }
 
 impl DirectCipher {
-    /// Bytes that one thread encrypts in a second, measured for `time`; 0 where the cipher
-    /// can't be had.
+    /// Measures for `time` how many bytes one thread encrypts per second. 0 if the cipher is not
+    /// available.
     pub fn rate(self, time: Duration) -> u64 {
         let algorithm: &Algorithm = match self {
             Self::Aes256Gcm => &AES_256_GCM,
             Self::ChaCha20Poly1305 => &CHACHA20_POLY1305,
         };
-        // What is encrypted is sent to nobody, so that any key and nonce will do.
+        // The result is sent to nobody, so any key and nonce will do.
         let Ok(key) = UnboundKey::new(algorithm, &[7; 32]) else { return 0 };
         let key = LessSafeKey::new(key);
         let mut record = vec![0; RECORD_LEN];

@@ -1,4 +1,4 @@
-//! One caller, until it is known, has failed, or is forwarded to the job that it names.
+//! The handshake of one caller, until it is known, has failed, or is forwarded to a job.
 
 use crate::PublicKey;
 use crate::doorway::{Forwarder, GREETING_MAX};
@@ -12,35 +12,35 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most bytes that a caller may send before it is known. A handshake has less than 2 KiB;
-/// what a client sends at once behind it fits, too.
+/// Most bytes that a caller may send before it is known. A handshake has less than 2 KiB. There is
+/// room for the data that a client sends right after it.
 const RECEIVED_MAX: usize = GREETING_MAX;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_LEN: usize = 4 << 10;
 
 /// The state of a handshake after a step.
 pub(super) enum Progress {
-    /// It needs more from the other side.
+    /// The caller must send more.
     Waits,
-    /// The caller has this key.
+    /// The caller has proved to hold this key.
     Done(PublicKey),
-    /// A job has it now.
+    /// The caller was passed to a job.
     Forwarded,
-    /// There is nothing left to do.
+    /// The caller can be dropped.
     Failed,
 }
 
-/// Finds the job whose callers name a label.
+/// Finds the job that has a label.
 pub(super) type JobOf<'g> = dyn Fn(&str) -> Option<Arc<Forwarder>> + 'g;
 
 /// The state of TLS.
 enum Tls {
-    /// The greeting has not come as a whole. So much of it has.
+    /// Waits for the rest of the greeting. Holds the bytes received so far.
     Greets(Box<Acceptor>, Vec<u8>),
     Answers(Box<ServerConnection>),
-    /// It has failed, and the caller was told. Until the caller has left, what it sends is
-    /// thrown away: a socket that is closed with something unread takes the last words back.
+    /// The handshake has failed, and the caller got an alert. Input is discarded until the caller
+    /// has left: closing a socket that has unread data would discard the alert.
     Failed,
 }
 
@@ -51,15 +51,13 @@ pub(super) struct Handshake {
     config: Arc<ServerConfig>,
     pub(super) from: SocketAddr,
     pub(super) since: Instant,
-    /// The caller has sent a greeting of TLS that was answered.
+    /// The caller has sent a TLS greeting, which was answered.
     pub(super) has_greeted: bool,
-    /// Bytes that have come.
+    /// Bytes received.
     received: usize,
 }
 
 impl Handshake {
-    /// Begins with a caller.
-    ///
     /// # Errors
     /// Those of `fcntl`.
     pub(super) fn begin(
@@ -78,7 +76,7 @@ impl Handshake {
         self.socket.as_fd()
     }
 
-    /// The events of its socket that it waits for.
+    /// The events to poll its socket for.
     pub(super) fn awaits(&self) -> PollFlags {
         match &self.tls {
             Tls::Answers(tls) if tls.wants_write() => PollFlags::IN | PollFlags::OUT,
@@ -86,7 +84,7 @@ impl Handshake {
         }
     }
 
-    /// Goes on as far as that is possible without waiting.
+    /// Proceeds as far as possible without waiting.
     pub(super) fn proceed(&mut self, job_of: &JobOf<'_>) -> Progress {
         self.step(job_of).unwrap_or(Progress::Failed)
     }
@@ -114,7 +112,7 @@ impl Handshake {
                 Err(error) => {
                     tracing::debug!(%error, from = %self.from, "a caller is not let in");
                     self.has_greeted = false;
-                    // What is not sent at once is not sent.
+                    // Data that can't be sent at once is not sent.
                     self.send()?;
                     self.tls = Tls::Failed;
                     self.socket.shutdown(Shutdown::Write)?;
@@ -123,7 +121,7 @@ impl Handshake {
         }
     }
 
-    /// Takes what has come, all of it.
+    /// Processes all of `bytes`.
     fn take(&mut self, bytes: &[u8], job_of: &JobOf<'_>) -> io::Result<Progress> {
         match &mut self.tls {
             Tls::Failed => Ok(Progress::Waits),
@@ -140,7 +138,7 @@ impl Handshake {
             Tls::Answers(tls) => {
                 let mut bytes = bytes;
                 while !bytes.is_empty() {
-                    // Behind an end nothing is taken any more.
+                    // After a close_notify alert, no more data is taken.
                     if tls.read_tls(&mut bytes)? == 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
@@ -151,10 +149,10 @@ impl Handshake {
         }
     }
 
-    /// Forwards the caller, or begins to answer it, if its greeting has come.
+    /// Once the greeting is complete, forwards the caller to a job or starts the handshake.
     fn greet(&mut self, job_of: &JobOf<'_>) -> io::Result<Progress> {
         let Tls::Greets(acceptor, greeting) = &mut self.tls else { return Ok(Progress::Waits) };
-        // What is wrong is told to the other side, as to any other caller.
+        // An invalid greeting gets an alert, as any other caller does.
         let alerted = |(error, mut alert): (rustls::Error, rustls::server::AcceptedAlert)| {
             let _ = alert.write(&mut &self.socket);
             io::Error::other(error)
@@ -172,7 +170,7 @@ impl Handshake {
         self.answer()
     }
 
-    /// Sends what there is to send, and looks whether the handshake is done.
+    /// Sends pending data and checks whether the handshake is complete.
     fn answer(&mut self) -> io::Result<Progress> {
         let Tls::Answers(tls) = &mut self.tls else { return Ok(Progress::Waits) };
         if tls.is_handshaking() {
@@ -197,7 +195,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Where the caller is, and the connection with it, whose handshake is done.
+    /// The caller's address and its connection, once the handshake is complete.
     pub(super) fn established(self) -> Option<(SocketAddr, Established)> {
         let Self { socket, tls: Tls::Answers(tls), from, .. } = self else { return None };
         let tls = rustls::Connection::Server(*tls);

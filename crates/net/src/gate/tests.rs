@@ -1,5 +1,5 @@
-//! Tests of the gate, and of connections that come out of it: who is let in, what the others
-//! hear, and what many of them cost.
+//! Tests of the gate and its connections: which callers it accepts, what the others receive, and
+//! what many callers cost.
 
 use super::*;
 use crate::{ConnectError, Reaching, ServerAddress, ServerVia, bind_udp, connect_server};
@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// A gate that runs on a thread of its own, and echoes what its clients say.
+/// A gate that runs on a thread of its own, and echoes its clients' data.
 struct Running {
     own: Identity,
     address: ServerAddress,
@@ -22,7 +22,7 @@ const BOTH: [ServerVia; 2] = [ServerVia::Tcp, ServerVia::Quic];
 
 const TURN: Duration = Duration::from_millis(5);
 
-/// How long an answer may take that comes at once.
+/// Timeout for an answer that is sent at once.
 const TRY_MAX: Duration = Duration::from_secs(5);
 
 fn listener() -> TcpListener {
@@ -39,7 +39,7 @@ fn echo(caller: Caller, new_key: Option<PublicKey>) {
     });
 }
 
-/// A gate whose process for QUIC is a thread.
+/// A gate that runs its QUIC process as a thread.
 fn gate(own: &[Identity], clients: &[PublicKey], limits: GateLimits) -> Gate {
     let listener = listener();
     let socket = bind_udp(listener.local_addr().expect("an address")).expect("a socket");
@@ -108,7 +108,7 @@ fn identity() -> Identity {
     Identity::new().expect("a key")
 }
 
-/// Sends `content` and hears it again, in both directions at once.
+/// Sends `content` and reads it back, in both directions at once.
 fn talk(connection: Connection, content: &[u8]) -> io::Result<Vec<u8>> {
     let Connection { mut reader, mut writer, closer: _closer } = connection;
     thread::scope(|scope| {
@@ -132,7 +132,7 @@ fn bytes_go_in_both_directions_at_once() {
     }
 }
 
-/// The error and the explanation that a client without a right gets.
+/// The error and the explanation for a client that is not known.
 fn refusal(server: &Running, client: &Identity) -> (String, String) {
     let Connection { mut reader, writer, closer } = server.connect(client).expect("connected");
     let error = reader.read(&mut [0; 1]).expect_err("nothing is said to it");
@@ -268,7 +268,7 @@ fn many_callers_without_keys_cost_little_and_do_not_keep_others_out() {
     let client = identity();
     let server = Running::start(&[identity()], &[client.key()], GateLimits::default());
     let before = memory();
-    // Those who say nothing, and those who say half of something.
+    // Callers that send nothing, and callers that send half a greeting.
     let idle: Vec<_> = (0..500).map(|_| server.socket()).collect();
     for socket in &idle[..250] {
         let mut socket = socket;
@@ -338,12 +338,12 @@ fn callers_that_name_the_key_of_a_job_are_forwarded_to_it() {
     direct.read_exact(&mut heard).expect("read");
     assert_eq!(&heard, b"ping");
     calls.join().expect("no panic").expect("forwarded");
-    // Whoever has read the name on the way has no key.
+    // An eavesdropper that knows the name has no key.
     let calls = call(identity());
     assert!(accept().identify(&|| true).is_err());
     assert_eq!(server.gate.lock().waiting(), 0);
     drop(calls.join());
-    // The job ends, and the server answers by itself, with its own key.
+    // The job ends. The server then answers itself, with its own key.
     drop((listener, forwarder, doorway));
     assert!(call(identity()).join().expect("no panic").is_err());
 }
@@ -358,7 +358,7 @@ fn one_source_has_a_bounded_part_of_the_handshakes() {
         gate.turn(&[], Some(TURN)).expect("a turn");
     }
     assert_eq!(gate.waiting(), 3);
-    // The oldest one went first.
+    // The oldest handshake was dropped first.
     let mut oldest = &sockets[0];
     assert!(matches!(oldest.read(&mut [0]), Ok(0) | Err(_)));
 }
