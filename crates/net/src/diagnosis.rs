@@ -1,9 +1,8 @@
-//! From how ssh ended and what was said last to a [`ConnectError`].
+//! Derives a [`ConnectError`] from ssh's exit status and last messages.
 //!
-//! ssh exits with the remote command's status, or with 255 for every failure of
-//! its own, so only its words tell those apart. They are English in every
-//! locale. Words can come from the remote side too; they choose nothing but the
-//! message that the user reads.
+//! ssh exits with the remote command's status, or with 255 for all failures of its own. Only its
+//! messages tell those apart. They are English in every locale. Messages can come from the remote
+//! side too, so they only choose the error that the user reads.
 
 use crate::error::shown;
 use crate::remote_command::Subcommand;
@@ -19,20 +18,20 @@ const NOT_FOUND: i32 = 127;
 /// A shell's status for a command that it finds and can't run (POSIX, 2.8.2).
 const NOT_EXECUTABLE: i32 = 126;
 
-/// The status of an agent that ended because its client was silent for too long, or the
-/// connection to it broke. A client that was stopped, or asleep, finds it when it wakes up.
+/// Exit status of an agent whose client was silent for too long, or whose connection broke. A
+/// client that was suspended sees it when it resumes.
 pub const CLIENT_LOST_STATUS: u8 = 3;
 
-/// Whom the connection was to, for messages.
+/// The peer of a connection, for messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     /// `user@host`, safe to show.
     pub(crate) name: String,
-    /// The program that was to run there.
+    /// The program that ssh runs there.
     pub(crate) runs: Remote,
 }
 
-/// The program that ssh was told to run on the other machine.
+/// The program that ssh runs on the other machine.
 #[derive(Debug, Clone)]
 pub(crate) enum Remote {
     /// haul.
@@ -41,18 +40,17 @@ pub(crate) enum Remote {
         path: Option<String>,
         /// The host as `haul deploy` takes it; safe to show.
         address: String,
-        /// The command of it.
+        /// The subcommand of haul.
         command: Subcommand,
     },
     /// The shell that helps to deploy haul.
     Deploy,
-    /// The subsystem that the server has configured under this name.
+    /// The server's subsystem of this name.
     Subsystem(&'static str),
 }
 
-/// Why the connection ended, or `Ok` if it ended well. `status` is `None` when
-/// the system does not tell it. `was_heard` says that something has come from the program
-/// there: somebody had logged in.
+/// Why the connection ended, or `Ok` if it ended well. `status` is `None` if the system does not
+/// report it. `was_heard` is true if the remote program has sent something, so the login worked.
 pub(crate) fn diagnose(
     peer: &Peer,
     status: Option<ExitStatus>,
@@ -68,7 +66,7 @@ pub(crate) fn diagnose(
             tried: path.clone(),
             address: address.clone(),
         }),
-        // What can't be found or run then is no haul of the host's.
+        // A "not found" of this shell is not about an installed haul.
         Remote::Deploy => None,
         Remote::Subsystem(name) => return diagnose_subsystem(peer, name, status, said, was_heard),
     };
@@ -82,13 +80,13 @@ pub(crate) fn diagnose(
     match (status.code(), missing) {
         (Some(0), _) => Ok(()),
         (Some(NOT_FOUND), Some(missing)) => Err(missing),
-        // csh has no status of its own for it.
+        // csh exits with the ordinary status 1 for a missing command.
         (Some(1), Some(missing)) if ends_with(said, b"Command not found.") => Err(missing),
         (Some(NOT_EXECUTABLE), Some(_)) => {
             Err(ConnectError::HaulUnusable { host: host(), detail: last_words() })
         }
         (Some(SSH_FAILED), _) => Err(failed(peer, said, was_heard)),
-        // A shell that fails before it runs haul may have the same status.
+        // A shell that fails before it runs haul may exit with the same status.
         (Some(status), Some(_)) if status == i32::from(CLIENT_LOST_STATUS) && was_heard => {
             let detail = "the host timed out".to_owned();
             Err(ConnectError::Lost { host: host(), detail })
@@ -107,7 +105,7 @@ pub(crate) fn diagnose(
     }
 }
 
-/// [`diagnose`] for a subsystem, which a server may not have.
+/// [`diagnose`] for a subsystem, which the server may lack.
 fn diagnose_subsystem(
     peer: &Peer,
     name: &'static str,
@@ -123,7 +121,7 @@ fn diagnose_subsystem(
     }
     match status.map(|status| (status.code(), status.signal())) {
         Some((Some(0), _)) => Ok(()),
-        // The server has a command for it, and the command is not there.
+        // The server has configured a command for it, but the command is missing.
         Some((Some(NOT_FOUND | NOT_EXECUTABLE), _)) => Err(missing()),
         Some((Some(SSH_FAILED), _)) => Err(failed(peer, said, was_heard)),
         Some((Some(status), _)) => Err(ConnectError::Agent { host: host(), status, detail }),
@@ -136,16 +134,16 @@ fn diagnose_subsystem(
     }
 }
 
-/// The words of ssh when the server has no such subsystem, or refuses it.
+/// ssh's message if the server lacks the subsystem or refuses it.
 const SUBSYSTEM_REFUSED: &str = "subsystem request failed";
 
-/// The meaning of a line of ssh.
+/// The meaning of a message of ssh.
 #[derive(Clone, Copy)]
 enum Meaning {
     Lost,
     Unreachable,
     LoginRefused,
-    /// The same for one of several tries.
+    /// A login refused, with further tries to come.
     Again,
     HostKey,
     Setup,
@@ -153,8 +151,8 @@ enum Meaning {
 
 const HOST_KEY_FAILED: &str = "Host key verification failed";
 
-/// Pieces of ssh's messages (OpenSSH 7.6 to 10); the first row whose pieces are
-/// all in a line tells what it means, so the more special ones come first.
+/// Pieces of ssh's messages (OpenSSH 7.6 to 10). The first row whose pieces are all in a line
+/// decides, so special messages come first.
 const MEANINGS: &[(&[&str], Meaning)] = &[
     (&["Read from remote host"], Meaning::Lost),
     (&["Timeout, server ", " not responding"], Meaning::Lost),
@@ -165,7 +163,7 @@ const MEANINGS: &[(&[&str], Meaning)] = &[
     (&["connect to host "], Meaning::Unreachable),
     (&["during banner exchange"], Meaning::Unreachable),
     (&["banner exchange: "], Meaning::Unreachable),
-    // What a jump host says about the way on from it.
+    // Messages of a jump host about the connection from it.
     (&["open failed: connect failed"], Meaning::Unreachable),
     (&["open failed: administratively prohibited"], Meaning::Unreachable),
     (&[HOST_KEY_FAILED], Meaning::HostKey),
@@ -187,20 +185,19 @@ const MEANINGS: &[(&[&str], Meaning)] = &[
     (&["Operation timed out"], Meaning::Unreachable),
 ];
 
-/// How ssh names the other end of a command that leads to the host (ProxyCommand,
-/// ProxyJump) when that has ended.
+/// How ssh names the peer if a command leads to the host (ProxyCommand, ProxyJump) and has exited.
 const NO_ADDRESS: &str = "UNKNOWN port 65535";
 
-/// Lines of ssh, beside the cause, when it ends before anyone has logged in.
+/// Messages of ssh, beside the cause, when it ends before the login.
 const CLOSED_EARLY: [&str; 3] =
     ["kex_exchange_identification: ", "ssh_exchange_identification: ", "banner exchange: "];
 
-/// Lines of ssh when the other side is gone.
+/// Messages of ssh when the connection is closed.
 const CLOSED: [&str; 3] =
     ["Connection closed by ", "Connection reset by ", "ssh_dispatch_run_fatal: "];
 
-/// True for a line with which ssh ends, and which the error about that may repeat.
-/// "Permission denied, please try again" is no end.
+/// True for a final message of ssh, which the error may repeat. "Permission denied, please try
+/// again" is not final.
 pub(crate) fn ends_connection(line: &[u8]) -> bool {
     let means = |(pieces, meaning): &(&[&str], Meaning)| {
         !matches!(meaning, Meaning::Again) && pieces.iter().all(|piece| contains(line, piece))
@@ -208,30 +205,30 @@ pub(crate) fn ends_connection(line: &[u8]) -> bool {
     !contains(line, NOT_OF_SSH) && (is_closing(line) || MEANINGS.iter().any(means))
 }
 
-/// True if an error that says `told` makes `line` superfluous.
+/// True if an error with the text `told` makes `line` redundant.
 pub(crate) fn is_repeated(line: &[u8], told: &str) -> bool {
     is_closing(line)
         || contains(line, HOST_KEY_FAILED)
         || told.contains(&shown(line.strip_prefix(b"ssh: ").unwrap_or(line)))
 }
 
-/// True for words that tell that the connection ended, and not why.
+/// True for messages that report the end of the connection without its cause.
 fn is_closing(line: &[u8]) -> bool {
     let starts = |words: &&str| line.starts_with(words.as_bytes());
-    // What ConnectTimeout adds to the cause.
+    // A message that ConnectTimeout adds to the cause.
     let is_timeout = starts(&"Connection to ") && contains(line, " timed out");
     is_timeout || CLOSED_EARLY.iter().chain(&CLOSED).any(starts)
 }
 
-/// True if the command that leads to the host ended before anyone had logged in.
+/// True if the command that leads to the host exited before the login.
 fn way_has_failed(said: &Said, was_heard: bool) -> bool {
     let early = |line: &Vec<u8>| CLOSED_EARLY.iter().any(|words| contains(line, words));
     let is_early = !was_heard || said.lines.iter().any(early);
     is_early && said.lines.iter().any(|line| contains(line, NO_ADDRESS))
 }
 
-/// The error of an ssh that has failed. As long as nothing has come from the host, nobody
-/// is known to have logged in.
+/// The error of an ssh that has failed. As long as the host has sent nothing, the login counts as
+/// not done.
 fn failed(peer: &Peer, said: &Said, was_heard: bool) -> ConnectError {
     let unknown = || {
         let (host, last) = (peer.name.clone(), said.lines.back());
@@ -249,11 +246,11 @@ fn failed(peer: &Peer, said: &Said, was_heard: bool) -> ConnectError {
     recognised(peer, said, was_heard).unwrap_or_else(unknown)
 }
 
-/// Stands in the system's errors as Rust prints them, so in what the agent
-/// says, and never in what ssh says.
+/// Part of the system's errors as Rust prints them. The agent's messages may have it, ssh's never
+/// do.
 const NOT_OF_SSH: &str = "(os error ";
 
-/// The meaning of the last line that is known.
+/// The error for the last line with a known meaning.
 fn recognised(peer: &Peer, said: &Said, was_heard: bool) -> Option<ConnectError> {
     let known = said.lines.iter().rev().find_map(|line| {
         let (_, meaning) =
@@ -267,7 +264,7 @@ fn recognised(peer: &Peer, said: &Said, was_heard: bool) -> Option<ConnectError>
             let detail = "ProxyCommand or ProxyJump failed";
             return Some(ConnectError::Unreachable { host, detail: detail.into() });
         }
-        // After the login ssh has other words for it.
+        // After the login ssh has other messages for it.
         None if !was_heard => {
             let line = said.lines.iter().rev().find(|line| is_closing(line))?;
             return Some(ConnectError::Unreachable { host, detail: shown(line) });

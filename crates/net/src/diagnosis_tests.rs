@@ -1,4 +1,4 @@
-//! Words of ssh, and the faults that they become.
+//! Messages of ssh, and the errors that they become.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn after(code: i32, lines: &[&str]) -> Result<(), ConnectError> {
     ended(Some(ExitStatus::from_raw(code << 8)), lines, true)
 }
 
-/// The same of ssh, when nothing has come from the host.
+/// The error of ssh when the host has sent nothing.
 fn before_login(lines: &[&str]) -> ConnectError {
     ended(Some(ExitStatus::from_raw(SSH_FAILED << 8)), lines, false).unwrap_err()
 }
@@ -73,7 +73,7 @@ fn an_agent_that_lost_its_client_can_be_connected_to_again() {
     let status = i32::from(CLIENT_LOST_STATUS);
     let error = after(status, &[]).unwrap_err();
     assert!(matches!(error, ConnectError::Lost { .. }) && error.retriable(), "{error}");
-    // A shell that ends with it before any haul has greeted.
+    // A shell that exits with this status before any haul has greeted.
     let status = Some(ExitStatus::from_raw(status << 8));
     assert!(!ended(status, &[], false).unwrap_err().retriable());
 }
@@ -120,7 +120,7 @@ fn the_last_line_of_ssh_that_is_known_counts() {
         ],
     );
     assert!(matches!(error, Err(ConnectError::Unreachable { .. })));
-    // What a jump host says comes before ssh's own last words.
+    // A jump host's message comes before ssh's own last message.
     let error = after(
         255,
         &[
@@ -194,11 +194,11 @@ fn what_ends_before_anyone_has_logged_in_is_a_host_that_is_not_reached() {
         silent,
         "can't reach ann@box: ssh exited with status 255 without a message (see LogLevel)"
     );
-    // Somebody had logged in before ssh says these.
+    // ssh prints these only after the login.
     for line in ["Connection to box closed by remote host.", "Read from remote host box: x"] {
         assert!(matches!(before_login(&[line]), ConnectError::Lost { .. }), "{line}");
     }
-    // What the system does not tell of is known by its words.
+    // If the system reports no status, the messages decide.
     let closed = ended(None, &["Connection closed by 10.0.0.1 port 22"], false);
     assert!(matches!(closed, Err(ConnectError::Unreachable { .. })));
     assert!(ended(None, &["all well"], false).is_ok());

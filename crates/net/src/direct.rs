@@ -1,7 +1,7 @@
-//! Direct connections past ssh: TLS 1.3 over TCP, between two sides that have told each
-//! other their public keys over ssh. Each side makes a key for one job and accepts no
-//! other than the one that it was told (raw public keys, RFC 7250): there is no authority,
-//! no name and no clock involved, nothing is resumed, and nothing is sent in clear.
+//! Direct connections past ssh: TLS 1.3 over TCP, between two sides that have exchanged public keys
+//! over ssh. Each side makes a key for one job and accepts only the key that it was given (raw
+//! public keys, RFC 7250). No authority, name or clock is involved, no session is resumed, and
+//! nothing is sent in clear.
 
 use crate::connection::Writer;
 use crate::doorway::Forwarded;
@@ -22,22 +22,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes of what was encrypted that are written at once: little enough that its memory is
-/// used again, and not given back to the system and taken anew each time.
+/// Most encrypted bytes per write. Small enough that the allocator reuses the memory instead of
+/// returning it to the system each time.
 pub(crate) const WRITTEN_MAX: usize = 64 << 10;
 
-/// Bytes that a socket may hold besides those that are on their way: enough that it is never
-/// empty, and little enough that others can take what is left when this one is slow.
+/// Limit of unsent bytes in a socket. Enough to keep it from running empty, and few enough that
+/// other lanes can take the rest if this one is slow.
 #[cfg(target_os = "linux")]
 const UNSENT_MAX: u32 = 64 << 10;
 
-/// Bytes that are read at once, before they are decrypted.
+/// Bytes per read, before decryption.
 pub(crate) const READ_LEN: usize = 128 << 10;
 
-/// How long the two sides may take to make sure of each other.
+/// Timeout of a handshake.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
-/// How often is looked, while the other side is waited for, if that goes on.
+/// How often `goes_on` is checked while waiting for the other side.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A port that is open for one client.
@@ -48,7 +48,7 @@ pub struct DirectListener {
     config: Arc<ServerConfig>,
 }
 
-/// Where callers come from.
+/// The source of callers.
 #[derive(Debug)]
 enum Callers {
     Port(TcpListener),
@@ -56,11 +56,10 @@ enum Callers {
 }
 
 impl DirectListener {
-    /// Listens on the address `ip`, on a port of that range or on any, for the one who has
-    /// the key `client`.
+    /// Listens at `ip`, on a port of the range or on any, for the caller with the key `client`.
     ///
     /// # Errors
-    /// When no port can be had there.
+    /// When no port is available there.
     pub fn bind(
         ip: IpAddr,
         ports: Option<(u16, u16)>,
@@ -76,7 +75,7 @@ impl DirectListener {
         Self::new(Callers::Port(socket), address, identity, client)
     }
 
-    /// Takes callers that a server forwards.
+    /// Accepts callers that a server forwards.
     ///
     /// # Errors
     /// None that is known.
@@ -100,17 +99,17 @@ impl DirectListener {
         Ok(Self { callers, address, key: identity.key(), config })
     }
 
-    /// Where it is reached.
+    /// The address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The key that callers must expect, and name in their greeting.
+    /// The key that callers must expect and name in their greeting.
     pub fn key(&self) -> [u8; 32] {
         *self.key.as_bytes()
     }
 
-    /// Waits for a caller, at most `patience`, and no longer than until the pipe `ended` is closed.
+    /// Waits for a caller, up to `patience` or until the pipe `ended` is closed.
     ///
     /// # Errors
     /// Those of `poll` and `accept`.
@@ -142,7 +141,7 @@ impl DirectListener {
                 let (config, has_greeted) = (Arc::clone(&self.config), Arc::default());
                 Ok(Some(DirectCaller { socket, from, early, has_greeted, config }))
             }
-            // It has left, or there is something wrong with it.
+            // The caller has left, or its connection failed.
             Err(error) if is_of_caller(&error) => Ok(None),
             Err(error) => Err(error),
         }
@@ -178,40 +177,40 @@ pub(crate) fn is_of_caller(error: &io::Error) -> bool {
     )
 }
 
-/// Somebody who has called, and is not known yet.
+/// A caller that is not identified yet.
 #[derive(Debug)]
 pub struct DirectCaller {
     socket: TcpStream,
     from: IpAddr,
-    /// Bytes that were read from the socket before.
+    /// Bytes that were already read from the socket.
     early: Vec<u8>,
     has_greeted: Arc<AtomicBool>,
     config: Arc<ServerConfig>,
 }
 
 impl DirectCaller {
-    /// Where it calls from.
+    /// The caller's address.
     pub fn from(&self) -> IpAddr {
         self.from
     }
 
-    /// Set as soon as it has sent a greeting of TLS that could be answered.
+    /// Set once the caller has sent a TLS greeting that could be answered.
     pub fn has_greeted(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.has_greeted)
     }
 
-    /// Hangs up on it from another thread.
+    /// A killer that closes the connection from another thread.
     ///
     /// # Errors
-    /// When no second descriptor can be had.
+    /// When the descriptor can't be duplicated.
     pub fn killer(&self) -> io::Result<Killer> {
         Killer::of_socket(&self.socket)
     }
 
-    /// Makes sure of it, within five seconds, and as long as that `goes_on`.
+    /// Does the handshake, within five seconds and while `goes_on` returns true.
     ///
     /// # Errors
-    /// When it is another, is not heard of for so long, or leaves.
+    /// When the key is wrong, the time is over, or the caller leaves.
     pub fn identify(self, goes_on: &dyn Fn() -> bool) -> io::Result<Direct> {
         let mut tls = rustls::ServerConnection::new(self.config).map_err(io::Error::other)?;
         let mut early = &*self.early;
@@ -226,8 +225,8 @@ impl DirectCaller {
     }
 }
 
-/// Lets a writer wait as soon as the socket holds [`UNSENT_MAX`] bytes that were never sent. A
-/// refusal costs speed only.
+/// Makes writes block once the socket holds [`UNSENT_MAX`] unsent bytes. If the system refuses,
+/// only speed suffers.
 fn bound_unsent(socket: &TcpStream) {
     #[cfg(target_os = "linux")]
     if let Err(error) = socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_MAX) {
@@ -237,7 +236,7 @@ fn bound_unsent(socket: &TcpStream) {
     let _ = socket;
 }
 
-/// Has a connection wait where it must, and hold little.
+/// Makes a connection blocking, with small buffers.
 pub(crate) fn prepare(socket: &TcpStream, tls: &mut Connection) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
@@ -246,13 +245,13 @@ pub(crate) fn prepare(socket: &TcpStream, tls: &mut Connection) -> io::Result<()
     Ok(())
 }
 
-/// True if nothing has come yet.
+/// True if no data has arrived yet.
 fn is_early(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(error.kind(), E::WouldBlock | E::TimedOut | E::Interrupted)
 }
 
-/// Connects to `address` within `patience`, as long as that `goes_on`.
+/// Connects to `address` within `patience`, while `goes_on` returns true.
 fn reach(
     address: SocketAddr,
     patience: Duration,
@@ -282,7 +281,7 @@ fn reach(
     Err(io::Error::new(io::ErrorKind::TimedOut, "its port does not answer"))
 }
 
-/// A direct connection. Bytes go in one direction at a time.
+/// A direct connection. It carries data in one direction at a time.
 pub struct Direct {
     tls: Connection,
     socket: BufReader<TcpStream>,
@@ -290,11 +289,11 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Connects to the one at `address` who has the key `host`, with `identity` as the
-    /// own one, within `patience`, and as long as that `goes_on`.
+    /// Connects to the host with the key `host` at `address`, using the key of `identity`. Gives up
+    /// after `patience`, or when `goes_on` returns false.
     ///
     /// # Errors
-    /// When nobody is reached there, or somebody else.
+    /// When no host answers there, or one with another key.
     pub fn connect(
         address: SocketAddr,
         identity: &Identity,
@@ -304,7 +303,7 @@ impl Direct {
     ) -> io::Result<Self> {
         let key = PublicKey::new(host);
         let config = client_config(identity, only(key))?;
-        // The label of the expected key takes the place of a name: a server forwards by it.
+        // The label of the expected key replaces a host name: a server forwards by it.
         let name = ServerName::try_from(key.label()).map_err(io::Error::other)?;
         let socket = reach(address, patience, goes_on)?;
         let tls = rustls::ClientConnection::new(Arc::new(config), name);
@@ -324,14 +323,14 @@ impl Direct {
         Ok(direct)
     }
 
-    /// Sets `has_greeted` when the other side has said something that can be answered.
+    /// Sets `has_greeted` when the other side has sent data that can be answered.
     fn shake_hands(
         &mut self,
         goes_on: &dyn Fn() -> bool,
         has_greeted: &AtomicBool,
     ) -> io::Result<()> {
         let deadline = Instant::now() + HANDSHAKE_MAX;
-        // Since then an answer is awaited.
+        // Set while an answer is awaited: the time of the question.
         let mut asked: Option<Instant> = None;
         while self.tls.is_handshaking() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -352,13 +351,13 @@ impl Direct {
                     self.round_trip = self.round_trip.min(asked.elapsed());
                 }
                 let processed = self.tls.process_new_packets();
-                // What is wrong is told to the other side, if it listens.
+                // The other side gets an alert about an error, if it is still reading.
                 asked = self.tls.wants_write().then(Instant::now);
                 if processed.is_ok() && asked.is_some() {
                     has_greeted.store(true, Ordering::Relaxed);
                 }
                 let sent = self.send();
-                // The other side may be gone; what was wrong with it is the better answer.
+                // The other side may have left. The error about its data says more.
                 processed.map_err(broken)?;
                 sent?;
             }
@@ -368,20 +367,20 @@ impl Direct {
         self.socket.get_ref().set_write_timeout(None)
     }
 
-    /// The shortest time that the other side took to answer in the handshake.
+    /// The shortest time to an answer in the handshake.
     pub fn round_trip(&self) -> Duration {
         self.round_trip
     }
 
-    /// Hangs up from another thread.
+    /// A killer that closes the connection from another thread.
     ///
     /// # Errors
-    /// When no second descriptor can be had.
+    /// When the descriptor can't be duplicated.
     pub fn killer(&self) -> io::Result<Killer> {
         Killer::of_socket(self.socket.get_ref())
     }
 
-    /// Bounds how long a read waits for the other side.
+    /// Sets the timeout of a read.
     ///
     /// # Errors
     /// Those of `setsockopt`.
@@ -389,13 +388,13 @@ impl Direct {
         self.socket.get_ref().set_read_timeout(patience)
     }
 
-    /// This connection, for both directions at once.
+    /// Prepares this connection for both directions at once.
     pub(crate) fn established(self) -> Established {
         let early = self.socket.buffer().to_vec();
         Established { tls: self.tls, socket: self.socket.into_inner(), early }
     }
 
-    /// This connection, to be written to.
+    /// A writer over this connection.
     pub fn into_writer(self) -> Writer {
         Writer::new(self, None)
     }
@@ -412,7 +411,7 @@ impl Read for Direct {
         loop {
             match self.tls.reader().read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The text of rustls names a page of its manual.
+                // The text of rustls refers to its manual.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Err(io::Error::new(error.kind(), "the other side closed it"));
                 }
@@ -423,18 +422,19 @@ impl Read for Direct {
                 read => read?,
             };
             self.tls.process_new_packets().map_err(broken)?;
-            // An answer to a change of keys.
+            // An answer to a key update.
             self.send()?;
         }
     }
 }
 
 impl Direct {
-    /// Sends what was encrypted.
+    /// Sends the encrypted data.
     fn send(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(self.socket.get_mut()) {
-                // What was taken must not be given again.
+                // Data that rustls has taken must not be passed to it again, so an interrupt is no
+                // error.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 written => drop(written?),
             }

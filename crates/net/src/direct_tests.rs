@@ -1,4 +1,4 @@
-//! Tests of direct connections: who is let in, and what arrives.
+//! Tests of direct connections: which callers are accepted, and that all data arrives.
 
 use super::*;
 use std::net::Ipv4Addr;
@@ -28,8 +28,8 @@ fn nobody_is_waited_for_once_the_pipe_is_closed() {
     });
 }
 
-/// The two ends of a call by `caller`, who takes the host for the one with the key
-/// `host`, to one who lets in the key `client`.
+/// Both ends of a call by `caller`, which expects the key `host`, to a listener that accepts the
+/// key `client`.
 fn call(
     identity: &Identity,
     host: Option<[u8; 32]>,
@@ -42,7 +42,7 @@ fn call(
     let host = host.unwrap_or(own.public());
     thread::scope(|scope| {
         let there = scope.spawn(|| caller(&listener).identify(&|| true));
-        // The host's word on a wrong key comes behind the handshake.
+        // The listener reports a wrong key after the caller's handshake.
         let here =
             Direct::connect(address, identity, host, PATIENCE, &|| true).and_then(|mut direct| {
                 direct.write_all(b"?")?;
@@ -105,7 +105,7 @@ fn who_says_nothing_or_something_else_is_not_let_in() {
         assert!(caller.identify(&|| true).is_err());
         assert!(begin.elapsed() < HANDSHAKE_MAX * 2);
     }
-    // One that is hung up on is not waited for.
+    // A caller whose connection was closed is not waited for.
     let _socket = TcpStream::connect(address).expect("connected");
     let caller = caller(&listener);
     caller.killer().expect("a killer").kill();
@@ -123,7 +123,7 @@ fn a_port_is_one_of_those_that_were_named() {
     let error = bind((port, port)).expect_err("it is taken");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     assert!(error.to_string().ends_with(": address in use"), "{error}");
-    // A peer may name none.
+    // The peer may set no range.
     let error = bind((port, port - 1)).expect_err("there is none");
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     drop(taken);
@@ -148,7 +148,7 @@ fn what_was_changed_on_the_way_is_not_taken() {
             scope.spawn(move || io::copy(&mut back, &mut to));
             let (mut bytes, mut passed) = (vec![0; 16 << 10], 0);
             while let Ok(len @ 1..) = client.read(&mut bytes) {
-                // Behind the handshake.
+                // After the handshake.
                 if passed + len > 1 << 20 {
                     bytes[0] ^= 1;
                 }
@@ -173,22 +173,21 @@ fn what_was_changed_on_the_way_is_not_taken() {
 #[test]
 fn a_call_that_nobody_answers_ends_when_it_is_not_needed_any_more() {
     let own = Identity::new().expect("a key");
-    // It is connected, and nobody makes sure of it.
+    // A listener that never does the handshake.
     let silent = TcpListener::bind((HERE, 0)).expect("a port");
     let address = silent.local_addr().expect("an address");
     let begin = Instant::now();
     let goes_on = || begin.elapsed() < Duration::from_millis(200);
     assert!(Direct::connect(address, &own, own.public(), PATIENCE, &goes_on).is_err());
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
-    // Nobody is there.
+    // An address without a listener.
     drop(silent);
     let begin = Instant::now();
     assert!(Direct::connect(address, &own, own.public(), PATIENCE, &|| true).is_err());
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
-/// Somebody who has called, and the bytes that the caller has said, as one saw them who
-/// stands between the two.
+/// The bytes that a caller sends, recorded by an eavesdropper.
 fn overheard(listener: &DirectListener, identity: &Identity, host: [u8; 32]) -> Vec<u8> {
     let there = listener.address();
     let between = TcpListener::bind((HERE, 0)).expect("a port");
@@ -221,7 +220,7 @@ fn overheard(listener: &DirectListener, identity: &Identity, host: [u8; 32]) -> 
     })
 }
 
-/// A client's port, and what was overheard at it.
+/// A client's port, and the bytes recorded there.
 fn known_port() -> (DirectListener, SocketAddr, Vec<u8>) {
     let own = Identity::new().expect("a key");
     let identity = Identity::new().expect("a key");
@@ -235,7 +234,7 @@ fn known_port() -> (DirectListener, SocketAddr, Vec<u8>) {
 fn who_says_again_what_the_client_has_said_is_not_let_in() {
     let (listener, address, said) = known_port();
     assert!(said.len() > 300, "{}", said.len());
-    // All at once, and the part behind the handshake's first message when it was answered.
+    // All bytes at once; then those after the first message once that was answered.
     let first = 5 + usize::from(said[3]) * 256 + usize::from(said[4]);
     for parts in [vec![&said[..]], vec![&said[..first], &said[first..]]] {
         thread::scope(|scope| {

@@ -1,29 +1,28 @@
-//! Why there is no connection.
+//! Errors of connecting, and of lost connections.
 
 use haul_model::{escape_beginning, os_text};
 use std::io;
 
-/// The most characters of a peer's own words that a message repeats.
+/// Most characters of a peer's own text in a message.
 const QUOTED_CHARS_MAX: usize = 300;
 
-/// The line that OpenSSH's sshd prints in place of running a command, where
-/// `ForceCommand internal-sftp` holds (`session.c`).
+/// The line that OpenSSH's sshd prints instead of running a command under `ForceCommand
+/// internal-sftp` (`session.c`).
 const SFTP_ONLY: &[u8] = b"This service allows sftp connections only.";
 
-/// The line that the shell `nologin` prints in place of running a command, on Linux and BSD.
+/// The line that the shell `nologin` prints instead of running a command, on Linux and BSD.
 pub const NO_LOGIN: &[u8] = b"This account is currently not available.";
 
-/// The detail of a connection that ended without an error of the system.
+/// Detail of a connection that ended without a system error.
 pub(crate) const CLOSED: &str = "the other side closed it";
 
-/// Why a connection could not be made or did not last.
+/// Why a connection could not be made, or was lost.
 ///
-/// All text in it is escaped and may be shown. `host` is the peer as the user
-/// named it, `user@host`; `detail` is the line of ssh or of the peer that tells
-/// the most, and may be empty.
+/// All its text is escaped and may be shown. `host` is the peer as the user named it, `user@host`.
+/// `detail` is the most useful line of ssh or of the peer, and may be empty.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The host's name is none that may be handed to ssh.
+    /// The host name must not be passed to ssh.
     #[error("invalid host name '{name}': {problem}")]
     HostName {
         /// The name.
@@ -31,7 +30,7 @@ pub enum ConnectError {
         /// The problem with it.
         problem: &'static str,
     },
-    /// The user's name is none that may be handed to ssh.
+    /// The user name must not be passed to ssh.
     #[error("invalid user name '{name}': {problem}")]
     UserName {
         /// The name.
@@ -65,15 +64,15 @@ pub enum ConnectError {
         /// The error of the system.
         cause: io::Error,
     },
-    /// No connection to the host came about.
+    /// The host can't be reached.
     #[error("can't reach {host}{}", after_colon(detail))]
     Unreachable {
         /// The peer.
         host: String,
-        /// The words of ssh.
+        /// ssh's message.
         detail: String,
     },
-    /// The host's key is unknown, or is not the one it had.
+    /// The host's key is unknown, or differs from the known one.
     #[error(
         "the key of {host} {}",
         if *changed { "has changed: this may be another machine" }
@@ -82,27 +81,27 @@ pub enum ConnectError {
     HostKey {
         /// The peer.
         host: String,
-        /// Another key was known for it.
+        /// True if another key was known.
         changed: bool,
     },
-    /// The host does not let this user in.
+    /// The host refuses the login.
     #[error("login to {host} failed{}", after_colon(detail))]
     LoginRefused {
         /// The peer.
         host: String,
-        /// The words of ssh.
+        /// ssh's message.
         detail: String,
     },
-    /// ssh gave up before logging in: its configuration is wrong, or the two
-    /// ends have no algorithm in common.
+    /// ssh failed before the login: its configuration is wrong, or the two sides have no algorithm
+    /// in common.
     #[error("ssh can't set up the connection to {host}{}", after_colon(detail))]
     Setup {
         /// The peer.
         host: String,
-        /// The words of ssh.
+        /// ssh's message.
         detail: String,
     },
-    /// The login worked, and there is no haul.
+    /// The login worked, but haul was not found.
     #[error(
         "haul was not found on {host}{}",
         tried.as_ref().map(|path| format!(" at '{path}'")).unwrap_or_default()
@@ -110,20 +109,20 @@ pub enum ConnectError {
     HaulMissing {
         /// The peer.
         host: String,
-        /// The one path that was tried; `None`: the usual places.
+        /// The only path that was tried; `None` for the usual places.
         tried: Option<String>,
-        /// The host as `haul deploy` takes it.
+        /// The host in the form that `haul deploy` takes.
         address: String,
     },
-    /// The login worked, and what is there under haul's name can't be run.
+    /// The login worked, but the file with haul's name can't be run.
     #[error("can't run haul on {host}{}", after_colon(detail))]
     HaulUnusable {
         /// The peer.
         host: String,
-        /// The words of the shell there.
+        /// The remote shell's message.
         detail: String,
     },
-    /// The program in haul's place has ended in order, and has said nothing.
+    /// The program in haul's place exited with success, without output.
     #[error(
         "{} is not haul: it exited without a message",
         tried.as_ref().map_or_else(
@@ -134,24 +133,24 @@ pub enum ConnectError {
     NoHaul {
         /// The peer.
         host: String,
-        /// The path of it, if the user named one.
+        /// Its path, if the user named one.
         tried: Option<String>,
     },
-    /// The login worked, and the host runs its SFTP server and nothing else.
+    /// The login worked, but the host runs only its SFTP server.
     #[error("{host} allows only SFTP")]
     SftpOnly {
         /// The peer.
         host: String,
     },
-    /// The login worked, and its shell runs no commands.
+    /// The login worked, but the user's shell runs no commands.
     #[error("{host} runs no commands for this user: \"{text}\"")]
     NoShell {
         /// The peer.
         host: String,
-        /// The words of the shell.
+        /// The shell's message.
         text: String,
     },
-    /// The login worked, and the server does not offer what was asked for.
+    /// The login worked, but the server lacks the requested subsystem.
     #[error("{host} offers no {name}")]
     SubsystemMissing {
         /// The peer.
@@ -159,67 +158,65 @@ pub enum ConnectError {
         /// The subsystem's name.
         name: &'static str,
     },
-    /// The remote command, or the program in place of ssh, ended with a failure
-    /// of its own.
+    /// The remote command, or the program in place of ssh, failed.
     #[error("the remote command on {host} exited with status {status}{}", after_colon(detail))]
     Agent {
         /// The peer.
         host: String,
         /// Its exit status.
         status: i32,
-        /// The last thing it said.
+        /// Its last message.
         detail: String,
     },
-    /// The peer said something before haul's greeting, or instead of it.
+    /// The peer sent text before haul's greeting, or instead of it.
     #[error("{host} sent text instead of haul's greeting: \"{text}\"")]
     NoisyShell {
         /// The peer.
         host: String,
-        /// The beginning of what came.
+        /// The beginning of the text.
         text: String,
     },
-    /// The connection stood, or may have stood, and broke.
+    /// The connection was established, or may have been, and broke.
     #[error("the connection to {host} was lost{}", after_colon(detail))]
     Lost {
         /// The peer.
         host: String,
-        /// The last thing that was said about it.
+        /// The last message about it.
         detail: String,
     },
-    /// The peer has greeted, and then nothing has come from it for so long that it
-    /// is taken for gone.
+    /// The peer has greeted, but then sent nothing for so long that it is considered lost.
     #[error("no data from {host} for {seconds} s")]
     Silent {
         /// The peer.
         host: String,
-        /// For how long, in seconds.
+        /// The time of silence, in seconds.
         seconds: u64,
     },
-    /// Nothing has come in place of the peer's greeting.
+    /// The peer's greeting did not arrive.
     #[error("no answer from {host} within {seconds} s")]
     Unanswered {
         /// The peer.
         host: String,
-        /// For how long, in seconds.
+        /// The time waited, in seconds.
         seconds: u64,
     },
-    /// There is none past ssh, and none other is to be used.
+    /// No direct connection works, and ssh must not be used instead.
     #[error("no direct connection to {host}{}", after_colon(detail))]
     NotDirect {
         /// The peer.
         host: String,
-        /// Why.
+        /// The cause.
         detail: String,
     },
-    /// All connections past ssh were lost, and contents go by no other.
+    /// All direct connections were lost, and contents may use no other.
     #[error("the direct connections to {host} were lost{}", after_colon(detail))]
     DirectLost {
         /// The peer.
         host: String,
-        /// Why.
+        /// The cause.
         detail: String,
     },
-    /// The server that answers has another key than the stored one.
+    /// The server's key differs from the stored one.
     #[error(
         "the server at {host} does not have the stored key {stored}: this may be another machine"
     )]
@@ -229,13 +226,13 @@ pub enum ConnectError {
         /// The fingerprint of the stored key.
         stored: String,
     },
-    /// The server does not accept this client's key: it is not enrolled, or not any more.
+    /// The server does not accept this client's key: it is not enrolled, or no longer.
     #[error("the server at {host} does not accept this client's key")]
     NotEnrolled {
         /// The peer.
         host: String,
     },
-    /// The client has as many jobs at the server as it may.
+    /// The client runs as many jobs at the server as it may.
     #[error("the server at {host} runs as many jobs of this client as it may")]
     Busy {
         /// The peer.
@@ -255,8 +252,7 @@ pub enum ConnectError {
         /// The cause.
         detail: String,
     },
-    /// This side ended the connection, through [`crate::Killer::kill`] or
-    /// [`crate::Closer::kill`].
+    /// This side ended the connection, through [`crate::Killer::kill`] or [`crate::Closer::kill`].
     #[error("the connection to {host} was closed by this side")]
     Stopped {
         /// The peer.
@@ -265,10 +261,9 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// For the caller that reads `first_bytes` where the peer's greeting
-    /// belongs: most often a shell's startup file prints them. An OpenSSH
-    /// server that is set up for SFTP alone says so there, and so does the shell of an
-    /// account that may not log in.
+    /// The error for `first_bytes` in place of the peer's greeting. Most often a shell's startup
+    /// file prints them. OpenSSH prints them if it allows only SFTP, and so does the shell of an
+    /// account without logins.
     pub fn noisy_shell(host: &str, first_bytes: &[u8]) -> Self {
         let (host, text) = (shown(host.as_bytes()), shown(first_bytes.trim_ascii_end()));
         match first_bytes {
@@ -278,7 +273,7 @@ impl ConnectError {
         }
     }
 
-    /// The connection to `host` failed with `error` while something was read or written.
+    /// The connection to `host` failed with `error` during a read or write.
     pub fn lost(host: &str, error: &io::Error) -> Self {
         let detail = match error.kind() {
             io::ErrorKind::UnexpectedEof => CLOSED.to_owned(),
@@ -287,23 +282,23 @@ impl ConnectError {
         Self::Lost { host: host.to_owned(), detail }
     }
 
-    /// True if the host let the user in, and there is no haul to be used, though
-    /// there may be SFTP. A path given for haul that leads nowhere is not that.
+    /// True if the login worked but the host has no usable haul, though it may have SFTP. False if
+    /// the user named haul's path.
     pub fn lacks_haul(&self) -> bool {
         matches!(self, Self::HaulMissing { tried: None, .. }) || self.runs_nothing()
     }
 
-    /// True if the host let the user in, and runs no command for that user.
+    /// True if the login worked but the host runs no command for that user.
     pub fn runs_nothing(&self) -> bool {
         matches!(self, Self::SftpOnly { .. } | Self::NoShell { .. })
     }
 
-    /// True if the host let the user in, and offers no SFTP.
+    /// True if the login worked but the host offers no SFTP.
     pub fn lacks_sftp(&self) -> bool {
         matches!(self, Self::SubsystemMissing { .. })
     }
 
-    /// True if the words that name the host, or say how it is reached, are wrong.
+    /// True if the user's arguments that name or reach the host are invalid.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -314,8 +309,7 @@ impl ConnectError {
         )
     }
 
-    /// True if the same attempt may succeed a little later with nothing
-    /// changed here.
+    /// True if the same attempt may succeed later, with nothing changed here.
     pub fn retriable(&self) -> bool {
         matches!(
             self,

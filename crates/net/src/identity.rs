@@ -1,5 +1,4 @@
-//! Keys: the public key of a peer, and the own key, which is made for one job or kept in a
-//! file.
+//! Keys: the public key of a peer, and this side's key pair, made for one job or kept in a file.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::digest;
@@ -28,16 +27,16 @@ const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65,
 const PRIVATE_PREFIX: [u8; 16] =
     [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/// The bytes of a key's SHA-256 that its fingerprint has: 96 bits.
+/// Bytes of a key's SHA-256 in its fingerprint: 96 bits.
 const FINGERPRINT_LEN: usize = 12;
 
-/// The beginning of a public key as text. No text of a key looks like an option.
+/// The beginning of a public key as text. It never looks like an option.
 const PUBLIC_MARK: &str = "ed25519:";
 
 /// The first word of a file that holds a key.
 const FILE_MARK: &str = "haul-key-1.";
 
-/// The longest such file, in bytes.
+/// Size limit of a key file, in bytes.
 const FILE_LEN_MAX: u64 = 128;
 
 /// The permission bits of others than the owner.
@@ -69,22 +68,22 @@ impl PublicKey {
         BASE64URL_NOPAD.encode(&hash.as_ref()[..FINGERPRINT_LEN])
     }
 
-    /// The label by which a client names the server's key that it expects, in the server name
-    /// of TLS. A server with an old key and a new one answers with that one.
+    /// The label of a key, as the server name in TLS: the client names the server key that it
+    /// expects. A server that has several keys answers with that one.
     pub(crate) fn label(&self) -> String {
         let hash = digest::digest(&digest::SHA256, &self.0);
         let label = data_encoding::HEXLOWER.encode(&hash.as_ref()[..FINGERPRINT_LEN]);
-        // A number is no name of a server (RFC 1123, section 2.1).
+        // A server name must not be a number (RFC 1123, section 2.1).
         let is_number = label.bytes().all(|byte| byte.is_ascii_digit());
         if is_number { format!("k{label}") } else { label }
     }
 
-    /// The key in its structure.
+    /// The key in its DER structure.
     pub(crate) fn structure(&self) -> Vec<u8> {
         [&PUBLIC_PREFIX[..], &self.0].concat()
     }
 
-    /// The key of a structure, if that is one of Ed25519.
+    /// The key in a DER structure; `None` if that holds no Ed25519 key.
     pub(crate) fn of_structure(structure: &[u8]) -> Option<Self> {
         let key = structure.strip_prefix(&PUBLIC_PREFIX)?;
         key.try_into().ok().map(Self)
@@ -141,15 +140,15 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A fresh one, for one job.
+    /// A new key pair, for one job.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// When the system has no random numbers.
     pub fn new() -> io::Result<Self> {
         Self::of_seed(&fresh_seed()?)
     }
 
-    /// The one that is made from `seed`.
+    /// The key pair derived from `seed`.
     ///
     /// # Errors
     /// None that is known.
@@ -164,12 +163,12 @@ impl Identity {
         Ok(Self { key, public, seed: *seed })
     }
 
-    /// The one in the file `path`, which is created if it is missing: with mode 0600, in a
-    /// directory of mode 0700. Of several processes that create it, all get the same one.
+    /// The key pair in the file `path`. The file is created if missing, with mode 0600 in a
+    /// directory of mode 0700. If several processes create it, all get the same key.
     ///
     /// # Errors
-    /// When others can read the file or replace it, when it holds no key, and those of the
-    /// file system.
+    /// When others can read or replace the file, when it holds no key, and those of the file
+    /// system.
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
         match load(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -184,7 +183,7 @@ impl Identity {
         self.public.0
     }
 
-    /// The same as a key.
+    /// The public half, as a key.
     pub fn key(&self) -> PublicKey {
         self.public
     }
@@ -194,7 +193,7 @@ impl Identity {
         &self.seed
     }
 
-    /// For the handshake.
+    /// The key pair in the form that the TLS handshake takes.
     pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.key)
     }
@@ -206,10 +205,10 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Random bytes that make a key.
+/// Random bytes to derive a key from.
 ///
 /// # Errors
-/// When the system gives no random numbers.
+/// When the system has no random numbers.
 pub fn fresh_seed() -> io::Result<[u8; KEY_LEN]> {
     let mut seed = [0; KEY_LEN];
     let filled = SystemRandom::new().fill(&mut seed);
@@ -222,7 +221,7 @@ fn refused(reason: &str) -> io::Error {
 }
 
 fn load(path: &Path) -> io::Result<Identity> {
-    // Opening a FIFO must not wait.
+    // Opening a FIFO must not block.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let file = OpenOptions::new().read(true).custom_flags(flags as i32).open(path)?;
     let found = file.metadata()?;
@@ -246,7 +245,7 @@ fn load(path: &Path) -> io::Result<Identity> {
     Identity::of_seed(&seed)
 }
 
-/// Refuses a directory in which another user can replace the file.
+/// Refuses a directory in which another user could replace the file.
 fn refuse_open_dir(path: &Path, user: u32) -> io::Result<()> {
     let dir = fs::metadata(dir_of(path))?;
     if dir.mode() & OTHERS_WRITE != 0 || ![user, 0].contains(&dir.uid()) {
@@ -259,7 +258,7 @@ fn dir_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Creates the file, unless somebody else does it first.
+/// Creates the file, unless another process does so first.
 fn create(path: &Path, seed: &[u8; KEY_LEN]) -> io::Result<()> {
     let dir = dir_of(path);
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -269,7 +268,7 @@ fn create(path: &Path, seed: &[u8; KEY_LEN]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
     let text = format!("{FILE_MARK}{}\n", BASE64URL_NOPAD.encode(seed));
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    // Unlike a rename, a link replaces nothing.
+    // Unlike a rename, a hard link replaces nothing.
     let named = written.and_then(|()| fs::hard_link(&staged, path));
     let removed = fs::remove_file(&staged);
     match named {

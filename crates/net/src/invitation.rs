@@ -1,5 +1,5 @@
-//! The line that invites a client: where the server is, its key, and a secret that can be used
-//! once. Its holder can do one thing, which is to enrol a key of its own.
+//! The invitation of a client: the server's addresses, its key, and a secret that can be used once.
+//! Its holder can only enrol a key of its own.
 
 use crate::{Identity, PublicKey, ServerAddress, fresh_seed};
 use data_encoding::BASE64URL_NOPAD;
@@ -12,31 +12,31 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The beginning of the line.
 const MARK: &str = "haul-invitation-1.";
 
-/// The longest line, in bytes.
+/// The longest invitation, in bytes.
 const TEXT_LEN_MAX: usize = 2048;
 
-/// The most addresses that it has.
+/// Most addresses in an invitation.
 const ADDRESSES_MAX: usize = 8;
 
-/// An invitation. Whoever has it can enrol: it is as secret as a password.
+/// An invitation. Its holder can enrol: keep it as secret as a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invitation {
-    /// Where the server listens.
+    /// The addresses that the server listens on.
     pub addresses: Vec<ServerAddress>,
     /// The server's key.
     pub server: PublicKey,
-    /// When it expires.
+    /// The time of expiry.
     pub expires: SystemTime,
     /// The seed of a key that the server accepts once.
     seed: [u8; 32],
 }
 
-/// A line that is no invitation.
+/// A text that is no invitation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an invitation of 'haul server invite'")]
 pub struct BadInvitation;
 
-/// The parts as they are written.
+/// The encoded fields.
 #[derive(Serialize, Deserialize)]
 struct Parts {
     addresses: Vec<(String, u16)>,
@@ -49,20 +49,20 @@ impl Invitation {
     /// An invitation to the server with the key `server`, valid for `span`.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// When the system has no random numbers.
     pub fn new(
         mut addresses: Vec<ServerAddress>,
         server: PublicKey,
         span: Duration,
     ) -> io::Result<Self> {
         addresses.truncate(ADDRESSES_MAX);
-        // In whole seconds, as it is written.
+        // Rounded to whole seconds, like the encoded form.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let expires = UNIX_EPOCH + Duration::from_secs((now + span).as_secs());
         Ok(Self { addresses, server, expires, seed: fresh_seed()? })
     }
 
-    /// The key pair of the guest, for this one conversation.
+    /// The guest's key pair, for the enrolment alone.
     ///
     /// # Errors
     /// None that is known.
@@ -116,7 +116,7 @@ impl FromStr for Invitation {
 /// The longest name of a client, in bytes.
 const NAME_LEN_MAX: usize = 64;
 
-/// The answer to an invitation: the key that the guest enrols, and a name for it.
+/// The answer to an invitation: the key to enrol, and a proposed name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enrolment {
     key: PublicKey,
@@ -124,7 +124,7 @@ pub struct Enrolment {
 }
 
 impl Enrolment {
-    /// An enrolment; `None` if the name is none for a client.
+    /// Makes an enrolment. `None` if `name` is not a valid client name.
     pub fn new(key: PublicKey, name: &str) -> Option<Self> {
         is_client_name(name).then(|| Self { key, name: name.to_owned() })
     }
@@ -139,16 +139,16 @@ impl Enrolment {
         &self.name
     }
 
-    /// As it is sent: the key, the length of the name, and the name.
+    /// Encodes the key, the length of the name, and the name.
     pub fn encode(&self) -> Vec<u8> {
         let len = u8::try_from(self.name.len()).expect("a client's name has a short bound");
         [self.key.as_bytes(), &[len][..], self.name.as_bytes()].concat()
     }
 
-    /// Reads one.
+    /// Reads an enrolment.
     ///
     /// # Errors
-    /// Those of reading; [`io::ErrorKind::InvalidData`] if it is none.
+    /// Those of reading; [`io::ErrorKind::InvalidData`] for an invalid name.
     pub fn read(mut input: impl Read) -> io::Result<Self> {
         let (mut key, mut len) = ([0; 32], [0]);
         input.read_exact(&mut key)?;
@@ -161,8 +161,8 @@ impl Enrolment {
     }
 }
 
-/// True if `name` is one that a client may have: letters, digits, `.`, `-`, `_` and `@`, and
-/// the first of them a letter or a digit.
+/// True if `name` is a valid client name: letters, digits, `.`, `-`, `_` and `@`, starting with a
+/// letter or a digit.
 pub fn is_client_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || ".-_@".contains(c);
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());

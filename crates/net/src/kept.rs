@@ -1,16 +1,16 @@
 //! Connections to hosts that are kept between commands.
 //!
-//! A small process of this program, the *holder*, has the three streams of a connection whose
-//! last command has ended. It listens on a socket of the user. The next command to the same
-//! host takes the streams over, works with them directly, and returns them. While they are
-//! away, the holder has no copy: if that command dies, the connection ends with it.
+//! A small process of this program, the *holder*, has the three streams of a connection whose last
+//! command has ended. It listens on a socket of the user. The next command to the same host takes
+//! the streams over, uses them directly, and returns them. Meanwhile the holder has no copy: if
+//! that command dies, the connection ends.
 //!
-//! The name of the socket is a hash of all that a new connection would depend on: the program
-//! and its version, the words of the user, and the files of ssh's configuration. Another
-//! version, or a changed configuration, finds no socket.
+//! The name of the socket is a hash of everything that a new connection would depend on: the
+//! program and its version, the user's arguments, and ssh's configuration files. After a change of
+//! any of these, a command finds no socket.
 //!
-//! A holder ends when its time is over, when the host closes the connection, when the machine
-//! slept, and when it is told to.
+//! A holder exits when its time is over, when the host closes the connection, when the machine has
+//! slept, and when it is asked to.
 
 mod holder;
 
@@ -32,10 +32,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of the hash in a socket's name: few enough for the bound on the path of a socket.
+/// Bytes of the hash in a socket's name. Few enough for the length limit of a socket's path.
 const NAME_LEN: usize = 16;
 
-/// How long a holder may take to answer. It has nothing else to do.
+/// Timeout for a holder's answer. It has nothing else to do.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// How connections are kept after their jobs.
@@ -43,24 +43,23 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 pub enum Keep {
     /// By a process, for other processes.
     Held {
-        /// The directory of the sockets. It is made if it is missing.
+        /// The directory of the sockets. It is created if missing.
         dir: PathBuf,
         /// How long a connection is kept after the end of a command.
         lasts: Duration,
-        /// The program, and its words, that calls [`hold`] with its standard input. The
-        /// directory, the name of the socket and the name of the host follow.
+        /// The program and arguments that call [`hold`] with their standard input. The directory,
+        /// the socket's name and the host's name are appended.
         holder: Vec<OsString>,
     },
     /// In this process, until [`Resting::close`].
     Here(Resting),
 }
 
-/// Connections of this process that are at rest between two jobs. Its clones are handles of one
-/// place.
+/// Idle connections of this process, kept between two jobs. Clones refer to the same connections.
 #[derive(Clone)]
 pub struct Resting(Arc<Mutex<Option<Connections>>>);
 
-/// Connections, by what they depend on; see [`name_of`].
+/// Idle connections, each with its target's name; see [`name_of`].
 type Connections = Vec<(String, Connection)>;
 
 impl Default for Resting {
@@ -70,7 +69,7 @@ impl Default for Resting {
 }
 
 impl Resting {
-    /// Keeps `connection`, whose target has that name; closes it if the place is closed.
+    /// Keeps `connection` to the target `name`. Closes it if [`Self::close`] was called.
     pub(crate) fn put(&self, name: String, connection: Connection) {
         if let Some(all) = &mut *self.0.lock() {
             return all.push((name, connection));
@@ -78,7 +77,7 @@ impl Resting {
         connection.leave();
     }
 
-    /// A connection to the target of that name, if one is at rest.
+    /// Removes and returns an idle connection to the target `name`.
     fn take(&self, name: &str) -> Option<Connection> {
         let mut all = self.0.lock();
         let all = all.as_mut()?;
@@ -87,7 +86,7 @@ impl Resting {
         Some(connection.resting(name, self.clone()))
     }
 
-    /// Closes the connections that are at rest, and those that come later.
+    /// Closes all idle connections, and later ones at once.
     pub fn close(&self) {
         let all = self.0.lock().take();
         all.into_iter().flatten().for_each(|(_, connection)| connection.leave());
@@ -120,7 +119,7 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Second handles of these streams.
+    /// Duplicates these streams.
     pub(crate) fn of(input: impl AsFd, output: impl AsFd, errors: impl AsFd) -> io::Result<Self> {
         Ok(Self {
             input: input.as_fd().try_clone_to_owned()?,
@@ -130,15 +129,15 @@ impl Streams {
     }
 }
 
-/// The place to which the streams of a connection go when it is at rest.
+/// Passes the streams of an idle connection to a holder.
 pub(crate) struct Keeper {
     holder: UnixStream,
     lasts: Duration,
 }
 
 impl Keeper {
-    /// Starts a `holder` for a new connection to `target`, with its socket in `dir`. It ends if
-    /// nothing is given to it.
+    /// Starts a `holder` for a new connection to `target`, with its socket in `dir`. The holder
+    /// exits if it gets no streams.
     pub(crate) fn start(
         dir: &Path,
         lasts: Duration,
@@ -149,7 +148,7 @@ impl Keeper {
         let (ours, theirs) = UnixStream::pair()?;
         let (program, words) = holder.split_first().ok_or(ErrorKind::InvalidInput)?;
         haul_sys::leave_descriptors_to_none()?;
-        // It is not waited for: it outlives this process, and holds no directory.
+        // No wait: it outlives this process, and blocks no directory.
         Command::new(program)
             .args(words)
             .arg(dir)
@@ -163,7 +162,7 @@ impl Keeper {
         Ok(Self { holder: ours, lasts })
     }
 
-    /// Gives the streams to the holder, and waits until it has them.
+    /// Passes the streams to the holder, and waits for its confirmation.
     pub(crate) fn give(self, streams: &Streams) -> io::Result<()> {
         let seconds = u32::try_from(self.lasts.as_secs()).unwrap_or(u32::MAX);
         let Streams { input, output, errors } = streams;
@@ -172,15 +171,15 @@ impl Keeper {
     }
 }
 
-/// Takes over the connection to `target` that is kept, if there is one and no other job has it.
-/// Its messages go to `diagnostics`.
+/// Takes over the kept connection to `target`, if there is one that no other job uses. Its messages
+/// go to `diagnostics`.
 pub(crate) fn take(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
     let (dir, lasts) = match target.keep()? {
         Keep::Here(resting) => return resting.take(&name_of(target)),
         Keep::Held { dir, lasts, .. } => (dir, *lasts),
     };
     let path = dir.join(name_of(target));
-    // A socket in a directory that another user could have made is none of ours.
+    // A socket in a directory that another user could have created is not trusted.
     check_private(dir).ok()?;
     let (streams, holder) = holder::take(&path).ok()??;
     let (keeper, further) = (Keeper { holder, lasts }, Further(Arc::new(target.clone())));
@@ -201,12 +200,12 @@ pub(crate) fn name_of(target: &SshTarget) -> String {
     facts.push(target.remote_haul().unwrap_or_default().into());
     facts.push(found(&shell.program).map_or_else(Vec::new, |shell| configuration::stamp(&shell)));
     facts.extend(configuration::stamps(&shell.args));
-    // No fact has a NUL in it but the stamps, which have one length.
+    // No fact contains NUL, except the stamps, which have a fixed length.
     let hash = ContentHash::of(&facts.join(&0));
     hash.as_bytes()[..NAME_LEN].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The program that `name` stands for.
+/// Finds the program `name` as the system would.
 fn found(name: &str) -> Option<fs::Metadata> {
     if name.contains('/') {
         return fs::metadata(name).ok();
@@ -215,13 +214,13 @@ fn found(name: &str) -> Option<fs::Metadata> {
     std::env::split_paths(&dirs).find_map(|dir| fs::metadata(dir.join(name)).ok())
 }
 
-/// Makes `dir`, which nobody else may enter.
+/// Creates `dir`, which only the user may enter.
 fn make_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     check_private(dir)
 }
 
-/// Refuses a directory that is not the user's alone.
+/// Refuses a directory that others than the user may enter.
 fn check_private(dir: &Path) -> io::Result<()> {
     let found = haul_sys::path_stat(dir.as_os_str().as_bytes(), false)?;
     if found.is_dir() && found.is_private() {

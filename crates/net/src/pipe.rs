@@ -6,17 +6,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-/// How much a pipe is asked to hold, in bytes: the most that an unprivileged
-/// process gets by default on Linux.
+/// The requested capacity of a pipe, in bytes: the most that an unprivileged process gets by
+/// default on Linux.
 ///
-/// It is more than a saving of switches. sshd writes to its child once per turn
-/// of its loop, as much as the pipe takes, and reads up to 256 KiB from the
-/// network: behind a pipe of 64 KiB its own buffer fills up, and moving that
-/// buffer about then costs it most of its time.
+/// A large pipe does more than save context switches. sshd writes to its child once per turn of its
+/// loop, as much as the pipe takes, and reads up to 256 KiB from the network. With a pipe of 64 KiB
+/// its own buffer fills up, and it spends most of its time moving that buffer.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Asks for a larger pipe. A refusal, as of what is no pipe, costs speed only.
+/// Requests a larger pipe. If the system refuses, or `pipe` is no pipe, it is only slower.
 pub fn enlarge_pipe(pipe: impl AsFd) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
@@ -24,19 +23,18 @@ pub fn enlarge_pipe(pipe: impl AsFd) {
     let _ = pipe;
 }
 
-/// How much a socket is asked to hold, in bytes: what a client of OpenSSH lets
-/// its server send ahead. Linux cuts it to `net.core.wmem_max`.
+/// The requested buffer of a socket, in bytes: the window of an OpenSSH client. Linux limits it to
+/// `net.core.wmem_max`.
 const SOCKET_BYTES: usize = 2 << 20;
 
-/// The stream from the remote shell: the end that is read, and the child's standard
-/// output.
+/// Creates the stream from the remote shell: our end for reading, and the child's standard output.
 ///
-/// For ssh (`is_ssh`) it is a pair of sockets. Two processes that write and read a pipe at
-/// the same time wait for its lock by turns, page by page: through sockets, which
-/// hold what was written at once in one piece, the same bytes take both of them
-/// half the time. The other way stays a pipe, for content is spliced into it, and so
-/// does all that leads to another program: a script may open `/dev/stdout`, which
-/// no socket allows.
+/// For ssh (`is_ssh`) it is a pair of sockets. Two processes that use a pipe at the same time wait
+/// for its lock by turns, page by page. A socket keeps each write in one piece, which halves the
+/// time of both.
+///
+/// The other direction stays a pipe, since content is spliced into it. Other programs get pipes
+/// only: a script may open `/dev/stdout`, which fails for a socket.
 ///
 /// # Errors
 /// Those of `socketpair` and `pipe`.
@@ -47,7 +45,7 @@ pub(crate) fn way_in(is_ssh: bool) -> io::Result<(OwnedFd, Stdio)> {
         return Ok((ours.into(), theirs.into()));
     }
     let (ours, theirs) = UnixStream::pair()?;
-    // A refusal costs speed only. Linux looks at the writer's size alone.
+    // If the system refuses, it is only slower. Linux uses the writer's size alone.
     let _ = set_socket_send_buffer_size(&theirs, SOCKET_BYTES);
     let _ = set_socket_recv_buffer_size(&ours, SOCKET_BYTES);
     Ok((ours.into(), OwnedFd::from(theirs).into()))

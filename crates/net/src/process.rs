@@ -1,5 +1,5 @@
-//! The child process behind a connection: shared between who closes it and who
-//! may have to kill it, and never signalled after it was reaped.
+//! The child process behind a connection. Several threads may wait for it or kill it, but it is
+//! never signalled after it was reaped.
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,25 +9,24 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a child may take to end after it was asked to. ssh uses it to give
-/// the terminal its echo back if it was asking for a password.
+/// Timeout for a child to exit after SIGTERM. ssh uses the time to restore the terminal's echo if
+/// it was asking for a password.
 const ASKED_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// How often a child that was asked to end is looked at.
+/// Pause between two checks whether such a child has exited.
 const ASKED_POLL: Duration = Duration::from_millis(2);
 
-/// How long a program may take to answer a question that needs no network. Past that the answer
-/// is unknown.
+/// Timeout for a program whose answer needs no network. After that the answer is unknown.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes of an answer that are read, at most.
+/// Most bytes of a short answer.
 const ANSWER_LEN_MAX: u64 = 4096;
 
-/// Bytes of a whole output that are read, at most.
+/// Most bytes of a whole output.
 const OUTPUT_LEN_MAX: u64 = 1 << 20;
 
-/// Runs `command`, whose standard error is not read: its status, or `None` if it can't be
-/// started or takes too long. Then it is killed.
+/// Runs `command` and returns its status. `None` if it can't be started or takes too long; then it
+/// is killed.
 pub(crate) fn status_of(command: &mut Command) -> Option<ExitStatus> {
     let process = Process::new(command.spawn().ok()?);
     status_within(&process, ANSWER_MAX)
@@ -47,8 +46,8 @@ fn status_within(process: &Process, patience: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Runs `command`: the beginning of its standard error, or `None` if it can't be started or
-/// takes too long. Then it is killed.
+/// Runs `command` and returns the beginning of its standard error. `None` if it can't be started or
+/// takes too long; then it is killed.
 pub(crate) fn stderr_of(command: &mut Command) -> Option<Vec<u8>> {
     let mut child = command.stderr(Stdio::piped()).spawn().ok()?;
     let stderr = child.stderr.take()?;
@@ -58,8 +57,8 @@ pub(crate) fn stderr_of(command: &mut Command) -> Option<Vec<u8>> {
     answer
 }
 
-/// Runs `command`: its standard output, or `None` if it can't be started, fails or takes too
-/// long. Then it is killed.
+/// Runs `command` and returns its standard output. `None` if it can't be started, fails or takes
+/// too long; then it is killed.
 pub(crate) fn stdout_of(command: &mut Command) -> Option<Vec<u8>> {
     stdout_within(ANSWER_MAX, command)
 }
@@ -69,13 +68,13 @@ fn stdout_within(patience: Duration, command: &mut Command) -> Option<Vec<u8>> {
     let stdout = child.stdout.take()?;
     let process = Process::new(child);
     let answer = read_within(patience, stdout.take(OUTPUT_LEN_MAX));
-    // One that is still silent has had its time.
+    // A program that has not closed its output by now gets no more time.
     let patience = if answer.is_some() { patience } else { Duration::ZERO };
     status_within(&process, patience).filter(ExitStatus::success).and(answer)
 }
 
-/// Reads all that comes out of `pipe`; `None` if that takes longer. What a program has started
-/// may hold its pipe open after its end.
+/// Reads `pipe` to its end. `None` on a timeout: the program's own children may hold its pipe open
+/// after its end.
 fn read_within(patience: Duration, mut pipe: impl Read + Send + 'static) -> Option<Vec<u8>> {
     let (told, heard) = mpsc::channel();
     let read = move || {
@@ -87,8 +86,8 @@ fn read_within(patience: Duration, mut pipe: impl Read + Send + 'static) -> Opti
     heard.recv_timeout(patience).ok()
 }
 
-/// A child that is reaped under the same lock under which it is signalled, so
-/// that no signal can meet a stranger who got its process id.
+/// A child that is reaped and signalled under one lock, so that no signal can reach another process
+/// that got its ID.
 pub(crate) struct Process(Mutex<State>);
 
 struct State {
@@ -105,37 +104,36 @@ impl Process {
         self.0.lock()
     }
 
-    /// How it ended, or `None` while it runs.
+    /// The child's status, or `None` while it runs.
     pub(crate) fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
         self.state().child.try_wait()
     }
 
-    /// Asks it to end with SIGTERM; from the second time on, SIGKILL. Does
-    /// nothing once it has ended.
+    /// Sends SIGTERM the first time, then SIGKILL. Does nothing once the child has exited.
     pub(crate) fn kill(&self) {
         let mut state = self.state();
         if !matches!(state.child.try_wait(), Ok(None)) {
             return;
         }
         let signal = if state.asked { Signal::KILL } else { Signal::TERM };
-        // It can only fail because the child has ended, which is what is wanted.
+        // It can only fail because the child has exited.
         let _ = kill_process(Pid::from_child(&state.child), signal);
         state.asked = true;
     }
 
-    /// Calls `look` with its number, which no other process gets before that has returned;
-    /// `None` if it has ended.
+    /// Calls `look` with the process ID, which is not reused before `look` returns. `None` if the
+    /// child has exited.
     pub(crate) fn look_at<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
         let mut state = self.state();
         matches!(state.child.try_wait(), Ok(None)).then(|| look(state.child.id()))
     }
 
-    /// True if [`Self::kill`] met it alive.
+    /// True if [`Self::kill`] was called while the child ran.
     pub(crate) fn was_killed(&self) -> bool {
         self.state().asked
     }
 
-    /// Ends it and reaps it.
+    /// Kills the child and reaps it.
     pub(crate) fn end(&self) {
         self.kill();
         let deadline = Instant::now() + ASKED_WAIT_MAX;
@@ -171,7 +169,7 @@ mod tests {
         assert!(start.elapsed() >= ASKED_WAIT_MAX);
         assert!(matches!(process.try_wait(), Ok(Some(_))));
         assert!(process.was_killed());
-        // Nobody is left to be signalled.
+        // The child is gone, so there is nothing to signal.
         process.kill();
     }
 

@@ -1,9 +1,9 @@
-//! QUIC (RFC 9000) between a client and a server, with the keys and the rules of their TLS
+//! QUIC (RFC 9000) between a client and a server, with the keys and settings of their TLS
 //! connections. One bidirectional stream of a QUIC connection carries the bytes of a job.
 //!
-//! The state machine does no I/O. One thread of a client's process, and one process of a server,
-//! move datagrams between it and the UDP sockets, and bytes between its stream and a pair of Unix
-//! sockets. The job has the other ends of the pair, and an ordinary [`crate::Connection`].
+//! The state machine does no I/O. One thread of the client's process, and one process of the
+//! server, move datagrams between it and the UDP sockets, and bytes between its stream and a pair
+//! of Unix sockets. The job has the other ends of the pair, as an ordinary [`crate::Connection`].
 //!
 //! - `config.rs`: windows, timeouts and congestion control.
 //! - `udp.rs`: a UDP socket. `driver.rs`: the loop over sockets and connections.

@@ -1,22 +1,22 @@
-//! Why a server does not serve a client that it talks to.
+//! Why a server refuses a client.
 
 use crate::ConnectError;
 
-/// Why a server, or an agent in its place, does not serve a client.
+/// Why a server, or an agent in its place, refuses a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It does not know the client's key, or not any more.
+    /// It does not know the client's key, or no longer.
     NotEnrolled,
-    /// The client has as many jobs there as it may.
+    /// The client runs as many jobs there as it may.
     Busy,
-    /// It can't serve the client. Only its log has the reason.
+    /// It can't serve the client. The reason is only in its log.
     Unserved,
 }
 
 impl Refusal {
     const ALL: [Self; 3] = [Self::NotEnrolled, Self::Busy, Self::Unserved];
 
-    /// The opening of a server that refuses; part of the protocol.
+    /// The byte that opens a refusing server's stream; part of the protocol.
     pub(crate) fn byte(self) -> u8 {
         match self {
             Self::Busy => 2,
@@ -25,7 +25,7 @@ impl Refusal {
         }
     }
 
-    /// The status of an agent in place of a server: `EX_NOPERM`, `EX_TEMPFAIL` or
+    /// The exit status of an agent in place of a server: `EX_NOPERM`, `EX_TEMPFAIL` or
     /// `EX_UNAVAILABLE` of sysexits.h.
     pub const fn status(self) -> u8 {
         match self {
@@ -43,7 +43,7 @@ impl Refusal {
         Self::ALL.into_iter().find(|refusal| i32::from(refusal.status()) == status)
     }
 
-    /// The error of a client that `host` refuses.
+    /// The client's error for this refusal by `host`.
     pub(crate) fn error(self, host: String) -> ConnectError {
         match self {
             Self::NotEnrolled => ConnectError::NotEnrolled { host },

@@ -1,13 +1,12 @@
-//! The command that the other machine's login shell is given: one line, made
-//! of nothing but constants and, if the user names it, the path of haul there.
-//! No name of a file that is copied is ever part of it.
+//! The command for the other machine's login shell: one line, made of constants and, if the user
+//! gives it, the path of haul there. It never contains the name of a copied file.
 //!
-//! Where haul is looked for there is decided here, and so is where it is
-//! deployed to: the two must agree.
+//! This module decides where haul is searched for and where it is deployed to, because the two must
+//! agree.
 
 use std::borrow::Cow;
 
-/// The words of the search on standard error when there is no haul.
+/// Printed on standard error if the search finds no haul.
 pub(crate) const MISSING_MARKER: &[u8] = b"haul-connect: no haul found on this host";
 
 /// [`DEPLOY_DIR`], for [`concat!`].
@@ -17,30 +16,26 @@ macro_rules! deploy_dir {
     };
 }
 
-/// The directory that haul is deployed to, below the home directory. Nothing
-/// else is ever in it.
+/// The directory that haul is deployed to, below the home directory. It holds nothing else.
 pub const DEPLOY_DIR: &str = deploy_dir!();
 
 /// The name of a deployed haul in [`DEPLOY_DIR`].
 pub const DEPLOYED_NAME: &str = "haul";
 
-/// The beginning of the name of a haul that is being deployed.
+/// The beginning of a file name while haul is being deployed.
 pub const STAGED_PREFIX: &str = ".haul-";
 
-/// The line that the shell of [`crate::connect_deploy`] begins with: whatever
-/// comes before it is not ours.
+/// The first line that the shell of [`crate::connect_deploy`] prints. Earlier output is not ours.
 pub const DEPLOY_MARKER: &str = "haul-deploy";
 
-/// Looks for haul where it is deployed to, then on the PATH, then where people
-/// and package managers install programs, and becomes the first that it finds.
-/// A deployed one comes first because somebody wanted it in place of the
-/// others, which may be too old.
+/// Runs the first haul found: in the deploy directory, then on the PATH, then where people and
+/// package managers install programs. A deployed one comes first because the user wanted it to
+/// replace the others, which may be too old.
 ///
-/// The login shell may be any: POSIX, csh or fish. So it sees three plain
-/// words, of which the last stands in single quotes and holds no single quote,
-/// `!`, backslash or line end; `sh` reads the rest. `-f` is there because a
-/// directory can be executable too. The `for` has no `command -v` because older
-/// versions of dash affirm every path with a slash in it.
+/// The login shell may be any: POSIX, csh or fish. So it sees three plain words. The last is in
+/// single quotes and has no single quote, `!`, backslash or line end; `sh` parses it. `-f` is
+/// needed because a directory can be executable too. The `for` has no `command -v` because older
+/// versions of dash accept every path with a slash.
 macro_rules! search {
     ($words:literal) => {
         concat!(
@@ -63,20 +58,16 @@ macro_rules! search {
 
 /// The command line for deploying. In one login the shell does this:
 ///
-/// 1. It reads a line, which says nothing: a host that runs something else in its
-///    place may stumble over it, where both would wait for ever.
-/// 2. It says what the machine is: [`DEPLOY_MARKER`], `uname -sm`, the number of
-///    the user, that of a group of the user's own (`-` if the user's group has
-///    another name than the user), the time in seconds since 1970, and the home
-///    directory without links, a line each.
-/// 3. It reads the digits of a staged haul's name, a line, and waits while that
-///    is uploaded. If the other end goes away meanwhile, what has arrived of it
-///    is removed.
-/// 4. With another line, it becomes the staged haul, which serves.
+/// 1. It reads a line and ignores it. A host that runs another program instead may fail on it;
+///    without it both would wait for ever. 2. It prints, one per line: [`DEPLOY_MARKER`], the
+///    output of `uname -sm`, the user's ID, the ID of the user's own group (`-` if the user's group
+///    has another name than the user), the time in seconds since 1970, and the home directory with
+///    links resolved. 3. It reads a line, the digits in the name of the staged haul, and waits for
+///    the upload. If the input ends meanwhile, it removes the incomplete file. 4. It reads another
+///    line, then replaces itself with the staged haul, which serves.
 ///
-/// Nothing that comes from the other end stands in the command, and what it
-/// reads is one word of a path, in quotes. `./` keeps that from being an option
-/// and `cd` from using CDPATH.
+/// The command contains nothing from the other side. Its input becomes part of one path, in quotes.
+/// `./` keeps that from being an option, and `cd` from using CDPATH.
 pub(crate) const DEPLOY: &str = concat!(
     "sh -c '",
     "read -r hello; echo haul-deploy; uname -sm; id -u; ",
@@ -89,12 +80,12 @@ pub(crate) const DEPLOY: &str = concat!(
     "exec \"$f\" serve'",
 );
 
-/// The command of haul that is run there.
+/// The subcommand of haul to run there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subcommand {
     /// The agent.
     Serve,
-    /// A command about the server there, whose words it reads.
+    /// A command about the server there. It reads its arguments as input.
     Server,
 }
 
@@ -107,8 +98,8 @@ impl Subcommand {
     }
 }
 
-/// The command that runs haul: the one at `path`, which [`check_path`] has passed, or the
-/// first that is found.
+/// The command that runs haul: the one at `path`, which [`check_path`] has accepted, or else the
+/// first that the search finds.
 pub(crate) fn remote_command(path: Option<&str>, command: Subcommand) -> Cow<'static, str> {
     let Some(path) = path else {
         return Cow::Borrowed(match command {
@@ -118,7 +109,7 @@ pub(crate) fn remote_command(path: Option<&str>, command: Subcommand) -> Cow<'st
     };
     let words = command.words();
     Cow::Owned(match path.strip_prefix("~/") {
-        // Quoted, the tilde would stay a tilde.
+        // A quoted tilde would not be expanded.
         Some(below_home) => format!("~/{} {words}", quoted(below_home)),
         None => format!("{} {words}", quoted(path)),
     })
@@ -163,10 +154,9 @@ mod tests {
             .unwrap()
     }
 
-    /// Puts a program at `path` that tells its path and its arguments. It is
-    /// written by another process: a descriptor that is open for writing here
-    /// could be inherited by a child of another test, and the program would be
-    /// "busy".
+    /// Writes a program to `path` that prints its path and its arguments. Another process writes
+    /// it: a child of another test could inherit a descriptor that is open for writing here, and
+    /// the program would be "busy".
     fn install(path: &Path) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let write = r#"printf '#!/bin/sh\necho "$0|$*"\n' >"$1" && chmod 755 "$1""#;
@@ -220,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Runs [`DEPLOY`] as sshd does and tells it `lines`.
+    /// Runs [`DEPLOY`] as sshd does, with `lines` as its input.
     fn deploy(shell: &str, home: &Path, lines: &str) -> Output {
         let mut child = Command::new(shell)
             .args(["-c", DEPLOY])
@@ -276,7 +266,7 @@ mod tests {
     #[test]
     fn a_missing_haul_is_told_by_marker_and_status() {
         let home = tempfile::tempdir().unwrap();
-        // Neither a directory of that name nor a file that can't be run counts.
+        // Directories, and files that can't be run, do not count.
         fs::create_dir_all(home.path().join("bin/haul")).unwrap();
         fs::create_dir_all(home.path().join(".local/bin")).unwrap();
         fs::write(home.path().join(".local/bin/haul"), "").unwrap();

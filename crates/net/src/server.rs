@@ -14,24 +14,24 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long one address of a server is tried.
+/// Timeout for one address of a server.
 const TRY_MAX: Duration = Duration::from_secs(5);
 
-/// How long all of them are tried.
+/// Timeout for all addresses together.
 const TRIES_MAX: Duration = Duration::from_secs(15);
 
-/// How often an address is called that ends the connection before it answers: a server that has
-/// too many callers ends some of them.
+/// Most calls to an address that closes the connection before it answers. A server with too many
+/// callers drops some of them.
 const CALLS_MAX: usize = 4;
 
-/// How long it waits before the next call.
+/// Pause before the next such call.
 const CALL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest name of a host, in bytes.
 const HOST_LEN_MAX: usize = 255;
 
-/// Where a server listens: a name or an address, and a port. Its text is `HOST:PORT`, with an
-/// IPv6 address in brackets.
+/// A server's address: a host name or IP address, and a port. Its text is `HOST:PORT`, with an IPv6
+/// address in brackets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServerAddress {
@@ -40,7 +40,7 @@ pub struct ServerAddress {
 }
 
 impl ServerAddress {
-    /// An address of these parts; `None` if `host` is no name or address, or `port` is 0.
+    /// Makes an address. `None` if `host` is no name or address, or `port` is 0.
     pub fn new(host: &str, port: u16) -> Option<Self> {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
         let is_name = !host.is_empty() && host.len() <= HOST_LEN_MAX && host.chars().all(fits);
@@ -103,24 +103,24 @@ impl From<SocketAddr> for ServerAddress {
     }
 }
 
-/// The protocol below a connection to a server.
+/// The transport protocol of a connection to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Below {
     Tcp,
     Quic,
 }
 
-/// The protocols by which a server is tried.
+/// The protocols to try, in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ServerVia {
-    /// TLS over TCP, and QUIC where nobody answers to that.
+    /// TLS over TCP, then QUIC if no server answers.
     #[default]
     TcpFirst,
-    /// QUIC, and TLS over TCP where nobody answers to that.
+    /// QUIC, then TLS over TCP if no server answers.
     QuicFirst,
-    /// TLS over TCP alone.
+    /// TLS over TCP only.
     Tcp,
-    /// QUIC alone.
+    /// QUIC only.
     Quic,
 }
 
@@ -135,16 +135,16 @@ impl ServerVia {
     }
 }
 
-/// How a server is reached.
+/// How to reach a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reaching {
-    /// How long it is waited for, once it has answered.
+    /// Timeouts once it has answered.
     pub patience: Patience,
-    /// The protocols that are tried.
+    /// The protocols to try.
     pub via: ServerVia,
-    /// The congestion control of what this side sends by QUIC.
+    /// The congestion control for data that this side sends by QUIC.
     pub congestion: Congestion,
-    /// How long its addresses are tried, by all protocols together: at most 15 s.
+    /// Timeout for all its addresses and protocols together: at most 15 s.
     pub tries_max: Duration,
 }
 
@@ -166,16 +166,16 @@ impl From<Patience> for Reaching {
 }
 
 /// Connects to the server with the key `server`, at the first of `addresses` where it answers.
-/// `host` is its name in messages. If the server has another key, which will replace this one,
-/// `on_new_key` is called with it as soon as something is read.
+/// Messages call it `host`. If the server announces a new key that will replace this one, the first
+/// read calls `on_new_key` with it.
 ///
-/// Whether the server accepts the key of `identity` shows when something is read: if not,
-/// [`crate::Closer::explain`] tells [`ConnectError::NotEnrolled`].
+/// The first read also shows whether the server accepts the key of `identity`. If not,
+/// [`crate::Closer::explain`] returns [`ConnectError::NotEnrolled`].
 ///
 /// # Errors
-/// - [`ConnectError::ServerKey`] if a server with another key answers. Nothing weaker may be
-///   tried then.
-/// - [`ConnectError::NoServer`] if none answers; the reason is that of the first protocol.
+/// - [`ConnectError::ServerKey`] if a server with another key answers. The caller must not fall
+///   back to a weaker connection then.
+/// - [`ConnectError::NoServer`] if no server answers. The reason is that of the first protocol.
 pub fn connect_server(
     host: &str,
     addresses: &[ServerAddress],
@@ -210,7 +210,7 @@ pub fn connect_server(
     Err(no_server(&error))
 }
 
-/// A connection whose handshake is done on this side.
+/// A connection whose handshake is complete on this side.
 enum Called {
     Tcp(Box<Direct>),
     Quic(quic::Called),
@@ -234,13 +234,13 @@ impl Called {
     }
 }
 
-/// True if the other side has ended the connection before it answered.
+/// True if the server closed the connection before it answered.
 fn is_hang_up(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Calls the first of `addresses` that answers. A server with another key is an answer.
+/// Calls the first of `addresses` that answers. A server with another key counts as an answer.
 fn first_of(
     addresses: &[ServerAddress],
     end: Instant,

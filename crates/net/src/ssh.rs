@@ -1,5 +1,5 @@
-//! Starts ssh, or the program in its place, with `haul serve` as the remote
-//! command, or with a subsystem of the server.
+//! Starts ssh, or the program in its place, with `haul serve` or a subsystem of the server as the
+//! remote command.
 
 use crate::cipher;
 use crate::connection::{Closer, Connection, Kept, Listener, Ssh, Writer};
@@ -19,16 +19,16 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Options for ssh whatever its configuration says, much as scp's.
+/// Options for ssh that override its configuration, much as scp's.
 ///
-/// - `-x -T`: neither X11 nor a terminal, which would change bytes. `-T` is
-///   also what `RequestTTY=no` says.
-/// - `ForwardAgent=no`, `ClearAllForwardings=yes`: the peer gets no keys and no
-///   tunnels, and a port that another ssh has taken is no error.
-/// - `PermitLocalCommand=no`, `RemoteCommand=none`: no command but ours. The
-///   latter needs a client of OpenSSH 7.6 (2017) or later.
-/// - `ControlMaster=no`: a shared connection is used if there is one, but none
-///   is left behind: it would outlive haul and hold our streams open.
+/// - `-x -T`: neither X11 nor a terminal, which would change bytes. `-T` is also what
+///   `RequestTTY=no` says.
+/// - `ForwardAgent=no`, `ClearAllForwardings=yes`: the peer gets no keys and no tunnels, and a
+///   forwarded port that is in use is no error.
+/// - `PermitLocalCommand=no`, `RemoteCommand=none`: no command but ours. The latter needs a client
+///   of OpenSSH 7.6 (2017) or later.
+/// - `ControlMaster=no`: ssh uses an existing shared connection but creates none. A new one would
+///   outlive haul and hold our streams open.
 ///
 /// The server may be of any version.
 const SSH_OPTIONS: [&str; 7] = [
@@ -41,35 +41,34 @@ const SSH_OPTIONS: [&str; 7] = [
     "-oControlMaster=no",
 ];
 
-/// The same, for settings that no client before OpenSSH 8.7 (2021) knows: it would refuse the
-/// options, and can't have the settings.
+/// Options that clients before OpenSSH 8.7 (2021) reject. Such clients don't have the settings
+/// either.
 ///
-/// - `StdinNull=no`, `ForkAfterAuthentication=no`: our streams lead to the program there, and
-///   the process that we start is the one that carries them.
+/// - `StdinNull=no`, `ForkAfterAuthentication=no`: our streams lead to the remote program, and the
+///   process that we start is the one that carries them.
 const SESSION_OPTIONS: [&str; 2] = ["-oStdinNull=no", "-oForkAfterAuthentication=no"];
 
-/// With them, where a command is run: there is a session for it. A subsystem has `-s`, which
-/// says the same, and can't stand beside this.
+/// Added to [`SESSION_OPTIONS`] for a command, which has a session. A subsystem has `-s` instead,
+/// which excludes this option.
 const COMMAND_OPTION: &str = "-oSessionType=default";
 
-/// Options of a connection beside another that stands, in front of all others.
+/// Options of an additional connection, placed before all others.
 ///
-/// - `BatchMode=yes`: nobody is asked for a password.
+/// - `BatchMode=yes`: ssh does not ask the user for a password.
 /// - `ControlPath=none`: a shared connection has one cipher stream, and one window.
 const BESIDE_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oControlPath=none"];
 
-/// Options of a connection that may only be one which ssh shares already: nobody is asked
-/// for a password, and no other way is tried.
+/// Options of a connection that may only use ssh's existing shared one: ssh asks for no password
+/// and tries no other way.
 const SHARED_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oProxyCommand=false"];
 
-/// Starts ssh to `target` and returns at once, before anyone has logged in:
-/// whether that works shows when the peer's greeting arrives, or the end of the
-/// file in its place. [`Closer::explain`] then tells why.
+/// Starts ssh to `target` and returns at once, before the login. The caller reads the peer's
+/// greeting if the login works, else the end of the file. [`Closer::explain`] then returns the
+/// cause.
 ///
-/// Standard error of ssh and of the remote command goes to `diagnostics`. ssh asks for
-/// passwords and about host keys on the terminal itself, for which it stays in haul's
-/// process group; so a Ctrl-C reaches it as well as haul, and the connection ends with
-/// it.
+/// Standard error of ssh and of the remote command goes to `diagnostics`. ssh asks for passwords
+/// and about host keys on the terminal itself. For that it stays in haul's process group, so Ctrl-C
+/// reaches both, and the connection ends.
 ///
 /// # Errors
 /// [`ConnectError::Start`] when the program can't be started, and
@@ -78,9 +77,8 @@ pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connectio
     start(target, haul_of(target), Traffic::Content, diagnostics)
 }
 
-/// Like [`connect`], for a conversation that carries no content of files. The
-/// login is begun at once: ssh is not asked for its settings before, and keeps
-/// its own order of ciphers.
+/// Like [`connect`], for an exchange without file contents. The login starts at once: ssh is not
+/// asked for its settings first, and keeps its own order of ciphers.
 ///
 /// # Errors
 /// See [`connect`].
@@ -91,15 +89,16 @@ pub fn connect_briefly(
     start(target, haul_of(target), Traffic::Words, diagnostics)
 }
 
-/// Like [`connect_briefly`], with a shell at the other end that helps to deploy haul. It
-/// first reads a line, for which [`crate::DEPLOY_MARKER`] will do. Then it writes
-/// six lines: [`crate::DEPLOY_MARKER`], what `uname -sm` says, the
-/// number of the user, that of the group that is called like the user, if that
-/// is the user's, else `-`, the time there in seconds since 1970, and the home
-/// directory. Then it reads two lines. The first is what follows
-/// [`crate::STAGED_PREFIX`] in the name of a file in [`crate::DEPLOY_DIR`], and
-/// **must be letters and digits alone**; if nothing follows that, the file is
-/// removed. With the second, which says nothing, the file is run and serves.
+/// Like [`connect_briefly`], with a shell at the other end that helps to deploy haul. The exchange
+/// is:
+///
+/// 1. The shell reads one line; [`crate::DEPLOY_MARKER`] will do. 2. It writes six lines:
+///    [`crate::DEPLOY_MARKER`], the output of `uname -sm`, the user's ID, the ID of the user's
+///    group if that has the user's name (else `-`), the time in seconds since 1970, and the home
+///    directory. 3. It reads a line with the part of a file name in [`crate::DEPLOY_DIR`] after
+///    [`crate::STAGED_PREFIX`]. **That must be letters and digits alone.** If the input ends after
+///    it, the shell removes the file. 4. It reads another line, whose content is ignored. Then it
+///    runs the file, which serves.
 ///
 /// # Errors
 /// See [`connect`].
@@ -110,9 +109,9 @@ pub fn connect_deploy(
     start(target, Remote::Deploy, Traffic::Words, diagnostics)
 }
 
-/// Like [`connect_briefly`], with `haul server words` at the other end. It reads a line: a JSON
-/// array with the words of a command of `haul server`. Then it carries that out. The
-/// connection is not kept.
+/// Like [`connect_briefly`], with `haul server words` at the other end. That reads a line, a JSON
+/// array with the arguments of a `haul server` command, and runs the command. The connection is not
+/// kept.
 ///
 /// # Errors
 /// See [`connect`].
@@ -124,8 +123,7 @@ pub fn connect_server_command(
     start(target, runs, Traffic::Words, diagnostics)
 }
 
-/// Like [`connect`], with the server's SFTP subsystem at the other end in place
-/// of haul.
+/// Like [`connect`], with the server's SFTP subsystem instead of haul.
 ///
 /// # Errors
 /// [`ConnectError::Start`] when ssh can't be started, and
@@ -138,8 +136,8 @@ pub fn connect_sftp(
     start(target, Remote::Subsystem("sftp"), Traffic::Content, diagnostics)
 }
 
-/// Like [`connect_briefly`], and with `sftp` like [`connect_sftp`], over the connection that
-/// the user's ssh shares (`ControlMaster`): `None` if there is none. ssh shows nothing.
+/// Like [`connect_briefly`], or [`connect_sftp`] if `sftp`, over the user's shared connection
+/// (`ControlMaster`). `None` if there is none. ssh shows nothing.
 pub fn connect_over_shared(target: &SshTarget, sftp: bool) -> Option<Connection> {
     let shell = target.shell();
     let runs = if sftp { Remote::Subsystem("sftp") } else { haul_of(target) };
@@ -152,14 +150,13 @@ pub fn connect_over_shared(target: &SshTarget, sftp: bool) -> Option<Connection>
     stands.then(|| start(target, runs, Traffic::Shared, silent).ok())?
 }
 
-/// A host that was logged in to, to be logged in to once more, beside the connection that
-/// stands.
+/// A host with an established login, for additional logins.
 #[derive(Debug, Clone)]
 pub struct Further(pub(crate) Arc<SshTarget>);
 
 impl Further {
-    /// Like [`connect`], as a connection of its own, whatever ssh shares otherwise, and
-    /// without any question to the user. ssh shows nothing.
+    /// Like [`connect`], as a connection of its own, never over one that ssh shares. ssh asks the
+    /// user nothing and shows nothing.
     ///
     /// # Errors
     /// See [`connect`].
@@ -169,8 +166,7 @@ impl Further {
     }
 }
 
-/// The name or address that leads to `target`, as ssh looks it up; `None` if ssh does not
-/// tell.
+/// The name or address of `target` that ssh looks up. `None` if ssh does not report it.
 pub(crate) fn host_name(target: &SshTarget) -> Option<String> {
     let shell = target.shell();
     if !shell.is_ssh() {
@@ -182,16 +178,16 @@ pub(crate) fn host_name(target: &SshTarget) -> Option<String> {
     known.or_else(|| cipher::host_name_of(shell, &arguments, target.host()))
 }
 
-/// The load of a connection.
+/// The kind of data on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Traffic {
-    /// Contents of files, for which the fastest cipher is worth a question.
+    /// File contents. Choosing the fastest cipher is worth a run of ssh.
     Content,
-    /// The same, beside another connection.
+    /// File contents, over an additional connection.
     Beside,
-    /// Requests and answers alone.
+    /// Requests and answers only.
     Words,
-    /// The same, over a connection that is shared.
+    /// Requests and answers only, over a shared connection.
     Shared,
 }
 
@@ -212,7 +208,7 @@ fn arguments(
 ) -> Result<Vec<String>, ConnectError> {
     let shell = target.shell();
     let mut arguments = leading_arguments(target, runs)?;
-    // The first word about something counts.
+    // ssh uses the first value of an option.
     let first = match traffic {
         Traffic::Beside if shell.is_ssh() => &BESIDE_OPTIONS[..],
         Traffic::Shared => &SHARED_OPTIONS,
@@ -248,7 +244,8 @@ fn start(
         program: shown(shell.program.as_bytes()),
         cause,
     };
-    // One beside another is never waited for, whatever a user's wrapper of ssh leaves behind.
+    // An additional connection must never delay the end, even if a wrapper of ssh leaves processes
+    // behind.
     let is_cuttable = !shell.is_ssh() || traffic == Traffic::Beside;
     let cut = is_cuttable.then(Cut::new).transpose().map_err(start_error)?;
     let (stdout, theirs) = way_in(shell.is_ssh()).map_err(start_error)?;
@@ -263,7 +260,7 @@ fn start(
     let process = Arc::new(Process::new(child));
     let stdin = stdin.expect("standard input was asked to be a pipe");
     let stderr = stderr.expect("standard error was asked to be a pipe");
-    // What another command has begun, a further login can't join, and no later visit continues.
+    // Other remote commands get no further login, and their connections are not kept.
     let is_agent = matches!(runs, Remote::Haul { command: Subcommand::Serve, .. });
     let further = is_agent.then(|| Further(Arc::new(target.clone())));
     let kept = match (&further, traffic) {
@@ -312,8 +309,8 @@ fn start(
     })
 }
 
-/// The way to keep a connection with these streams, if a process is to keep it. The user is told
-/// why it can't be.
+/// Prepares to keep a connection with these streams, if a process is to keep it. If that fails,
+/// `diagnostics` gets the reason.
 fn kept(
     further: &Further,
     (input, output, errors): (impl AsFd, impl AsFd, impl AsFd),
@@ -334,15 +331,15 @@ fn kept(
     kept.ok()
 }
 
-/// The connection to the haul of `target` that an earlier job has left, if there is one.
+/// The kept connection to the haul of `target`, if there is one.
 pub fn connect_kept(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
     kept::take(target, diagnostics)
 }
 
-/// The arguments in front of the ciphers and the host.
+/// The arguments before the ciphers and the host.
 ///
-/// A program other than ssh is called as `rsync -e` does: its own arguments,
-/// `-l user`, the host, the command.
+/// A program other than ssh is called as `rsync -e` does: its own arguments, `-l user`, the host,
+/// the command.
 fn leading_arguments(target: &SshTarget, runs: &Remote) -> Result<Vec<String>, ConnectError> {
     let shell = target.shell();
     let mut arguments = shell.args.clone();
@@ -369,10 +366,10 @@ fn leading_arguments(target: &SshTarget, runs: &Remote) -> Result<Vec<String>, C
     Ok(arguments)
 }
 
-/// How many times within the longest silence ssh asks whether the host is there.
+/// How many keep-alive messages ssh sends within the timeout for silence.
 const SIGNS: u64 = 4;
 
-/// Has ssh end when it has heard nothing of the host for `silence`, to the second.
+/// Makes ssh exit when the host has been silent for `silence`, rounded down to seconds.
 fn keep_alive(silence: Duration) -> [String; 2] {
     let seconds = silence.as_secs().max(1);
     let interval = (seconds / SIGNS).max(1);
@@ -380,7 +377,7 @@ fn keep_alive(silence: Duration) -> [String; 2] {
     [format!("-oServerAliveInterval={interval}"), format!("-oServerAliveCountMax={count}")]
 }
 
-/// The arguments from the ciphers on.
+/// The arguments from the ciphers to the end.
 fn trailing_arguments(
     target: &SshTarget,
     runs: &Remote,
@@ -397,7 +394,7 @@ fn trailing_arguments(
         }
     }
     if matches!(runs, Remote::Subsystem(_)) {
-        // A server that is at work answers nothing. But the host does.
+        // A busy SFTP server does not answer, but the host does.
         if let (Some(silence), false) = (target.patience().silence_max, settings.keeps_alive) {
             arguments.extend(keep_alive(silence));
         }
@@ -503,7 +500,7 @@ mod tests {
         ]
         .map(|first| [first, ["-s", "--", "box", "sftp"].as_slice()].concat());
         assert_eq!(words(&ann, &settings(Some("a,b"))), quiet);
-        // The user has ssh look, or nobody is to.
+        // The user has enabled keep-alive, or there is no timeout.
         let users = cipher::Settings { keeps_alive: true, ..settings(Some("a,b")) };
         assert_eq!(words(&ann, &users), plain);
         let for_ever = ann.with_patience(crate::Patience::of_seconds(0));

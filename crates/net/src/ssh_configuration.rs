@@ -1,4 +1,4 @@
-//! The files of ssh's configuration, in its own places and those that they include.
+//! ssh's configuration files: those in its standard places, and those that they include.
 
 use haul_sys::{home_of_user, name_matches};
 use rustix::process::geteuid;
@@ -9,13 +9,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Files that are read, at most. A configuration that includes more can't be kept track of.
+/// Most files to read. Changes in further ones are not detected.
 const FILES_MAX: usize = 256;
 
-/// The longest file that is read, in bytes.
+/// Size limit of a file, in bytes. Larger ones are not read.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// The place of the system's files.
+/// The directory of the system's configuration.
 const SYSTEM: &str = "/etc/ssh";
 
 /// The hosts that the configuration of ssh names, without patterns.
@@ -31,15 +31,15 @@ pub fn configured_hosts() -> BTreeSet<String> {
     hosts
 }
 
-/// The stamps of all files that count where ssh is called with `words`: another configuration
-/// has others.
+/// Stamps of all files that ssh reads when called with `words`. They differ if the configuration
+/// does.
 pub(crate) fn stamps(words: &[String]) -> Vec<Vec<u8>> {
     let mut stamps = vec![geteuid().as_raw().to_le_bytes().to_vec()];
     stamps.extend(Read::of(words).stamps);
     stamps
 }
 
-/// The identity, length and time of a file.
+/// The device, inode, length and modification time of a file.
 pub(crate) fn stamp(file: &Metadata) -> Vec<u8> {
     [file.dev(), file.ino(), file.size(), file.mtime() as u64, file.mtime_nsec() as u64]
         .iter()
@@ -50,26 +50,26 @@ pub(crate) fn stamp(file: &Metadata) -> Vec<u8> {
 /// The configuration as it was read.
 #[derive(Default)]
 struct Read {
-    /// Of files, and of directories that were searched.
+    /// Stamps of files, and of directories that were searched.
     stamps: Vec<Vec<u8>>,
     texts: Vec<String>,
 }
 
 impl Read {
-    /// Where ssh is called with `words`. It looks for the user's files in the directory that the
-    /// system has on record, whatever `HOME` is.
+    /// Reads the files for a call with `words`. ssh finds the user's files in the home directory
+    /// from the user database, whatever `HOME` is.
     fn of(words: &[String]) -> Self {
         let home = home_of_user().unwrap_or_default();
         let (user, system) = (home.join(".ssh"), Path::new(SYSTEM));
         let named = named(words).map(|file| (file.to_owned(), user.clone()));
         let mut files: Vec<(PathBuf, PathBuf)> = named.collect();
-        // Root's configuration includes from the system's directory, too.
+        // Root's configuration includes files from the system's directory, too.
         files.extend([(user.join("config"), user), (system.join("ssh_config"), system.into())]);
         Self::from(files, &home)
     }
 
-    /// Reads these files and those that they include. The paths in a file begin in the
-    /// directory beside it. What can't be read says nothing.
+    /// Reads these files and those that they include. Each comes with the directory that its
+    /// relative paths start in. Unreadable files are skipped.
     fn from(mut files: Vec<(PathBuf, PathBuf)>, home: &Path) -> Self {
         let mut read = Self::default();
         let mut next = 0;
@@ -97,9 +97,9 @@ impl Read {
     }
 }
 
-/// The files that the words of ssh name as its configuration.
+/// The configuration files that ssh's arguments name (`-F`).
 fn named(words: &[String]) -> impl Iterator<Item = &Path> {
-    // It may stand behind letters that take no value, as in `-4F`.
+    // `F` may follow letters that take no value, as in `-4F`.
     let value = |word: &'_ String| {
         let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
         Some(letters.find('F')? + 2)
@@ -111,7 +111,7 @@ fn named(words: &[String]) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// The key of a line in small letters, and its words.
+/// The keyword of a line in lower case, and its arguments.
 fn keyed(line: &str) -> Option<(String, Vec<String>)> {
     let line = line.trim_start();
     let (key, rest) = line.split_once(|c: char| c.is_whitespace() || c == '=')?;
@@ -121,7 +121,7 @@ fn keyed(line: &str) -> Option<(String, Vec<String>)> {
     Some((key.to_ascii_lowercase(), words.collect()))
 }
 
-/// The path that `word` stands for in a file whose relative paths begin in `base`.
+/// The path that `word` names in a file whose relative paths start in `base`.
 fn resolve(word: &str, base: &Path, home: &Path) -> PathBuf {
     match word.strip_prefix("~/") {
         Some(rest) => home.join(rest),
@@ -129,8 +129,8 @@ fn resolve(word: &str, base: &Path, home: &Path) -> PathBuf {
     }
 }
 
-/// The paths that a pattern stands for, and the directories that were searched: their times tell
-/// of files that come and go.
+/// The paths that match a pattern, and the directories that were searched. Their modification times
+/// reveal files that are added or removed.
 fn expand(path: &Path) -> Vec<PathBuf> {
     let (mut paths, mut searched) = (vec![PathBuf::new()], Vec::new());
     for component in path.components() {
@@ -138,7 +138,7 @@ fn expand(path: &Path) -> Vec<PathBuf> {
             paths.iter_mut().for_each(|path| path.push(component));
             continue;
         };
-        // What ssh puts in place of a sign is not known here.
+        // The values of ssh's tokens and variables are not known here, so they match anything.
         let any = name.as_bytes().iter().any(|byte| b"%$".contains(byte));
         let pattern = if any { b"*" } else { name.as_bytes() };
         let mut matching = Vec::new();
@@ -204,7 +204,7 @@ mod tests {
         let has = |text: &str| first.texts.iter().filter(|read| read.starts_with(text)).count();
         assert_eq!(["Include mo", "Include config", "Host h", "Host none"].map(has), [1, 1, 1, 0]);
         assert_eq!(read().stamps, first.stamps);
-        // One that comes, and one that changes.
+        // A file that is added, and one that changes.
         write("more/c.conf", "");
         let second = read();
         assert_ne!(second.stamps, first.stamps);

@@ -1,5 +1,5 @@
-//! Standard error of ssh and the remote command: read line by line on a thread of its
-//! own, handed to the program as it comes, and the end of it kept for the diagnosis.
+//! Reads standard error of ssh and of the remote command. A thread passes each line to the program
+//! at once, and keeps the last ones for the diagnosis.
 
 use crate::ConnectError;
 use crate::diagnosis::{ends_connection, is_repeated};
@@ -12,45 +12,43 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// Takes each line that ssh or the remote command prints on standard error, but
-/// for those that the error about the end of the connection repeats,
-/// without its line end. The bytes come from outside: **escape them before
-/// showing them**. Called from a thread of its own.
+/// Called with each line that ssh or the remote command prints on standard error, without its line
+/// end. Lines that the error about the connection repeats are left out. The bytes come from
+/// outside: **escape them before showing them**. Runs on a thread of its own.
 pub type Diagnostics = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// The longest line, in bytes; what is beyond it is dropped.
+/// The longest line, in bytes. The rest of a longer one is dropped.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// How many lines are kept for the diagnosis: enough for ssh's banner about a
-/// changed host key.
+/// Lines kept for the diagnosis: enough for ssh's banner about a changed host key.
 const LINES_KEPT_MAX: usize = 20;
 
-/// The end of what was said.
+/// The last output.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Said {
     /// The last lines, oldest first.
     pub(crate) lines: VecDeque<Vec<u8>>,
-    /// The search for haul said that there is none.
+    /// The search for haul has reported that there is none.
     pub(crate) haul_missing: bool,
 }
 
-/// Lines that end a connection, which the error about that may repeat: they wait
-/// until it is known.
+/// Lines about the end of the connection. They wait until the error is known, as that may repeat
+/// them.
 #[derive(Default)]
 struct Withheld {
     lines: Vec<Vec<u8>>,
-    /// Nobody will ask any more: what comes now is shown as it comes.
+    /// No error will follow: further lines are shown at once.
     over: bool,
 }
 
-/// The lines that were heard, and who shows them.
+/// The lines so far, and the function that shows them.
 struct Heard {
     said: Mutex<Said>,
     withheld: Mutex<Withheld>,
     show: Diagnostics,
 }
 
-/// The thread that listens. Dropping it shows what was withheld.
+/// The thread that reads. Dropping this shows the withheld lines.
 pub(crate) struct StderrReader {
     heard: Arc<Heard>,
     /// Disconnected when the thread has read the end of the stream.
@@ -58,7 +56,6 @@ pub(crate) struct StderrReader {
 }
 
 impl StderrReader {
-    /// Starts listening to `stream`.
     pub(crate) fn start(
         stream: impl Read + Send + 'static,
         diagnostics: Diagnostics,
@@ -81,7 +78,7 @@ impl StderrReader {
         Ok(Self { heard, open })
     }
 
-    /// Drops what `error`, which the user will be told, says as well.
+    /// Drops withheld lines that `error` repeats. The user sees the error.
     pub(crate) fn is_told(&self, error: &ConnectError) {
         let told = error.to_string();
         self.withheld().lines.retain(|line| !is_repeated(line, &told));
@@ -91,12 +88,12 @@ impl StderrReader {
         self.heard.withheld.lock()
     }
 
-    /// Waits until the stream has ended, at most `timeout`; tells whether it has.
+    /// Waits up to `timeout` until the stream has ended. Returns whether it has.
     pub(crate) fn wait_closed(&self, timeout: Duration) -> bool {
         self.open.recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// The lines until now.
+    /// The last lines so far.
     pub(crate) fn said(&self) -> Said {
         self.heard.said.lock().clone()
     }
@@ -112,7 +109,7 @@ impl Drop for StderrReader {
     }
 }
 
-/// Keeps `line` back if the error about the end of the connection may say the same.
+/// Withholds `line` if the error about the connection may repeat it. Returns whether it did.
 fn withhold(withheld: &Mutex<Withheld>, line: &[u8]) -> bool {
     let mut withheld = withheld.lock();
     let keeps = !withheld.over && withheld.lines.len() < LINES_KEPT_MAX && ends_connection(line);
@@ -122,7 +119,7 @@ fn withhold(withheld: &Mutex<Withheld>, line: &[u8]) -> bool {
     keeps
 }
 
-/// Keeps `line`; tells whether it is one for the user.
+/// Records `line`. Returns false for the marker, which is not for the user.
 fn heard_line(said: &Mutex<Said>, line: &[u8]) -> bool {
     let mut said = said.lock();
     if line == MISSING_MARKER {
@@ -136,8 +133,8 @@ fn heard_line(said: &Mutex<Said>, line: &[u8]) -> bool {
     true
 }
 
-/// Calls `each` with every line of `stream` that is not empty, cut at
-/// [`LINE_BYTES_MAX`], until the stream ends or fails.
+/// Calls `each` with every non-empty line of `stream`, cut at [`LINE_BYTES_MAX`], until the stream
+/// ends or fails.
 fn each_line(mut stream: impl Read, mut each: impl FnMut(&[u8])) {
     let mut emit = |line: &mut Vec<u8>| {
         // ssh ends its own lines with CR LF.

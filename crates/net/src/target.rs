@@ -1,5 +1,4 @@
-//! Whom to reach and through which program: the words of the user, checked
-//! before any of them stands in an argument list.
+//! A host and how to reach it: the user's input, checked before it enters an argument list.
 
 use crate::cipher;
 use crate::error::shown;
@@ -10,17 +9,16 @@ use std::sync::Arc;
 /// The longest host or user name; DNS allows 253 bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Characters that mean something to a shell. OpenSSH 9.6 and later refuses
-/// them in a host given on the command line, because a user's `ProxyCommand`
-/// or `Match exec` hands the name to a shell (CVE-2023-51385); refusing them
-/// here protects the users of older ones as well.
+/// Characters that are special to a shell. OpenSSH 9.6 and later refuses them in a host name on the
+/// command line, because a user's `ProxyCommand` or `Match exec` passes the name to a shell
+/// (CVE-2023-51385). Refusing them here also protects users of older versions.
 const HOST_REFUSED: &str = "'`\"$\\;&<>|(){}";
 
 /// The same for users, with OpenSSH's exceptions for `$` (machine accounts)
 /// and `\` (`DOMAIN\user`).
 const USER_REFUSED: &str = "'`\";&<>|(){}";
 
-/// A host, and how to get there.
+/// A host, and how to reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SshTarget {
     user: Option<String>,
@@ -43,8 +41,8 @@ pub(crate) struct RemoteShell {
 }
 
 impl SshTarget {
-    /// The host with this name or address (IPv6 without brackets), as `user`
-    /// if one is given, else as ssh's configuration says.
+    /// The host with this name or address (IPv6 without brackets). Logs in as `user`, or else as
+    /// ssh's configuration says.
     ///
     /// # Errors
     /// [`ConnectError::HostName`] and [`ConnectError::UserName`] for names that
@@ -72,7 +70,7 @@ impl SshTarget {
         })
     }
 
-    /// Connects to `port` in place of the one in ssh's configuration.
+    /// Connects to `port` instead of the one in ssh's configuration.
     #[must_use]
     pub fn with_port(mut self, port: u16) -> Self {
         self.port = Some(port);
@@ -80,7 +78,7 @@ impl SshTarget {
         self
     }
 
-    /// Logs in as `user` at `port`, where these are given.
+    /// Sets the user and the port that are given.
     ///
     /// # Errors
     /// See [`Self::new`].
@@ -90,8 +88,8 @@ impl SshTarget {
         Ok(Self { user: named.or(self.user), port: port.or(self.port), ciphers, ..self })
     }
 
-    /// Runs `command` in place of `ssh`: a program and its first arguments,
-    /// split as a shell would (quotes count, nothing is expanded).
+    /// Runs `command` instead of `ssh`: a program and its first arguments, split as a shell would
+    /// (quotes count, nothing is expanded).
     ///
     /// # Errors
     /// [`ConnectError::RemoteShell`] when there is no program in it, or a quote
@@ -114,8 +112,8 @@ impl SshTarget {
         Ok(self)
     }
 
-    /// Runs the haul at `path` on the other machine, in place of looking for
-    /// one. A leading `~/` is the home directory there.
+    /// Runs the haul at `path` on the other machine instead of searching for one. A leading `~/` is
+    /// the home directory there.
     ///
     /// # Errors
     /// [`ConnectError::RemoteHaul`] when it is empty or holds control characters.
@@ -128,7 +126,7 @@ impl SshTarget {
         Ok(self)
     }
 
-    /// Waits for the host no longer than `patience` says.
+    /// Sets the timeouts.
     #[must_use]
     pub fn with_patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
@@ -146,7 +144,7 @@ impl SshTarget {
         self.keep.as_deref()
     }
 
-    /// How long the host is waited for.
+    /// The timeouts for the host.
     pub fn patience(&self) -> Patience {
         self.patience
     }
@@ -166,7 +164,7 @@ impl SshTarget {
         self.port
     }
 
-    /// The name to show: `user@host`, or `host`.
+    /// The name for messages: `user@host`, or `host`.
     pub fn display(&self) -> String {
         let name = match &self.user {
             Some(user) => format!("{user}@{}", self.host),
@@ -175,7 +173,7 @@ impl SshTarget {
         shown(name.as_bytes())
     }
 
-    /// The host as `haul deploy` takes it, to show: `[user@]host`, or
+    /// The host in the form that `haul deploy` takes, for messages: `[user@]host`, or
     /// `ssh://[user@]host:port`.
     pub fn address(&self) -> String {
         let host = match self.host.contains(':') {
@@ -197,12 +195,12 @@ impl SshTarget {
         &self.shell
     }
 
-    /// Which ciphers ssh is to be told to put first, as far as that is known.
+    /// The cached settings of ssh for this host.
     pub(crate) fn ciphers(&self) -> &cipher::Known<cipher::Settings> {
         &self.ciphers
     }
 
-    /// True if the client has settings for its session, which it is asked once.
+    /// True if the client has options for its session. It is asked once.
     pub(crate) fn knows_sessions(&self) -> bool {
         *self.knows_sessions.or_ask(|| cipher::knows_sessions(&self.shell))
     }
@@ -217,7 +215,7 @@ impl RemoteShell {
         Self { program: "ssh".into(), args: Vec::new() }
     }
 
-    /// True if the program understands OpenSSH's options, going by its name.
+    /// True if the program is ssh, judging by its name, so it takes OpenSSH's options.
     pub(crate) fn is_ssh(&self) -> bool {
         self.program.rsplit('/').next() == Some("ssh")
     }

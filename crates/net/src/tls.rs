@@ -1,5 +1,5 @@
-//! The rules of all TLS connections: version 1.3 alone, raw public keys (RFC 7250) on both
-//! sides, and nothing that is resumed, sent early or sent in clear.
+//! TLS settings of all connections: version 1.3 only, raw public keys (RFC 7250) on both sides.
+//! Sessions are never resumed, and no data is sent early or in clear.
 
 mod pinned;
 
@@ -15,18 +15,18 @@ use std::sync::Arc;
 /// Decides whether the other side's key is accepted.
 pub(crate) type Accepts = Box<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
-/// Accepts `key` and no other one.
+/// Accepts `key` only.
 pub(crate) fn only(key: PublicKey) -> Accepts {
     Box::new(move |told| *told == key)
 }
 
-/// Why a handshake, or what followed it, has failed.
+/// Why a handshake, or the connection after it, has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Broken {
-    /// This side does not accept the other one's key.
+    /// This side does not accept the other side's key.
     #[error("its key is a different one")]
     WrongKey,
-    /// The other side ended it with an alert.
+    /// The other side closed it with an alert.
     #[error("the other side refused it")]
     Refused,
     /// Anything else.
@@ -35,13 +35,13 @@ pub(crate) enum Broken {
 }
 
 impl Broken {
-    /// The cause of `error`, if that is one of these.
+    /// The [`Broken`] in `error`, if it has one.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 }
 
-/// `error` in words of haul's own.
+/// Converts `error` to haul's own error.
 pub(crate) fn broken(error: rustls::Error) -> io::Error {
     tracing::debug!(%error, "TLS failed");
     io::Error::other(match error {
@@ -51,7 +51,7 @@ pub(crate) fn broken(error: rustls::Error) -> io::Error {
     })
 }
 
-/// For a client that has this `identity`.
+/// The configuration of a client with this `identity`.
 pub(crate) fn client_config(identity: &Identity, accepts: Accepts) -> io::Result<ClientConfig> {
     let algorithms = algorithms();
     let verifier = Arc::new(Pinned::new(accepts, &algorithms));
@@ -66,7 +66,7 @@ pub(crate) fn client_config(identity: &Identity, accepts: Accepts) -> io::Result
     Ok(config)
 }
 
-/// For a server whose own key is one of `keys`.
+/// The configuration of a server whose own keys are `keys`.
 pub(crate) fn server_config(
     keys: Arc<dyn ResolvesServerCert>,
     accepts: Accepts,
@@ -80,12 +80,12 @@ pub(crate) fn server_config(
         .with_cert_resolver(keys);
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-    // The side without AES decides.
+    // If one side has no AES, its order decides.
     config.ignore_client_order = !has_aes();
     Ok(config)
 }
 
-/// The algorithms: AES-GCM first, where the processor does it by itself.
+/// The algorithms: AES-GCM first if the processor supports it.
 pub(crate) fn algorithms() -> Arc<CryptoProvider> {
     let mut provider = provider::default_provider();
     if !has_aes() {

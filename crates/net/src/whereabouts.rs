@@ -1,5 +1,5 @@
-//! The addresses that a host's name stands for here, and those that it may name as its own:
-//! who tells others where to call must not have them call somebody else.
+//! The addresses that a host's name resolves to here, and the addresses that the host may claim as
+//! its own. A host that tells others where to call must not direct them to another host.
 
 use crate::SshTarget;
 use crate::ssh::host_name;
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Addresses of one name, at most.
+/// Most addresses of one name.
 const ADDRESSES_MAX: usize = 64;
 
-/// How long a name may be looked up after it is asked about. ssh has looked it up by then.
+/// Timeout for the result of a lookup. ssh has done the same lookup by then.
 const LOOKUP_MAX: Duration = Duration::from_secs(1);
 
-/// Where a host is, as its name says here. A thread that nobody waits for looks it up.
+/// The addresses of a host, as its name resolves here. A background thread looks them up.
 #[derive(Clone)]
 pub struct Whereabouts {
     shared: Arc<Shared>,
-    /// It is reached by ssh, and not by another program, which may lead anywhere.
+    /// It is reached by ssh, not by another program, which may lead anywhere.
     is_ssh: bool,
-    /// It is a server, reached at this address, and the round trip to it, if it is known.
+    /// For a server: the address where it was reached, and the round trip if known.
     server: Option<(SocketAddr, Option<Duration>)>,
 }
 
@@ -40,7 +40,7 @@ impl Shared {
 }
 
 impl Whereabouts {
-    /// Begins to look up where `target` is.
+    /// Starts to look up the addresses of `target`.
     pub fn of(target: &SshTarget) -> Self {
         let shared = Arc::new(Shared::default());
         let (finds, sought, is_ssh) =
@@ -57,24 +57,24 @@ impl Whereabouts {
         Self { server: Some((address, round_trip)), ..Self::at(vec![address.ip()]) }
     }
 
-    /// A host at these addresses, or at an unknown place, that is not reached by ssh.
+    /// A host at these addresses, or unknown ones if empty, that is not reached by ssh.
     pub fn at(addresses: Vec<IpAddr>) -> Self {
         let shared = Arc::new(Shared::default());
         shared.find(addresses);
         Self { shared, is_ssh: false, server: None }
     }
 
-    /// True if it is a server: the connection to it is like the direct ones.
+    /// True for a server. The connection to it is like the direct ones.
     pub fn is_server(&self) -> bool {
         self.server.is_some()
     }
 
-    /// The round trip to a server, if it is known.
+    /// The round trip to a server, if known.
     pub fn round_trip(&self) -> Option<Duration> {
         self.server.and_then(|(_, round_trip)| round_trip)
     }
 
-    /// Its addresses; none if its name leads nowhere, or that takes long.
+    /// The host's addresses. Empty if its name does not resolve, or not in time.
     fn addresses(&self) -> Vec<IpAddr> {
         let mut found = self.shared.found.lock();
         let unknown = |found: &mut Option<Vec<IpAddr>>| found.is_none();
@@ -82,12 +82,12 @@ impl Whereabouts {
         found.clone().unwrap_or_default()
     }
 
-    /// The address to call from here, where the host names `address` as its own. That must be a
-    /// host's, and not lead to this machine if the host is another. A server is called where it
-    /// was reached: it may not know that address.
+    /// The address to call from here, if the host claims `address`. It must be a valid host
+    /// address. It must not lead to this machine if the host is another. A server is called where
+    /// it was reached: it may not know that address.
     ///
     /// # Errors
-    /// Why there is none, safe to show.
+    /// The reason for refusing `address`, safe to show.
     pub fn to_call(&self, address: SocketAddr) -> Result<SocketAddr, String> {
         if let Some((reached, _)) = self.server {
             return Ok(reached);
@@ -113,17 +113,17 @@ impl fmt::Debug for Whereabouts {
 
 fn look_up(target: &SshTarget) -> Vec<IpAddr> {
     let Some(name) = host_name(target) else { return Vec::new() };
-    // The port means nothing here.
+    // The port is irrelevant here.
     let found = (name.as_str(), 0).to_socket_addrs();
     let found = found.into_iter().flatten().map(|address| address.ip().to_canonical());
     found.take(ADDRESSES_MAX).collect()
 }
 
-/// Refuses to have the host `from` call `address`, which the host `to` names as its own, but
-/// which its name does not stand for here; or which leads `from` to itself.
+/// Checks that the host `from` may call `address`, which the host `to` claims. The name of `to`
+/// must resolve to it here, and it must not lead `from` to itself.
 ///
 /// # Errors
-/// The reason, safe to show.
+/// The reason for refusing it, safe to show.
 pub fn check_call_between(
     address: SocketAddr,
     from: &Whereabouts,
@@ -134,7 +134,7 @@ pub fn check_call_between(
     if !to.addresses().contains(&ip) {
         return Err(format!("it reports the address {ip}, which its name does not resolve to"));
     }
-    // One machine is both hosts, and this one.
+    // A loopback address is valid only if both hosts are this machine.
     if ip.is_loopback() && !all_loopback(&from.addresses()) {
         return Err(leads_back(address));
     }
@@ -150,7 +150,7 @@ fn leads_back(address: SocketAddr) -> String {
     format!("it reports the loopback address {ip}")
 }
 
-/// Refuses what is no single host's address, or no port.
+/// Refuses port 0 and addresses that are not of a single host.
 ///
 /// # Errors
 /// The reason, safe to show.
@@ -207,14 +207,14 @@ mod tests {
     fn a_host_is_called_where_it_says_unless_that_is_here() {
         let elsewhere = by_ssh(&["192.0.2.7"]);
         assert_eq!(elsewhere.to_call(at("192.0.2.7:7")), Ok(at("192.0.2.7:7")));
-        // Names may stand for other addresses than a host knows of itself.
+        // A host's name may resolve to other addresses than the host knows of itself.
         assert_eq!(elsewhere.to_call(at("198.51.100.1:7")), Ok(at("198.51.100.1:7")));
         for own in ["127.0.0.1:22", "127.9.9.9:22", "[::1]:22", "[::ffff:127.0.0.1]:22"] {
             assert!(elsewhere.to_call(at(own)).is_err(), "{own}");
             assert!(by_ssh(&[]).to_call(at(own)).is_err(), "{own}");
             assert!(by_ssh(&["127.0.0.1", "192.0.2.7"]).to_call(at(own)).is_err(), "{own}");
             assert_eq!(by_ssh(&["127.0.0.1"]).to_call(at(own)), Ok(at(own)));
-            // Nobody knows where another program leads.
+            // Another program may lead anywhere.
             assert_eq!(host(&[]).to_call(at(own)), Ok(at(own)));
         }
     }

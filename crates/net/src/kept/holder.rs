@@ -1,7 +1,8 @@
-//! The holder of a kept connection, and what is said to it.
+//! The holder of a kept connection, and its protocol.
 //!
-//! Whoever connects sends one letter. `take` is answered by the streams, or by `busy` where
-//! another command has them. `list` is answered by what [`Held`] shows, and `stop` by the end.
+//! A client sends one letter. `take` is answered with the streams, or with `busy` if another
+//! command has them. `list` is answered with the fields of [`Held`], and `stop` with the end of the
+//! stream.
 
 use super::{ANSWER_MAX, Streams, check_private};
 use haul_sys::{is_of_user, pass, receive_passed};
@@ -22,28 +23,28 @@ const STOP: u8 = b's';
 const GIVEN: u8 = b'g';
 const BUSY: u8 = b'b';
 
-/// How far the clock that counts sleep may run ahead of the one that does not.
+/// How much longer the clock that counts sleep may run than the one that does not.
 const SLEPT_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes of an answer to `list`, at most.
+/// Most bytes of an answer to `list`.
 const ANSWER_LEN_MAX: u64 = 4096;
 
-/// A kept connection, as it is listed.
+/// A kept connection, as `list` reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// The host, as its commands name it, safe to show.
+    /// The host as commands name it, safe to show.
     pub host: String,
-    /// A command has it.
+    /// True if a command is using it.
     pub is_used: bool,
-    /// When it was made, in seconds since 1970.
+    /// The time when it was made, in seconds since 1970.
     pub since: u64,
-    /// How long it is kept from now on, unless it is used, in seconds.
+    /// The remaining time until it is closed, unless it is used, in seconds.
     pub left: u64,
     /// The process that holds it.
     pub holder: u32,
 }
 
-/// Gives streams to a holder, with the seconds for which they are kept.
+/// Passes streams to a holder, with the time to keep them in seconds.
 pub(super) fn give(
     holder: &UnixStream,
     seconds: u32,
@@ -56,7 +57,7 @@ pub(super) fn give(
     (&*holder).read_exact(&mut answer)
 }
 
-/// Takes the streams of the holder at `path`; `None` if another command has them.
+/// Takes the streams from the holder at `path`; `None` if another command has them.
 pub(super) fn take(path: &Path) -> io::Result<Option<(Streams, UnixStream)>> {
     let holder = ask(path, TAKE)?;
     let mut answer = [0];
@@ -80,7 +81,7 @@ fn ask(path: &Path, letter: u8) -> io::Result<UnixStream> {
     Ok(holder)
 }
 
-/// The kept connections whose sockets are in `dir`.
+/// Lists the kept connections whose sockets are in `dir`.
 ///
 /// # Errors
 /// When the directory can't be read, or is not the user's alone.
@@ -90,8 +91,8 @@ pub fn list(dir: &Path) -> io::Result<Vec<Held>> {
     Ok(all)
 }
 
-/// Ends the kept connections to `host`, or to all hosts, that no command has. Returns them, and
-/// those that a command has, which stay. A host without a user stands for all of its users.
+/// Closes the unused kept connections to `host`, or to all hosts. Returns them, and the used ones,
+/// which stay. A host without a user matches all of its users.
 ///
 /// # Errors
 /// See [`list`].
@@ -104,7 +105,7 @@ pub fn stop(dir: &Path, host: Option<&str>) -> io::Result<Vec<Held>> {
         if held.is_used {
             return Some(held);
         }
-        // The end of the stream is the answer.
+        // The end of the stream confirms it.
         let mut end = ask(&path, STOP).ok()?;
         drop(end.read(&mut [0]));
         Some(held)
@@ -119,7 +120,7 @@ fn held_at(path: &Path) -> Option<Held> {
     Held::parse(&answer)
 }
 
-/// The sockets in `dir`; none if that is missing.
+/// The sockets in `dir`; none if `dir` is missing.
 fn sockets(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -135,7 +136,7 @@ impl Held {
         format!("{}\t{since}\t{left}\t{holder}\t{host}", u8::from(*is_used))
     }
 
-    /// True if `host` stands for its host.
+    /// True if `host` matches the connection's host.
     fn is_to(&self, host: &str) -> bool {
         let without_user = match self.host.split_once('@') {
             Some((before, after)) if before.starts_with("ssh://") => format!("ssh://{after}"),
@@ -155,15 +156,15 @@ impl Held {
     }
 }
 
-/// Holds a connection to `host`, whose streams come over `user`, and listens on the socket
-/// `name` in `dir`. Returns when the connection has ended.
+/// Holds a connection to `host`, whose streams arrive over `user`. Listens on the socket `name` in
+/// `dir`. Returns when the connection has ended.
 ///
 /// # Errors
 /// When another holder has that socket, and those of the system.
 pub fn hold(user: UnixStream, dir: &Path, name: &str, host: &str) -> io::Result<()> {
     check_private(dir)?;
-    // It outlives the terminal of the command that has started it. A process that leads a group
-    // has no terminal to lose.
+    // The holder outlives the terminal of the command that started it. `setsid` fails for a process
+    // group leader, which is harmless.
     let _ = rustix::process::setsid();
     let path = dir.join(name);
     let listener = bind(dir, &path)?;
@@ -174,9 +175,9 @@ pub fn hold(user: UnixStream, dir: &Path, name: &str, host: &str) -> io::Result<
     end
 }
 
-/// Listens at `path` in `dir`, in place of a holder that has left its socket there.
+/// Listens at `path` in `dir`. Replaces the stale socket of a dead holder.
 fn bind(dir: &Path, path: &Path) -> io::Result<UnixListener> {
-    // Of two that find such a socket, the second finds that of the first.
+    // A lock, so that of two holders that find a stale socket, the second finds the first's.
     let _turn = File::open(dir).and_then(|dir| dir.lock().map(|()| dir))?;
     let bound = match UnixListener::bind(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
@@ -200,11 +201,11 @@ struct Holder {
     since: u64,
 }
 
-/// Where the streams are.
+/// The location of the streams.
 enum State {
-    /// A command has them.
+    /// A command is using them.
     Used(UnixStream),
-    /// They are here.
+    /// The holder has them.
     Kept { streams: Streams, until: Instant, slept: Duration },
 }
 
@@ -227,7 +228,7 @@ impl Holder {
         }
     }
 
-    /// Waits until the command that has the streams returns them; `None` if it does not.
+    /// Waits until the command returns the streams; `None` if it ends without doing so.
     fn wait_for_return(&self, user: UnixStream) -> io::Result<Option<State>> {
         loop {
             let [returned, asked] = ready([user.as_fd(), self.listener.as_fd()], None)?;
@@ -250,14 +251,14 @@ impl Holder {
             };
             let lasts = Duration::from_secs(u32::from_le_bytes(seconds).into());
             let until = Instant::now() + lasts;
-            // A command that does not hear this has given its streams all the same.
+            // A command that misses this confirmation has passed its streams all the same.
             let _ = (&user).write_all(&[GIVEN]);
             let streams = Streams { input, output, errors };
             return Ok(Some(State::Kept { streams, until, slept: slept() }));
         }
     }
 
-    /// Waits until a command takes the streams; `None` if their time is over.
+    /// Waits until a command takes the streams; `None` when the connection must end.
     fn wait_for_user(
         &self,
         streams: Streams,
@@ -269,7 +270,7 @@ impl Holder {
             let [spoken, asked] =
                 ready([streams.input.as_fd(), self.listener.as_fd()], Some(left))?;
             let has_slept = slept().saturating_sub(slept_before) > SLEPT_MAX;
-            // Nothing is expected of the host now but the end.
+            // The only input to expect from an idle host is the end of the stream.
             if spoken || has_slept || left.is_zero() {
                 return Ok(None);
             }
@@ -298,8 +299,8 @@ impl Holder {
         }
     }
 
-    /// Reads the letter of one who has connected, and sends what `answer` says; returns the
-    /// stream if that says nothing.
+    /// Reads a client's letter and sends the result of `answer`. If that is `None`, returns the
+    /// client's stream.
     fn answer(&self, answer: impl FnOnce(u8) -> Option<Vec<u8>>) -> Option<UnixStream> {
         let (mut stream, _) = self.listener.accept().ok()?;
         if !is_of_user(&stream).unwrap_or(false) {
@@ -312,7 +313,7 @@ impl Holder {
         stream.read_exact(&mut letter).ok()?;
         match answer(letter[0]) {
             Some(words) => {
-                // Who has left needs no answer.
+                // The client may have left.
                 let _ = stream.write_all(&words);
                 None
             }
@@ -329,7 +330,7 @@ impl Holder {
     }
 }
 
-/// Waits until one of these can be read or has ended, at most `patience`; tells of each.
+/// Waits up to `patience` until a stream is readable or has ended. Reports each.
 fn ready(streams: [BorrowedFd<'_>; 2], patience: Option<Duration>) -> io::Result<[bool; 2]> {
     let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
     let mut polled = streams.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN));
@@ -343,14 +344,14 @@ fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// How long this machine has slept since its start.
+/// Time that this machine has slept since boot.
 #[cfg(target_os = "linux")]
 fn slept() -> Duration {
     let of = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
     of(ClockId::Boottime).saturating_sub(of(ClockId::Monotonic))
 }
 
-/// Not known here: the check of a connection before its use has to do.
+/// Not known here. A kept connection is checked before its use, which has to do.
 #[cfg(not(target_os = "linux"))]
 fn slept() -> Duration {
     Duration::ZERO

@@ -1,4 +1,4 @@
-//! A client's connection: a thread moves its packets until all that was written has arrived.
+//! A client's connection. A thread moves its packets until all written data has arrived.
 
 use super::config::{self, Congestion, Pace};
 use super::driver::{Driver, Happened, is_wrong_key, was_refused};
@@ -14,10 +14,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A connection whose handshake is done on this side.
+/// A connection whose handshake is complete on this side.
 pub(crate) struct Called {
     pub(crate) handed: Handed,
-    /// Waits, when it is dropped, until what was written has arrived.
+    /// Dropping it waits until all written data has arrived.
     pub(crate) rest: Box<dyn Send + Sync>,
 }
 
@@ -26,13 +26,13 @@ struct Thread(Option<JoinHandle<()>>);
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        // It panics never; the job would see a connection that was cut off.
+        // The thread does not panic. If it did, the job would see a broken connection.
         let _ = self.0.take().map(JoinHandle::join);
     }
 }
 
-/// Connects to the server with the key `server` at `address`, and waits at most `patience`. A
-/// server that is silent for `silence_max` later is gone.
+/// Connects to the server with the key `server` at `address`, within `patience`. Later the server
+/// is considered lost if it is silent for `silence_max`.
 ///
 /// # Errors
 /// When no server answers, or one with another key ([`Broken::WrongKey`]).
@@ -63,13 +63,13 @@ pub(crate) fn call(
     Ok(Called { handed: Handed::new(job), rest: Box::new(thread) })
 }
 
-/// A call that is being made.
+/// A connection attempt.
 struct Call {
     address: SocketAddr,
     /// The label of the server's key.
     name: String,
     deadline: Instant,
-    /// Is told once if there is a connection.
+    /// Gets one message: the result of the attempt.
     tell: SyncSender<io::Result<()>>,
 }
 
@@ -77,12 +77,12 @@ impl Call {
     fn run(self, udp: Udp, config: ClientConfig, ends: Ends) {
         let tell = self.tell.clone();
         if let Err(error) = self.connect(udp, config, ends) {
-            // Once it stands, the pair tells how it ends.
+            // After the connection is made, the pair reports how it ends.
             let _ = tell.try_send(Err(error));
         }
     }
 
-    /// Connects, and moves packets until the connection has ended.
+    /// Connects, then moves packets until the connection has ended.
     fn connect(self, udp: Udp, config: ClientConfig, ends: Ends) -> io::Result<()> {
         let mut driver = Driver::new(config::endpoint(None)?, None);
         let socket = driver.add_own(udp)?;

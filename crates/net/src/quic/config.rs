@@ -18,40 +18,40 @@ use std::time::Duration;
 /// The protocol that both sides name in their handshake (ALPN).
 const PROTOCOL: &[u8] = b"haul";
 
-/// Bytes that may be on their way to this side: twice what 1 Gbit/s has in 100 ms.
+/// Bytes in flight to this side: twice the bandwidth-delay product of 1 Gbit/s and 100 ms.
 const RECEIVE_WINDOW: u32 = 24 << 20;
 
-/// Bytes that this side keeps until they are acknowledged, at least and at most.
+/// Minimum of the bytes that this side keeps until they are acknowledged.
 pub(super) const SEND_WINDOW_MIN: u64 = 512 << 10;
-/// See [`SEND_WINDOW_MIN`].
+/// Maximum of the same.
 pub(super) const SEND_WINDOW_MAX: u64 = 32 << 20;
 
-/// The round trip that is assumed before one is measured: the first packet is sent again after
-/// three times as long.
+/// The assumed round trip before the first measurement. The first packet is sent again after three
+/// times as long.
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// The longest time between two packets of a connection without content.
+/// The longest pause between two packets of an idle connection.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 
-/// The bytes of IP and UDP in front of a packet.
+/// Bytes of the IPv4 and UDP headers of a packet.
 const HEADERS_V4: u16 = 28;
-/// See [`HEADERS_V4`].
+/// Bytes of the IPv6 and UDP headers of a packet.
 const HEADERS_V6: u16 = 48;
 
-/// The largest packet that each way carries (RFC 9000, section 14).
+/// The packet size that every path must carry (RFC 9000, section 14).
 pub(super) const PACKET_LEN_MIN: u16 = 1200;
 
-/// The largest packet of UDP over IPv4.
+/// The largest UDP payload over IPv4.
 pub(super) const PACKET_LEN_MAX: u16 = u16::MAX - HEADERS_V4;
 
-/// The largest packet that is looked for where the system does not tell the MTU of the way.
+/// The upper bound for path MTU discovery if the system does not report the MTU.
 const PACKET_LEN_DEFAULT: u16 = 1452;
 
-/// The way in which the rate of a QUIC connection follows its network.
+/// The congestion control of a QUIC connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Congestion {
-    /// By the measured bandwidth and round trip. A lost packet does not slow it down.
+    /// Follows the measured bandwidth and round trip. A lost packet does not slow it down.
     #[default]
     Bbr,
     /// RFC 9438.
@@ -94,17 +94,17 @@ impl FromStr for Congestion {
     }
 }
 
-/// The settings that the two sides of a connection need not share.
+/// Settings that may differ between the two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pace {
     pub(super) congestion: Congestion,
-    /// The time after which a silent peer is given up.
+    /// The timeout for a silent peer.
     pub(super) silence_max: Option<Duration>,
-    /// The largest packet that may fit the way to the peer.
+    /// The largest packet that may fit the path to the peer.
     pub(super) packet_len_max: u16,
 }
 
-/// The largest packet on a way of that MTU.
+/// The largest packet for a path with this MTU.
 pub(super) fn packet_len_of(mtu: Option<u32>, is_ipv6: bool) -> u16 {
     let headers = if is_ipv6 { HEADERS_V6 } else { HEADERS_V4 };
     let fits = |mtu: u32| u16::try_from(mtu).unwrap_or(u16::MAX).saturating_sub(headers);
@@ -135,7 +135,7 @@ impl Pace {
     }
 }
 
-/// For a client, with the rules of its TLS connections.
+/// The configuration of a client, with the settings of its TLS connections.
 pub(super) fn client(mut tls: rustls::ClientConfig, pace: Pace) -> io::Result<ClientConfig> {
     tls.alpn_protocols = vec![PROTOCOL.to_vec()];
     let crypto = QuicClientConfig::try_from(tls).map_err(io::Error::other)?;
@@ -144,7 +144,8 @@ pub(super) fn client(mut tls: rustls::ClientConfig, pace: Pace) -> io::Result<Cl
     Ok(config)
 }
 
-/// For a server, with the rules of its TLS connections. `own` is its newest key.
+/// The configuration of a server, with the settings of its TLS connections. `own` is its newest
+/// key.
 pub(super) fn server(
     tls: &rustls::ServerConfig,
     own: &Identity,
@@ -163,9 +164,9 @@ pub(super) fn server(
     Ok(config)
 }
 
-/// Of the sockets of a server, whose newest key is `own`, or of a client. A server that was
-/// started again resets the connections of the one before: the keys of resets and of connection
-/// ids depend on its own.
+/// The configuration of a server's sockets, whose newest key is `own`, or of a client's. A
+/// restarted server can reset the connections of its predecessor, because the keys for resets and
+/// connection IDs derive from `own`.
 pub(super) fn endpoint(own: Option<&Identity>) -> io::Result<EndpointConfig> {
     let mut config = match own {
         None => EndpointConfig::default(),
@@ -183,7 +184,7 @@ pub(super) fn endpoint(own: Option<&Identity>) -> io::Result<EndpointConfig> {
     Ok(config)
 }
 
-/// A key for one purpose.
+/// Derives a key for one purpose.
 fn derived(own: &Identity, purpose: &[u8]) -> io::Result<[u8; 32]> {
     let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, purpose).extract(own.seed());
     let mut key = [0; 32];
@@ -192,9 +193,9 @@ fn derived(own: &Identity, purpose: &[u8]) -> io::Result<[u8; 32]> {
     Ok(key)
 }
 
-/// The codes with which a connection is closed.
+/// The code for closing a connection after all data was moved.
 pub(super) const ENDED: VarInt = VarInt::from_u32(0);
-/// See [`ENDED`].
+/// The code for closing it earlier.
 pub(super) const HUNG_UP: VarInt = VarInt::from_u32(1);
 
 #[cfg(test)]

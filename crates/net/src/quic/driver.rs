@@ -1,4 +1,4 @@
-//! The loop over UDP sockets, QUIC connections and the pairs behind them. One thread runs it.
+//! The loop over UDP sockets, QUIC connections and their socket pairs. One thread runs it.
 
 use super::config::{HUNG_UP, Pace};
 use super::ends::{Ends, Fate};
@@ -21,71 +21,70 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Batches of packets that are taken from a socket before others get their turn.
+/// Batches of packets received from a socket before the others get a turn.
 const BATCHES_MAX: usize = 4;
 
-/// Transmissions of one connection before others get their turn.
+/// Transmissions of one connection before the others get a turn.
 const TRANSMISSIONS_MAX: usize = 32;
 
-/// The bytes that a caller gets for each that it sends, before its address is known to be its
-/// own.
+/// Bytes sent to a caller for each byte received, before its address is validated.
 const ANSWER_MAX: u64 = 3;
 
-/// The part of the handshakes at once from which on a caller has to show that it receives what
-/// is sent to its address.
+/// Once 1/`RETRY_PART` of the allowed handshakes are open, new callers must validate their address
+/// first.
 const RETRY_PART: usize = 4;
 
-/// The alert of a side that does not accept the other one's key (RFC 8446, section 6).
+/// The alert for a key that is not accepted (RFC 8446, section 6).
 const ACCESS_DENIED: u8 = 49;
 
-/// The rules for callers.
+/// Settings for callers.
 pub(super) struct Rules {
     pub(super) config: Arc<ServerConfig>,
     pub(super) pace: Pace,
     pub(super) limits: GateLimits,
 }
 
-/// A connection of a driver. No number is used again.
+/// The ID of a connection in a driver. IDs are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ConnId(u64);
 
-/// Something that has happened to a connection without a pair.
+/// An event of a connection without a pair.
 pub(super) enum Happened {
-    /// Its handshake is done.
+    /// Its handshake is complete.
     Connected(ConnId),
-    /// It failed.
     Failed(ConnectionError),
 }
 
-/// The state of a connection besides that of QUIC.
+/// The state of a connection beside QUIC's own.
 enum State {
     Shaking {
         since: Instant,
-        /// It has failed. Until the other side can have heard that, its packets are answered.
+        /// It has failed. Its packets are answered until the other side can have received the
+        /// error.
         has_failed: bool,
     },
-    /// The handshake is done, and the pair is still missing.
+    /// The handshake is complete, but the pair is missing.
     Connected,
     Linked(Link),
-    /// It was closed, and the last packet may have to be sent again.
+    /// It was closed. Its last packet may have to be sent again.
     Closing,
 }
 
 struct Conn {
     quic: Connection,
-    /// Its number at the endpoint; `None` once that has forgotten it.
+    /// Its handle at the endpoint; `None` once the endpoint has dropped it.
     handle: Option<ConnectionHandle>,
-    /// The number of its socket.
+    /// The ID of its socket.
     socket: usize,
     state: State,
-    /// There is something to do for it.
+    /// It must be driven in the next turn.
     is_due: bool,
 }
 
 /// Sockets and connections.
 pub(super) struct Driver {
     endpoint: Endpoint,
-    /// The sockets, by numbers that are not used again.
+    /// The sockets by ID. IDs are not reused.
     sockets: BTreeMap<usize, Socket>,
     next_socket: usize,
     conns: BTreeMap<ConnId, Conn>,
@@ -102,22 +101,22 @@ struct Socket {
     serves: Serves,
 }
 
-/// The use of a socket.
+/// The purpose of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Serves {
-    /// New callers are accepted there.
+    /// It accepts new callers.
     Callers,
-    /// A client has it.
+    /// It belongs to a client.
     Itself,
-    /// Connections that stand already.
+    /// It serves existing connections only.
     Rest,
 }
 
 impl Driver {
-    /// Without sockets and connections. Only with `rules` there are callers.
+    /// A driver without sockets and connections. It accepts callers only with `rules`.
     pub(super) fn new(config: EndpointConfig, rules: Option<Rules>) -> Self {
         let server = rules.as_ref().map(|rules| Arc::clone(&rules.config));
-        // The sockets bound the length of packets where these may be cut on their way.
+        // Where packets could be fragmented, the sockets limit their length.
         let endpoint = Endpoint::new(Arc::new(config), server, true, None);
         Self {
             endpoint,
@@ -133,15 +132,15 @@ impl Driver {
         }
     }
 
-    /// Has these rules for callers from now on; without any, no caller is accepted.
+    /// Replaces the settings for callers. With `None`, no caller is accepted.
     pub(super) fn set_rules(&mut self, rules: Option<Rules>) {
         let server = rules.as_ref().map(|rules| Arc::clone(&rules.config));
         self.endpoint.set_server_config(server);
         self.rules = rules;
     }
 
-    /// Listens on these sockets, and on those of them that it has already. The others stay as
-    /// long as a connection uses them.
+    /// Accepts callers at these sockets only, keeping those that it has already. Other sockets stay
+    /// open while a connection uses them.
     ///
     /// # Errors
     /// Those of `setsockopt`.
@@ -167,7 +166,7 @@ impl Driver {
         number
     }
 
-    /// A client's socket.
+    /// Adds a client's socket.
     ///
     /// # Errors
     /// Those of `setsockopt`.
@@ -183,10 +182,10 @@ impl Driver {
         });
     }
 
-    /// Begins a connection to `to` from the socket with that number.
+    /// Starts a connection to `to` from this socket.
     ///
     /// # Errors
-    /// When the address is none that can be connected to.
+    /// When the address is not valid as a target.
     pub(super) fn connect(
         &mut self,
         socket: usize,
@@ -218,23 +217,23 @@ impl Driver {
         id
     }
 
-    /// The connection `id`, if it stands.
+    /// The connection `id`, unless it was dropped.
     pub(super) fn quic(&self, id: ConnId) -> Option<&Connection> {
         self.conns.get(&id).map(|conn| &conn.quic)
     }
 
-    /// The address of this side that it uses.
+    /// The local address of the connection.
     pub(super) fn local(&self, id: ConnId) -> Option<SocketAddr> {
         let conn = self.conns.get(&id)?;
         let bound = self.sockets.get(&conn.socket)?.udp.local();
-        // A socket may listen on all addresses of the machine.
+        // The socket may be bound to all addresses of the machine.
         Some(SocketAddr::new(conn.quic.local_ip().unwrap_or(bound.ip()), bound.port()))
     }
 
-    /// Moves the bytes of a connection between it and `ends` from now on.
+    /// Starts to move bytes between a connection and `ends`.
     ///
     /// # Errors
-    /// When it stands no more.
+    /// When the connection no longer exists.
     pub(super) fn link(&mut self, id: ConnId, ends: Ends) -> io::Result<()> {
         let conn = self.conns.get_mut(&id).ok_or(io::ErrorKind::NotConnected)?;
         conn.state = State::Linked(Link::new(ends, &mut conn.quic)?);
@@ -252,28 +251,28 @@ impl Driver {
         }
     }
 
-    /// The number of callers that are not known.
+    /// The number of unfinished handshakes.
     pub(super) fn shaking(&self) -> usize {
         self.conns.values().filter(|conn| conn.is_shaking()).count()
     }
 
-    /// The number of connections whose bytes are moved.
+    /// The number of connections that have a pair.
     pub(super) fn linked(&self) -> usize {
         self.conns.values().filter(|conn| matches!(conn.state, State::Linked(_))).count()
     }
 
-    /// True if the system has reported that a packet of that socket did not arrive.
+    /// True if the system has reported an undeliverable packet of that socket.
     pub(super) fn has_missed(&self, socket: usize) -> bool {
         self.sockets.get(&socket).is_some_and(|socket| socket.udp.has_missed())
     }
 
-    /// The events since the last call.
+    /// Returns the events since the last call.
     pub(super) fn happened(&mut self) -> Vec<Happened> {
         std::mem::take(&mut self.happened)
     }
 
-    /// Waits until something needs attention, or the time is over, and does it; returns which of
-    /// the `others` are readable.
+    /// Waits until something is ready, or `patience` is over, and handles it. Returns which of
+    /// `others` are readable.
     ///
     /// # Errors
     /// Those of `poll`.
@@ -332,7 +331,7 @@ impl Driver {
         Ok(ready)
     }
 
-    /// Sends what a socket did not take before, and takes what has come to it.
+    /// Sends packets that the socket refused before, and receives new ones.
     fn attend(&mut self, number: usize, events: PollFlags) {
         let Some(socket) = self.sockets.get_mut(&number) else { return };
         if socket.udp.is_full() && events.contains(PollFlags::OUT) {
@@ -370,7 +369,6 @@ impl Driver {
         }
     }
 
-    /// Takes one packet.
     fn take(
         &mut self,
         socket: usize,
@@ -393,7 +391,7 @@ impl Driver {
         }
     }
 
-    /// Begins the handshake of a caller, unless it has to show its address first.
+    /// Starts the handshake of a caller, unless it must validate its address first.
     fn admit(&mut self, socket: usize, now: Instant, incoming: Incoming) {
         let listens =
             self.sockets.get(&socket).is_some_and(|socket| socket.serves == Serves::Callers);
@@ -404,7 +402,7 @@ impl Driver {
         let (limits, mut pace, mut config) =
             (rules.limits, rules.pace, ServerConfig::clone(&rules.config));
         self.outbox.clear();
-        // Those who have shown their address are not asked again.
+        // Callers with a validated address are not asked again.
         let must_retry = self.shaking() >= limits.handshakes_max / RETRY_PART;
         if must_retry && incoming.may_retry() {
             if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.outbox) {
@@ -431,7 +429,7 @@ impl Driver {
         }
     }
 
-    /// Sends what was written to the outbox.
+    /// Sends the data in the outbox.
     fn respond(&mut self, socket: usize, transmit: Transmit) {
         if let Some(socket) = self.sockets.get_mut(&socket)
             && !socket.udp.is_full()
@@ -440,8 +438,8 @@ impl Driver {
         }
     }
 
-    /// Forgets handshakes until there is room for another one from `new`. Those that have failed
-    /// go first, then the oldest.
+    /// Drops handshakes until there is room for another from `new`. Drops failed ones first, then
+    /// the oldest.
     fn make_way(&mut self, new: IpAddr, limits: GateLimits) {
         let of_new = |conn: &Conn| source(conn.quic.remote_address().ip()) == new;
         let shaking = self.conns.values().filter(|conn| conn.is_shaking());
@@ -466,7 +464,7 @@ impl Driver {
         }
     }
 
-    /// Frees what a connection has here, whatever its peer knows.
+    /// Drops a connection without notice to the peer.
     fn forget(&mut self, id: ConnId) {
         let Some(conn) = self.conns.remove(&id) else { return };
         if let Some(handle) = conn.handle {
@@ -499,7 +497,7 @@ impl Driver {
         late.into_iter().for_each(|id| self.forget(id));
     }
 
-    /// Does all that a connection has to do and can do now.
+    /// Does all pending work of a connection that is possible now.
     fn drive(&mut self, id: ConnId, now: Instant) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.is_due = false;
@@ -549,14 +547,14 @@ impl Driver {
             }
         }
         let is_unused = !matches!(conn.state, State::Linked(_));
-        // A job may still read what has come.
+        // A job may still be reading received data.
         if is_unused && conn.handle.is_none() {
             self.forget(id);
         }
     }
 }
 
-/// Sends what `conn` has to send; true if there may be more than one turn sends.
+/// Sends pending packets of `conn`. Returns true if more may be left for the next turn.
 fn transmit(conn: &mut Conn, udp: &mut Udp, outbox: &mut Vec<u8>, now: Instant) -> bool {
     for _ in 0..TRANSMISSIONS_MAX {
         if udp.is_full() {
@@ -577,20 +575,20 @@ impl Conn {
         matches!(self.state, State::Shaking { .. })
     }
 
-    /// True unless a caller, whose address may be that of somebody else, gets more than three
-    /// times what it has sent (RFC 9000, section 8.1). The state machine lets the last packet go
-    /// beyond that.
+    /// False if a caller whose address is not validated would get more than three times the data
+    /// that it has sent (RFC 9000, section 8.1). The state machine lets the last packet exceed
+    /// that.
     fn may_answer(&self) -> bool {
         if !self.is_shaking() || self.quic.side().is_client() {
             return true;
         }
         let udp = self.quic.stats();
-        // The first packet is not counted. A shorter one begins no connection.
+        // The first packet is not counted. A shorter one starts no connection.
         let received = udp.udp_rx.bytes + u64::from(super::config::PACKET_LEN_MIN);
         udp.udp_tx.bytes <= ANSWER_MAX * received
     }
 
-    /// The time at which something is to be done for it.
+    /// The time at which the connection must be driven.
     fn deadline(&mut self, rules: Option<&Rules>) -> Option<Instant> {
         let late = match (&self.state, rules) {
             (State::Shaking { since, .. }, Some(rules)) => {
@@ -602,7 +600,7 @@ impl Conn {
     }
 }
 
-/// How the bytes of a connection end that ended for that reason.
+/// How the stream of a connection ends if the connection ended for `reason`.
 fn fate_of(reason: &ConnectionError) -> Fate {
     match reason {
         ConnectionError::ApplicationClosed(close) if close.error_code == super::config::ENDED => {
@@ -613,18 +611,18 @@ fn fate_of(reason: &ConnectionError) -> Fate {
     }
 }
 
-/// True if that is an alert of TLS.
+/// True if the code is a TLS alert.
 fn is_alert(code: TransportErrorCode) -> bool {
     (0x100..0x200).contains(&u64::from(code))
 }
 
-/// True if this side does not accept the other one's key.
+/// True if this side does not accept the other side's key.
 pub(super) fn is_wrong_key(reason: &ConnectionError) -> bool {
     let denied = TransportErrorCode::crypto(ACCESS_DENIED);
     matches!(reason, ConnectionError::TransportError(error) if error.code == denied)
 }
 
-/// True if the other side ended the handshake with an alert.
+/// True if the other side closed the handshake with an alert.
 pub(super) fn was_refused(reason: &ConnectionError) -> bool {
     matches!(reason, ConnectionError::ConnectionClosed(close) if is_alert(close.error_code))
 }

@@ -1,9 +1,9 @@
-//! The two ends between a job and the thread or process that does the I/O of QUIC: a pair of
-//! stream sockets with the bytes, and a second pair for how they end.
+//! The two ends between a job and the thread or process that does the I/O of QUIC: a pair of stream
+//! sockets for the bytes, and a second pair for how each direction ends.
 //!
-//! The end of a stream socket does not say if anything is missing, and a process that was killed
-//! leaves the same end behind as one that was done. So each side sends one byte over the second
-//! pair before it ends its stream. The first byte counts.
+//! The end of a stream socket does not show whether data is missing: a killed process leaves the
+//! same end as one that has finished. So each side sends one byte over the second pair before it
+//! ends its stream. The first byte counts.
 
 use crate::connection::{Connection, HangUp, Served, Writer};
 use crate::duplex::{OnNewKey, Opening, hear_opening, say_opening};
@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 /// How a direction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// All was sent.
+    /// All data was sent.
     Ended,
     /// It was cut off.
     CutOff,
@@ -30,14 +30,14 @@ pub(super) enum Fate {
 impl Fate {
     const ALL: [(Self, u8); 3] = [(Self::Ended, b'e'), (Self::CutOff, b'c'), (Self::Refused, b'r')];
 
-    /// Tells the other end.
+    /// Sends the fate to the other end.
     pub(super) fn tell(self, to: &UnixStream) {
         let byte = Self::ALL.iter().find(|(it, _)| *it == self).map_or(b'c', |(_, byte)| *byte);
-        // Nobody may listen any more.
+        // The other end may be closed.
         let _ = send(to, &[byte], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    /// The word of the other end, at the end of its stream. One without a word was cut off.
+    /// Reads the fate at the end of the other end's stream. Without one, the stream was cut off.
     pub(super) fn hear(from: &UnixStream) -> Self {
         let mut byte = [0];
         match recv(from, &mut byte, RecvFlags::DONTWAIT) {
@@ -55,12 +55,12 @@ impl Fate {
 pub(super) struct Ends {
     pub(super) stream: UnixStream,
     pub(super) fate: UnixStream,
-    /// The measured packets, at the end. The two sides share them in one process.
+    /// The measurements, set at the end. Both sides share them if they are in one process.
     pub(super) measured: Arc<Mutex<Option<Measured>>>,
 }
 
 impl Ends {
-    /// Both sides.
+    /// Creates both sides.
     ///
     /// # Errors
     /// Those of `socketpair`.
@@ -72,13 +72,13 @@ impl Ends {
         Ok((one, Self { stream: other_stream, fate: other_fate, measured }))
     }
 
-    /// One side that came from another process.
+    /// One side, received from another process.
     pub(super) fn of(stream: UnixStream, fate: UnixStream) -> Self {
         Self { stream, fate, measured: Arc::default() }
     }
 }
 
-/// A connection whose handshake is done, as a job gets it.
+/// A connection whose handshake is complete, for a job.
 pub(crate) struct Handed {
     ends: Arc<Ends>,
 }
@@ -88,12 +88,12 @@ impl Handed {
         Self { ends: Arc::new(ends) }
     }
 
-    /// The stream, to be watched.
+    /// The stream, for polling.
     pub(crate) fn stream(&self) -> &UnixStream {
         &self.ends.stream
     }
 
-    /// The connection, with a peer that is called `peer` in messages. `rest` is dropped last.
+    /// Makes the connection. Messages call the peer `peer`. `rest` is dropped last.
     ///
     /// # Errors
     /// Those of sending the opening.
@@ -119,7 +119,7 @@ impl Handed {
 
 impl HangUp for Ends {
     fn hang_up(&self) {
-        // In order, if the writer has ended the stream before.
+        // Has no effect on a stream that the writer has ended in order: its byte came first.
         Fate::CutOff.tell(&self.fate);
         // It can only fail because the other side has left.
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -136,11 +136,11 @@ impl HangUp for Ends {
 
 struct EndReader {
     ends: Arc<Ends>,
-    /// Set until the opening has come.
+    /// Set until the opening was read.
     on_new_key: Option<OnNewKey>,
     /// The stream has ended in order.
     ended: bool,
-    /// Set if the other side refused this one before it sent anything else.
+    /// Set if the peer refused this side before it sent anything else.
     refusal: Arc<OnceLock<Refusal>>,
 }
 
@@ -152,7 +152,7 @@ impl EndReader {
         loop {
             match (&self.ends.stream).read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The other end was closed with something unread.
+                // The other end was closed with unread data.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
                 Ok(0) => break,
                 read => return read,
@@ -196,7 +196,7 @@ impl Write for EndWriter {
 }
 
 impl Drop for EndWriter {
-    /// Ends the stream in order, so that the other side knows that nothing is missing.
+    /// Ends the stream in order, so that the peer knows that it is complete.
     fn drop(&mut self) {
         Fate::Ended.tell(&self.0.fate);
         let _ = self.0.stream.shutdown(Shutdown::Write);

@@ -1,5 +1,5 @@
 //! The main process's side of QUIC: it has the sockets, starts the process that serves them, and
-//! gets the callers from it.
+//! receives callers from it.
 
 use super::config::Congestion;
 use super::ends::Handed;
@@ -14,23 +14,23 @@ use std::time::{Duration, SystemTime};
 
 pub use super::host::QuicChild;
 
-/// How long the process may take to send or take a message. One that does not is ended.
+/// Timeout for a message to or from the process. It is killed on a timeout.
 const MESSAGE_MAX: Duration = Duration::from_secs(2);
 
-/// How long the process may take to end when it is no longer needed.
+/// Timeout for the process to exit once it is not needed.
 const EXIT_MAX: Duration = Duration::from_secs(3);
 
-/// A caller that came by QUIC.
+/// A caller by QUIC.
 pub(crate) struct QuicCaller {
     pub(crate) key: PublicKey,
     pub(crate) from: SocketAddr,
     pub(crate) reached: SocketAddr,
-    /// The label of the server's key that it has asked for.
+    /// The label of the server key that it asked for.
     pub(crate) label: Option<String>,
     pub(crate) handed: Handed,
 }
 
-/// The keys of clients, and when each expires.
+/// The keys of clients, each with its time of expiry.
 pub(crate) type KnownKeys = Vec<(PublicKey, Option<SystemTime>)>;
 
 /// The sockets and the process.
@@ -38,19 +38,18 @@ pub(crate) struct QuicGate {
     sockets: Vec<UdpSocket>,
     congestion: Congestion,
     is_open: bool,
-    /// The way to the process; `None` while none runs.
+    /// The socket to the process; `None` while none runs.
     control: Option<UnixStream>,
     process: Option<haul_sys::Child>,
 }
 
 impl QuicGate {
-    /// Serves nobody before a process runs; see [`Self::begin`].
+    /// Serves nobody until a process runs; see [`Self::begin`].
     pub(crate) fn new(sockets: Vec<UdpSocket>, congestion: Congestion) -> Self {
         Self { sockets, congestion, is_open: true, control: None, process: None }
     }
 
-    /// The beginnings of a process; [`Self::started`] is to be called when it runs. Without
-    /// sockets none is needed.
+    /// Prepares a process. Call [`Self::started`] once it runs. `None` if there are no sockets.
     ///
     /// # Errors
     /// Those of `socketpair` and `dup`.
@@ -72,13 +71,13 @@ impl QuicGate {
         Ok(Some(Child { control: theirs, sockets, setup }))
     }
 
-    /// That process runs.
+    /// Records the running process.
     pub(crate) fn started(&mut self, process: haul_sys::Child) {
         self.process = Some(process);
     }
 
-    /// Sends the process what it has to know from now on. One that does not take it is ended,
-    /// and that is noticed at the next turn.
+    /// Sends the process its settings. If it does not take them, it is killed, and the next turn
+    /// notices.
     pub(crate) fn update(&mut self, own: &[Identity], known: KnownKeys, limits: GateLimits) {
         let setup = Setup::new(own, known, limits, self.congestion, self.is_open);
         self.send(setup, false);
@@ -92,7 +91,7 @@ impl QuicGate {
         }
     }
 
-    /// Listens on these sockets from now on.
+    /// Replaces the sockets.
     pub(crate) fn listen(
         &mut self,
         sockets: Vec<UdpSocket>,
@@ -110,7 +109,7 @@ impl QuicGate {
         self.control.is_some() || self.sockets.is_empty() || !self.is_open
     }
 
-    /// The process, if one runs.
+    /// The process ID, if one runs.
     pub(crate) fn process(&self) -> Option<u32> {
         self.process.as_ref().map(haul_sys::Child::id)
     }
@@ -119,13 +118,13 @@ impl QuicGate {
         &self.sockets
     }
 
-    /// The descriptor by which callers come.
+    /// The descriptor that callers arrive at.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.control.as_ref().map(AsFd::as_fd)
     }
 
-    /// The next caller; `None` if the process has ended. To be called when there is something to
-    /// read.
+    /// Receives the next caller; `None` if the process has ended. Call it when the descriptor is
+    /// readable.
     pub(crate) fn next(&mut self) -> Option<QuicCaller> {
         match self.control.as_ref().map(Arrival::receive)? {
             Ok(Some((Arrival { key, from, reached, label }, ends))) => {
@@ -142,7 +141,7 @@ impl QuicGate {
         }
     }
 
-    /// Ends the process at once.
+    /// Kills the process.
     fn kill(&mut self) {
         self.control = None;
         if let Some(process) = self.process.take() {
@@ -151,20 +150,21 @@ impl QuicGate {
         }
     }
 
-    /// Accepts no more callers. Those that came go on.
+    /// Stops accepting callers. Existing connections continue.
     pub(crate) fn close(&mut self, own: &[Identity], limits: GateLimits) {
         self.is_open = false;
         self.update(own, KnownKeys::new(), limits);
         self.sockets.clear();
     }
 
-    /// Closes this process's copies of all descriptors, in a child.
+    /// In a child, closes its copies of all descriptors.
     pub(crate) fn abandon(&mut self) {
         (self.control, self.process) = (None, None);
         self.sockets.clear();
     }
 
-    /// Has the process end once it has sent what is left of the jobs.
+    /// Lets the process exit once it has sent the jobs' remaining data. Kills it after
+    /// [`EXIT_MAX`].
     pub(crate) fn end(&mut self) {
         self.control = None;
         let Some(process) = self.process.take() else { return };

@@ -1,6 +1,6 @@
-//! The process of a server that speaks QUIC. It has the UDP sockets and the server's keys, and
-//! opens no file. It gives each caller with a known key to the main process, with one end of a
-//! pair, and moves the bytes behind the other end as long as it runs.
+//! The server's process for QUIC. It has the UDP sockets and the server's keys, and opens no file.
+//! It passes each caller with a known key to the main process, with one end of a socket pair. It
+//! moves the bytes behind the other end as long as it runs.
 
 use super::config::{self, Pace};
 use super::driver::{ConnId, Driver, Happened, Rules};
@@ -17,21 +17,21 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long the main process may take to send or take a message. It is the one that waits for
-/// the other otherwise.
+/// Timeouts for a message from and to the main process. It is short for sending because otherwise
+/// the main process waits for this one.
 const RECEIVE_MAX: Duration = Duration::from_secs(5);
 const SEND_MAX: Duration = Duration::from_millis(20);
 
-/// How long the last bytes of the jobs may take when the server stops.
+/// Timeout for sending the jobs' last bytes when the server stops.
 const LEAVING_MAX: Duration = Duration::from_secs(2);
 
-/// The user that has no rights on most systems.
+/// The user without rights on most systems.
 const NOBODY: &str = "nobody";
 
-/// Bounds of the process. A connection has two descriptors.
+/// Resource limits of the process. A connection has two descriptors.
 const BOUNDS: Bounds = Bounds { open_files_max: 8192, memory_max: 64 << 30 };
 
-/// The process, before it runs.
+/// The process for QUIC before it runs.
 pub struct QuicChild {
     pub(super) control: UnixStream,
     pub(super) sockets: Vec<UdpSocket>,
@@ -39,8 +39,8 @@ pub struct QuicChild {
 }
 
 impl QuicChild {
-    /// Does the work of the process, whose parent is `parent`; returns its status. **To be called
-    /// in a process of its own, which has no other thread.**
+    /// Runs the process, whose parent is `parent`, and returns its exit status. **Call it in a
+    /// process of its own that has no other thread.**
     pub fn run(self, parent: u32) -> u8 {
         let served = give_up_rights(parent).and_then(|()| self.serve());
         match served {
@@ -69,7 +69,7 @@ impl QuicChild {
     }
 }
 
-/// Gives up what the process does not need: the rights of root, and all files.
+/// Drops root's rights and the access to all files.
 fn give_up_rights(parent: u32) -> io::Result<()> {
     if is_root() {
         match become_user(NOBODY) {
@@ -102,7 +102,7 @@ impl Host {
         let pace = Pace {
             congestion: setup.congestion,
             silence_max: Patience::default().silence_max,
-            // Each connection has that of its way.
+            // Each connection sets the limit of its own path.
             packet_len_max: config::PACKET_LEN_MAX,
         };
         let config = config::server(&*tls_config(&own, &self.known)?, newest, pace)?;
@@ -133,7 +133,7 @@ impl Host {
         }
     }
 
-    /// Gives a caller to the main process.
+    /// Passes a caller to the main process.
     fn hand_over(&mut self, id: ConnId) -> io::Result<()> {
         let missing = || io::Error::from(io::ErrorKind::NotConnected);
         let quic = self.driver.quic(id).ok_or_else(missing)?;
@@ -154,7 +154,7 @@ impl Host {
         self.driver.link(id, ours)
     }
 
-    /// Sends what is left of the jobs, which have ended.
+    /// Sends the remaining data of the jobs, which have ended.
     fn leave(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + LEAVING_MAX;
         self.driver.set_rules(None);

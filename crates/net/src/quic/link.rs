@@ -1,5 +1,5 @@
-//! Moves bytes between the stream of a QUIC connection and a pair of sockets. Neither side gets
-//! ahead of the other: what one does not take is not read from the other.
+//! Moves bytes between the stream of a QUIC connection and a socket pair. If one side does not take
+//! data, no more is read from the other.
 
 use super::config::{ENDED, HUNG_UP, SEND_WINDOW_MAX, SEND_WINDOW_MIN};
 use super::ends::{Ends, Fate};
@@ -12,13 +12,13 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-/// Bytes that are read from the job at once.
+/// Bytes per read from the job.
 const READ_LEN: usize = 128 << 10;
 
-/// Pieces that are written to the job at once: each packet has brought one.
+/// Most pieces in one write to the job. Each packet brings one.
 const PIECES_MAX: usize = 256;
 
-/// Bytes that are moved each way before other connections get their turn.
+/// Bytes moved each way before other connections get a turn.
 const MOVED_MAX: usize = 1 << 20;
 
 /// The state of the bytes to the peer.
@@ -26,9 +26,9 @@ const MOVED_MAX: usize = 1 << 20;
 enum Out {
     /// The job may write more.
     Open,
-    /// It has written all.
+    /// The job has ended its stream.
     Ending,
-    /// The peer has it all.
+    /// The peer has acknowledged all data.
     Acknowledged,
 }
 
@@ -36,41 +36,40 @@ enum Out {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum In {
     Open,
-    /// The job has them all, or wants no more.
+    /// The job has all data, or wants no more.
     Done,
 }
 
-/// The first byte of a client, which a job does not see. Without one the server could not speak
-/// first.
+/// The first byte of a client, hidden from the jobs. Without one the server could not send first.
 const OPENER: u8 = 0;
 
-/// The job has left in the middle.
+/// The job has left before the end of its stream.
 struct CutOff;
 
-/// The pair of a connection.
+/// The socket pair of a connection.
 pub(super) struct Link {
     ends: Ends,
-    /// The one stream. A client opens it with a byte [`OPENER`], and a server waits for that.
+    /// The only stream. A client opens it with the byte [`OPENER`], and a server waits for that.
     stream: Option<StreamId>,
-    /// That byte has not come yet.
+    /// The opener has not arrived yet.
     lacks_opener: bool,
     /// The job has closed both directions.
     is_left: bool,
     out: Out,
-    /// Bytes of the job that the stream did not take yet, in `unsent`.
+    /// Bytes from the job. The stream has not taken those in `unsent` yet.
     read: Box<[u8]>,
     unsent: std::ops::Range<usize>,
     inward: In,
-    /// Pieces that the job did not take yet.
+    /// Pieces that the job has not taken yet.
     pieces: VecDeque<Bytes>,
-    /// The peer has sent its last byte, and it is in `pieces` at the latest.
+    /// The peer's last byte has arrived.
     is_last: bool,
-    /// The connection stands no more; the direction to the job ends like this.
+    /// The connection has ended, and this is the fate of the direction to the job.
     lost: Option<Fate>,
 }
 
 impl Link {
-    /// Moves the bytes of `quic` from now on.
+    /// Starts to move the bytes of `quic`.
     ///
     /// # Errors
     /// Those of `fcntl`.
@@ -99,7 +98,7 @@ impl Link {
         self.ends.stream.as_fd()
     }
 
-    /// The events of the job's socket that it waits for; `None` if it waits for none.
+    /// The events to poll the job's socket for; `None` to not poll it.
     pub(super) fn awaits(&self) -> Option<PollFlags> {
         let mut flags = PollFlags::empty();
         if self.out == Out::Open && self.unsent.is_empty() && self.stream.is_some() {
@@ -108,18 +107,18 @@ impl Link {
         if self.inward == In::Open && !self.pieces.is_empty() {
             flags |= PollFlags::OUT;
         }
-        // A job that reads no more has closed both directions.
+        // A job that has stopped reading has closed both directions.
         let is_out = self.out == Out::Acknowledged || self.stream.is_none();
         let waits_for_job = is_out && self.inward == In::Open && !self.is_left;
         (!flags.is_empty() || waits_for_job).then_some(flags)
     }
 
-    /// The peer has acknowledged the end of the stream.
+    /// Called when the peer has acknowledged the end of the stream.
     pub(super) fn acknowledged(&mut self) {
         self.out = Out::Acknowledged;
     }
 
-    /// The job has left, as its socket tells.
+    /// Called when the job's socket has hung up.
     pub(super) fn job_left(&mut self) {
         self.is_left = true;
         if self.out == Out::Acknowledged {
@@ -127,7 +126,7 @@ impl Link {
         }
     }
 
-    /// The connection stands no more. The job still gets what has come.
+    /// Called when the connection has ended. The job still gets received data.
     pub(super) fn lost(&mut self, fate: Fate) {
         if fate == Fate::Ended {
             self.out = Out::Acknowledged;
@@ -135,19 +134,19 @@ impl Link {
         self.lost = Some(fate);
     }
 
-    /// True if there is nothing left to do, and the pair can be closed.
+    /// True if the pair can be closed.
     pub(super) fn is_over(&self) -> bool {
         let is_out = self.out == Out::Acknowledged || self.lost.is_some();
         is_out && self.inward == In::Done
     }
 
-    /// Moves what can be moved without waiting, and closes the connection when all was moved.
+    /// Moves data as far as possible without waiting. Closes the connection when all was moved.
     pub(super) fn pump(&mut self, quic: &mut Connection, now: Instant) {
         if self.stream.is_none() {
             self.stream = quic.streams().accept(Dir::Bi);
         }
         let Some(stream) = self.stream else {
-            // One of the two has left without a word.
+            // The job or the connection ended before there was a stream.
             if self.is_left && self.lost.is_none() {
                 quic.close(now, HUNG_UP, Bytes::new());
                 self.lost = Some(Fate::CutOff);
@@ -162,7 +161,7 @@ impl Link {
         }
         self.receive(quic, stream);
         if self.lost.is_some() || self.is_over() {
-            // Unless it is closed already.
+            // No effect on a connection that is closed already.
             let code = if self.lost.is_some() { HUNG_UP } else { ENDED };
             quic.close(now, code, Bytes::new());
         }
@@ -174,7 +173,7 @@ impl Link {
         if self.out != Out::Open {
             return Ok(());
         }
-        // What is sent and not acknowledged has its room, and a further round trip.
+        // Room for the unacknowledged data, and for another round trip.
         let window = quic.congestion_state().window().saturating_mul(2);
         quic.set_send_window(window.clamp(SEND_WINDOW_MIN, SEND_WINDOW_MAX));
         for _ in 0..MOVED_MAX / READ_LEN {
@@ -182,7 +181,7 @@ impl Link {
                 match quic.send_stream(stream).write(&self.read[self.unsent.clone()]) {
                     Ok(len) => self.unsent.start += len,
                     Err(WriteError::Blocked) => return Ok(()),
-                    // The peer's job reads no more. What it has sent may still be on its way.
+                    // The peer's job has stopped reading. Its own data may still be in flight.
                     Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
                         let _ = self.ends.stream.shutdown(Shutdown::Read);
                         (self.unsent, self.out) = (0..0, Out::Acknowledged);
@@ -194,7 +193,7 @@ impl Link {
                 Ok(len @ 1..) => self.unsent = 0..len,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // The job has ended; with an error if something from the peer stays unread.
+                // The job has ended its stream. Unread data from the peer turns that into an error.
                 Ok(0) | Err(_) if Fate::hear(&self.ends.fate) == Fate::Ended => {
                     let finished = quic.send_stream(stream).finish();
                     self.out = if finished.is_ok() { Out::Ending } else { Out::Acknowledged };
@@ -231,7 +230,7 @@ impl Link {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // The job reads no more, and the peer need not send more.
+                    // The job has stopped reading, so the peer need not send more.
                     self.pieces.clear();
                     self.inward = In::Done;
                     let _ = quic.recv_stream(stream).stop(HUNG_UP);
@@ -240,7 +239,7 @@ impl Link {
         }
     }
 
-    /// Takes what has come, in order.
+    /// Receives stream data in order.
     fn take_pieces(&mut self, quic: &mut Connection, stream: StreamId) {
         let mut arrived = quic.recv_stream(stream);
         let Ok(mut chunks) = arrived.read(true) else { return };
@@ -266,11 +265,11 @@ impl Link {
                 }
             }
         }
-        // A packet with more room for the peer follows with the next transmission.
+        // The next transmission announces the larger window to the peer.
         let _ = chunks.finalize();
     }
 
-    /// The job has taken `len` bytes.
+    /// Removes `len` bytes that the job has taken.
     fn written(&mut self, mut len: usize) {
         while let Some(first) = self.pieces.front_mut() {
             if first.len() > len {

@@ -1,5 +1,5 @@
 //! Messages between the main process of a server and its process for QUIC, over a pair of stream
-//! sockets: a length of 4 bytes, and so many bytes. Descriptors come with the length.
+//! sockets: a length of 4 bytes, then so many bytes. Descriptors accompany the length.
 
 use super::config::Congestion;
 use super::ends::Ends;
@@ -13,24 +13,24 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The longest message, in bytes: that with the keys of all clients.
+/// The longest message, in bytes. The longest one carries the keys of all clients.
 const LEN_MAX: usize = 16 << 20;
 
-/// The most sockets that QUIC is served on.
+/// Most sockets for QUIC.
 pub const SOCKETS_MAX: usize = 16;
 
-/// Bytes that are sent in one piece. A message about a caller is shorter.
+/// Bytes sent in one piece. A message about a caller is shorter.
 const PIECE_LEN: usize = 1024;
 
-/// The longest name that a caller may have asked for, in bytes. A label of a key has 24.
+/// The longest server name that a caller may ask for, in bytes. The label of a key has 24.
 const LABEL_LEN_MAX: usize = 255;
 
-/// All that the process for QUIC has to know, in place of what it knew before.
+/// The settings of the process for QUIC. They replace the previous ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Setup {
     /// The seeds of the server's keys, the newest first.
     own: Vec<[u8; 32]>,
-    /// Keys of clients, and when each expires, in seconds since 1970.
+    /// Keys of clients, each with its time of expiry in seconds since 1970.
     known: Vec<([u8; 32], Option<u64>)>,
     handshakes_max: u64,
     per_source_max: u64,
@@ -38,7 +38,7 @@ pub(super) struct Setup {
     pub(super) congestion: Congestion,
     /// Callers are accepted.
     pub(super) is_open: bool,
-    /// The sockets that come with it replace those before.
+    /// The message carries sockets, which replace the previous ones.
     has_sockets: bool,
 }
 
@@ -72,11 +72,11 @@ impl Setup {
         self.own.iter().map(Identity::of_seed).collect()
     }
 
-    /// Keys of clients, and when each expires.
+    /// Keys of clients, each with its time of expiry.
     pub(super) fn known(&self) -> impl Iterator<Item = (PublicKey, Option<SystemTime>)> {
         let time = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         self.known.iter().map(move |(key, expires)| {
-            // A time that no clock reaches has come already.
+            // A time that can't be represented counts as expired.
             let expires = expires.map(|seconds| time(seconds).unwrap_or(UNIX_EPOCH));
             (PublicKey::new(*key), expires)
         })
@@ -91,10 +91,10 @@ impl Setup {
         }
     }
 
-    /// Sends it, with other sockets if there are `sockets`.
+    /// Sends the settings, with new sockets if given.
     ///
     /// # Errors
-    /// Those of sending, and if it has too many keys or sockets.
+    /// Those of sending; when there are too many keys or sockets.
     pub(super) fn send(mut self, to: &UnixStream, sockets: Option<&[UdpSocket]>) -> io::Result<()> {
         self.has_sockets = sockets.is_some();
         let sockets: Vec<BorrowedFd<'_>> =
@@ -105,10 +105,10 @@ impl Setup {
         send(to, &self, &sockets)
     }
 
-    /// Receives one, and the sockets if there are others; `None` at the end.
+    /// Receives settings, and new sockets if it carries any. `None` at the end of the stream.
     ///
     /// # Errors
-    /// Those of receiving; [`io::ErrorKind::InvalidData`] if it is none.
+    /// Those of receiving; [`io::ErrorKind::InvalidData`] for an invalid message.
     pub(super) fn receive(from: &UnixStream) -> io::Result<Option<(Self, Option<Vec<UdpSocket>>)>> {
         let Some((setup, sockets)) = receive::<Self>(from)? else { return Ok(None) };
         let sockets = sockets.into_iter().map(UdpSocket::from).collect();
@@ -117,18 +117,18 @@ impl Setup {
     }
 }
 
-/// A caller whose handshake is done.
+/// A caller whose handshake is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Arrival {
     pub(super) key: PublicKey,
     pub(super) from: SocketAddr,
     pub(super) reached: SocketAddr,
-    /// The label of the server's key that it has asked for.
+    /// The label of the server key that it asked for.
     pub(super) label: Option<String>,
 }
 
 impl Arrival {
-    /// Sends it, with the ends for a job.
+    /// Sends the caller, with the job's ends.
     ///
     /// # Errors
     /// Those of sending.
@@ -137,10 +137,10 @@ impl Arrival {
         send(to, &self, &[ends.stream.as_fd(), ends.fate.as_fd()])
     }
 
-    /// Receives one; `None` at the end.
+    /// Receives a caller; `None` at the end of the stream.
     ///
     /// # Errors
-    /// Those of receiving; [`io::ErrorKind::InvalidData`] if it is none.
+    /// Those of receiving; [`io::ErrorKind::InvalidData`] for an invalid message.
     pub(super) fn receive(from: &UnixStream) -> io::Result<Option<(Self, Ends)>> {
         let Some((arrival, ends)) = receive::<Self>(from)? else { return Ok(None) };
         let ends = <[OwnedFd; 2]>::try_from(ends).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -153,14 +153,14 @@ impl Arrival {
     }
 }
 
-/// Reads `bytes`, which come with as many descriptors as `descriptors` says, as each of the two
-/// processes does, up to the end or to the first that is no message. For the fuzz target.
+/// Decodes `bytes`, accompanied by `descriptors` descriptors, as each of the two processes does, up
+/// to the end or the first invalid message. For the fuzz target.
 ///
 /// # Errors
 /// Those of `socketpair`.
 ///
 /// # Panics
-/// If what is understood does not read the same once it is written again.
+/// If a decoded message does not encode and decode to the same value.
 #[doc(hidden)]
 pub fn check_quic_messages(bytes: &[u8], descriptors: usize) -> io::Result<[usize; 2]> {
     let come = || -> io::Result<UnixStream> {
@@ -198,7 +198,7 @@ fn send(
     let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
     let len = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= LEN_MAX);
     let len = len.ok_or_else(|| io::Error::other("too many clients for QUIC"))?;
-    // In one piece, if it is short: the other side may take nothing more.
+    // A short message is sent in one piece, as the other side may read nothing more.
     let whole = [&len.to_le_bytes(), &bytes[..]].concat();
     let (first, rest) = whole.split_at(whole.len().min(PIECE_LEN));
     pass(to, first, descriptors)?;

@@ -1,5 +1,5 @@
-//! Tests of what is of QUIC alone: strangers, and bytes on their way. Who is let in is tested
-//! with both protocols in `gate/tests.rs`.
+//! Tests of QUIC alone: unknown callers, and data in flight. `gate/tests.rs` tests with both
+//! protocols which callers are accepted.
 
 use super::config::{self, Pace, packet_len_of};
 use super::driver::{Driver, Rules};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Held by tests that use, or measure, much memory: they run in one process.
+/// Held by tests that use or measure much memory, since they share one process.
 pub(crate) static MUCH_MEMORY: Mutex<()> = Mutex::new(());
 
 fn identity() -> Identity {
@@ -31,7 +31,7 @@ fn local() -> UdpSocket {
     bind_udp((Ipv4Addr::LOCALHOST, 0).into()).expect("a socket")
 }
 
-/// A server on a thread, which gives each caller to `serve`.
+/// A server on a thread, which passes each caller to `serve`.
 struct Server {
     address: SocketAddr,
     key: PublicKey,
@@ -71,7 +71,7 @@ impl Server {
         connect_server("box", &[self.address.into()], self.key, client, reaching, |_| ())
     }
 
-    /// The first packet of a caller that nobody knows.
+    /// The first packet of an unknown caller.
     fn initial(&self) -> Vec<u8> {
         let tls = client_config(&identity(), only(self.key)).expect("a configuration");
         let pace = Pace { congestion: Congestion::Cubic, silence_max: None, packet_len_max: 1200 };
@@ -94,7 +94,7 @@ fn echo(connection: Connection) {
     drop(closer);
 }
 
-/// Says hello, and hears it again.
+/// Sends hello, and reads it back.
 fn talk(connection: Connection) {
     let Connection { mut reader, mut writer, closer: _closer } = connection;
     writer.write_all(b"hello").expect("written");
@@ -124,7 +124,7 @@ fn where_many_handshakes_are_unfinished_callers_show_their_address_first() {
     let client = identity();
     let limits = GateLimits { handshakes_max: 8, ..GateLimits::default() };
     let server = Server::start(client.key(), limits, echo);
-    // The type of a long header: 0 of a first packet, 3 of a request to try again.
+    // The type bits of a long header: 0 for Initial, 3 for Retry.
     let answers: Vec<u8> = (0..4)
         .map(|_| {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
@@ -231,7 +231,7 @@ fn ten_thousand_attempts_cost_little_and_keep_no_client_out() {
     assert!(grown < 64 << 20, "{grown} bytes");
 }
 
-/// Reads nothing for a while, then all; says how much that was.
+/// Pauses, then reads all data and sends its length.
 fn read_late(connection: Connection) {
     let Connection { mut reader, mut writer, closer } = connection;
     thread::sleep(Duration::from_millis(700));
@@ -262,7 +262,7 @@ fn a_peer_that_does_not_read_holds_the_writer_up_and_loses_nothing() {
     drop((reader, closer));
 }
 
-/// Tells the number of bytes of the last stream that has ended in order.
+/// Records the number of bytes of the last stream that ended in order.
 static ARRIVED: Mutex<Option<usize>> = Mutex::new(None);
 
 fn count(connection: Connection) {

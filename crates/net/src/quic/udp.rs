@@ -1,4 +1,4 @@
-//! A UDP socket, with what the system has to send and receive many packets at once.
+//! A UDP socket that sends and receives packets in batches.
 
 use super::config::{PACKET_LEN_MAX, PACKET_LEN_MIN, packet_len_of};
 use quinn_proto::Transmit;
@@ -10,16 +10,16 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes that the system may hold for a socket, each way. Where it allows less, it holds less.
+/// Requested buffer of a socket, in bytes each way. The system may grant less.
 const BUFFER_LEN: usize = 4 << 20;
 
-/// Bytes of the largest batch of packets that the system joins into one.
+/// Bytes of the largest batch that the system joins from packets.
 const JOINED_LEN_MAX: usize = 64 << 10;
 
-/// A socket for QUIC on `address`. One for IPv6 takes no packets of IPv4.
+/// Creates a QUIC socket at `address`. An IPv6 socket takes no IPv4 packets.
 ///
 /// # Errors
-/// When the address or the port can't be had.
+/// When the address or the port is not available.
 pub fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
     if address.is_ipv6() {
@@ -32,8 +32,8 @@ pub fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Has the system hold more for `socket`. It goes past its bounds for a process with the right
-/// to that, and takes what it allows otherwise.
+/// Enlarges the buffers of `socket`: beyond the system's limit if the process has that right, else
+/// as far as allowed.
 #[cfg(target_os = "linux")]
 fn enlarge(socket: &UdpSocket) {
     if sockopt::set_socket_recv_buffer_size_force(socket, BUFFER_LEN).is_err() {
@@ -42,7 +42,7 @@ fn enlarge(socket: &UdpSocket) {
     let _ = sockopt::set_socket_send_buffer_size(socket, BUFFER_LEN);
 }
 
-/// Has the system hold more for `socket`, as far as it allows that.
+/// Enlarges the buffers of `socket` as far as the system allows.
 #[cfg(not(target_os = "linux"))]
 fn enlarge(socket: &UdpSocket) {
     let _ = sockopt::set_socket_recv_buffer_size(socket, BUFFER_LEN);
@@ -54,7 +54,7 @@ pub(super) struct Udp {
     socket: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
-    /// Packets that the system did not take yet.
+    /// Packets that the system has not taken yet.
     unsent: VecDeque<(Transmit, Vec<u8>)>,
     /// See [`Self::has_missed`].
     has_missed: bool,
@@ -77,8 +77,8 @@ impl Udp {
         self.local
     }
 
-    /// The largest packet that the first link to `peer` carries. The shortest that QUIC has,
-    /// where packets could be cut on their way unnoticed.
+    /// The largest packet that the first hop to `peer` carries. If packets could be fragmented
+    /// unnoticed, QUIC's minimum.
     pub(super) fn packet_len_to(&self, peer: SocketAddr) -> u16 {
         match self.state.may_fragment() {
             true => PACKET_LEN_MIN,
@@ -86,26 +86,26 @@ impl Udp {
         }
     }
 
-    /// True while the system takes no more.
+    /// True while the system takes no packets.
     pub(super) fn is_full(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Packets of `len` bytes that may be sent at once.
+    /// How many packets of `len` bytes fit in one batch.
     pub(super) fn batch(&self, len: u16) -> usize {
         let fit = usize::from(PACKET_LEN_MAX) / usize::from(len.max(1));
         self.state.max_gso_segments().min(fit).max(1)
     }
 
-    /// Sends the packets in `bytes`, now or as soon as the system takes them. A packet that
-    /// can't be sent is a lost one.
+    /// Sends the packets in `bytes`, now or as soon as the system takes them. A packet that can't
+    /// be sent counts as lost.
     pub(super) fn send(&mut self, transmit: Transmit, bytes: &[u8]) {
         if self.is_full() || !self.try_send(&transmit, bytes) {
             self.unsent.push_back((transmit, bytes.to_vec()));
         }
     }
 
-    /// Sends what was not taken before.
+    /// Sends the queued packets.
     pub(super) fn send_rest(&mut self) {
         while let Some((transmit, bytes)) = self.unsent.pop_front() {
             if !self.try_send(&transmit, &bytes) {
@@ -115,7 +115,7 @@ impl Udp {
         }
     }
 
-    /// False if the system takes nothing now.
+    /// Returns false if the system takes no packets now.
     fn try_send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
         let ecn = transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8));
         let sent = self.state.try_send(
@@ -131,7 +131,7 @@ impl Udp {
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Err(error) => {
-                // A packet that is too large for the first link is how the largest one is found.
+                // MTU discovery sends packets that are too large for the first hop.
                 if !quinn_udp::is_msg_size_err(&error) {
                     tracing::debug!(%error, to = %transmit.destination, "a packet was not sent");
                 }
@@ -141,7 +141,7 @@ impl Udp {
         }
     }
 
-    /// Has the system report packets that do not arrive, as far as it hears of that.
+    /// Enables reports about undeliverable packets, as far as the system gets them.
     ///
     /// # Errors
     /// Those of `setsockopt`.
@@ -149,7 +149,7 @@ impl Udp {
         self.state.enable_transport_errors(UdpSockRef::from(&self.socket))
     }
 
-    /// Reads these reports. They keep the socket ready until they are read.
+    /// Reads these reports. Unread reports keep the socket ready.
     pub(super) fn read_reports(&mut self) {
         while let Ok(Some(error)) = self.state.recv_transport_error(UdpSockRef::from(&self.socket))
         {
@@ -158,23 +158,23 @@ impl Udp {
         }
     }
 
-    /// True if a report said that a host or a port can't be reached.
+    /// True if a report said that a host or a port is unreachable.
     pub(super) fn has_missed(&self) -> bool {
         self.has_missed
     }
 }
 
-/// Packets that came together.
+/// Packets received as one batch.
 pub(super) struct Came<'a> {
     pub(super) from: SocketAddr,
     pub(super) to: Option<IpAddr>,
     pub(super) ecn: Option<quinn_proto::EcnCodepoint>,
-    /// Each has this length, but the last one.
+    /// The length of each packet; the last may be shorter.
     pub(super) len: usize,
     pub(super) bytes: &'a [u8],
 }
 
-/// Room for packets that come.
+/// The receive buffer.
 #[derive(Default)]
 pub(super) struct Inbox(Vec<u8>);
 
@@ -183,7 +183,7 @@ impl Inbox {
         Self(vec![0; BATCH_SIZE * JOINED_LEN_MAX])
     }
 
-    /// Takes packets that have come to `socket`; false if there are none.
+    /// Receives packets from `socket`. Returns false if there are none.
     pub(super) fn receive(&mut self, socket: &Udp, mut take: impl FnMut(Came<'_>)) -> bool {
         let mut parts = self.0.chunks_mut(JOINED_LEN_MAX);
         let mut parts: [IoSliceMut<'_>; BATCH_SIZE] =
@@ -193,7 +193,7 @@ impl Inbox {
         let count = match received {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
-            // Others than an empty socket are about packets that this side has sent.
+            // Errors other than `WouldBlock` are about packets that this side has sent.
             Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
         };
         for (meta, part) in metas.iter().zip(&parts).take(count) {

@@ -1,4 +1,4 @@
-//! The verifier of the other side's key.
+//! Verifies the other side's key.
 
 use super::Accepts;
 use crate::PublicKey;
@@ -10,22 +10,21 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 use std::fmt;
 use std::sync::Arc;
 
-/// Accepts keys.
+/// Verifies keys with a function.
 pub(super) struct Pinned {
     accepts: Accepts,
     algorithms: Arc<CryptoProvider>,
 }
 
-/// The error of a key that is not accepted.
+/// The error for a key that is not accepted.
 const WRONG_KEY: CertificateError = CertificateError::ApplicationVerificationFailure;
 
-/// True if a key was not accepted.
+/// True if the error is about a key that is not accepted.
 pub(super) fn is_wrong_key(error: &Error) -> bool {
     *error == Error::InvalidCertificate(WRONG_KEY)
 }
 
 impl Pinned {
-    /// A verifier that takes the keys which are accepted.
     pub(super) fn new(accepts: Accepts, algorithms: &Arc<CryptoProvider>) -> Self {
         Self { accepts, algorithms: Arc::clone(algorithms) }
     }
@@ -38,8 +37,8 @@ impl Pinned {
     }
 }
 
-/// The methods that both verifiers have: they take keys without certificates, and no signatures
-/// of earlier versions.
+/// Methods that both verifiers share. They take raw keys instead of certificates, and refuse
+/// signatures of earlier TLS versions.
 macro_rules! raw_keys_of_tls13 {
     () => {
         fn verify_tls12_signature(
