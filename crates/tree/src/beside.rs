@@ -1,12 +1,11 @@
-//! Waiting for several things at the same time, in threads that end with the call.
-//! A thread that can't be had costs time and nothing else.
+//! Waits for several results at the same time, in threads that end with the call. If a thread can't
+//! be started, only time is lost.
 
 use parking_lot::Mutex;
 use std::panic::resume_unwind;
 use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
 
-/// Does `beside` in a thread of its own while `here` is done, or before it where no
-/// thread can be had.
+/// Runs `beside` in a thread of its own during `here`, or before it if no thread can be started.
 pub fn both<A: Send, B>(beside: impl FnOnce() -> A + Send, here: impl FnOnce() -> B) -> (A, B) {
     let beside = Beside::new(beside);
     scope(|scope| {
@@ -17,8 +16,8 @@ pub fn both<A: Send, B>(beside: impl FnOnce() -> A + Send, here: impl FnOnce() -
     })
 }
 
-/// The results of `each` for all of `items`, in their order: for the first in this
-/// thread, for each of the others in one of its own if one can be had.
+/// Calls `each` for all of `items` and returns the results in order. The first call runs in this
+/// thread, the others in threads of their own if these can be started.
 pub fn each_beside<T: Send, A: Send>(items: Vec<T>, each: impl Fn(T) -> A + Sync) -> Vec<A> {
     let each = &each;
     let mut items = items.into_iter();
@@ -34,7 +33,7 @@ pub fn each_beside<T: Send, A: Send>(items: Vec<T>, each: impl Fn(T) -> A + Sync
     })
 }
 
-/// Work that is done once, in a thread of its own or in that of its owner.
+/// Work that runs once, in a thread of its own or in its owner's.
 struct Beside<F>(Mutex<Option<F>>);
 
 impl<A: Send, F: FnOnce() -> A + Send> Beside<F> {

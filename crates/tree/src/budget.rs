@@ -1,33 +1,32 @@
-//! A number of bytes that the threads of a job share: what content may be in
-//! memory at the same time.
+//! A number of bytes that the threads of a job share. It bounds the content in memory.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often who waits looks whether to go on with that.
+/// How often a waiting thread checks whether the job has stopped.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
-/// Bytes that are handed out and come back.
+/// Bytes to hand out; they are returned later.
 pub struct Budget {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// Bytes that were handed out; they come back when this is dropped.
+/// Bytes taken from a budget. Dropping this returns them.
 pub struct Share {
     budget: Arc<Budget>,
     len: usize,
 }
 
 impl Budget {
-    /// A budget of `len` bytes, all of them free.
+    /// A budget of `len` free bytes.
     pub fn new(len: usize) -> Arc<Self> {
         Arc::new(Self { free: Mutex::new(len), freed: Condvar::new() })
     }
 
-    /// Waits for `len` bytes, which must be no more than there are in all.
-    /// Whoever waits must hold no share that others wait for.
+    /// Waits for `len` bytes, at most the whole budget. The caller must hold no share that other
+    /// threads wait for.
     pub fn take(self: &Arc<Self>, len: usize) -> Share {
         let mut free = self.free.lock();
         while *free < len {
@@ -37,7 +36,7 @@ impl Budget {
         Share { budget: Arc::clone(self), len }
     }
 
-    /// As [`Self::take`], until `stopped`: then `None`.
+    /// Like [`Self::take`], but returns `None` once `stopped` returns true.
     pub fn take_unless(self: &Arc<Self>, len: usize, stopped: impl Fn() -> bool) -> Option<Share> {
         let mut free = self.free.lock();
         while *free < len {
@@ -50,7 +49,7 @@ impl Budget {
         Some(Share { budget: Arc::clone(self), len })
     }
 
-    /// `len` bytes, if they are free now.
+    /// Takes `len` bytes if they are free now.
     pub fn try_take(self: &Arc<Self>, len: usize) -> Option<Share> {
         let mut free = self.free.lock();
         *free = free.checked_sub(len)?;

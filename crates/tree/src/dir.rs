@@ -1,6 +1,6 @@
-//! The contract of a tree and of its directories: a core of operations that every kind
-//! has, and what is asked of a kind besides, each with an answer that holds for one that
-//! knows nothing of it. Nobody has to know which kind a tree is of.
+//! The contract of a tree and its directories. Every kind of tree has the required methods. The
+//! other methods have defaults that hold for a kind without the feature, so callers need not know
+//! the kind.
 
 use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
 use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, Special, Timestamp};
@@ -10,34 +10,31 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// The mode of a directory that only its owner can enter, and the least that one has in
-/// which something is made.
+/// The mode of a directory that only its owner can enter. Creating entries in a directory needs at
+/// least these bits.
 pub const PRIVATE_DIR_MODE: u32 = 0o700;
 
-/// A kind of storage: it opens the directories that users name.
+/// A kind of storage. It opens the directories that users name.
 pub trait Tree: Send + Sync {
-    /// The directory at `path`; links on the way are followed, as the user means
-    /// it.
+    /// Opens the directory at `path`, following links on the way.
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>>;
 
-    /// The same for a directory in which the first thing to be asked about will be
-    /// `name`.
+    /// Like [`Self::open`], for a caller that will ask about `name` in it first.
     fn open_around(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
         let _ = name;
         self.open(path)
     }
 
-    /// The same for a directory in which names are looked for and nothing is listed: it need
-    /// not be one that may be read.
+    /// Like [`Self::open`], for a caller that looks up names and lists nothing. The directory need
+    /// not be readable.
     fn open_to_enter(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
         self.open(path)
     }
 
-    /// The path of the directory `path` from the root of its file system on, as words tell
-    /// it: links in it need not be followed.
+    /// The absolute path of the directory `path`. Links in it need not be resolved.
     ///
     /// # Errors
-    /// Those of the system, or of the server, that is asked.
+    /// Those of the system or the server.
     fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>>;
 
     /// The capabilities of the tree.
@@ -45,45 +42,45 @@ pub trait Tree: Send + Sync {
         Capabilities::local(false)
     }
 
-    /// Takes small files there through the lane of this number, once that is open;
-    /// `None` if it won't be.
+    /// Waits for lane number `lane` and returns it, for sending small files. `None` if it will not
+    /// open.
     fn uploads(&self, _lane: usize) -> Option<Box<dyn Uploads + '_>> {
         None
     }
 
-    /// Brings small files from there, as [`Self::uploads`].
+    /// The same for fetching small files; see [`Self::uploads`].
     fn downloads(&self, _lane: usize) -> Option<Box<dyn Downloads + '_>> {
         None
     }
 }
 
-/// The capabilities of a tree, which are the same for all of its directories.
+/// The capabilities of a tree. All its directories share them.
 #[derive(Debug, Clone, Copy)]
 pub struct Capabilities {
     /// Each operation takes a round trip to another machine.
     pub costs_round_trips: bool,
-    /// Ways there that the content of one file can take at the same time.
+    /// How many lanes the content of one file can use at the same time.
     pub lanes: usize,
-    /// Ways to the storage that small files take at the same time; 0 where they need none.
+    /// How many lanes small files can use at the same time; 0 if they need none.
     pub small_lanes: usize,
-    /// It reads directories before they are needed by itself.
+    /// It lists directories ahead by itself.
     pub lists_ahead: bool,
-    /// It keeps times in whole seconds, whatever it is told; see [`crate::in_whole_seconds`].
+    /// It keeps times in whole seconds only; see [`crate::in_whole_seconds`].
     pub keeps_whole_seconds: bool,
-    /// [`Meta::id`] tells objects, and not paths, by which another object in the same place has
-    /// the same number.
+    /// [`Meta::id`] identifies objects. Otherwise it identifies paths: a replaced object has the
+    /// same ID.
     pub tells_objects: bool,
-    /// [`TreeDir::stage_sharing`] can be of use.
+    /// [`TreeDir::stage_sharing`] may succeed.
     pub shares_content: bool,
-    /// All attributes can be given in it that root can give elsewhere.
+    /// It can set all attributes that only root can set elsewhere.
     pub acts_as_root: bool,
-    /// The mark of the job that made a directory shows in it until [`Origin::forget_origin`].
+    /// The mark of a directory's origin is a visible entry until [`Origin::forget_origin`].
     pub shows_origin: bool,
 }
 
 impl Capabilities {
-    /// Those of the file systems of this machine; with `fakes` attributes that only root can
-    /// give are written down.
+    /// The capabilities of this machine's file systems. With `fakes`, attributes that only root can
+    /// set are recorded instead.
     pub(crate) fn local(fakes: bool) -> Self {
         Self {
             costs_round_trips: false,
@@ -98,7 +95,7 @@ impl Capabilities {
         }
     }
 
-    /// Those of an SFTP server with so many sessions.
+    /// The capabilities of an SFTP server with this many sessions.
     pub(crate) fn sftp(sessions: usize) -> Self {
         Self {
             costs_round_trips: true,
@@ -114,29 +111,29 @@ impl Capabilities {
     }
 }
 
-/// Waits for something that is under way, and tells what came of it.
+/// Waits for a pending operation and returns its result.
 pub type Outstanding = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// A directory of a tree, held open.
+/// An open directory of a tree.
 ///
-/// The contract that every kind of tree keeps:
-/// - Each operation concerns this directory and one name in it. No symbolic
-///   link is followed unless `follow` says so; only sources are ever followed.
-/// - Calls may come from several threads at once, and may block.
-/// - Errors are those of the storage, untranslated; nobody below retries.
-/// - Nothing appears under a name before it is whole: content goes through
-///   [`TreeDir::stage`], links are renamed into place.
+/// The contract of every kind of tree:
+/// - Each operation is about this directory and one name in it. Symbolic links are followed only if
+///   `follow` is set, and only in sources.
+/// - Several threads may call at once. Calls may block.
+/// - Errors are those of the storage, untranslated. Lower layers do not retry.
+/// - A name never shows an incomplete entry: content goes through [`TreeDir::stage`], and links are
+///   renamed into place.
 pub trait TreeDir: Storage + Unfinished + Origin {
-    /// All entries but `.` and `..`, in ascending order of their bytes.
+    /// All entries except `.` and `..`, in ascending byte order.
     fn entries(&self) -> io::Result<Vec<TreeEntry>>;
 
-    /// The entry `name`; `None` if nothing has that name.
+    /// The metadata of `name`; `None` if it does not exist.
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>>;
 
-    /// This directory itself.
+    /// The metadata of this directory.
     fn stat_self(&self) -> io::Result<Meta>;
 
-    /// Where the symbolic link `name` points.
+    /// The target of the symbolic link `name`.
     fn read_link(&self, name: &Name) -> io::Result<Vec<u8>>;
 
     /// Opens a directory in this one.
@@ -145,21 +142,21 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// Opens a regular file in this directory for reading.
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>>;
 
-    /// Opens the regular file to which the link `name` leads, if all links on the way belong to
-    /// root or to the user of this process. A tree that can't tell follows none.
+    /// Opens the regular file that the link `name` leads to, if all links on the way belong to root
+    /// or to the user of this process. A tree that does not know the owners follows none.
     fn open_led(&self, _name: &Name) -> io::Result<Box<dyn SourceFile>> {
         Err(io::Error::other("it is a link"))
     }
 
-    /// Makes a directory with `mode`, of which the system may take bits away. It may
-    /// still be on its way then; see [`Storage::making`].
+    /// Creates a directory with `mode`; the umask applies. The operation may still be pending on
+    /// return; see [`Storage::making`].
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;
 
     /// True if a symbolic link to `target` in this directory would lead to the entry `name`.
     fn leads_to(&self, target: &[u8], name: &Name) -> bool;
 
-    /// Makes a symbolic link in one step, with those of `attributes` that are `kept` and
-    /// that links have here. It replaces nothing to which it would lead.
+    /// Creates a symbolic link in one step, with those of `attributes` in `kept` that links
+    /// support. It never replaces the entry that it would lead to.
     fn make_symlink(
         &self,
         target: &[u8],
@@ -169,8 +166,7 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         on_existing: OnExisting,
     ) -> io::Result<Publication>;
 
-    /// Makes a FIFO, socket or device in one step, with those of `attributes` that are
-    /// `kept`.
+    /// Creates a FIFO, socket or device in one step, with those of `attributes` in `kept`.
     fn make_special(
         &self,
         _special: Special,
@@ -182,8 +178,8 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Gives what is called `of` in `from`, a directory of the same tree, the further name
-    /// `name` here in one step, if it is the object `id`, where objects can be told.
+    /// Creates the hard link `name` here, in one step, to the entry `of` in `from`, a directory of
+    /// the same tree. Fails if that is not the object `id`, where objects have IDs.
     fn make_hard_link(
         &self,
         _from: &dyn TreeDir,
@@ -195,22 +191,21 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Begins a file that is to be published in this directory.
+    /// Starts a file that will be published in this directory.
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
 
-    /// The same for one that shares the whole content of `source` where the storage can do
-    /// that; tells if it does, and else is empty. See [`Capabilities::shares_content`].
+    /// Like [`Self::stage`], for a file that shares the whole content of `source`. Returns whether
+    /// it does; if not, the file is empty. See [`Capabilities::shares_content`].
     fn stage_sharing(&self, _source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
         Ok((self.stage()?, false))
     }
 
-    /// Begins a file in `at`, a directory of this machine, that is to be published in this
-    /// one.
+    /// Starts a file in `at`, a directory of this machine, that will be published in this one.
     fn stage_at(&self, _at: &Dir) -> io::Result<Box<dyn StagedFile>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Gives a file that waits in that row of `lot` its name in this directory.
+    /// Publishes the file `name`, which waits in row `row` of `lot`, in this directory.
     fn publish_waiting(
         &self,
         _lot: &Lot,
@@ -221,22 +216,22 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Gives the entry `name` the name `new`, which nothing must have.
+    /// Renames `name` to `new`, which must not exist.
     ///
     /// # Errors
-    /// Also where the tree can't do that in one step.
+    /// Also if the tree can't do that in one step.
     fn rename(&self, _name: &Name, _new: &Name) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Removes `name`, which must be no directory.
+    /// Removes `name`, which must not be a directory.
     fn remove_file(&self, name: &Name) -> io::Result<()>;
 
     /// Removes the directory `name`, which must be empty.
     fn remove_dir(&self, name: &Name) -> io::Result<()>;
 
-    /// Gives the regular file `name` those of `attributes` that are in `which` and that
-    /// it has not, through a handle of it, if it is still the object `id`, where objects can be told.
+    /// Sets those of `attributes` in `which` that differ on the regular file `name`, through a
+    /// handle. Fails if the file is not the object `id`, where objects have IDs.
     fn set_file_attributes(
         &self,
         name: &Name,
@@ -245,87 +240,84 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         which: Kept,
     ) -> io::Result<()>;
 
-    /// Gives this directory itself those of `attributes` that are in `which`, or begins
-    /// to where that takes long. Nothing is set that is known to be so already.
+    /// Sets those of `attributes` in `which` on this directory. Attributes that are known to match
+    /// are not set. Returns the pending operation if it takes long.
     fn set_attributes(
         &self,
         attributes: &Attributes,
         which: Kept,
     ) -> io::Result<Option<Outstanding>>;
 
-    /// Makes sure that entries can be made in this directory, if its owner is
-    /// the one who asks.
+    /// Makes this directory writable for its owner, if that is the user of this process.
     fn make_writable(&self) -> io::Result<()>;
 
-    /// Makes content and metadata of the regular file `name` durable; without a name,
-    /// the names in this directory and its own metadata.
+    /// Makes content and metadata of the regular file `name` durable. Without a name, does so for
+    /// this directory's names and metadata.
     fn sync(&self, name: Option<&Name>) -> io::Result<()>;
 }
 
-/// How the storage of a directory behaves, and what it tells and can do besides.
+/// The behaviour and the optional features of a directory's storage.
 pub trait Storage: Send + Sync {
-    /// The path of `name` at the machine that the tree is on, where it has nothing but paths.
+    /// The path of `name` on the tree's machine, if the tree knows only paths.
     fn path_there(&self, _name: &Name) -> Option<Vec<u8>> {
         None
     }
 
-    /// Those of its tree.
+    /// The capabilities of its tree.
     fn capabilities(&self) -> Capabilities {
         Capabilities::local(false)
     }
 
-    /// Its small files, where they are better put and fetched together.
+    /// Its small files, if the storage prefers to transfer many at a time.
     fn small_files(&self) -> Option<&dyn SmallFiles> {
         None
     }
 
-    /// Many names in it are about to be looked at, most of which it does not have:
-    /// where each look takes a round trip, all of it is listed first.
+    /// Announces lookups of many names, most of which do not exist. If each lookup takes a round
+    /// trip, the directory is listed first.
     fn expect_looks(&self) {}
 
-    /// Waits until the directory is there, if it is still being made; then tells why it
-    /// could not be.
+    /// Returns the pending creation of this directory, if any. Waiting for it reports why it
+    /// failed.
     fn making(&self) -> Option<Outstanding> {
         None
     }
 
-    /// True if what is lost with this handle is learned again by opening the
-    /// directory once more.
+    /// True if reopening the directory restores all state that is lost with this handle.
     fn can_be_opened_again(&self) -> bool {
         true
     }
 
-    /// True if it has removed leftovers of killed jobs on its own, which has changed its
-    /// times.
+    /// True if leftovers of killed jobs were removed here by itself, which changed its times.
     fn was_tidied(&self) -> bool {
         false
     }
 
-    /// True if no two names in this directory are one to its storage, as far as
-    /// that is known. Where objects can't be told it doesn't matter.
+    /// True unless the storage may treat two names in this directory as one. Irrelevant where
+    /// objects have no IDs.
     fn tells_names_apart(&self) -> bool {
         true
     }
 
-    /// True if an entry is found by this name now, however the directory spells it. For where
-    /// objects can't be told.
+    /// True if this name leads to an entry now, however the directory spells it. For trees without
+    /// object IDs.
     fn has(&self, _name: &Name) -> io::Result<bool> {
         Ok(true)
     }
 
-    /// True if an entry has this very name, as the directory spells it now. For where
-    /// objects can't be told.
+    /// True if an entry has exactly this name now, as the directory spells it. For trees without
+    /// object IDs.
     fn spells(&self, _name: &Name) -> io::Result<bool> {
         Ok(true)
     }
 
-    /// True if its file system is one of those on which an object keeps its number, and
-    /// what is made shows at once by whatever way it is looked for.
+    /// True if the file system is of a kind with stable object IDs, where a new entry is visible at
+    /// once through every mount.
     fn is_known(&self) -> bool {
         false
     }
 
-    /// False if the content of a file may have to be written in its order.
+    /// False if the content of a file may have to be written in order.
     fn takes_any_order(&self) -> bool {
         true
     }
@@ -335,52 +327,48 @@ pub trait Storage: Send + Sync {
         false
     }
 
-    /// Makes everything durable that was written to this file system.
+    /// Makes all data written to this file system durable.
     fn sync_all(&self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// A number for the file system that this directory is on, which lasts; 0 if
-    /// there is none.
+    /// A lasting ID of this directory's file system; 0 if there is none.
     fn volume(&self) -> u64 {
         0
     }
 
-    /// The time that a file has here after it was given `time`, found with a private file
-    /// where the storage does not state it.
+    /// The time that a file gets here when it is set to `time`. Tested with a temporary file if the
+    /// storage does not report it.
     ///
     /// # Errors
-    /// Those of making the file and setting its time.
+    /// Those of creating the file and setting its time.
     fn kept_time(&self, _time: Timestamp) -> io::Result<Timestamp> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// True if the file system that this directory is on keeps the time of every
-    /// change of a file in [`Meta::ctime`], and not its modification time again,
-    /// for one, as some do.
+    /// True if this directory's file system keeps the time of every change of a file in
+    /// [`Meta::ctime`]. Some keep a copy of the modification time there instead.
     fn keeps_ctime(&self, _of: &Meta) -> bool {
         false
     }
 
-    /// True if the regular file `name`, of which `meta` was found, has holes where
-    /// a cut of the power, or a failure to write, has kept content from its medium. A
-    /// file that was made with holes looks the same: who asks knows that this one was
-    /// not. A small file of which nothing tells that it may be so is only opened if
-    /// `each` says so.
+    /// True if the regular file `name`, with the metadata `meta`, has holes left by a power cut or
+    /// a failed write. A file created with holes looks the same: the caller must know that this one
+    /// was not. Small files without other signs of a loss are only opened if `each` is set.
     fn lacks_content(&self, _name: &Name, _meta: &Meta, _each: bool) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// The attributes that it can keep.
+    /// The attributes that this storage can keep.
     fn keeps(&self) -> Kept {
         Kept::OF_COPIES
     }
 
-    /// The extended attributes and access control lists of a file of this name, a link
-    /// followed if that says so, or of the directory itself, as far as they are in `which`.
+    /// The extended attributes and access control lists in `which` of an entry, or of this
+    /// directory. The name comes with whether to follow a link.
     ///
     /// # Errors
-    /// Also where there are more than fit into a listing.
+    /// Also if they exceed the limit of a listing.
     fn extended(
         &self,
         _name: Option<(&Name, bool)>,
@@ -389,110 +377,106 @@ pub trait Storage: Send + Sync {
         Ok(None)
     }
 
-    /// Has the system forget what it has in memory of the regular file `name`, so that
-    /// reading it tells what its medium holds. What is still to be written stays, and so
-    /// does what a program has mapped. Nothing happens where that can't be asked for.
+    /// Drops cached content of the regular file `name`, so that reading returns the content of the
+    /// medium. Unwritten data, and pages that a program has mapped, remain. Does nothing where the
+    /// system does not support it.
     fn forget_cached(&self, _name: &Name) -> io::Result<()> {
         Ok(())
     }
 
-    /// The names of the extended attributes of `name`, or of the directory itself, where
-    /// they are told.
+    /// The names of the extended attributes of `name`, or of this directory, if the storage reports
+    /// them.
     fn attribute_names(&self, _name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
         Ok(Vec::new())
     }
 
-    /// True if the symbolic link `name` stands for an open file of a process: where it says
-    /// that it leads means nothing to anybody else.
+    /// True if the symbolic link `name` refers to an open file of a process. Its target has no
+    /// meaning for other processes.
     fn leads_to_descriptor(&self, _name: &Name) -> bool {
         false
     }
 
-    /// Reads what is behind `name` to its end, a link followed, into a file of this
-    /// machine's directory `into`, while it `goes_on`. From then on that file is what
-    /// [`TreeDir::open_file`] opens, and what is told of it is returned.
+    /// Reads `name` to its end, following a link, into a file in this machine's directory `into`,
+    /// while `goes_on` returns true. [`TreeDir::open_file`] opens that file from now on. Returns
+    /// its metadata.
     fn spool(&self, _name: &Name, _into: &Path, _goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// A handle by which the system can confine a thread to what is below, and lead above.
+    /// A handle with which the system can confine a thread to this directory, or walk up from it.
     ///
     /// # Errors
-    /// Also where the system of this machine has none.
+    /// Also if the directory is not on this machine.
     fn system_handle(&self) -> io::Result<Dir> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The room on its file system, where that is known.
+    /// The free space on its file system, if known.
     fn room(&self) -> Option<Room> {
         haul_sys::room(&self.system_handle().ok()?)
     }
 
-    /// True if this is the directory `near` of this machine, seen another way: where
-    /// objects can't be told, something is made in one and looked for in the other.
+    /// True if this is the directory `near` of this machine, reached another way. Without object
+    /// IDs, an entry is created in one and looked up in the other.
     fn is_also(&self, _near: &Dir) -> io::Result<bool> {
         Ok(false)
     }
 }
 
-/// The part of a file with which a later job goes on.
+/// The part of a file that a later job continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeptPart {
-    /// Its length as far as it is on record, in bytes.
+    /// Its recorded length, in bytes.
     pub len: u64,
-    /// Its path, as it is known where it is.
+    /// Its path on its machine.
     pub path: Vec<u8>,
 }
 
-/// Files that jobs which ended early have left in a directory, to be continued or removed.
+/// Files that incomplete jobs have left in a directory, to continue or to remove.
 pub trait Unfinished {
-    /// The part that an earlier copy to `name` has left, by all appearance, where
-    /// `source` is to be copied.
+    /// The partial file that an earlier copy to `name` seems to have left, for a copy of `source`.
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier;
 
-    /// Begins, or continues, a file that a later job can continue; gives the
-    /// hashes of the blocks that are there already.
+    /// Creates or continues a file that a later job can continue. Returns the hashes of the blocks
+    /// that it has already.
     fn resume(
         &self,
         name: &Name,
         source: &SourceId,
     ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)>;
 
-    /// The part of `name` that is kept of a copy of `source` that has ended early, where
-    /// more is known of it than what was written.
+    /// The part of an incomplete copy of `source` to `name` that is kept, if the storage knows more
+    /// than the job has written.
     fn kept(&self, _name: &Name, _source: &SourceId) -> Option<KeptPart> {
         None
     }
 
-    /// Removes the part that an earlier copy of `source` to `name` has left; true if
-    /// something was there.
+    /// Removes the partial file of an earlier copy of `source` to `name`. Returns whether there was
+    /// one.
     fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool;
 
-    /// Removes parts that copies of any source to `name` have left, and nobody works
-    /// on; called when `name` was published. `seen` keeps what was found in this
-    /// directory when it was first asked.
+    /// Removes partial files of copies to `name`, of any source, that no process uses. Called when
+    /// `name` was published. `seen` caches the partial files found in this directory.
     fn remove_stale(&self, _name: &Name, _seen: &OnceLock<StaleStages>) {}
 
-    /// Begins a directory in this one for files that wait for the end of their job.
+    /// Creates a directory in this one for files that wait for the end of their job.
     fn begin_lot(&self) -> io::Result<Lot> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Takes over such a directory in this one that was left by a job that was killed, or
-    /// lost its connection. If there is one, `open_up` is called first, to make this one
-    /// writable.
+    /// Takes over such a directory that a killed or disconnected job has left in this one. If there
+    /// is one, calls `open_up` first, which makes this directory writable.
     fn take_over_lot(&self, _open_up: &dyn Fn()) -> Option<Lot> {
         None
     }
 
-    /// The directory of files that an earlier job has left in that row of `lot`, if there are
-    /// any.
+    /// The directory of files that an earlier job has left in row `row` of `lot`, if any.
     fn row_before(&self, _lot: &Lot, _row: Row) -> io::Result<Option<Arc<dyn TreeDir>>> {
         Ok(None)
     }
 
-    /// Removes what copies have left in this directory, as [`haul_store::Leftover`]
-    /// does it, and tells `each`.
+    /// Removes leftovers of copies in this directory, as [`haul_store::Leftover`] does, and reports
+    /// each to `each`.
     fn clean(
         &self,
         _all: bool,
@@ -503,25 +487,24 @@ pub trait Unfinished {
     }
 }
 
-/// How it is known again which job has made a directory under a new name.
+/// Records which job has made a directory as a new name.
 pub trait Origin {
-    /// Makes the directory `name` for a job of `origin`, in such a way, where that can
-    /// be done, that it is not seen under its name before it has that in mind; elsewhere
-    /// [`Self::remember_origin`] sees to it.
+    /// Creates the directory `name` for a job of `origin`. Where possible, the name becomes visible
+    /// only with the record. Elsewhere [`Self::remember_origin`] adds the record.
     fn make_dir_of(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()>;
 
-    /// Keeps in mind that a job of `origin` has made this directory, as far as that can
-    /// be done and making it has not done so.
+    /// Records that a job of `origin` has made this directory, if the storage can and
+    /// [`Self::make_dir_of`] has not done so.
     fn remember_origin(&self, _origin: &[u8; 16]) {}
 
-    /// True if a job of `origin` has made this directory and it was kept in mind.
+    /// True if this directory is recorded as made by a job of `origin`.
     fn is_of_origin(&self, origin: &[u8; 16]) -> bool;
 
-    /// A text that tells this directory, or the one that is made as `name` in it, from all
-    /// others, here and elsewhere: the record of the job that made it goes by that. `None`
-    /// if the directory remembers the job by itself, for good.
+    /// A text that identifies this directory, or its new subdirectory `name`, among all directories
+    /// here and elsewhere. The record of the job refers to it. `None` if the directory itself keeps
+    /// the record for good.
     fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>>;
 
-    /// That job is done, and what shows in the directory to keep it in mind goes.
+    /// Removes the visible record after the end of that job.
     fn forget_origin(&self, _origin: &[u8; 16]) {}
 }

@@ -1,13 +1,12 @@
-//! Faults of a source file while it is read.
+//! Faults of a source file during reading.
 
 use super::SourceFile;
 use haul_model::{Fault, FaultKind, Side};
 
-/// True if the source has become longer since it was opened; false if it is what it was
-/// then.
+/// True if the source has grown since it was opened; false if it is unchanged.
 ///
 /// # Errors
-/// [`FaultKind::Changed`] if it is neither.
+/// [`FaultKind::Changed`] if it has changed in another way.
 pub fn is_longer(source: &dyn SourceFile) -> Result<bool, Fault> {
     let now = source.seal_now();
     let now =
@@ -19,16 +18,16 @@ pub fn is_longer(source: &dyn SourceFile) -> Result<bool, Fault> {
     }
 }
 
-/// The fault of a source that changed while it was read.
+/// The fault of a source that changed during reading.
 pub fn changed() -> Fault {
     Fault::new(Side::Source, FaultKind::Changed, "it changed while it was read: not copied")
 }
 
-/// A file whose size is 0 is empty.
+/// Checks that a file of size 0 is empty.
 ///
 /// # Errors
-/// If it isn't: its content can't be copied as a whole, and must not be passed
-/// off as nothing. One that has grown since it was opened was empty then.
+/// If it has content: such a file can't be copied as a whole, and must not be copied as empty. A
+/// file that has grown since it was opened was empty then.
 pub fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
     let has_no_size = || Ok(source.has_no_size()? && source.seal_now()?.size == 0);
     match has_no_size() {

@@ -1,5 +1,5 @@
-//! The contract of files: sources that are read, and stages that are written, sealed,
-//! and published.
+//! The contract of files: sources that are read, and staged files that are written, sealed, and
+//! published.
 
 use crate::faults::changed;
 use crate::shared::SharedBlock;
@@ -12,30 +12,28 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes before the end of what is released that may still have been in use when
-/// something before was.
+/// Bytes before a released range that may have been in use when the range before was released.
 const RELEASED_LEN: u64 = 16 << 20;
 
-/// Takes content that was read at an offset.
+/// Receives content with its offset.
 pub type TakePart<'t> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 't;
 
-/// A regular file open for reading.
+/// A regular file, open for reading.
 pub trait SourceFile: Send + Sync {
-    /// Its size and time when it was opened.
+    /// Its size and modification time when it was opened.
     fn seal(&self) -> Seal;
 
-    /// When anything of it had last changed when it was opened, where its file
-    /// system keeps that; see [`crate::Storage::keeps_ctime`].
+    /// The time of its last change of any kind when it was opened, if its file system keeps that;
+    /// see [`crate::Storage::keeps_ctime`].
     fn ctime(&self) -> Option<Timestamp> {
         None
     }
 
-    /// Fills `buf` from `offset` on; returns less only at the end of the file.
+    /// Fills `buf` from `offset` on. Returns less only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Reads each of `parts`, and gives what comes of them to `take`, with its offset,
-    /// in any order; less only where the file ends. All are asked for at the same time
-    /// where asking takes long.
+    /// Reads each of `parts` and passes the content to `take` with its offset, in any order. Less
+    /// arrives only at the end of the file. If requests take long, all are sent at the same time.
     fn read_parts(&self, parts: &[Range<u64>], take: &mut TakePart<'_>) -> io::Result<()> {
         for part in parts {
             let mut bytes = vec![0; (part.end - part.start) as usize];
@@ -45,64 +43,63 @@ pub trait SourceFile: Send + Sync {
         Ok(())
     }
 
-    /// Block `index` of its content, up to the size that it was opened with, and its hash:
-    /// read once for all jobs that read it at about this time. `None` where it is better
-    /// read for this job alone.
+    /// Block `index` of its content, within the size at opening, and its hash. The block is read
+    /// once for all jobs that read it at about the same time. `None` if this job should read it
+    /// alone.
     fn shared_block(&self, _index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
         None
     }
 
-    /// True if the file has content though its size is 0, as files of /proc
-    /// have: how much can't be known before it is read.
+    /// True if the file has content although its size is 0, as in /proc. Its length is unknown
+    /// before reading.
     fn has_no_size(&self) -> io::Result<bool> {
         Ok(self.seal().size == 0 && self.read_at(&mut [0], 0)? > 0)
     }
 
-    /// The next range at or after `from` that has data; what lies between is a
-    /// hole. `None` if only a hole, or nothing, remains up to the sealed size.
+    /// The next range with data at or after `from`. The gap before it is a hole. `None` if only a
+    /// hole, or nothing, is left up to the sealed size.
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>>;
 
-    /// True if it has holes, which a copy will have too.
+    /// True if it has holes. A copy of it will have holes, too.
     fn has_holes(&self) -> io::Result<bool> {
         let size = self.seal().size;
         Ok(size > 0 && self.next_data(0)? != Some(0..size))
     }
 
-    /// True if it has much less data than its length says: hashing its holes
-    /// would take longer than copying what is between them.
+    /// True if it has much less data than its length suggests, so that hashing its holes would take
+    /// longer than copying its data.
     fn is_mostly_holes(&self) -> bool;
 
-    /// Size and time as they are now, to see whether the file changed.
+    /// Its current size and modification time, to detect a change.
     fn seal_now(&self) -> io::Result<Seal>;
 
-    /// True if it can have changed since it was opened though size and time are the same.
+    /// True if it may have changed since it was opened without a change of its size and time.
     fn may_hide_changes(&self) -> bool {
         false
     }
 
-    /// Tells that nothing in `range`, in bytes, is needed any more: what was not in memory
-    /// before it was read need not stay there.
+    /// Reports that `range`, in bytes, is not needed any more. Content that was not cached before
+    /// need not stay cached.
     fn release(&self, range: Range<u64>);
 
-    /// The same of all before `end`, as far as it was not released with something before.
+    /// Releases all content before `end`, beyond earlier releases.
     fn release_up_to(&self, end: u64) {
         self.release(end.saturating_sub(RELEASED_LEN)..end);
     }
 
-    /// The open file by which the system can move its content, share it, or make it
-    /// durable, where there is one.
+    /// The open file, if any, through which the system can move its content, share it, or make it
+    /// durable.
     fn handle(&self) -> Option<&File> {
         None
     }
 
-    /// True if each reading takes a round trip to another machine.
+    /// True if each read takes a round trip to another machine.
     fn costs_round_trips(&self) -> bool {
         false
     }
 
-    /// Its content from `range.start` on, up to `range.end` or the file's own
-    /// end, in order and read ahead: for a tree that is far away. `None` where
-    /// reading at offsets is as good.
+    /// Its content in `range`, or up to the end of the file, in order and read ahead. For a distant
+    /// tree; `None` if reading at offsets is as fast.
     fn stream(&self, _range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
         None
     }
@@ -114,22 +111,21 @@ pub trait ContentStream {
     fn next(&mut self) -> io::Result<Option<Chunk>>;
 }
 
-/// The metadata by which a change of a file while it is read is seen.
+/// The metadata that reveals a change of a file during reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
     /// Its length in bytes.
     pub size: u64,
-    /// When its content last changed.
+    /// The time when its content last changed.
     pub mtime: Timestamp,
 }
 
-/// The side on which content could not be moved from one file into another.
+/// The side that failed when content was moved from one file to another.
 #[derive(Debug)]
 pub enum NotMoved {
-    /// The source can't be read, or has become shorter
-    /// ([`io::ErrorKind::UnexpectedEof`]).
+    /// The source can't be read, or has shrunk ([`io::ErrorKind::UnexpectedEof`]).
     Read(io::Error),
-    /// The stage can't be written.
+    /// The staged file can't be written.
     Written(io::Error),
 }
 
@@ -143,107 +139,101 @@ impl From<NotMoved> for Fault {
     }
 }
 
-/// A file that is being written and has no name of its own yet. Dropped before
-/// it is published, it leaves nothing behind, unless it can be continued.
+/// A file that is being written and has no final name yet. If it is dropped before it is published,
+/// it is removed, unless it can be continued.
 pub trait StagedFile: Send + Sync {
-    /// Has what is written from now on go to the medium at once, where that can
-    /// be asked for; see [`haul_store::Stage::write_out`].
+    /// Writes later content to the medium at once, where supported; see
+    /// [`haul_store::Stage::write_out`].
     fn write_out(&mut self) {}
 
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes `range` of a file of this machine at the same place, without it
-    /// passing through this process; `None` where that can't be done. See
-    /// [`Self::takes_pages`].
+    /// Writes `range` of a file of this machine at the same offset, without passing it through this
+    /// process. `None` if not supported. See [`Self::takes_pages`].
     fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<Result<(), NotMoved>> {
         None
     }
 
-    /// True if [`Self::write_from`] has pages of the source on their way until the file is
-    /// sealed, which change with it: who calls that looks at the source again then.
+    /// True if [`Self::write_from`] sends pages of the source until the file is sealed. They change
+    /// with the source, so the caller must check the source again then.
     fn takes_pages(&self) -> bool {
         false
     }
 
-    /// How many blocks can be on their way into it at the same time, where that is
-    /// not for this machine to choose. With one it is written in order.
+    /// How many blocks can be written at the same time, if the storage limits that. If it is 1,
+    /// blocks are written in order.
     fn lanes(&self) -> Option<usize> {
         None
     }
 
-    /// Cuts or extends the file; what is added is a hole.
+    /// Truncates or extends the file. An extension is a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Has `range`, in bytes, be a hole, whatever is there; `false` where it has to be
-    /// written over.
+    /// Makes `range`, in bytes, a hole. Returns false if the range must be overwritten instead.
     fn clear(&self, _range: Range<u64>) -> bool {
         false
     }
 
-    /// Has runs of zeros become holes from now on, where the storage has these.
+    /// Turns runs of zeros into holes from now on, if the storage has holes.
     fn leave_zeros(&mut self) {}
 
-    /// True if it does.
+    /// True if runs of zeros become holes.
     fn leaves_zeros(&self) -> bool {
         false
     }
 
-    /// Has it begin with what `source` has in `range`, in bytes, at the same place, without
-    /// writing it, where the storage can do that; tells if it does. The range begins with a
-    /// block, and ends with the source. See [`crate::Capabilities::shares_content`].
+    /// Shares `range`, in bytes, of `source` at the same offset without writing it, if the storage
+    /// can. Returns whether it did. The range starts with a block, and ends with the source. See
+    /// [`crate::Capabilities::shares_content`].
     fn begin_with(&self, _source: &dyn SourceFile, _range: Range<u64>) -> bool {
         false
     }
 
-    /// Reserves room for so many bytes, where the file system does that; its length stays.
+    /// Reserves space for `len` bytes, if the file system can. The length stays.
     ///
     /// # Errors
-    /// When there is not so much room.
+    /// When there is not enough space.
     fn reserve(&self, _len: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// The open file by which the system can move content into it, and by which it can be
-    /// read before it is sealed, where there is one.
+    /// The open file, if any. The system can move content into it, and it can be read before it is
+    /// sealed.
     fn handle(&self) -> Option<&File> {
         None
     }
 
-    /// True if the system moves small contents, too, into [`Self::handle`] for less than
-    /// reading and writing them takes.
+    /// True if moving small contents into [`Self::handle`] takes less time than reading and writing
+    /// them.
     fn copies_small_files(&self) -> bool {
         false
     }
 
-    /// The content that was written, to be read before it is sealed, where that takes no
-    /// round trips.
+    /// The written content, for reading before it is sealed, if that takes no round trips.
     fn written(&self) -> io::Result<Option<Box<dyn SourceFile>>> {
         Ok(None)
     }
 
-    /// How the file will look if the power is cut before its content is durable.
+    /// How the file will look after a power cut before its content is durable.
     fn loss(&self) -> Loss;
 
-    /// Tells that the file is made durable before it gets its name, so that it can
-    /// be when it was sealed.
+    /// Announces that the file will be made durable before it is published, so it must stay open
+    /// until then.
     fn expect_sync(&self) {}
 
-    /// Records the hash of the next block, which was written, where the file
-    /// can be continued by a later job.
+    /// Records the hash of the next written block, if a later job can continue the file.
     fn record(&self, block: BlockHash) -> io::Result<()>;
 
-    /// True if nothing of it was lost on its way to the medium, as far as anybody
-    /// was told. If something was, that is final.
+    /// True if no loss on the way to the medium was reported. A loss is final.
     fn is_sound(&self) -> bool {
         true
     }
 
-    /// Gives up the content: no later job continues it.
+    /// Discards the content: no later job continues it.
     fn discard(self: Box<Self>);
 
-    /// Ends the writing of a content that is whole and right, and gives the
-    /// file those of its attributes that are `kept`.
+    /// Finishes writing complete and verified content, and sets those of `attributes` in `kept`.
     fn seal(
         self: Box<Self>,
         proof: Proof,
@@ -284,49 +274,48 @@ impl Staged for Box<dyn StagedFile> {
     }
 }
 
-/// A file that lacks only its name. Dropped before it is published, it leaves
-/// nothing behind, unless it can be continued.
+/// A complete file without its final name. If it is dropped before it is published, it is removed,
+/// unless it can be continued.
 pub trait SealedFile: Send + Sync {
-    /// Starts writing it to its medium, and does not wait.
+    /// Starts writing it to the medium, without waiting.
     fn start_write_back(&self);
 
     /// Makes content and metadata durable. A failure is final.
     fn sync(&self) -> io::Result<()>;
 
-    /// Prepares for reading it back from its medium: what is durable is read
-    /// from there from now on, and not from memory.
+    /// Prepares for reading it back: durable content is read from the medium from now on, not from
+    /// memory.
     fn forget_cached(&self);
 
-    /// Fills `buf` from `offset` on; returns less only at the end of the file.
-    /// All three are aligned to [`haul_sys::DIRECT_ALIGN`].
+    /// Fills `buf` from `offset` on. Returns less only at the end of the file. Buffer, length and
+    /// offset are aligned to [`haul_sys::DIRECT_ALIGN`].
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// As [`SourceFile::stream`].
+    /// Like [`SourceFile::stream`].
     fn stream(&self, _range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
         None
     }
 
-    /// Gives up the content: no later job continues it.
+    /// Discards the content: no later job continues it.
     fn discard(self: Box<Self>);
 
-    /// Which object it is, where that can be told.
+    /// Its object ID, where objects have IDs.
     fn id(&self) -> io::Result<Option<FileId>> {
         Ok(None)
     }
 
-    /// Writes the content into the file `name` of the same directory, which is the object
-    /// `id`; see [`haul_store::Sealed::write_into`].
+    /// Writes the content into the file `name` of the same directory, which is the object `id`; see
+    /// [`haul_store::Sealed::write_into`].
     fn write_into(&self, _name: &Name, _id: FileId) -> io::Result<Timestamp> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Has the file wait in that row of `lot` under its name; see
+    /// Moves the file to row `row` of `lot` under its final name, where it waits; see
     /// [`haul_store::Sealed::wait`].
     fn wait(&mut self, _lot: &Lot, _row: Row, _name: &Name) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Gives the file its name; see [`Publication::Kept`] for when it can be asked
-    /// again.
+    /// Publishes the file as `name`. After [`Publication::Kept`] it can be called again.
     fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication>;
 }

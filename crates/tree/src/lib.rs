@@ -1,25 +1,24 @@
-//! File trees, behind one contract for every kind of storage: [`Tree`] opens the
-//! directories that users name, [`TreeDir`] is a directory held open, [`SourceFile`] a
-//! file that is read, [`StagedFile`] one that is written.
+//! File trees, behind one contract for every kind of storage. [`Tree`] opens the directories that
+//! users name, [`TreeDir`] is an open directory, [`SourceFile`] a file being read, and
+//! [`StagedFile`] a file being written.
 //!
-//! There are two kinds, [`LocalTree`] and [`sftp::SftpTree`]. The crate knows no roles,
-//! no jobs and no wire: nothing here decides what is copied.
+//! There are two kinds, [`LocalTree`] and [`sftp::SftpTree`]. The crate knows no roles, jobs or
+//! wire: it does not decide which entries are copied.
 //!
 //! # Rooms
 //!
-//! - `dir.rs` (`Tree`, `TreeDir`), `file.rs` (`SourceFile`, `StagedFile`, `SealedFile`),
-//!   `meta.rs`: the contract. `faults.rs`: faults of a source file.
-//! - `local.rs`: this machine's file systems. `sftp/`: a host's SFTP server; its design is
-//!   in `docs/decisions/through-sftp.md`.
+//! - `dir.rs` (`Tree`, `TreeDir`), `file.rs` (`SourceFile`, `StagedFile`, `SealedFile`), `meta.rs`:
+//!   the contract. `faults.rs`: faults of a source file.
+//! - `local.rs`: this machine's file systems. `sftp/`: a host's SFTP server; its design is in
+//!   `docs/decisions/through-sftp.md`.
 //! - `small.rs`: small files, many at a time, where each request takes a round trip.
-//! - `shared.rs`: blocks that several jobs read, read and hashed once.
-//! - `room.rs`: handles that are given up when no more files may be open.
-//! - `spool.rs`: content that has to be read to its end before its length is known: of
-//!   named FIFOs and devices, and of files that the kernel makes up.
-//! - `origin.rs`: a directory's memory of the job that made it.
-//! - `mark.rs`: private entries that are there for a moment, and where they show.
-//! - `budget.rs`: bytes that threads share. `beside.rs`: threads that only overlap
-//!   waiting.
+//! - `shared.rs`: blocks that several jobs need, read and hashed once.
+//! - `room.rs`: closes spare handles when no more files may be open.
+//! - `spool.rs`: content whose length is known only after reading it: named FIFOs and devices, and
+//!   files that the kernel generates.
+//! - `origin.rs`: records in a directory which job made it.
+//! - `mark.rs`: temporary entries that show whether two directories are the same.
+//! - `budget.rs`: a number of bytes that threads share. `beside.rs`: threads that overlap waits.
 
 #![forbid(unsafe_code)]
 

@@ -24,13 +24,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// Files from this length on, in bytes, are always opened to see whether they lack
-/// content. Smaller ones are if they were there before this machine was started, or
-/// take too little storage: opening all of them would double what it costs to
-/// compare a tree.
+/// Files of this length and longer, in bytes, are always opened to check for lost content. Smaller
+/// ones are opened if they date from before the machine's start, or have too little storage.
+/// Opening all would double the cost of comparing a tree.
 const LOOKED_INTO_MIN: u64 = 1 << 20;
 
-/// Where links lead that stand for an open file of a process.
+/// Prefixes of link targets that refer to an open file of a process.
 const OF_PROCESS: [&[u8]; 2] = [b"/proc/self/fd/", b"/dev/fd/"];
 
 /// A directory of this machine.
@@ -43,7 +42,7 @@ impl LocalDir {
         Self(Arc::new(dir), OnceLock::new(), None)
     }
 
-    /// The same for a job that shares `blocks` with others.
+    /// Like [`Self::new`], for a job that shares `blocks` with others.
     pub(crate) fn sharing(dir: Dir, blocks: &Arc<SharedBlocks>) -> Self {
         Self(Arc::new(dir), OnceLock::new(), Some(Arc::clone(blocks)))
     }
@@ -237,10 +236,10 @@ impl TreeDir for LocalDir {
         if which.has_any(Kept::EXTENDED) {
             now.extended = self.extended(None, which)?;
         }
-        // A set-group-ID bit that the directory inherited stays, unless that of the source
-        // is kept: it decides about the group of what is made below.
+        // An inherited set-group-ID bit stays, unless the source's bit is kept. It decides the
+        // group of new entries below.
         let attributes = attributes.over(now.mode, which);
-        // Another user's directory that is as it should be is no failure.
+        // Another user's directory that matches already must not fail.
         let found = attributes.changes(&now, which).attributes(which);
         haul_sys::set_attributes(&self.0, &*self.0, &attributes, found)?;
         Ok(None)
@@ -413,7 +412,7 @@ impl Unfinished for LocalDir {
 
 impl Origin for LocalDir {
     fn make_dir_of(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()> {
-        // So that nothing is touched where it is there.
+        // Checked first, so that an existing entry is not touched.
         match self.0.stat(name) {
             Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -430,7 +429,7 @@ impl Origin for LocalDir {
             self.0.rename_to(&private, &self.0, name, false)
         });
         if named.is_err() {
-            // Nothing more can be done about one that can't be removed.
+            // If it can't be removed, it stays.
             let _ = self.0.remove_dir(&private);
         }
         named
@@ -446,7 +445,7 @@ impl Origin for LocalDir {
         }
         let mut path = self.0.path()?;
         path.extend(name.map(|name| OsStr::from_bytes(name.as_bytes())));
-        // Another disk may be mounted in the same place.
+        // Another disk may be mounted at the same path.
         let volume = self.volume().to_le_bytes();
         let path = path.as_os_str().as_bytes();
         Some([&*haul_sys::node_name(), b"\0", &volume, path].concat())

@@ -1,6 +1,6 @@
-//! Marks: private entries that are in a directory for a moment. Where one shows that
-//! was made elsewhere, both are the same directory. A file's lock is held as long as it is
-//! a mark, so that nobody takes it for one that a killed process has left.
+//! Marks: temporary private entries in a directory. If a mark created in one directory is visible
+//! in another, both are the same. A mark that is a file stays locked, so that no process takes it
+//! for a leftover of a killed one.
 
 use crate::PRIVATE_DIR_MODE;
 use haul_model::{Name, Timestamp};
@@ -9,26 +9,26 @@ use haul_sys::Dir;
 use std::fs::File;
 use std::io;
 
-/// How often a file is made anew that somebody took for one that was left.
+/// Attempts to create a file that another process removes as a leftover.
 const ATTEMPTS_MAX: usize = 8;
 
-/// A mark; dropped, it goes as far as that can be done.
+/// A mark. Dropping it removes it if possible.
 pub struct Mark {
     dir: Dir,
     name: Name,
-    /// The file that it is, locked; else it is a directory.
+    /// The locked file; `None` if the mark is a directory.
     file: Option<File>,
-    /// The directory's own time, which it gets back.
+    /// The modification time of the parent, which is restored.
     time: Timestamp,
     is_there: bool,
 }
 
 impl Mark {
-    /// Makes one in `dir`: a file, or a directory where a file may come to those behind
-    /// the file system only when some time has passed.
+    /// Creates a mark in `dir`. It is a file, or a directory if other clients of the file system may
+    /// see new files late.
     ///
     /// # Errors
-    /// Those of making an entry.
+    /// Those of creating an entry.
     pub fn make(dir: &Dir) -> io::Result<Self> {
         if !dir.is_known() {
             return Self::make_new_dir(dir);
@@ -40,7 +40,7 @@ impl Mark {
             let locked = haul_sys::try_lock(&file);
             let shows = dir.private_is(&name, &file);
             (mark.file, mark.is_there) = (Some(file), true);
-            // Where nothing can be locked, nothing is taken for a leftover either.
+            // Where locks don't work, leftovers are not removed either.
             if locked.unwrap_or(true) && shows? {
                 return Ok(mark);
             }
@@ -48,7 +48,7 @@ impl Mark {
         Err(io::Error::new(io::ErrorKind::AlreadyExists, "each mark was removed at once"))
     }
 
-    /// Makes one in `dir` that is a directory.
+    /// Creates a mark in `dir` that is a directory.
     ///
     /// # Errors
     /// Those of `mkdir`.
@@ -57,10 +57,10 @@ impl Mark {
         Self::make_dir(dir, Name::new(name.as_bytes()).map_err(io::Error::other)?)
     }
 
-    /// Makes the directory `name` in `dir`.
+    /// Creates the directory `name` in `dir`.
     ///
     /// # Errors
-    /// Those of `mkdir`; [`io::ErrorKind::AlreadyExists`] where it shows already.
+    /// Those of `mkdir`; [`io::ErrorKind::AlreadyExists`] if it exists already.
     pub fn make_dir(dir: &Dir, name: Name) -> io::Result<Self> {
         let mut mark = Self::of(dir, name)?;
         dir.make_dir(&mark.name, PRIVATE_DIR_MODE)?;
@@ -68,28 +68,28 @@ impl Mark {
         Ok(mark)
     }
 
-    /// One that is not there yet.
+    /// A mark that is not created yet.
     fn of(dir: &Dir, name: Name) -> io::Result<Self> {
         haul_sys::takes_temporary(dir)?;
         let (time, dir) = (dir.stat_self()?.mtime, dir.try_clone()?);
         Ok(Self { dir, name, file: None, time, is_there: false })
     }
 
-    /// Its name.
+    /// The mark's name.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The directory that it is.
+    /// Opens the directory.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// Those of opening a directory.
     pub fn open(&self) -> io::Result<Dir> {
         self.dir.open_dir(&self.name)
     }
 
-    /// Removes it. That somebody did so already, by way of the same directory
-    /// elsewhere, is no error.
+    /// Removes the mark. It is no error if another process has removed it through the same
+    /// directory elsewhere.
     ///
     /// # Errors
     /// Those of removing an entry.
@@ -105,8 +105,8 @@ impl Mark {
             Some(_) => self.dir.remove_file(&self.name),
             None => self.dir.remove_dir(&self.name),
         };
-        // A directory that was copied has the time of its source, and another one
-        // would be no fault of it.
+        // A copied directory has the time of its source. If it can't be restored, the removal is
+        // still no failure.
         let _ = haul_sys::set_mtime(&self.dir, self.time);
         match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -115,27 +115,27 @@ impl Mark {
     }
 }
 
-/// The view from a directory of this machine on one that was made elsewhere for a moment.
+/// The result of looking in a directory of this machine for an entry created elsewhere.
 #[derive(Debug)]
 pub enum Sight<T> {
-    /// It shows: both are in the same directory.
+    /// The entry is visible: both directories are the same.
     Shown,
-    /// It doesn't, on a file system where it would.
+    /// The entry is not visible, on a file system where it would be.
     Hidden,
-    /// It doesn't, and why nothing more can be found out.
+    /// The entry is not visible, and this error prevented a further check.
     Unsure(io::Error),
-    /// It doesn't, but the directory may only remember what was in it before. So one of
-    /// the same name was made here, and something in it: of a new directory nobody
-    /// remembers anything. This is what was seen of that elsewhere.
+    /// The entry is not visible, but the directory's contents may be cached. So a directory of the
+    /// same name was created here, and an entry in it: a new directory can't be in a cache. This is
+    /// what a look from the other side saw of that entry.
     Made(T),
 }
 
-/// Looks whether the directory `name`, which was made elsewhere, shows in `near`; `look`
-/// is given the name of what is made in a directory of that name here, to look for it in
-/// the one that was made elsewhere.
+/// Checks whether the directory `name`, created elsewhere, is visible in `near`. If not, creates a
+/// directory of that name here with an entry in it, and passes the entry's name to `look`, which
+/// looks for it on the other side.
 ///
 /// # Errors
-/// Those of looking, and of making and removing what is in the new directory.
+/// Those of looking, and of creating and removing the entry in the new directory.
 pub fn sight<T>(near: &Dir, name: &Name, look: impl FnOnce(&Name) -> T) -> io::Result<Sight<T>> {
     match near.stat(name) {
         Ok(_) => return Ok(Sight::Shown),

@@ -1,17 +1,17 @@
-//! An entry of a directory as it is listed.
+//! A directory entry in a listing.
 
 use haul_model::{Meta, Name, Timestamp};
 
-/// An entry of a directory that is listed, with what the listing tells of it.
+/// A directory entry, with the facts that the listing reports.
 #[derive(Debug)]
 pub struct TreeEntry {
     /// Its name in the directory.
     pub name: Name,
-    /// True if it is a directory itself, and no link to one.
+    /// True if it is a directory, not a link to one.
     pub is_dir: Option<bool>,
-    /// All of it, where a listing tells so much, as through SFTP; links are not followed.
+    /// Its metadata, if the listing reports it, as through SFTP. Links are not followed.
     pub meta: Option<Box<Meta>>,
-    /// Where it points, if it is a link and the listing tells that.
+    /// Its target, if it is a link and the listing reports that.
     pub target: Option<Vec<u8>>,
 }
 

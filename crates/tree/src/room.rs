@@ -1,5 +1,5 @@
-//! Room for one more open file: handles that are kept only to save time are given
-//! up when the process, or the system, may have no more.
+//! Room for one more open file. Handles that are kept only to save time are closed when the
+//! process, or the system, may have no more.
 
 use haul_sys::is_out_of_handles;
 use parking_lot::{Mutex, MutexGuard};
@@ -9,32 +9,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread waits for what others have in use at the moment.
+/// Timeout for handles that other threads are using.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How often it looks whether they have given something back.
+/// Pause between two attempts.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Handles that are kept to save time.
 pub trait Spare: Send + Sync {
-    /// Closes all that nobody uses at this moment. Must not wait.
+    /// Closes all handles that are not in use. Must not block.
     fn close_idle(&self);
 }
 
-/// Everything that keeps such handles: the limit is the process's, not a job's.
+/// All owners of such handles. The limit is per process, not per job.
 static SPARES: Mutex<Vec<Weak<dyn Spare>>> = Mutex::new(Vec::new());
 
-/// Set while waiting has been of no use, so that not every entry waits in vain.
+/// Set after a wait in vain, so that not every entry waits again.
 static IN_VAIN: AtomicBool = AtomicBool::new(false);
 
-/// Makes `spare` known, as long as it lives.
+/// Registers `spare` for its lifetime.
 pub fn add_spare(spare: Weak<dyn Spare>) {
     let mut spares = spares();
     spares.retain(|spare| spare.strong_count() > 0);
     spares.push(spare);
 }
 
-/// Does `open` again, for a while, as long as it fails for want of handles.
+/// Calls `open`, and retries for a while if it fails for lack of handles.
 ///
 /// # Errors
 /// Those of `open`.

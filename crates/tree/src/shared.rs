@@ -1,16 +1,16 @@
-//! Blocks of this machine's files that several jobs read at about the same time: whoever
-//! comes to a block first reads and hashes it, the others take it from memory.
+//! Blocks of this machine's files that several jobs read at about the same time. The first job to
+//! need a block reads and hashes it, and the others take it from memory.
 //!
-//! Nobody waits for a slower job: memory is bounded, the oldest blocks make room, and a job
-//! that comes too late for one reads it again. A block goes when all jobs have taken it. Once
-//! alone, at the first file that is longer than what is kept, those that come first wait a
-//! moment for the others: whoever takes blocks from memory is no slower than the one that
-//! reads them, so jobs that begin together stay together.
+//! No job waits for a slower one. Memory is bounded: the oldest blocks make room, and a job that
+//! comes too late for a block reads it again. A block is dropped when all jobs have taken it. There
+//! is one wait: at the first file longer than the memory bound, the first jobs wait briefly for the
+//! others. Jobs that start together stay together, because taking blocks from memory is as fast as
+//! reading them.
 //!
-//! A block belongs to one version of a file, as the job that takes it has opened it: object,
-//! size, and the times of the last change of content and of anything. A file is shared
-//! only where the file system keeps the latter, and when that is so long ago that every later
-//! change shows in it. So what a job is given is what it would have read itself.
+//! A block belongs to one version of a file, as its job has opened it: object, size, and the times
+//! of the last change of content and of anything. A file is shared only if its file system keeps
+//! the latter time, and that time is old enough that every later change shows in it. So a job gets
+//! the bytes that it would have read itself.
 
 use crate::local::LocalDir;
 use crate::room::with_room;
@@ -28,27 +28,27 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Bytes of blocks that are kept, at most. What jobs have taken and still send comes on top,
-/// within the bounds of their queues.
+/// Most bytes in kept blocks. Blocks that jobs have taken and are still sending come on top, within
+/// the bounds of their queues.
 pub const SHARED_LEN_MAX: usize = 64 << 20;
 
-/// Bytes that a block takes besides its content, about.
+/// Approximate memory of a block besides its content, in bytes.
 const OVERHEAD: usize = mem::size_of::<SharedBlock>() + 512;
 
-/// Bytes that are read and then hashed at once, so that they are in the processor's cache.
+/// Bytes that are read and then hashed at once, so that they fit the processor's cache.
 const PART_LEN: usize = 128 << 10;
 
-/// Buffers that wait for the next blocks, besides those for which there is room among the blocks
-/// that are kept. Fresh memory costs as much as reading into it, and what is given back is had
-/// again by the thread alone that took it, so the process grows.
+/// Spare buffers for the next blocks, beyond those that fit in the memory bound. Fresh memory costs
+/// as much as reading into it. Freed memory is reused only by the thread that allocated it, so
+/// without spares the process would grow.
 const SPARE_MAX: usize = 4;
 
-/// A change that is less long ago may be followed by one at the same time, as coarse as file
-/// systems tell it.
+/// The age from which a change counts as settled. A later change within the resolution of file
+/// system times could have the same time.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// How long the jobs that come first to a long file wait for the others, once: about as long as
-/// the logins of some hosts differ.
+/// How long the first jobs at a long file wait for the others, once. About the difference between
+/// the login times of some hosts.
 const START_WAIT: Duration = Duration::from_millis(400);
 
 /// A version of a file.
@@ -61,7 +61,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// That of an open file, of which `stat` was found.
+    /// The version of an open file with the metadata `stat`.
     pub(crate) fn of(stat: &Stat) -> Self {
         let Stat { id, size, mtime, ctime, .. } = *stat;
         Self { id, size, mtime, ctime }
@@ -73,7 +73,7 @@ type Key = (Version, u64);
 /// The blocks that the jobs of one command share.
 pub struct SharedBlocks {
     state: Mutex<State>,
-    /// A job has come to the first long file, or has left.
+    /// Notified when a job reaches the first long file, or leaves.
     changed: Condvar,
     len_max: usize,
     itself: Weak<Self>,
@@ -81,41 +81,41 @@ pub struct SharedBlocks {
 
 #[derive(Default)]
 struct State {
-    /// Jobs that read.
+    /// The number of jobs.
     sharers: usize,
     start: Start,
     slots: HashMap<Key, Arc<Slot>>,
-    /// Their keys by age.
+    /// The keys of `slots` by age.
     ages: BTreeMap<u64, Key>,
     next_age: u64,
-    /// Bytes that they take, or will.
+    /// The memory of all slots, in bytes, including those being filled.
     len: usize,
     spare: Vec<Vec<u8>>,
 }
 
-/// How far the jobs are with the first file that is longer than what is kept.
+/// The progress of the jobs at the first file that is longer than the memory bound.
 #[derive(Default, Clone, Copy)]
 enum Start {
-    /// None has come to it.
+    /// No job has reached it.
     #[default]
     Awaited,
-    /// So many are at its beginning, and wait until then at most.
+    /// `come` jobs are at its beginning, and wait until `until` at most.
     Begins { version: Version, come: usize, until: Instant },
-    /// Nobody waits any more.
+    /// The wait is over.
     Over,
 }
 
-/// The place of a block. Who fills it holds its lock.
+/// A block's place. The job that fills it holds its lock.
 #[derive(Default)]
 struct Slot {
     block: Mutex<Option<Arc<SharedBlock>>>,
     age: u64,
     cost: usize,
-    /// Jobs that have taken it.
+    /// The number of jobs that have taken it.
     taken: Mutex<usize>,
 }
 
-/// A block of a file, whole but for the last one, with the hasher that has taken it.
+/// A block of a file, with the hasher that has read it. Only the last block is shorter.
 pub struct SharedBlock {
     bytes: Vec<u8>,
     hasher: BlockHasher,
@@ -123,12 +123,12 @@ pub struct SharedBlock {
 }
 
 impl SharedBlock {
-    /// The content.
+    /// The block's content.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The hasher for this place, which has taken the content and nothing else.
+    /// The hasher for this block, which has read its content and nothing else.
     pub fn hasher(&self) -> &BlockHasher {
         &self.hasher
     }
@@ -149,7 +149,7 @@ impl Drop for SharedBlock {
 }
 
 impl SharedBlocks {
-    /// Blocks that take at most so many bytes.
+    /// Shared blocks that use at most `len_max` bytes.
     pub fn new(len_max: usize) -> Arc<Self> {
         Arc::new_cyclic(|itself| Self {
             state: Mutex::default(),
@@ -159,14 +159,14 @@ impl SharedBlocks {
         })
     }
 
-    /// A job that reads with the others, as long as this lives.
+    /// Registers a job until the result is dropped.
     pub fn join(self: &Arc<Self>) -> Sharer {
         self.state.lock().sharers += 1;
         Sharer(Arc::clone(self))
     }
 
-    /// Block `index` of that version of a file, which `read` reads where nobody has:
-    /// it fills the buffer, and tells how far. `None` if the block can't be shared.
+    /// Block `index` of a version of a file. If no job has read it, `read` fills the buffer at an
+    /// offset in the block and returns the length. `None` if the block can't be shared.
     ///
     /// # Errors
     /// Those of `read`; [`io::ErrorKind::UnexpectedEof`] if the file ends early.
@@ -189,7 +189,7 @@ impl SharedBlocks {
             Some(block) => Arc::clone(block),
             None => match self.read(index, len, |bytes, at| read(bytes, start + at)) {
                 Ok(block) => Arc::clone(found.insert(Arc::new(block))),
-                // Another job may have more luck, or the same.
+                // The next job tries again.
                 Err(error) => return Some(Err(error)),
             },
         };
@@ -198,8 +198,7 @@ impl SharedBlocks {
         Some(Ok(block))
     }
 
-    /// Waits a moment for the others, where that is the first file that they can't share
-    /// otherwise.
+    /// Waits briefly for the other jobs at the first file that is too long to share otherwise.
     fn begin_together(&self, version: &Version, index: u64) {
         let mut state = self.state.lock();
         if version.size <= self.len_max as u64 || state.sharers < 2 {
@@ -228,7 +227,7 @@ impl SharedBlocks {
         }
     }
 
-    /// The place of a block of that length; `None` if nobody else reads.
+    /// The slot for a block of `len` bytes; `None` if no other job reads.
     fn slot(&self, key: Key, len: usize) -> Option<Arc<Slot>> {
         let (mut state, mut gone) = (self.state.lock(), Vec::new());
         if state.sharers < 2 {
@@ -249,7 +248,7 @@ impl SharedBlocks {
         state.ages.insert(slot.age, key);
         state.slots.insert(key, Arc::clone(&slot));
         drop(state);
-        // Their buffers come home, which takes the lock.
+        // Dropping them returns their buffers, which takes the lock.
         drop(gone);
         Some(slot)
     }
@@ -272,7 +271,7 @@ impl SharedBlocks {
         Ok(SharedBlock { bytes, hasher, home: Weak::clone(&self.itself) })
     }
 
-    /// A job has got the block of that place, which goes if it was the last one.
+    /// Counts a job that has taken the block. The last one removes the slot.
     fn take(&self, key: &Key, slot: &Arc<Slot>) {
         let taken = {
             let mut taken = slot.taken.lock();
@@ -304,7 +303,7 @@ impl fmt::Debug for SharedBlocks {
     }
 }
 
-/// The file systems of this machine for a job that shares what it reads with others.
+/// The file systems of this machine, for a job that shares its reads with others.
 #[derive(Debug)]
 pub struct Sharer(Arc<SharedBlocks>);
 

@@ -1,5 +1,5 @@
-//! Small files of a storage where each request takes a round trip: one thread has many of
-//! them on their way, so that none costs a round trip of its own.
+//! Small files of a storage where each request takes a round trip. One thread transfers many at a
+//! time, so that no file costs a round trip of its own.
 
 use crate::budget::Share;
 use haul_model::{Attributes, Name, Timestamp};
@@ -8,94 +8,94 @@ use std::io;
 
 /// The small files of one directory.
 pub trait SmallFiles {
-    /// A file that is to be put into this directory, for [`Uploads`].
+    /// Prepares a file of this directory for [`Uploads`].
     ///
     /// # Errors
-    /// Why the directory, which was being made, is not there.
+    /// Why the directory could not be created, if its creation was pending.
     fn put(&self, file: SmallFile<'_>) -> io::Result<Put>;
 
-    /// The file `name` of this directory, which is `len` bytes long, for [`Downloads`].
+    /// Prepares the file `name` of this directory, of `len` bytes, for [`Downloads`].
     fn get(&self, name: &Name, len: u64) -> Get;
 }
 
-/// A small file that is whole in memory.
+/// A small file whose content is in memory.
 pub struct SmallFile<'a> {
-    /// The name that it gets.
+    /// The file's final name.
     pub name: &'a Name,
-    /// Its content.
+    /// The whole content.
     pub content: Vec<u8>,
-    /// The attributes that it gets.
+    /// The file's final attributes.
     pub attributes: &'a Attributes,
-    /// How it meets what has its name.
+    /// How to treat an existing entry of that name.
     pub on_existing: OnExisting,
-    /// It is made durable before it gets its name, where that can be asked for.
+    /// Makes it durable before it is published, where supported.
     pub sync: bool,
-    /// It is read back before it gets its name.
+    /// Reads it back before it is published.
     pub verify: bool,
 }
 
-/// A small file that a directory has made ready to be put.
+/// A small file, ready for [`Uploads`].
 pub struct Put {
     /// The directory, as the storage names it.
     pub(crate) dir: Vec<u8>,
     pub(crate) put: haul_sftp::Put<Vec<u8>>,
 }
 
-/// A small file of a directory to be fetched.
+/// A small file, ready for [`Downloads`].
 pub struct Get {
     pub(crate) path: Vec<u8>,
     pub(crate) len: u64,
 }
 
-/// Puts small files, many at a time. Dropped with files on their way, it has their stages
-/// removed, as long as the storage can be reached.
+/// Sends small files, many at a time. If it is dropped with files in flight, their temporary files
+/// are removed while the storage is reachable.
 pub trait Uploads {
-    /// Begins a file, which the caller calls `key`; goes on with others while too many are
-    /// on their way.
+    /// Starts a file, which the caller calls `key`. While too many files are in flight, it works on
+    /// these first.
     fn push(&mut self, key: u64, put: Put);
 
-    /// The next file that is done or has failed, in any order; waits for one. `None` if
-    /// none is on its way. [`Publication::Kept`] says that the name is taken.
+    /// Waits for the next file that has finished or failed, in any order. `None` if none is in
+    /// flight. [`Publication::Kept`] means that the name exists.
     fn next_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)>;
 
-    /// The same of those that are done already: waits for none.
+    /// Like [`Self::next_done`], without waiting.
     fn take_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)>;
 }
 
-/// Why a small file was not put.
+/// Why a small file was not sent.
 #[derive(Debug)]
 pub enum NotPut {
-    /// The storage has something else than was sent, which is said in words.
+    /// The storage has other content than was sent; described in words.
     Corrupt(String),
     /// An operation has failed.
     Failed {
-        /// As in "can't make the file".
+        /// The operation, as in "can't make the file".
         operation: &'static str,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
 
 /// Fetches small files, many at a time.
 pub trait Downloads {
-    /// Begins a file, which the caller calls `key`. Waits for room, until `stopped`, if no
-    /// other is on its way; else `false` says that there is none now.
+    /// Starts a file, which the caller calls `key`. If none is in flight, waits for room until
+    /// `stopped` returns true. Returns false if there is no room.
     fn push(&mut self, key: u64, get: Get, stopped: &dyn Fn() -> bool) -> bool;
 
-    /// The next file that has arrived, in any order; waits for one. `None` if none is on its
-    /// way. A file that is not `len` bytes long, changes meanwhile, or can't be read comes as
-    /// `None`: opening it tells why.
+    /// Waits for the next file that has arrived, in any order. `None` if none is in flight. The
+    /// file is `None` if its length is not `len`, it has changed meanwhile, or it can't be read.
+    /// Opening it reports the cause.
     fn next_done(&mut self) -> Option<(u64, Option<Fetched>)>;
 
-    /// The same of those that have arrived already: waits for none.
+    /// Like [`Self::next_done`], without waiting.
     fn take_done(&mut self) -> Option<(u64, Option<Fetched>)>;
 }
 
-/// A small file that has arrived. It keeps its room until it is dropped.
+/// A small file that has arrived. It occupies its room until it is dropped.
 pub struct Fetched {
-    /// All of its content.
+    /// The whole content.
     pub content: Vec<u8>,
-    /// When that last changed.
+    /// The time when the content last changed.
     pub mtime: Timestamp,
     pub(crate) _share: Share,
 }

@@ -1,6 +1,5 @@
-//! Content whose length is known only when it was read to its end: what comes out of
-//! a FIFO or a device, and files that the kernel makes up as they are read. It is
-//! read into a file that nobody else knows, and that one is copied.
+//! Content whose length is known only after reading it: that of FIFOs and devices, and files that
+//! the kernel generates. It is read into a private file, and that one is copied.
 
 use haul_model::Name;
 use haul_sys::{Dir, Stat};
@@ -9,31 +8,31 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest content that the kernel makes up, in bytes: it is kept in memory.
+/// The longest content of a generated file, in bytes. It is kept in memory.
 const MADE_UP_MAX: u64 = 4 << 20;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const PART_LEN: usize = 128 << 10;
 
-/// How often is looked whether to go on, while nothing comes.
+/// How often `goes_on` is checked while no data arrives.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
-/// An open file with the facts that are told of it.
+/// An open file with its metadata.
 #[derive(Debug)]
 pub(super) struct Spooled {
     pub(super) file: File,
     pub(super) stat: Stat,
-    /// It is a file that nobody else can change.
+    /// No other process can change the file.
     pub(super) fixed: bool,
 }
 
 impl Spooled {
-    /// Reads what is behind `name` in `dir` to its end, into a file without a name in
-    /// the directory `into`, while it `goes_on`. A regular file is only opened.
+    /// Reads `name` in `dir` to its end into a nameless file in the directory `into`, while
+    /// `goes_on` returns true. A regular file is only opened.
     ///
     /// # Errors
-    /// Those of opening, reading and writing; [`io::ErrorKind::Interrupted`] if it does
-    /// not go on.
+    /// Those of opening, reading and writing; [`io::ErrorKind::Interrupted`] when `goes_on` returns
+    /// false.
     pub(super) fn read(
         dir: &Dir,
         name: &Name,
@@ -66,7 +65,7 @@ impl Spooled {
         Self::of(to, stat)
     }
 
-    /// Reads a `file` that the kernel makes up.
+    /// Reads a `file` that the kernel generates into memory.
     ///
     /// # Errors
     /// Those of reading; [`io::ErrorKind::FileTooLarge`].
@@ -79,7 +78,7 @@ impl Spooled {
         Self::of(kept, stat)
     }
 
-    /// Content that is in `file`, told as `stat` says.
+    /// The content in `file`, with mode and time from `stat`.
     fn of(file: File, stat: Stat) -> io::Result<Self> {
         let kept = haul_sys::file_stat(&file)?;
         let mtime = if stat.is_file() { stat.mtime } else { kept.mtime };
@@ -87,7 +86,7 @@ impl Spooled {
         Ok(Self { file, stat, fixed: true })
     }
 
-    /// The same once more.
+    /// Duplicates the handle.
     ///
     /// # Errors
     /// Those of `dup`.

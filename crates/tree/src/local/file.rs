@@ -1,4 +1,4 @@
-//! Files of this machine: sources, stages, and stages that are sealed.
+//! Files of this machine: sources, staged files and sealed files.
 
 use crate::shared::{SharedBlock, SharedBlocks, Version};
 use crate::spool::Spooled;
@@ -16,31 +16,31 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct LocalSource {
     file: File,
     opened: Stat,
-    /// It is large and was not in memory when it was first read. To look costs a little of
-    /// that, so who opens it for something else does not look.
+    /// The file is large and was not cached at the first read. The check costs a little time, so it
+    /// is left out if the file is opened for another purpose.
     cold: OnceLock<bool>,
-    /// Something of a cold one was released.
+    /// Part of a cold file was released.
     released: AtomicBool,
-    /// Nobody else can change it.
+    /// No other process can change it.
     fixed: bool,
-    /// Blocks that other jobs read, too.
+    /// Blocks shared with other jobs.
     shared: Option<Arc<SharedBlocks>>,
 }
 
 impl LocalSource {
-    /// The content of a file of a tree.
+    /// The content of a file in a tree.
     pub(super) fn of(file: File, opened: Stat, shared: Option<Arc<SharedBlocks>>) -> Self {
         let (cold, released) = (OnceLock::new(), AtomicBool::new(false));
         Self { file, opened, cold, released, fixed: false, shared }
     }
 
-    /// Content that was in memory before, or has just been written.
+    /// Content that was cached before, or has just been written.
     fn private(file: File, opened: Stat, fixed: bool) -> Self {
         let (cold, released) = (OnceLock::from(false), AtomicBool::new(false));
         Self { file, opened, cold, released, fixed, shared: None }
     }
 
-    /// Notes, before anything is read, if it is cold.
+    /// Checks before the first read whether the file is cold.
     fn look(&self) {
         self.cold.get_or_init(|| is_cold(&self.file, self.opened.size));
     }
@@ -52,8 +52,8 @@ impl From<Spooled> for LocalSource {
     }
 }
 
-/// True if the size that is told of a file says nothing about its content. Files of
-/// the kernel's own take no storage; and what is told to be empty is looked at.
+/// True if the reported size says nothing about the content. Files that the kernel generates have
+/// no storage. A file that is reported as empty is read to find out.
 pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
     match stat.size {
         // An empty file may have grown since.
@@ -62,7 +62,8 @@ pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
     }
 }
 
-/// The error of an entry that could not be made in `dir`, which says why where none can be.
+/// Converts the error of creating an entry in `dir`. It names the cause if no entry can ever be
+/// created there.
 pub(super) fn not_made(dir: &Dir, error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if haul_sys::is_made_up(dir) => {
@@ -73,7 +74,7 @@ pub(super) fn not_made(dir: &Dir, error: io::Error) -> io::Error {
     }
 }
 
-/// True if a large file is nowhere in memory, as far as three looks tell.
+/// True if a large file is not cached, judging by three samples.
 fn is_cold(file: &File, size: u64) -> bool {
     let looks = [size / 4, size / 2, size / 4 * 3];
     size >= RESUME_LEN_MIN && !looks.iter().any(|&at| haul_sys::is_cached(file, at))
@@ -100,14 +101,14 @@ impl SourceFile for LocalSource {
         shared.block(&Version::of(&self.opened), index, |bytes, at| self.read_at(bytes, at))
     }
 
-    /// Asked when it was opened.
+    /// Checked when the file was opened.
     fn has_no_size(&self) -> io::Result<bool> {
         Ok(false)
     }
 
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>> {
         let size = self.opened.size;
-        // It takes no less storage than its length, and so has no holes.
+        // The storage covers its whole length, so it has no holes.
         if self.opened.allocated >= size {
             return Ok((from < size).then_some(from..size));
         }
@@ -139,8 +140,8 @@ impl SourceFile for LocalSource {
     }
 }
 
-/// Parts that were still in use when they were released, by a thread that had fallen behind,
-/// in a pipe or read ahead, are let go at the end.
+/// Drops parts that were still in use when they were released: by a slow thread, in a pipe, or by
+/// read-ahead.
 impl Drop for LocalSource {
     fn drop(&mut self) {
         if *self.released.get_mut() {

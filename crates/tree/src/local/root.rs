@@ -13,17 +13,16 @@ use std::sync::Arc;
 /// The file systems of this machine.
 #[derive(Debug)]
 pub struct LocalTree {
-    /// Attributes that only root can give are written down and read as `rsync --fake-super`
-    /// does it.
+    /// Attributes that only root can set are recorded as `rsync --fake-super` does.
     fakes: bool,
-    /// Reading leaves the times of the last reading alone.
+    /// Reading does not change access times.
     keeps_atimes: bool,
-    /// The links that lead to the directories that users name.
+    /// Which links on the way to a directory that the user names are followed.
     links: Links,
 }
 
 impl LocalTree {
-    /// With the attributes that the system tells, and all links followed on the way.
+    /// Without faked attributes, and with all links on the way followed.
     pub const PLAIN: Self = Self { fakes: false, keeps_atimes: false, links: Links::All };
 
     fn dir(&self, dir: Dir) -> Arc<dyn TreeDir> {
@@ -57,9 +56,9 @@ impl Tree for LocalTree {
     }
 }
 
-/// The file systems of this machine, with the `links` that lead to the directories that users
-/// name. If it `fakes`, attributes that only root can give are written down and read as
-/// `rsync --fake-super` does it. If it `keeps_atimes`, reading leaves these alone.
+/// The file systems of this machine. `links` are the links that are followed on the way to
+/// directories that the user names. With `fakes`, attributes that only root can set are recorded as
+/// `rsync --fake-super` does. With `keeps_atimes`, reading does not change access times.
 pub fn local_tree(fakes: bool, keeps_atimes: bool, links: Links) -> &'static dyn Tree {
     static TREES: [LocalTree; 8] =
         [tree(0), tree(1), tree(2), tree(3), tree(4), tree(5), tree(6), tree(7)];

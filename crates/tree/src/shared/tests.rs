@@ -1,4 +1,4 @@
-//! Shared blocks, with a file that counts how often it is read.
+//! Tests of shared blocks, with a file that counts its reads.
 
 use super::*;
 use haul_model::ContentHash;
@@ -12,7 +12,7 @@ fn version(size: u64) -> Version {
     Version { id: FileId { dev: 1, ino: 2 }, size, mtime: long_ago, ctime: long_ago }
 }
 
-/// A file that counts how often it is read.
+/// A file that counts its reads.
 #[derive(Default)]
 struct Counted(AtomicUsize);
 
@@ -184,7 +184,7 @@ fn who_comes_first_to_a_long_file_waits_for_the_others_once_and_for_a_moment() {
     });
     let longer = version(11 * BLOCK_LEN);
     assert!(took(&longer, 0) < START_WAIT);
-    // Nobody comes, and one leaves.
+    // No other job arrives, and one leaves.
     let blocks = SharedBlocks::new(LEN);
     let (_one, _two, three) = (blocks.join(), blocks.join(), blocks.join());
     let begin = Instant::now();
