@@ -1,4 +1,4 @@
-//! A file of a host in more sessions than one.
+//! A file of a host that is open in several sessions.
 
 use super::SftpHost;
 use super::attrs::seal_of;
@@ -7,10 +7,9 @@ use crate::beside::each_beside;
 use haul_sftp::{Attrs, RemoteFile, SftpError};
 use std::io;
 
-/// The file that was `opened` in a session other than the first, and is a regular file with
-/// this `seal`. `None` if the server refuses to open it in this session, or shows another
-/// seal there, because the file grows or was replaced: then the job does without the session
-/// for this file.
+/// The file that was `opened` in a session other than the first, if it is a regular file with this
+/// `seal`. `None` if the server refuses to open it in this session, or reports another seal because
+/// the file grows or was replaced. The job then does not use the session for this file.
 ///
 /// # Errors
 /// The end of the session; an entry that is not a regular file.
@@ -31,7 +30,7 @@ pub(super) fn branch(
     Ok(seal.is_none_or(|seal| seal == found).then_some(file))
 }
 
-/// Sends requests about one file in each session where it is open, at the same time.
+/// Sends requests about one file in all its sessions, at the same time.
 pub(super) fn in_each<T: Send>(
     first: RemoteFile,
     others: Vec<RemoteFile>,

@@ -1,4 +1,4 @@
-//! A directory of a host, and what is done in it.
+//! A directory of a host, and the operations in it.
 
 use super::attrs::{attrs_for, is_whole, meta_of, times_of};
 use super::known::{Known, There};
@@ -20,34 +20,32 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where the links of one directory point, as far as all of that is asked ahead, in
-/// bytes.
+/// Limit of the link targets of one directory that are read ahead, in bytes.
 const TARGETS_LEN_MAX: usize = 16 << 20;
 
-/// Memory of a target besides its bytes, in bytes.
+/// Memory of a target besides its content, in bytes.
 const AROUND_TARGET_LEN: usize = 64;
 
-/// The mode of a new file of haul's own.
+/// The mode of haul's own new files.
 const PRIVATE_FILE_MODE: u32 = 0o600;
 
-/// Directories that are made in one with this bit have it, too.
+/// New directories inherit this bit from their parent.
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// A directory of a host, known by its path.
 pub(super) struct SftpDir {
     pub(super) host: Arc<SftpHost>,
-    /// As the server resolved it, below the root without links.
+    /// The path as the server resolved it. Below the root it has no links.
     pub(super) path: Vec<u8>,
     id: FileId,
-    /// Its attributes, as far as a listing or the server has told.
+    /// Its attributes, as far as a listing or the server has reported them.
     pub(super) attrs: Option<Attrs>,
-    /// It was made by this job.
+    /// Set if this job has created it.
     made: Option<Arc<Making>>,
-    /// Bits of its mode that it has inherited, if the job made it.
+    /// The mode bits that it has inherited, if the job created it.
     inherited: u32,
     pub(super) is_destination: bool,
-    /// It was not made or listed by the job: others than those of the job are in
-    /// it.
+    /// The job has neither created nor listed it, so it may have entries unrelated to the job.
     pub(super) is_around: bool,
     /// See [`Storage::expect_looks`].
     pub(super) is_looked_through: AtomicBool,
@@ -78,7 +76,7 @@ impl SftpDir {
         let making = |later| Making::new(host, &path, later);
         let made = made.map(|later| Arc::new(making(later)));
         let known = Known {
-            // Nothing is in it that this job has not put there.
+            // It contains only entries that this job has created.
             there: made
                 .as_ref()
                 .map(|_| Arc::new(There::All { entries: HashMap::new(), _share: None })),
@@ -105,9 +103,8 @@ impl SftpDir {
         join(&self.path, name)
     }
 
-    /// Where those of `entries` point that are `links`, as far as that is told, and
-    /// there is room for it. Whoever needs another asks again, and is told what is
-    /// wrong.
+    /// The targets of the entries at the indices `links`, as far as the server reports them and
+    /// they fit the limit. For the others, a later request reports the error.
     fn targets(&self, entries: &[TreeEntry], links: &[usize]) -> Vec<(usize, Box<[u8]>)> {
         let path_of = |number: usize| self.path_of(entries[links[number]].name.as_bytes());
         let (mut found, mut len) = (Vec::new(), 0);
@@ -124,16 +121,16 @@ impl SftpDir {
         found
     }
 
-    /// The bits of its mode that are not those of a source.
+    /// The mode bits that do not come from a source.
     fn special_bits(&self) -> u32 {
         let told = self.attrs.and_then(|attrs| attrs.mode);
         told.map_or(self.inherited, |mode| mode & 0o7777 & !KEPT_MODE)
     }
 
-    /// Waits until the directory is there, where it is being made.
+    /// Waits until the directory exists, if it is being created.
     ///
     /// # Errors
-    /// [`ParentFailed`]: why it could not be made is told of the directory.
+    /// [`ParentFailed`]: the cause is reported for the directory itself.
     pub(super) fn ready(&self) -> io::Result<()> {
         let made = self.made.as_ref().map_or(Ok(()), |made| made.wait());
         made.map_err(|_| io::Error::other(ParentFailed))
@@ -187,8 +184,8 @@ impl TreeDir for SftpDir {
 
     fn open_dir(&self, name: &Name, follow: bool) -> io::Result<Arc<dyn TreeDir>> {
         let path = self.path_of(name.as_bytes());
-        // It is given away once: one that is opened again, since it had to make room, is
-        // not empty any more.
+        // The creation is taken once. A directory that is reopened, after it was closed to make
+        // room, is not empty any more.
         let made = self.known.lock().made.remove(name);
         if let Some(made) = made {
             let inherited = self.special_bits() & SET_GROUP_ID;
@@ -196,7 +193,7 @@ impl TreeDir for SftpDir {
             let dir = Self::new(&self.host, path, None, made, self.is_destination, false);
             return Ok(Arc::new(dir));
         }
-        // What is not listed by now would have to be, for a single name.
+        // Otherwise a single name would cause a listing.
         let is_listed = self.is_around || self.known.lock().there.is_some();
         let found = match self.is_destination && !is_listed {
             true => self.ask(name, false)?,
@@ -221,7 +218,7 @@ impl TreeDir for SftpDir {
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
-        // There are servers to which making what is there already is no error.
+        // Some servers report success for a directory that exists.
         if self.attrs_of(name)?.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -294,17 +291,17 @@ impl TreeDir for SftpDir {
         which: Kept,
     ) -> io::Result<Option<Outstanding>> {
         if self.ready().is_err() {
-            // It could not be made, and that is told of it.
+            // Its creation has failed, which is reported for it.
             return Ok(None);
         }
-        // As on this machine: it decides about the group of what is made below.
+        // As on this machine: the bit decides the group of new entries below.
         let attrs = attrs_for(attributes, which);
         let mode = attrs.mode.map(|mode| mode | self.special_bits());
         let attrs = Attrs { mode, ..attrs };
         let set = self.host.client().set_attrs_later(&self.path, attrs);
         let (host, is_own) = (Arc::clone(&self.host), self.made.is_some());
         Ok(Some(Box::new(move || match set.wait() {
-            // It is told once, of all that the job has written.
+            // A loss of attributes is reported once for the whole job.
             Err(error) if error.is_refusal() && (is_own || host.has_lost_attributes()) => {
                 host.lose_attributes();
                 Ok(())
@@ -323,14 +320,14 @@ impl TreeDir for SftpDir {
         self.host.io(self.host.client().set_attrs(&self.path, attrs))
     }
 
-    /// The names can't be made durable through this protocol; what `--sync`
-    /// promises less by that is told when the job begins.
+    /// The protocol can't make names durable. The job's start reports that `--sync` does not cover
+    /// them.
     fn sync(&self, name: Option<&Name>) -> io::Result<()> {
         let client = self.host.client();
         let Some(name) = name.filter(|_| client.has(Extension::Fsync)) else { return Ok(()) };
         let path = self.path_of(name.as_bytes());
         let opened = match self.host.io(client.open(&path, OpenFlags::Write, None)) {
-            // Some servers sync what is open to be read as well.
+            // Some servers also sync a file that is open for reading.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.host.io(client.open(&path, OpenFlags::Read, None))
             }
@@ -343,7 +340,7 @@ impl TreeDir for SftpDir {
 
 impl Storage for SftpDir {
     fn keeps(&self) -> Kept {
-        // Names of one file are told by no server.
+        // No server reports hard links of a source.
         let links = self.is_destination && self.host.client().has(Extension::HardLink);
         Kept::OF_COPIES.with(Kept::LINKS.only_if(links))
     }
@@ -369,7 +366,7 @@ impl Storage for SftpDir {
         Some(Box::new(move || made.wait()))
     }
 
-    /// A directory that this job has made may be on its way yet, and is known here alone.
+    /// A directory that this job has created may still be pending, and only this handle knows.
     fn can_be_opened_again(&self) -> bool {
         self.made.is_none() && self.known.lock().made.is_empty()
     }
@@ -392,7 +389,7 @@ impl Storage for SftpDir {
         let set = Attrs { times: Some(times), ..Attrs::default() };
         let found = file.set_look_and_close(set);
         let removed = host.io(client.remove_file(&path));
-        // It came and went, and that is no change to the directory.
+        // The file is gone again, so the directory's times are restored.
         let _ = client.set_attrs(&self.path, Attrs { times: before, ..Attrs::default() });
         removed?;
         let found = host.io(found)?.found.times.ok_or(io::ErrorKind::Unsupported)?;
@@ -411,8 +408,8 @@ impl Storage for SftpDir {
         self.host.room(&self.path)
     }
 
-    /// A mount may remember what was in a directory, and a server may hold back what is
-    /// made: so it is made at both ends in turn.
+    /// A mount may cache what was in a directory, and a server may delay new entries. So an entry
+    /// is created on one side, then on the other.
     fn is_also(&self, near: &Dir) -> io::Result<bool> {
         Ok(self.shows_in(near)? || self.shows_what_is_in(near)?)
     }
@@ -446,7 +443,7 @@ impl Origin for SftpDir {
     fn forget_origin(&self, origin: &[u8; 16]) {
         let (client, path) = (self.host.client(), self.path_of(mark_name(origin).as_bytes()));
         let forgotten = client.stat(&self.path).and_then(|Attrs { mode, times, .. }| {
-            // It has its mode and time already, and keeps them.
+            // The directory has its final mode and times already, and keeps them.
             let mode = mode.map(|mode| mode & 0o7777);
             let is_closed = mode.is_some_and(|mode| mode & 0o300 != 0o300);
             if let (Some(mode), true) = (mode, is_closed) {

@@ -16,16 +16,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Content of a host's large files that may be in memory at the same time, in
-/// bytes: more than most links hold in a round trip.
+/// Limit of the content of a host's large files in memory, in bytes. More than most links hold in a
+/// round trip.
 const STREAMS_LEN: usize = 24 << 20;
 
-/// The same of small files. It is another budget, so that those who publish them
-/// never wait for it.
+/// Limit of the content of small files in memory, in bytes. A separate budget, so that their
+/// publishing never waits for large files.
 const SMALL_LEN: usize = 8 << 20;
 
-/// Memory for entries of a far destination's directories, in bytes: more than 100,000
-/// entries. Of those that find no room each entry is asked about by itself.
+/// Memory for entries of a distant destination, in bytes: more than 100,000 entries. In directories
+/// that find no room, each entry is looked up alone.
 const REMEMBERED_LEN: usize = 24 << 20;
 
 /// The memory of a remembered entry besides its name, in bytes.
@@ -34,39 +34,38 @@ const AROUND_NAME_LEN: usize = 200;
 /// Threads that list directories ahead.
 const LISTERS: usize = 8;
 
-/// Room on a host, in bytes, below which a write that fails has found it full.
+/// Free space on a host, in bytes, below which it counts as full after a failed write.
 const FULL_LEN: u64 = 1 << 20;
 
-/// The shortest path, in bytes, that some system finds too long. OpenSSH's server
-/// then says that it did not understand the request, and the same of a name that
-/// is too long.
+/// The shortest path, in bytes, that is too long for some systems. OpenSSH's server then reports
+/// that it did not understand the request. It does the same for a long name.
 const LONG_PATH_LEN: usize = 1024;
 
-/// True if some system finds `path` or a name in it too long.
+/// True if `path`, or a name in it, is too long for some systems.
 fn is_long(path: &[u8]) -> bool {
     path.len() >= LONG_PATH_LEN || path.split(|byte| *byte == b'/').any(|n| n.len() > MAX_NAME_LEN)
 }
 
-/// True if a file could not be given its name, and its stage is needed since the
-/// existing file may lack its own.
+/// True if a file could not be renamed into place, and its temporary file must stay because the
+/// existing file may have lost its name.
 pub(super) fn must_stay(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|error| error.downcast_ref::<Cause>());
     matches!(cause, Some(Cause::OnlyStaged(_)))
 }
 
-/// The share of an entry in [`REMEMBERED_LEN`], in bytes.
+/// The memory that an entry uses of [`REMEMBERED_LEN`], in bytes.
 pub(super) fn remembered_len(entry: &DirEntry) -> usize {
     AROUND_NAME_LEN + entry.name.as_bytes().len()
 }
 
-/// The room that `stats` leave to a user.
+/// The free space for a user in `stats`.
 fn room_of(stats: &FsStats) -> Room {
     let bytes = stats.blocks_available.saturating_mul(stats.block_len);
     Room::new(bytes, stats.files, stats.files_available)
 }
 
-/// Why the session with a host ended before its time. Whoever meets it first puts
-/// it down; nothing else can be asked then, and no file is at fault.
+/// Why the session with a host was lost. The first thread that notices records it. No further
+/// requests are possible then, and no file is at fault.
 #[derive(Debug)]
 pub struct Lost {
     host: String,
@@ -74,17 +73,17 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Nothing has ended yet; the host is safe to show.
+    /// Nothing is lost yet; `host` is safe to show.
     pub fn new(host: &str) -> Arc<Self> {
         Arc::new(Self { host: host.to_owned(), reason: OnceLock::new() })
     }
 
-    /// True if the session has ended.
+    /// True if the session was lost.
     pub fn happened(&self) -> bool {
         self.reason.get().is_some()
     }
 
-    /// The reason, if it has.
+    /// The reason, if the session was lost.
     pub fn reason(&self) -> Option<&SessionError> {
         self.reason.get()
     }
@@ -96,33 +95,33 @@ impl Lost {
 
     fn look_at(&self, error: &SftpError) {
         if let Some(end) = error.session() {
-            // Another thread may have met it first, with the same reason.
+            // Another thread may have recorded it already, with the same reason.
             let _ = self.reason.set(end.clone());
         }
     }
 }
 
-/// The names in one directory, as it spells them.
+/// The names in one directory, spelled as the server does.
 struct Spelled {
     dir: Vec<u8>,
     names: HashSet<Name>,
     _share: Share,
 }
 
-/// A host that is reached through its SFTP server, over one session or several.
+/// A host reached through its SFTP server, over one or more sessions.
 pub struct SftpHost {
     /// The sessions with it.
     pub sessions: Sessions,
-    /// Its name, which is a part of the identities of its files.
+    /// The host's name, part of the IDs of its files.
     pub name: Vec<u8>,
-    /// Why its session ended, if it has.
+    /// Why the session was lost, if it was.
     pub lost: Arc<Lost>,
-    /// Files stay open when they are whole: they are made durable or read back before they
-    /// get their names.
+    /// Files stay open when they are complete: they are made durable or read back before they are
+    /// published.
     pub(super) holds: bool,
-    /// Files fail if the server does not store their times.
+    /// Files fail if the server does not keep their times.
     pub(super) needs_times: bool,
-    /// The server has not stored the time of a file.
+    /// The server has not kept the time of a file.
     has_lost_times: AtomicBool,
     /// The server has refused to set the attributes of a file of the job.
     has_lost_attributes: AtomicBool,
@@ -136,27 +135,27 @@ pub struct SftpHost {
     pub small: Arc<Budget>,
     /// The budget of remembered directories at the destination.
     pub(super) remembered: Arc<Budget>,
-    /// Where the journals of uploads are kept on this machine.
+    /// The directory on this machine for journals of uploads.
     pub journals: Option<Journals>,
-    /// Those that earlier jobs have left, once that was looked at.
+    /// Journals that earlier jobs have left, once listed.
     pub left: OnceLock<Vec<String>>,
-    /// The names of this job's small stages, where they are on record.
+    /// The names of this job's small temporary files, if they are recorded.
     series: OnceLock<StageSeries>,
-    /// Those of jobs that were killed, once that was looked at.
+    /// The same of killed jobs, once looked up.
     dead: OnceLock<DeadSeries>,
-    /// The directory whose spellings were asked for last, if they find room.
+    /// The directory whose spelling was asked about last, if its names find room.
     spelled: Mutex<Option<Spelled>>,
-    /// Times within whose second files may still change.
+    /// Times whose second is not over, so that a file may still change within it.
     pub(super) settling: Settling,
-    /// Held while a link takes the place of something: two at once could lead to each other.
+    /// Held while a link replaces an entry: two at once could come to point at each other.
     pub(super) linking: Mutex<()>,
-    /// Directories in which leftovers of killed jobs were removed when they were listed.
+    /// Directories where a listing has removed leftovers of killed jobs.
     pub(super) tidied: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl SftpHost {
-    /// The host of `lost`. With `holds` files that were written are made durable or read
-    /// back, with `needs_times` they fail if the server does not take their times.
+    /// The host of `lost`. With `holds`, written files are made durable or read back. With
+    /// `needs_times`, they fail if the server does not keep their times.
     pub fn new(
         sessions: Sessions,
         lost: &Arc<Lost>,
@@ -188,7 +187,7 @@ impl SftpHost {
         })
     }
 
-    /// True if the server has shown another time of a file than it was given.
+    /// True if the server has reported another time for a file than the one set.
     pub fn has_lost_times(&self) -> bool {
         self.has_lost_times.load(Ordering::Relaxed)
     }
@@ -197,7 +196,7 @@ impl SftpHost {
         self.has_lost_times.store(true, Ordering::Relaxed);
     }
 
-    /// True if the server has refused to set the mode and time of what the job has
+    /// True if the server has refused to set the mode and time of an entry that the job has
     /// written.
     pub fn has_lost_attributes(&self) -> bool {
         self.has_lost_attributes.load(Ordering::Relaxed)
@@ -207,8 +206,8 @@ impl SftpHost {
         self.has_lost_attributes.store(true, Ordering::Relaxed);
     }
 
-    /// Bytes of a large upload that ended early with which the next one goes on; of several,
-    /// those of the one that has most.
+    /// Bytes of an incomplete large upload that the next job can use. Of several uploads, the
+    /// largest number.
     pub fn kept_len(&self) -> u64 {
         self.kept_len.load(Ordering::Relaxed)
     }
@@ -217,13 +216,12 @@ impl SftpHost {
         self.kept_len.fetch_max(len, Ordering::Relaxed);
     }
 
-    /// A job begins that goes to the directories with these `places`
-    /// ([`crate::Origin::place_on_record`]): what its stages are
-    /// called is put on record, where the journals are, so that a later job knows
-    /// of them if this one is killed.
+    /// Records the names of this job's temporary files beside the journals, for the directories
+    /// with these `places` ([`crate::Origin::place_on_record`]). If this job is killed, a later job
+    /// can remove the files.
     ///
     /// # Errors
-    /// Those of writing the record; the job can go on without it.
+    /// Those of writing the record. The job can continue without it.
     pub fn begin_stages(&self, places: &[Vec<u8>]) -> io::Result<()> {
         let Some(journals) = self.journals.as_ref() else { return Ok(()) };
         let series = StageSeries::begin(journals, &self.name, places)?;
@@ -231,38 +229,36 @@ impl SftpHost {
         Ok(())
     }
 
-    /// A fresh private name for a stage that is not continued.
+    /// A new private name for a temporary file that is never continued.
     pub fn stage_name(&self) -> String {
         self.series.get().map_or_else(sent_name, StageSeries::name)
     }
 
-    /// The stages that jobs of this machine may have left, which were killed.
+    /// The temporary files that killed jobs of this machine may have left.
     pub fn dead(&self) -> &DeadSeries {
         let find = |journals| DeadSeries::find(journals, &self.name);
         self.dead.get_or_init(|| self.journals.as_ref().map(find).unwrap_or_default())
     }
 
-    /// The job has ended, and the server has done all that it was asked: none of
-    /// its stages is left.
+    /// Removes the record of this job's temporary files. To be called at the job's end, once the
+    /// server has answered all requests: none of them is left.
     pub fn forget_stages(&self) {
         if let Some(series) = self.series.get() {
             series.finish();
         }
     }
 
-    /// The first session's; see [`Sessions::first`].
+    /// The first session's client; see [`Sessions::first`].
     pub fn client(&self) -> &Client {
         self.sessions.first()
     }
 
-    /// The mark of the directory at `path`, by which it is told from others of this host and
-    /// others.
+    /// A text that identifies the directory at `path` among all directories of all hosts.
     pub fn place(&self, path: &[u8]) -> Vec<u8> {
         [&*self.name, b":", path].concat()
     }
 
-    /// The identity of what has this path, which must be free of links. Through
-    /// this protocol there are no numbers of files.
+    /// The ID of the entry at `path`, which must be free of links. The protocol has no file IDs.
     pub fn id_of(&self, path: &[u8]) -> FileId {
         let of = |bytes: &[u8]| {
             let hash = ContentHash::of(bytes);
@@ -271,7 +267,7 @@ impl SftpHost {
         FileId { dev: of(&self.name).max(1), ino: of(path).max(1) }
     }
 
-    /// The room on the file system of the directory `dir`, where the server reports it.
+    /// The free space on the file system of `dir`, if the server reports it.
     pub fn room(&self, dir: &[u8]) -> Option<Room> {
         self.fs_stats(dir).map(|stats| room_of(&stats))
     }
@@ -283,11 +279,11 @@ impl SftpHost {
         self.io(self.client().fs_stats(dir)).ok()
     }
 
-    /// The outcome of a writing in the directory `dir`. The protocol has no word for
-    /// a disk that is full or read-only, but a server often tells of its file
-    /// system.
+    /// The result of a write in the directory `dir`. The protocol has no status for a full or
+    /// read-only disk, so a failed write asks the server about its file system, if it can report
+    /// that.
     pub fn wrote<T>(&self, dir: &[u8], result: Result<T, SftpError>) -> io::Result<T> {
-        // Where the files are that lack their names is more than why.
+        // The paths of files without their final names are more important than the cause.
         let failed = |error: &SftpError| {
             error.status() == Some(StatusCode::Failure)
                 && !matches!(error.cause, Cause::OnlyStaged(_))
@@ -312,7 +308,7 @@ impl SftpHost {
         self.io(result)
     }
 
-    /// True if the directory `dir` has an entry that is spelled `name`, now.
+    /// True if the directory `dir` has an entry spelled `name` now.
     pub fn spells(&self, dir: &[u8], name: &[u8]) -> io::Result<bool> {
         let Ok(name) = Name::new(name) else { return Ok(true) };
         let has_it = |last: &Spelled| last.dir == dir && last.names.contains(&name);
@@ -324,14 +320,14 @@ impl SftpHost {
         let names: HashSet<_> = listed.into_iter().map(|entry| entry.name).collect();
         let is_there = names.contains(&name);
         let mut spelled = self.spelled.lock();
-        // The room of the last directory is free for this one.
+        // Frees the memory of the previous directory first.
         *spelled = None;
         let share = self.remembered.try_take(len);
         *spelled = share.map(|share| Spelled { dir: dir.to_vec(), names, _share: share });
         Ok(is_there)
     }
 
-    /// The fate of an existing `name` in the directory `dir`.
+    /// How to treat an existing `name` in the directory `dir`.
     pub fn existing(&self, dir: &[u8], name: &Name, on_existing: OnExisting) -> Existing {
         match on_existing {
             OnExisting::Keep => Existing::Keep,
@@ -343,11 +339,10 @@ impl SftpHost {
         }
     }
 
-    /// Gives the file or link `stage`, which is in the directory `dir`, the name
-    /// `name` there.
+    /// Renames the file or link `stage` in the directory `dir` to `name`.
     ///
     /// # Errors
-    /// The stage is of no more use, unless the error says that it has to stay.
+    /// The stage can be removed, unless the error says that it must stay.
     pub fn publish(
         &self,
         stage: &[u8],
@@ -362,14 +357,13 @@ impl SftpHost {
         }
     }
 
-    /// True if something is at `path`; a link is not followed.
+    /// True if `path` exists. A link is not followed.
     pub fn has_name(&self, path: &[u8]) -> io::Result<bool> {
         let looked = found_or_missing(self.client().lstat(path));
         self.io(looked).map(|found| found.is_some())
     }
 
-    /// The server's answer, as the storage's own result. The end of the session is put
-    /// down.
+    /// Converts the server's answer to the storage's result. Records the loss of the session.
     pub fn io<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
         result.map_err(|error| {
             self.look_at(&error);
@@ -381,7 +375,7 @@ impl SftpHost {
         })
     }
 
-    /// Puts it down if `error` is the session's end.
+    /// Records `error` if it is the loss of the session.
     pub fn look_at(&self, error: &SftpError) {
         self.lost.look_at(error);
     }

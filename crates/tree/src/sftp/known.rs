@@ -1,5 +1,4 @@
-//! Knowledge of the entries of a host's directory: from listings, and from asking about
-//! single names.
+//! Known entries of a host's directory, from listings and from lookups of single names.
 
 use super::attrs::{is_whole, meta_of};
 use super::host::remembered_len;
@@ -15,48 +14,46 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Names in a directory around the job that are asked about by themselves before
-/// all of it is listed: a listing takes two round trips.
+/// How many names in a directory around the job are looked up alone before it is listed. A listing
+/// takes two round trips.
 const ASKED_MAX: usize = 4;
 
-/// A path of this length, in bytes, OpenSSH's server can't look at on most systems;
-/// it leaves such an entry out of a listing and says nothing.
+/// On most systems OpenSSH's server can't stat paths of this length, in bytes. It leaves such
+/// entries out of a listing without an error.
 const LOOKED_AT_LEN: usize = 4096;
 
-/// The facts about the entries of a directory.
+/// The known facts about the entries of a directory.
 #[derive(Default)]
 pub(super) struct Known {
-    /// At a source: the directories that were listed.
+    /// At a source: directories in listings.
     pub(super) dirs: HashMap<Name, Attrs>,
-    /// At a destination, and where many names are looked at: all that was there when
-    /// it was first asked.
+    /// At a destination, and for many lookups: all entries at the time of the first request.
     pub(super) there: Option<Arc<There>>,
-    /// At a source: files that are worth all sessions.
+    /// At a source: files large enough for all sessions.
     pub(super) large: HashSet<Name>,
-    /// How many names were asked about.
+    /// How many names were looked up.
     pub(super) asked: usize,
-    /// The first of them, if something had that name when it was asked about by
-    /// itself: perhaps by another spelling.
+    /// The first name, if it was looked up alone and exists, perhaps in another spelling.
     pub(super) first: Option<Name>,
-    /// Directories that this job makes, until they are opened.
+    /// Directories that this job is creating, until they are opened.
     pub(super) made: HashMap<Name, Later>,
-    /// Names that this job has removed: what stood there when all was listed is gone.
+    /// Names that this job has removed, although the listing has them.
     pub(super) removed: HashSet<Name>,
-    /// The server's last answer about a name, before it was wanted.
+    /// The server's answer about a name that is not needed yet.
     pub(super) ahead: Option<(Name, Option<Attrs>)>,
 }
 
-/// The entries that stood in a directory of the destination.
+/// The entries that a directory had before the job.
 pub(super) enum There {
-    /// All of it, within the budget of the job ([`super::SftpHost`]).
+    /// All entries, within the host's budget ([`super::SftpHost`]).
     All { entries: HashMap<Name, Attrs>, _share: Option<Share> },
-    /// More than is remembered: each is asked about by itself.
+    /// More entries than are remembered: each is looked up alone.
     TooMany,
 }
 
 impl SftpDir {
-    /// Its entries. Directories that are found are listed ahead: a walk, or what follows
-    /// it at the destination, goes into each.
+    /// The entries of the directory. Its subdirectories are listed ahead, because a walk, or the
+    /// destination after it, enters each.
     pub(super) fn list(&self) -> io::Result<Vec<DirEntry>> {
         self.ready()?;
         if !self.is_destination && self.path.len() + 1 + MAX_NAME_LEN >= LOOKED_AT_LEN {
@@ -66,8 +63,8 @@ impl SftpDir {
         let lister = &self.host.lister;
         let mut listed = self.host.io(lister.list(&self.path))?;
         if listed.is_empty() {
-            // A server leaves out what it may not look at, and so all that is in
-            // a directory without leave to search it.
+            // A server leaves out entries that it may not stat. In a directory without search
+            // permission, these are all.
             self.host.io(self.host.client().lstat(&self.path_of(b".")))?;
         }
         listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -79,7 +76,7 @@ impl SftpDir {
         Ok(listed)
     }
 
-    /// Removes what jobs that were killed have left of what is `listed`.
+    /// Removes leftovers of killed jobs from the directory and from `listed`.
     fn remove_dead(&self, listed: &mut Vec<DirEntry>) {
         let dead = self.host.dead();
         if dead.is_empty() {
@@ -95,15 +92,15 @@ impl SftpDir {
             .map(|entry| client.remove_file_later(&self.path_of(entry.name.as_bytes())))
             .collect();
         self.tidied(!going.is_empty());
-        // What can't be removed now is found by the next run.
+        // If one can't be removed now, the next run finds it.
         going.iter().filter_map(|one| one.wait().err()).for_each(|e| self.host.look_at(&e));
         if self.is_around {
             dead.looked_through(&self.host.place(&self.path));
         }
     }
 
-    /// Removes what has waited for others to get their names, which they have, as
-    /// is left where a file can't be replaced in one step.
+    /// Removes old files that were renamed aside and whose replacements are in place. They are left
+    /// where a file can't be replaced in one step.
     fn remove_superseded(&self, listed: &mut Vec<DirEntry>) {
         let client = self.host.client();
         if client.has(Extension::PosixRename) {
@@ -112,7 +109,7 @@ impl SftpDir {
         let names: Vec<&Name> = listed.iter().map(|entry| &entry.name).collect();
         let mut gone = HashSet::new();
         for (old, name) in superseded(&names) {
-            // It may be going aside at this moment, in another job.
+            // Another job may be renaming it aside at this moment.
             if matches!(self.host.has_name(&self.path_of(name.as_bytes())), Ok(true)) {
                 let removed = client.remove_file(&self.path_of(old.as_bytes()));
                 removed.unwrap_or_else(|error| self.host.look_at(&error));
@@ -123,14 +120,14 @@ impl SftpDir {
         listed.retain(|entry| !gone.contains(&entry.name));
     }
 
-    /// Keeps in mind that something was removed, if it was.
+    /// Records that leftovers were removed, if they were.
     fn tidied(&self, has_removed: bool) {
         if has_removed {
             self.host.tidied.lock().insert(self.path.clone());
         }
     }
 
-    /// Its entries when it was first asked.
+    /// All entries at the time of the first request.
     fn there(&self) -> io::Result<Arc<There>> {
         if let Some(there) = &self.known.lock().there {
             return Ok(Arc::clone(there));
@@ -153,7 +150,7 @@ impl SftpDir {
         Ok(there)
     }
 
-    /// The attributes of `name` itself; `None` if nothing has that name.
+    /// The attributes of `name`, not following a link; `None` if it does not exist.
     pub(super) fn attrs_of(&self, name: &Name) -> io::Result<Option<Attrs>> {
         if self.known.lock().removed.contains(name) {
             return self.ask(name, false);
@@ -165,8 +162,9 @@ impl SftpDir {
                 if known.asked == 1 && found.is_some() {
                     known.first = Some(name.clone());
                 }
-                // From the second on, it may be what the job has put there by another
-                // name, where the server takes both for one: a listing has spellings.
+                // From the second name on, the entry may be one that the job has created under
+                // another name, if the server treats both as one. Only a listing shows the
+                // spelling.
                 if known.asked == 1 || found.is_none() {
                     return Ok(found);
                 }
@@ -202,17 +200,17 @@ impl SftpDir {
         self.is_looked_through.load(Ordering::Relaxed)
     }
 
-    /// True if the entry `name` may be the one that was found first, by a name that
-    /// no entry has in this spelling.
+    /// True if the entry `name` may be the one looked up first, under a name that no entry is
+    /// spelled with.
     fn may_be_the_first(&self, name: &Name, there: &HashMap<Name, Attrs>) -> bool {
         let known = self.known.lock();
         let first = known.first.as_ref().filter(|first| !there.contains_key(*first));
         first.is_some_and(|first| may_be_one_name(first.as_bytes(), name.as_bytes()))
     }
 
-    /// True if a name is asked about by itself. Around the job there may be much
-    /// more than it is about, and it is mostly about one name. But where a job was
-    /// killed, what it has left is to be found.
+    /// True if a name is looked up alone. A directory around the job may have many other entries,
+    /// and mostly one name is needed. But if a killed job may have left files there, the directory
+    /// is listed to find them.
     fn asks_by_itself(&self) -> bool {
         let mut known = self.known.lock();
         known.asked += 1;
@@ -222,9 +220,9 @@ impl SftpDir {
             && !self.host.dead().is_due(&self.host.place(&self.path))
     }
 
-    /// The server's answer about `name` now.
+    /// The server's current answer about `name`.
     pub(super) fn ask(&self, name: &Name, follow: bool) -> io::Result<Option<Attrs>> {
-        // That holds for the first who asks: it is no older than a round trip.
+        // An answer read ahead is used once: it is no older than a round trip.
         let ahead = self.known.lock().ahead.take_if(|(asked, _)| asked == name);
         let attrs = match ahead {
             Some((_, attrs)) if !follow => attrs,
@@ -241,7 +239,7 @@ impl SftpDir {
         Ok(attrs)
     }
 
-    /// Keeps in mind what an entry of a source is, or with `follow` what it leads to.
+    /// Records an entry of a source, or with `follow` the target of a link.
     pub(super) fn remember(&self, name: &Name, attrs: &Attrs, follow: bool) {
         let mut known = self.known.lock();
         if self.is_worth_all(attrs) {
@@ -252,7 +250,7 @@ impl SftpDir {
         }
     }
 
-    /// True if a file is large enough to be read through several sessions.
+    /// True if the file is large enough to read it through several sessions.
     fn is_worth_all(&self, attrs: &Attrs) -> bool {
         !self.is_destination
             && self.host.sessions.max() > 1

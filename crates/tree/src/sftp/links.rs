@@ -1,4 +1,4 @@
-//! Symbolic links, and further names of files, at a host.
+//! Symbolic links and hard links at a host.
 
 use super::attrs::attrs_for;
 use super::host::must_stay;
@@ -8,10 +8,10 @@ use haul_sftp::Extension;
 use haul_store::{OnExisting, Publication};
 use std::io;
 
-/// How often a link is staged whose stage is taken away.
+/// Attempts to create a link whose temporary link another process removes.
 const LINK_ATTEMPTS_MAX: u32 = 8;
 
-/// Makes a symbolic link `name` in the directory `dir`, with the time of `attributes`.
+/// Creates a symbolic link `name` in the directory `dir`, with the time in `attributes`.
 pub(super) fn symbolic(
     host: &SftpHost,
     dir: &[u8],
@@ -25,7 +25,7 @@ pub(super) fn symbolic(
     let path = join(dir, name.as_bytes());
     let set_time = |path: &[u8]| {
         if client.has(Extension::Lsetstat) {
-            // A time that can't be set is no reason to have no link.
+            // A link is created even if its time can't be set.
             let attrs = attrs_for(attributes, Kept::TIMES);
             if let Err(error) = client.set_link_attrs(path, attrs) {
                 host.look_at(&error);
@@ -62,11 +62,10 @@ pub(super) fn symbolic(
         if published.is_ok() || published.as_ref().is_err_and(must_stay) {
             return published;
         }
-        // A link can't be locked: whoever cleans there may have taken it for
-        // one that was left behind.
+        // A link can't be locked, so another process may have removed it as a leftover.
         let is_gone = || matches!(host.has_name(&temp), Ok(false));
         if attempts == LINK_ATTEMPTS_MAX || !is_gone() {
-            // What is wrong was told by the first error.
+            // The first error has the cause.
             let _ = client.remove_file(&temp);
             return published;
         }
@@ -80,7 +79,7 @@ pub(super) fn leads_to(host: &SftpHost, dir: &[u8], target: &[u8], name: &Name) 
     led.is_ok_and(|led| real(dir).is_ok_and(|dir| *led == *join(&dir, name.as_bytes())))
 }
 
-/// Gives the file at the path `of` the further name `name` in the directory `dir`.
+/// Creates the hard link `name` in the directory `dir` to the file at the path `of`.
 pub(super) fn hard(
     host: &SftpHost,
     dir: &[u8],
@@ -94,7 +93,7 @@ pub(super) fn hard(
     let published = host.publish(&temp, dir, name, on_existing);
     let is_placed = matches!(published, Ok(Publication::Published));
     let may_be_left = match is_placed {
-        // Where the name was that of the same file, nothing is renamed, and that is no error.
+        // If `name` was a link to the same file, the rename does nothing and reports success.
         true => on_existing == OnExisting::Replace,
         false => !published.as_ref().is_err_and(must_stay),
     };

@@ -1,16 +1,16 @@
-//! A directory that a host's server is making.
+//! A directory that a host's server is creating.
 
 use super::SftpHost;
 use haul_sftp::{FileType, Later, SftpError, StatusCode};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// A directory that was asked for.
+/// A directory whose creation was requested.
 pub(super) struct Making {
     host: Arc<SftpHost>,
     path: Vec<u8>,
     later: Later,
-    /// If it was refused: true if somebody else has made it.
+    /// After a refusal: true if another process has created it.
     by_others: OnceLock<bool>,
 }
 
@@ -20,7 +20,7 @@ impl Making {
         Self { host, path, later, by_others: OnceLock::new() }
     }
 
-    /// Waits until the directory is there.
+    /// Waits until the directory exists.
     ///
     /// # Errors
     /// Why it could not be made.
@@ -37,15 +37,15 @@ impl Making {
         self.host.wrote(above, Err(error))
     }
 
-    /// The path of the directory above it, and its name there.
+    /// The path of its parent, and its name there.
     fn above_and_name(&self) -> (&[u8], &[u8]) {
         let mut parts = self.path.rsplitn(2, |&byte| byte == b'/');
         let name = parts.next().unwrap_or_default();
         (parts.next().filter(|above| !above.is_empty()).unwrap_or(b"/"), name)
     }
 
-    /// True if the server refuses to make it since another copy, which runs at the
-    /// same time, was first. The protocol has no word for a name that is taken.
+    /// True if the server refused because another copy, running at the same time, has created it.
+    /// The protocol has no status for an existing name.
     fn is_by_others(&self, error: &SftpError) -> bool {
         if error.status() != Some(StatusCode::Failure) {
             return false;

@@ -1,10 +1,9 @@
 //! The tree of a host's SFTP server, for hosts that have no haul.
 //!
-//! There are no handles of directories in that protocol: a directory is a path,
-//! and each operation sends one. So what the other tree promises of links that
-//! are planted while a job runs can't be kept here, see `docs/reference/sftp.md`. All the
-//! rest of the contract is: no link that stands below a destination is followed,
-//! nothing appears under a name before it is whole.
+//! The protocol has no handles of directories: a directory is a path, and each operation sends one.
+//! So links planted during a job are not guarded against as in the local tree; see
+//! `docs/reference/sftp.md`. The rest of the contract holds. Existing links below a destination are
+//! not followed, and a name never shows an incomplete entry.
 
 mod attrs;
 mod branch;
@@ -41,16 +40,15 @@ use std::sync::Arc;
 /// The tree of a host.
 pub struct SftpTree {
     host: Arc<SftpHost>,
-    /// The job writes to it: the entries of a directory are looked at once, for all that
-    /// comes into it.
+    /// The job writes to it. A directory is listed once, for all entries that are written to it.
     is_destination: bool,
-    /// The directory above a destination that is not there.
+    /// The parent of a missing destination.
     above: Mutex<Option<Above>>,
 }
 
-/// A directory that was asked about before it was wanted.
+/// A directory that was looked up before it is needed.
 struct Above {
-    /// As it will be asked for.
+    /// The path that it will be opened with.
     path: Vec<u8>,
     dir: SftpDir,
 }
@@ -66,14 +64,14 @@ impl SftpTree {
         Self { host: Arc::clone(host), is_destination: true, above: Mutex::default() }
     }
 
-    /// The directory at `path`, to list it once: nothing is asked about it before.
+    /// The directory at `path`, for a single listing, without a lookup first.
     pub fn unasked(&self, path: &[u8]) -> Arc<dyn TreeDir> {
         let path = as_asked(path).to_vec();
         Arc::new(SftpDir::new(&self.host, path, None, None, self.is_destination, true))
     }
 
-    /// The directory at `path`. What is not there is mostly a new name in the
-    /// directory above, so that one is asked about at the same time.
+    /// The directory at `path`. A missing path is mostly a new name in its parent, so the parent is
+    /// looked up at the same time.
     fn open_or_above(&self, path: &[u8]) -> io::Result<SftpDir> {
         let split = words::split(path);
         let Some(name) = split.name.and_then(|name| Name::new(name).ok()) else {
@@ -89,12 +87,12 @@ impl SftpTree {
         self.found(whole)
     }
 
-    /// The directory at `path`, which knows what the server has said of `name`.
+    /// The directory at `path`, with the server's answer about `name`.
     fn open_with(&self, path: &[u8], name: &Name) -> io::Result<SftpDir> {
         let of_name = join(as_asked(path), name.as_bytes());
         let (there, dir) = both(|| self.host.client().lstat(&of_name), || self.ask(path));
         let dir = self.found(dir)?;
-        // What is wrong with it shows when it is wanted.
+        // An error is reported when the name is needed.
         if let Ok(there) = found_or_missing(there) {
             dir.known.lock().ahead = Some((name.clone(), there));
         }
@@ -105,7 +103,7 @@ impl SftpTree {
         self.host.client().stat_and_real_path(as_asked(path))
     }
 
-    /// A directory that was asked about.
+    /// Converts an answer about a directory.
     fn found(&self, asked: Result<(Attrs, Box<[u8]>), SftpError>) -> io::Result<SftpDir> {
         let (attrs, real) = self.host.io(asked)?;
         if attrs.file_type() != Some(FileType::Dir) {
@@ -150,7 +148,7 @@ impl Tree for SftpTree {
     }
 }
 
-/// The path that a server is asked about: it begins in the user's home directory.
+/// The path to send to the server: it starts in the user's home directory.
 pub fn as_asked(path: &[u8]) -> &[u8] {
     match words::without_tilde(path) {
         b"" => b".",
@@ -158,7 +156,7 @@ pub fn as_asked(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The attributes behind a name; `None` if nothing has it.
+/// The attributes in an answer; `None` if the entry does not exist.
 fn found_or_missing(asked: Result<Attrs, SftpError>) -> Result<Option<Attrs>, SftpError> {
     match asked {
         Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(None),
@@ -166,7 +164,7 @@ fn found_or_missing(asked: Result<Attrs, SftpError>) -> Result<Option<Attrs>, Sf
     }
 }
 
-/// `below` in the directory `dir`, both as the server reads them.
+/// The path of `below` in the directory `dir`, both in the server's form.
 pub fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
     [dir, slash, below].concat()

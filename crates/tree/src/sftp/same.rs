@@ -1,5 +1,5 @@
-//! Tells if a directory of a host is one of this machine, reached by another way: an
-//! entry that is made in one of them for a moment shows in the other.
+//! Finds out whether a host's directory is one of this machine, reached another way: a temporary
+//! entry created in one shows in the other.
 
 use super::{SftpDir, join};
 use crate::{Mark, PRIVATE_DIR_MODE, Sight, sight};
@@ -10,8 +10,8 @@ use haul_sys::Dir;
 use std::io;
 
 impl SftpDir {
-    /// True if what is made here shows in `near`. It is a directory, which is there for
-    /// all at once: a file may come to those behind a mount only later.
+    /// True if an entry created here shows in `near`. It is a directory, since files may show late
+    /// through a mount.
     pub(super) fn shows_in(&self, near: &Dir) -> io::Result<bool> {
         let (client, name) = (self.host.client(), private_name());
         let name = Name::new(name.as_bytes()).map_err(io::Error::other)?;
@@ -22,28 +22,28 @@ impl SftpDir {
         }
         let shown = self.shows_mark_in(near, &name);
         let removed = self.host.io(client.remove_dir(&path));
-        // It may be gone by way of the directory itself.
+        // It may have been removed through the other directory.
         let removed = removed.or_else(|error| match self.host.has_name(&path) {
             Ok(false) => Ok(()),
             _ => Err(error),
         });
         if let (true, Some(Attrs { times: Some(times), .. })) = (self.is_destination, self.attrs) {
-            // A directory that was copied has the time of its source. In one of
-            // somebody else's, the time is no matter.
+            // A copied directory has the time of its source. The times of other directories don't
+            // matter.
             let attrs = Attrs { times: Some(times), ..Attrs::default() };
             if let Err(error) = client.set_attrs(&self.path, attrs) {
                 self.host.look_at(&error);
             }
         }
         match shown {
-            // It is gone, and the server may remember that something is in it.
+            // It was removed, but the server may still have it cached.
             Ok(true) => shown,
             shown => removed.and(shown),
         }
     }
 
-    /// True if `near` shows the directory `name`, which was made here, or what is made
-    /// in it there shows here: of a new directory nobody can remember anything.
+    /// True if `near` shows the directory `name`, created here, or if an entry created in it there
+    /// shows here. A new directory can't be in a cache.
     fn shows_mark_in(&self, near: &Dir, name: &Name) -> io::Result<bool> {
         let seen = sight(near, name, |inner| {
             self.host.has_name(&join(&self.path_of(name.as_bytes()), inner.as_bytes()))
@@ -55,8 +55,7 @@ impl SftpDir {
         }
     }
 
-    /// True if what is made in `near` shows here. Where nothing can be made,
-    /// nothing shows.
+    /// True if an entry created in `near` shows here. False if no entry can be created.
     pub(super) fn shows_what_is_in(&self, near: &Dir) -> io::Result<bool> {
         let Ok(mark) = Mark::make(near) else { return Ok(false) };
         let shown = self.host.has_name(&self.path_of(mark.name().as_bytes()));

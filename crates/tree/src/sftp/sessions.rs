@@ -1,13 +1,13 @@
-//! The sessions with a host. A job begins with the first of them.
+//! The sessions with a host. A job starts with the first one.
 
 use haul_sftp::Client;
 use parking_lot::{Condvar, Mutex};
 use std::sync::OnceLock;
 
-/// The sessions with a host: one, and others that join while the job runs. A login takes
-/// long, and some take longer than others.
+/// The sessions with a host: the first one, and others that join during the job. Logins take long,
+/// and not all equally long.
 pub struct Sessions {
-    /// In the order in which they have joined.
+    /// In the order of joining.
     joined: Vec<OnceLock<Client>>,
     /// How many may still join.
     left: Mutex<usize>,
@@ -15,7 +15,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Those of `first` and up to `others` more.
+    /// The session `first`, with up to `others` more.
     pub fn new(first: Client, others: usize) -> Self {
         let joined: Vec<_> = (0..=others).map(|_| OnceLock::new()).collect();
         assert!(joined[0].set(first).is_ok(), "it is new");
@@ -27,18 +27,18 @@ impl Sessions {
         self.joined[0].get().expect("set when this was made")
     }
 
-    /// How many there may be in the end.
+    /// The number of sessions if all join.
     pub fn max(&self) -> usize {
         self.joined.len()
     }
 
-    /// Those that have joined.
+    /// The sessions that have joined.
     pub fn joined(&self) -> impl Iterator<Item = &Client> {
         self.joined.iter().map_while(OnceLock::get)
     }
 
-    /// A number that changes whenever bytes move in one of them; `None` while no request
-    /// waits for the server.
+    /// A number that changes whenever bytes move in any session; `None` while no request waits for
+    /// the server.
     pub fn signs_awaited(&self) -> Option<u64> {
         let awaited = self.joined().filter_map(Client::signs_awaited);
         awaited.reduce(u64::wrapping_add)
@@ -49,7 +49,7 @@ impl Sessions {
         *self.left.lock() > 0
     }
 
-    /// A session joins. False after [`Self::close`].
+    /// Adds a session. Returns false after [`Self::close`].
     pub fn join(&self, client: Client) -> bool {
         let mut left = self.left.lock();
         if *left == 0 {
@@ -62,7 +62,7 @@ impl Sessions {
         true
     }
 
-    /// An expected session will not join. True if it was still expected.
+    /// Reports that an expected session will not join. Returns true if it was still expected.
     pub fn miss(&self) -> bool {
         let mut left = self.left.lock();
         let was_expected = *left > 0;
@@ -71,13 +71,13 @@ impl Sessions {
         was_expected
     }
 
-    /// No more may join.
+    /// Lets no more sessions join.
     pub fn close(&self) {
         *self.left.lock() = 0;
         self.changed.notify_all();
     }
 
-    /// Waits for the session of this number; `None` if it will not join.
+    /// Waits for session number `index`; `None` if it will not join.
     pub fn wait(&self, index: usize) -> Option<&Client> {
         let session = self.joined.get(index)?;
         let is_to_come = |left: &mut usize| session.get().is_none() && *left > 0;

@@ -1,32 +1,31 @@
-//! Times in whole seconds. A file that changes within the second of its time, after it was
-//! looked at, shows the same time again; so it is read when that second is over.
+//! Times in whole seconds. If a file changes twice within one second, its time stays the same. So a
+//! file is read only once the second of its time is over.
 //!
-//! The server's clock is not known. But when it tells a time that its clock has set, that
-//! time is past there, so a second later the second of that time is over, wherever that
-//! clock stands. Only of which files the time may be of now is a matter of two clocks: of
-//! those whose time is near to what ours shows.
+//! The server's clock is unknown. But a time that its clock has set is past there, so one second
+//! after the server first reports it, that second is over. Both clocks matter only for deciding
+//! which times may be current: those near to our own clock.
 
 use haul_model::Timestamp;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A second, and what clocks lag behind by which a system sets the times of files.
+/// A second, plus the lag of the clock that a system sets file times from.
 const SECOND: Duration = Duration::from_millis(1050);
 
-/// How far the server's clock may be from ours, in seconds.
+/// The assumed maximum difference between the server's clock and ours, in seconds.
 const CLOCKS_APART_MAX: u64 = 10;
 
-/// Times that are remembered: one more than are near to now on both sides.
+/// Number of remembered times: one more than are near to now on both sides.
 const REMEMBERED_MAX: usize = 2 * CLOCKS_APART_MAX as usize + 1;
 
-/// The times near to now that the server has told, each with the moment when it first did.
+/// Times near to now, each with the moment when the server first reported it.
 #[derive(Default)]
 pub(super) struct Settling(Mutex<VecDeque<(i64, Instant)>>);
 
 impl Settling {
-    /// The server has told that `mtime` of a file: until then a change of it may not show
-    /// in that. `None` if it shows already.
+    /// Returns the moment until which a change of a file may not show in its reported `mtime`.
+    /// `None` if it shows already.
     pub(super) fn until(&self, mtime: Timestamp) -> Option<Instant> {
         if !is_near_to_now(mtime) {
             return None;
@@ -47,7 +46,7 @@ impl Settling {
     }
 }
 
-/// True if the server's clock may show that second, as far as ours tells.
+/// True if `mtime` may be the current second on the server's clock.
 pub(super) fn is_near_to_now(mtime: Timestamp) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! Small files to and from a host's server, many at a time in each session.
+//! Transfers small files to and from a host's server, many at a time in each session.
 
 use super::settling::is_near_to_now;
 use super::{SftpDir, SftpHost, times_of};
@@ -10,7 +10,7 @@ use haul_store::Publication;
 use std::collections::HashMap;
 use std::io;
 
-/// The share of a small file in the budget besides its content, in bytes.
+/// Budget for a small file besides its content, in bytes.
 const AROUND_LEN: usize = 4 << 10;
 
 impl SmallFiles for SftpDir {
@@ -38,11 +38,11 @@ impl SmallFiles for SftpDir {
     }
 }
 
-/// Puts small files through one session.
+/// Sends small files through one session.
 pub(super) struct SftpUploads<'h> {
     host: &'h SftpHost,
     puts: Puts<Vec<u8>>,
-    /// The directories of those that are in flight.
+    /// The directories of the files in flight.
     dirs: HashMap<u64, Vec<u8>>,
 }
 
@@ -114,7 +114,8 @@ impl<'h> SftpDownloads<'h> {
         (key, fetched.filter(|fetched| self.shows_changes(fetched)))
     }
 
-    /// False if it came in parts, between which it may have changed and kept its time.
+    /// False if the content was read in parts, between which it may have changed without a change
+    /// of its time.
     fn shows_changes(&self, Fetched { content, mtime, .. }: &Fetched) -> bool {
         content.len() <= self.host.client().read_len() || !is_near_to_now(*mtime)
     }
@@ -126,12 +127,12 @@ impl Downloads for SftpDownloads<'_> {
         let share = match self.host.small.try_take(room) {
             Some(share) => Some(share),
             None if self.gets.pending() > 0 => None,
-            // This lane holds no share that others wait for. If the job ends early, files
-            // that have arrived are not taken, and their shares are not returned.
+            // This lane holds no share that others wait for. If the job ends early, arrived files
+            // are not taken, and their shares are not returned.
             None => self.host.small.take_unless(room, stopped),
         };
         let Some(share) = share else { return false };
-        // One byte of an empty file: its content may be longer than its size.
+        // At least one byte, since an empty file may have grown.
         self.gets.push(haul_sftp::Get { key, path, len: len.max(1) as u32 });
         self.asked.insert(key, (len, share));
         true
@@ -148,7 +149,7 @@ impl Downloads for SftpDownloads<'_> {
     }
 }
 
-/// The file, if all `len` bytes of it are there, and it has not changed while it was read.
+/// The file, if all `len` bytes have arrived and it has not changed during reading.
 fn fetched(got: Got, len: u64, _share: Share) -> Option<Fetched> {
     let modified = |attrs: &haul_sftp::Attrs| attrs.times.map(|times| times.modified);
     let is_whole = got.content.len() as u64 == len

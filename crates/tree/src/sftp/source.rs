@@ -1,4 +1,4 @@
-//! A file of a host, for reading.
+//! A file of a host, open for reading.
 
 use super::SftpHost;
 use super::attrs::seal_of;
@@ -16,16 +16,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-/// Blocks of a stream that are asked for at the same time, at most, for each
-/// session; the budget may allow less.
+/// Most blocks of a stream that are requested at the same time, per session. The budget may allow
+/// fewer.
 const BLOCKS_AHEAD: usize = 4;
 
-/// The same while more sessions are to come: one is taken in while the next is on
-/// its way.
+/// The same while more sessions may join: one block is received while the next is requested.
 const BLOCKS_BEFORE: usize = 2;
 
-/// How often a file is opened until the second of its time is over: one that is written to
-/// all the time has another then.
+/// How often a file is opened to wait until the second of its time is over. A file that is written
+/// all the time never settles.
 const OPENINGS_MAX: usize = 2;
 
 /// A file of a host, open in one session or in all.
@@ -35,8 +34,8 @@ pub(super) struct SftpSource {
     first: RemoteFile,
     /// Its content is read through all sessions.
     is_large: bool,
-    /// The file in the sessions that have joined after the first, in their order; `None` in
-    /// those that are done without.
+    /// The file in the sessions after the first, in the order of joining. `None` in sessions that
+    /// are not used.
     others: Mutex<Vec<Option<RemoteFile>>>,
     seal: Seal,
     /// A change may not show in its time.
@@ -44,8 +43,8 @@ pub(super) struct SftpSource {
 }
 
 impl SftpSource {
-    /// Opens the file at `path` and waits until each change of it shows in its time, so
-    /// that none while it is read is missed, nor one after that by a later job.
+    /// Opens the file at `path`, and waits until every later change shows in its time. Otherwise
+    /// this job could miss a change during reading, and a later job a change after it.
     pub(super) fn open_settled(host: &Arc<SftpHost>, path: &[u8], large: bool) -> io::Result<Self> {
         let mut source = Self::open(host, path, large)?;
         for _ in 0..OPENINGS_MAX {
@@ -61,7 +60,7 @@ impl SftpSource {
         Ok(source)
     }
 
-    /// Opens the file at `path`; in all sessions if it is `large`.
+    /// Opens the file at `path`, in all sessions if it is `large`.
     pub(super) fn open(host: &Arc<SftpHost>, path: &[u8], large: bool) -> io::Result<Self> {
         let lanes = if large { host.sessions.max() } else { 1 };
         let clients = host.sessions.joined().take(lanes).collect();
@@ -82,12 +81,12 @@ impl SftpSource {
         })
     }
 
-    /// Sessions that its content may be read through.
+    /// How many sessions its content may be read through.
     fn lanes(&self) -> usize {
         if self.is_large { self.host.sessions.max() } else { 1 }
     }
 
-    /// The file in each session where it can be read, and whether more sessions may follow.
+    /// The file in each session where it can be read, and whether more sessions may join.
     fn files(&self) -> io::Result<(Vec<RemoteFile>, bool)> {
         let sessions = &self.host.sessions;
         let mut others = self.others.lock();
@@ -127,7 +126,7 @@ impl SourceFile for SftpSource {
         Ok(())
     }
 
-    /// Where holes are is not told through this protocol.
+    /// The protocol does not report holes.
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>> {
         Ok((from < self.seal.size).then_some(from..self.seal.size))
     }
@@ -136,8 +135,8 @@ impl SourceFile for SftpSource {
         false
     }
 
-    /// Also of what was read through other sessions, by another handle. Each tells of a
-    /// moment of its own: of a file that grows, one may still tell the old size.
+    /// Checks the file in all sessions. Each answer is from its own moment, so for a growing file
+    /// one may still have the old size.
     fn seal_now(&self) -> io::Result<Seal> {
         let others = self.others.lock().iter().flatten().cloned().collect();
         let found = in_each(self.first.clone(), others, |file| file.attrs());
@@ -146,7 +145,7 @@ impl SourceFile for SftpSource {
             seals.push(seal_of(&found)?);
         }
         let others = seals.into_iter().filter(|seal| *seal != self.seal);
-        // One that only grew is told last.
+        // Changes other than growth take precedence.
         Ok(others.min_by_key(|seal| seal.size).unwrap_or(self.seal))
     }
 
@@ -165,16 +164,16 @@ impl SourceFile for SftpSource {
     }
 }
 
-/// A range of a file on its way here, in order: several blocks of it are asked
-/// for at the same time, in turn through each session.
+/// Reads a range of a file in order. Several blocks are requested at the same time, by turns
+/// through all sessions.
 pub(super) struct SftpStream<'f> {
     file: &'f SftpSource,
-    /// Blocks that were asked for, in order.
+    /// The requested blocks, in order.
     ahead: VecDeque<(RangeReader, Share)>,
-    /// Where the next one begins.
+    /// The offset of the next block.
     next: u64,
     end: u64,
-    /// Whose turn it is.
+    /// Counts the turns of the sessions.
     turn: usize,
 }
 
@@ -184,12 +183,12 @@ impl<'f> SftpStream<'f> {
         Self { file, ahead: VecDeque::new(), next, end, turn: 0 }
     }
 
-    /// Asks for blocks ahead, and for one at least.
+    /// Requests blocks ahead, and at least one.
     fn ask(&mut self) -> io::Result<()> {
         while self.next < self.end && self.ahead.len() < BLOCKS_AHEAD * self.file.lanes() {
             let (files, more) = self.file.files()?;
-            // Content comes in order: what is left to those who are still to come
-            // is not waited for from those who are there.
+            // Content is taken in order. Requests left for later sessions are not made through the
+            // present ones.
             let each = if more { BLOCKS_BEFORE } else { BLOCKS_AHEAD };
             if self.ahead.len() >= each * files.len() {
                 return Ok(());

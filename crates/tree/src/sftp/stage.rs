@@ -1,10 +1,9 @@
-//! A file on its way to a host: staged under a private name in its final directory, and
-//! renamed when the server has confirmed all of it.
+//! A file being uploaded to a host. It has a private name in its final directory, and is renamed
+//! once the server has confirmed all of it.
 //!
-//! 1. The journal is on this machine. The server has confirmed each block in it as written,
-//!    and each committed block as durable.
-//! 2. A stage is continued only if its last block, read back from the server, is the one in
-//!    the journal.
+//! 1. The journal is on this machine. The server has confirmed each block in it as written, and
+//!    each committed block as durable. 2. A stage is continued only if its last block, read back
+//!    from the server, matches the journal.
 
 mod open;
 mod sealed;
@@ -29,21 +28,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How often a thread that has to write looks for a session while more are to join.
+/// How often a writing thread looks for a free session while more may join.
 const LANE_POLL: Duration = Duration::from_millis(2);
 
 /// A file that is being written.
 pub(super) struct SftpStage {
-    /// One for each session. They are dropped before the file of the first session, so that
-    /// it is closed then.
+    /// One per session. They are dropped before the file of the first session, so that it is closed
+    /// then.
     lanes: Vec<Mutex<Lane>>,
     open: Open,
     record: Option<Mutex<Record>>,
-    /// Its length when it is sealed, if that was set.
+    /// Its final length, if it was set.
     len: Mutex<Option<u64>>,
     /// The end of the written content, in bytes.
     written: AtomicU64,
-    /// It stays open when it is sealed.
+    /// The file stays open when it is sealed.
     stays_open: AtomicBool,
 }
 
@@ -52,7 +51,7 @@ enum Lane {
     /// The session has not joined, or no block was written through it.
     Unopened,
     Open(RangeWriter),
-    /// The job does without the session for this file.
+    /// The session is not used for this file.
     Refused,
 }
 
@@ -68,7 +67,7 @@ impl Lane {
         }
     }
 
-    /// Opens the file in session `number`, if it has joined. True if it still may.
+    /// Opens the file in session `number`, if that has joined. Returns true if it may still join.
     fn open(&mut self, number: usize, stage: &Open) -> io::Result<bool> {
         let sessions = &stage.host.sessions;
         if !matches!(self, Self::Unopened) {
@@ -84,7 +83,7 @@ impl Lane {
 /// The journal of a stage that can be continued.
 struct Record {
     journal: RemoteJournal,
-    /// Blocks whose writing the server has not confirmed yet.
+    /// Written blocks that the server has not confirmed yet.
     sent: VecDeque<BlockHash>,
     pace: Pace,
     checked_at: Instant,
@@ -92,10 +91,10 @@ struct Record {
 }
 
 impl SftpHost {
-    /// Begins a file in the directory `dir`, under the private name `name`.
+    /// Creates a file in the directory `dir`, under the private name `name`.
     ///
     /// # Errors
-    /// Those of making it; the server may have made it all the same.
+    /// Those of creating it. The server may have created it all the same.
     pub fn stage(self: &Arc<Self>, dir: &[u8], name: &str) -> io::Result<Box<dyn StagedFile>> {
         let open = Open::create(self, dir, join(dir, name.as_bytes()))?;
         Ok(Box::new(SftpStage::of(open, None)))
@@ -103,8 +102,8 @@ impl SftpHost {
 }
 
 impl SftpStage {
-    /// Begins or continues a file in `dir`, a copy of `source`, with these `names` among the
-    /// journals.
+    /// Creates or continues a copy of `source` in `dir`. `names` are the names of its journal and
+    /// its stage.
     pub(super) fn resume(
         host: &Arc<SftpHost>,
         dir: &[u8],
@@ -121,7 +120,7 @@ impl SftpStage {
             false => Open::existing(host, dir, path.clone())?,
         };
         let mut open = match there {
-            // What lies beyond the last block on record is not known to be right.
+            // Content after the last recorded block may be wrong.
             Some(open)
                 if open.has_last(&blocks)? && open.cut(blocks.len() as u64 * BLOCK_LEN)? =>
             {
@@ -132,13 +131,13 @@ impl SftpStage {
                     blocks.clear();
                     journal.restart(source)?;
                 }
-                // Damaged, or another's: it goes.
+                // A damaged or unrelated file is removed.
                 drop(there);
                 let create = || Open::create(host, dir, path.clone());
                 let (room, created) = both(|| check_room(host, dir, source.size), create);
                 room?;
                 created.or_else(|error| {
-                    // What nothing is known of has the name.
+                    // An unknown file has the name.
                     let gone = host.client().remove_file(&path);
                     gone.map_err(|_| error)?;
                     create()
@@ -149,7 +148,7 @@ impl SftpStage {
         let (sent, pace, checked_at) = (VecDeque::new(), Pace::default(), Instant::now());
         let record = Record { journal, sent, pace, checked_at, keeps_durable };
         let stage = Self::of(open, Some(record));
-        // The end may be a hole, which nobody writes.
+        // The file may end with a hole, which is not written.
         *stage.len.lock() = Some(source.size);
         stage.written.store(blocks.len() as u64 * BLOCK_LEN, Ordering::Relaxed);
         Ok((stage, blocks))
@@ -169,14 +168,13 @@ impl SftpStage {
         }
     }
 
-    /// Content that ends at `end` is being written.
+    /// Records that content up to `end` is being written.
     fn wrote_to(&self, end: u64) {
         self.written.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Writes content that begins at `offset` through a session that is ready and that no
-    /// other thread uses, so that a slow session holds up no other. Each block prefers the
-    /// session after that of the block before.
+    /// Writes content at `offset` through an open session that no other thread is using, so that a
+    /// slow session delays no other. Each block prefers the session after that of the block before.
     fn write(
         &self,
         offset: u64,
@@ -196,10 +194,10 @@ impl SftpStage {
             if !more {
                 break;
             }
-            // This ends with the job: then no more sessions join.
+            // This ends with the job at the latest, when no more sessions join.
             std::thread::sleep(LANE_POLL);
         }
-        // The first session was ready from the beginning.
+        // The first session was open from the beginning.
         let mut lane = self.lanes[preferred].lock();
         if lane.writer().is_none() {
             lane = self.lanes[0].lock();
@@ -208,12 +206,12 @@ impl SftpStage {
         self.open.written(write(writer))
     }
 
-    /// Waits until the server has confirmed all that was written.
+    /// Waits until the server has confirmed all writes.
     fn drain(&self) -> io::Result<()> {
         self.drain_from(0)
     }
 
-    /// The same for the sessions from the `first` one on.
+    /// Like [`Self::drain`], for the sessions from number `first` on.
     fn drain_from(&self, first: usize) -> io::Result<()> {
         for lane in &self.lanes[first..] {
             if let Some(writer) = lane.lock().writer() {
@@ -223,14 +221,13 @@ impl SftpStage {
         Ok(())
     }
 
-    /// The server has confirmed all content before this offset, in bytes.
+    /// The offset up to which the server has confirmed all content, in bytes.
     fn confirmed(&self) -> u64 {
         let first = |lane: &Mutex<Lane>| lane.lock().writer()?.first_unconfirmed();
         self.lanes.iter().filter_map(first).min().unwrap_or(u64::MAX)
     }
 
-    /// Appends confirmed blocks to the journal, and makes them durable if that is due or
-    /// `at_once`.
+    /// Appends confirmed blocks to the journal. Commits them if that is due, or `at_once`.
     fn keep_record(&self, record: &mut Record, at_once: bool) -> io::Result<()> {
         let confirmed = self.confirmed();
         while !record.sent.is_empty() && (record.journal.blocks() + 1) * BLOCK_LEN <= confirmed {
@@ -240,11 +237,11 @@ impl SftpStage {
         let open = record.journal.blocks() - record.journal.committed();
         let Pace { blocks, every } = record.pace;
         let due = open >= blocks && record.checked_at.elapsed() >= every;
-        // What is closed was whole, and only its name is missing.
+        // A closed file is complete and only lacks its final name.
         let Some(file) = &self.open.file else { return Ok(()) };
         if record.keeps_durable && open > 0 && (due || at_once) {
-            // Each session's server has opened the file by itself. It is the same file: one
-            // makes durable what the others wrote.
+            // Each session's server process has opened the same file. A sync in one makes the
+            // writes of all durable.
             record.journal.commit(|| self.open.host.io(file.sync()))?;
             record.checked_at = Instant::now();
         }
@@ -287,19 +284,19 @@ impl StagedFile for SftpStage {
         Ok(())
     }
 
-    /// One session is kept busy by one thread, and there are servers before a
-    /// store of objects that can't take a file in another order.
+    /// One thread keeps one session busy. Servers in front of an object store may need a file to be
+    /// written in order.
     fn lanes(&self) -> Option<usize> {
         Some(self.lanes.len())
     }
 
-    /// The habits of the host's file system are not known here.
+    /// The host's file system is unknown.
     fn loss(&self) -> Loss {
         Loss::Unknown
     }
 
     fn expect_sync(&self) {
-        // Where it can't be made durable nothing is to be waited for.
+        // If the server can't sync, the file need not stay open.
         let can_sync = self.open.host.client().has(Extension::Fsync);
         self.stays_open.store(can_sync, Ordering::Relaxed);
     }
@@ -323,22 +320,22 @@ impl StagedFile for SftpStage {
     ) -> io::Result<Box<dyn SealedFile>> {
         let host = Arc::clone(&self.open.host);
         let written = self.written.load(Ordering::Relaxed);
-        // What ends with a hole has to be made as long as it is.
+        // A file that ends with a hole must be extended to its length.
         let size = self.len.lock().filter(|len| *len > written);
         let attrs = Attrs { size, ..attrs_for(attributes, kept) };
         let stays_open = host.holds || *self.stays_open.get_mut();
         let found = if stays_open {
-            // What comes through other sessions has to be there before.
+            // Content sent through the other sessions must arrive first.
             self.drain_from(1)?;
             self.open.file()?.set_and_look(attrs).map(|set| vec![set])
         } else {
-            // Nobody needs it any more, and nobody waits for the last writes: a server
-            // does in order what one session asks of a file. So whichever session is
-            // last leaves it as it is to be, and sees all of it.
+            // The file is closed with its last writes still unanswered. A server handles the
+            // requests of one session about a file in order. So the last session to close sets the
+            // final attributes, and sees all content.
             let first = self.open.file.take().ok_or(io::ErrorKind::NotConnected)?;
             in_each(first, self.others(), |file| file.set_look_and_close(attrs))
         };
-        // Some servers say only when it is closed that a write has failed.
+        // Some servers report a failed write only when the file is closed.
         if matches!(&found, Err(error) if error.session().is_none()) && !stays_open {
             self.give_up();
         }
@@ -349,7 +346,7 @@ impl StagedFile for SftpStage {
         if len.is_some_and(|len| len != size.unwrap_or(written)) {
             return Err(io::Error::other("the server reports another length than was written"));
         }
-        // One session may have looked before another wrote.
+        // One session may have reported its attributes before another wrote.
         let is_kept = |found: &Attrs| attrs.times.is_none_or(|times| times.are_kept_as(found));
         if !host.has_lost_attributes() && !found.iter().any(is_kept) {
             host.lose_times();
@@ -363,8 +360,8 @@ impl StagedFile for SftpStage {
 }
 
 impl SftpStage {
-    /// The attributes that it has, where `attrs` were `set`: once more by its path, if the
-    /// server has refused that through the handle.
+    /// The attributes of the file after `attrs` were `set`. If the server refused that through the
+    /// handle, they are set again by path.
     fn set_by_path(&mut self, set: Vec<AttrsSet>, attrs: Attrs) -> io::Result<Vec<Attrs>> {
         if set.iter().all(|set| set.refused.is_none()) {
             return Ok(set.into_iter().map(|set| set.found).collect());
@@ -382,14 +379,14 @@ impl SftpStage {
         Ok(vec![host.io(host.client().lstat(path))?])
     }
 
-    /// The file in the sessions other than the first, where it was opened: to be
-    /// closed, for nothing more is written there.
+    /// The file in the sessions other than the first where it was opened. For closing: no more is
+    /// written there.
     fn others(&self) -> Vec<RemoteFile> {
         let file = |lane: &Mutex<Lane>| Some(lane.lock().writer()?.file().clone());
         self.lanes.iter().skip(1).filter_map(file).collect()
     }
 
-    /// Closes the file in each session, where it has not been closed.
+    /// Closes the file in all sessions, unless it is closed already.
     fn close(&mut self) -> io::Result<()> {
         let Some(first) = self.open.file.take() else { return Ok(()) };
         let others = self.others();
@@ -411,10 +408,10 @@ impl Drop for SftpStage {
         let Some(record) = &self.record else { return };
         let mut record = record.lock();
         if self.open.keep {
-            // Whether that works or not: what is on record is confirmed.
+            // A failure does not matter: the recorded blocks are confirmed.
             let _ = self.drain();
             let _ = self.keep_record(&mut record, true);
-            // Where the host makes durable, only that is believed the next time.
+            // If the host can sync, only committed blocks are used the next time.
             let kept = match record.keeps_durable {
                 true => record.journal.committed(),
                 false => record.journal.blocks(),

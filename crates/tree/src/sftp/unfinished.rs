@@ -1,5 +1,5 @@
-//! Large files that uploads which ended early have left on a host: the stages are there,
-//! their journals on this machine.
+//! Large files that incomplete uploads have left. The stages are on the host, the journals on this
+//! machine.
 
 use super::dir::SftpDir;
 use super::stage::SftpStage;
@@ -12,8 +12,8 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 impl SftpDir {
-    /// The directory of the journal of a copy, and the names of journal and stage. `None`
-    /// without a place for journals.
+    /// The directory of a copy's journal, and the names of journal and stage. `None` without a
+    /// directory for journals.
     fn journal_of(&self, name: &Name, source: &SourceId) -> Option<(&Arc<Dir>, RemoteNames)> {
         let journals = self.host.journals.as_ref()?;
         let place = self.host.place(&self.path);

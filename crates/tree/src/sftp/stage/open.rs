@@ -6,11 +6,11 @@ use haul_sftp::{Attrs, FileType, OpenFlags, RemoteFile, SftpError, StatusCode};
 use std::io;
 use std::sync::Arc;
 
-/// The mode of a stage until its own is set.
+/// The mode of a stage until its final mode is set.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// The stage's file on the server. Dropped before it has its name, it is
-/// removed there, unless it can be continued.
+/// The stage's file on the server. If it is dropped before it is published, it is removed, unless
+/// it can be continued.
 pub(super) struct Open {
     pub(super) host: Arc<SftpHost>,
     pub(super) dir: Vec<u8>,
@@ -27,7 +27,7 @@ impl Open {
         Ok(Self::of(host, dir, path, host.wrote(dir, file)?))
     }
 
-    /// Opens the stage that an earlier copy left; it may have its final mode already.
+    /// Opens the stage that an earlier copy left, which may have its final mode already.
     pub(super) fn existing(
         host: &Arc<SftpHost>,
         dir: &[u8],
@@ -57,7 +57,7 @@ impl Open {
         self.file.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Cuts or extends it; false if the server refuses that.
+    /// Truncates or extends the file. Returns false if the server refuses that.
     pub(super) fn cut(&self, len: u64) -> io::Result<bool> {
         let attrs = Attrs { size: Some(len), ..Attrs::default() };
         match self.file()?.set_attrs(attrs) {
@@ -71,7 +71,7 @@ impl Open {
         Self { host, dir, path, file, keep: false, is_published: false }
     }
 
-    /// True if the last of `blocks` is what the server has there.
+    /// True if the server's content matches the last of `blocks`.
     pub(super) fn has_last(&self, blocks: &[BlockHash]) -> io::Result<bool> {
         let Some((last, before)) = blocks.split_last() else { return Ok(false) };
         let index = before.len() as u64;
@@ -81,7 +81,7 @@ impl Open {
         Ok(read == block.len() && BlockHash::of(index, &block) == *last)
     }
 
-    /// The outcome of a writing.
+    /// The result of a write.
     pub(super) fn written<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
         self.host.wrote(&self.dir, result)
     }
@@ -89,16 +89,16 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // There are servers that make anew what is closed after its removal.
+        // Some servers recreate a file that is removed before it is closed.
         self.file = None;
         if !self.keep && !self.is_published {
-            // In a session that has ended it stays, and so do others.
+            // If the session has ended, the file stays.
             let _ = self.host.client().remove_file(&self.path);
         }
     }
 }
 
-/// Checks that a file of `len` bytes finds room, where the server tells.
+/// Checks that a file of `len` bytes fits, if the server reports the free space.
 pub(super) fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
     match host.room(dir) {
         Some(room) if room.bytes < len => {

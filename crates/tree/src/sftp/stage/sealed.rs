@@ -1,4 +1,4 @@
-//! A file that the server has confirmed, until it has its name.
+//! A file that the server has confirmed, before it is published.
 
 use super::SftpStage;
 use super::open::Open;
@@ -12,15 +12,15 @@ use std::io;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// A file that is whole on the server, and lacks its name.
+/// A complete file on the server that lacks its final name.
 pub(super) struct SftpSealed {
     pub(super) stage: SftpStage,
-    /// Open for reading back, once that was asked for.
+    /// The file open for reading back, once needed.
     pub(super) reading: OnceLock<SftpSource>,
 }
 
 impl SftpSealed {
-    /// The file once more: a handle is for reading or for writing.
+    /// Opens the file for reading: a handle is for reading or for writing.
     fn reading(&self) -> io::Result<&SftpSource> {
         if let Some(reading) = self.reading.get() {
             return Ok(reading);
@@ -36,13 +36,13 @@ impl SealedFile for SftpSealed {
 
     fn sync(&self) -> io::Result<()> {
         let Open { host, path, file, .. } = &self.stage.open;
-        // Where it can't be done, that was told when the job began, if it was asked for.
+        // If sync is not supported, the start of the job has reported it.
         if !host.client().has(Extension::Fsync) {
             return Ok(());
         }
         host.io(match file {
             Some(file) => file.sync(),
-            // Nobody had told that it would be needed.
+            // The file was closed, since `StagedFile::expect_sync` was not called.
             None => host.client().open(path, OpenFlags::Write, None).and_then(|file| {
                 file.sync()?;
                 file.close()
@@ -50,7 +50,7 @@ impl SealedFile for SftpSealed {
         })
     }
 
-    /// The server alone decides from where it reads.
+    /// Only the server decides whether it reads from memory.
     fn forget_cached(&self) {}
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -58,7 +58,7 @@ impl SealedFile for SftpSealed {
     }
 
     fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
-        // What is wrong with it shows where it is read at an offset.
+        // Reading at an offset reports the error.
         self.reading().ok()?.stream(range)
     }
 
@@ -68,7 +68,7 @@ impl SealedFile for SftpSealed {
 
     fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
         let stage = &mut self.stage;
-        // Some servers say only now that a write has failed, or end it only now.
+        // Some servers report a failed write only when the file is closed.
         if let Err(error) = stage.close() {
             stage.give_up();
             return Err(error);
@@ -80,7 +80,7 @@ impl SealedFile for SftpSealed {
                 open.is_published = true;
                 stage.give_up();
             }
-            // It may be asked again.
+            // The caller may publish it again.
             Ok(Publication::Kept) => {}
             Err(error) => open.keep |= must_stay(error),
         }
