@@ -1,4 +1,4 @@
-//! Operations on paths, each of which waits for its answer.
+//! Operations on paths. Each waits for its answer.
 
 use crate::codec::{
     Answer, Attrs, CHUNK_LEN_MAX, Extension, Extensions, FsStats, Limits, OpenFlags,
@@ -10,11 +10,11 @@ use crate::session::{Batch, Payload, Port, State};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
-/// A piece of a file in one packet, in bytes, if a server reports no limits: every server
-/// must accept it (section 3 of the draft).
+/// Content per packet, in bytes, if a server reports no limits. Every server must accept it
+/// (section 3 of the draft).
 const CHUNK_LEN_DEFAULT: u32 = 32 << 10;
 
-/// The bytes around the content in a packet, at most: a handle and some numbers.
+/// Most bytes around the content in a packet: a handle and some numbers.
 const AROUND_LEN: u64 = 512;
 
 type Result<T> = std::result::Result<T, SftpError>;
@@ -30,10 +30,10 @@ pub struct Client {
     server: Arc<Server>,
 }
 
-/// The facts about the server.
+/// Facts about the server.
 pub(crate) struct Server {
     extensions: Extensions,
-    /// Where its limits will arrive, if they were requested.
+    /// Receives the limits, if they were requested.
     asked: Mutex<Option<Port>>,
     allowed: OnceLock<Allowed>,
 }
@@ -46,8 +46,7 @@ struct Allowed {
 }
 
 impl Server {
-    /// Requests the limits of a server with these extensions, if it reports them, and does
-    /// not wait for the answer.
+    /// Requests the server's limits, if it reports them, without waiting for the answer.
     pub(crate) fn ask(
         shared: &Arc<State>,
         extensions: Extensions,
@@ -62,14 +61,14 @@ impl Server {
         Ok(Self { extensions, asked: Mutex::new(asked), allowed: OnceLock::new() })
     }
 
-    /// Waits for the limits, the first time.
+    /// The limits. The first call waits for them.
     fn allowed(&self) -> &Allowed {
         self.allowed.get_or_init(|| {
             let asked = self.asked.lock().take();
             Allowed::new(match asked.and_then(|mut port| port.next()) {
                 Some((_, Ok(Answer::Limits(limits)))) => limits,
-                // The server announces the extension and lacks it; or the session has ended,
-                // which the next request reports.
+                // The server announced the extension but lacks it, or the session has ended, which
+                // the next request reports.
                 _ => Limits::default(),
             })
         })
@@ -114,8 +113,8 @@ impl Client {
         self.server.extensions.has(extension)
     }
 
-    /// The server's limits. The first call of this and of the next two waits for them; other
-    /// requests need not.
+    /// The server's limits. The first call of this and of the next two waits for them. Other
+    /// requests need not wait.
     pub fn limits(&self) -> &Limits {
         &self.server.allowed().limits
     }
@@ -130,33 +129,33 @@ impl Client {
         self.server.allowed().write_len as usize
     }
 
-    /// A number that changes whenever bytes move in the session; `None` while no request
-    /// waits for the server.
+    /// A number that changes whenever bytes move in the session; `None` while no request waits for
+    /// the server.
     pub fn signs_awaited(&self) -> Option<u64> {
         self.shared.signs_awaited()
     }
 
-    /// Ends the session at once. All callers that wait get an error.
+    /// Ends the session at once. All waiting callers get an error.
     pub fn end_session(&self) {
         self.shared.end(SessionError::Stopped);
     }
 
-    /// The attributes of the entry at this path; a link at its end is followed.
+    /// The attributes of the entry at `path`. A link at its end is followed.
     pub fn stat(&self, path: &[u8]) -> Result<Attrs> {
         self.ask(Request::Stat { path }, path)?.attrs()
     }
 
-    /// The attributes of the entry at this path; a link at its end is not followed.
+    /// The attributes of the entry at `path`. A link at its end is not followed.
     pub fn lstat(&self, path: &[u8]) -> Result<Attrs> {
         self.ask(Request::Lstat { path }, path)?.attrs()
     }
 
-    /// Sets what `attrs` has; a link at the end of the path is followed.
+    /// Sets the attributes that `attrs` has. A link at the end of the path is followed.
     pub fn set_attrs(&self, path: &[u8], attrs: Attrs) -> Result<()> {
         self.done(Request::Setstat { path, attrs }, path)
     }
 
-    /// Sets what `attrs` has of a link itself. Needs [`Extension::Lsetstat`].
+    /// Sets the attributes of a link itself. Needs [`Extension::Lsetstat`].
     pub fn set_link_attrs(&self, path: &[u8], attrs: Attrs) -> Result<()> {
         self.done(Request::Lsetstat { path, attrs }, path)
     }
@@ -176,7 +175,7 @@ impl Client {
         self.done(Request::Remove { path }, path)
     }
 
-    /// Gives the file `of` the further name `name`, which must be free. Needs
+    /// Creates the hard link `name` to the file `of`; `name` must not exist. Needs
     /// [`Extension::HardLink`].
     pub fn make_hard_link(&self, of: &[u8], name: &[u8]) -> Result<()> {
         check_path(of).map_err(|cause| {
@@ -185,14 +184,14 @@ impl Client {
         self.done(Request::HardLink { from: of, to: name }, name)
     }
 
-    /// Creates a symbolic link to `target`; an error if the name is taken.
+    /// Creates a symbolic link to `target`. Fails if the name exists.
     pub fn make_symlink(&self, target: &[u8], link: &[u8]) -> Result<()> {
         let request = Request::Symlink { target, link };
         check_path(target).map_err(|cause| SftpError::new(&request, target, cause))?;
         self.done(request, link)
     }
 
-    /// Where a symbolic link points. See [`Self::read_links`] for many.
+    /// The target of a symbolic link. See [`Self::read_links`] for many.
     pub fn read_link(&self, path: &[u8]) -> Result<Box<[u8]>> {
         self.ask(Request::Readlink { path }, path)?.path()
     }
@@ -224,10 +223,10 @@ impl Client {
         Ok(RemoteFile::new(self.clone(), handle, path, flags == OpenFlags::Read))
     }
 
-    /// Opens an existing file and looks at the entry at its path, in one round trip. A link
-    /// is opened as in [`Self::open`]; the look follows it if the file is to be read, and
-    /// not if it is to be written. If the name is given to another file between the two, the
-    /// attributes are not those of the open file: [`RemoteFile::attrs`] shows it.
+    /// Opens an existing file and reads the attributes of the entry at its path, in one round trip.
+    /// A link is opened as in [`Self::open`]. The attributes are those of its target if the file is
+    /// opened for reading, else those of the link. If another file gets the name in between, the
+    /// attributes are not those of the open file: compare [`RemoteFile::attrs`].
     pub fn open_and_look(&self, path: &[u8], flags: OpenFlags) -> Result<(RemoteFile, Attrs)> {
         let open = Request::Open { path, flags, attrs: Attrs::default() };
         let look = match flags {
@@ -264,10 +263,10 @@ impl Client {
     }
 }
 
-/// Checks that a server reads the path as it is.
+/// Checks that a server takes the path unchanged.
 pub(crate) fn check_path(path: &[u8]) -> std::result::Result<(), Cause> {
     if path.contains(&0) {
-        // Servers would cut it there, or end the session.
+        // Servers would cut the path there, or end the session.
         Err(Cause::Path("the path contains a NUL byte"))
     } else if path.len() > PATH_LEN_MAX {
         Err(Cause::Path("the path is longer than 16 KiB"))

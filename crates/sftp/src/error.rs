@@ -1,4 +1,4 @@
-//! Errors: of one request, and of the session as a whole.
+//! Errors of a request, and of the whole session.
 
 use crate::codec::{PacketError, Request, Status, StatusCode};
 use haul_model::{NameError, escape_bytes, os_text};
@@ -6,23 +6,23 @@ use haul_net::{ConnectError, NO_LOGIN};
 use std::io;
 use std::sync::Arc;
 
-/// Why a session could not begin.
+/// Why a session could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// There is no connection, or no SFTP at its other end.
+    /// There is no connection, or no SFTP server at its other end.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server's greeting was not taken.
+    /// The server's greeting was not accepted.
     #[error("{host}: {cause}")]
     Session {
         /// The server, safe to show.
         host: String,
-        /// Why.
+        /// The cause.
         cause: SessionError,
     },
 }
 
-/// Why a session ended before its time. Nothing more can be asked in it.
+/// Why a session was lost. No further requests are possible in it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SessionError {
     /// The stream from the server ended.
@@ -31,36 +31,36 @@ pub enum SessionError {
     /// Reading or writing the stream failed.
     #[error("the SFTP session broke: {}", os_text(.0))]
     Broken(Arc<io::Error>),
-    /// The server sent what no server may send.
+    /// The server broke the protocol.
     #[error("the server broke the SFTP protocol: {0}")]
     Protocol(#[from] PacketError),
-    /// The server speaks another version.
+    /// The server has another version.
     #[error("the server has SFTP version {0}, but haul needs version 3")]
     Version(u32),
-    /// Something else than a server answered.
+    /// The answer was not that of an SFTP server.
     #[error("the host sent text instead of SFTP: \"{text}\"")]
     NotSftp {
-        /// The beginning of what came, safe to show.
+        /// The beginning of the answer, safe to show.
         text: String,
     },
-    /// Requests waited, and nothing moved.
+    /// Requests waited, but no data moved.
     #[error("no data from the server for {seconds} s")]
     Silent {
-        /// How long.
+        /// The time of silence.
         seconds: u64,
     },
-    /// The session was ended from here.
+    /// This side ended the session.
     #[error("the SFTP session was closed by this side")]
     Stopped,
 }
 
-/// Why something that was asked of the server was not done.
+/// The failure of an operation.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("can't {operation} '{path}': {cause}")]
 pub struct SftpError {
     /// The operation, as in "can't ... PATH".
     pub operation: &'static str,
-    /// The path, as the server was told it, safe to show.
+    /// The path as it was sent, safe to show.
     pub path: String,
     /// The cause.
     pub cause: Cause,
@@ -69,25 +69,25 @@ pub struct SftpError {
 /// The cause of a request's failure.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Cause {
-    /// The server said no.
+    /// The server reported a failure.
     #[error("{}", shown(.0))]
     Status(Status),
-    /// The server does not have what this needs.
+    /// The server lacks a needed extension.
     #[error("the server does not support {0}")]
     Missing(&'static str),
     /// The path can't be sent.
     #[error("{0}")]
     Path(&'static str),
-    /// A directory has an entry that can be no entry.
+    /// A directory has an entry with an invalid name.
     #[error("the server lists an entry with an invalid name: {0}")]
     EntryName(NameError),
-    /// A directory has more entries than can be looked at.
+    /// A directory has more entries than the limit.
     #[error("the server lists more than {0} entries")]
     TooManyEntries(usize),
-    /// A link points further than any path goes.
+    /// A link target is longer than any path can be.
     #[error("the server reports a target of more than {0} bytes")]
     LongTarget(usize),
-    /// The server has another length for a file than was written to it.
+    /// The server reports another length of a file than was written.
     #[error("{written} bytes were written, but the server has {found}")]
     Length {
         /// The number of bytes written.
@@ -95,44 +95,43 @@ pub enum Cause {
         /// The number of bytes that the server has.
         found: u64,
     },
-    /// The server shows another time of a file than it was given.
+    /// The server reports another time of a file than was set.
     #[error("the server does not store the given time")]
     Time,
-    /// The content that the server has is another than was written.
+    /// The content on the server differs from what was written.
     #[error("it reads back different from what was written")]
     Differs,
-    /// Something has the name that a file was to get, and was to stay.
+    /// The name exists, and its entry must stay.
     #[error("the name is taken")]
     Taken,
-    /// A file was to be replaced in steps, and they were not done to the end.
+    /// Replacing a file in steps was not completed.
     #[error(transparent)]
     OnlyStaged(Box<OnlyStaged>),
-    /// A file that was opened to be written is to be read; see
-    /// [`crate::OpenFlags`].
+    /// A file that is open for writing can't be read; see [`crate::OpenFlags`].
     #[error("it is open for writing only")]
     WriteOnly,
-    /// The content to be written could not be read here.
+    /// The local source of the content can't be read.
     #[error("reading the source failed: {}", os_text(.0))]
     Source(Arc<io::Error>),
-    /// The session is over.
+    /// The session has ended.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
 
-/// Where the files are of which neither has its name.
+/// The paths of two files, neither of which has its final name.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{cause}; the new file is complete at '{stage}', and the old one may be at '{aside}'")]
 pub struct OnlyStaged {
     /// The path of the new file, safe to show.
     pub stage: String,
-    /// The path of the existing file, unless it has its own, safe to show.
+    /// The path of the old file, unless it has its name back, safe to show.
     pub aside: String,
-    /// Why the new one did not get its name.
+    /// Why the new file was not renamed.
     pub cause: Cause,
 }
 
 impl SessionError {
-    /// A remedy for the user.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Closed | Self::Broken(_) | Self::Silent { .. } => {
@@ -166,8 +165,7 @@ impl SftpError {
         Self { operation, path: escape_bytes(path), cause: cause.into() }
     }
 
-    /// The session's end, if that is what this is about: then nothing else can
-    /// be asked either.
+    /// The end of the session, if that is the cause. No further requests are possible then.
     pub fn session(&self) -> Option<&SessionError> {
         match self.cause.innermost() {
             Cause::Session(error) => Some(error),
@@ -175,8 +173,7 @@ impl SftpError {
         }
     }
 
-    /// Why what was to be written could not be read here, if that is what went
-    /// wrong.
+    /// The error of reading the local source, if that is the cause.
     pub fn unread(&self) -> Option<&io::Error> {
         match self.cause.innermost() {
             Cause::Source(error) => Some(error),
@@ -184,7 +181,7 @@ impl SftpError {
         }
     }
 
-    /// The server's verdict, if it gave one.
+    /// The server's status, if it is the cause.
     pub fn status(&self) -> Option<StatusCode> {
         match self.cause.innermost() {
             Cause::Status(status) => Some(status.code),
@@ -192,12 +189,12 @@ impl SftpError {
         }
     }
 
-    /// True if the server does not let the user do this, or can't do it at all.
+    /// True if the server denies or does not support the operation.
     pub fn is_refusal(&self) -> bool {
         self.cause.is_refusal()
     }
 
-    /// The nearest that the standard library has.
+    /// The nearest kind of the standard library.
     pub fn io_kind(&self) -> io::ErrorKind {
         match self.cause.innermost() {
             Cause::Status(status) => status.code.io_kind(),
@@ -221,7 +218,7 @@ impl Cause {
         matches!(self.innermost(), Self::Status(status) if refused(status.code))
     }
 
-    /// The first cause, without what it led to.
+    /// The original cause.
     fn innermost(&self) -> &Self {
         match self {
             Self::OnlyStaged(staged) => staged.cause.innermost(),
@@ -239,16 +236,16 @@ impl From<SftpError> for io::Error {
 impl From<io::Error> for SessionError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // The server's end of the stream is closed, seen from either side.
+            // The server has closed the stream, noticed by reading or by writing.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => Self::Closed,
             _ => Self::Broken(Arc::new(error)),
         }
     }
 }
 
-/// A status with the server's own words, where they say more than the code.
+/// The status as text, with the server's message if that adds to the code.
 fn shown(status: &Status) -> String {
-    /// The words of OpenSSH and those who follow it about each code.
+    /// Messages of OpenSSH and similar servers that only repeat the code.
     const ADDS_NOTHING: [&[u8]; 8] = [
         b"",
         b"Success",

@@ -9,27 +9,26 @@ use std::sync::{Arc, OnceLock};
 
 type Result<T> = std::result::Result<T, SftpError>;
 
-/// The answer to a request that was sent. Clones share the answer. If it is dropped, the
-/// outcome of the request stays unknown; its room in the session is free as soon as the
-/// server has answered.
+/// The pending answer to a request. Clones share it. If all are dropped, the result stays unknown.
+/// The request's room in the session is freed once the server has answered.
 #[derive(Clone)]
 pub struct Later(Arc<Pending>);
 
 struct Pending {
-    /// `None` once somebody waits.
+    /// `None` once a thread waits.
     batch: Mutex<Option<Batch>>,
     outcome: OnceLock<Result<()>>,
 }
 
 impl Later {
-    /// Sends the request; [`Self::wait`] reports what prevents that.
+    /// Sends the request. [`Self::wait`] reports a failure to send it.
     fn send(client: &Client, request: Request<'_>, path: &[u8]) -> Self {
         let batch = Batch::of(client, path, &[request]);
         batch.flush();
         Self(Arc::new(Pending { batch: Mutex::new(Some(batch)), outcome: OnceLock::new() }))
     }
 
-    /// Waits for the answer. Any number of threads can wait, as often as they like.
+    /// Waits for the answer. Any number of threads may call it, any number of times.
     ///
     /// # Errors
     /// The server's refusal, or the end of the session.
@@ -44,8 +43,8 @@ impl Later {
 }
 
 impl Client {
-    /// Like [`Self::make_dir`], without waiting for the answer. The server may serve later
-    /// requests first: send those about entries of the directory after the answer.
+    /// Like [`Self::make_dir`], without waiting for the answer. The server may handle later
+    /// requests first, so send those about entries of the directory after the answer.
     pub fn make_dir_later(&self, path: &[u8], mode: u32) -> Later {
         Later::send(self, Request::Mkdir { path, attrs: Attrs::with_mode(mode) }, path)
     }

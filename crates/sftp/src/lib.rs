@@ -1,45 +1,44 @@
 //! A client of SFTP version 3, for hosts that have an ssh server and no haul.
 //!
-//! [`Session::start`] greets the server over a [`haul_net::Connection`]. Its [`Client`], which
-//! can be cloned, sends requests, from any number of threads. They share the connection, and
-//! one window bounds them all. Requests for one file that can be sent together are a batch,
-//! which takes one round trip. A thread need not wait for each round trip: [`RangeReader`] and
-//! [`RangeWriter`] keep many requests for one file in flight, [`Puts`] and [`Gets`] many small
-//! files. [`Later`] is an answer that is taken later. [`Lister`] lists directories before they
-//! are needed, with threads of its own.
+//! [`Session::start`] greets the server over a [`haul_net::Connection`]. Any number of threads send
+//! requests through clones of its [`Client`]. They share the connection, and one window bounds them
+//! all. Requests that can be sent together are a batch, which takes one round trip. A thread need
+//! not wait for each round trip: [`RangeReader`] and [`RangeWriter`] keep many requests for one
+//! file in flight, [`Puts`] and [`Gets`] many small files. [`Later`] is an answer that is taken
+//! later. [`Lister`] lists directories ahead, with threads of its own.
 //!
-//! Blocking, without a runtime: each session has a thread that reads replies, and one that
+//! Everything blocks, without a runtime. Each session has a thread that reads replies, and one that
 //! ends the session if the server falls silent. Callers write their requests themselves.
 //!
-//! Replies are checked and bounded before they are used. A reply that breaks the protocol
-//! ends the session, and every caller gets the reason.
+//! Replies are checked and bounded before they are used. A reply that breaks the protocol ends the
+//! session, and every caller gets the reason.
 //!
-//! The crate knows files, not trees: it decides nothing about what is copied, and does not
-//! guard against links on the way to a path.
+//! The crate knows files, not trees. It does not decide which files are copied, and does not guard
+//! against links on the way to a path.
 //!
 //! # Rooms
 //!
 //! - `codec/`: the packets without I/O: requests to bytes, bytes to replies, every bound.
 //! - `session/`: a connection and its requests in flight:
-//!   - `outbox.rs`: requests on their way out. `reader.rs`: replies on their way in.
-//!   - `shared.rs`: requests in flight, and the end of the session.
-//!   - `watch.rs`: silence. `signs.rs`: signs of movement, and of a file of this machine
-//!     that holds it up.
-//!   - `port.rs`: one caller's end. `batch.rs`: requests that are sent together.
-//!     `payload.rs`: content from memory, or spliced from a file.
+//! - `outbox.rs`: sends requests. `reader.rs`: receives replies.
+//! - `shared.rs`: requests in flight, and the end of the session.
+//! - `watch.rs`: the timeout for silence. `signs.rs`: signs of progress, and of a local file that
+//!   delays it.
+//! - `port.rs`: one caller's end. `batch.rs`: requests that are sent together. `payload.rs`:
+//!   content from memory, or spliced from a file.
 //! - `client.rs`: operations on paths.
-//! - `listing.rs`: operations with many answers, asked ahead: entries of a directory, and
+//! - `listing.rs`: operations with many answers, requested ahead: entries of a directory, and
 //!   targets of links.
-//! - `naming.rs`: gives a whole file its name; the one way to replace an existing file.
+//! - `naming.rs`: renames a complete file into place, the only way to replace an existing file.
 //! - `later.rs`: requests whose answer is taken later.
-//! - `file/`: an open file; `RangeReader` and `RangeWriter` keep many requests for it in
-//!   flight. `small/`: `Puts` and `Gets` keep many small files in flight from one thread.
-//! - `lister.rs`: directories that are listed before they are needed, by threads of its
-//!   own; `lister/plan.rs`: the order and the bounds, without threads.
-//! - `error.rs`: one request's failure, or the session's end.
+//! - `file/`: an open file; `RangeReader` and `RangeWriter` keep many requests for it in flight.
+//!   `small/`: `Puts` and `Gets` keep many small files in flight from one thread.
+//! - `lister.rs`: lists directories ahead, in threads of its own. `lister/plan.rs`: its order and
+//!   its bounds, without threads.
+//! - `error.rs`: the failure of a request, or the end of the session.
 //!
-//! `haul_net::connect_sftp` starts the server's subsystem. The engine asks single requests
-//! through this crate, and `haul_tree::sftp` is a tree over it.
+//! `haul_net::connect_sftp` starts the server's subsystem. The engine sends single requests through
+//! this crate, and `haul_tree::sftp` is a tree over it.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Directories that are listed ahead, so that the listings of different ones overlap. Their
-//! order, and the bounds of what is kept, are in [`plan`].
+//! Lists directories ahead, so that the listings of different ones overlap. [`plan`] decides their
+//! order and bounds.
 
 mod plan;
 #[cfg(test)]
@@ -14,20 +14,20 @@ use std::thread;
 
 type Result<T> = std::result::Result<T, SftpError>;
 
-/// Threads of one lister, at most. A directory takes two round trips, so with one
-/// of 50 ms it makes 80 directories a second.
+/// Most threads of one lister. A directory takes two round trips, so with one of 50 ms it lists 80
+/// directories a second.
 const THREADS_MAX: usize = 8;
 
-/// Lists directories in the background, in the order of a walk that goes into each directory
-/// before the next one: those of the latest call of [`Self::ahead`] first.
+/// Lists directories in the background, in the order of a depth-first walk: those of the latest
+/// call of [`Self::ahead`] first.
 ///
-/// Listings that are not taken yet are bounded: in all by 1,024 directories and 131,072
-/// entries, of one call by 64 directories. Directories that are being listed come on top, with
-/// no more than 32,768 entries each. At a bound the threads wait until a listing is taken;
-/// [`Self::list`] never waits for that.
+/// Listings that are not taken yet are bounded: 1,024 directories and 131,072 entries in total, and
+/// 64 directories per call. Directories that are being listed come on top, with at most 32,768
+/// entries each. At a bound the threads wait until a listing is taken. [`Self::list`] never waits
+/// for that.
 ///
-/// The threads begin when there is work, and end when this is dropped, after their current
-/// listing. They keep no process alive.
+/// The threads start when there is work. They end after their current listing when this is dropped.
+/// They keep no process alive.
 pub struct Lister(Arc<Listings>);
 
 struct Listings {
@@ -52,7 +52,7 @@ impl Lister {
         }))
     }
 
-    /// Queues directories for which [`Self::list`] will be called, in this order, and before
+    /// Queues directories in the order in which [`Self::list`] will be called for them, before
     /// those of earlier calls. The paths are kept until they are taken.
     pub fn ahead(&self, paths: impl IntoIterator<Item = Vec<u8>>) {
         let paths: Vec<Arc<[u8]>> = paths.into_iter().map(Arc::from).collect();
@@ -66,7 +66,7 @@ impl Lister {
             let spawned =
                 thread::Builder::new().name("sftp-list".into()).spawn(move || working.list_ahead());
             if spawned.is_err() {
-                // The callers list by themselves.
+                // The callers then list the directories themselves.
                 break;
             }
             plan.threads += 1;
@@ -74,8 +74,8 @@ impl Lister {
         shared.work.notify_all();
     }
 
-    /// The entries of a directory; see [`Client::list`]. A listing that was made ahead is
-    /// returned once. It may be as old as the call of [`Self::ahead`].
+    /// The entries of a directory; see [`Client::list`]. A listing made ahead is returned once. It
+    /// may be as old as the call of [`Self::ahead`].
     pub fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>> {
         let mut plan = self.0.lock();
         loop {
@@ -108,7 +108,7 @@ impl Listings {
             let Some(begun) = plan.begin() else {
                 plan.idle += 1;
                 self.work.wait(&mut plan);
-                // One that is closed counts no more.
+                // A closed plan has its counts reset.
                 plan.idle = plan.idle.saturating_sub(1);
                 continue;
             };
@@ -125,7 +125,7 @@ impl Listings {
     }
 }
 
-/// A directory that is being listed: however it ends, waiting callers are notified.
+/// A directory that is being listed. Dropping it notifies waiting callers, whatever the result.
 struct Work<'a> {
     shared: &'a Listings,
     path: Arc<[u8]>,

@@ -1,5 +1,5 @@
-//! Entries of directories, and targets of links: questions with many answers, asked ahead
-//! by one thread.
+//! Entries of directories and targets of links: operations with many answers, which one thread
+//! requests ahead.
 
 use crate::Client;
 use crate::codec::{Answer, Attrs, Request, StatusCode};
@@ -10,25 +10,22 @@ use std::collections::VecDeque;
 
 type Result<T> = std::result::Result<T, SftpError>;
 
-/// Entries of one directory, at most: a server that never stops listing is
-/// stopped. A name counts once more for each [`LONG_NAME_LEN`] of its bytes.
+/// Most entries of one directory, to stop a server that never ends a listing. A name counts once
+/// more for each [`LONG_NAME_LEN`] of its bytes.
 const ENTRIES_MAX: usize = 4 << 20;
 
-/// Length of a name, in bytes, from which on it takes more memory than the entry
-/// that it is of.
+/// Length of a name, in bytes, from which it takes more memory than the rest of its entry.
 const LONG_NAME_LEN: usize = 64;
 
-/// Parts of a listing that are asked for at the beginning: the second answer to
-/// a small directory is that there is no more, and comes with the first.
+/// Parts of a listing that are requested at first. For a small directory the second answer is the
+/// end, and arrives with the first.
 const READS_FIRST: usize = 2;
 
-/// Parts of a listing that are asked for at once, at most. OpenSSH gives 100
-/// entries in each, so with a round trip of 50 ms it makes 16,000 entries a
-/// second.
+/// Most parts of a listing that are requested at once. OpenSSH sends 100 entries in each, so with a
+/// round trip of 50 ms it lists 16,000 entries a second.
 const READS_MAX: usize = 8;
 
-/// Paths that are asked about at once, at most. With a round trip of 50 ms it
-/// makes 5,000 a second.
+/// Most paths with a request in flight. With a round trip of 50 ms this is 5,000 a second.
 const AT_ONCE_MAX: usize = 256;
 
 /// An entry of a directory.
@@ -41,12 +38,11 @@ pub struct DirEntry {
 }
 
 impl Client {
-    /// All entries of a directory but `.` and `..`, in any order. A small
-    /// directory takes two round trips.
+    /// All entries of a directory except `.` and `..`, in any order. A small directory takes two
+    /// round trips.
     ///
     /// # Errors
-    /// Besides, [`Cause::EntryName`] when a name in it is none, and
-    /// [`Cause::TooManyEntries`].
+    /// Also [`Cause::EntryName`] for an invalid name, and [`Cause::TooManyEntries`].
     pub fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>> {
         let too_many = || {
             let cause = Cause::TooManyEntries(ENTRIES_MAX);
@@ -66,8 +62,8 @@ impl Client {
         let mut port = self.port();
         let mut entries = Vec::new();
         let mut seen = 0;
-        // Each answer is another part of the directory, whatever the order in
-        // which the server does them; behind the end there is only the end.
+        // Each answer is another part of the directory, in whatever order the server handles the
+        // requests. After the end, each answer is the end.
         let (mut asked, mut asked_max, mut is_at_end) = (0, READS_FIRST, false);
         loop {
             while !is_at_end && asked < asked_max {
@@ -101,8 +97,8 @@ impl Client {
         }
     }
 
-    /// Where each of `count` symbolic links points. `path_of` gives their paths by number.
-    /// `each` receives the number and the target, and returns false to stop.
+    /// Reads the targets of `count` symbolic links. `path_of` returns their paths by number. `each`
+    /// receives the number and the target, and returns false to stop.
     pub fn read_links(
         &self,
         count: usize,
@@ -117,8 +113,7 @@ impl Client {
         );
     }
 
-    /// The attributes at each of `count` paths, links not followed, as by
-    /// [`Self::read_links`].
+    /// Reads the attributes at `count` paths, not following links, like [`Self::read_links`].
     pub fn lstat_each(
         &self,
         count: usize,
@@ -157,8 +152,8 @@ impl Client {
         }
     }
 
-    /// As [`Self::list`], unless the directory has so many entries, or so long names,
-    /// that it takes more memory than `weight_max` short ones: then `None`.
+    /// Like [`Self::list`], but returns `None` if the entries take more memory than `weight_max`
+    /// entries with short names.
     pub(crate) fn list_up_to(
         &self,
         path: &[u8],
@@ -166,7 +161,7 @@ impl Client {
     ) -> Result<Option<Vec<DirEntry>>> {
         let handle = self.ask(Request::Opendir { path }, path)?.handle()?;
         let listed = self.entries(&handle, path, weight_max);
-        // The listing is what counts; nothing can be done about the handle.
+        // The listing is valid even if the handle can't be closed.
         let port = self.port();
         let _ = port.tell(&Request::Close { handle: &handle }).and_then(|()| port.flush());
         listed
@@ -174,7 +169,7 @@ impl Client {
 }
 
 impl DirEntry {
-    /// Its share of memory, in entries with a short name.
+    /// Its memory, in entries with a short name.
     pub(crate) fn weight(&self) -> usize {
         weight_of(self.name.as_bytes())
     }

@@ -1,13 +1,12 @@
-//! How a file that is whole under a private name gets its own, whatever its size
-//! and kind: the one way to replace what has that name.
+//! Renames a complete file from its private name to its final one. All files and links are replaced
+//! this way.
 //!
-//! 1. A server that can replace in one step does ([`Extension::PosixRename`], and
-//!    those at which every rename replaces).
-//! 2. Else the existing file is renamed aside, the new one gets the name, and then
-//!    the old one is removed. If the new one is refused the name, the old one gets
-//!    it back. So at each moment both are whole, under one name or another.
+//! 1. A server that can replace in one step does so ([`Extension::PosixRename`], or a server whose
+//!    every rename replaces). 2. Otherwise the existing file is renamed aside, the new one is
+//!    renamed into place, and then the old one is removed. If the second rename is refused, the old
+//!    file is renamed back. So both files are complete at each moment, under one name or another.
 //!
-//! The steps are here, without I/O: one asker takes them for a single file, and
+//! The steps are defined here without I/O. A single caller runs them for one file, and
 //! [`crate::Puts`] for many at a time.
 
 use crate::Client;
@@ -17,18 +16,16 @@ use crate::error::{Cause, OnlyStaged, SftpError};
 use crate::session::{Batch, Payload};
 use haul_model::escape_bytes;
 
-/// The fate of an existing file or link whose name another is to get. A
-/// directory always stays.
+/// How to treat an existing file or link of the final name. A directory always stays.
 #[derive(Debug, Clone)]
 pub enum Existing {
-    /// It stays: a name that is taken is [`Cause::Taken`].
+    /// It stays: the result is [`Cause::Taken`].
     Keep,
     /// It is replaced.
     Replace {
-        /// The path, in the same directory, under which it waits where the server
-        /// can't replace in one step. What has this path then was left by a
-        /// replacement that was cut short: it is removed if the name that is to be
-        /// replaced is taken again.
+        /// The path for renaming it aside, in the same directory, if the server can't replace in
+        /// one step. An existing entry at this path is a leftover of an interrupted replacement. It
+        /// is removed if it is in the way.
         aside: Vec<u8>,
     },
 }
@@ -45,18 +42,18 @@ impl Existing {
         matches!(self, Self::Keep)
     }
 
-    /// True if what has the path is replaced in one step.
+    /// True if an existing file is replaced in one step.
     fn goes_over(&self, client: &Client) -> bool {
         !self.is_kept() && client.has(Extension::PosixRename)
     }
 }
 
-/// The names of one file.
+/// The paths of one file.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a> {
-    /// The path under which it is whole.
+    /// The path of the complete file.
     pub(crate) stage: &'a [u8],
-    /// The path that it is to get.
+    /// The final path.
     pub(crate) path: &'a [u8],
     pub(crate) existing: &'a Existing,
 }
@@ -70,45 +67,45 @@ impl<'a> Names<'a> {
     }
 }
 
-/// One file on its way to its name.
+/// The renaming of one file.
 pub(crate) struct Renaming {
     step: Step,
-    /// Why the server did not rename at first.
+    /// The server's reason for refusing the first rename.
     refused: Option<Cause>,
-    /// Leftovers of an earlier replacement were removed.
+    /// A leftover of an earlier replacement was removed.
     is_cleared: bool,
 }
 
 /// The next request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Looks if the name is free.
+    /// Looks up whether the final name is free.
     LookFirst,
     Rename,
-    /// Looks at the entry of that name, after the server has refused to rename.
+    /// Looks up the existing entry, after the server has refused the rename.
     Look,
-    /// The existing file goes aside.
+    /// Renames the existing file aside.
     Aside,
-    /// A leftover that is in its way there is removed.
+    /// Removes a leftover at that path.
     Clear,
     RenameAgain,
-    /// The existing file gets its name back.
+    /// Renames the existing file back.
     Back,
     RemoveOld,
 }
 
-/// The end of a file's naming; an error with the operation that failed.
+/// The result of the renaming. An error comes with the failed operation.
 pub(crate) type Named = Result<(), (&'static str, Cause)>;
 
 impl Renaming {
-    /// Begins; `is_free` says that the name was looked for, and is free.
+    /// Starts a renaming. `is_free` is true if a lookup has found the name free.
     pub(crate) fn new(existing: &Existing, is_free: bool) -> Self {
         let looks = existing.is_kept() && !is_free;
         let step = if looks { Step::LookFirst } else { Step::Rename };
         Self { step, refused: None, is_cleared: false }
     }
 
-    /// The request to be made now.
+    /// The next request.
     pub(crate) fn request<'a>(&self, names: &Names<'a>, client: &Client) -> Request<'a> {
         let Names { stage, path, existing } = *names;
         let aside = names.aside();
@@ -124,7 +121,7 @@ impl Renaming {
         }
     }
 
-    /// Takes the answer to it; gives what the file came to, if that is known now.
+    /// Processes the answer to that request. Returns the result once it is known.
     pub(crate) fn take(
         &mut self,
         answer: Result<Answer, Cause>,
@@ -133,7 +130,7 @@ impl Renaming {
     ) -> Option<Named> {
         let next = match (self.step, answer) {
             (Step::LookFirst, Ok(Answer::Attrs(_))) => return Some(Err(("write", Cause::Taken))),
-            // That it is free, or can't be looked at, the rename shows.
+            // If the lookup finds no entry, or fails, the rename decides.
             (Step::LookFirst, Ok(_) | Err(Cause::Status(_))) => Step::Rename,
             (Step::Rename, Ok(_)) | (Step::RemoveOld, _) => return Some(Ok(())),
             (Step::Rename, Err(Cause::Status(status)))
@@ -146,12 +143,12 @@ impl Renaming {
                 Ok(next) => next,
                 Err(cause) => return Some(Err(cause)),
             },
-            // Nothing is there, so it was refused for something else.
+            // No entry has the name, so the rename was refused for another reason.
             (Step::Look, Ok(_) | Err(Cause::Status(_))) => return Some(self.refusal()),
             (Step::Aside, Ok(_)) | (Step::Clear, Ok(_) | Err(Cause::Status(_))) => {
                 if self.step == Step::Clear { Step::Aside } else { Step::RenameAgain }
             }
-            // Somebody else has removed it.
+            // Another process has removed it.
             (Step::Aside, Err(Cause::Status(status))) if status.code == StatusCode::NoSuchFile => {
                 Step::RenameAgain
             }
@@ -173,7 +170,7 @@ impl Renaming {
             (Step::Back, Err(Cause::Status(_))) => {
                 return Some(self.refusal().map_err(|refusal| only_staged(refusal, names)));
             }
-            // The session is over, and nobody knows what was done.
+            // The session has ended, and it is unknown which requests were handled.
             (Step::Aside | Step::RenameAgain | Step::Back, Err(cause)) => {
                 return Some(Err(only_staged(("rename", cause), names)));
             }
@@ -183,7 +180,7 @@ impl Renaming {
         None
     }
 
-    /// Decides about the entry that has the name.
+    /// Decides how to treat the existing entry.
     fn judge(&mut self, found: &Attrs, existing: &Existing) -> Result<Step, (&'static str, Cause)> {
         if existing.is_kept() {
             return Err(("write", Cause::Taken));
@@ -198,8 +195,8 @@ impl Renaming {
         self.refused.take().map_or(Ok(()), |refused| Err(("rename", refused)))
     }
 
-    /// Requests that the existing file gets its name back, unless the new one has it by then,
-    /// and that the stage is removed.
+    /// Requests that the existing file is renamed back, unless the new one has its name by then.
+    /// Then requests that the stage is removed.
     pub(crate) fn give_up(&self, names: &Names<'_>, batch: &mut Batch) {
         if matches!(self.step, Step::Aside | Step::RenameAgain | Step::Back) {
             let back = Request::Rename { from: names.aside(), to: names.path };
@@ -210,13 +207,12 @@ impl Renaming {
 }
 
 impl Client {
-    /// Gives the file or link `stage`, which is whole, its name `path`, and waits
-    /// until it has it.
+    /// Renames the complete file or link `stage` to `path`, and waits for the result.
     ///
     /// # Errors
-    /// [`Cause::Taken`], see [`Existing::Keep`]; [`Cause::OnlyStaged`] if the
-    /// existing file is aside and the stage must stay. Else the existing file has its
-    /// name, and the stage is there and of no use.
+    /// [`Cause::Taken`], see [`Existing::Keep`]. [`Cause::OnlyStaged`] if the existing file is
+    /// aside and the stage must stay. After other errors the existing file has its name, and the
+    /// stage can be removed.
     pub fn name_file(
         &self,
         stage: &[u8],
@@ -238,7 +234,7 @@ impl Client {
     }
 }
 
-/// Both files have names that are not theirs.
+/// The error if neither file has its final name.
 fn only_staged(
     (operation, cause): (&'static str, Cause),
     names: &Names<'_>,
@@ -247,8 +243,8 @@ fn only_staged(
     (operation, Cause::OnlyStaged(Box::new(OnlyStaged { stage, aside, cause })))
 }
 
-/// True if a server that says this to a rename may mean that the path is taken;
-/// there is no status of its own for that in version 3.
+/// True if this status of a rename may mean that the name exists. Version 3 has no status of its
+/// own for that.
 fn may_be_taken(code: StatusCode) -> bool {
     matches!(code, StatusCode::Failure | StatusCode::Other(_))
 }

@@ -24,8 +24,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Creates a mark in `dir`. It is a file, or a directory if other clients of the file system may
-    /// see new files late.
+    /// Creates a mark in `dir`. It is a file, or a directory if other clients of the file system
+    /// may see new files late.
     ///
     /// # Errors
     /// Those of creating an entry.

@@ -1,4 +1,4 @@
-//! The attributes of a file, as version 3 tells and sets them (section 5 of the draft).
+//! The attributes of a file in version 3 (section 5 of the draft).
 
 use super::PacketError;
 use super::wire::{Put, Take};
@@ -9,34 +9,32 @@ const MODE: u32 = 0x4;
 const TIMES: u32 = 0x8;
 const EXTENDED: u32 = 0x8000_0000;
 
-/// Attributes that are known of a file, or to be set. Each is optional on the wire.
+/// Known attributes of a file, or attributes to set. Each is optional on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Attrs {
-    /// Length in bytes. Setting it cuts or extends the file.
+    /// Length in bytes. Setting it truncates or extends the file.
     pub size: Option<u64>,
-    /// Numbers of its user and group.
+    /// The IDs of its user and group.
     pub owner: Option<(u32, u32)>,
-    /// `st_mode`: the type of the file and the bits of its mode. To set, the
-    /// low 12 bits count.
+    /// `st_mode`: the file type and the mode bits. Setting it uses the low 12 bits.
     pub mode: Option<u32>,
-    /// When it was last read and written.
+    /// The times of its last read and its last write.
     pub times: Option<Times>,
 }
 
-/// Seconds since 1970-01-01 00:00 UTC, which end in 2106. The protocol knows no
-/// finer time, and no earlier one: servers send those cut to 32 bits.
+/// Seconds since 1970-01-01 00:00 UTC, up to 2106. The protocol has no finer and no earlier times:
+/// servers send those cut to 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// When it was last read.
+    /// The time of the last read.
     pub accessed: u32,
-    /// When its content last changed.
+    /// The time of the last change of content.
     pub modified: u32,
 }
 
 impl Times {
-    /// True if a file that was given these shows `found` where times are kept: some servers
-    /// keep even seconds, and cut off what is finer. Where nothing is told, nothing is known
-    /// to be lost.
+    /// True if a file that was set to these times may report `found`. Some servers keep even
+    /// seconds only. If nothing is reported, no time is known to be lost.
     pub fn are_kept_as(&self, found: &Attrs) -> bool {
         let is_kept = |found: u32| found == self.modified || found == self.modified & !1;
         found.times.is_none_or(|times| is_kept(times.modified))
@@ -52,19 +50,19 @@ pub enum FileType {
     Dir,
     /// A symbolic link.
     Symlink,
-    /// Something else.
+    /// Any other kind.
     Special,
 }
 
 impl Attrs {
-    /// The mode alone, as new files and directories are given it.
+    /// The mode only, for new files and directories.
     pub fn with_mode(mode: u32) -> Self {
         Self { mode: Some(mode), ..Self::default() }
     }
 
-    /// The kind of file; `None` if the server does not tell modes.
+    /// The kind of file; `None` if the server does not report modes.
     pub fn file_type(&self) -> Option<FileType> {
-        /// `S_IFMT` and its values, which are the same on all systems.
+        /// `S_IFMT`. Its values are the same on all systems.
         const TYPE_MASK: u32 = 0o170_000;
         Some(match self.mode? & TYPE_MASK {
             0o100_000 => FileType::File,

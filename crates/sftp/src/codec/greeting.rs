@@ -1,29 +1,28 @@
-//! The first packets, and what a server says in its own that it can do beyond
-//! the draft.
+//! The first packets, and the extensions that a server announces in its own.
 
 use super::PacketError;
 use super::wire::Take;
 
-/// The only version that is spoken.
+/// The only supported version.
 pub(crate) const VERSION: u32 = 3;
 
-/// The client's greeting, whole.
+/// The client's whole greeting.
 pub(crate) const INIT: [u8; 9] = [0, 0, 0, 5, 1, 0, 0, 0, VERSION as u8];
 
-/// An extension that haul can use. Each is asked for, never assumed.
+/// An extension that haul can use if the server announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extension {
-    /// A rename that replaces what has the name, in one step.
+    /// A rename that replaces an existing file in one step.
     PosixRename,
-    /// Content made durable.
+    /// Making content durable.
     Fsync,
-    /// How much room a file system has.
+    /// The free space of a file system.
     Statvfs,
-    /// Attributes of a symbolic link itself.
+    /// Setting attributes of a symbolic link itself.
     Lsetstat,
     /// The server's limits.
     Limits,
-    /// Further names of files.
+    /// Hard links.
     HardLink,
 }
 
@@ -50,7 +49,7 @@ impl Extension {
         }
     }
 
-    /// The version of it that is understood here, as servers announce it.
+    /// The supported version of the extension, as servers announce it.
     fn version(self) -> &'static [u8] {
         match self {
             Self::Statvfs => b"2",
@@ -81,7 +80,7 @@ impl Extensions {
     }
 }
 
-/// Reads what follows the version in a server's greeting.
+/// Reads the rest of a server's greeting, after the version.
 ///
 /// # Errors
 /// [`PacketError::Cut`].

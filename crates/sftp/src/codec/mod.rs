@@ -1,9 +1,9 @@
-//! The packets of SFTP version 3, without I/O: requests to bytes, bytes to
-//! replies. The format is that of draft-ietf-secsh-filexfer-02, with OpenSSH's
-//! extensions (its file `PROTOCOL`, section 4).
+//! The packets of SFTP version 3, without I/O: requests to bytes, bytes to replies. The format is
+//! that of draft-ietf-secsh-filexfer-02, with OpenSSH's extensions (its file `PROTOCOL`, section
+//! 4).
 //!
-//! A packet is a length (4 bytes, big-endian, itself not counted), a type (1
-//! byte), a number that ties the reply to its request (4 bytes), and the rest.
+//! A packet is a length (4 bytes, big-endian, not counting itself), a type (1 byte), an ID that
+//! ties the reply to its request (4 bytes), and the rest.
 
 mod attrs;
 mod greeting;
@@ -27,27 +27,26 @@ pub(crate) use greeting::{INIT, VERSION};
 pub(crate) use reply::data_len;
 pub(crate) use request::PATH_LEN_MAX;
 
-/// The longest packet that is taken from a server, in bytes after its length:
-/// as much as OpenSSH's own client takes, so that no server that works with
-/// that one is refused.
+/// The longest packet from a server, in bytes after its length. OpenSSH's own client has the same
+/// limit, so every server that works with it is accepted.
 pub const PACKET_LEN_MAX: u32 = 256 << 10;
 
-/// The longest piece of a file in one packet, in bytes: as much as OpenSSH's server
-/// allows. It leaves room for the fields around it.
+/// The longest piece of a file in one packet, in bytes. OpenSSH's server has this limit. It leaves
+/// room for the other fields.
 pub const CHUNK_LEN_MAX: u32 = 255 << 10;
 
 /// The longest handle of an open file, in bytes (section 6.2 of the draft).
 pub const HANDLE_LEN_MAX: usize = 256;
 
-/// Something that no server may send.
+/// A violation of the protocol by a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// The packet is longer than any packet may be, or than what was asked for.
+    /// The packet is longer than any packet may be, or than requested.
     #[error("a packet of {len} bytes; at most {max} are allowed")]
     TooLong {
-        /// The length that it claims.
+        /// The announced length.
         len: u32,
-        /// The bound.
+        /// The limit.
         max: u32,
     },
     /// The packet ends before its content does.
@@ -56,7 +55,7 @@ pub enum PacketError {
     /// No reply has this type.
     #[error("a packet of the unknown type {0}")]
     UnknownType(u8),
-    /// Nothing was asked under this number, or it was answered already.
+    /// No request has this ID, or it was answered already.
     #[error("an answer to the unknown request {0}")]
     ForeignId(u32),
     /// A reply of this type can't answer the request.
@@ -67,20 +66,19 @@ pub enum PacketError {
         /// The reply.
         reply: ReplyKind,
     },
-    /// "All is well" to a request that asks for something.
+    /// Success without a result, for a request that needs one.
     #[error("success without a result as the answer to {0}")]
     EmptySuccess(&'static str),
     /// A handle is longer than [`HANDLE_LEN_MAX`].
     #[error("a file handle of {0} bytes")]
     HandleTooLong(usize),
-    /// Attributes have a part that version 3 does not know, so their end is
-    /// not known either.
+    /// Attributes have flags that version 3 does not know, so their end is unknown.
     #[error("attributes with the unknown flags {0:#x}")]
     UnknownAttrs(u32),
-    /// One path was asked for, and another number of them came.
+    /// A request for one path was answered with another number of paths.
     #[error("{0} names where one was requested")]
     NameCount(u32),
-    /// A read was answered with no data and no end of the file.
+    /// A read was answered with no data instead of the end of the file.
     #[error("an empty answer to a read")]
     EmptyData,
 }

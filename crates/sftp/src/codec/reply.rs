@@ -5,17 +5,17 @@ use super::{
     Attrs, CHUNK_LEN_MAX, HANDLE_LEN_MAX, PACKET_LEN_MAX, PacketError, Status, StatusCode,
 };
 
-/// Bytes in front of every reply's own content: length, type and number.
+/// Bytes before each reply's payload: length, type and ID.
 pub const HEADER_LEN: usize = 9;
 
-/// Bytes of them that the length counts.
+/// Bytes of the header that the length counts.
 const COUNTED_LEN: u32 = 5;
 
 /// The types of replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ReplyKind {
-    /// The server's greeting; its number is the version.
+    /// The server's greeting. Its ID is the version.
     Version = 2,
     /// Success or failure.
     Status = 101,
@@ -23,11 +23,11 @@ pub enum ReplyKind {
     Handle = 102,
     /// Content.
     Data = 103,
-    /// Names of a directory, or one path.
+    /// Names in a directory, or one path.
     Name = 104,
     /// Attributes.
     Attrs = 105,
-    /// The request of an extension.
+    /// The reply to an extension's request.
     Extended = 201,
 }
 
@@ -43,14 +43,14 @@ impl ReplyKind {
     ];
 }
 
-/// The first nine bytes of a reply, understood and within bounds.
+/// The first nine bytes of a reply, decoded and within bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Its kind.
     pub kind: ReplyKind,
-    /// The request that it answers.
+    /// The ID of the request that it answers.
     pub id: u32,
-    /// How many bytes follow the header.
+    /// The number of bytes after the header.
     pub payload_len: u32,
 }
 
@@ -73,78 +73,78 @@ impl Header {
     }
 }
 
-/// Where a link can point to, in bytes: no system has longer paths.
+/// The longest link target, in bytes: no system has longer paths.
 pub const TARGET_LEN_MAX: usize = 4096;
 
-/// The answer to a request, beside a failure.
+/// The successful answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// Success alone.
+    /// Success without a result.
     Done,
-    /// A handle.
+    /// The handle of an open file or directory.
     Handle,
     /// At least one byte of content, and at most `len_max`.
     Data {
-        /// The most, in bytes.
+        /// The limit, in bytes.
         len_max: u32,
     },
     /// Entries of a directory.
     Names,
     /// One path.
     Path,
-    /// Where a link points.
+    /// The target of a link.
     Target,
     /// Attributes.
     Attrs,
-    /// Room of a file system.
+    /// The space of a file system.
     FsStats,
     /// The server's limits.
     Limits,
 }
 
-/// An answer, in the form that was expected, or a failure.
+/// An answer in the expected form, or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It worked, or it failed.
+    /// Success without a result, or a failure.
     Status(Status),
     /// An open file or directory.
     Handle(Box<[u8]>),
-    /// Content: the first `len` bytes of the buffer that went with the request.
+    /// Content: the first `len` bytes of the buffer.
     Data {
         /// The buffer.
         buffer: Vec<u8>,
-        /// How much of it is content, in bytes.
+        /// The length of the content, in bytes.
         len: usize,
     },
     /// Entries of a directory.
     Names(Names),
     /// A path.
     Path(Box<[u8]>),
-    /// A link's target of more than [`TARGET_LEN_MAX`] bytes, which is not kept.
+    /// A link target of more than [`TARGET_LEN_MAX`] bytes, which is dropped.
     LongTarget,
     /// Attributes.
     Attrs(Attrs),
-    /// Room of a file system.
+    /// The space of a file system.
     FsStats(FsStats),
     /// The server's limits.
     Limits(Limits),
 }
 
-/// Entries of a directory, in the form in which they came, so that many of them
-/// take no more memory than their packet.
+/// Entries of a directory in their encoded form, so that many of them take no more memory than
+/// their packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
     count: u32,
-    /// The entries, which have been read once and are whole.
+    /// The encoded entries, which were checked once.
     packed: Box<[u8]>,
 }
 
-/// An entry of a directory as a server names it: any bytes.
+/// A directory entry as a server sends it. The name can be any bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawEntry<'a> {
     /// The name.
     pub name: &'a [u8],
-    /// Its attributes; a link is not followed.
+    /// The attributes of the entry. A link is not followed.
     pub attrs: Attrs,
 }
 
@@ -153,7 +153,7 @@ impl Names {
         let mut from = Take::new(payload);
         let count = from.u32()?;
         let start = payload.len() - from.left();
-        // The entries are believed one by one: each takes bytes of the packet.
+        // The count is not trusted: each entry takes bytes of the packet.
         for _ in 0..count {
             RawEntry::decode(&mut from)?;
         }
@@ -161,12 +161,12 @@ impl Names {
         Ok(Self { count, packed: payload[start..end].into() })
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// True if there are none, which no server should send.
+    /// True if there are no entries, which no server should send.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -186,41 +186,41 @@ impl<'a> RawEntry<'a> {
     }
 }
 
-/// The limits of a server; 0 where it does not say (`limits@openssh.com`).
+/// The limits of a server; 0 if not reported (`limits@openssh.com`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// The longest packet, in bytes.
     pub packet_len: u64,
-    /// The most content in one answer to a read, in bytes.
+    /// The most content in the answer to one read, in bytes.
     pub read_len: u64,
     /// The most content in one write, in bytes.
     pub write_len: u64,
-    /// How many files and directories may be open.
+    /// The maximum number of open files and directories.
     pub open_handles: u64,
 }
 
-/// The room of a file system (`statvfs@openssh.com`).
+/// The space of a file system (`statvfs@openssh.com`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FsStats {
-    /// Bytes in one of the units that blocks are counted in.
+    /// The unit in which blocks are counted, in bytes.
     pub block_len: u64,
-    /// Blocks in all.
+    /// All blocks.
     pub blocks: u64,
-    /// Blocks that are free for the user.
+    /// Free blocks for the user.
     pub blocks_available: u64,
-    /// Files that it can hold in all; 0 where they are not counted.
+    /// Maximum number of files; 0 if not counted.
     pub files: u64,
-    /// Files that can still be made by the user.
+    /// How many files the user can still create.
     pub files_available: u64,
-    /// True if nothing can be written to it.
+    /// True if the file system is read-only.
     pub read_only: bool,
     /// The longest name, in bytes.
     pub name_len_max: u64,
 }
 
 impl Expected {
-    /// Checks that a reply of this kind can be the answer to `request`. A status
-    /// always can: whether it is a failure, [`Self::decode`] tells.
+    /// Checks that a reply of this kind can answer `request`. A status always can: [`Self::decode`]
+    /// finds out whether it is a failure.
     ///
     /// # Errors
     /// [`PacketError::WrongReply`].
@@ -239,8 +239,8 @@ impl Expected {
         Ok(())
     }
 
-    /// Reads the payload of a reply that [`Self::check`] has passed and that is
-    /// not content, which goes to its buffer unread. `request` is for messages.
+    /// Decodes the payload of a reply that [`Self::check`] has accepted. Content is not decoded: it
+    /// is read into its buffer. `request` is for messages.
     ///
     /// # Errors
     /// Any [`PacketError`] but those of headers.
@@ -282,12 +282,10 @@ impl Expected {
     }
 }
 
-/// The length of the content of a data packet, from its first four payload
-/// bytes.
+/// The length of the content of a data packet, from the first four bytes of its payload.
 ///
 /// # Errors
-/// [`PacketError`] if it isn't all of the packet, is nothing, or is more than
-/// was asked for.
+/// [`PacketError`] if it does not match the packet's length, is 0, or is more than requested.
 pub(crate) fn data_len(
     header: &Header,
     prefix: [u8; 4],

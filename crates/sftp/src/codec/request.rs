@@ -3,26 +3,25 @@
 use super::wire::Put;
 use super::{Attrs, Expected, Extension, PACKET_LEN_MAX};
 
-/// The longest path in a request, in bytes. Every server takes packets of
-/// 34,000 bytes (section 3 of the draft), and a rename has two paths.
+/// The longest path in a request, in bytes. Every server takes packets of 34,000 bytes (section 3
+/// of the draft), and a rename has two paths.
 pub(crate) const PATH_LEN_MAX: usize = 16 << 10;
 
-/// The weight of a request beside content, in bytes: itself, its record here, and
-/// a short answer.
+/// The cost of a request besides its content, in bytes: the packet, its record here, and a short
+/// answer.
 const COST: usize = 512;
 
-/// How a file is opened (section 6.3 of the draft): to read or to write.
+/// How a file is opened (section 6.3 of the draft): for reading or for writing.
 ///
-/// There is no way to do both. Servers that are made with Go's `pkg/sftp` can
-/// take a read through a handle that can write as a write of zeros, and say that
-/// it worked; rclone's does (1.60).
+/// Both at once is not possible. Servers built with Go's `pkg/sftp`, such as rclone's (1.60), can
+/// treat a read through a writable handle as a write of zeros and report success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenFlags {
-    /// An existing file, to read.
+    /// An existing file, for reading.
     Read,
-    /// An existing file, to write.
+    /// An existing file, for writing.
     Write,
-    /// A new file, to write; an error if the name is taken, also by a link.
+    /// A new file, for writing. Fails if the name exists, even as a link.
     CreateNew,
 }
 
@@ -40,7 +39,7 @@ impl OpenFlags {
     }
 }
 
-/// A request. Paths and handles are bytes, as the server has them.
+/// A request. Paths and handles are bytes, in the server's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are the arguments, named as in the draft")]
 pub enum Request<'a> {
@@ -57,7 +56,7 @@ pub enum Request<'a> {
         offset: u64,
         len: u32,
     },
-    /// The content, `len` bytes, follows the packet that is encoded.
+    /// The content, `len` bytes, follows the encoded packet.
     Write {
         handle: &'a [u8],
         offset: u64,
@@ -106,7 +105,7 @@ pub enum Request<'a> {
         from: &'a [u8],
         to: &'a [u8],
     },
-    /// `link` is made and points to `target`.
+    /// Creates `link`, which points to `target`.
     Symlink {
         target: &'a [u8],
         link: &'a [u8],
@@ -115,7 +114,7 @@ pub enum Request<'a> {
         from: &'a [u8],
         to: &'a [u8],
     },
-    /// `to` becomes a further name of `from`.
+    /// Creates the hard link `to` to `from`.
     HardLink {
         from: &'a [u8],
         to: &'a [u8],
@@ -210,8 +209,8 @@ impl Request<'_> {
             Self::Rename { from, to }
             | Self::PosixRename { from, to }
             | Self::HardLink { from, to }
-            // The draft has the link first. OpenSSH's server has the target
-            // first, by a mistake that it has kept, and so have the others.
+            // The draft puts the link first. OpenSSH's server has always had the target first, by
+            // mistake, and the other servers follow it.
             | Self::Symlink { target: from, link: to } => {
                 out.put_string(from);
                 out.put_string(to);
@@ -220,7 +219,7 @@ impl Request<'_> {
         }
     }
 
-    /// The extension that it belongs to.
+    /// The extension that the request belongs to.
     pub fn extension(&self) -> Option<Extension> {
         Some(match self {
             Self::PosixRename { .. } => Extension::PosixRename,
@@ -233,7 +232,7 @@ impl Request<'_> {
         })
     }
 
-    /// The answer to it, beside a failure.
+    /// The successful answer to the request.
     pub fn expected(&self) -> Expected {
         match *self {
             Self::Open { .. } | Self::Opendir { .. } => Expected::Handle,
@@ -248,20 +247,20 @@ impl Request<'_> {
         }
     }
 
-    /// Its weight while it is in flight, in bytes: the content that travels
-    /// with it or may come back for it, and the most that the rest can take.
+    /// The cost of the request while it is in flight, in bytes: the content that it sends or may
+    /// receive, and a limit for the rest.
     pub(crate) fn cost(&self) -> usize {
         COST + match self {
             Self::Read { len, .. } | Self::Write { len, .. } => *len as usize,
-            // The answer is kept as it came until it is taken.
+            // The encoded answer is kept until it is taken.
             Self::Readdir { .. } => PACKET_LEN_MAX as usize,
             _ => 0,
         }
     }
 
-    /// True if a server may be at it for minutes, and answer nothing else meanwhile,
-    /// since it waits for a medium, or for another server behind it. Of a small file
-    /// (`is_small`) only what waits for the medium is that.
+    /// True if a server may take minutes and answer nothing else meanwhile, because it waits for a
+    /// medium or for another server. For a small file (`is_small`), only requests that wait for the
+    /// medium count.
     pub(crate) fn is_slow(&self, is_small: bool) -> bool {
         match self {
             Self::Fsync { .. } => true,
@@ -270,7 +269,7 @@ impl Request<'_> {
         }
     }
 
-    /// Its operation, for a message: "can't ... PATH".
+    /// The operation for a message: "can't ... PATH".
     pub fn operation(&self) -> &'static str {
         match self {
             Self::Open { .. } => "open",

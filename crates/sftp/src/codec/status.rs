@@ -1,49 +1,49 @@
-//! How a server says that something worked or failed (section 7 of the draft).
+//! A server's success and failure replies (section 7 of the draft).
 
 use super::PacketError;
 use super::wire::Take;
 use std::fmt;
 use std::io;
 
-/// The most of a server's own words that is kept, in bytes.
+/// Most bytes of a server's message that are kept.
 const MESSAGE_LEN_MAX: usize = 512;
 
-/// A server's verdict on a request.
+/// A server's status for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// The verdict.
+    /// The status code.
     pub code: StatusCode,
-    /// The server's words about it, cut to 512 bytes, as they came. OpenSSH
-    /// says no more than the code does.
+    /// The server's message, cut to 512 bytes, not escaped. OpenSSH's says no more than the code
+    /// does.
     pub message: Box<[u8]>,
 }
 
-/// The verdicts of version 3. "Failure" is all that most servers say about a
-/// full disk, a name that is taken, or a directory that is not empty.
+/// The status codes of version 3. Most servers only report "Failure" for a full disk, an existing
+/// name, or a directory that is not empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusCode {
-    /// It worked.
+    /// Success.
     Ok,
-    /// Nothing more is there to be read.
+    /// The end of the file or directory.
     Eof,
-    /// Nothing has that name.
+    /// The entry does not exist.
     NoSuchFile,
-    /// The user may not.
+    /// The user lacks the permission.
     PermissionDenied,
-    /// It failed.
+    /// A failure without a known cause.
     Failure,
     /// The server did not understand the request.
     BadMessage,
-    /// The server does not do this.
+    /// The server does not support the request.
     Unsupported,
-    /// A code that version 3 has no meaning for, or not at a server.
+    /// A code that version 3 does not define for servers.
     Other(u32),
 }
 
 impl Status {
     pub(super) fn decode(from: &mut Take) -> Result<Self, PacketError> {
         let code = StatusCode::from_number(from.u32()?);
-        // Some servers end here.
+        // Some servers send no message.
         let message = if from.left() == 0 { &[][..] } else { from.string()? };
         Ok(Self { code, message: message[..message.len().min(MESSAGE_LEN_MAX)].into() })
     }
@@ -63,7 +63,7 @@ impl StatusCode {
         }
     }
 
-    /// The nearest that the standard library has.
+    /// The nearest kind of the standard library.
     pub fn io_kind(self) -> io::ErrorKind {
         match self {
             Self::Eof => io::ErrorKind::UnexpectedEof,

@@ -1,10 +1,10 @@
-//! Tests of the codec: requests against a decoder written from the draft,
-//! replies against an encoder written from it, and any bytes against both.
+//! Tests of the codec: requests against a decoder written from the draft, replies against an
+//! encoder written from it, and random bytes against both.
 
 use super::*;
 use proptest::prelude::*;
 
-/// The fields of a request, read slowly.
+/// A simple decoder of a request's fields.
 struct Naive<'a>(&'a [u8]);
 
 impl<'a> Naive<'a> {
@@ -89,7 +89,7 @@ proptest! {
             Request::Limits,
         ];
         for request in requests {
-            // What is in front of it stays.
+            // Earlier bytes in the buffer stay.
             let mut out = b"xx".to_vec();
             request.encode(id, &mut out);
             let (kind, got_id, mut from) = packet(&out[2..], &request);

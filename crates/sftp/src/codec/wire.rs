@@ -1,8 +1,8 @@
-//! Numbers and strings: big-endian, and bytes behind a length.
+//! Numbers, which are big-endian, and strings, which are bytes after a length.
 
 use super::PacketError;
 
-/// Takes values from the front of a packet's bytes.
+/// Decodes values from the front of a packet.
 #[derive(Debug)]
 pub(super) struct Take<'a>(&'a [u8]);
 
@@ -11,7 +11,7 @@ impl<'a> Take<'a> {
         Self(bytes)
     }
 
-    /// How many bytes are left.
+    /// The number of remaining bytes.
     pub(super) fn left(&self) -> usize {
         self.0.len()
     }
@@ -30,7 +30,7 @@ impl<'a> Take<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A string of any length that the packet has room for.
+    /// A string of any length that fits the packet.
     pub(super) fn string(&mut self) -> Result<&'a [u8], PacketError> {
         let len = self.u32()? as usize;
         let (string, rest) = self.0.split_at_checked(len).ok_or(PacketError::Cut)?;

@@ -1,4 +1,4 @@
-//! An open file of the server, and content that streams from it and to it.
+//! An open file on the server, and streams of content from and to it.
 
 mod range_reader;
 mod range_writer;
@@ -40,8 +40,8 @@ impl AttrsSet {
     }
 }
 
-/// An open file. Clones share it. It is closed when the last of them is dropped, or by
-/// [`Self::close`], which reports whether that worked.
+/// An open file. Clones share it. It is closed when the last clone is dropped, or by
+/// [`Self::close`], which reports errors.
 #[derive(Clone)]
 pub struct RemoteFile(Arc<Open>);
 
@@ -50,7 +50,7 @@ struct Open {
     handle: Box<[u8]>,
     /// For messages.
     path: Box<[u8]>,
-    /// Opened for reading, and not for writing.
+    /// True if it is open for reading, false for writing.
     is_readable: bool,
     closed: AtomicBool,
 }
@@ -66,19 +66,19 @@ impl RemoteFile {
         &self.0.path
     }
 
-    /// Its attributes now.
+    /// Its current attributes.
     pub fn attrs(&self) -> Result<Attrs> {
         let [found] = self.batch(&[Request::Fstat { handle: self.handle() }]).answers();
         found?.attrs()
     }
 
-    /// Sets what `attrs` has; a size cuts or extends the file.
+    /// Sets the attributes that `attrs` has. A size truncates or extends the file.
     pub fn set_attrs(&self, attrs: Attrs) -> Result<()> {
         self.done(Request::Fsetstat { handle: self.handle(), attrs })
     }
 
-    /// Sets what `attrs` has and reads the attributes then, in one round trip: a server
-    /// serves the requests for one file in order (section 6.1 of the draft).
+    /// Sets the attributes that `attrs` has, then reads them, in one round trip. A server handles
+    /// the requests for one file in order (section 6.1 of the draft).
     pub fn set_and_look(&self, attrs: Attrs) -> Result<AttrsSet> {
         let handle = self.handle();
         let requests = [Request::Fsetstat { handle, attrs }, Request::Fstat { handle }];
@@ -86,7 +86,7 @@ impl RemoteFile {
         AttrsSet::of(set, found)
     }
 
-    /// Like [`Self::set_and_look`], and closes the file in the same round trip.
+    /// Like [`Self::set_and_look`], but also closes the file in the same round trip.
     ///
     /// # Errors
     /// Those of [`Self::set_and_look`] and of [`Self::close`].
@@ -108,11 +108,11 @@ impl RemoteFile {
         self.done(Request::Fsync { handle: self.handle() })
     }
 
-    /// Fills `buf` from `offset` on, with many requests at once; returns less only at the
-    /// end of the file.
+    /// Fills `buf` from `offset` on, with many requests in flight. Returns less only at the end of
+    /// the file.
     ///
     /// # Errors
-    /// Besides, [`crate::Cause::WriteOnly`].
+    /// Also [`crate::Cause::WriteOnly`].
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let mut reader = self.reader(offset..offset.saturating_add(buf.len() as u64), buf.len());
         while let Some(chunk) = reader.next_piece()? {
@@ -122,8 +122,7 @@ impl RemoteFile {
         Ok((reader.end() - offset) as usize)
     }
 
-    /// Reads a range with up to `window` bytes that are requested, or have arrived and are
-    /// not taken yet.
+    /// Reads a range. At most `window` bytes are requested, or have arrived and are not taken yet.
     pub fn reader(&self, range: Range<u64>, window: usize) -> RangeReader {
         RangeReader::new(self.clone(), range, window)
     }
@@ -145,14 +144,13 @@ impl RemoteFile {
         RangeWriter::new(self.clone())
     }
 
-    /// Closes it, and waits for the answer: some servers report only then that a write has
-    /// failed.
+    /// Closes the file and waits for the answer: some servers report a failed write only then.
     pub fn close(self) -> Result<()> {
         self.0.closed.store(true, Ordering::Relaxed);
         self.done(Request::Close { handle: self.handle() })
     }
 
-    /// Closes a small file that was read, without an answer; the request may stay queued.
+    /// Closes a small file that was read, without waiting. The request may stay queued.
     pub(crate) fn close_small(self) {
         self.0.closed.store(true, Ordering::Relaxed);
         let port = self.client().port_for_small();
@@ -167,7 +165,7 @@ impl RemoteFile {
         &self.0.client
     }
 
-    /// Requests about this file.
+    /// Sends requests about this file.
     pub(crate) fn batch(&self, requests: &[Request<'_>]) -> Batch {
         Batch::of(self.client(), self.path(), requests)
     }

@@ -9,7 +9,7 @@ use std::ops::{Deref, Range};
 
 /// A piece of a file.
 pub struct Chunk {
-    /// Where it lies in the file, in bytes.
+    /// Its offset in the file, in bytes.
     pub offset: u64,
     bytes: Buf,
 }
@@ -24,16 +24,16 @@ impl Deref for Chunk {
 
 /// Reads a range in pieces, in order.
 ///
-/// A server may send less than was requested; the rest is requested again, so that pieces
-/// have any length but no gaps. After an error no more pieces follow.
+/// If a server sends less than requested, the rest is requested again. So pieces have any length,
+/// but there are no gaps. After an error no more pieces follow.
 pub struct RangeReader {
     file: RemoteFile,
     port: Port,
-    /// Where the next request begins.
+    /// The offset of the next request.
     next: u64,
-    /// The end of the range, or of the file if that is earlier.
+    /// The end of the range, or of the file if that is known to be earlier.
     end: u64,
-    /// The end of the pieces that were delivered in order.
+    /// The offset of the next piece to return.
     position: u64,
     window: usize,
     /// Bytes that are requested, or have arrived and are not taken yet.
@@ -41,7 +41,7 @@ pub struct RangeReader {
     /// The length that is requested at each offset, in bytes.
     asked: HashMap<u64, u32>,
     arrived: BTreeMap<u64, Buf>,
-    /// A part was requested again, after the requests of [`Self::start`].
+    /// A part was requested again after [`Self::start`].
     pub(crate) has_asked_again: bool,
 }
 
@@ -62,14 +62,13 @@ impl RangeReader {
         }
     }
 
-    /// The end of the range, or the end of the file once it has shown to be
-    /// earlier.
+    /// The end of the range, or of the file once it is known to be earlier.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Requests the beginning of the range, as far as the window reaches, without waiting:
-    /// for a reader that is drained later.
+    /// Requests the beginning of the range, up to the window, without waiting. For a reader that is
+    /// drained later.
     ///
     /// # Errors
     /// Those of the session.
@@ -82,8 +81,8 @@ impl RangeReader {
     /// The next piece in order; `None` at the end.
     ///
     /// # Errors
-    /// The first failure of a read, in the order of the answers;
-    /// [`Cause::WriteOnly`] if the file was opened to be written.
+    /// The first failed read, in the order of the answers; [`Cause::WriteOnly`] if the file is open
+    /// for writing.
     pub fn next_piece(&mut self) -> Result<Option<Chunk>, SftpError> {
         loop {
             self.ask()?;
@@ -102,8 +101,7 @@ impl RangeReader {
         }
     }
 
-    /// Requests as much as the window has room for, and at least one piece. The requests may
-    /// stay queued.
+    /// Sends requests while the window has room, at least one. They may stay queued.
     pub(crate) fn ask(&mut self) -> Result<(), SftpError> {
         while self.next < self.end {
             let left = self.end - self.next;
@@ -129,7 +127,7 @@ impl RangeReader {
         Ok(())
     }
 
-    /// Waits for one answer; `false` if there is none to wait for.
+    /// Waits for one answer. Returns false if no request is in flight.
     fn take_answer(&mut self) -> Result<bool, SftpError> {
         let Some((offset, answer)) = self.port.next() else {
             return Ok(false);
@@ -137,7 +135,7 @@ impl RangeReader {
         let asked = self.asked.remove(&offset).unwrap_or(0);
         match answer {
             Ok(Answer::Data { buffer, len }) => {
-                // The reader of replies lets no answer pass that has more.
+                // The reader of replies refuses longer answers.
                 let rest = asked - len as u32;
                 let bytes = self.port.content(buffer, len);
                 self.arrived.insert(offset, bytes);

@@ -1,5 +1,4 @@
-//! Content that is written to a file, with many requests in flight. The session bounds how
-//! many.
+//! Writes content to a file with many requests in flight. The session limits their number.
 
 use super::RemoteFile;
 use crate::codec::{Answer, Request};
@@ -10,15 +9,14 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Writes without waiting for each answer. Failures are reported by the calls that follow,
-/// all of them by [`Self::drain`]. If it is dropped before, the outcome of the last writes
-/// stays unknown.
+/// Writes without waiting for each answer. Later calls report failures, and [`Self::drain`] reports
+/// all. If the writer is dropped before, the result of the last writes stays unknown.
 pub struct RangeWriter {
     file: RemoteFile,
     port: Port,
-    /// Where writes begin that have no answer yet.
+    /// Offsets of writes without an answer.
     unanswered: BTreeSet<u64>,
-    /// Where the first write begins that the server has refused.
+    /// The lowest offset of a failed write.
     refused: Option<u64>,
     failed: Option<SftpError>,
 }
@@ -34,11 +32,10 @@ impl RangeWriter {
         &self.file
     }
 
-    /// Sends `bytes`, to be written at `offset`. Waits for room in the session, not for the
-    /// answers.
+    /// Sends `bytes` for a write at `offset`. Waits for room in the session, not for the answers.
     ///
     /// # Errors
-    /// The first failure of this or an earlier write; it stays.
+    /// The first failure of this or an earlier write; later calls return it again.
     pub fn write_at(&mut self, bytes: &[u8], mut offset: u64) -> Result<(), SftpError> {
         for piece in bytes.chunks(self.file.client().write_len()) {
             self.send(offset, piece.len(), Payload::Bytes(piece))?;
@@ -47,13 +44,13 @@ impl RangeWriter {
         self.flush()
     }
 
-    /// Sends a range of a local file, to be written at the same offset. If the connection
-    /// is a pipe, as to ssh, pages are spliced without a copy; so a change of the file
-    /// before [`Self::drain`] has returned may be sent.
+    /// Sends a range of a local file for a write at the same offset. If the connection is a pipe,
+    /// as to ssh, pages are spliced without a copy. A change of the file before [`Self::drain`]
+    /// returns may then be sent.
     ///
     /// # Errors
-    /// See [`Self::write_at`]; besides, [`Cause::Source`] if the range can't be read or the
-    /// file ends within it. Then the content written is not that of the file.
+    /// Those of [`Self::write_at`]; [`Cause::Source`] if the range can't be read or the file ends
+    /// within it. The written content then differs from the file's.
     pub fn write_from(&mut self, source: &File, range: Range<u64>) -> Result<(), SftpError> {
         let mut offset = range.start;
         while offset < range.end {
@@ -88,8 +85,8 @@ impl RangeWriter {
         self.check()
     }
 
-    /// The offset of the first write that the server has refused or not answered yet;
-    /// `None` if it has confirmed all. Does not wait.
+    /// The lowest offset of a write that has failed or has no answer yet; `None` if all are
+    /// confirmed. Does not wait.
     pub fn first_unconfirmed(&mut self) -> Option<u64> {
         self.take_answers();
         let unanswered = self.unanswered.first().copied();

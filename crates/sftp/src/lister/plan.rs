@@ -1,33 +1,33 @@
-//! The order in which directories are listed ahead, and the bounds of the listings that are
-//! kept: without threads, and without a server.
+//! The order in which directories are listed ahead, and the bounds of the kept listings. Without
+//! threads and without a server.
 
 use super::Result;
 use crate::DirEntry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Directories that are being listed, or listed and not taken, at most.
+/// Most directories that are being listed, or are listed and not taken yet.
 pub(super) const DIRS_MAX: usize = 1024;
 
-/// Their entries, at most: about 15 MB. Those with long names count more than once.
+/// Most entries in them: about 15 MB. An entry with a long name counts more than once.
 pub(super) const ENTRIES_MAX: usize = 128 << 10;
 
-/// Directories of one batch, at most, that are being listed, or listed and not taken. A walk
-/// goes deeper before it goes on, so what it needs last must leave room for what it needs
-/// first: this many for each of 16 levels.
+/// The same as [`DIRS_MAX`] for one batch. A walk goes deeper before it continues, so directories
+/// that it needs last must leave room for those that it needs first: this many for each of 16
+/// levels.
 pub(super) const BATCH_DIRS_MAX: usize = 64;
 
-/// Entries of one directory, at most, that is listed ahead: each thread holds as many
-/// besides. A larger one is listed when it is needed.
+/// Most entries of a directory that is listed ahead. Each thread holds as many on top. A larger
+/// directory is listed when it is needed.
 pub(super) const DIR_ENTRIES_MAX: usize = 32 << 10;
 
 #[derive(Default)]
 pub(super) struct Plan {
     slots: HashMap<Arc<[u8]>, Slot>,
-    /// The paths of one call each. The latest has the highest number.
+    /// The paths of one call each. The latest call has the highest number.
     batches: BTreeMap<u64, Batch>,
     next_batch: u64,
-    /// Directories that are being listed, or listed and not taken.
+    /// Directories that are being listed, or are listed and not taken yet.
     dirs: usize,
     /// Their entries.
     entries: usize,
@@ -51,27 +51,27 @@ enum State {
 
 #[derive(Default)]
 struct Batch {
-    /// Paths that are not begun. The first is; others may have been taken since.
+    /// Paths in order. The first is queued; others may have been taken since.
     queue: VecDeque<Arc<[u8]>>,
-    /// Its directories that are being listed, or listed and not taken.
+    /// Its directories that are being listed, or are listed and not taken yet.
     held: usize,
 }
 
-/// The answer to a caller that needs a directory.
+/// The state of a directory that a caller needs.
 pub(super) enum Standing {
     Listed(Result<Vec<DirEntry>>),
     UnderWay,
-    /// The caller lists it.
+    /// The caller must list it.
     NotBegun,
 }
 
 impl Plan {
-    /// A plan without work.
+    /// A plan that takes no work.
     pub(super) fn closed() -> Self {
         Self { is_closed: true, ..Self::default() }
     }
 
-    /// Queues directories, before all that are queued already.
+    /// Queues directories before all that are queued already.
     pub(super) fn add(&mut self, paths: Vec<Arc<[u8]>>) {
         let number = self.next_batch;
         self.next_batch += 1;
@@ -89,18 +89,18 @@ impl Plan {
         self.trim(number);
     }
 
-    /// How many directories are not begun, or a few more.
+    /// The approximate number of queued directories, never too low.
     pub(super) fn queued(&self) -> usize {
         self.batches.values().map(|batch| batch.queue.len()).sum()
     }
 
-    /// True if no directory is queued, being listed, or listed and not taken.
+    /// True if no directory is queued, being listed, or listed and not taken yet.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.batches.is_empty() && self.dirs + self.entries == 0
     }
 
-    /// The directory to be listed next, if there is room for it.
+    /// The next directory to list, if there is room for it.
     pub(super) fn begin(&mut self) -> Option<Arc<[u8]>> {
         if self.dirs >= DIRS_MAX || self.entries >= ENTRIES_MAX {
             return None;
@@ -115,10 +115,10 @@ impl Plan {
         Some(path)
     }
 
-    /// Keeps a listing until it is taken. Without one, the directory is as if it had not
-    /// been begun.
+    /// Keeps a listing until it is taken. Without one, the directory is forgotten, and its caller
+    /// lists it.
     pub(super) fn finish(&mut self, path: &[u8], listed: Option<Result<Vec<DirEntry>>>) {
-        // A plan that was closed does not have it.
+        // A closed plan does not have it.
         let Some(slot) = self.slots.get_mut(path) else { return };
         match listed {
             Some(listed) => {
@@ -129,7 +129,7 @@ impl Plan {
         }
     }
 
-    /// Takes a listing, or leaves a directory that is not begun to the caller.
+    /// Takes a listing. Removes a queued directory, which the caller then lists itself.
     pub(super) fn take(&mut self, path: &[u8]) -> Standing {
         if let Some(Slot { state: State::UnderWay, .. }) = self.slots.get(path) {
             return Standing::UnderWay;
@@ -153,8 +153,8 @@ impl Plan {
         Some(state)
     }
 
-    /// Removes from the front of a queue the paths that are not queued there any more. A
-    /// walk takes from the front, so few of them stay behind it.
+    /// Removes paths that are not queued any more from the front of a queue. A walk takes from the
+    /// front, so few such paths stay behind it.
     fn trim(&mut self, number: u64) {
         let Some(batch) = self.batches.get_mut(&number) else { return };
         let is_queued = |slot: &Slot| slot.batch == number && matches!(slot.state, State::Queued);

@@ -1,4 +1,4 @@
-//! Tests of the plan, without threads, and of the end of the threads.
+//! Tests of the plan without threads, and of the end of the threads.
 
 use super::plan::{BATCH_DIRS_MAX, DIRS_MAX, ENTRIES_MAX, Plan, Standing};
 use super::*;
@@ -20,13 +20,13 @@ fn text(path: &[u8]) -> String {
     String::from_utf8(path.to_vec()).unwrap()
 }
 
-/// A listing of so many entries.
+/// A listing with `entries` entries.
 fn listing(entries: usize) -> Result<Vec<DirEntry>> {
     let entry = DirEntry { name: Name::new(b"x").unwrap(), attrs: Attrs::default() };
     Ok(vec![entry; entries])
 }
 
-/// Lists the next directory, with so many entries.
+/// Lists the next directory, with `entries` entries.
 fn list_next(plan: &mut Plan, entries: usize) -> Option<String> {
     let begun = plan.begin()?;
     plan.finish(&begun, Some(listing(entries)));
@@ -54,13 +54,13 @@ fn the_latest_batch_comes_first_in_its_order() {
     add(&mut plan, &["a", "b", "c"]);
     assert_eq!(list_next(&mut plan, 1).as_deref(), Some("a"));
     add(&mut plan, &["a/x", "a/y"]);
-    // One that is asked for again comes earlier, and once.
+    // A directory that is queued again moves ahead, and is listed once.
     add(&mut plan, &["c"]);
     let order: Vec<_> = std::iter::from_fn(|| list_next(&mut plan, 1)).collect();
     assert_eq!(order, ["c", "a/x", "a/y", "b"]);
     for path in ["a", "b", "c", "a/x", "a/y"] {
         assert_eq!(taken(&mut plan, path), Some(1), "{path}");
-        // What was taken is not there again.
+        // A listing can be taken only once.
         assert_eq!(taken(&mut plan, path), None, "{path}");
     }
     assert_eq!(plan.queued(), 0);
@@ -78,7 +78,7 @@ fn what_is_not_begun_is_for_who_asks() {
     assert!(plan.begin().is_none());
     plan.finish(&a, Some(listing(3)));
     assert_eq!(taken(&mut plan, "a"), Some(3));
-    // One that came to nothing, as when a thread panics, holds nobody up.
+    // A failed listing, as when a thread panics, delays no caller.
     add(&mut plan, &["e"]);
     let e = plan.begin().unwrap();
     plan.finish(&e, None);
@@ -136,7 +136,7 @@ fn a_walk_leaves_nothing_behind() {
     let mut visited = 0;
     while let Some(dir) = to_visit.pop() {
         visited += 1;
-        // Now the threads are ahead, now they are not.
+        // The threads and the walk take the lead by turns.
         if visited % 3 > 0 {
             list_next(&mut plan, 1);
         }

@@ -7,13 +7,13 @@ use crate::error::{SessionError, SftpError};
 
 type Result<T> = std::result::Result<T, SftpError>;
 
-/// Requests that were sent, or queued, and whose answers are taken together.
+/// Requests that were sent or queued, and whose answers are taken together.
 pub(crate) struct Batch {
     port: Port,
     /// For messages.
     path: Box<[u8]>,
     operations: Vec<&'static str>,
-    /// Why the session took no more of them.
+    /// Why the session did not take the rest of them.
     unsent: Option<SftpError>,
 }
 
@@ -23,7 +23,8 @@ impl Batch {
         Self { port, path: path.into(), operations: Vec::new(), unsent: None }
     }
 
-    /// A batch of these requests. From the first that [`Client::check`] rejects on, none is sent.
+    /// A batch of these requests. From the first one that [`Client::check`] rejects on, none is
+    /// sent.
     pub(crate) fn of(client: &Client, path: &[u8], requests: &[Request<'_>]) -> Self {
         let mut batch = Self::new(client.port(), path);
         for request in requests {
@@ -53,9 +54,9 @@ impl Batch {
         self.unsent.get_or_insert(error);
     }
 
-    /// Sends what is queued.
+    /// Sends queued requests.
     pub(crate) fn flush(&self) {
-        // If that fails, every request is answered with the reason.
+        // If that fails, every request gets the reason as its answer.
         let _ = self.port.flush();
     }
 
@@ -95,8 +96,8 @@ impl Answer {
     }
 }
 
-/// The content of an answer. [`crate::codec::Expected`] lets no other kind pass, so the
-/// error is never seen.
+/// The content of an answer. [`crate::codec::Expected`] admits no other kind, so the error never
+/// occurs.
 fn expected<T>(content: Option<T>) -> Result<T> {
     let wrong = || SessionError::from(PacketError::EmptySuccess("a request"));
     content.ok_or_else(|| SftpError::of("understand the answer about", b"a file", wrong()))

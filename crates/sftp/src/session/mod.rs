@@ -1,4 +1,4 @@
-//! A session with a server, from its greeting to its end.
+//! A session with a server, from greeting to end.
 
 mod batch;
 mod outbox;
@@ -27,32 +27,28 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes that are read ahead: small replies come many at once, and content goes
-/// right into its buffer.
+/// Bytes that are read ahead. Small replies arrive many at once. Content is read directly into its
+/// buffer.
 const READ_AHEAD: usize = 64 << 10;
 
-/// How much text is repeated of what is no greeting, in bytes.
+/// Most bytes of an invalid greeting in the error.
 const TEXT_LEN_MAX: usize = 200;
 
 /// Options of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// The content that may be in flight, in bytes, both ways together. More
-    /// than bandwidth times delay gains nothing: 1 Gbit/s with a round trip of
-    /// 100 ms holds 12.5 MB.
+    /// The content that may be in flight, in bytes, both ways together. More than the
+    /// bandwidth-delay product gains nothing: 12.5 MB for 1 Gbit/s and 100 ms.
     ///
-    /// Through OpenSSH something else is narrower. Both of its sides let 2 MiB of
-    /// a session's channel be on their way (`CHAN_SES_WINDOW_DEFAULT` in its
-    /// `channels.h`, 64 packets of 32 KiB), and neither has an option for it. So
-    /// a session moves at most 2 MiB in a round trip, which at 100 ms is
-    /// 168 Mbit/s, whatever is asked for ahead; only more sessions move more,
-    /// each with a connection of its own or a channel in the same one.
+    /// OpenSSH has a narrower limit. Both of its sides allow 2 MiB in flight in a session's channel
+    /// (`CHAN_SES_WINDOW_DEFAULT` in its `channels.h`, 64 packets of 32 KiB), without an option to
+    /// change it. So a session moves at most 2 MiB per round trip: 168 Mbit/s at 100 ms. Only more
+    /// sessions move more, each with its own connection or its own channel in the same one.
     pub bytes_max: usize,
-    /// How many requests may be in flight.
+    /// Maximum number of requests in flight.
     pub requests_max: usize,
-    /// How long nothing may move while requests wait, if not as long as the
-    /// connection's own patience says; [`SLOW_FACTOR`] times as long while one of them
-    /// is such that a server may be at it for minutes.
+    /// Timeout for silence while requests wait, if not the connection's own. It is [`SLOW_FACTOR`]
+    /// times as long while a request may take a server minutes.
     pub silence_max: Option<Duration>,
 }
 
@@ -62,7 +58,7 @@ impl Default for Options {
     }
 }
 
-/// Ends a login that takes too long.
+/// The timeout of a login.
 struct Login {
     /// Dropped when the server has greeted.
     going_on: mpsc::Sender<()>,
@@ -83,13 +79,13 @@ impl Login {
                     killer.kill();
                 }
             };
-            // Without the thread the login takes as long as it takes.
+            // Without the thread the login has no timeout.
             let _ = thread::Builder::new().name("sftp-login".into()).spawn(wait);
         }
         Self { going_on, is_late, max }
     }
 
-    /// The server has greeted, or never will; gives the reason if it was too late.
+    /// Ends the wait for the greeting. Returns an error if the timeout had passed.
     fn end(self) -> Option<SessionError> {
         drop(self.going_on);
         let is_late = self.is_late.load(Ordering::Relaxed);
@@ -97,21 +93,19 @@ impl Login {
     }
 }
 
-/// A session with a server. Dropping it ends it, and whoever waits in it is told
-/// so.
+/// A session with a server. Dropping it ends it, and all waiting callers get an error.
 pub struct Session {
     client: Client,
     closer: Option<Closer>,
 }
 
 impl Session {
-    /// Greets the server, and asks for its limits without waiting for them. Waits as long as the login
-    /// takes, in which a user may have to type a password.
+    /// Greets the server, and requests its limits without waiting for them. Waits for the login, in
+    /// which the user may have to type a password.
     ///
     /// # Errors
-    /// [`StartError::Connect`] when there is no connection or it ends, with the
-    /// reason that ssh gives; [`StartError::Session`] when the answer is not
-    /// that of an SFTP server of version 3.
+    /// [`StartError::Connect`] if there is no connection or it ends, with ssh's reason.
+    /// [`StartError::Session`] if the answer is not that of an SFTP server of version 3.
     pub fn start(connection: Connection, options: Options) -> Result<Self, StartError> {
         let Connection { reader, mut writer, closer } = connection;
         let mut reader = BufReader::with_capacity(READ_AHEAD, reader);
@@ -168,18 +162,18 @@ impl Session {
         self.closer.as_ref().map(Closer::peer).unwrap_or_default()
     }
 
-    /// True if the session has ended before its time.
+    /// True if the session was lost.
     pub fn has_ended(&self) -> bool {
         self.client.shared().has_ended()
     }
 
-    /// True if it has not ended, neither before its time nor from here.
+    /// True if the session was neither lost nor ended by this side.
     pub fn is_open(&self) -> bool {
         self.client.shared().is_open()
     }
 
-    /// Ends the session once all that matters was answered. After a job that is done, haul
-    /// waits at most a second for ssh to end.
+    /// Ends the session after all needed answers have arrived. Waits at most a second for ssh to
+    /// exit.
     pub fn finish(mut self) {
         self.client.shared().end_gently();
         if let Some(closer) = self.closer.take() {
@@ -187,7 +181,7 @@ impl Session {
         }
     }
 
-    /// For a session that ended before its time: why, as far as ssh knows.
+    /// Returns why the session was lost, as far as ssh knows.
     pub fn explain(mut self) -> ConnectError {
         let shared = self.client.shared();
         shared.end_gently();
@@ -219,8 +213,8 @@ fn greeting(reader: &mut BufReader<impl Read>) -> Result<Extensions, SessionErro
     reader.read_exact(&mut header)?;
     let header = match Header::decode(header) {
         Ok(header) => header,
-        // A shell's startup file prints before the server does. No more is read
-        // than has come: there may be nothing else.
+        // A shell's startup file prints text before the server starts. Only bytes that have arrived
+        // are read, as no more may follow.
         Err(PacketError::TooLong { .. }) if is_text(header[0]) => {
             let rest = reader.buffer().iter().copied();
             let text: Vec<u8> = header.into_iter().chain(rest).take(TEXT_LEN_MAX).collect();

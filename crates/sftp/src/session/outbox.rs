@@ -1,8 +1,8 @@
-//! Requests on their way out.
+//! Sends requests.
 //!
-//! There is no thread that writes. One caller at a time writes its request, and those that
-//! others have queued. So content goes from the caller's buffer to the stream without a copy,
-//! and requests of the same moment leave in one write.
+//! No thread is dedicated to writing. One caller at a time writes its own request and those that
+//! others have queued. So content moves from the caller's buffer to the stream without a copy, and
+//! requests of the same moment leave in one write.
 
 use super::payload::Payload;
 use super::signs::Signs;
@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
 
-/// Requests without content are queued up to this many bytes.
+/// Limit of queued requests, in bytes. Only small ones are queued.
 const QUEUED_LEN_MAX: usize = 64 << 10;
 
 pub(super) struct Outbox {
@@ -35,8 +35,8 @@ impl Outbox {
         Self { state: Mutex::new(state), free: Condvar::new(), signs }
     }
 
-    /// Queues a packet and its payload, or sends both at once if the payload is
-    /// large. What is queued may stay there until [`Self::flush`].
+    /// Queues a packet and its payload, or sends both at once if the payload is large. Queued
+    /// packets may stay there until [`Self::flush`].
     pub(super) fn send(
         &self,
         payload: Payload<'_>,
@@ -63,7 +63,7 @@ impl Outbox {
         self.drain(state, payload).map(drop)
     }
 
-    /// Sends the queue, unless another caller does.
+    /// Sends the queue, unless another caller is sending it.
     pub(super) fn flush(&self) -> Result<(), SessionError> {
         let state = self.lock();
         if state.queued.is_empty() || state.writer.is_none() {
@@ -82,7 +82,7 @@ impl Outbox {
         drop(writer);
     }
 
-    /// Writes the queue and then `payload`, and requests that are queued meanwhile.
+    /// Writes the queue, then `payload`, then requests that were queued meanwhile.
     fn drain<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -100,7 +100,7 @@ impl Outbox {
             payload = Payload::NONE;
             state = self.lock();
             if state.queued.capacity() == 0 {
-                // The next queue has the last one's memory.
+                // The next queue reuses this memory.
                 state.queued = queued;
                 state.queued.clear();
             }
@@ -115,7 +115,7 @@ impl Outbox {
         state.open().map(|()| state)
     }
 
-    /// Writes packets, and the payload of the last of them.
+    /// Writes packets, and the payload of the last one.
     fn write(&self, out: &mut Writer, packets: &[u8], payload: Payload<'_>) -> io::Result<()> {
         match payload {
             Payload::Bytes(bytes) => self.write_both(out, packets, bytes),
@@ -126,7 +126,7 @@ impl Outbox {
         }
     }
 
-    /// Writes two slices one after the other, without copying them together.
+    /// Writes two slices in order, without joining them in memory.
     fn write_both(&self, out: &mut Writer, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
         while !head.is_empty() || !body.is_empty() {
             let written = match out.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {

@@ -1,4 +1,4 @@
-//! The content that follows a packet, from memory or from a file.
+//! The content after a packet, from memory or from a file.
 
 use super::signs::Signs;
 use haul_net::Writer;
@@ -8,14 +8,14 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
-/// Content below this length is copied into the queue, so that it leaves in one
-/// write with what is queued.
+/// Content below this length is copied into the queue, so that it leaves in one write with queued
+/// packets.
 const DIRECT_LEN: usize = 16 << 10;
 
-/// How much of a file is read at once where it can't be spliced, in bytes.
+/// Bytes per read of a file that can't be spliced.
 const COPY_LEN: usize = 64 << 10;
 
-/// The content behind a packet.
+/// The content after a packet.
 #[derive(Clone, Copy)]
 pub(crate) enum Payload<'a> {
     /// Bytes in memory.
@@ -24,22 +24,22 @@ pub(crate) enum Payload<'a> {
     File(&'a FileRange<'a>),
 }
 
-/// A range of a file that is to be sent.
+/// A range of a file to send.
 pub(crate) struct FileRange<'a> {
     file: &'a File,
-    /// Where it begins, in bytes.
+    /// Its offset, in bytes.
     offset: u64,
     /// Its length, in bytes.
     len: usize,
-    /// Why zeros were sent in place of a part of it.
+    /// Why a part was sent as zeros.
     failed: RefCell<Option<io::Error>>,
 }
 
 impl<'a> Payload<'a> {
-    /// Nothing.
+    /// No content.
     pub(crate) const NONE: Self = Self::Bytes(&[]);
 
-    /// Content that is small enough to be queued.
+    /// The content, if it is small enough to queue.
     pub(super) fn queueable(self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) if bytes.len() < DIRECT_LEN => Some(bytes),
@@ -57,15 +57,15 @@ impl<'a> FileRange<'a> {
         Self { file, offset, len, failed: RefCell::new(None) }
     }
 
-    /// Why it could not be sent as it is: a failed read, or
-    /// [`io::ErrorKind::UnexpectedEof`] if the file ends within it.
+    /// Why the range was not sent unchanged: a failed read, or [`io::ErrorKind::UnexpectedEof`] if
+    /// the file ends within it.
     pub(crate) fn into_failure(self) -> Option<io::Error> {
         self.failed.into_inner()
     }
 
-    /// Sends it: as pages, where `out` is a pipe and the system can do that,
-    /// else by reading and writing. The packet in front of it has announced its
-    /// length, so what can't be read is sent as zeros.
+    /// Sends the range: spliced if `out` is a pipe and the system can do that, else by reading and
+    /// writing. The packet before it has announced its length, so unreadable parts are sent as
+    /// zeros.
     ///
     /// # Errors
     /// Those of writing.
@@ -90,12 +90,12 @@ impl<'a> FileRange<'a> {
         Ok(())
     }
 
-    /// Returns how much of it was spliced. Reading reports why the rest was not.
+    /// Splices the range and returns how many bytes were sent. Reading the rest reports the error.
     fn splice(&self, out: &mut Writer, signs: &Signs) -> io::Result<usize> {
         let Some(pipe) = out.pipe() else { return Ok(0) };
         let mut sent = 0;
         while sent < self.len {
-            // A full pipe is the server's affair, and what comes then is the disk's.
+            // A full pipe is the server's delay. What follows is the disk's.
             out.wait_for_room()?;
             let (at, len) = (self.offset + sent as u64, self.len - sent);
             match signs.at_disk(|| splice_to_pipe(self.file, at, pipe, len)) {

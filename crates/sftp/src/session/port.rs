@@ -1,5 +1,5 @@
-//! One caller's end of a session: it sends many requests, and receives the answers in the
-//! order in which they arrive.
+//! One caller's end of a session. It sends many requests, and receives the answers in the order of
+//! their arrival.
 
 use super::payload::Payload;
 use super::shared::{Buf, State};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 type Result<T, E = SessionError> = std::result::Result<T, E>;
 
-/// The answers for one port. It holds no more of them than the port has sent requests.
+/// The answers for one port. It holds at most one per request of the port.
 #[derive(Default)]
 pub(super) struct Inbox {
     answers: Mutex<VecDeque<(u64, Result<Answer>)>>,
@@ -44,17 +44,16 @@ impl Port {
         Self { shared, inbox, outstanding: 0, is_small: false }
     }
 
-    /// A port for small files, which take no server long.
+    /// A port for small files, whose requests take no server long.
     pub(crate) fn for_small(shared: &Arc<State>) -> Self {
         let mut port = Self::new(shared);
         port.is_small = true;
         port
     }
 
-    /// Sends a request, whose answer gets `tag`. Waits for room in the session, not for
-    /// the answer. The request may stay queued until [`Self::next`] or [`Self::flush`],
-    /// so that many requests leave in one write. After an error nothing was sent, and no
-    /// answer arrives.
+    /// Sends a request, whose answer will have `tag`. Waits for room in the session, not for the
+    /// answer. The request may stay queued until [`Self::next`] or [`Self::flush`], so that many
+    /// requests leave in one write. After an error the request was not sent, and gets no answer.
     pub(crate) fn send(
         &mut self,
         tag: u64,
@@ -67,13 +66,12 @@ impl Port {
         Ok(())
     }
 
-    /// Sends what is queued.
+    /// Sends queued requests.
     pub(crate) fn flush(&self) -> Result<()> {
         self.shared.flush()
     }
 
-    /// Waits for the next answer, and returns it with its tag; `None` if no request is
-    /// without an answer.
+    /// Waits for the next answer, and returns it with its tag; `None` if all requests are answered.
     pub(crate) fn next(&mut self) -> Option<(u64, Result<Answer, Cause>)> {
         if self.outstanding == 0 {
             return None;
@@ -81,7 +79,7 @@ impl Port {
         if let Some(answer) = self.try_next() {
             return Some(answer);
         }
-        // If that fails, every request is answered with the reason.
+        // If that fails, every request gets the reason as its answer.
         let _ = self.flush();
         let mut answers = self.inbox.lock();
         loop {
@@ -100,14 +98,13 @@ impl Port {
         Some((tag, succeeded(answer)))
     }
 
-    /// Sends a request whose answer is ignored. It may stay queued, as with
-    /// [`Self::send`].
+    /// Sends a request whose answer is ignored. It may stay queued, as in [`Self::send`].
     pub(crate) fn tell(&self, request: &Request<'_>) -> Result<()> {
         let is_slow = request.is_slow(self.is_small);
         self.shared.submit(None, 0, request, Payload::NONE, is_slow)
     }
 
-    /// Content that has arrived, in a buffer that is used again when it is dropped.
+    /// Arrived content, in a buffer that is reused after it is dropped.
     pub(crate) fn content(&self, buffer: Vec<u8>, len: usize) -> Buf {
         Buf::new(buffer, len, Arc::clone(&self.shared))
     }
@@ -116,14 +113,14 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         if self.outstanding > 0 {
-            // Others may wait for the room that these take. A session that has ended has
-            // answered everyone.
+            // Other callers may wait for the room of these requests. If the session has ended, all
+            // callers have their answers.
             let _ = self.flush();
         }
     }
 }
 
-/// The answer, if it is not a failure.
+/// The answer, unless it is a failure.
 fn succeeded(answer: Result<Answer>) -> Result<Answer, Cause> {
     match answer? {
         Answer::Status(status) if status.code != StatusCode::Ok => Err(Cause::Status(status)),
@@ -153,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_and_not_sent_is_answered_once_and_under_its_own_tag() {
-        // The answers of a session's end come in no order: several times, for each.
+        // The answers at a session's end arrive in any order, so each is tested several times.
         for _ in 0..16 {
             let Connection { writer, closer, .. } = Connection::from_parts(io::empty(), Broken);
             let shared = State::new(writer, closer.killer(), Options::default());

@@ -1,4 +1,4 @@
-//! The thread that reads replies and delivers them to the callers.
+//! The thread that reads replies and passes them to the callers.
 
 use super::shared::{State, Waiting};
 use super::signs::Signs;
@@ -7,8 +7,8 @@ use crate::error::SessionError;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
-/// Delivers replies until the stream ends or the server breaks the protocol, and then ends
-/// the session. Waits for the server alone.
+/// Passes on replies until the stream ends or the server breaks the protocol. Then ends the
+/// session. Waits for nothing but the server.
 pub(super) fn run(shared: &State, reader: BufReader<impl Read>) {
     let signs = Arc::clone(shared.signs());
     let mut reader = Counted { reader, signs };
@@ -60,7 +60,7 @@ fn read_answer(
     Ok(waiting.expected.decode(header.kind, payload, waiting.operation)?)
 }
 
-/// A stream whose reads are counted, so that it shows when nothing comes.
+/// A stream that counts its reads, to reveal silence.
 struct Counted<R> {
     reader: R,
     signs: Arc<Signs>,

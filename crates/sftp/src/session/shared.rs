@@ -1,5 +1,5 @@
-//! State that the threads of a session share: the requests in flight, their bounds, and
-//! how the session ended.
+//! State that the threads of a session share: the requests in flight, their bounds, and the end of
+//! the session.
 
 use super::Options;
 use super::outbox::Outbox;
@@ -15,17 +15,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Buffers for content that are kept to be used again; more than these are
-/// never in use with the default options.
+/// Most buffers that are kept for reuse. With the default options no more are in use at once.
 const BUFFERS_KEPT_MAX: usize = 64;
 
-/// How long ssh may take to end by itself when the stream has ended. How it ends
-/// tells why.
+/// Timeout for ssh to exit by itself after the stream has ended. Its exit status shows the reason.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) struct State {
     table: Mutex<Table>,
-    /// Notified when a reply made room for a request, and at the end.
+    /// Notified when a reply makes room for a request, and at the end.
     room: Condvar,
     /// Notified at the end.
     ended: Condvar,
@@ -40,35 +38,35 @@ pub(crate) struct State {
 struct Table {
     waiting: HashMap<u32, Waiting>,
     next_id: u32,
-    /// The weight of the requests in flight.
+    /// The cost of the requests in flight.
     bytes: usize,
-    /// Those of them that may take a server minutes.
+    /// How many of them may take a server minutes.
     slow: usize,
-    /// Threads that wait for room.
+    /// The number of threads that wait for room.
     blocked: usize,
     end: Option<SessionError>,
 }
 
 /// A request in flight.
 pub(super) struct Waiting {
-    /// Where the answer goes; `None` if it is ignored.
+    /// The receiver of the answer; `None` if it is ignored.
     pub(super) inbox: Option<Arc<Inbox>>,
-    /// The caller's number for it.
+    /// The caller's tag.
     pub(super) tag: u64,
     pub(super) expected: Expected,
-    /// Its name for messages.
+    /// The operation, for messages.
     pub(super) operation: &'static str,
     pub(super) cost: usize,
-    /// A server may be at it for minutes.
+    /// It may take a server minutes.
     is_slow: bool,
 }
 
-/// The reason to wait for the server.
+/// Whether requests wait for the server, and for how long they may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
     No,
     Quick,
-    /// Something that may take it minutes.
+    /// A request may take the server minutes.
     Slow,
 }
 
@@ -87,12 +85,11 @@ impl State {
         })
     }
 
-    /// Sends a request as soon as there is room for it; it may stay queued until
-    /// [`Self::flush`]. `is_slow` says that a server may be at it for minutes.
+    /// Sends a request once there is room for it. It may stay queued until [`Self::flush`].
+    /// `is_slow` is true if it may take a server minutes.
     ///
     /// After an error the request was not accepted. If an accepted request can't be sent, the
-    /// session ends, and the reason is its answer: a caller that counts answers must not miss
-    /// one.
+    /// session ends, and the reason is its answer. So a caller that counts answers misses none.
     pub(super) fn submit(
         &self,
         inbox: Option<&Arc<Inbox>>,
@@ -104,7 +101,7 @@ impl State {
         let cost = request.cost();
         let mut table = self.lock();
         while table.end.is_none() && !self.fits(&table, cost) {
-            // The room may be taken by requests in the queue.
+            // Queued requests may take up the room.
             drop(table);
             self.flush()?;
             table = self.lock();
@@ -143,7 +140,7 @@ impl State {
         Ok(())
     }
 
-    /// Sends what is queued.
+    /// Sends queued requests.
     pub(super) fn flush(&self) -> Result<(), SessionError> {
         self.outbox.flush().map_err(|error| self.fail(error))
     }
@@ -155,7 +152,7 @@ impl State {
                 && table.bytes + cost <= self.options.bytes_max)
     }
 
-    /// The request that is answered under this number, no longer in flight.
+    /// Removes the request with this ID from those in flight and returns it.
     pub(super) fn take(&self, id: u32) -> Option<Waiting> {
         let mut table = self.lock();
         let waiting = table.waiting.remove(&id)?;
@@ -167,32 +164,30 @@ impl State {
         Some(waiting)
     }
 
-    /// Ends the session because of `error`, unless it has ended; gives the
-    /// reason that counts.
+    /// Ends the session with `error`, unless it has ended. Returns the reason of its end.
     pub(super) fn fail(&self, error: SessionError) -> SessionError {
         self.end(error);
         self.lock().end.clone().unwrap_or(SessionError::Stopped)
     }
 
-    /// Ends the session now: all waiting callers get `reason`, or the reason why it had ended
-    /// before, and the connection is cut.
+    /// Ends the session now and cuts the connection. All waiting callers get `reason`, or the
+    /// reason of an earlier end.
     pub(crate) fn end(&self, reason: SessionError) {
         let has_ended = matches!(reason, SessionError::Closed | SessionError::Broken(_));
         if self.stop(reason) && !(has_ended && self.killer.ends_within(LAST_WORDS_MAX)) {
-            // Wakes who is blocked in writing.
+            // Wakes a thread that is blocked in a write.
             self.killer.kill();
         }
         self.outbox.close();
     }
 
-    /// Ends the session without cutting the connection: the server sees the end
-    /// of its input.
+    /// Ends the session without cutting the connection: the server sees the end of its input.
     pub(super) fn end_gently(&self) {
         self.stop(SessionError::Stopped);
         self.outbox.close();
     }
 
-    /// Answers all requests with the reason; true if it is the first end.
+    /// Answers all requests with the reason. Returns true if the session had not ended before.
     fn stop(&self, reason: SessionError) -> bool {
         let mut table = self.lock();
         let is_first = table.end.is_none();
@@ -208,7 +203,7 @@ impl State {
         is_first
     }
 
-    /// True if the session has ended before its time, and not from here.
+    /// True if the session was lost, not ended by this side.
     pub(super) fn has_ended(&self) -> bool {
         self.lock().end.as_ref().is_some_and(|end| !matches!(end, SessionError::Stopped))
     }
@@ -217,8 +212,8 @@ impl State {
         self.lock().end.is_none()
     }
 
-    /// Waits until the session has ended, at most `patience`; if it has not, returns the
-    /// reason to wait for the server.
+    /// Waits up to `patience` for the end of the session. If it has not ended, returns whether
+    /// requests wait for the server.
     pub(super) fn wait_ended(&self, patience: Duration) -> Option<Waits> {
         let mut table = self.lock();
         self.ended.wait_while_for(&mut table, |table| table.end.is_none(), patience);
@@ -230,8 +225,8 @@ impl State {
         table.end.is_none().then_some(waits)
     }
 
-    /// A number that changes whenever something moves on the stream, while requests wait
-    /// for the server.
+    /// A number that changes whenever bytes move on the stream; `None` while no request waits for
+    /// the server.
     pub(crate) fn signs_awaited(&self) -> Option<u64> {
         let waits = {
             let table = self.lock();
@@ -240,12 +235,11 @@ impl State {
         (waits && !self.signs.is_at_disk()).then(|| self.signs.moved())
     }
 
-    /// The signs that it gets on.
     pub(super) fn signs(&self) -> &Arc<Signs> {
         &self.signs
     }
 
-    /// A buffer of at least `len` bytes, of unspecified content.
+    /// A buffer of at least `len` bytes, with unspecified content.
     pub(super) fn buffer(&self, len: usize) -> Vec<u8> {
         let kept = self.buffers.lock().pop();
         let mut buffer = kept.unwrap_or_default();
@@ -275,7 +269,7 @@ impl Waiting {
     }
 }
 
-/// Content in a buffer that is used again when this is dropped.
+/// Content in a buffer that is reused after this is dropped.
 pub(crate) struct Buf {
     bytes: Vec<u8>,
     len: usize,

@@ -1,8 +1,8 @@
-//! Signs of progress in a session, for the thread that watches for silence.
+//! Signs of progress in a session, for the thread that detects silence.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Signs of progress in a session, and of holdups that are not the server's.
+/// Signs of progress in a session, and of delays that are not the server's.
 #[derive(Default)]
 pub(super) struct Signs {
     moved: AtomicU64,
@@ -10,7 +10,7 @@ pub(super) struct Signs {
 }
 
 impl Signs {
-    /// Bytes have moved on the stream, in either direction.
+    /// Counts a move of bytes on the stream, in either direction.
     pub(super) fn count(&self) {
         self.moved.fetch_add(1, Ordering::Relaxed);
     }
@@ -20,8 +20,8 @@ impl Signs {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// Does `work`, which waits for a local file and not for the server. Only the caller that
-    /// has the stream does.
+    /// Runs `work`, which waits for a local file and not for the server. Only the caller that holds
+    /// the stream may call it.
     pub(super) fn at_disk<T>(&self, work: impl FnOnce() -> T) -> T {
         self.at_disk.store(true, Ordering::Relaxed);
         let done = work();

@@ -1,21 +1,19 @@
-//! The thread that ends a session in which requests wait and no bytes move. Callers that wait
-//! for a reply and callers that are blocked in writing get an error.
+//! The thread that ends a session if requests wait and no bytes move. Callers that wait for a
+//! reply, or are blocked in a write, get an error.
 
 use super::shared::{State, Waits};
 use crate::error::SessionError;
 use std::time::Duration;
 
-/// How many times within the longest silence is looked.
+/// How many checks are made within the timeout for silence.
 const LOOKS: u32 = 8;
 
-/// How many times longer a server may be silent during a request that can take
-/// minutes, such as fsync of a large file: OpenSSH's server does nothing else meanwhile.
-/// If the host itself is gone, ssh reports that.
+/// Factor of the timeout during a request that can take minutes, such as fsync of a large file.
+/// OpenSSH's server does nothing else meanwhile. If the host itself is lost, ssh reports that.
 pub const SLOW_FACTOR: u32 = 10;
 
-/// Watches until the session has ended. It counts looks: the time in which this
-/// process is stopped is none in which the server is silent, nor is that in which it
-/// waits for a file of this machine, to send it.
+/// Watches until the session has ended. It counts checks instead of time. So it excludes the time
+/// in which this process is suspended, and in which it waits for a local file to send.
 pub(super) fn run(shared: &State, silence_max: Duration) {
     let mut last = shared.signs().moved();
     let mut quiet_looks = 0;

@@ -1,4 +1,4 @@
-//! Small files on their way from the server.
+//! Downloads of small files.
 
 use super::Queue;
 use crate::codec::{Answer, Attrs, OpenFlags, Request};
@@ -8,26 +8,26 @@ use crate::{Client, RangeReader, RemoteFile};
 
 type Result<T> = std::result::Result<T, SftpError>;
 
-/// A small file to be read.
+/// A small file to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Get {
-    /// The caller's number for it.
+    /// The caller's key for it.
     pub key: u64,
     /// Its path. A link at its end is followed.
     pub path: Vec<u8>,
-    /// The number of bytes to be read: its length, as far as it is known.
+    /// The number of bytes to read: the file's length, as far as known.
     pub len: u32,
 }
 
 /// A file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Got {
-    /// Its content, which is shorter than requested if the file is.
+    /// Its content. Shorter than requested if the file is.
     pub content: Vec<u8>,
-    /// The file's attributes before it was read.
+    /// Its attributes before it was read.
     pub before: Attrs,
-    /// Its attributes afterwards. If size and modification time are the same, this
-    /// is its content; when it was last read changes by reading.
+    /// Its attributes after it was read. If size and modification time are equal, the content is
+    /// consistent. Reading changes the access time.
     pub after: Attrs,
 }
 
@@ -36,14 +36,14 @@ pub struct Gets(Queue<Job>);
 
 struct Job {
     get: Get,
-    /// The request to open it, until that is answered.
+    /// The request to open the file, until it is answered.
     opening: Option<Batch>,
     reading: Option<Reading>,
     result: Option<Result<Got>>,
 }
 
-/// A file that is open. Its attributes are requested before and after its content: a server
-/// serves the requests for one file in order (section 6.1 of the draft).
+/// An open file. Its attributes are requested before and after its content. A server handles the
+/// requests for one file in order (section 6.1 of the draft).
 struct Reading {
     file: RemoteFile,
     before: Batch,
@@ -52,12 +52,12 @@ struct Reading {
 }
 
 impl Gets {
-    /// No files yet.
+    /// An empty queue.
     pub fn new(client: &Client) -> Self {
         Self(Queue::new(client))
     }
 
-    /// Begins a file. Advances others first, while too many are in flight.
+    /// Starts a file. While too many are in flight, it advances these first.
     pub fn push(&mut self, get: Get) {
         self.0.make_room(get.len as usize);
         let path = &get.path;
@@ -66,13 +66,13 @@ impl Gets {
         self.0.push(Job { get, opening, reading: None, result: None });
     }
 
-    /// How many files are begun, and not returned by [`Self::next_done`] yet.
+    /// The number of files not returned by [`Self::next_done`] yet.
     pub fn pending(&self) -> usize {
         self.0.pending()
     }
 
-    /// Waits for the next file that was read or has failed, in any order, and returns its key
-    /// and the outcome. `None` if there are no more.
+    /// Waits for the next file that was read or has failed, in any order. Returns its key and the
+    /// result, or `None` if no file is left.
     pub fn next_done(&mut self) -> Option<(u64, Result<Got>)> {
         self.0.next_done().map(Job::end)
     }
@@ -125,7 +125,7 @@ impl Reading {
             let [found] = batch.answers();
             found.and_then(Answer::attrs)
         };
-        // The last answer first: the thread sleeps once, and all others have arrived then.
+        // The last answer is taken first: the thread sleeps once, and all others have arrived then.
         let mut after = attrs(self.after)?;
         let before = attrs(self.before)?;
         let mut content = vec![0; len];

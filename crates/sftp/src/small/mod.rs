@@ -1,10 +1,10 @@
-//! Many small files, written or read by one thread at the same time, so that none costs a
-//! round trip of its own.
+//! One thread writes or reads many small files at the same time, so that no file costs a round trip
+//! of its own.
 //!
-//! A file takes several steps: requests that are sent together, and that need the answers of
-//! the step before. The files wait in one queue. The first one takes the answers of its step,
-//! sends the next, and goes to the end: servers answer in order, so the answers for the next
-//! file are the next to arrive.
+//! A file takes several steps. A step is a set of requests that are sent together and need the
+//! answers of the step before. The files wait in one queue. The first one takes the answers of its
+//! step, sends the next, and moves to the end. Servers answer in order, so the answers for the next
+//! file arrive next.
 
 mod get;
 mod put;
@@ -15,23 +15,23 @@ pub use put::{Put, Puts};
 use crate::Client;
 use std::collections::VecDeque;
 
-/// Files in flight, at most. With a round trip of 50 ms, three of which a file
-/// takes, it makes 3,200 files a second.
+/// Most files in flight. A file takes three round trips, so with one of 50 ms this is 3,200 files a
+/// second.
 const FILES_MAX: usize = 480;
 
-/// Content in flight, at most, in bytes; a larger file goes alone.
+/// Most content in flight, in bytes. A larger file is sent alone.
 const BYTES_MAX: usize = 8 << 20;
 
-/// A file on its way.
+/// A file in flight.
 trait Job {
     /// The length of its content, in bytes.
     fn len(&self) -> usize;
 
-    /// Waits for the answers of its step, and sends the next; false if that was the last.
+    /// Waits for the answers of the current step, and sends the next. Returns false after the last.
     fn advance(&mut self, client: &Client) -> bool;
 }
 
-/// Files on their way through one session.
+/// The files in flight through one session.
 struct Queue<J> {
     client: Client,
     jobs: VecDeque<J>,
@@ -46,9 +46,9 @@ impl<J: Job> Queue<J> {
         Self { client: client.clone(), jobs, bytes: 0, finished }
     }
 
-    /// Waits until a file of `len` bytes may be added.
+    /// Waits until a file of `len` bytes can be added.
     fn make_room(&mut self, len: usize) {
-        // Half of what the server allows, for there may be other callers.
+        // Half of the server's limit, as there may be other callers.
         let files_max = match self.client.limits().open_handles / 2 {
             0 => FILES_MAX,
             limit => usize::try_from(limit).map_or(FILES_MAX, |limit| limit.min(FILES_MAX)),

@@ -1,7 +1,7 @@
-//! Small files on their way to the server.
+//! Uploads of small files.
 //!
-//! Each is made under a private name, and gets its own name when the server has confirmed its
-//! content, length, mode and time.
+//! Each file is created under a private name. It is renamed into place once the server has
+//! confirmed its content, length, mode and time.
 
 mod job;
 
@@ -13,14 +13,14 @@ use crate::naming::Existing;
 use crate::session::Batch;
 use job::Job;
 
-/// A small file to be written.
+/// A small file to write.
 #[derive(Debug, Clone)]
 pub struct Put<C> {
-    /// The caller's number for it.
+    /// The caller's key for it.
     pub key: u64,
-    /// The path under which it is made; it must be free.
+    /// The path that it is created at, which must not exist.
     pub stage: Vec<u8>,
-    /// The path that it gets when it is whole.
+    /// Its final path.
     pub path: Vec<u8>,
     /// Its content.
     pub content: C,
@@ -28,27 +28,27 @@ pub struct Put<C> {
     pub mode: u32,
     /// Its times.
     pub times: Times,
-    /// It fails if the server refuses to set its mode and times, or with [`crate::Cause::Time`]
-    /// if it does not take its time; see [`Puts::has_lost_attributes`] and
+    /// Fail if the server refuses to set its mode and times, or does not keep its time
+    /// ([`crate::Cause::Time`]). See also [`Puts::has_lost_attributes`] and
     /// [`Puts::has_lost_time`].
     pub needs_attributes: bool,
-    /// The fate of an existing file at the path; see [`Client::name_file`]. If it stays, the
+    /// How to treat an existing file at `path`; see [`Client::name_file`]. If it must stay, the
     /// name is looked up before the rename, since some servers replace.
     pub existing: Existing,
-    /// The server makes it durable before it gets its name, which needs
-    /// [`crate::Extension::Fsync`]. The protocol can't make the name itself durable.
+    /// Make the content durable before the rename. Needs [`crate::Extension::Fsync`]. The protocol
+    /// can't make the name itself durable.
     pub sync: bool,
-    /// It is read back before it gets its name: the stage is opened again after the server
-    /// has confirmed all writes and has closed it. The server may answer from its memory. A
-    /// difference is [`crate::Cause::Differs`].
+    /// Read the file back before the rename. It is opened again after the server has confirmed all
+    /// writes and has closed it. The server may answer from memory. A difference is
+    /// [`crate::Cause::Differs`].
     pub verify: bool,
 }
 
-/// Writes small files, many at a time. If it is dropped with files in flight, it removes them
-/// and waits for that, unless the session ends.
+/// Writes small files, many at a time. If it is dropped with files in flight, it removes them and
+/// waits for that, unless the session ends.
 ///
-/// A file takes three round trips (open; write, set, look and close; rename), and two more to
-/// be read back. Those of different files overlap.
+/// A file takes three round trips (open; write, set, look and close; rename), and two more to read
+/// it back. Those of different files overlap.
 pub struct Puts<C: AsRef<[u8]>> {
     queue: Queue<Job<C>>,
     has_lost_time: bool,
@@ -56,36 +56,36 @@ pub struct Puts<C: AsRef<[u8]>> {
 }
 
 impl<C: AsRef<[u8]>> Puts<C> {
-    /// No files yet.
+    /// An empty queue.
     pub fn new(client: &Client) -> Self {
         Self { queue: Queue::new(client), has_lost_time: false, has_lost_attributes: false }
     }
 
-    /// Begins a file. Advances others first, while too many are in flight.
+    /// Starts a file. While too many are in flight, it advances these first.
     pub fn push(&mut self, put: Put<C>) {
         self.queue.make_room(put.content.as_ref().len());
         let job = Job::begin(&self.queue.client, put);
         self.queue.push(job);
     }
 
-    /// True if the server has stored another time for a file than it was given.
+    /// True if the server has stored another time for a file than was set.
     pub fn has_lost_time(&self) -> bool {
         self.has_lost_time
     }
 
-    /// True if the server has refused to set the mode and times of a file, through its
-    /// handle and by its path.
+    /// True if the server has refused to set the mode and times of a file, both through its handle
+    /// and by path.
     pub fn has_lost_attributes(&self) -> bool {
         self.has_lost_attributes
     }
 
-    /// How many files are begun, and not returned by [`Self::next_done`] yet.
+    /// The number of files not returned by [`Self::next_done`] yet.
     pub fn pending(&self) -> usize {
         self.queue.pending()
     }
 
-    /// Waits for the next file that is done or has failed, in any order, and returns its key
-    /// and the outcome. `None` if there are no more.
+    /// Waits for the next file that is complete or has failed, in any order. Returns its key and
+    /// the result, or `None` if no file is left.
     pub fn next_done(&mut self) -> Option<(u64, Result<(), SftpError>)> {
         let job = self.queue.next_done()?;
         Some(self.end(job))

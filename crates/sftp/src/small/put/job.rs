@@ -1,4 +1,4 @@
-//! One small file on its way to the server, step by step.
+//! The upload of one small file, step by step.
 
 use super::Put;
 use crate::client::check_path;
@@ -11,38 +11,38 @@ use crate::{Client, RangeReader, RemoteFile};
 
 type Result<T> = std::result::Result<T, SftpError>;
 
-/// The mode of a new file until its own is set.
+/// The mode of a new file until its final mode is set.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// The most of one file that is requested at once when it is read back, in bytes. No
-/// small file is longer, so it bounds the memory that a large one takes twice.
+/// Most bytes of one file that are requested at once when it is read back. No small file is longer,
+/// so this bounds the memory that reading back adds.
 const READ_BACK_MAX: usize = 4 << 20;
 
-/// Requests that were sent together, and whose answers are awaited.
+/// Requests that were sent together and have no answers yet.
 enum Step {
     Open(Batch),
-    /// All requests that need the handle: a server serves those for one file in order.
+    /// All requests that need the handle. A server handles those for one file in order.
     Fill(Batch),
-    /// Its attributes by its path, if the server refuses to set them through the handle.
+    /// Sets the attributes by path, if the server refuses to set them through the handle.
     SetByPath(Batch),
-    /// To be read back. It can't be read through the handle that it was written with; see
-    /// [`OpenFlags`].
+    /// Opens the file for reading back. It can't be read through the handle that it was written
+    /// with; see [`OpenFlags`].
     Reopen(Batch),
     ReadBack(RangeReader),
-    /// The mode of a file that its owner may not read, after it was read back.
+    /// Sets the mode of a file that its owner may not read, after it was read back.
     LateMode(Batch),
     Name(Renaming, Batch),
-    /// After a failure.
+    /// Removes the stage after a failure.
     Remove(Batch),
 }
 
 pub(super) struct Job<C> {
     put: Put<C>,
-    /// `None` at the end.
+    /// `None` once the job is finished.
     step: Option<Step>,
     /// The server has stored another time.
     pub(super) has_lost_time: bool,
-    /// It keeps the attributes that it was created with.
+    /// The server refused to set attributes, so it has those that it was created with.
     pub(super) has_lost_attributes: bool,
     failed: Option<SftpError>,
 }
@@ -56,7 +56,7 @@ impl<C: AsRef<[u8]>> crate::small::Job for Job<C> {
         let Some(step) = self.step.take() else { return false };
         let is_staged = !matches!(step, Step::Open(_));
         self.step = self.follow(step, client).unwrap_or_else(|error| {
-            // If the old file has no name, the stage must stay.
+            // If the old file has lost its name, the stage must stay.
             let goes = is_staged && !matches!(error.cause, Cause::OnlyStaged(_));
             self.failed = Some(error);
             let remove = Request::Remove { path: &self.put.stage };
@@ -67,7 +67,7 @@ impl<C: AsRef<[u8]>> crate::small::Job for Job<C> {
 }
 
 impl<C: AsRef<[u8]>> Job<C> {
-    /// Sends the first request, unless it can be seen that the file can't be put.
+    /// Sends the first request, unless the file is known to fail.
     pub(super) fn begin(client: &Client, put: Put<C>) -> Self {
         let is_durable = match put.sync && !client.has(Extension::Fsync) {
             true => Err(Cause::Missing(Extension::Fsync.name())),
@@ -84,7 +84,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         job
     }
 
-    /// The outcome, with the caller's key.
+    /// The caller's key and the result.
     pub(super) fn into_result(self) -> (u64, Result<()>) {
         (self.put.key, self.failed.map_or(Ok(()), Err))
     }
@@ -135,7 +135,7 @@ impl<C: AsRef<[u8]>> Job<C> {
                 }
             }
             Step::Remove(batch) => {
-                // Why it failed is known already.
+                // The cause of the failure is recorded already.
                 drop(batch.wait());
                 Ok(None)
             }
@@ -175,7 +175,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         batch
     }
 
-    /// Takes the answers to [`Self::fill`].
+    /// Processes the answers to [`Self::fill`].
     fn filled(
         &mut self,
         client: &Client,
@@ -229,7 +229,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         Step::Name(naming, self.send(client, &[request]))
     }
 
-    /// The attributes that it gets before it is read back.
+    /// The attributes to set before reading back.
     fn attrs(&self) -> Attrs {
         let mode = (!self.has_late_mode()).then_some(self.put.mode);
         Attrs { mode, times: Some(self.put.times), ..Attrs::default() }
@@ -240,7 +240,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         self.put.verify && self.put.mode & OWNER_READS == 0
     }
 
-    /// The attributes of a stage that has the right length.
+    /// The attributes of a stage, if they have the right length.
     fn checked(&self, found: Result<Answer>) -> Result<Attrs> {
         let attrs = found?.attrs()?;
         let written = self.len() as u64;
@@ -284,13 +284,13 @@ impl<C: AsRef<[u8]>> Job<C> {
         SftpError::of(operation, &self.put.path, cause)
     }
 
-    /// Requests its removal, after the requests that were sent before. If it has its name by
-    /// then, no file has the private one.
+    /// Requests its removal after its earlier requests. If it was renamed by then, no file has the
+    /// private name.
     pub(super) fn give_up(mut self, batch: &mut Batch) {
         match self.step.take() {
             Some(Step::Name(naming, _)) => naming.give_up(&names(&self.put), batch),
             Some(step) => {
-                // A file that is read back is closed first.
+                // A file that is being read back is closed first.
                 drop(step);
                 batch.send(&Request::Remove { path: &self.put.stage }, Payload::NONE);
             }
