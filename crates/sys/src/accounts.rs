@@ -1,9 +1,8 @@
-//! Users and groups of this machine, by their names and numbers.
+//! Users and groups of this machine, by name and ID.
 //!
-//! The system reads files, libraries and sockets to know them, which a thread that has
-//! confined itself can't reach. So a job that will ask says so before it confines itself
-//! ([`expect_accounts`]), and a thread that stays free answers: it takes a name or a
-//! number, and gives the other.
+//! The system looks them up in files, libraries and sockets, which a confined thread can't reach.
+//! So a job that needs them calls [`expect_accounts`] before it confines itself. A thread that
+//! stays unconfined then answers lookups by name and by ID.
 
 use nix::unistd::{Gid, Group, Uid, User};
 use parking_lot::Mutex;
@@ -33,13 +32,13 @@ enum Answer {
 
 type Asked = (Question, mpsc::Sender<Answer>);
 
-/// The way to the thread that answers, once there is one.
+/// The sender to the answering thread, once it runs.
 static ANSWERING: OnceLock<Mutex<mpsc::Sender<Asked>>> = OnceLock::new();
 
-/// Has names and numbers known from now on, also to threads that confine themselves.
+/// Makes lookups work from now on, also in threads that confine themselves.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When no thread can be started.
 pub fn expect_accounts() -> io::Result<()> {
     if ANSWERING.get().is_some() {
         return Ok(());
@@ -47,7 +46,7 @@ pub fn expect_accounts() -> io::Result<()> {
     let (ask, asked) = mpsc::channel::<Asked>();
     std::thread::Builder::new().name("accounts".to_owned()).spawn(move || {
         while let Ok((question, answer)) = asked.recv() {
-            // Who asked may be gone.
+            // The caller may be gone.
             let _ = answer.send(answer_to(question));
         }
     })?;
@@ -55,7 +54,7 @@ pub fn expect_accounts() -> io::Result<()> {
     Ok(())
 }
 
-/// The name of the account of this number, if there is one.
+/// The name of the account with this ID, if there is one.
 pub fn account_name(kind: AccountKind, number: u32) -> Option<String> {
     match ask(Question::Name(kind, number)) {
         Answer::Name(name) => name,
@@ -63,7 +62,7 @@ pub fn account_name(kind: AccountKind, number: u32) -> Option<String> {
     }
 }
 
-/// The number of the account of this name, if there is one.
+/// The ID of the account with this name, if there is one.
 pub fn account_number(kind: AccountKind, name: &str) -> Option<u32> {
     match ask(Question::Number(kind, name.to_owned())) {
         Answer::Number(number) => number,
@@ -106,12 +105,12 @@ fn answer_to(question: Question) -> Answer {
     }
 }
 
-/// The home directory that the system has on record for the user of this process.
+/// The home directory of this process's user in the user database.
 pub fn home_of_user() -> Option<PathBuf> {
     User::from_uid(nix::unistd::getuid()).ok().flatten().map(|user| user.dir)
 }
 
-/// True if this process may give files to the group of this number.
+/// True if this process may give files to the group with this ID.
 pub fn is_of_group(group: u32) -> bool {
     static GROUPS: OnceLock<Vec<u32>> = OnceLock::new();
     let groups = GROUPS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Sockets that the process which has started this one has opened for it, as systemd does.
+//! Sockets that the parent process has opened for this one, as systemd does.
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The first of these descriptors.
 const FIRST: i32 = 3;
 
-/// The most that are taken.
+/// Most descriptors that are taken.
 const COUNT_MAX: u32 = 16;
 
-/// Sockets that were opened for this process.
+/// Sockets opened for this process.
 #[derive(Debug, Default)]
 pub struct Activated {
     /// TCP listeners.
@@ -18,11 +18,10 @@ pub struct Activated {
     pub udp: Vec<UdpSocket>,
 }
 
-/// The TCP listeners and UDP sockets among the `count` descriptors from 3 on. All of them belong
-/// to this process from now on; what is neither is closed.
+/// The TCP listeners and UDP sockets among the `count` descriptors from 3 on. This process owns all
+/// of them from now on, and closes those of other kinds.
 ///
-/// **To be called once, and before the process opens anything**; the second call returns
-/// none.
+/// **Call it once, before the process opens anything.** A second call returns no sockets.
 pub fn sockets_from_parent(count: u32) -> Activated {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let mut activated = Activated::default();
@@ -35,14 +34,14 @@ pub fn sockets_from_parent(count: u32) -> Activated {
 fn take(fd: i32, activated: &mut Activated) {
     use rustix::net::sockopt;
     use std::os::fd::{FromRawFd, OwnedFd};
-    // SAFETY: Whether it is open is only looked at.
+    // SAFETY: it only checks whether the descriptor is open.
     #[allow(unsafe_code)]
     let is_open = unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
     if !is_open {
         return;
     }
-    // SAFETY: It is open, and nothing else in this process owns it: the caller says so, and
-    // each is taken once.
+    // SAFETY: the descriptor is open, and nothing else in this process owns it. The caller
+    // guarantees that, and each is taken once.
     #[allow(unsafe_code)]
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let is_private = rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).is_ok();

@@ -1,5 +1,5 @@
-//! Extended attributes and access control lists: those that an entry has, and setting them
-//! through its open handle.
+//! Reads an entry's extended attributes and access control lists, and sets them through its open
+//! handle.
 
 use crate::Dir;
 use crate::faked;
@@ -12,32 +12,32 @@ use haul_model::{
 use rustix::io::Errno;
 use std::io;
 
-/// Room for the names of those that most entries have, in bytes; else it takes a
+/// Buffer for the names of extended attributes, in bytes. Enough for most entries; others take a
 /// second call.
 const NAMES_LEN: usize = 512;
 
-/// Longest list of names that the system gives, in bytes (`XATTR_LIST_MAX`).
+/// The longest list of names that the system returns, in bytes (`XATTR_LIST_MAX`).
 const NAMES_LEN_MAX: usize = 64 << 10;
 
-/// The names of the extended attributes of `name` in `dir`, of a link itself, or of
-/// `dir` without a name: those of ACLs too, where there are any.
+/// The names of the extended attributes of `name` in `dir`, not following a link, or of `dir`
+/// itself. They include those of ACLs.
 ///
 /// # Errors
-/// Those of `llistxattr`; a file system that has none is no error.
+/// Those of `llistxattr`. A file system without extended attributes is no error.
 pub fn attribute_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
     let names = real_names(dir, name)?;
     Ok(if dir.fakes() { faked::names_told(names) } else { names })
 }
 
-/// The same, also of those under which others are written down.
+/// Like [`attribute_names`], including names that store faked attributes.
 pub(crate) fn real_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
     let Some(name) = name else {
         return listed(|names| rustix::fs::flistxattr(dir, names));
     };
-    // The last component of a path through a handle that is held.
+    // Only the last component of this path is looked up: the rest is an open handle.
     let path = dir.path_to(name.as_bytes());
     match listed(|names| rustix::fs::llistxattr(&path, names)) {
-        // Without /proc a file has to be opened, and a link has none for users.
+        // Without /proc a file must be opened. A link has no extended attributes for users.
         Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.open_file(name, false) {
             Ok((file, _)) => listed(|names| rustix::fs::flistxattr(&file, names)),
             Err(error) => match dir.stat(name)? {
@@ -46,35 +46,35 @@ pub(crate) fn real_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u
                 _ => Err(unled()),
             },
         },
-        // Some file systems have none, and say so of directories alone (rclone).
+        // Some file systems lack them, and report that only for directories (rclone).
         Err(_) if has_none(dir) => Ok(Vec::new()),
         names => names,
     }
 }
 
-/// True if the file system of `dir` says that it has no extended attributes.
+/// True if the file system of `dir` reports that it has no extended attributes.
 fn has_none(dir: &Dir) -> bool {
     matches!(rustix::fs::flistxattr(dir, &mut [0; NAMES_LEN][..]), Err(NONE | Errno::NOSYS))
 }
 
-/// Said by a file system without extended attributes.
+/// The error of a file system without extended attributes.
 pub(crate) const NONE: Errno = Errno::OPNOTSUPP;
 
-/// The extended attribute `name` of `dir`, if it is as long as `LEN`.
+/// The extended attribute `name` of `dir`, if its length is `LEN`.
 pub fn attribute<const LEN: usize>(dir: &Dir, name: &str) -> Option<[u8; LEN]> {
     let mut value = [0; LEN];
     let len = rustix::fs::fgetxattr(dir, name, &mut value[..]).ok()?;
     (len == LEN).then_some(value)
 }
 
-/// True if the file system of `dir` has extended attributes like `name`, as far as it
-/// says so.
+/// True unless the file system of `dir` reports that it does not support extended attributes like
+/// `name`.
 pub fn keeps_attributes(dir: &Dir, name: &str) -> bool {
     let asked = rustix::fs::fgetxattr(dir, name, &mut [0; 0][..]);
     !matches!(asked, Err(Errno::OPNOTSUPP | Errno::NOSYS))
 }
 
-/// Gives `dir` the extended attribute `name`.
+/// Sets the extended attribute `name` of `dir`.
 ///
 /// # Errors
 /// Those of `fsetxattr`.
@@ -99,34 +99,34 @@ pub(crate) fn listed(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> io::Re
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
-/// The names under which the system has access control lists.
+/// The names of the system's attributes that hold access control lists.
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// The beginning of an attribute's name, or all of it, by which it belongs to the entry
-/// and not to the system that it is on. Only root sees those but the first.
+/// Names, or their beginnings, of attributes that belong to the entry rather than to its system.
+/// Only root sees those other than the first.
 const OWN: [&[u8]; 3] = [b"user.", b"trusted.", b"security.capability"];
 
-/// Attributes with these beginnings are haul's own.
+/// The beginning of the names of haul's own attributes.
 pub(crate) const OF_HAUL: &[u8] = b"user.haul.";
 
-/// True if the attribute of this name belongs to an entry, whoever sees it.
+/// True if the attribute belongs to the entry, whoever can see it.
 pub(crate) fn belongs(name: &[u8]) -> bool {
     OWN.iter().any(|kind| name.starts_with(kind))
 }
 
-/// True if a copy keeps the attribute of this name.
+/// True if a copy keeps the attribute.
 fn is_kept(name: &[u8]) -> bool {
     let kinds = if is_root() { &OWN[..] } else { &OWN[..1] };
     kinds.iter().any(|kind| name.starts_with(kind)) && !name.starts_with(OF_HAUL)
 }
 
-/// The extended attributes and access control lists of `name` in `dir`, no link followed,
-/// as far as they are in `which`.
+/// The extended attributes and access control lists in `which` of `name` in `dir`, not following a
+/// link.
 ///
 /// # Errors
-/// Those of `llistxattr` and `lgetxattr`; [`io::ErrorKind::FileTooLarge`] where an entry
-/// has more than [`EXTENDED_LEN_MAX`] bytes of them.
+/// Those of `llistxattr` and `lgetxattr`; [`io::ErrorKind::FileTooLarge`] if they exceed
+/// [`EXTENDED_LEN_MAX`] bytes.
 pub fn extended(dir: &Dir, name: &Name, which: Kept) -> io::Result<Option<Box<Extended>>> {
     if dir.fakes() {
         return faked::extended_at(dir, name, which);
@@ -140,7 +140,7 @@ pub fn extended(dir: &Dir, name: &Name, which: Kept) -> io::Result<Option<Box<Ex
         .map_err(|error| dir.led_to(name.as_bytes(), error))
 }
 
-/// The same of what is open or held.
+/// Like [`extended`], for an open or held entry.
 pub(crate) fn extended_at(target: Target<'_>, which: Kept) -> io::Result<Option<Box<Extended>>> {
     let names = listed(|names| target.list_xattrs(names))?;
     values(&names, which, &|of, to| target.xattr(of, to))
@@ -159,7 +159,7 @@ fn values(names: &[Vec<u8>], which: Kept, get: Get<'_>) -> io::Result<Option<Box
         let mut value = vec![0; EXTENDED_LEN_MAX];
         match get(name, &mut value) {
             Ok(len) => value.truncate(len),
-            // It is gone since.
+            // It was removed meanwhile.
             Err(Errno::NODATA) => continue,
             Err(Errno::RANGE | Errno::TOOBIG) => return Err(too_many()),
             Err(error) => return Err(error.into()),
@@ -177,7 +177,7 @@ fn values(names: &[Vec<u8>], which: Kept, get: Get<'_>) -> io::Result<Option<Box
         }
     }
     found.xattrs.sort_unstable();
-    // A list that says what the mode says is none.
+    // A list that only repeats the mode is dropped.
     found.acl.take_if(|acl| acl.0.len() <= 3);
     Ok((!found.is_empty()).then(|| Box::new(found)))
 }
@@ -187,8 +187,8 @@ pub(crate) fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, message)
 }
 
-/// Gives an entry those of the extended attributes and access control lists of
-/// `attributes` that are in `which`, and takes away others of these kinds.
+/// Sets those extended attributes and access control lists of `attributes` that are in `which`, and
+/// removes others of these kinds.
 pub(crate) fn set_extended(
     target: Target<'_>,
     attributes: &Attributes,
@@ -199,8 +199,7 @@ pub(crate) fn set_extended(
     if which.has(Kept::ACL) {
         let (acl, default_acl) = attributes.acls();
         if acl != now.acl.as_ref() {
-            // A list that is taken away by itself leaves its mask as the group's rights,
-            // which may be more than these are to be.
+            // Removing a list leaves its mask as the group's rights, which may be too many.
             let of_mode = || Acl::of_mode(attributes.mode);
             as_possible(set_acl(target, ACCESS, &acl.cloned().unwrap_or_else(of_mode)))?;
         }
@@ -230,8 +229,7 @@ pub(crate) fn set_extended(
     Ok(())
 }
 
-/// Gives a new symbolic link the extended attributes of `attributes`: there are none for
-/// users.
+/// Sets the extended attributes of a new symbolic link. Users other than root can't set any.
 pub(crate) fn give_link(
     dir: &Dir,
     name: &[u8],
@@ -264,7 +262,7 @@ fn failed(name: &str, error: Errno) -> io::Error {
             let message = format!("the file system does not support {what}");
             return NotKept::error(io::ErrorKind::Unsupported, message);
         }
-        // Of one entry, however much room there is.
+        // These errors are about one entry, not about the free space.
         Errno::NOSPC | Errno::TOOBIG | Errno::RANGE => {
             let message = format!("the file system has no room for {what}");
             return NotKept::error(io::ErrorKind::Unsupported, message);
@@ -274,11 +272,11 @@ fn failed(name: &str, error: Errno) -> io::Error {
     NotKept::error(error.kind(), format!("can't set {what}: {error}"))
 }
 
-/// The version of the system's form of a list (`linux/posix_acl_xattr.h`), in front of
-/// lines of a tag and rights of 16 bits each and a number of 32, all in little-endian order.
+/// The version of the system's format of a list (`linux/posix_acl_xattr.h`). Lines follow, each
+/// with a tag and rights of 16 bits, and an ID of 32 bits, all little-endian.
 const ACL_VERSION: [u8; 4] = [2, 0, 0, 0];
 const LINE_LEN: usize = 8;
-/// The number of a line that names nobody.
+/// The ID in a line that names no user or group.
 const NOBODY: u32 = u32::MAX;
 
 fn bytes_of(acl: &Acl) -> Vec<u8> {
@@ -294,7 +292,7 @@ fn bytes_of(acl: &Acl) -> Vec<u8> {
             AclWho::Other => (0x20, NOBODY, line.rights),
         })
         .collect();
-    // The system wants them in this order.
+    // The system requires this order.
     lines.sort_unstable();
     let mut bytes = ACL_VERSION.to_vec();
     for (tag, id, rights) in lines {
@@ -342,7 +340,7 @@ mod tests {
         acl.0.push(AclEntry { who: AclWho::Mask, rights: 6 });
         let bytes = bytes_of(&acl);
         assert_eq!(&bytes[..4], ACL_VERSION);
-        // As `getfattr -e hex` shows it of a file with `setfacl -m u:1000:rw`.
+        // From `getfattr -e hex`, for a file with `setfacl -m u:1000:rw`.
         assert_eq!(&bytes[12..20], [2, 0, 6, 0, 0xe8, 3, 0, 0]);
         let back = acl_of(&bytes).expect("a list");
         assert_eq!((bytes_of(&back), back.mode()), (bytes, 0o660));

@@ -1,4 +1,4 @@
-//! A child process that continues with the memory of this one.
+//! A child process with a copy of this process's memory.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::io;
@@ -6,35 +6,35 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The status of a child whose work panicked, as that of a Rust program.
+/// Exit status of a child that panicked, as for a Rust program.
 const PANICKED: u8 = 101;
 
-/// How long a thread that was joined may be counted by the system.
+/// How long the system may still count a joined thread.
 const LEAVING_MAX: Duration = Duration::from_millis(100);
 
-/// How often it is counted again.
+/// Pause between two counts.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
-/// How often a process is asked for its status where the system reports no end.
+/// Pause between two checks of a process, if the system can't report its end.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A child process that [`fork`] has started. It keeps running when this is dropped.
+/// A child process started by [`fork`]. It keeps running when this is dropped.
 #[derive(Debug)]
 pub struct Child(Pid);
 
-/// Starts a child process that does `work`, and exits with the status that it returns.
+/// Starts a child process that runs `work` and exits with the status that it returns.
 ///
-/// The child has copies of this process's memory and descriptors. It runs no destructors but
-/// those of `work`.
+/// The child has copies of this process's memory and descriptors. It runs only the destructors of
+/// `work`.
 ///
 /// # Errors
-/// When this process has more than one thread: locks that the others hold would stay locked in
-/// the child. Otherwise those of `fork`.
+/// When this process has more than one thread: locks of the others would stay locked in the child.
+/// Otherwise those of `fork`.
 pub fn fork(work: impl FnOnce() -> u8) -> io::Result<Child> {
     if !is_single_threaded() {
         return Err(io::Error::other("can't fork while other threads run"));
     }
-    // SAFETY: No other thread runs, so the child finds no lock taken and no half-done change.
+    // SAFETY: no other thread runs, so the child finds no lock taken and no half-done change.
     #[allow(unsafe_code)]
     let pid = unsafe { libc::fork() };
     if pid < 0 {
@@ -46,17 +46,17 @@ pub fn fork(work: impl FnOnce() -> u8) -> io::Result<Child> {
     exit_at_once(catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED))
 }
 
-/// Ends this process, whatever its threads do. No destructor runs.
+/// Ends this process, whatever its threads are doing. No destructors run.
 pub fn exit_at_once(status: u8) -> ! {
-    // SAFETY: It ends the process, and touches nothing of it.
+    // SAFETY: it ends the process and accesses no memory.
     #[allow(unsafe_code)]
     unsafe {
         libc::_exit(status.into())
     }
 }
 
-/// True if this process has one thread. One that was joined a moment ago may still be counted by
-/// the system, and is waited for.
+/// True if this process has one thread. Waits for a thread that was just joined, which the system
+/// may still count.
 pub fn is_single_threaded() -> bool {
     let begun = Instant::now();
     while thread_count().is_some_and(|count| count > 1) {
@@ -68,20 +68,20 @@ pub fn is_single_threaded() -> bool {
     true
 }
 
-/// The number of this process's threads, where the system counts them.
+/// The number of this process's threads, if the system reports it.
 fn thread_count() -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
-    // A directory has a link for each directory in it, and two of its own.
+    // A directory has a link for each subdirectory, and two of its own.
     Some(std::fs::metadata("/proc/self/task").ok()?.nlink().saturating_sub(2))
 }
 
 impl Child {
-    /// The process id. No other process gets it before [`Self::wait`] has returned.
+    /// The process ID. It is not reused before [`Self::wait`] has returned.
     pub fn id(&self) -> u32 {
         self.0.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Waits for the end of the process; returns its status, or `None` if a signal ended it.
+    /// Waits until the process has ended. Returns its status, or `None` if a signal ended it.
     ///
     /// # Errors
     /// Those of `waitpid`.
@@ -95,8 +95,8 @@ impl Child {
         }
     }
 
-    /// As [`Self::wait`], without waiting: the outer `None` if the process still runs. **Not to
-    /// be called again once it has returned a status.**
+    /// Like [`Self::wait`], without waiting. The outer `None` means that the process still runs.
+    /// **Do not call it again once it has returned a status.**
     ///
     /// # Errors
     /// Those of `waitpid`.
@@ -105,7 +105,7 @@ impl Child {
         Ok(ended.map(|(_, status)| exit_status(status)))
     }
 
-    /// As [`Self::try_wait`], but waits for the end, at most `patience`.
+    /// Like [`Self::try_wait`], but waits for the end up to `patience`.
     ///
     /// # Errors
     /// Those of `waitpid`.
@@ -123,7 +123,7 @@ impl Child {
         }
     }
 
-    /// Asks the process to end (SIGTERM).
+    /// Sends SIGTERM.
     ///
     /// # Errors
     /// Those of `kill`.
@@ -131,7 +131,7 @@ impl Child {
         Ok(kill_process(self.0, Signal::TERM)?)
     }
 
-    /// Ends the process (SIGKILL).
+    /// Sends SIGKILL.
     ///
     /// # Errors
     /// Those of `kill`.
@@ -140,7 +140,8 @@ impl Child {
     }
 }
 
-/// Waits until the process `pid` has ended, at most `patience`; false if the system can't.
+/// Waits up to `patience` until the process `pid` has ended. Returns false if the system can't wait
+/// for it.
 #[cfg(target_os = "linux")]
 fn await_end(pid: Pid, patience: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -1,5 +1,5 @@
-//! Confinement: a thread gives up, for itself and all that it starts, what its
-//! job does not need (Landlock, where the kernel has it).
+//! Confinement: a thread gives up rights that its job does not need, for itself and all threads
+//! that it starts (Landlock, if the kernel has it).
 
 use crate::Dir;
 use std::path::Path;
@@ -9,30 +9,29 @@ use std::path::Path;
 pub enum Access<'a> {
     /// Read everywhere, write nowhere.
     ReadOnly,
-    /// Read everywhere, and rename and remove what is below these directories; those
-    /// that can't be opened are left out. What is made there can't be written to.
+    /// Read everywhere, and rename and remove entries below these directories. Directories that
+    /// can't be opened are left out. New entries can't be written to.
     Rename(&'a [&'a Path]),
     /// Read and write below these directories, nothing elsewhere.
     Below {
-        /// These directories.
+        /// The directories for reading and writing.
         writes: &'a [Dir],
-        /// Others, below which it may read.
+        /// Other directories, for reading only.
         reads: &'a [Dir],
     },
 }
 
-/// Confines the calling thread and every thread that it starts later. Returns
-/// whether the kernel enforces it; on a kernel without Landlock nothing
-/// changes, and the rules that go through directory handles stand alone.
+/// Confines the calling thread and every thread that it starts later. Returns whether the kernel
+/// enforces it. Without Landlock nothing changes, and only the use of directory handles protects.
 ///
-/// Files that are open already stay usable.
+/// Files that are already open stay usable.
 pub fn confine(access: Access<'_>) -> bool {
     system::confine(access)
 }
 
-/// Confines the calling thread, and all that it starts, to what is below `root`:
-/// nothing elsewhere can be opened, and without `writes` nothing changed below
-/// either; but all is allowed in `besides`. Returns whether the kernel enforces it.
+/// Confines the calling thread, and all threads that it starts, to `root`. Nothing elsewhere can be
+/// opened. Without `writes` nothing below `root` can be changed. In `besides` everything is
+/// allowed. Returns whether the kernel enforces it.
 pub(crate) fn confine_below(root: &Dir, writes: bool, besides: &[Dir]) -> bool {
     system::confine_below(root, writes, besides)
 }
@@ -48,8 +47,8 @@ mod system {
     use std::fs::File;
     use std::os::fd::AsFd;
 
-    /// The newest set of rules that is asked for; older kernels enforce what
-    /// they know of it.
+    /// The newest Landlock version that is requested. Older kernels enforce the part that they
+    /// know.
     const RULES: ABI = ABI::V5;
 
     pub(super) fn confine(access: Access<'_>) -> bool {
@@ -67,7 +66,7 @@ mod system {
         let ruleset = match access {
             Access::ReadOnly => reading(ruleset)?,
             Access::Rename(dirs) => {
-                // What has its name changed is made under the new one.
+                // A rename needs the right to create the new name.
                 let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
                 let specials = AccessFs::MakeFifo | AccessFs::MakeSock | devices;
                 let plain = AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::MakeSym;
@@ -86,7 +85,7 @@ mod system {
         Ok(ruleset.restrict_self()?.ruleset)
     }
 
-    /// Allows this below `dirs`.
+    /// Allows `access` below `dirs`.
     fn allow(
         ruleset: RulesetCreated,
         dirs: &[Dir],
@@ -106,7 +105,7 @@ mod system {
                 .set_compatibility(CompatLevel::BestEffort)
                 .handle_access(AccessFs::from_all(RULES))?
                 .create()?;
-            // Nothing there is ever run.
+            // Nothing below it is ever executed.
             let rule = PathBeneath::new(root.as_fd(), access & !AccessFs::Execute);
             let all = AccessFs::from_all(RULES) & !AccessFs::Execute;
             let ruleset = allow(ruleset.add_rule(rule)?, besides, all)?;
@@ -115,7 +114,7 @@ mod system {
         try_confine().is_ok_and(|status| status != RulesetStatus::NotEnforced)
     }
 
-    /// Allows to read everywhere, or in all that this process may reach.
+    /// Allows reading everywhere, or in the directory that this process is confined to.
     fn reading(ruleset: RulesetCreated) -> Result<RulesetCreated, RulesetError> {
         if let Some(root) = crate::jail::root() {
             return ruleset.add_rule(PathBeneath::new(root, AccessFs::from_read(RULES)));

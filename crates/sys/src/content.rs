@@ -1,4 +1,4 @@
-//! Moving content between files inside the kernel, and finding holes.
+//! Moves content between files inside the kernel, and finds holes.
 
 mod extents;
 
@@ -9,23 +9,22 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Copies up to `len` bytes at `offset` from `src` to the same place in `dst`
-/// inside the kernel. Returns how many. `None` if nothing was copied, be it that
-/// the file systems can't do that, that `src` has ended, or that something is
-/// wrong: the caller has to read and write, and sees.
+/// Copies up to `len` bytes at `offset` of `src` to the same offset of `dst` inside the kernel.
+/// Returns the number of bytes. `None` if nothing was copied: the file systems can't do it, `src`
+/// has ended, or there is an error. The caller then reads and writes, and sees the cause.
 pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usize> {
     system::copy_range(src, dst, offset, len)
 }
 
-/// Puts up to `len` bytes of `file` at `offset` into `pipe` without copying
-/// them. Returns how many; 0 at the end of the file. `None` where the system
-/// can't do that and the caller has to read and write.
+/// Moves up to `len` bytes of `file` at `offset` into `pipe` without a copy. Returns the number of
+/// bytes; 0 at the end of the file. `None` if the system can't do it and the caller must read and
+/// write.
 ///
-/// A change of the file until the pipe is read may be seen there.
+/// A change of the file before the pipe is read may show in the pipe.
 ///
 /// # Errors
-/// Those of `splice`: [`io::ErrorKind::WouldBlock`] while the pipe is full. Only what is
-/// wrong with the pipe is final: the caller can read and write after any other.
+/// Those of `splice`: [`io::ErrorKind::WouldBlock`] while the pipe is full. Only errors of the pipe
+/// are final: after others the caller can read and write.
 pub fn splice_to_pipe(
     file: &File,
     offset: u64,
@@ -35,11 +34,11 @@ pub fn splice_to_pipe(
     system::splice_to_pipe(file, offset, pipe.as_fd(), len)
 }
 
-/// The next range at or after `from` in which `file`, `size` bytes long, has
-/// data; what lies between ranges is a hole. `None` if only a hole remains.
-/// Where the file system doesn't tell, all is data.
+/// The next range with data at or after `from` in `file`, whose length is `size` bytes. Gaps
+/// between ranges are holes. `None` if only a hole is left. If the file system does not report
+/// holes, everything is data.
 ///
-/// The file's position is moved.
+/// Moves the file's position.
 pub fn next_data(file: &File, from: u64, size: u64) -> Option<Range<u64>> {
     if from >= size {
         return None;
@@ -47,7 +46,7 @@ pub fn next_data(file: &File, from: u64, size: u64) -> Option<Range<u64>> {
     let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(start) if start >= from => start,
         Err(Errno::NXIO) => return None,
-        // If more is wrong than that it doesn't tell, reading will show.
+        // If this is another error than a missing feature, reading will report it.
         Ok(_) | Err(_) => return Some(from..size),
     };
     let end = match rustix::fs::seek(file, SeekFrom::Hole(start)) {
@@ -57,16 +56,13 @@ pub fn next_data(file: &File, from: u64, size: u64) -> Option<Range<u64>> {
     (start < size).then_some(start..end.min(size))
 }
 
-/// True if some part of `file`, `size` bytes long, was never written to its
-/// medium: a hole, or blocks that are allocated and not written. Where the file
-/// system doesn't tell, all was.
+/// True if a part of `file`, whose length is `size` bytes, was never written to the medium: a hole,
+/// or blocks that are allocated but not written. False if the file system does not report that.
 ///
-/// Holes alone would not do. Somebody may have read the blocks that were not
-/// written, and then their zeros are in the page cache, where `SEEK_HOLE` takes
-/// them for data (`mapping_seek_hole_data` in the kernel).
+/// Checking for holes is not enough. If unwritten blocks were read, their zeros are in the page
+/// cache, and `SEEK_HOLE` takes them for data (`mapping_seek_hole_data` in the kernel).
 ///
-/// The file's position is moved. Content that is just being written out is waited
-/// for.
+/// Moves the file's position. Waits for content that is being written out.
 pub fn lacks_blocks(file: &File, size: u64) -> bool {
     size > 0 && (next_data(file, 0, size) != Some(0..size) || extents::has_unwritten(file, size))
 }
@@ -96,7 +92,7 @@ mod system {
     pub(super) fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usize> {
         let (mut from, mut to) = (offset, offset);
         let copied = rustix::fs::copy_file_range(src, Some(&mut from), dst, Some(&mut to), len);
-        // Some kernels say 0 for files that they can't copy.
+        // Some kernels return 0 for files that they can't copy.
         copied.ok().filter(|&copied| copied > 0)
     }
 }

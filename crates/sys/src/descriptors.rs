@@ -1,12 +1,12 @@
-//! Descriptors that another program has left to this one.
+//! Descriptors inherited from another program.
 
 use std::io;
 
-/// The first descriptor that is none of the standard streams.
+/// The first descriptor after the standard streams.
 const FIRST: i32 = 3;
 
-/// Keeps the programs that this one starts from getting any descriptor but the standard streams:
-/// one that outlives this process would hold a caller's locks and pipes.
+/// Makes all descriptors but the standard streams close in programs that this one starts. A program
+/// that outlives this process would hold its caller's locks and pipes.
 ///
 /// # Errors
 /// Those of reading the list of descriptors.
@@ -14,7 +14,7 @@ pub fn leave_descriptors_to_none() -> io::Result<()> {
     for entry in std::fs::read_dir("/dev/fd")? {
         let number = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
         let Some(descriptor) = number.filter(|number| *number >= FIRST) else { continue };
-        // SAFETY: It reads no memory. That of a descriptor which is closed by now fails.
+        // SAFETY: it accesses no memory. It fails for a descriptor that is closed by now.
         #[allow(unsafe_code)]
         unsafe {
             libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);

@@ -1,6 +1,5 @@
-//! A directory held open. All that happens below it happens through its handle
-//! and one name, so that nobody can lead an operation elsewhere by swapping a
-//! component for a symbolic link.
+//! An open directory. All operations below it use its handle and one name, so that no process can
+//! redirect them by replacing a component with a symbolic link.
 
 use crate::jail;
 use crate::meta::{self, Stat};
@@ -19,18 +18,18 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A directory held open for reading and for work on its entries.
+/// A directory that is open for reading and for operations on its entries.
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
-    /// The number of its kind of file system, once somebody had to know.
+    /// The magic number of its file system, once it was needed.
     pub(crate) kind: OnceLock<u64>,
-    /// Entries that are made in it can't be renamed or removed, once somebody had to know.
+    /// Whether its entries can't be renamed or removed, once it was needed.
     pub(crate) append_only: OnceLock<bool>,
-    /// A file without a name could not be given one here.
+    /// Linking an unnamed file has failed here.
     pub(crate) cant_name: AtomicBool,
-    /// Its entries were read through this handle, or could be through another one with
-    /// the same place in them.
+    /// Its entries were read through this handle, or may have been through a duplicate with the
+    /// same position.
     was_read: AtomicBool,
     /// See [`Dir::faking`].
     pub(crate) fakes: bool,
@@ -38,24 +37,24 @@ pub struct Dir {
     keeps_atimes: bool,
 }
 
-/// One entry as reading the directory gives it.
+/// An entry in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
     /// Its name.
     pub name: Name,
-    /// True if it is known to be a directory already, from the listing alone.
+    /// True for a directory, if the listing reports that.
     pub is_dir: Option<bool>,
 }
 
-/// Bytes of entries that are asked for at a time.
+/// Bytes of entries per call.
 #[cfg(target_os = "linux")]
 const READ_LEN: usize = 64 << 10;
 
 const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Dir {
-    /// Opens a directory that the operator named; symbolic links on the way
-    /// are followed, as everywhere in a shell.
+    /// Opens a directory that the operator named. Symbolic links on the way are followed, as
+    /// everywhere in a shell.
     ///
     /// # Errors
     /// Those of `open`.
@@ -63,7 +62,7 @@ impl Dir {
         Self::open_by(path, OFlags::empty())
     }
 
-    /// The same with more flags.
+    /// Like [`Self::open`], with more flags.
     pub(crate) fn open_by(path: &Path, flags: OFlags) -> io::Result<Self> {
         let flags = DIR_FLAGS | flags;
         let opened = jail::open(path.as_os_str().as_bytes(), flags);
@@ -83,19 +82,19 @@ impl Dir {
         }
     }
 
-    /// The directory that `fd` has open, which is used as this one.
+    /// The directory open as `fd`, with this directory's settings.
     fn like(&self, fd: OwnedFd) -> Self {
         Self { fakes: self.fakes, keeps_atimes: self.keeps_atimes, ..Self::of(fd) }
     }
 
-    /// The same directory. What is read of files in it leaves the times of their last reading
-    /// alone, where the system has that for files of this user.
+    /// The same directory. Reading its files does not change their access times, if the system
+    /// supports that for files of this user.
     #[must_use]
     pub fn keeping_atimes(self) -> Self {
         Self { keeps_atimes: true, ..self }
     }
 
-    /// Opens the directory `name` in this one; a symbolic link is refused.
+    /// Opens the directory `name` in this one. A symbolic link is refused.
     ///
     /// # Errors
     /// Those of `openat`.
@@ -103,8 +102,8 @@ impl Dir {
         self.open_dir_at(name.as_bytes(), OFlags::NOFOLLOW)
     }
 
-    /// Opens the directory `name` in this one; a symbolic link is followed.
-    /// Only for sources whose links the user asked to follow.
+    /// Opens the directory `name` in this one, following a symbolic link. Only for sources whose
+    /// links the user asked to follow.
     ///
     /// # Errors
     /// Those of `openat`.
@@ -115,7 +114,7 @@ impl Dir {
         }
     }
 
-    /// Opens the directory above this one.
+    /// Opens the parent directory.
     ///
     /// # Errors
     /// Those of `openat`.
@@ -131,13 +130,13 @@ impl Dir {
         Ok(self.like(fd))
     }
 
-    /// The path that leads to it now, where the system tells that.
+    /// Its current path, if the system reports it.
     pub fn path(&self) -> Option<PathBuf> {
         let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         std::fs::read_link(link).ok().filter(|path| path.is_absolute())
     }
 
-    /// A second handle of the same directory.
+    /// A second handle of this directory.
     ///
     /// # Errors
     /// Those of `dup`.
@@ -147,9 +146,8 @@ impl Dir {
         Ok(clone)
     }
 
-    /// Opens the regular file `name` for reading. A symbolic link is refused
-    /// unless `follow`; anything that is no regular file is refused without
-    /// waiting for it (a FIFO without a writer would never open).
+    /// Opens the regular file `name` for reading. A symbolic link is refused unless `follow`. Other
+    /// kinds are refused without waiting (a FIFO without a writer would never open).
     ///
     /// # Errors
     /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
@@ -161,7 +159,7 @@ impl Dir {
         Ok((file, stat))
     }
 
-    /// Opens the regular file `name` to change its content; a symbolic link is not followed.
+    /// Opens the regular file `name` for reading and writing. A symbolic link is refused.
     ///
     /// # Errors
     /// Those of `openat`, and if it is no regular file.
@@ -176,7 +174,7 @@ impl Dir {
         Ok((file, stat))
     }
 
-    /// Opens whatever `name` is but a directory, for reading, without waiting for it.
+    /// Opens any entry except a directory for reading, without waiting.
     ///
     /// # Errors
     /// Those of `openat`.
@@ -190,7 +188,7 @@ impl Dir {
         };
         #[cfg(target_os = "linux")]
         if self.keeps_atimes {
-            // Refused for a file of another user.
+            // The system refuses this for a file of another user.
             let _ = rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK | OFlags::NOATIME);
         }
         let stat = meta::file_stat(&file)?;
@@ -200,7 +198,7 @@ impl Dir {
         Ok((File::from(file), stat))
     }
 
-    /// The metadata of this directory itself.
+    /// The metadata of this directory.
     ///
     /// # Errors
     /// Those of `fstat`.
@@ -208,7 +206,7 @@ impl Dir {
         self.stat_of(&self.fd)
     }
 
-    /// The metadata of `name`, of a link itself.
+    /// The metadata of `name`, not following a link.
     ///
     /// # Errors
     /// Those of `fstatat`.
@@ -216,7 +214,7 @@ impl Dir {
         self.stat_at(name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// The metadata of what `name` leads to.
+    /// The metadata of the entry that `name` leads to.
     ///
     /// # Errors
     /// Those of `fstatat`.
@@ -231,7 +229,7 @@ impl Dir {
         }
     }
 
-    /// The metadata of what a symbolic link in this directory with this `target` leads to.
+    /// The metadata of the entry that a symbolic link to `target` in this directory would lead to.
     ///
     /// # Errors
     /// Those of `fstatat`.
@@ -254,7 +252,7 @@ impl Dir {
         }
     }
 
-    /// Where the symbolic link `name` points.
+    /// The target of the symbolic link `name`.
     ///
     /// # Errors
     /// Those of `readlinkat`.
@@ -265,14 +263,14 @@ impl Dir {
         }
     }
 
-    /// All entries but `.` and `..`, in the order of their bytes.
+    /// All entries except `.` and `..`, in byte order.
     ///
     /// # Errors
     /// Those of `getdents`.
     pub fn entries(&self) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         self.read(|name, file_type| {
-            // The system gives no name that Name refuses, but for these two.
+            // These two are the only system names that Name refuses.
             let Ok(name) = Name::new(name) else { return };
             let is_dir = match file_type {
                 FileType::Unknown => None,
@@ -284,8 +282,7 @@ impl Dir {
         Ok(entries)
     }
 
-    /// The names for which `keep` says so, in no order; no other is kept in
-    /// memory.
+    /// The names that `keep` selects, in no order. Other names are not kept in memory.
     ///
     /// # Errors
     /// Those of `getdents`.
@@ -299,11 +296,11 @@ impl Dir {
         Ok(names)
     }
 
-    /// Gives each entry to `each`, `.` and `..` too.
+    /// Calls `each` for each entry, including `.` and `..`.
     #[cfg(target_os = "linux")]
     fn read(&self, mut each: impl FnMut(&[u8], FileType)) -> io::Result<()> {
-        // The place in a directory belongs to the handle: who reads it once more has to
-        // have another.
+        // The position in a directory belongs to the handle, so reading it again needs another
+        // handle.
         let again = match self.was_read.swap(true, Ordering::Relaxed) {
             false => None,
             true => Some(self.open_dir_at(b".", OFlags::NOFOLLOW)?),
@@ -327,7 +324,7 @@ impl Dir {
         Ok(())
     }
 
-    /// Makes the directory `name` with the permission bits `mode`.
+    /// Creates the directory `name` with the permission bits `mode`.
     ///
     /// # Errors
     /// Those of `mkdirat`.
@@ -344,15 +341,15 @@ impl Dir {
         Ok(rustix::fs::openat(&self.fd, temp, flags, private_mode())?.into())
     }
 
-    /// Opens the private file `temp` for reading and writing, made if it is
-    /// missing. One that somebody else could have put there is refused.
+    /// Opens the private file `temp` for reading and writing, and creates it if missing. A file
+    /// that another user could have created is refused.
     ///
     /// # Errors
     /// Those of `openat`; [`io::ErrorKind::PermissionDenied`] for a file that is
     /// not ours alone.
     pub fn open_private(&self, temp: &str) -> io::Result<File> {
         match self.create_private(temp) {
-            // What was made here is ours, whoever the file system says owns it.
+            // A file created here is ours, whatever owner the file system reports.
             Ok(file) => return Ok(file),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -371,16 +368,16 @@ impl Dir {
         Ok(file.into())
     }
 
-    /// Opens the private file `temp`, whoever owns it, to lock it and look into
-    /// it. A symbolic link and what is no regular file are refused.
+    /// Opens the private file `temp` of any owner, for locking and reading. Symbolic links and
+    /// other kinds are refused.
     ///
     /// # Errors
     /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
     pub fn open_found(&self, temp: &str) -> io::Result<(File, Stat)> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = |mode| rustix::fs::openat(&self.fd, temp, flags | mode, Mode::empty());
-        // Some file systems lock only what is open for writing; a file that has
-        // its final mode already may be one that can't be.
+        // Some file systems lock only files that are open for writing. But a file that has its
+        // final mode may not be writable.
         let file = match open(OFlags::RDWR) {
             Err(Errno::ACCESS | Errno::ROFS) => open(OFlags::RDONLY)?,
             file => file?,
@@ -392,12 +389,12 @@ impl Dir {
         Ok((file.into(), stat))
     }
 
-    /// True if something has the private name `temp`.
+    /// True if the private name `temp` exists.
     pub fn has_private(&self, temp: &str) -> bool {
         rustix::fs::statat(&self.fd, temp, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// True if the private name `temp` is still that of `file`.
+    /// True if the private name `temp` still refers to `file`.
     ///
     /// # Errors
     /// Those of `fstatat`.
@@ -409,8 +406,8 @@ impl Dir {
         }
     }
 
-    /// Renames the private name `temp` to `name` in one step; what had the
-    /// name before is replaced, unless it is a directory.
+    /// Renames the private name `temp` to `name` in one step. Replaces an existing entry, unless it
+    /// is a directory.
     ///
     /// # Errors
     /// Those of `renameat`.
@@ -427,15 +424,15 @@ impl Dir {
         match rustix::fs::renameat_with(&self.fd, temp, &self.fd, new, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
-            // Whatever it says, the file system may only lack this way.
+            // Whatever the error, the file system may only lack this operation.
             Err(_) => {}
         }
         // A hard link never replaces.
         match rustix::fs::linkat(&self.fd, temp, &self.fd, new, AtFlags::empty()) {
-            // On a network, an answer may have been lost, and the request repeated.
+            // On a network file system, the answer may have been lost and the request repeated.
             Err(Errno::EXIST) if !self.is_one(temp, name) => Err(Errno::EXIST.into()),
             Ok(()) | Err(Errno::EXIST) => {
-                // It has its name; that it has another one too is no failure.
+                // The file has its name. A leftover second name is no failure.
                 let _ = rustix::fs::unlinkat(&self.fd, temp, AtFlags::empty());
                 Ok(())
             }
@@ -443,7 +440,7 @@ impl Dir {
         }
     }
 
-    /// True if the private name `temp` and `name` are those of one object.
+    /// True if the private name `temp` and `name` refer to one object.
     fn is_one(&self, temp: &str, name: &Name) -> bool {
         let id = |name: &[u8]| {
             let raw = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -452,9 +449,8 @@ impl Dir {
         id(temp.as_bytes()).is_some_and(|one| id(name.as_bytes()) == Some(one))
     }
 
-    /// Gives the entry `name` the name `new` in the directory `to`, in one step. An
-    /// existing entry of that name is replaced if `replace` says so: a file by a file, an
-    /// empty directory by a directory.
+    /// Renames the entry `name` to `new` in the directory `to`, in one step. With `replace`, it
+    /// replaces an existing entry: a file by a file, an empty directory by a directory.
     ///
     /// # Errors
     /// Those of `renameat2`; [`io::ErrorKind::AlreadyExists`] for what is not to
@@ -471,7 +467,7 @@ impl Dir {
         }
     }
 
-    /// Removes `name`, which must be no directory.
+    /// Removes `name`, which must not be a directory.
     ///
     /// # Errors
     /// Those of `unlinkat`.
@@ -496,8 +492,8 @@ impl Dir {
     }
 }
 
-/// Renames `name` in `from` to `new` in `to`, if nothing has that name, on a file
-/// system that can't do both in one step: in this process one at a time.
+/// Renames `name` in `from` to `new` in `to` if that does not exist, on a file system that can't do
+/// both in one step. Within this process, one call at a time.
 fn rename_if_free(from: &OwnedFd, name: &[u8], to: &OwnedFd, new: &[u8]) -> io::Result<()> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock();
@@ -514,12 +510,12 @@ impl AsFd for Dir {
     }
 }
 
-/// The mode of new stages: nobody else may look in before they are done.
+/// The mode of new temporary files: private until they are complete.
 pub(crate) fn private_mode() -> Mode {
     Mode::RUSR | Mode::WUSR
 }
 
-/// The metadata of a path that the operator named.
+/// The metadata at a path that the operator named.
 ///
 /// # Errors
 /// Those of `stat` and `lstat`.
@@ -533,7 +529,7 @@ pub fn path_stat(path: &[u8], follow: bool) -> io::Result<Stat> {
     Ok(Stat::from_raw(&raw?))
 }
 
-/// Where the symbolic link at a path that the operator named points.
+/// The target of the symbolic link at a path that the operator named.
 ///
 /// # Errors
 /// Those of `readlink`.

@@ -1,11 +1,9 @@
-//! Making what was written durable, and reading it back from where it lies.
+//! Makes written content durable, and reads it back from the medium.
 //!
-//! A failure to make data durable is reported once: the kernel may then take
-//! the lost pages for written. So an error here is final for the file, and is
-//! never answered by trying again.
+//! A failure to make data durable is reported once: the kernel may then treat the lost pages as
+//! written. So an error here is final for the file, and there is no retry.
 //!
-//! On macOS `fsync` stops at the drive's cache; std's `sync_all` asks for
-//! `F_FULLFSYNC` there.
+//! On macOS `fsync` stops at the drive's cache; std's `sync_all` uses `F_FULLFSYNC` there.
 
 use crate::Dir;
 use std::fs::File;
@@ -13,18 +11,18 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-/// The unit of buffers, offsets and lengths for reading past the page cache, in bytes:
-/// the largest block of a storage device in use.
+/// The alignment of buffers, offsets and lengths for reading past the page cache, in bytes: the
+/// largest block size of current storage devices.
 pub const DIRECT_ALIGN: usize = 4096;
 
-/// Starts writing out what `file` holds and does not wait: a later wait for
-/// many files is short then, and the content stays in the page cache, other than
-/// by [`drop_cached`]. Where the system has no such request, nothing happens.
+/// Starts writing out `file` without waiting, so that a later wait for many files is short. Unlike
+/// after [`drop_cached`], the content stays in the page cache. Does nothing where the system lacks
+/// it.
 pub fn start_write_back(file: &File) {
     #[cfg(target_os = "linux")]
     {
         use std::os::fd::AsRawFd;
-        // A refusal, or an error of writing, shows in the later wait.
+        // The later wait reports refusals and write errors.
         //
         // SAFETY: the descriptor is open as long as `file` lives; no memory is passed.
         #[allow(unsafe_code)]
@@ -36,13 +34,12 @@ pub fn start_write_back(file: &File) {
     let _ = file;
 }
 
-/// Writes all of `bytes` at `offset` of `file`, and has the system begin at once
-/// to write them to the medium and forget them afterwards: whoever makes a large
-/// file durable then has little left to wait for. It is not durable before that
-/// was done, and a failure to write it out is told by that.
+/// Writes all of `bytes` at `offset` of `file`. The system starts at once to write them to the
+/// medium and then drops them from the page cache. Making a large file durable then takes little
+/// time. The content is not durable before that, and that call also reports write errors.
 ///
-/// Where the system has no such request, or an end of `bytes` shares a page with
-/// what is written by another call, they are just written.
+/// Where the system lacks this, or an end of `bytes` shares a page with another write, it is an
+/// ordinary write.
 ///
 /// # Errors
 /// Those of `pwrite`.
@@ -53,11 +50,10 @@ pub fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
-/// Lets the page cache forget `range` of `file`, in bytes, as far as it is
-/// durable; what is not begins to be written. An empty range stands for all
-/// from its start on.
+/// Drops `range` of `file`, in bytes, from the page cache if it is durable. Starts writing out the
+/// rest. An empty range means everything from its start on.
 pub fn drop_cached(file: &File, range: Range<u64>) {
-    // Advice: a refusal changes nothing but what else is in memory.
+    // This is advice: a refusal only affects the use of memory.
     #[cfg(target_os = "linux")]
     {
         let len = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
@@ -67,8 +63,8 @@ pub fn drop_cached(file: &File, range: Range<u64>) {
     let _ = (file, range);
 }
 
-/// True if the byte at `offset` of `file` is in the page cache; `true` where
-/// the system doesn't tell. If it is not, the look may have begun to read it.
+/// True if the byte at `offset` of `file` is in the page cache, or the system does not report it.
+/// If it is not, the check may have started to read it.
 pub fn is_cached(file: &File, offset: u64) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -84,10 +80,10 @@ pub fn is_cached(file: &File, offset: u64) -> bool {
     }
 }
 
-/// Makes reads of `file` come from its medium and not from the page cache;
-/// `false` where the file system can't. Then [`drop_cached`] has to do.
+/// Makes reads of `file` bypass the page cache. Returns false if the file system can't; then
+/// [`drop_cached`] has to do.
 ///
-/// Buffers, offsets and lengths must be aligned to [`DIRECT_ALIGN`] from then on.
+/// From then on buffers, offsets and lengths must be aligned to [`DIRECT_ALIGN`].
 pub fn read_directly(file: &File) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -105,9 +101,9 @@ pub fn read_directly(file: &File) -> bool {
     }
 }
 
-/// Ends [`read_directly`]: buffers, offsets and lengths may be any again.
+/// Ends [`read_directly`] and its need for alignment.
 pub fn read_cached(file: &File) {
-    // What can't be set back was not set.
+    // If this fails, the flag was not set.
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -117,22 +113,21 @@ pub fn read_cached(file: &File) {
     let _ = file;
 }
 
-/// How a file whose content was not made durable looks after a cut of the power.
+/// How a file that was not made durable looks after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Content that never reached the medium is a hole: ext4, XFS and Btrfs give
-    /// a file its blocks when they write them, and count them as written
-    /// afterwards.
+    /// Content that did not reach the medium is a hole. ext4, XFS and Btrfs allocate blocks when
+    /// they write them, and mark them as written afterwards.
     Hole,
-    /// None of it is there, or all: it lies in memory alone, or the file system
-    /// writes whole transactions with their content.
+    /// Either all content exists or none: the file is in memory only, or the file system writes
+    /// whole transactions with their content.
     Whole,
-    /// Nobody knows. It can be as long as it should be, and hold zeros.
+    /// Unknown. The file may have its full length and contain zeros.
     Unknown,
 }
 
 impl Loss {
-    /// How it is on the file system of `file`.
+    /// The behaviour of the file system of `file`.
     pub fn of(file: impl AsFd) -> Loss {
         #[cfg(target_os = "linux")]
         {
@@ -155,9 +150,8 @@ impl Dir {
         File::from(self.as_fd().try_clone_to_owned()?).sync_all()
     }
 
-    /// True if [`Self::sync_file_system`] can be relied upon here: the file
-    /// system is one of those known to write everything then, contents, names
-    /// and metadata, and the system reports what it could not write.
+    /// True if [`Self::sync_file_system`] is reliable here: the file system is known to write all
+    /// contents, names and metadata, and the system reports write errors.
     pub fn syncs_as_a_whole(&self) -> bool {
         #[cfg(target_os = "linux")]
         {
@@ -167,11 +161,11 @@ impl Dir {
         false
     }
 
-    /// Makes everything on this directory's file system durable, in one go:
-    /// what other programs have written there, too.
+    /// Makes everything on this directory's file system durable at once, including writes of other
+    /// programs.
     ///
     /// # Errors
-    /// Those of `syncfs`: something, of whomever, could not be written.
+    /// Those of `syncfs`: some data, of any program, could not be written.
     pub fn sync_file_system(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         return Ok(rustix::fs::syncfs(self)?);
@@ -196,8 +190,8 @@ mod system {
     pub(super) fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut left = bytes;
         let mut at = offset;
-        // A page that is on its way out is not written to again: that would
-        // have to wait for it.
+        // A page that is being written out must not be written to again, since that would wait for
+        // it.
         let whole_pages = |n: u64| n.is_multiple_of(DIRECT_ALIGN as u64);
         while !left.is_empty() && whole_pages(at) && whole_pages(left.len() as u64) {
             match pwritev2(file, &[io::IoSlice::new(left)], at, DONT_CACHE) {
@@ -216,7 +210,7 @@ mod system {
         file.write_all_at(left, at)
     }
 
-    /// The same by advice, which begins to write what it can't drop.
+    /// The same by advice, which starts writing content that can't be dropped yet.
     pub(super) fn write_and_drop(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         file.write_all_at(bytes, offset)?;
         drop_cached(file, offset..offset + bytes.len() as u64);
@@ -231,7 +225,7 @@ mod system {
         }
     }
 
-    /// Since Linux 5.8 `syncfs` tells that something could not be written.
+    /// True if `syncfs` reports write errors (since Linux 5.8).
     pub(super) fn reports_errors() -> bool {
         let name = rustix::system::uname();
         let release = name.release().to_string_lossy();
@@ -284,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_written_out_is_on_its_way_to_the_medium() {
         let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else { return };
-        // ext4 writes this little out by itself after 30 s at the earliest.
+        // ext4 itself writes so little only after 30 s at the earliest.
         let out = |write: fn(&File, &[u8], u64) -> io::Result<()>, name: &str| {
             let file = File::create(mount.join(name)).expect("created");
             let before = mount.bytes_written().expect("told");
@@ -310,7 +304,7 @@ mod tests {
             let file = File::create(mount.join("file")).expect("created");
             let part = vec![7; 1 << 20];
             let written = (0..40).map(|n| write(&file, &part, n << 20)).collect::<Vec<_>>();
-            // It fails before anybody asks.
+            // The write fails before anything asks for durability.
             std::thread::sleep(Duration::from_millis(300));
             assert!(written.iter().all(Result::is_ok), "{written:?}");
             assert!(file.sync_all().is_err(), "the loss of what was written is not told");

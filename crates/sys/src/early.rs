@@ -1,5 +1,5 @@
-//! Looks at standard output before Rust's library begins: that opens `/dev/null` where a standard
-//! stream is closed, and nothing tells it from a stream that goes there.
+//! Checks standard output before Rust's library starts. The library opens `/dev/null` in place of a
+//! closed standard stream, so a later check can't tell the two apart.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,8 +7,8 @@ static IS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader.
 //
-// SAFETY: the loader calls it before `main`. It only asks for the flags of a descriptor and stores
-// an atomic, and uses nothing that the runtime of Rust sets up.
+// SAFETY: the loader calls it before `main`. It only reads the flags of a descriptor and stores an
+// atomic, and uses nothing that Rust's runtime sets up.
 #[used]
 #[allow(unsafe_code)]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
@@ -16,16 +16,16 @@ static IS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
 extern "C" fn before_main() {
-    // SAFETY: it asks for the flags of a number, which need not be that of an open file.
+    // SAFETY: it reads the flags of a descriptor, which need not be open.
     #[allow(unsafe_code)]
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     IS_STDOUT_CLOSED.store(flags == -1, Ordering::Relaxed);
 }
 
-/// True if the process was started without a standard output, where the system lets it look in
-/// time: what is written there then is lost, and no error tells it.
+/// True if the process was started without a standard output, where the system allows an early
+/// check. Output is then lost without an error.
 pub fn is_stdout_closed() -> bool {
-    // The loader calls what is linked, and that is what is used.
+    // Referencing it keeps the linker from dropping it.
     let _ = &BEFORE_MAIN;
     IS_STDOUT_CLOSED.load(Ordering::Relaxed)
 }

@@ -1,7 +1,6 @@
-//! Attributes that only root can give, kept by whoever runs this: they are written down in
-//! extended attributes of users, in the form of `rsync --fake-super`, which so reads them.
-//! A device, FIFO, socket or symbolic link is a regular file here of which the same tells
-//! what it stands for.
+//! Attributes that only root can set, stored for any user in extended attributes, in the form of
+//! `rsync --fake-super`. A device, FIFO, socket or symbolic link is stored as a regular file whose
+//! attribute records its kind.
 
 mod acl;
 
@@ -18,40 +17,40 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 
-/// The attributes that belong to rsync.
+/// The beginning of the names of rsync's attributes.
 const OF_RSYNC: &[u8] = b"user.rsync.";
-/// The kind, the mode, the device and the owner: `100644 0,0 1000:1000`, the first in octal.
+/// The kind and mode in octal, the device, and the owner: `100644 0,0 1000:1000`.
 const STAT: &[u8] = b"user.rsync.%stat";
-/// Access control lists: its own, and the one that entries in it begin with.
+/// The entry's access control list, and the default list of a directory.
 const ACCESS: &[u8] = b"user.rsync.%aacl";
 const DEFAULT: &[u8] = b"user.rsync.%dacl";
 
-/// The longest record that there can be, in bytes, and more.
+/// Limit of a record, in bytes. More than any record has.
 const STAT_LEN_MAX: usize = 256;
 
-/// The rights of the owner that an entry really has: who writes them down can go on with
-/// all of it.
+/// The owner's rights that entries really have, so that the user who stores the attributes keeps
+/// access.
 const OWN_RIGHTS_OF_DIRS: u32 = 0o700;
 const OWN_RIGHTS: u32 = 0o600;
 
-/// The kind of a mode, and the bits beside it.
+/// The bits of a mode for the kind, and the other bits.
 const KIND_BITS: u32 = 0o170_000;
 const MODE_BITS: u32 = 0o7777;
 
 impl Dir {
-    /// The same directory, in which attributes are written down.
+    /// The same directory, with faked attributes.
     #[must_use]
     pub fn faking(mut self) -> Self {
         self.fakes = true;
         self
     }
 
-    /// True if attributes are written down in it.
+    /// True if attributes are faked in it.
     pub fn fakes(&self) -> bool {
         self.fakes
     }
 
-    /// The metadata of an open file or directory in it, as this directory tells it.
+    /// The metadata of an open file or directory in it, with faked attributes.
     ///
     /// # Errors
     /// Those of `fstat` and `fgetxattr`.
@@ -64,8 +63,7 @@ impl Dir {
         told(stat, |name, value| target.xattr(name, value))
     }
 
-    /// The extended attributes and access control lists of such a file, as far as they are
-    /// in `which`.
+    /// The extended attributes and access control lists in `which` of such a file.
     ///
     /// # Errors
     /// Those of `flistxattr` and `fgetxattr`.
@@ -73,7 +71,7 @@ impl Dir {
         self.extended_at(Target::Open(file.as_fd()), which)
     }
 
-    /// The same of what is open or held.
+    /// Like [`Self::extended_of`], for an open or held entry.
     pub(crate) fn extended_at(
         &self,
         target: Target<'_>,
@@ -87,8 +85,7 @@ impl Dir {
         extended(&names, mode, which, &|of, to| target.xattr(of, to))
     }
 
-    /// The metadata of `name`, of which `stat` is what the system tells; a link is followed
-    /// if that says so.
+    /// Adds the faked attributes of `name` to the system's `stat`, following a link if `follow`.
     pub(crate) fn told_of(&self, name: &[u8], stat: Stat, follow: bool) -> io::Result<Stat> {
         let path = self.path_to(name);
         let told = told(stat, |of, to| match follow {
@@ -98,7 +95,7 @@ impl Dir {
         told.map_err(|error| self.led_to(name, error))
     }
 
-    /// The same of an entry that is open for nothing.
+    /// Like [`Self::told_of`], for an entry that is not open for reading.
     pub(crate) fn told_of_held(held: impl AsFd, stat: Stat) -> io::Result<Stat> {
         let path = format!("/proc/self/fd/{}", held.as_fd().as_raw_fd());
         let told = told(stat, |of, to| rustix::fs::getxattr(&path, of, to));
@@ -108,23 +105,21 @@ impl Dir {
         })
     }
 
-    /// `error`, with which a path through this directory's handle led to `name`. That it
-    /// leads nowhere does not mean that the entry is gone, if it can be seen without.
+    /// Corrects `error`, which a path through this directory's handle to `name` has caused. If the
+    /// path was not found but the entry exists, /proc is the problem.
     pub(crate) fn led_to(&self, name: &[u8], error: io::Error) -> io::Error {
         let is_there = || rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         if error.kind() == io::ErrorKind::NotFound && is_there() { unled() } else { error }
     }
 
-    /// A path through the handle of this directory: the kernel resolves no more than the
-    /// name behind it.
+    /// A path through the handle of this directory. The kernel resolves only the name after it.
     pub(crate) fn path_to(&self, name: &[u8]) -> OsString {
         let mut path = format!("/proc/self/fd/{}/", self.as_fd().as_raw_fd()).into_bytes();
         path.extend_from_slice(name);
         OsString::from_vec(path)
     }
 
-    /// Makes a file under the private name `temp` that stands for a symbolic link to
-    /// `target`.
+    /// Creates a file under the private name `temp` that represents a symbolic link to `target`.
     pub(crate) fn make_faked_symlink(
         &self,
         target: &[u8],
@@ -138,7 +133,7 @@ impl Dir {
         self.make_faked(target, temp, kind, &attributes, which)
     }
 
-    /// Makes an empty file under the private name `temp` that stands for a FIFO, socket or
+    /// Creates an empty file under the private name `temp` that represents a FIFO, socket or
     /// device.
     pub(crate) fn make_faked_special(
         &self,
@@ -169,12 +164,12 @@ impl Dir {
             .write_all(content)
             .and_then(|()| set(self, Target::Open(file.as_fd()), attributes, which, Some(kind)));
         made.inspect_err(|_| {
-            // Without its attributes it is not what was asked for: it must not stay.
+            // Without its attributes the file is wrong and must not stay.
             let _ = self.remove_private(temp);
         })
     }
 
-    /// Where the file `name` leads, if it stands for a symbolic link.
+    /// The target of the symbolic link that the file `name` represents.
     pub(crate) fn read_faked_link(&self, name: &Name) -> io::Result<Vec<u8>> {
         /// The longest target that a link can have, in bytes.
         const TARGET_LEN_MAX: u64 = 4096;
@@ -190,7 +185,7 @@ impl Dir {
 
 const NO_DEVICE: Device = Device { major: 0, minor: 0 };
 
-/// `stat` with what its entry has written down, which `get` reads.
+/// Applies the record of an entry, which `get` reads, to its `stat`.
 fn told(
     mut stat: Stat,
     get: impl FnOnce(&[u8], &mut [u8]) -> Result<usize, Errno>,
@@ -209,7 +204,7 @@ fn told(
     // The field's width differs between systems.
     #[allow(clippy::useless_conversion)]
     let kind = FileType::from_raw_mode((mode & KIND_BITS) as _);
-    // Only a directory has entries, and no record makes one of a file.
+    // A record can't turn a file into a directory, or the reverse: only a directory has entries.
     if kind == FileType::Unknown || (kind == FileType::Directory) != stat.is_dir() {
         return Err(corrupt());
     }
@@ -224,7 +219,7 @@ fn corrupt() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// A record in parts: mode with kind, device, and user and group.
+/// Parses a record: mode with kind, device, user and group.
 fn parsed(record: &[u8]) -> Option<(u32, Device, (u32, u32))> {
     let text = std::str::from_utf8(record).ok()?.trim_end_matches('\0');
     let mut parts = text.split_ascii_whitespace();
@@ -234,12 +229,12 @@ fn parsed(record: &[u8]) -> Option<(u32, Device, (u32, u32))> {
     let device = Device { major: major.parse().ok()?, minor: minor.parse().ok()? };
     let owner = (user.parse().ok()?, group.parse().ok()?);
     let is_whole = parts.next().is_none() && mode & !(KIND_BITS | MODE_BITS) == 0;
-    // The system takes that number for none.
+    // The system uses this ID for "no user".
     (is_whole && ![owner.0, owner.1].contains(&u32::MAX)).then_some((mode, device, owner))
 }
 
-/// Writes those of `attributes` down that are in `which` and that the entry can't be given;
-/// the time is its own. `kind` is what it stands for from now on.
+/// Stores those of `attributes` in `which` that the entry can't be given. The times are set on the
+/// entry itself. `kind` is the kind that the entry represents from now on.
 pub(crate) fn set(
     dir: &Dir,
     target: Target<'_>,
@@ -273,7 +268,7 @@ pub(crate) fn set(
     meta::set_times(dir, target, attributes, which)
 }
 
-/// Has the record of an entry that is `really` like that say what is `wanted`.
+/// Stores `wanted` in the record of an entry whose real metadata is `really`.
 fn set_stat(target: Target<'_>, really: &Stat, wanted: &Stat) -> io::Result<()> {
     let own = if really.is_dir() { OWN_RIGHTS_OF_DIRS } else { OWN_RIGHTS };
     let mode = wanted.mode & 0o777 | own;
@@ -300,7 +295,7 @@ fn set_stat(target: Target<'_>, really: &Stat, wanted: &Stat) -> io::Result<()> 
     keep(target, STAT, (!is_so).then(|| record.into_bytes()))
 }
 
-/// Sees to it that the attribute `name` has this value, or is none.
+/// Sets the attribute `name` to the value `wanted`, or removes it.
 fn keep(target: Target<'_>, name: &[u8], wanted: Option<Vec<u8>>) -> io::Result<()> {
     let mut there = vec![0; EXTENDED_LEN_MAX];
     let there = match target.xattr(name, &mut there) {
@@ -318,15 +313,15 @@ fn keep(target: Target<'_>, name: &[u8], wanted: Option<Vec<u8>>) -> io::Result<
     kept.map_err(|error| attributes::failed_at(name, error))
 }
 
-/// The name under which the attribute `name` is kept; `None` for one that no copy keeps.
+/// The name that stores the attribute `name`; `None` if no copy keeps it.
 fn name_kept(name: &[u8]) -> Option<Vec<u8>> {
     let is_own = name.starts_with(b"user.");
     let kept = || if is_own { name.to_vec() } else { [OF_RSYNC, name].concat() };
     attributes::belongs(name).then(kept)
 }
 
-/// The name of the attribute that is kept under `name`; `None` for what stands for none, and
-/// for those of the system.
+/// The name of the attribute that is stored as `name`. `None` for rsync's records, and for the
+/// system's attributes.
 fn name_told(name: &[u8]) -> Option<&[u8]> {
     match name.strip_prefix(OF_RSYNC) {
         Some(rest) if rest.starts_with(b"%") => None,
@@ -335,13 +330,13 @@ fn name_told(name: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The names under which the attributes of `names` are told where they are written down.
+/// Converts stored names to those of the attributes that they represent.
 pub(crate) fn names_told(names: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let told = names.into_iter().filter_map(|name| match &*name {
         STAT => None,
         ACCESS => Some(b"system.posix_acl_access".to_vec()),
         DEFAULT => Some(b"system.posix_acl_default".to_vec()),
-        // What is really there, and what rsync may have beside these, stays in sight.
+        // Real attributes, and other attributes of rsync, stay visible.
         _ => Some(name_told(&name).map_or_else(|| name.clone(), <[u8]>::to_vec)),
     });
     told.collect()
@@ -352,9 +347,9 @@ fn set_xattrs(target: Target<'_>, attributes: &Attributes) -> io::Result<()> {
     for Xattr { name, value } in attributes.xattrs() {
         match name_kept(name) {
             Some(kept) if name_told(&kept) == Some(name) => wanted.push((kept, value)),
-            // As where attributes are not written down.
+            // As without faked attributes.
             None => {}
-            // It would be read as another one, or as none.
+            // It would be read as another attribute, or as none.
             Some(_) => {
                 let name = haul_model::escape_bytes(name);
                 let message = format!("its attribute {name} would be read as a stored one");
@@ -371,8 +366,7 @@ fn set_xattrs(target: Target<'_>, attributes: &Attributes) -> io::Result<()> {
     wanted.into_iter().try_for_each(|(name, value)| keep(target, &name, Some(value.to_vec())))
 }
 
-/// Those of the attributes with these `names` that are in `which`, of an entry with that
-/// `mode`.
+/// Those of the attributes `names` that are in `which`, of an entry with this `mode`.
 fn extended(
     names: &[Vec<u8>],
     mode: u32,
@@ -390,7 +384,7 @@ fn extended(
         let mut value = vec![0; EXTENDED_LEN_MAX];
         match get(name, &mut value) {
             Ok(len) => value.truncate(len),
-            // It is gone since.
+            // It was removed meanwhile.
             Err(Errno::NODATA) => continue,
             Err(Errno::RANGE | Errno::TOOBIG) => return Err(attributes::too_many()),
             Err(error) => return Err(error.into()),
@@ -457,7 +451,7 @@ mod tests {
             assert_eq!(name_kept(name.as_bytes()).as_deref(), Some(kept.as_bytes()));
             assert_eq!(name_told(kept.as_bytes()), Some(name.as_bytes()));
         }
-        // No name of a peer is that of a record.
+        // A peer's attribute can't have the name of a record.
         for name in ["%stat", "%aacl", "system.posix_acl_access", "security.selinux", ""] {
             assert_eq!(name_kept(name.as_bytes()), None, "{name}");
         }

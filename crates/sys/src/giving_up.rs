@@ -1,27 +1,27 @@
-//! Rights that a process gives up for good: those of root, files and memory without a bound,
-//! and a life past its parent's.
+//! Rights that a process gives up for good: root's rights, unlimited files and memory, and running
+//! after its parent's end.
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
 
-/// Bounds of one process.
+/// Resource limits of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Files that it may have open.
+    /// Maximum number of open files.
     pub open_files_max: u64,
-    /// Bytes of its address space.
+    /// Address space, in bytes.
     pub memory_max: u64,
 }
 
 impl Bounds {
-    /// Keeps this process, and those that it starts, within the bounds.
+    /// Applies the limits to this process and those that it starts.
     ///
     /// # Errors
     /// Those of `setrlimit`.
     pub fn keep(self) -> io::Result<()> {
         let bounds = [(Resource::Nofile, self.open_files_max), (Resource::As, self.memory_max)];
         for (resource, max) in bounds {
-            // A bound that holds already is not widened.
+            // An existing lower limit stays.
             let before = rustix::process::getrlimit(resource);
             let max = before.maximum.map_or(max, |before| before.min(max));
             setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) })?;
@@ -30,10 +30,10 @@ impl Bounds {
     }
 }
 
-/// The number of the user `name`; `None` if the system has none.
+/// The ID of the user `name`; `None` if there is none.
 ///
 /// # Errors
-/// When its table of users can't be read.
+/// When the user database can't be read.
 pub fn user_number(name: &str) -> io::Result<Option<u32>> {
     Ok(nix::unistd::User::from_name(name)?.map(|user| user.uid.as_raw()))
 }
@@ -51,9 +51,8 @@ pub fn give_to_user(path: &std::path::Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Makes this process one of the user `name`, with that user's groups and no rights of root.
-/// **To be called before any other thread is started.** For a process of that user already,
-/// nothing changes.
+/// Makes this process run as the user `name`, with that user's groups and without root's rights.
+/// **Call it before any other thread is started.** Does nothing if it runs as that user already.
 ///
 /// # Errors
 /// If there is no such user, or this process may not become one.
@@ -90,8 +89,8 @@ fn set_ids(_: &str, _: &nix::unistd::User) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this needs Linux"))
 }
 
-/// Has the system kill this process when its parent, the process `parent`, ends. To be called
-/// after [`become_user`], which undoes it.
+/// Makes the system kill this process when its parent, the process `parent`, ends. Call it after
+/// [`become_user`], which would undo it.
 ///
 /// # Errors
 /// If the parent has ended already, and those of `prctl`.
@@ -105,7 +104,7 @@ pub fn end_with_parent(parent: u32) -> io::Result<()> {
     }
 }
 
-/// Nothing: this system has no such request.
+/// Does nothing on this system.
 ///
 /// # Errors
 /// None.

@@ -1,5 +1,5 @@
-//! Streams that one process of a user hands over to another, which is known by a secret: a
-//! connection that was made for one is served by the other.
+//! Hands streams over to another process of the same user, which is found by a secret. So one
+//! process makes a connection and another serves it.
 
 use crate::meeting::{Meeting, SECRET_LEN};
 use crate::passing::pass;
@@ -11,32 +11,33 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// The purpose of the secret.
+/// Derives the meeting's name from the secret for this purpose only.
 const PURPOSE: &[u8] = b"haul lanes\0";
 
-/// Takes what other processes hand over, until it is dropped.
+/// Receives streams from other processes until it is dropped.
 #[derive(Debug)]
 pub struct Handover(Meeting);
 
-/// Two streams that were handed over, to be read from and written to.
+/// Two streams that were handed over.
 #[derive(Debug)]
 pub struct HandedOver {
-    /// Bytes from the other end.
+    /// Bytes from the peer.
     pub input: File,
-    /// Bytes to it.
+    /// Bytes to the peer.
     pub output: File,
-    /// The number that was told with them.
+    /// The number that was sent with them.
     pub number: u8,
-    /// The process that has handed them over waits until this is dropped.
+    /// Dropping this releases the process that handed them over.
     pub giver: Giver,
 }
 
-/// The process that has handed something over.
+/// The process that handed streams over.
 #[derive(Debug)]
 pub struct Giver(#[expect(dead_code, reason = "its end is what they wait for")] UnixStream);
 
 impl Handover {
-    /// One for those who know `secret`. `None` on a system where that can't be done.
+    /// Starts to receive from processes that know `secret`. `None` if the system does not support
+    /// it.
     ///
     /// # Errors
     /// Those of the system.
@@ -46,9 +47,9 @@ impl Handover {
         Ok(Some(Self(meeting)))
     }
 
-    /// Waits at most `patience` for streams from a process of the same user that knows the
-    /// secret, and no longer than until the pipe `ended` is closed. One that does not say it
-    /// within a second is hung up on.
+    /// Waits up to `patience`, or until the pipe `ended` is closed, for streams from a process of
+    /// the same user that knows the secret. Disconnects a process that does not send the secret
+    /// within a second.
     ///
     /// # Errors
     /// Those of `poll` and `accept`.
@@ -73,7 +74,7 @@ impl Handover {
         }
     }
 
-    /// The streams that a process that has connected hands over; none of one that may not.
+    /// Receives streams from a connected process. `None` if it is not allowed to send any.
     fn hear(&self, stream: UnixStream) -> Option<HandedOver> {
         let mut words = [0; SECRET_LEN + 1];
         let files = self.0.hear(&stream, &mut words)?;
@@ -87,7 +88,7 @@ impl Handover {
     }
 }
 
-/// The process that takes what is handed over.
+/// The process that receives streams.
 #[derive(Debug)]
 pub struct Taker {
     stream: UnixStream,
@@ -95,7 +96,7 @@ pub struct Taker {
 }
 
 impl Taker {
-    /// Finds the process of the same user that waits for those who know `secret`.
+    /// Connects to the process of the same user that receives with `secret`.
     ///
     /// # Errors
     /// When there is none, or it belongs to another user.
@@ -103,8 +104,8 @@ impl Taker {
         Ok(Self { stream: Meeting::find(PURPOSE, secret)?, secret: *secret })
     }
 
-    /// Hands `input` and `output` over, with a `number`, and waits until this process is
-    /// needed no more. A taker that does not want them lets it go at once.
+    /// Hands `input` and `output` over with a `number`, and waits until this process is not needed
+    /// any more. A receiver that rejects them releases it at once.
     ///
     /// # Errors
     /// Those of the system.
@@ -115,7 +116,7 @@ impl Taker {
         output: BorrowedFd<'_>,
     ) -> io::Result<()> {
         pass(&self.stream, &[&self.secret[..], &[number]].concat(), &[input, output])?;
-        // Nobody writes to it: it ends.
+        // Nothing is written to it: this waits for its end.
         self.stream.read(&mut [0]).map(drop)
     }
 }

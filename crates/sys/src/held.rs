@@ -1,6 +1,6 @@
-//! Entries held for their attributes alone, by a handle through which nothing can be read:
-//! files that their owner may not read, what does something when it is opened, as FIFOs
-//! and devices do, and directories that may be entered and not read.
+//! Entries that are held only for their attributes, by a handle that can't read. Such entries are
+//! files that their owner may not read, FIFOs and devices, which react to being opened, and
+//! directories that may be entered but not read.
 
 use crate::Dir;
 use crate::jail;
@@ -12,32 +12,31 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// An entry that is held for its attributes.
+/// An entry held for its attributes.
 #[derive(Debug)]
 pub struct Held(Handle);
 
-/// The handle by which attributes are read and set.
+/// The handle for reading and setting attributes.
 #[derive(Debug)]
 enum Handle {
     /// The file is open.
     Open(File),
-    /// The entry is at the path by which the system leads to this handle, whatever becomes
-    /// of its name. The system calls for attributes take no such handle themselves.
+    /// A handle, and the path in /proc that leads to it, even if the entry is renamed. The system
+    /// calls for attributes do not accept such a handle directly.
     Led(OwnedFd, String),
 }
 
-/// The system calls for attributes, on an open file or an entry that is held.
+/// The system calls for attributes, on an open file or a held entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target<'t> {
     Open(BorrowedFd<'t>),
-    /// The handle, and the path by which the system leads to it.
+    /// The handle, and the path in /proc that leads to it.
     Led(BorrowedFd<'t>, &'t str),
 }
 
 impl Dir {
-    /// Opens a directory that the operator named as [`Dir::open`] does, to look for names in
-    /// it and to list nothing: it need not be one that may be read, where the system holds
-    /// such ones.
+    /// Opens a directory that the operator named, like [`Dir::open`], for looking up names and not
+    /// for listing. It need not be readable, if the system can hold such directories.
     ///
     /// # Errors
     /// Those of `open`.
@@ -51,8 +50,8 @@ impl Dir {
         }
     }
 
-    /// Holds the regular file `name` for its attributes, no link followed: also if this
-    /// process may not read it.
+    /// Holds the regular file `name` for its attributes, not following a link, even if this process
+    /// may not read it.
     ///
     /// # Errors
     /// Those of [`Dir::open_file`].
@@ -67,7 +66,7 @@ impl Dir {
         }
     }
 
-    /// Holds whatever `name` is, no link followed, without opening it.
+    /// Holds the entry `name` without opening it, not following a link.
     ///
     /// # Errors
     /// Those of `openat`; [`io::ErrorKind::Unsupported`] where the system leads to no handle.
@@ -79,9 +78,8 @@ impl Dir {
         Ok((Held(Handle::Led(held, path)), stat))
     }
 
-    /// The extended attributes and access control lists of what `name` leads to, links
-    /// followed, as far as they are in `which`. It is not opened: a FIFO would wait, and a
-    /// device do something.
+    /// The extended attributes and access control lists in `which` of the entry that `name` leads
+    /// to. It is not opened: a FIFO would block, and a device might act.
     ///
     /// # Errors
     /// Those of `openat`, `listxattr` and `getxattr`.
@@ -100,14 +98,14 @@ impl Dir {
         let stat = meta::file_stat(&held)?;
         match led_to(&held, &stat) {
             Ok(path) => self.extended_at(Target::Led(held.as_fd(), &path), which),
-            // Without /proc a file can be opened.
+            // Without /proc a file can be opened instead.
             Err(_) if stat.is_file() => self.extended_of(self.open_file(name, true)?.0, which),
             Err(error) => Err(error),
         }
     }
 }
 
-/// The path by which the system leads to what is `held`, of which `stat` tells.
+/// The path in /proc that leads to `held`, whose metadata is `stat`.
 fn led_to(held: &OwnedFd, stat: &Stat) -> io::Result<String> {
     let path = format!("/proc/self/fd/{}", held.as_raw_fd());
     match rustix::fs::stat(&path) {
@@ -116,15 +114,15 @@ fn led_to(held: &OwnedFd, stat: &Stat) -> io::Result<String> {
     }
 }
 
-/// Said where a path through a handle leads nowhere.
+/// The error if a path through a handle leads nowhere.
 pub(crate) fn unled() -> io::Error {
     let message = "the system leads to no open files: is /proc mounted?";
     io::Error::new(io::ErrorKind::Unsupported, message)
 }
 
 impl Held {
-    /// Gives the entry, on the file system of `dir`, those of `attributes` that are in
-    /// `which`, as [`crate::set_attributes`] does.
+    /// Sets those of `attributes` in `which` on the entry, which is on the file system of `dir`,
+    /// like [`crate::set_attributes`].
     ///
     /// # Errors
     /// Those of [`crate::set_attributes`].
@@ -215,8 +213,7 @@ mod tests {
         Name::new(name.as_bytes()).expect("a name")
     }
 
-    /// With rights that tests of other users don't have, all files can be opened: here one is
-    /// held as what can't be.
+    /// Tests may run as root, who can open all files, so this one is held explicitly.
     #[test]
     fn what_is_not_opened_is_given_all_attributes() {
         let path = tempfile::tempdir().expect("a directory");
@@ -245,7 +242,7 @@ mod tests {
         assert_eq!((now.id, now.mode, now.mtime, now.atime), (before.id, 0o460, TIME, TIME));
         let kept = crate::extended(&dir, &name("file"), Kept::ACL).expect("told");
         assert_eq!(kept.as_deref(), Some(&extended));
-        // It is that file, whatever has its name now.
+        // It is still that file, whatever has its name now.
         std::fs::rename(path.path().join("file"), path.path().join("else")).expect("renamed");
         std::fs::write(path.path().join("file"), "another").expect("written");
         let mode = Attributes::new(0o711, TIME);

@@ -1,12 +1,10 @@
-//! A directory that this process may not leave, whatever it is asked: paths are
-//! resolved below it, by the kernel (`openat2` with `RESOLVE_BENEATH`), and
-//! Landlock refuses what would get past that. Once entered, it is for good, and
-//! for all threads that are started later.
+//! A directory that this process may not leave, whatever it is asked to do. The kernel resolves
+//! paths below it (`openat2` with `RESOLVE_BENEATH`), and Landlock refuses everything that would
+//! get around that. It can't be undone, and holds for all threads that are started later.
 //!
-//! A path is taken as in a chroot: what begins with `/` begins at the directory.
-//! `..` is refused in it. A symbolic link on its way may lead up and down, but not
-//! out, and not to a path that begins with `/`. What is refused is refused before
-//! anything outside is looked at, so nobody learns what is there.
+//! A path is interpreted as in a chroot: a leading `/` is the directory. `..` in a path is refused.
+//! Symbolic links on the way may lead up and down, but not out, and not to an absolute path. A
+//! refusal comes before any access outside, so it reveals nothing about entries there.
 
 use crate::Dir;
 use rustix::fs::{Mode, OFlags};
@@ -17,15 +15,15 @@ use std::sync::OnceLock;
 
 static ROOT: OnceLock<Dir> = OnceLock::new();
 
-/// Keeps this process below the directory `path`, where it may write if `writes`
-/// says so. No symbolic link is followed in a `path` that `is_canonical`: another client may
-/// have put it there since the path was resolved. Through its open handles it may also work in the directories `besides`, which no path
-/// leads to. **To be called before any other thread is started**: those that run
-/// already are not confined.
+/// Confines this process to the directory `path`, with write access if `writes`. If `path`
+/// `is_canonical`, no symbolic link in it is followed: another client may have put one there since
+/// it was resolved. The process may also work in the directories `besides` through its open
+/// handles, but no path leads there. **Call it before any other thread is started**: running
+/// threads are not confined.
 ///
 /// # Errors
-/// [`io::ErrorKind::Unsupported`] where the kernel has not both of what this
-/// needs; those of opening the directory.
+/// [`io::ErrorKind::Unsupported`] if the kernel lacks one of the two features; those of opening the
+/// directory.
 pub fn enter(path: &Path, is_canonical: bool, writes: bool, besides: &[Dir]) -> io::Result<()> {
     let root = if is_canonical { system::open_canonical(path)? } else { Dir::open(path)? };
     rustix::process::fchdir(&root)?;
@@ -39,17 +37,17 @@ pub fn enter(path: &Path, is_canonical: bool, writes: bool, besides: &[Dir]) -> 
     ROOT.set(root).map_err(|_| again())
 }
 
-/// True if this process stays below a directory, at which its paths begin.
+/// True if this process is confined to a directory, where its paths start.
 pub fn is_jailed() -> bool {
     root().is_some()
 }
 
-/// The directory, if this process has one.
+/// The directory that this process is confined to, if any.
 pub(crate) fn root() -> Option<&'static Dir> {
     ROOT.get()
 }
 
-/// Opens `path` below the directory; `None` where there is none.
+/// Opens `path` below the directory; `None` if this process is not confined.
 pub(crate) fn open(path: &[u8], flags: OFlags) -> Option<io::Result<OwnedFd>> {
     let root = root()?;
     let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
@@ -63,8 +61,8 @@ pub(crate) fn open(path: &[u8], flags: OFlags) -> Option<io::Result<OwnedFd>> {
     Some(system::open(root, below, flags | OFlags::CLOEXEC))
 }
 
-/// `path` from the root of all paths on, which is the directory where there is one; no link is
-/// followed.
+/// Makes `path` absolute. It starts at the directory if this process is confined. Links are not
+/// resolved.
 ///
 /// # Errors
 /// Those of asking for the working directory.
@@ -75,7 +73,7 @@ pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The absolute path by which this process can open `dir`, where the system tells that.
+/// The absolute path by which this process can open `dir`, if the system reports it.
 pub fn path_to(dir: &Dir) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     match root() {
@@ -88,8 +86,7 @@ pub fn path_to(dir: &Dir) -> Option<PathBuf> {
     }
 }
 
-/// Opens what the entry `name` of `dir` leads to; `None` where there is no
-/// directory to stay below.
+/// Opens the entry that `name` in `dir` leads to; `None` if this process is not confined.
 pub(crate) fn follow(dir: &Dir, name: &[u8], flags: OFlags) -> Option<io::Result<OwnedFd>> {
     let root = root()?;
     Some(match system::path_below(root, dir) {
@@ -97,26 +94,26 @@ pub(crate) fn follow(dir: &Dir, name: &[u8], flags: OFlags) -> Option<io::Result
             let path = [&above[..], b"/", name].concat();
             system::open(root, &path, flags | OFlags::CLOEXEC)
         }
-        // It has been moved out, or can't be found: what is below it still can.
+        // The directory was moved out or can't be located. Entries below it are still allowed.
         None => system::open(dir, name, flags | OFlags::CLOEXEC),
     })
 }
 
-/// True if the directory above `dir` may be opened.
+/// True if the parent of `dir` may be opened.
 pub(crate) fn may_leave(dir: &Dir) -> io::Result<bool> {
     let Some(root) = root() else { return Ok(true) };
     Ok(root.stat_self()?.id != dir.stat_self()?.id && system::path_below(root, dir).is_some())
 }
 
-/// The same for all that leads out, whether there is something or not.
+/// The error for all paths that lead out, whether they exist or not.
 pub(crate) fn refused() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "it points outside the allowed directory")
 }
 
-/// The flag of descriptors that are only looked at.
+/// The flag for handles that only inspect.
 pub(crate) const LOOK: OFlags = system::LOOK;
 
-/// No bits of a mode: nothing is made here.
+/// No mode bits: no file is created here.
 const NO_MODE: Mode = Mode::empty();
 
 #[cfg(target_os = "linux")]
@@ -128,11 +125,11 @@ mod system {
 
     pub(super) const LOOK: OFlags = OFlags::PATH;
 
-    /// Links are followed as long as they stay below; those of /proc, which lead
-    /// anywhere, are not.
+    /// Links are followed within the directory. Those of /proc may lead anywhere and are not
+    /// followed.
     const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-    /// How often is tried again while directories on the way are being renamed.
+    /// Retries while directories on the way are being renamed.
     const ATTEMPTS_MAX: usize = 128;
 
     pub(super) fn open(dir: &Dir, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
@@ -152,8 +149,8 @@ mod system {
         Ok(Dir::of(opened?))
     }
 
-    /// Where `dir` is below `root`, if it is there. It may be elsewhere a moment
-    /// later: this is for a path that is resolved below `root` again.
+    /// The path of `dir` below `root`, if it is there. It may be moved at any time, so the path is
+    /// resolved below `root` again.
     pub(super) fn path_below(root: &Dir, dir: &Dir) -> Option<Vec<u8>> {
         let (root, dir) = (path_of(root)?, path_of(dir)?);
         let below = dir.strip_prefix(root.strip_suffix(b"/").unwrap_or(&root))?;
@@ -174,7 +171,7 @@ mod system {
 mod system {
     use super::{Dir, OFlags, OwnedFd, Path, io};
 
-    /// Here that is open to be read, and must not wait.
+    /// Here this opens for reading, without blocking.
     pub(super) const LOOK: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
     pub(super) fn open(_: &Dir, _: &[u8], _: OFlags) -> io::Result<OwnedFd> {

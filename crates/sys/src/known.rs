@@ -1,41 +1,37 @@
-//! File systems whose habits are known: there haul asks for nothing that it knows
-//! the answer to.
+//! File systems with known behaviour. There haul skips requests whose result it knows.
 
 use crate::Dir;
 use std::os::fd::AsFd;
 
-/// True if what was read of `file` is in memory for who reads it next, unless memory is
-/// short: its file system is one of this machine's own. FUSE and network file systems
-/// may ask others for it again, and wait.
+/// True if content read from `file` stays cached for the next reader, unless memory is short: its
+/// file system is local. FUSE and network file systems may fetch it again, and block.
 pub fn remembers_reads(file: impl AsFd) -> bool {
     system::remembers_reads(file)
 }
 
 impl Dir {
-    /// True if its file system is one of those known to make all durable that is
-    /// theirs when that is asked for, to tell nothing new when a file is closed,
-    /// and to take every time that a call sets. FUSE, network file systems, FAT
-    /// and what else there is may do otherwise.
+    /// True if its file system is known to make everything durable on request, to report no new
+    /// errors when a file is closed, and to keep every time that is set. FUSE, network file
+    /// systems, FAT and others may behave differently.
     pub fn is_known(&self) -> bool {
         system::is_known(self)
     }
 
-    /// True if its file system is known to copy inside the kernel without sharing content:
-    /// for small files, too, that takes less than reading and writing. Where content is
-    /// shared, a source that was just written has to get to its medium first.
+    /// True if its file system is known to copy inside the kernel without sharing content. For
+    /// small files that costs less than reading and writing. If content were shared, a new source
+    /// would first have to be written to its medium.
     pub fn copies_small_files(&self) -> bool {
         system::copies_small_files(self)
     }
 
-    /// True if no two names in it are the same to its file system, as far as that
-    /// is known: on many upper and lower case are one, or the ways to write a
-    /// character.
+    /// True if its file system is known to treat no two names as the same. Many ignore case, or
+    /// different encodings of a character.
     pub fn tells_names_apart(&self) -> bool {
         system::tells_names_apart(self)
     }
 }
 
-/// Kinds of file systems (`linux/magic.h`); ext2 to ext4 share one number.
+/// Magic numbers of file systems (`linux/magic.h`); ext2 to ext4 share one.
 #[cfg(target_os = "linux")]
 pub(crate) mod kinds {
     use std::os::fd::AsFd;
@@ -49,7 +45,7 @@ pub(crate) mod kinds {
     pub(crate) const ZFS: u64 = 0x2fc1_2fc1;
     pub(crate) const OVERLAY: u64 = 0x794c_7630;
 
-    /// The kind that `file` is on; zero if it isn't told.
+    /// The magic number for `file`; 0 if unknown.
     pub(crate) fn kind(file: impl AsFd) -> u64 {
         // The field's type differs by architecture; the numbers have 32 bits.
         rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff)
@@ -89,7 +85,7 @@ mod system {
             XFS => !xfs::folds_case(dir),
             magic @ (EXT | F2FS | TMPFS) => match ioctl_getflags(dir) {
                 Ok(flags) => flags.bits() & FOLDS_CASE == 0,
-                // A tmpfs without flags is older than its folding.
+                // A tmpfs without these flags is too old to fold case.
                 Err(error) => magic == TMPFS && error == Errno::NOTTY,
             },
             _ => false,
@@ -97,14 +93,15 @@ mod system {
     }
 }
 
-/// The geometry of an XFS (`libxfs/xfs_fs.h`), of which one flag is asked for.
+/// The geometry of an XFS (`libxfs/xfs_fs.h`). Only one flag is needed.
 #[cfg(target_os = "linux")]
 mod xfs {
     use std::os::fd::AsFd;
 
     use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 
-    /// `XFS_FSOP_GEOM_FLAGS_DIRV2CI`: names that differ in the case of ASCII letters are one.
+    /// `XFS_FSOP_GEOM_FLAGS_DIRV2CI`: names that differ only in the case of ASCII letters are the
+    /// same.
     const FOLDS_ASCII_CASE: u32 = 1 << 12;
 
     /// `struct xfs_fsop_geom_v1`, 112 bytes.
@@ -112,7 +109,7 @@ mod xfs {
     struct Geometry {
         /// Sizes of blocks, extents, groups and the log.
         sizes: [u32; 8],
-        /// Counts of blocks, and where the log begins.
+        /// Counts of blocks, and the start of the log.
         blocks: [u64; 4],
         uuid: [u8; 16],
         /// Stripe unit and width.
@@ -123,10 +120,10 @@ mod xfs {
         sectors: [u32; 3],
     }
 
-    /// `XFS_IOC_FSGEOMETRY_V1`, which every XFS answers.
+    /// `XFS_IOC_FSGEOMETRY_V1`, which every XFS supports.
     const GEOMETRY: Opcode = opcode::read::<Geometry>(b'X', 100);
 
-    /// True also where the file system gives no answer.
+    /// Also true if the file system does not answer.
     pub(super) fn folds_case(dir: impl AsFd) -> bool {
         // SAFETY: the call fills one `Geometry`, all of whose fields are plain numbers.
         #[allow(unsafe_code)]

@@ -1,59 +1,56 @@
-//! The operating system: directories held open by handle, metadata through
-//! handles, ways to move content inside the kernel, and confinement.
+//! The operating system: open directories, metadata through handles, ways to move content inside
+//! the kernel, and confinement.
 //!
-//! Everything that differs between systems is behind one name here. rustix
-//! wraps the system calls; ten functions that it doesn't have, or not with their result, are
-//! called through libc (`activation.rs`, `child.rs`, `early.rs`, `schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
-//! `content/extents.rs`, `pattern.rs`, `routes.rs`). Those, one more request
-//! (`sharing.rs`), the allocator that ends a process without memory in words (`memory.rs`),
-//! and the step to instructions that not each processor has (`vectors.rs`) are the only
-//! unsafe code of the workspace. Each file has a
-//! portable fallback for its part.
+//! Everything that differs between systems has one name here. rustix wraps the system calls. Ten
+//! functions that it lacks, or lacks with their result, are called through libc (`activation.rs`,
+//! `child.rs`, `early.rs`, `schedule.rs`, `memory.rs`, `closing.rs`, `durability.rs`,
+//! `content/extents.rs`, `pattern.rs`, `routes.rs`). Those are the only unsafe code of the
+//! workspace, with one more request (`sharing.rs`), the allocator that reports a lack of memory
+//! (`memory.rs`), and the switch to optional processor instructions (`vectors.rs`). Each file has a
+//! portable fallback.
 //!
 //! # Rooms
 //!
-//! - `activation.rs`: sockets that were opened for this process. `giving_up.rs`: rights that it
-//!   gives up for good.
-//! - `dir.rs`: `Dir`, a directory held open. Each operation takes one name in it. Links
-//!   are refused unless the method's name says `following`.
-//! - `content.rs`: `copy_file_range`, `splice`, holes by `SEEK_DATA` and `SEEK_HOLE`;
-//!   `content/extents.rs`: blocks that were never written, which look like data once
-//!   somebody has read them.
-//! - `sharing.rs`: files that share their content with another, by reflink or, on macOS,
-//!   clonefile.
-//! - `unnamed.rs`: `O_TMPFILE`, and giving such a file its name.
-//! - `durability.rs`: content and directories made durable, written out early, forgotten
-//!   by the page cache, or read past it.
-//! - `early.rs`: a closed standard output, seen before Rust's library begins.
-//! - `known.rs`: file systems whose habits are known. On others haul looks if its wishes
-//!   were carried out.
-//! - `closing.rs`: errors that closing a file tells. `reserving.rs`: room for a file that is
-//!   about to be written.
-//! - `meta.rs`: attributes through open handles. `attributes.rs`: extended
-//!   attributes and access control lists. `held.rs`: entries that are not opened for it.
-//!   `not_kept.rs`: the error of one that can't be given.
-//! - `faked.rs`: attributes of root that anybody keeps, in the form of rsync;
-//!   `faked/acl.rs`: an access control list in that form.
-//! - `accounts.rs`: users and groups by name and number.
-//! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be bound to;
-//!   every path that a user or a peer names, and every link that is followed, goes
-//!   through it. `named.rs`: such paths, on which no link of another user is followed.
-//! - `limits.rs`: open files, the effective user, the ids of this machine and of its start.
-//! - `child.rs`: a child process that continues with the memory of this one.
-//! - `made_up.rs`: files whose content the kernel makes up.
-//! - `handover.rs`: streams that one process hands over to another.
-//! - `descriptors.rs`: descriptors that another program has left to this one.
-//! - `passing.rs`: descriptors that one process passes to another.
-//! - `post.rs`: a place that one process at a time holds, and the next takes over.
-//!   `meeting.rs`: how such processes find each other.
+//! - `activation.rs`: sockets opened for this process. `giving_up.rs`: rights that it gives up for
+//!   good.
+//! - `dir.rs`: `Dir`, an open directory. Each operation takes one name in it. Links are refused
+//!   unless the method's name says `following`.
+//! - `content.rs`: `copy_file_range`, `splice`, holes by `SEEK_DATA` and `SEEK_HOLE`.
+//!   `content/extents.rs`: blocks that were never written but look like data once they are cached.
+//! - `sharing.rs`: files that share their content, by reflink or, on macOS, clonefile.
+//! - `unnamed.rs`: `O_TMPFILE`, and linking such a file to a name.
+//! - `durability.rs`: makes content and directories durable, writes content out early, drops it
+//!   from the page cache, or reads past the cache.
+//! - `early.rs`: detects a closed standard output before Rust's library starts.
+//! - `known.rs`: file systems with known behaviour. On others haul checks the result of its
+//!   requests.
+//! - `closing.rs`: errors that closing a file reports. `reserving.rs`: space for a file to be
+//!   written.
+//! - `meta.rs`: attributes through open handles. `attributes.rs`: extended attributes and access
+//!   control lists. `held.rs`: entries that must not be opened. `not_kept.rs`: the error of an
+//!   attribute that can't be set.
+//! - `faked.rs`: root's attributes stored for any user, in rsync's form. `faked/acl.rs`: an access
+//!   control list in that form.
+//! - `accounts.rs`: users and groups by name and ID.
+//! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be confined to. It
+//!   resolves every path that a user or a peer names, and every followed link. `named.rs`: such
+//!   paths, without following links of other users.
+//! - `limits.rs`: open files, the effective user, the IDs of this machine and of its boot.
+//! - `child.rs`: a child process with a copy of this process's memory.
+//! - `made_up.rs`: files whose content the kernel generates.
+//! - `handover.rs`: hands streams over to another process.
+//! - `descriptors.rs`: descriptors inherited from another program.
+//! - `passing.rs`: passes descriptors to another process.
+//! - `post.rs`: a post that one process at a time holds, and the next takes over. `meeting.rs`: how
+//!   such processes find each other.
 //! - `making.rs`: links, FIFOs, sockets and devices.
-//! - `lock.rs`: locks of files. `login.rs`: limits that the system sets to connections.
-//! - `memory.rs`: the allocator, and thrift where address space is little.
+//! - `lock.rs`: file locks. `login.rs`: the system's limits on connections.
+//! - `memory.rs`: the allocator, and less use of a limited address space.
 //! - `onlooking.rs`: connections, terminals and sessions of a process that this one has started.
-//! - `pattern.rs`: names that match a pattern. `routes.rs`: the ways of packets, and what was
-//!   counted on them.
-//! - `schedule.rs`: the turns of a thread. `vectors.rs`: instructions that not each processor
-//!   has.
+//! - `pattern.rs`: names that match a pattern. `routes.rs`: network paths, and statistics about
+//!   their packets.
+//! - `schedule.rs`: the scheduling of a thread. `vectors.rs`: instructions that only some
+//!   processors have.
 
 mod accounts;
 mod activation;

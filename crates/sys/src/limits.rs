@@ -1,4 +1,4 @@
-//! Limits and identity of this process, and facts of the system that it runs on.
+//! Limits and identity of this process, and facts about its system.
 
 use haul_model::Timestamp;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -10,33 +10,32 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Raises the soft limit on open files to the hard one; a refusal is no harm,
-/// handles are then reopened more often.
+/// Raises the soft limit on open files to the hard one. If that is refused, handles are reopened
+/// more often.
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// How many files the process may have open; `None` if there is no limit.
+/// The limit on open files of this process; `None` if there is none.
 pub fn open_files_max() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// True if nothing more can be opened before something else is closed, by this
-/// process or in the whole system.
+/// True if `error` means that this process, or the whole system, has too many open files.
 pub fn is_out_of_handles(error: &io::Error) -> bool {
     let errno = rustix::io::Errno::from_io_error(error);
     matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
 }
 
-/// The answer of [`effective_user`], or [`UNASKED`].
+/// The cached result of [`effective_user`], or [`UNASKED`].
 static USER: AtomicU64 = AtomicU64::new(UNASKED);
 
-/// The number of no user.
+/// Not the ID of a user.
 const UNASKED: u64 = u64::MAX;
 
-/// The user whose rights this process has. The system is asked once, as this is looked at for
-/// each entry of a tree, and once more after [`crate::become_user`].
+/// The effective user of this process. The system is asked once, as every entry of a tree needs
+/// this, and again after [`crate::become_user`].
 pub fn effective_user() -> u32 {
     if let Ok(user) = u32::try_from(USER.load(Ordering::Relaxed)) {
         return user;
@@ -46,29 +45,28 @@ pub fn effective_user() -> u32 {
     user
 }
 
-/// Has the system asked again.
+/// Drops the cached user.
 pub(crate) fn forget_user() {
     USER.store(UNASKED, Ordering::Relaxed);
 }
 
-/// The number of the user, and of the group, who may give files to others. It is the same
-/// on every system.
+/// The ID of the superuser, and of its group. It is the same on every system.
 pub const ROOT: u32 = 0;
 
-/// True if this process has all rights, and sees all attributes.
+/// True if this process is root: it has all rights and sees all attributes.
 pub fn is_root() -> bool {
     effective_user() == ROOT
 }
 
-/// The group of what this process makes, unless its directory decides.
+/// The group of new entries, unless their directory decides.
 pub fn effective_group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// The rights that this process takes from what it makes without saying how: the low 9 bits
-/// of its umask.
+/// The low 9 bits of this process's umask, which are removed from the mode of new entries.
 ///
-/// Asked once; ask before other threads make files, where the system tells nobody.
+/// Cached. Without /proc, reading it changes it for a moment: call this before other threads create
+/// files.
 pub fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
@@ -93,11 +91,10 @@ pub fn node_name() -> Vec<u8> {
     rustix::system::uname().nodename().to_bytes().to_vec()
 }
 
-/// A number for the run of the system from its start to its stop: the same for
-/// every process in it. Where the system tells none, it is one that no other
-/// process has.
+/// An ID of the current boot of the system, the same for every process. If the system reports none,
+/// it is unique to this process.
 ///
-/// Asked once; ask before [`crate::confine`] makes the answer unreadable.
+/// Cached. Call this before [`crate::confine`] makes it unreadable.
 pub fn boot_id() -> [u8; 16] {
     static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
     *BOOT.get_or_init(|| system_boot_id().unwrap_or_else(own_id))
@@ -113,13 +110,14 @@ fn system_boot_id() -> Option<[u8; 16]> {
     (digits.len() == 32).then_some(id)
 }
 
-/// True unless `terminal` is this process's, and has others in its foreground.
+/// True unless `terminal` is this process's terminal and another process group is in its
+/// foreground.
 pub fn is_in_foreground(terminal: impl AsFd) -> bool {
     let foreground = rustix::termios::tcgetpgrp(terminal);
     foreground.map_or(true, |group| group == rustix::process::getpgrp())
 }
 
-/// True if `time`, as a file system has it, is at least `span` ago by this machine's clock.
+/// True if `time`, from a file system, is at least `span` ago by this machine's clock.
 pub fn is_past(time: Timestamp, span: Duration) -> bool {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return false };
     let Some(then) = now.checked_sub(span) else { return false };
@@ -127,8 +125,7 @@ pub fn is_past(time: Timestamp, span: Duration) -> bool {
     time <= Timestamp { secs, nanos: then.subsec_nanos() }
 }
 
-/// When this machine was started, by the clock that files get their times from;
-/// `None` where the system doesn't tell.
+/// The time when this machine was started, by the clock for file times; `None` if unknown.
 pub fn started_at() -> Option<Timestamp> {
     static STARTED: OnceLock<Option<Timestamp>> = OnceLock::new();
     *STARTED.get_or_init(system_started_at)
@@ -138,7 +135,7 @@ pub fn started_at() -> Option<Timestamp> {
 fn system_started_at() -> Option<Timestamp> {
     use rustix::time::{ClockId, clock_gettime};
     const SECOND_NS: i128 = 1_000_000_000;
-    // The clock that goes on while the machine is suspended.
+    // Boottime also counts while the machine is suspended.
     let [since, now] = [ClockId::Boottime, ClockId::Realtime].map(clock_gettime);
     let ns = |time: rustix::time::Timespec| {
         i128::from(time.tv_sec) * SECOND_NS + i128::from(time.tv_nsec)
@@ -153,7 +150,7 @@ fn system_started_at() -> Option<Timestamp> {
     None
 }
 
-/// A number that no other process has.
+/// An ID that no other process has.
 fn own_id() -> [u8; 16] {
     static OWN: OnceLock<[u8; 16]> = OnceLock::new();
     *OWN.get_or_init(|| {
@@ -165,10 +162,9 @@ fn own_id() -> [u8; 16] {
     })
 }
 
-/// A number for the time in which the page cache of `file`'s file system lasts:
-/// it differs after another start of the system, and after another mount. Where
-/// the system doesn't tell mounts apart (before Linux 6.8), no other process has
-/// the number: a disk may have been pulled out and mounted again.
+/// An ID of the lifetime of the page cache of `file`'s file system. It changes with each boot and
+/// each mount. If the system does not identify mounts uniquely (before Linux 6.8), the ID is unique
+/// to this process: a disk may have been removed and mounted again.
 pub fn cache_id(file: &File) -> [u8; 16] {
     cache_id_of(mount_id(file))
 }
@@ -182,47 +178,47 @@ fn cache_id_of(mount: Option<u64>) -> [u8; 16] {
     id
 }
 
-/// A number for the file system that `file` is on, the same when the system is
-/// started anew where the file system keeps one; 0 where there is none.
+/// An ID of the file system that `file` is on; 0 if there is none. It survives a reboot if the file
+/// system stores one.
 pub fn volume_id(file: impl AsFd) -> u64 {
     rustix::fs::fstatvfs(file).map_or(0, |volume| volume.f_fsid)
 }
 
-/// The room that a file system has left for a user other than root.
+/// The free space of a file system for users other than root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// In bytes.
     pub bytes: u64,
-    /// In files; `None` where inodes are made as needed.
+    /// Free inodes; `None` if they are created as needed.
     pub inodes: Option<u64>,
 }
 
-/// Fewer free inodes than this explain why a file could not be made: others may have been
-/// freed by what was given up since.
+/// Fewer free inodes than this explain why a file could not be created. Some may have been freed
+/// since the failure.
 const INODES_FEW: u64 = 16;
 
 impl Room {
-    /// The room of a file system with `files` inodes, of which `files_left` are free. Where
-    /// inodes are made as needed, both are 0.
+    /// The space of a file system with `files` inodes, of which `files_left` are free. Both are 0
+    /// if inodes are created as needed.
     pub fn new(bytes: u64, files: u64, files_left: u64) -> Self {
         Self { bytes, inodes: (files > 0).then_some(files_left) }
     }
 
-    /// True if a lack of inodes explains why a file could not be made.
+    /// True if a lack of inodes explains why a file could not be created.
     pub fn lacks_inodes(&self) -> bool {
         self.inodes.is_some_and(|inodes| inodes < INODES_FEW)
     }
 }
 
-/// The room on the file system that `file` is on; `None` where it is not known.
+/// The free space on the file system of `file`; `None` if unknown.
 pub fn room(file: impl AsFd) -> Option<Room> {
     let volume = rustix::fs::fstatvfs(file).ok()?;
     let bytes = volume.f_bavail.checked_mul(volume.f_frsize)?;
     Some(Room::new(bytes, volume.f_files, volume.f_favail))
 }
 
-/// The number of the mount that `file` is on, which no later mount gets again;
-/// `None` if the system has none that is so.
+/// The ID of the mount that `file` is on, which is never reused; `None` if the system has no such
+/// ID.
 #[cfg(target_os = "linux")]
 fn mount_id(file: &File) -> Option<u64> {
     use rustix::fs::{AtFlags, statx};
@@ -237,8 +233,8 @@ mod linux {
     /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8.
     pub(super) const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-    /// The number that `statx` has told, if the mask says that it is that kind.
-    /// Older systems tell another, which they give away again.
+    /// The ID from `statx`, if the mask says that it is unique. Older systems return another kind,
+    /// which is reused.
     pub(super) fn unique(mask: u32, mount: u64) -> Option<u64> {
         (mask & UNIQUE.bits() != 0).then_some(mount)
     }
@@ -255,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_mount_number_that_may_be_used_again_is_not_believed() {
-        // `STATX_MNT_ID`, as Linux 5.8 to 6.7 answer.
+        // `STATX_MNT_ID`, the answer of Linux 5.8 to 6.7.
         assert_eq!(linux::unique(0x1000, 29), None);
         assert_eq!(linux::unique(0x4000, 29), Some(29));
     }

@@ -1,12 +1,12 @@
-//! Locks on open files, which go with the process that holds them.
+//! Locks on open files. They end with the process.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Locks the file or directory `of` for this process alone, until its last handle is
-/// closed; `false` while another process has it.
+/// Locks the file or directory `of` exclusively, until its last handle is closed. Returns false
+/// while another process holds the lock.
 ///
 /// # Errors
 /// Those of `flock`.

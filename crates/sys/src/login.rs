@@ -1,40 +1,39 @@
-//! Limits of the connections that reach this machine, as the system tells: how many may log in
-//! through sshd at the same time, and how TCP finds its pace.
+//! Limits of connections to this machine, as the system reports them: the number of concurrent
+//! logins through sshd, and TCP's congestion control.
 
 use std::path::Path;
 
-/// The longest name of a way of congestion control (`TCP_CA_NAME_MAX` of Linux).
+/// The longest name of a congestion control (`TCP_CA_NAME_MAX` of Linux).
 const CONGESTION_NAME_MAX: usize = 15;
 
-/// Processes above this one that are looked at, at most.
+/// Most ancestors of this process that are checked.
 const ANCESTORS_MAX: usize = 16;
 
-/// Files of sshd's configuration that are read, and bytes of each, at most.
+/// Most files of sshd's configuration that are read, and most bytes of each.
 const CONFIG_FILES_MAX: usize = 64;
 const CONFIG_LEN_MAX: u64 = 256 << 10;
 
-/// Where sshd's configuration is.
+/// The path of sshd's configuration.
 const SSHD_CONFIG: &str = "/etc/ssh/sshd_config";
 
-/// The directory where paths of its `Include` start that are relative.
+/// The directory for relative paths in an `Include`.
 const SSHD_DIR: &str = "/etc/ssh";
 
-/// OpenSSH's own limit, where its configuration names none.
+/// OpenSSH's default limit.
 const DEFAULT: Limit = Limit { begin: 10, rate: Some(30), full: 100 };
 
 /// sshd's setting `MaxStartups`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// So many connections may be logging in before some are refused.
+    /// The number of concurrent logins from which some connections are refused.
     pub begin: u32,
-    /// The share that is refused from there on, in percent, where that can be seen.
+    /// The percentage of connections refused from there on, if known.
     pub rate: Option<u32>,
-    /// So many before all are refused.
+    /// The number from which all connections are refused.
     pub full: u32,
 }
 
-/// The congestion control that TCP connections of this machine begin with; `None` where the
-/// system does not tell.
+/// The default congestion control of this machine's TCP connections; `None` if unknown.
 pub fn congestion_control() -> Option<String> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -44,26 +43,25 @@ pub fn congestion_control() -> Option<String> {
     is_congestion_name(name).then(|| name.to_owned())
 }
 
-/// True if a way of congestion control can have that name.
+/// True if `name` is valid for a congestion control.
 pub fn is_congestion_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= CONGESTION_NAME_MAX
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
-/// How many connections the sshd that started this process lets log in at the same time:
-/// it shows that in its own title. Where it does not, the system's configuration of sshd
-/// says it, if it can be read.
+/// The limit of concurrent logins of the sshd that started this process. sshd shows it in its
+/// process title. Otherwise the system's configuration of sshd is read, if possible.
 pub fn login_limit() -> Option<Limit> {
     limit_of_ancestors().or_else(|| limit_of_config(Path::new(SSHD_CONFIG)))
 }
 
-/// The limit in the title of the listener among the processes above this one.
+/// The limit in the title of the sshd listener among this process's ancestors.
 fn limit_of_ancestors() -> Option<Limit> {
     let mut pid = "self".to_owned();
     for _ in 0..ANCESTORS_MAX {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in brackets may hold anything; state and parent are behind it.
+        // The name in brackets may contain anything; state and parent follow it.
         let (_, behind) = stat.rsplit_once(')')?;
         let parent = behind.split_whitespace().nth(1)?.to_owned();
         if parent.parse::<u32>().ok()? <= 1 {
@@ -78,7 +76,7 @@ fn limit_of_ancestors() -> Option<Limit> {
     None
 }
 
-/// Reads `sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups`.
+/// Parses `sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups`.
 fn limit_of_title(title: &str) -> Option<Limit> {
     let title = title.trim_end_matches('\0').strip_prefix("sshd")?;
     let (_, counts) = title.rsplit_once("[listener] ")?;
@@ -87,7 +85,7 @@ fn limit_of_title(title: &str) -> Option<Limit> {
     Some(Limit { begin: begin.parse().ok()?, rate: None, full: full.parse().ok()? })
 }
 
-/// The limit that the configuration at `path` sets for all, with what it includes.
+/// The limit in the configuration at `path`, including the files that it includes.
 fn limit_of_config(path: &Path) -> Option<Limit> {
     let mut files_left = CONFIG_FILES_MAX;
     let mut is_for_all = true;
@@ -95,8 +93,8 @@ fn limit_of_config(path: &Path) -> Option<Limit> {
     Some(found.unwrap_or(DEFAULT))
 }
 
-/// The first limit in the file at `path`: `None` if it can't be read, and within that if
-/// there is none.
+/// The first limit in the file at `path`. The outer `None` means that it can't be read, the inner
+/// one that it has none.
 fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Option<Option<Limit>> {
     *files_left = files_left.checked_sub(1)?;
     let stat = std::fs::metadata(path).ok()?;
@@ -108,14 +106,14 @@ fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Optio
         let words = line.trim().split(|c: char| c.is_whitespace() || c == '=');
         let mut words = words.filter(|word| !word.is_empty()).map(|word| word.trim_matches('"'));
         match words.next().map(str::to_ascii_lowercase).as_deref() {
-            // What follows holds for some logins; MaxStartups can't stand there.
+            // The following lines apply to some logins only, and MaxStartups is not allowed there.
             Some("match") => *is_for_all = false,
             Some("maxstartups") if *is_for_all => {
                 return Some(Some(words.next().and_then(limit_of_words)?));
             }
             Some("include") if *is_for_all => {
                 for included in words.flat_map(included) {
-                    // sshd passes over what is not there; what can't be read may hold it.
+                    // sshd skips missing files. An unreadable one may contain the limit.
                     if let Some(limit) = limit_in(&included, files_left, is_for_all)? {
                         return Some(Some(limit));
                     }
@@ -127,7 +125,7 @@ fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Optio
     Some(None)
 }
 
-/// Reads `10:30:100`, or `10`.
+/// Parses `10:30:100`, or `10`.
 fn limit_of_words(words: &str) -> Option<Limit> {
     let mut numbers = words.split(':').map(|number| number.parse::<u32>().ok());
     let begin = numbers.next()??;
@@ -138,7 +136,7 @@ fn limit_of_words(words: &str) -> Option<Limit> {
     }
 }
 
-/// The files that an `Include` names: a path, whose last component may be a pattern.
+/// The files that an `Include` names: a path whose last component may be a pattern.
 fn included(words: &str) -> Vec<std::path::PathBuf> {
     let path = Path::new(SSHD_DIR).join(words);
     let (Some(dir), Some(pattern)) = (path.parent(), path.file_name()) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Files that no medium holds: what the kernel makes up, and what is kept in memory.
+//! Files without a medium: those that the kernel generates, and those kept in memory.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// True if `file` is on a file system whose files the kernel makes up as they are
-/// read: the sizes that it tells of them say nothing.
+/// True if the kernel generates the files of `file`'s file system when they are read. Their
+/// reported sizes say nothing.
 #[cfg(target_os = "linux")]
 pub fn is_made_up(file: impl AsFd) -> bool {
     /// proc, sysfs, debugfs, tracefs, cgroup, cgroup2, securityfs, configfs, pstore
@@ -30,13 +30,13 @@ pub fn is_made_up(file: impl AsFd) -> bool {
         .is_ok_and(|stat| MADE_UP.contains(&(stat.f_type as u64 & 0xffff_ffff)))
 }
 
-/// True if `file` is on a file system whose files the kernel makes up.
+/// True if the kernel generates the files of `file`'s file system. Never on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn is_made_up(_: impl AsFd) -> bool {
     false
 }
 
-/// A file that is in memory alone, and gone when it is closed.
+/// Creates a file in memory, which is gone when it is closed.
 ///
 /// # Errors
 /// Those of `memfd_create`.
@@ -45,7 +45,7 @@ pub fn memory_file() -> io::Result<File> {
     Ok(rustix::fs::memfd_create("haul", rustix::fs::MemfdFlags::CLOEXEC)?.into())
 }
 
-/// No other system has such files.
+/// Not supported on this system.
 ///
 /// # Errors
 /// Always.
@@ -54,8 +54,8 @@ pub fn memory_file() -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Waits until a read from `file` would return at once, with content, at the end or
-/// with an error; `false` if that does not come `within` a time.
+/// Waits up to `within` until a read from `file` would return at once: with content, the end or an
+/// error. Returns whether it would.
 ///
 /// # Errors
 /// Those of `poll`.

@@ -1,6 +1,5 @@
-//! Entries that are no files and no directories, made under private names with their
-//! attributes: symbolic links, FIFOs, sockets, devices, and further names of
-//! others.
+//! Creates entries other than files and directories, under private names and with their attributes:
+//! symbolic links, FIFOs, sockets, devices, and hard links.
 
 use crate::Dir;
 use crate::dir::private_mode;
@@ -12,15 +11,14 @@ use std::io;
 use std::os::fd::AsFd;
 
 impl Dir {
-    /// True if this process may make, rename and remove entries, but for a sticky bit that
-    /// keeps those of others.
+    /// True if this process may create, rename and remove entries, apart from a sticky bit.
     pub fn may_change(&self) -> bool {
         let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
         rustix::fs::accessat(self.as_fd(), ".", access, AtFlags::EACCESS).is_ok()
     }
 
-    /// Makes a symbolic link under the private name `temp`, with those of `attributes`
-    /// that are `kept` and that links have.
+    /// Creates a symbolic link under the private name `temp`, with those of `attributes` in `kept`
+    /// that links support.
     ///
     /// # Errors
     /// Those of `symlinkat`, `fchownat` and `utimensat`.
@@ -36,19 +34,19 @@ impl Dir {
         }
         if let Err(error) = rustix::fs::symlinkat(target, self, temp) {
             if error != Errno::EXIST {
-                // Some file systems fail, and leave something there all the same.
+                // Some file systems fail, but create the entry all the same.
                 let _ = self.remove_private(temp);
             }
             return Err(error.into());
         }
         meta::set_link_attributes(self, temp.as_bytes(), attributes, kept).inspect_err(|_| {
-            // Without them it is not what was asked for: it must not stay.
+            // Without its attributes the link is wrong and must not stay.
             let _ = self.remove_private(temp);
         })
     }
 
-    /// Gives what is called `of` in `from` the further name `name` in this directory, which
-    /// must be free; no link is followed.
+    /// Creates the hard link `name` in this directory to the entry `of` in `from`. `name` must not
+    /// exist. No link is followed.
     ///
     /// # Errors
     /// Those of `linkat`; [`io::ErrorKind::NotFound`] if it is not the object `id`, where
@@ -71,8 +69,8 @@ impl Dir {
         Err(io::Error::new(io::ErrorKind::NotFound, message))
     }
 
-    /// Makes a FIFO, socket or device under the private name `temp`, with those of
-    /// `attributes` that are `kept`.
+    /// Creates a FIFO, socket or device under the private name `temp`, with those of `attributes`
+    /// in `kept`.
     ///
     /// # Errors
     /// Those of `mknodat`, and of setting the attributes.
@@ -96,7 +94,7 @@ impl Dir {
         rustix::fs::mknodat(self, temp, kind, private_mode(), number)?;
         meta::set_special_attributes(self, temp.as_bytes(), kind, attributes, kept).inspect_err(
             |_| {
-                // Without them it is not what was asked for: it must not stay.
+                // Without its attributes the entry is wrong and must not stay.
                 let _ = self.remove_private(temp);
             },
         )

@@ -1,5 +1,5 @@
-//! Processes of one user that meet by a secret: one listens under a name that is made from it,
-//! and another that connects sends the secret itself.
+//! Processes of one user that find each other by a secret. One listens under a name derived from
+//! it. The other connects and sends the secret.
 
 use crate::passing::{is_of_user, receive_passed};
 use std::fs::File;
@@ -8,13 +8,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
-/// Bytes of the secret.
+/// Length of the secret, in bytes.
 pub const SECRET_LEN: usize = 16;
 
-/// How long a process that has connected may take to send the secret.
+/// Timeout for receiving the secret.
 const SECRET_MAX: Duration = Duration::from_secs(1);
 
-/// A secret that nobody can guess.
+/// Creates a random secret.
 ///
 /// # Errors
 /// Those of reading from the system's source of random bytes.
@@ -24,7 +24,7 @@ pub fn secret() -> io::Result<[u8; SECRET_LEN]> {
     Ok(secret)
 }
 
-/// The process that listens, until this is dropped.
+/// A listening process, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Meeting {
     pub(crate) listener: UnixListener,
@@ -32,8 +32,8 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// Listens for processes that know `secret`, for this `purpose`. `None` on a system where
-    /// that can't be done.
+    /// Listens for processes that know `secret`, for this `purpose`. `None` if the system does not
+    /// support it.
     ///
     /// # Errors
     /// Those of the system, and [`ErrorKind::AddrInUse`] if another process listens.
@@ -45,22 +45,22 @@ impl Meeting {
         Ok(Some(Self { listener: UnixListener::bind_addr(&address)?, secret: *secret }))
     }
 
-    /// Connects to the process of the same user that listens.
+    /// Connects to the listening process of the same user.
     ///
     /// # Errors
     /// When there is none, or it belongs to another user.
     pub(crate) fn find(purpose: &[u8], secret: &[u8; SECRET_LEN]) -> io::Result<UnixStream> {
         let stream = UnixStream::connect_addr(&address(purpose, secret)?)?;
-        // The process that listens gets the secret.
+        // The other process will receive the secret.
         match is_of_user(&stream)? {
             true => Ok(stream),
             false => Err(io::Error::new(ErrorKind::PermissionDenied, "another user listens")),
         }
     }
 
-    /// Receives the secret, and what follows it, into `words`, which are as long as that is, and
-    /// descriptors. `None` if the process does not belong to this user, does not know the
-    /// secret, or does not send it within a second.
+    /// Receives the secret and the data after it into `words`, which must have the right length,
+    /// and descriptors. `None` if the process belongs to another user, does not know the secret, or
+    /// does not send it within a second.
     pub(crate) fn hear(&self, stream: &UnixStream, words: &mut [u8]) -> Option<Vec<OwnedFd>> {
         if !is_of_user(stream).ok()? {
             return None;
@@ -72,7 +72,7 @@ impl Meeting {
     }
 }
 
-/// The name under which they meet. It does not tell the secret.
+/// The name for the meeting. It does not reveal the secret.
 #[cfg(target_os = "linux")]
 pub(crate) fn address(purpose: &[u8], secret: &[u8; SECRET_LEN]) -> io::Result<SocketAddr> {
     let hash = haul_model::ContentHash::of(&[purpose, &secret[..]].concat());

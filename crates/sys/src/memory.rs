@@ -1,16 +1,15 @@
-//! Memory, and what becomes of a process that gets no more of it.
+//! The memory allocator, and the end of a process that runs out of memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 
-/// The system's allocator. Where it has no more memory, the process ends with a
-/// line that says so and the exit code 1, as after a kill: nothing goes on with
-/// what is half done.
+/// The system's allocator. If memory runs out, the process prints a line and exits with code 1. As
+/// after a kill, half-done work is not continued.
 #[derive(Debug)]
 pub struct Memory;
 
-// SAFETY: every call is passed on to the system's allocator as it came, and what
-// that returns is returned unless it is null.
+// SAFETY: every call is passed unchanged to the system's allocator, and its result is returned
+// unless it is null.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -43,14 +42,13 @@ fn or_end(allocated: *mut u8) -> *mut u8 {
 
 #[cold]
 fn end() -> ! {
-    // Needs no memory, and there is no other place to say it.
+    // This needs no memory, and no other place can report it.
     let _ = std::io::stderr().write_all(b"haul: out of memory (see 'ulimit -v'); run the same command again with more memory: finished files are skipped\n");
     std::process::exit(1)
 }
 
-/// Where the address space is limited, has all threads share what memory is handed
-/// out from. glibc reserves 64 MiB for each thread else, which can be all there is.
-/// To be called before there are threads.
+/// If the address space is limited, makes all threads share one arena. Otherwise glibc reserves 64
+/// MiB per thread, which may exceed the limit. Call it before other threads are started.
 pub fn spare_address_space() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if rustix::process::getrlimit(rustix::process::Resource::As).current.is_some() {

@@ -1,4 +1,4 @@
-//! Metadata of open files, read and written through their handles.
+//! Reads and sets metadata through open handles.
 
 use crate::held::Target;
 use crate::not_kept::{self, NotKept};
@@ -8,37 +8,37 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 use std::io;
 use std::os::fd::AsFd;
 
-/// The part of `stat` that haul needs.
+/// The part of `stat` that haul uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// Its kind.
     pub file_type: FileType,
     /// Its length in bytes.
     pub size: u64,
-    /// Storage that it takes, in bytes; less than `size` when it has holes.
+    /// Its storage, in bytes; less than `size` if it has holes.
     pub allocated: u64,
     /// The low 12 bits of its mode.
     pub mode: u32,
-    /// When its content last changed.
+    /// The time of the last change of content.
     pub mtime: Timestamp,
-    /// When it was last read.
+    /// The time of the last read.
     pub atime: Timestamp,
-    /// When anything of it last changed; no user sets this one.
+    /// The time of the last change of any kind. Users can't set it.
     pub ctime: Timestamp,
-    /// Which object it is.
+    /// Its object ID.
     pub id: FileId,
     /// The user who owns it.
     pub uid: u32,
     /// The group that it belongs to.
     pub gid: u32,
-    /// How many names it has.
+    /// The number of its names.
     pub links: u64,
-    /// The device that it stands for, if it does.
+    /// The device number, for a device.
     pub device: Device,
 }
 
 impl Stat {
-    /// True if it belongs to the user of this process, and no other user has a right to it.
+    /// True if it belongs to this process's user, and other users have no rights to it.
     pub fn is_private(&self) -> bool {
         self.uid == effective_user() && self.mode & 0o077 == 0
     }
@@ -65,7 +65,7 @@ impl Stat {
         }
     }
 
-    /// Its attributes, but for those that few entries have.
+    /// Its attributes, except extended attributes and access control lists.
     pub fn attributes(&self) -> Attributes {
         Attributes {
             user: Some(self.uid),
@@ -75,7 +75,7 @@ impl Stat {
         }
     }
 
-    /// The kind of a FIFO, socket or device; `None` for all else.
+    /// The kind of a FIFO, socket or device; `None` for other kinds.
     pub fn special(&self) -> Option<Special> {
         Some(match self.file_type {
             FileType::Fifo => Special::Fifo,
@@ -110,11 +110,11 @@ pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file)?))
 }
 
-/// Checks that what is made in `dir` can be renamed and removed again: not so in a directory
-/// with the append-only attribute (`chattr +a`).
+/// Checks that new entries in `dir` can be renamed and removed. They can't in an append-only
+/// directory (`chattr +a`).
 ///
 /// # Errors
-/// [`io::ErrorKind::Unsupported`] if it can't.
+/// [`io::ErrorKind::Unsupported`] if they can't.
 #[cfg(target_os = "linux")]
 pub fn takes_temporary(dir: &Dir) -> io::Result<()> {
     use rustix::fs::{StatxAttributes, StatxFlags, statx};
@@ -129,7 +129,7 @@ pub fn takes_temporary(dir: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// As on Linux; here a refusal shows it.
+/// Always succeeds on this system: the operations report it.
 ///
 /// # Errors
 /// None.
@@ -138,8 +138,7 @@ pub fn takes_temporary(_: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// True if something is mounted on a directory, also a part of its own file system, where
-/// the system tells that.
+/// True if `dir` is a mount point, including bind mounts. False if the system does not report it.
 #[cfg(target_os = "linux")]
 pub fn is_mount_point(dir: &Dir) -> bool {
     use rustix::fs::{StatxAttributes, StatxFlags, statx};
@@ -147,16 +146,14 @@ pub fn is_mount_point(dir: &Dir) -> bool {
     stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// As on Linux; here the device tells.
+/// Not known on this system: compare the devices.
 #[cfg(not(target_os = "linux"))]
 pub fn is_mount_point(_: &Dir) -> bool {
     false
 }
 
-/// True if the time of the last change, `ctime`, of a file on the file system of
-/// `file` is what its name says: the system's own time of every change, which
-/// nobody sets. Some have nothing of the kind, and tell the modification time,
-/// `mtime`, or that of creation in its place.
+/// True if the file system of `file` keeps a real time of last change, `ctime`, which users can't
+/// set. Some report the modification time, `mtime`, or the creation time instead.
 #[cfg(target_os = "linux")]
 pub fn keeps_ctime(file: impl AsFd, mtime: Timestamp, ctime: Timestamp) -> bool {
     /// ext2 to ext4, xfs, btrfs, f2fs, tmpfs, overlay, ZFS, bcachefs, NFS, Ceph,
@@ -183,22 +180,25 @@ pub fn keeps_ctime(file: impl AsFd, mtime: Timestamp, ctime: Timestamp) -> bool 
     const LACK: [u64; 2] = [0x4d44, 0x2011_bab0];
     // The field's type differs by architecture; the numbers have 32 bits.
     let magic = rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff);
-    // Of the others some do: where the two times differ, they are two.
+    // Some of the others keep it: different times show that.
     KEEP.contains(&magic) || (!LACK.contains(&magic) && ctime != mtime)
 }
 
-/// As on Linux; here the system's own file systems keep it.
+/// Assumed on this system, whose own file systems keep it.
 #[cfg(not(target_os = "linux"))]
 pub fn keeps_ctime(_: impl AsFd, _: Timestamp, _: Timestamp) -> bool {
     true
 }
 
-/// Gives an open file or directory, on the file system of `dir`, those of `attributes`
-/// that are in `which`. The order is the same everywhere: the owner, whose change takes
-/// rights away; the access lists, which set the bits of the mode with them; extended
-/// attributes; the mode, and last the times. Bits of the mode that others are not to get
-/// are left out before; a set-ID bit, if the file does not belong to the user or group of
-/// `attributes` in the end, and they are not kept whoever owns it.
+/// Sets those of `attributes` in `which` on an open file or directory, which is on the file system
+/// of `dir`. The order is always the same:
+///
+/// 1. the owner, since changing it removes rights; 2. the access control lists, which also set mode
+///    bits; 3. the extended attributes; 4. the mode, and last the times.
+///
+/// Mode bits that would give rights to others are left out first. So is a set-ID bit, if the file
+/// ends up with another user or group than in `attributes`, unless such bits are kept for any
+/// owner.
 ///
 /// # Errors
 /// Those of `fchown`, `fsetxattr`, `fchmod` and `futimens`, and of [`keep_mtime`] where the
@@ -212,7 +212,7 @@ pub fn set_attributes(
     set_attributes_of(dir, Target::Open(file.as_fd()), attributes, which)
 }
 
-/// The same for an entry that may only be held.
+/// Like [`set_attributes`], for an entry that may only be held.
 pub(crate) fn set_attributes_of(
     dir: &Dir,
     target: Target<'_>,
@@ -237,13 +237,13 @@ pub(crate) fn set_attributes_of(
     set_times(dir, target, attributes, which)
 }
 
-/// True if a change of the owner would take bits of the mode away that are kept.
+/// True if a change of the owner would remove mode bits that must be kept.
 pub(crate) fn sets_mode_again(attributes: &Attributes, which: Kept) -> bool {
     let lends = attributes.mode & SET_ID_MODE != 0;
     which.has(Kept::SET_ID) && which.has_any(Kept::OWNER) && lends
 }
 
-/// The times, which come last.
+/// Sets the times, which come last.
 pub(crate) fn set_times(
     dir: &Dir,
     target: Target<'_>,
@@ -262,8 +262,8 @@ pub(crate) fn set_times(
     }
 }
 
-/// The set-ID bits of `attributes` by which an entry that is `now` like that would lend the
-/// rights of somebody else.
+/// The set-ID bits of `attributes` that would lend another user's rights through an entry with the
+/// metadata `now`.
 pub(crate) fn lent_in_vain(now: &Stat, attributes: &Attributes, which: Kept) -> u32 {
     if now.is_dir() || which.has(Kept::LENT) {
         return 0;
@@ -281,8 +281,7 @@ fn owner_of(attributes: &Attributes, which: Kept) -> (Option<Uid>, Option<Gid>) 
     (user, group)
 }
 
-/// Has `chown` give an entry to a user and a group; to the group alone where that is all
-/// that is possible, and enough.
+/// Calls `chown` for a user and a group. If that fails, for the group alone where that is enough.
 fn give(
     which: Kept,
     user: Option<Uid>,
@@ -312,7 +311,7 @@ pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode((mode & 0o7777) as _))?)
 }
 
-/// Sets an open file's modification time; its access time stays.
+/// Sets an open file's modification time. Its access time stays.
 ///
 /// # Errors
 /// Those of `futimens`.
@@ -320,22 +319,20 @@ pub fn set_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
     Ok(rustix::fs::futimens(file, &timestamps(mtime))?)
 }
 
-/// Sets an open file's modification time on a file system of which nothing is
-/// known, and looks whether it took, as exactly as that file system keeps times.
-/// Some say that it worked, and do nothing, where the access time is to stay: then
-/// that is set too.
+/// Sets an open file's modification time on an unknown file system, and checks the result at that
+/// file system's resolution. Some report success but do nothing if the access time must stay; then
+/// both are set.
 ///
-/// A time that is out of the file system's range is as near as it gets.
+/// A time out of the file system's range becomes the nearest one.
 ///
 /// # Errors
-/// Those of `futimens` and `fstat`; [`io::ErrorKind::Unsupported`] where no time
-/// that is set takes.
+/// Those of `futimens` and `fstat`; [`io::ErrorKind::Unsupported`] if no time can be set.
 pub fn keep_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
     keep_mtime_of(Target::Open(file.as_fd()), mtime)
 }
 
 fn keep_mtime_of(target: Target<'_>, mtime: Timestamp) -> io::Result<()> {
-    /// In the range of every file system, in whole units of each: in 2001.
+    /// A time in the range and resolution of every file system: in 2001.
     const TAKEN: Timestamp = Timestamp { secs: 1_000_000_000, nanos: 0 };
     let has_taken = |time| -> io::Result<bool> {
         Ok(Granularity::between(time, target.stat()?.mtime).is_some())
@@ -358,8 +355,8 @@ fn keep_mtime_of(target: Target<'_>, mtime: Timestamp) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, message))
 }
 
-/// Gives `name` itself, a new link, and never what it points to, those of `attributes` in
-/// `which` that a symbolic link has.
+/// Sets those of `attributes` in `which` that links support on `name`, a new symbolic link. Never
+/// affects its target.
 pub(crate) fn set_link_attributes(
     dir: &Dir,
     name: &[u8],
@@ -386,8 +383,8 @@ pub(crate) fn set_link_attributes(
     Ok(())
 }
 
-/// Gives the entry `name`, which is of this `kind`, those of `attributes` in `which` that a
-/// FIFO, socket or device has.
+/// Sets those of `attributes` in `which` that a FIFO, socket or device supports on the entry
+/// `name`, which must be of this `kind`.
 pub(crate) fn set_special_attributes(
     dir: &Dir,
     name: &[u8],
@@ -395,7 +392,7 @@ pub(crate) fn set_special_attributes(
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
-    // Opened for reading, a FIFO waits and a device may act.
+    // Opening a FIFO would block, and a device might act.
     let (held, stat) = dir.hold(name)?;
     if stat.file_type != kind {
         let message = "something else replaced it";
@@ -404,9 +401,9 @@ pub(crate) fn set_special_attributes(
     held.set_attributes(dir, &attributes.over(0, which), which)
 }
 
-/// Sets the modification time of `name` itself, never of what it points to.
+/// Sets the modification time of `name`, not following a link.
 pub(crate) fn set_link_mtime(dir: &Dir, name: &[u8], mtime: Timestamp) -> io::Result<()> {
-    // Who passes over a call that leaves the access time is asked for both.
+    // Unknown file systems may ignore a call that leaves the access time, so both are set.
     let times = if dir.is_known() { timestamps(mtime) } else { both(mtime) };
     Ok(rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }

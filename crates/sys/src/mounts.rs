@@ -1,11 +1,11 @@
-//! The places where file systems are mounted, without asking any of these: one may not answer.
+//! The mount points, found without accessing the file systems: one may not answer.
 
 /// The mount points of this process, as absolute paths.
 #[derive(Debug, Default)]
 pub struct MountPoints(Vec<Vec<u8>>);
 
 impl MountPoints {
-    /// Reads them; none are known where the system does not tell.
+    /// Reads the mount points. Empty if the system does not report them.
     pub fn read() -> Self {
         Self::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
@@ -15,7 +15,7 @@ impl MountPoints {
         Self(table.split(|byte| *byte == b'\n').filter_map(point).collect())
     }
 
-    /// The mount point that a path is below.
+    /// The mount point of the file system that a path is on.
     pub fn of(&self, path: &[u8]) -> Option<&[u8]> {
         let is_below = |point: &&Vec<u8>| {
             let rest = path.strip_prefix(&point[..]);
@@ -25,7 +25,7 @@ impl MountPoints {
     }
 }
 
-/// Bytes in which the system has written blanks and backslashes as three octal digits.
+/// Decodes octal escapes, which the system uses for blanks and backslashes.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

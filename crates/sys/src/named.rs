@@ -1,9 +1,9 @@
-//! Paths that the operator names, where somebody else could have put a symbolic link on the
-//! way: they are walked one component after the other, and a link is followed only if it
-//! belongs to root or to the user of this process, as rsync does it. A link of anybody else
-//! may lead wherever its owner likes, and change between two looks at it.
+//! Paths that the operator names, where another user could have put a symbolic link on the way.
+//! They are resolved one component at a time. A link is followed only if it belongs to root or to
+//! the user of this process, as rsync does. Another user's link may lead anywhere, and change at
+//! any time.
 //!
-//! What /proc leads to is left to the kernel: nobody else can put a link there.
+//! The kernel resolves links of /proc: no other user can create one there.
 
 use crate::jail;
 use crate::meta::{self, Stat};
@@ -18,21 +18,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// The links on the way of a path that are followed.
+/// Which links on the way of a path are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Links {
-    /// Those of root and of the user of this process.
+    /// Those of root and of this process's user.
     #[default]
     Own,
-    /// All, as the system does it.
+    /// All links.
     All,
 }
 
-/// Links that are followed on one way, at most: as many as by the kernel.
+/// Most links followed in one path: the kernel's limit.
 const LINKS_MAX: usize = 40;
 
 impl Dir {
-    /// Opens a directory that the operator named, where only `links` may lead.
+    /// Opens a directory that the operator named, following only `links`.
     ///
     /// # Errors
     /// Those of `open`; [`ForeignLink`] at a link that is not followed.
@@ -43,7 +43,7 @@ impl Dir {
         }
     }
 
-    /// The same for names to be looked for in it: it need not be one that may be read.
+    /// Like [`Self::open_named`], for looking up names: the directory need not be readable.
     ///
     /// # Errors
     /// As [`Self::open_named`].
@@ -60,8 +60,8 @@ impl Dir {
         }
     }
 
-    /// Opens the regular file to which the link `name` leads, where only links of root and of
-    /// the user of this process may lead.
+    /// Opens the regular file that the link `name` leads to, following only links of root and of
+    /// this process's user.
     ///
     /// # Errors
     /// Those of `open`; [`ForeignLink`] at a link that is not followed; if it is no regular file.
@@ -82,7 +82,7 @@ impl Dir {
     }
 }
 
-/// Opens a file that the operator named, to read it, where only `links` may lead.
+/// Opens a file that the operator named for reading, following only `links`.
 ///
 /// # Errors
 /// Those of `open`; [`ForeignLink`] at a link that is not followed.
@@ -96,7 +96,7 @@ pub fn open_named(path: &Path, links: Links) -> io::Result<File> {
     }
 }
 
-/// Opens a file that the operator named, to append to it, or makes it.
+/// Opens a file that the operator named for appending, or creates it. Follows only `links`.
 ///
 /// # Errors
 /// As [`open_named`].
@@ -111,8 +111,8 @@ pub fn append_to_named(path: &Path, links: Links) -> io::Result<File> {
     }
 }
 
-/// Opens a file that the operator named, to append to it, or makes one that nobody else may read.
-/// Only links of root and of the user of this process may lead there. A FIFO is not waited for.
+/// Opens a file that the operator named for appending, or creates one that other users can't read.
+/// Follows only links of root and of this process's user. Does not wait for a FIFO.
 ///
 /// # Errors
 /// As [`open_named`]; if it is neither a regular file nor a character device.
@@ -130,13 +130,12 @@ pub fn append_to_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens what is at the end of `path`.
+/// Opens the entry at `path`.
 fn walk(path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     walk_from(start(path)?, names(path), flags, mode)
 }
 
-/// Opens what is at the end of the path with the names in `rest`, the last one first, that
-/// starts `here`.
+/// Opens the entry at a path that starts at `here`. `rest` are its names, the last one first.
 fn walk_from(
     mut here: Dir,
     mut rest: Vec<Vec<u8>>,
@@ -181,10 +180,10 @@ fn walk_from(
     Err(Errno::NOENT.into())
 }
 
-/// Flags of directories on the way.
+/// Flags for directories on the way.
 const HOLD: OFlags = jail::LOOK.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The directory in which `path` starts.
+/// The directory where `path` starts.
 fn start(path: &[u8]) -> io::Result<Dir> {
     if let Some(root) = jail::root() {
         let leads_up = path.split(|byte| *byte == b'/').any(|name| name == b"..");
@@ -194,7 +193,7 @@ fn start(path: &[u8]) -> io::Result<Dir> {
     Ok(Dir::of(rustix::fs::open(start, HOLD, Mode::empty())?))
 }
 
-/// The names in `path`, the last one first. Behind a slash at its end is the directory itself.
+/// The names in `path`, the last one first. A trailing slash means the directory itself.
 fn names(path: &[u8]) -> Vec<Vec<u8>> {
     let parts = path.split(|byte| *byte == b'/');
     let is_name = |part: &&[u8]| !part.is_empty() && *part != b".";
@@ -209,11 +208,11 @@ fn names(path: &[u8]) -> Vec<Vec<u8>> {
 /// A symbolic link that may be followed.
 enum Link {
     To(Vec<u8>),
-    /// One that the system makes up, which may lead where no path does.
+    /// A link that the system generates, which may lead where no path does.
     OfSystem,
 }
 
-/// The link `name` in `dir`; `None` if it is none.
+/// The link `name` in `dir`; `None` if it is no link.
 ///
 /// # Errors
 /// [`ForeignLink`] if it belongs to somebody else.
@@ -232,7 +231,7 @@ fn link_at(dir: &Dir, name: &[u8]) -> io::Result<Option<Link>> {
     Ok(Some(Link::To(rustix::fs::readlinkat(held, "", Vec::new())?.into_bytes())))
 }
 
-/// The same where a link can't be held: it must be the same one after it was read.
+/// Like on Linux, but links can't be held here: the link must be unchanged after reading it.
 #[cfg(not(target_os = "linux"))]
 fn link_at(dir: &Dir, name: &[u8]) -> io::Result<Option<Link>> {
     let look = || {
@@ -264,7 +263,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Paths, and what they lead to as the system says; `None` where they lead nowhere.
+    /// Paths, and the entries that they lead to in the system's view; `None` if they lead nowhere.
     #[test]
     fn paths_lead_where_the_system_says() {
         let temp = tempfile::tempdir().expect("a directory");

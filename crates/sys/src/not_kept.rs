@@ -1,10 +1,9 @@
-//! The error of an attribute that an entry can't be given where it is, while all else could
-//! be done.
+//! The error of an attribute that can't be set on an entry, while everything else succeeded.
 
 use haul_model::Kept;
 use std::io;
 
-/// An owner, an access control list or an extended attribute that could not be set, in words.
+/// Describes an owner, an access control list or an extended attribute that could not be set.
 #[derive(Debug)]
 pub struct NotKept(String);
 
@@ -17,18 +16,18 @@ impl std::fmt::Display for NotKept {
 impl std::error::Error for NotKept {}
 
 impl NotKept {
-    /// The error of the system that is of this `kind` and says `message`.
+    /// A system error of this `kind` with the text `message`.
     pub(crate) fn error(kind: io::ErrorKind, message: String) -> io::Error {
         io::Error::new(kind, Self(message))
     }
 
-    /// True if `error` is one of these.
+    /// True if `error` is of this type.
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }
 }
 
-/// The result of setting an attribute, where those of `which` may have to be done without.
+/// The result of setting an attribute. Ignores [`NotKept`] if `which` allows that.
 pub(crate) fn as_possible(which: Kept, set: io::Result<()>) -> io::Result<()> {
     match set {
         Err(error) if which.has(Kept::AS_POSSIBLE) && NotKept::is(&error) => Ok(()),

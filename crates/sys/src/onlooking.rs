@@ -1,23 +1,23 @@
-//! Another process of this user, looked at from outside: the round trip of its connections,
-//! the terminal that it may have open, and how far an ssh has come.
+//! Inspects another process of this user: the round trip of its connections, its terminal, and the
+//! progress of an ssh.
 
 use std::time::Duration;
 
-/// The shortest time in which the other end of a TCP connection of `process` has answered, or
-/// of one of the processes that it has started; the longest of these where it has several.
-/// `None` if it has none, or the system does not tell (only Linux does).
+/// The shortest round trip of a TCP connection of `process`, or of a process that it has started.
+/// Of several connections, the largest value. `None` if it has none, or the system does not report
+/// it (only Linux does).
 pub fn round_trip_of(process: u32) -> Option<Duration> {
     system::round_trip_of(process)
 }
 
-/// True if `process` has a terminal open, as far as the system tells (only Linux does).
+/// True if `process` has a terminal open. Known on Linux only.
 pub fn has_terminal(process: u32) -> bool {
     system::has_terminal(process)
 }
 
-/// True if `process`, an ssh whose standard input is a pipe or a socket, has begun its session,
-/// which it does as soon as it is let in: OpenSSH then holds its standard input once more. As
-/// far as the system tells (only Linux does).
+/// True if `process`, an ssh whose standard input is a pipe or a socket, has started its session,
+/// which it does right after the login. OpenSSH then holds its standard input a second time. Known
+/// on Linux only.
 pub fn has_session(process: u32) -> bool {
     system::has_session(process)
 }
@@ -48,7 +48,7 @@ mod system {
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
-    /// Processes that are looked at: the one, those that it has started, and theirs.
+    /// Most processes that are checked: `process`, its children, and theirs.
     const PROCESSES_MAX: usize = 8;
 
     pub(super) fn round_trip_of(process: u32) -> Option<Duration> {
@@ -75,7 +75,7 @@ mod system {
         sockets.filter_map(round_trip).max()
     }
 
-    /// The descriptors of a process, each with its file as the system shows it.
+    /// The descriptors of a process, each with its file's name in /proc.
     fn open_by(process: u32) -> impl Iterator<Item = (RawFd, PathBuf)> {
         let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
         entries.filter_map(|entry| {
@@ -132,7 +132,7 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let near = TcpStream::connect(address).expect("connected");
         let (far, _) = listener.accept().expect("accepted");
-        // Another process than this one, whose other tests have connections.
+        // A process other than this one, whose other tests have connections.
         let sleeps = |stdin: Stdio, words: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", words]).stdin(stdin).spawn().expect("it starts")
@@ -142,8 +142,8 @@ mod tests {
             std::os::fd::OwnedFd::from(near.try_clone().expect("it")).into(),
             "exec sleep 60",
         );
-        // Only the process that it starts holds the connection. What a shell starts behind its
-        // back has /dev/null for its standard input.
+        // Only the child has the connection. A shell gives /dev/null as standard input to
+        // background commands.
         let passes_on = "exec 3<&0; sleep 60 <&3 3<&- & exec <&- 3<&-; wait";
         let mut other = sleeps(std::os::fd::OwnedFd::from(near).into(), passes_on);
         let told = haul_testkit::holds_within(Duration::from_secs(10), || {

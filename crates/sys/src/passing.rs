@@ -1,4 +1,4 @@
-//! Descriptors that one process of a user passes to another over a Unix socket.
+//! Passes descriptors to another process of the same user over a Unix socket.
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{
@@ -11,10 +11,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Descriptors in one message, at most.
+/// Most descriptors in one message.
 const PASSED_MAX: usize = 16;
 
-/// Sends `words`, which are not empty, with `descriptors`, at most 16.
+/// Sends `words`, which must not be empty, with `descriptors`, at most 16.
 ///
 /// # Errors
 /// Those of `sendmsg`.
@@ -25,12 +25,12 @@ pub fn pass(socket: impl AsFd, words: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
         return Err(ErrorKind::OutOfMemory.into());
     }
     let sent = sendmsg(socket, &[IoSlice::new(words)], &mut control, SendFlags::NOSIGNAL)?;
-    // A socket takes so few bytes whole.
+    // A socket takes so few bytes at once.
     if sent == words.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
 }
 
-/// Receives at most `words.len()` bytes and 16 descriptors; returns the number of bytes, 0 at
-/// the end of a stream. The descriptors are closed when a program is executed.
+/// Receives at most `words.len()` bytes and 16 descriptors. Returns the number of bytes, 0 at the
+/// end of a stream. The descriptors have the close-on-exec flag.
 ///
 /// # Errors
 /// Those of `recvmsg`.
@@ -52,7 +52,8 @@ pub fn receive_passed(socket: impl AsFd, words: &mut [u8]) -> io::Result<(usize,
     Ok((received.bytes, descriptors))
 }
 
-/// Without a gap in which another thread could start a program, where the system can.
+/// Sets close-on-exec at once, where supported, so that no other thread can start a program in
+/// between.
 #[cfg(target_os = "linux")]
 fn flags() -> RecvFlags {
     RecvFlags::CMSG_CLOEXEC
@@ -63,8 +64,8 @@ fn flags() -> RecvFlags {
     RecvFlags::empty()
 }
 
-/// True if the process at the other end of `stream` belongs to this process's user. False where
-/// the system does not tell.
+/// True if the process at the other end of `stream` belongs to this process's user. False if the
+/// system does not report it.
 ///
 /// # Errors
 /// Those of `getsockopt`.
@@ -73,8 +74,7 @@ pub fn is_of_user(stream: &UnixStream) -> io::Result<bool> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.uid == geteuid())
 }
 
-/// True if the process at the other end of `stream` belongs to this process's user. False where
-/// the system does not tell.
+/// Always false: this system does not report the user.
 ///
 /// # Errors
 /// None on this system.

@@ -1,10 +1,9 @@
-//! Names that match a pattern, as the shell has them.
+//! Matches names with patterns, as a shell does.
 
 use std::ffi::CString;
 
-/// True if the name of an entry matches `pattern`: `*`, `?`, `[...]`, and `\` before a
-/// character that is meant as it is. A dot in front is matched by a dot alone. Bytes
-/// are compared, whatever the locale; `?` is one of them.
+/// True if `name` matches `pattern`: `*`, `?`, `[...]`, and `\` before a literal character. Only a
+/// literal dot matches a leading dot. It compares bytes in any locale; `?` is one byte.
 pub fn name_matches(pattern: &[u8], name: &[u8]) -> bool {
     let (Ok(pattern), Ok(name)) = (CString::new(pattern), CString::new(name)) else {
         return false;

@@ -1,5 +1,5 @@
-//! A post that one process of a user holds at a time, known by a secret: who takes it ends
-//! the process that has it.
+//! A post that one process of a user holds at a time, identified by a secret. A process that takes
+//! it ends the holder.
 
 use crate::meeting::{Meeting, SECRET_LEN};
 use rustix::net::Shutdown;
@@ -7,28 +7,27 @@ use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// The purpose of a post's secret.
+/// Derives the post's name from the secret for this purpose only.
 const PURPOSE: &[u8] = b"haul post\0";
 
-/// How often a post is taken over from one who came in between.
+/// Attempts to take over a post that other processes take meanwhile.
 const ATTEMPTS_MAX: u32 = 4;
 
-/// A post, held until this is dropped.
+/// A held post. Dropping it gives it up.
 #[derive(Debug)]
 pub struct Post(Meeting);
 
-/// Somebody else has taken a post over. Until this is dropped, or the process has ended,
-/// they wait.
+/// The process that takes over a post. It waits until this is dropped, or this process has ended.
 #[derive(Debug)]
 pub struct Successor(#[expect(dead_code, reason = "its end is what they wait for")] UnixStream);
 
 impl Post {
-    /// Takes the post of `secret`. The process that holds it, which must be of the same
-    /// user, is asked to leave, and killed if it has not left within `patience`; then its
-    /// locks are free. `None` on a system where that can't be done.
+    /// Takes the post of `secret`. Its holder, which must belong to the same user, is asked to
+    /// leave, and killed if it has not left within `patience`. Then its locks are free. `None` if
+    /// the system does not support it.
     ///
     /// # Errors
-    /// Those of the system, or if the holder stays in spite of all.
+    /// Those of the system; if the holder can't be ended.
     pub fn take(secret: &[u8; SECRET_LEN], patience: Duration) -> io::Result<Option<Self>> {
         for _ in 0..ATTEMPTS_MAX {
             match Meeting::listen(PURPOSE, secret) {
@@ -37,7 +36,7 @@ impl Post {
             }
             match Meeting::find(PURPOSE, secret) {
                 Ok(holder) => relieve(holder, secret, patience)?,
-                // It has just left.
+                // The holder has just left.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error),
             }
@@ -45,8 +44,8 @@ impl Post {
         Err(ErrorKind::AddrInUse.into())
     }
 
-    /// Waits until somebody who knows the secret, and is of the same user, takes the post;
-    /// `None` if it is left before, by [`Self::leave`].
+    /// Waits until a process of the same user that knows the secret takes the post. `None` if
+    /// [`Self::leave`] is called before.
     pub fn successor(&self) -> Option<Successor> {
         loop {
             match self.0.listener.accept() {
@@ -60,14 +59,14 @@ impl Post {
         }
     }
 
-    /// Nobody finds this process by the post any more.
+    /// Gives up the post: no process can find this one any more.
     pub fn leave(&self) {
-        // Wakes who waits in `accept`.
+        // Wakes a thread that waits in `accept`.
         let _ = rustix::net::shutdown(&self.0.listener, Shutdown::Both);
     }
 }
 
-/// Has the process at the other end leave.
+/// Makes the process at the other end leave.
 #[cfg(target_os = "linux")]
 fn relieve(
     mut holder: UnixStream,
@@ -77,14 +76,14 @@ fn relieve(
     use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
     use std::io::{Read, Write};
 
-    /// How long a process may take to end after it was killed.
+    /// Timeout for a killed process to end.
     const KILLED_MAX: Duration = Duration::from_secs(5);
 
-    // As long as the stream stands the number is that of the holder.
+    // While the stream is open, this ID is the holder's.
     let pid = rustix::net::sockopt::socket_peercred(&holder)?.pid;
     let is_other = pid != getpid();
     let pidfd = is_other.then(|| pidfd_open(pid, PidfdFlags::empty()).ok()).flatten();
-    // Waits for the end of the stream, which nobody writes to.
+    // Waits for the end of the stream. Nothing is written to it.
     let has_left = |holder: &mut UnixStream, patience| {
         holder.set_read_timeout(Some(patience))?;
         match holder.read(&mut [0]) {

@@ -1,14 +1,14 @@
-//! Room for a file that is about to be written: reserved, or known to be missing.
+//! Space for a file to be written: reserves it, or finds out that it is missing.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Reserves room for the first `len` bytes of `file`, and leaves its length as it is. Nothing
-/// happens where the file system does not do that.
+/// Reserves space for the first `len` bytes of `file`, without changing its length. Does nothing if
+/// the file system does not support it.
 ///
 /// # Errors
-/// When there is not so much room.
+/// When there is not enough space.
 pub fn reserve(file: &File, len: u64) -> io::Result<()> {
     if len == 0 {
         return Ok(());
@@ -16,9 +16,8 @@ pub fn reserve(file: &File, len: u64) -> io::Result<()> {
     system::reserve(file, len)
 }
 
-/// True if the file system that `file` is on can't take `len` bytes more, whoever writes
-/// them, unless something goes from it meanwhile. It is of a kind that stores what it is
-/// given byte for byte: where that is compressed, or shared, nobody knows.
+/// True if the file system of `file` has no space for `len` more bytes of any user, unless some is
+/// freed meanwhile. Known only for file systems that neither compress nor share content.
 pub fn has_no_room(file: impl AsFd, len: u64) -> bool {
     system::has_no_room(file.as_fd(), len)
 }
@@ -32,14 +31,14 @@ mod system {
     use std::io;
     use std::os::fd::BorrowedFd;
 
-    /// File systems that neither compress nor share what is written to them.
+    /// File systems that neither compress nor share written content.
     const BYTE_FOR_BYTE: [u64; 3] = [EXT, XFS, TMPFS];
 
     pub(super) fn has_no_room(file: BorrowedFd<'_>, len: u64) -> bool {
         let Ok(volume) = fstatvfs(file) else { return false };
-        // Root may write to blocks that others may not.
+        // Root may use blocks that others may not.
         let free = volume.f_bfree.checked_mul(volume.f_frsize);
-        // A tmpfs without a bound tells no blocks.
+        // A tmpfs without a size limit reports no blocks.
         let is_told = volume.f_blocks > 0 && BYTE_FOR_BYTE.contains(&kind(file));
         is_told && free.is_some_and(|free| free < len)
     }

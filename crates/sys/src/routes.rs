@@ -1,11 +1,11 @@
-//! The ways of packets from this machine, and what the system has counted on them.
+//! Network paths from this machine, and statistics about their packets.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// The MTU of the way to `peer` as the system knows it: that of the first link at least. `None`
-/// where it does not tell. No packet is sent.
+/// The MTU of the path to `peer`, as far as the system knows it: at least that of the first hop.
+/// `None` if it does not report it. No packet is sent.
 #[cfg(target_os = "linux")]
 pub fn mtu_to(peer: SocketAddr) -> Option<u32> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
@@ -18,25 +18,25 @@ pub fn mtu_to(peer: SocketAddr) -> Option<u32> {
     }
 }
 
-/// `None`: this system does not tell.
+/// Not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn mtu_to(_: SocketAddr) -> Option<u32> {
     None
 }
 
-/// The packets with content that this side of a connection has sent.
+/// Statistics about the packets with content that this side of a connection has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
-    /// Their number, those that were sent again included.
+    /// The number of packets, including retransmissions.
     pub packets: u64,
-    /// Those of them that were lost, as far as it was noticed.
+    /// The number of packets noticed as lost.
     pub lost: u64,
     /// The shortest round trip.
     pub round_trip: Duration,
 }
 
-/// The packets of the TCP connection `socket`, as the system has counted them; `None` where the system does not tell, and if that is
-/// no TCP connection.
+/// The statistics of the TCP connection `socket`. `None` if the system does not report them, or it
+/// is no TCP connection.
 #[cfg(target_os = "linux")]
 pub fn measured(socket: impl AsFd) -> Option<Measured> {
     let info = info::TcpInfo::of(socket.as_fd())?;
@@ -47,7 +47,7 @@ pub fn measured(socket: impl AsFd) -> Option<Measured> {
     })
 }
 
-/// `None`: this system does not tell.
+/// Not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn measured(_: impl AsFd) -> Option<Measured> {
     None
@@ -58,17 +58,17 @@ pub(crate) mod info {
     use std::os::fd::{AsRawFd, BorrowedFd};
     use std::time::Duration;
 
-    /// The fields of `tcp_info` of four bytes that are read, by their numbers (linux/tcp.h): the
-    /// smoothed round trip and the shortest one, in microseconds, and numbers of packets.
+    /// Indices of the four-byte fields of `tcp_info` that are read (linux/tcp.h): the smoothed and
+    /// the shortest round trip, in microseconds, and numbers of packets.
     const RTT: usize = 17;
     const MIN_RTT: usize = 37;
     pub(super) const TOTAL_RETRANS: usize = 25;
     pub(super) const DATA_SEGS_OUT: usize = 39;
 
-    /// The first byte of `tcp_info` in a connection that stands.
+    /// The first byte of `tcp_info` of an established connection.
     const ESTABLISHED: u8 = 1;
 
-    /// The fields that the system has told.
+    /// The fields, and how many of them the system has filled in.
     pub(crate) struct TcpInfo([u32; 64], usize);
 
     impl TcpInfo {
@@ -77,7 +77,7 @@ pub(crate) mod info {
             let mut info = [0_u32; 64];
             let mut len = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
             // SAFETY: `info` and `len` live until the call returns, and `len` is the length of
-            // `info`, behind which the system writes nothing. Any bytes are numbers.
+            // `info`, beyond which the system writes nothing. All bytes are valid numbers.
             #[allow(unsafe_code)]
             let result = unsafe {
                 libc::getsockopt(
@@ -88,21 +88,21 @@ pub(crate) mod info {
                     &raw mut len,
                 )
             };
-            // Any other socket refuses that.
+            // Other sockets refuse this.
             (result == 0).then_some(Self(info, len as usize / size_of::<u32>()))
         }
 
-        /// True if the connection stands.
+        /// True if the connection is established.
         pub(crate) fn is_standing(&self) -> bool {
             self.0[0].to_ne_bytes()[0] == ESTABLISHED
         }
 
-        /// A field; an older system does not tell all of them.
+        /// A field. Older systems do not fill in all.
         pub(super) fn word(&self, field: usize) -> Option<u32> {
             self.0.get(..self.1)?.get(field).copied()
         }
 
-        /// The shortest round trip, or the usual one.
+        /// The shortest round trip, or else the smoothed one.
         pub(crate) fn round_trip(&self) -> Option<Duration> {
             // Before the first answer the shortest is all ones.
             let known =

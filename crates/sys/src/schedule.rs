@@ -1,19 +1,19 @@
-//! This process's share of the processor.
+//! The scheduling of this process's threads.
 
-/// Asks that this thread, and those that it starts from now on, wait for their
-/// turn when they wake up, rather than interrupt who is running (`SCHED_BATCH` of
-/// Linux; elsewhere nothing happens). A refusal costs speed only.
+/// Makes this thread, and those that it starts later, wait for their turn after waking up, instead
+/// of preempting a running thread (`SCHED_BATCH` of Linux; no effect elsewhere). If it is refused,
+/// only speed suffers.
 ///
-/// It is for those who fill a pipe. Each piece that is taken out of a full one
-/// wakes its writer, and a writer that interrupts the reader for every piece gives
-/// both of them many small turns in place of a few large ones.
+/// It is for threads that fill a pipe. Each piece read from a full pipe wakes its writer. If the
+/// writer preempts the reader for every piece, both get many small turns instead of a few large
+/// ones.
 pub fn wait_for_turns() {
     #[cfg(target_os = "linux")]
     {
         // Not `sched_setscheduler`, which musl refuses.
         //
-        // SAFETY: a `sched_param` is integers alone, of which musl has more than glibc, so
-        // zeroes are one, of priority 0. The thread is this one, and `param` lives until
+        // SAFETY: a `sched_param` consists of integers, of which musl has more than glibc, so
+        // zeroes are a valid one, of priority 0. The thread is this one, and `param` lives until
         // the call returns.
         #[allow(unsafe_code)]
         unsafe {
@@ -29,11 +29,11 @@ mod tests {
     use std::fs;
     use std::thread;
 
-    /// The number of this thread's policy, field 41 of its `stat`; see proc(5).
+    /// This thread's scheduling policy, field 41 of its `stat`; see proc(5).
     fn policy() -> i32 {
         let stat = fs::read_to_string("/proc/thread-self/stat").expect("the thread's state");
         let (_, fields) = stat.rsplit_once(") ").expect("the name is in parentheses");
-        // The first after the name is field 3.
+        // The first field after the name is field 3.
         let policy = fields.split(' ').nth(41 - 3).expect("field 41");
         policy.parse().expect("a number")
     }

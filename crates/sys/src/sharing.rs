@@ -1,15 +1,14 @@
-//! Files that share their content with another, on file systems that copy what
-//! is shared only when one of them changes. Linux makes an empty file do so,
-//! macOS makes a new file that does.
+//! Files that share content, on file systems that copy on write. Linux makes an empty file share
+//! content, macOS creates a new file that does.
 
 use crate::Dir;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-/// Makes `dst`, which must be empty, share the whole content of `src`: no byte
-/// is moved. `false` where the system refuses, for whatever reason: then the
-/// content must be copied. On macOS it always does, see [`Dir::create_clone`].
+/// Makes `dst`, which must be empty, share the whole content of `src` without moving any byte.
+/// Returns false if the system refuses for any reason: then the content must be copied. Always
+/// false on macOS; see [`Dir::create_clone`].
 pub fn clone_file(src: &File, dst: &File) -> bool {
     #[cfg(target_os = "linux")]
     return rustix::fs::ioctl_ficlone(dst, src).is_ok();
@@ -20,29 +19,26 @@ pub fn clone_file(src: &File, dst: &File) -> bool {
     }
 }
 
-/// Makes `dst` share the content of `src` in `range`, in bytes, at the same place: no byte is
-/// moved, and what `dst` has there is gone. The range begins where a block of the file system
-/// does, and ends with `src`. `false` where the system refuses, for whatever reason. On macOS
-/// it always does.
+/// Makes `dst` share `range`, in bytes, of `src` at the same offset without moving any byte.
+/// Replaces the content of `dst` there. The range starts with a block of the file system, and ends
+/// with `src`. Returns false if the system refuses for any reason, and always on macOS.
 pub fn clone_range(src: &File, dst: &File, range: Range<u64>) -> bool {
     system::clone_range(src, dst, range)
 }
 
-/// Has `range` of `file`, in bytes, be a hole; its length stays. `false` where the file system
-/// refuses: then it has to be written over.
+/// Makes `range` of `file`, in bytes, a hole without changing its length. Returns false if the file
+/// system refuses: then the range must be overwritten.
 pub fn punch_hole(file: &File, range: Range<u64>) -> bool {
     system::punch_hole(file, range)
 }
 
 impl Dir {
-    /// Makes the private file `temp`, which must not exist, share the whole
-    /// content of `src`, and opens it for reading. It has the extended attributes
-    /// of `src`, too. Only macOS can do that.
+    /// Creates the private file `temp`, which must not exist, with the content and the extended
+    /// attributes of `src` shared, and opens it for reading. Only macOS supports it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] if the name is taken;
-    /// [`io::ErrorKind::Unsupported`] where the system refuses, for whatever
-    /// reason: then the content must be copied.
+    /// [`io::ErrorKind::AlreadyExists`] if the name exists; [`io::ErrorKind::Unsupported`] if the
+    /// system refuses for any reason: then the content must be copied.
     pub fn create_clone(&self, src: &File, temp: &str) -> io::Result<File> {
         system::create_clone(self, src, temp)
     }
@@ -61,14 +57,14 @@ mod system {
             Err(_) => return Err(io::ErrorKind::Unsupported.into()),
         }
         open(dir, temp).map_err(|_| {
-            // The name was made here, and is of no use.
+            // The entry was created here and is useless.
             let _ = dir.remove_private(temp);
             io::ErrorKind::Unsupported.into()
         })
     }
 
-    /// It has the mode of its source, which may not let its new owner write, and
-    /// nobody has to.
+    /// Opened for reading only: it has the mode of its source, which may not allow its new owner to
+    /// write.
     fn open(dir: &Dir, temp: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(dir, temp, flags, Mode::empty())?;
@@ -111,7 +107,7 @@ mod system {
         const CLONE_RANGE: Opcode = opcode::write::<CloneRange>(0x94, 13);
 
         let Some(src_len) = range.end.checked_sub(range.start).filter(|len| *len > 0) else {
-            // To the system that is all up to the end.
+            // The system takes 0 for everything up to the end.
             return false;
         };
         let asked = CloneRange {
@@ -120,8 +116,8 @@ mod system {
             src_len,
             dst_offset: range.start,
         };
-        // SAFETY: the number is that of FICLONERANGE, which reads a
-        // `struct file_clone_range`, whose handle is open as long as `src` is borrowed.
+        // SAFETY: the number is that of FICLONERANGE, which reads a `struct file_clone_range`,
+        // whose handle is open as long as `src` is borrowed.
         #[allow(unsafe_code)]
         let cloned = unsafe { ioctl(dst, Setter::<CLONE_RANGE, CloneRange>::new(asked)) };
         cloned.is_ok()

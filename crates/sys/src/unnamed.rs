@@ -1,5 +1,5 @@
-//! Files without a name: written in full before they get one, and gone by
-//! themselves when the process dies first.
+//! Files without a name. They are complete before they get one, and vanish if the process dies
+//! first.
 
 use crate::Dir;
 use std::fs::File;
@@ -15,8 +15,8 @@ mod system {
     use std::os::fd::{AsFd, AsRawFd};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// True if naming a file by its handle alone needs the way over /proc: the
-    /// direct way is for privileged processes (and newer kernels).
+    /// True if linking by handle needs /proc. The direct way is for privileged processes (and newer
+    /// kernels).
     static THROUGH_PROC: AtomicBool = AtomicBool::new(false);
 
     pub(super) fn create(dir: &Dir) -> Option<File> {
@@ -53,16 +53,15 @@ mod system {
 }
 
 impl Dir {
-    /// Creates a file without a name on this directory's file system, for
-    /// reading and writing; `None` where that fails, for whatever reason: if it is
-    /// not that the file system has no such files, creating one with a name tells.
-    /// `None` too once one could not be given a name here.
+    /// Creates an unnamed file on this directory's file system, for reading and writing. `None` if
+    /// that fails for any reason, or linking one has failed here. If the cause is more than a
+    /// missing feature, creating a named file reports it.
     pub fn create_unnamed(&self) -> Option<File> {
         if self.cant_name.load(Ordering::Relaxed) { None } else { system::create(self) }
     }
 
-    /// Creates a file on this directory's file system, for reading and writing, that
-    /// never has a name for longer than a moment.
+    /// Creates a file on this directory's file system, for reading and writing, that has a name for
+    /// a moment at most.
     ///
     /// # Errors
     /// Those of `openat` and `unlinkat`.
@@ -76,13 +75,12 @@ impl Dir {
         Ok(file)
     }
 
-    /// Gives a file without a name the name `name` in this directory, which
-    /// must be free.
+    /// Links an unnamed file to `name` in this directory, which must not exist.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] if `name` is taken. After any other the
-    /// content has to be copied to a file with a name: there are systems that
-    /// take such files and give no way to name them (no /proc, before Linux 6.10).
+    /// [`io::ErrorKind::AlreadyExists`] if `name` exists. After other errors the content must be
+    /// copied to a named file: some systems create unnamed files but can't link them (no /proc,
+    /// before Linux 6.10).
     pub fn link_unnamed(&self, file: &File, name: &[u8]) -> io::Result<()> {
         system::link(self, file, name).inspect_err(|error| {
             if error.kind() != io::ErrorKind::AlreadyExists {

@@ -1,20 +1,21 @@
-//! Work on many numbers at once, by instructions that not every processor has.
+//! Work on many numbers at once, with instructions that only some processors have.
 
-/// Work that is worth them.
+/// Work that benefits from such instructions.
 pub trait VectorWork {
     /// Its result.
     type Output;
 
-    /// Does it. To be compiled for them, this has to be `#[inline(always)]`, and so has what it
-    /// calls.
+    /// Runs the work. This method, and the functions that it calls, must be `#[inline(always)]` to
+    /// be compiled for these instructions.
     fn run(self) -> Self::Output;
 }
 
-/// Does `work`, compiled for the widest vectors that this processor has and that are worth it.
+/// Runs `work`, compiled for the widest vectors that this processor has and that are worth it.
 pub fn with_vectors<W: VectorWork>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has just said that it has what this is compiled for.
+        // SAFETY: the processor was just found to support the instructions that this is compiled
+        // for.
         #[allow(unsafe_code)]
         return unsafe { with_avx2(work) };
     }

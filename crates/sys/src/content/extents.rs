@@ -1,14 +1,12 @@
-//! The extents of a file as its file system has them on record, whatever the page
-//! cache holds (`FIEMAP`).
+//! The extents of a file as recorded by its file system, independent of the page cache (`FIEMAP`).
 //!
-//! Only ext4 and XFS are asked: they give a file blocks that are not written yet, and
-//! take cached zeros of such blocks for data. Btrfs does neither, and would have to
-//! find out who shares each extent.
+//! Only ext4 and XFS are asked: they allocate unwritten blocks, and report cached zeros of such
+//! blocks as data. Btrfs does neither, and would have to look up who shares each extent.
 
 use std::fs::File;
 
-/// True if blocks below `size` bytes are allocated to `file` and were never
-/// written. `false` on file systems that are not asked.
+/// True if blocks below `size` bytes are allocated to `file` but were never written. False on file
+/// systems that are not asked.
 pub(super) fn has_unwritten(file: &File, size: u64) -> bool {
     system::has_unwritten(file, size)
 }
@@ -20,13 +18,13 @@ mod system {
     use rustix::io;
     use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-    /// Extents that are asked for at once.
+    /// Most extents per call.
     const EXTENTS: usize = 64;
 
     /// `FS_IOC_FIEMAP` (`linux/fs.h`).
     const FIEMAP: Opcode = opcode::read_write::<Head>(b'f', 11);
 
-    /// `FIEMAP_FLAG_SYNC`: content that waits in the page cache is written first.
+    /// `FIEMAP_FLAG_SYNC`: writes cached content first.
     const SYNC: u32 = 0x1;
 
     /// `FIEMAP_EXTENT_LAST`.
@@ -66,8 +64,8 @@ mod system {
     }
 
     pub(super) fn has_unwritten(file: &File, size: u64) -> bool {
-        // Content of a moment ago lies in such blocks too, until it is written. So a
-        // file is waited for only if it has some. An error is one of writing it then.
+        // Recent content is in such blocks too, until it is written out. So the function waits for
+        // that only if the file has some. An error is then one of writing the content.
         [EXT, XFS].contains(&kind(file))
             && finds_unwritten(file, size, 0) == Ok(true)
             && finds_unwritten(file, size, SYNC) != Ok(false)
@@ -99,8 +97,8 @@ mod system {
         let (start, len, count) = (range.start, range.end - range.start, EXTENTS as u32);
         let head = Head { start, len, flags, mapped: 0, count, reserved: 0 };
         let mut map = Map { head, extents: [Extent::default(); EXTENTS] };
-        // SAFETY: the number is that of FIEMAP, which takes a `struct fiemap` and
-        // writes as many extents behind it as `count` says there is room for.
+        // SAFETY: the number is that of FIEMAP, which takes a `struct fiemap` and writes at most
+        // `count` extents after it.
         #[allow(unsafe_code)]
         unsafe {
             ioctl(file, Updater::<FIEMAP, Map>::new(&mut map))?;

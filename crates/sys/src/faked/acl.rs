@@ -1,26 +1,25 @@
-//! The form in which rsync writes an access control list down.
+//! rsync's form of a stored access control list.
 
 use haul_model::{Acl, AclEntry, AclWho};
 use std::io;
 
-/// Rights of a line that is not there, or that the mode has.
+/// The rights of a line that is missing, or that the mode holds.
 const NO_LINE: u32 = 0x80;
-/// A bit beside the rights of a line that names a user.
+/// A bit beside the rights in a line that names a user.
 const NAMES_USER: u32 = 1 << 31;
-/// Numbers of 32 bits, in little-endian order, in front: the rights of the owner, the group,
-/// the mask and all others. Behind them two for each line: whom it names, and the rights.
+/// Little-endian numbers of 32 bits. First the rights of the owner, the group, the mask and all
+/// others. Then two for each line: the ID and the rights.
 const HEAD_LEN: usize = 16;
 const LINE_LEN: usize = 8;
 
-/// The form in which rsync writes a list down; the mode has the rights that are not in it
-/// if it `is_access`.
+/// Encodes a list in rsync's form. With `is_access`, the mode holds the rights that are left out.
 pub(super) fn bytes_of(acl: &Acl, is_access: bool) -> Vec<u8> {
     let rights = |who| {
         let line = acl.0.iter().find(|line| line.who == who);
         line.map_or(NO_LINE, |line| line.rights.into())
     };
     let of_mode = |who| if is_access { NO_LINE } else { rights(who) };
-    // The mode has the mask: rights of the group that are the same are its own.
+    // The mode holds the mask: group rights equal to it are left out.
     let of_group = match rights(AclWho::OwnGroup) {
         same if is_access && same == rights(AclWho::Mask) => NO_LINE,
         rights => rights,
@@ -37,9 +36,8 @@ pub(super) fn bytes_of(acl: &Acl, is_access: bool) -> Vec<u8> {
     numbers.flat_map(u32::to_le_bytes).collect()
 }
 
-/// The list that rsync has written down of an entry with that `mode`. If it `is_access`, the
-/// mode has the last word, as it has once both were set: about the owner, about all others, and
-/// about the most that everybody else may.
+/// Decodes rsync's form of the list of an entry with this `mode`. With `is_access`, the mode takes
+/// precedence, as if both were set: for the owner, for all others, and for the mask.
 pub(super) fn acl_of(bytes: &[u8], mode: u32, is_access: bool) -> io::Result<Acl> {
     let damaged = || {
         let message = "the access control list that rsync stored is damaged";
@@ -89,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_list_has_the_form_of_rsync() {
-        // As rsync 3.5 writes it of a file of mode 0664 with `setfacl -m u:77:rw,g:88:r`.
+        // As rsync 3.5 writes it for a file of mode 0664 with `setfacl -m u:77:rw,g:88:r`.
         let bytes = [
             [0x80, 4, 6, 0x80].map(u32::to_le_bytes).concat(),
             [77, NAMES_USER | 6, 88, 4].map(u32::to_le_bytes).concat(),
@@ -111,7 +109,7 @@ mod tests {
         };
         // The owner, the user, the group, the mask, and all others.
         assert_eq!(rights(true), [6, 6, 7, 4, 1]);
-        // What a directory's entries begin with has nothing to do with its own mode.
+        // The default list of a directory is independent of its mode.
         assert_eq!(rights(false), [7, 6, 7, 7, 7]);
     }
 
