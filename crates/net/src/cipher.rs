@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_real_ssh_tells_whether_the_user_has_chosen() {
+    fn the_real_ssh_reports_if_the_user_chose_ciphers() {
         if !cpu_has_aes() {
             return;
         }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_real_ssh_tells_whether_it_looks_for_the_host() {
+    fn the_real_ssh_reports_its_keep_alive() {
         if !cpu_has_aes() {
             return;
         }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_known_to_have_settings_for_its_session() {
+    fn a_clients_version_shows_if_it_has_session_options() {
         let known = |words: &str| version(words.as_bytes()) >= Some(KNOWS_SESSIONS_SINCE);
         assert!(known("OpenSSH_9.2p1 Debian-2+deb12u10, OpenSSL 3.0.19 27 Jan 2026\r\n"));
         assert!(known("OpenSSH_10.0p2, LibreSSL 4.1.0") && known("OpenSSH_8.7p1, OpenSSL"));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_of_the_clients_own_is_no_choice() {
+    fn a_clients_own_default_is_no_choice() {
         if !cpu_has_aes() {
             return;
         }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_know_the_question_is_left_alone() {
+    fn a_client_without_dash_g_keeps_its_ciphers() {
         let shell = |program: &str| RemoteShell { program: program.into(), args: Vec::new() };
         assert_eq!(settings_of(&shell("false"), &[], "box").ciphers, None);
         assert_eq!(settings_of(&shell("/nonexistent/ssh"), &[], "box").ciphers, None);

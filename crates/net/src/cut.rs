@@ -173,7 +173,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn streams_are_let_go_of_when_that_was_asked_for_twice() {
+    fn the_second_request_releases_the_streams() {
         let cut = Cut::new().expect("a pipe");
         let (input, mut far_output) = io::pipe().expect("a pipe");
         let (far_input, output) = io::pipe().expect("a pipe");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_let_go_of_though_another_process_has_the_same_pipes() {
+    fn streams_are_released_although_another_process_has_the_same_pipes() {
         let cut = Cut::new().expect("a pipe");
         let of_another = cut.held.lock().as_ref().map(PipeWriter::try_clone);
         let (input, far_output) = io::pipe().expect("a pipe");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_been_let_go_of_hears_no_more_though_more_is_said() {
+    fn a_released_reader_gets_no_further_data() {
         let cut = Cut::new().expect("a pipe");
         let (input, mut far_output) = io::pipe().expect("a pipe");
         let (far_input, output) = io::pipe().expect("a pipe");

@@ -25,7 +25,7 @@ fn ended(status: Option<ExitStatus>, lines: &[&str], was_heard: bool) -> Result<
 }
 
 #[test]
-fn failures_of_ssh_are_told_apart_by_its_words() {
+fn failures_of_ssh_are_recognised_by_their_messages() {
     for line in [
         "ssh: Could not resolve hostname nope: Name or service not known",
         "ssh: connect to host box port 22: Connection refused",
@@ -79,7 +79,7 @@ fn an_agent_that_lost_its_client_can_be_connected_to_again() {
 }
 
 #[test]
-fn an_agent_in_place_of_a_server_refuses_by_its_status() {
+fn an_agent_in_place_of_a_server_refuses_by_exit_status() {
     for (refusal, is_retriable) in
         [(Refusal::Busy, true), (Refusal::NotEnrolled, false), (Refusal::Unserved, false)]
     {
@@ -95,7 +95,7 @@ fn an_agent_in_place_of_a_server_refuses_by_its_status() {
 }
 
 #[test]
-fn a_changed_host_key_is_more_than_an_unknown_one() {
+fn a_changed_host_key_differs_from_an_unknown_one() {
     let unknown =
         after(255, &["No ED25519 host key is known for box.", "Host key verification failed."]);
     assert!(matches!(unknown, Err(ConnectError::HostKey { changed: false, .. })));
@@ -110,7 +110,7 @@ fn a_changed_host_key_is_more_than_an_unknown_one() {
 }
 
 #[test]
-fn the_last_line_of_ssh_that_is_known_counts() {
+fn the_last_known_line_of_ssh_decides() {
     let error = after(
         255,
         &[
@@ -134,7 +134,7 @@ fn the_last_line_of_ssh_that_is_known_counts() {
 }
 
 #[test]
-fn a_host_that_says_nothing_in_time_is_told_of_once() {
+fn a_connect_timeout_is_reported_once() {
     let cause = "Connection timed out during banner exchange";
     let lines = [cause, "Connection to 10.0.0.1 port 22 timed out"];
     let error = after(255, &lines).unwrap_err();
@@ -147,7 +147,7 @@ fn a_host_that_says_nothing_in_time_is_told_of_once() {
 }
 
 #[test]
-fn a_proxy_command_that_fails_is_no_lost_connection() {
+fn a_failed_proxy_command_is_an_unreachable_host() {
     for lines in [
         &[
             "nc: no way",
@@ -165,7 +165,7 @@ fn a_proxy_command_that_fails_is_no_lost_connection() {
 }
 
 #[test]
-fn what_ends_before_anyone_has_logged_in_is_a_host_that_is_not_reached() {
+fn an_end_before_the_login_is_an_unreachable_host() {
     for lines in [
         &[
             "kex_exchange_identification: Connection closed by remote host",
@@ -205,7 +205,7 @@ fn what_ends_before_anyone_has_logged_in_is_a_host_that_is_not_reached() {
 }
 
 #[test]
-fn what_the_error_says_is_not_told_before_it() {
+fn lines_that_the_error_repeats_are_withheld() {
     let line = b"ssh: connect to host box port 22: Connection refused";
     assert!(ends_connection(line));
     let error = after(255, &[str::from_utf8(line).unwrap()]).unwrap_err().to_string();
@@ -216,7 +216,7 @@ fn what_the_error_says_is_not_told_before_it() {
 }
 
 #[test]
-fn complaints_of_the_agent_do_not_pass_for_ssh() {
+fn errors_of_the_agent_are_not_taken_for_ssh() {
     let error = after(255, &["haul: x: Permission denied (os error 13)"]);
     assert!(matches!(error, Err(ConnectError::Lost { .. })));
 }
@@ -243,7 +243,7 @@ fn failures_of_the_remote_command() {
 }
 
 #[test]
-fn what_fails_while_haul_is_deployed_is_no_missing_haul() {
+fn a_failure_while_deploying_is_no_missing_haul() {
     let peer = Peer { name: "ann@box".into(), runs: Remote::Deploy };
     for status in [1, 126, 127] {
         let said = Said { lines: [b"oops".to_vec()].into(), haul_missing: false };
@@ -254,7 +254,7 @@ fn what_fails_while_haul_is_deployed_is_no_missing_haul() {
 }
 
 #[test]
-fn a_server_without_the_subsystem_is_told_from_one_that_failed() {
+fn a_missing_subsystem_differs_from_a_failed_one() {
     let after = |status: i32, line: &str| {
         let peer = Peer { name: "ann@box".into(), runs: Remote::Subsystem("sftp") };
         let said = Said { lines: [line.as_bytes().to_vec()].into(), haul_missing: false };
@@ -273,7 +273,7 @@ fn a_server_without_the_subsystem_is_told_from_one_that_failed() {
 }
 
 #[test]
-fn an_unknown_status_leaves_the_words() {
+fn without_a_status_the_messages_decide() {
     assert!(ended(None, &["all well"], true).is_ok());
     let refused = ended(None, &["ann@box: Permission denied (publickey)."], true);
     assert!(matches!(refused, Err(ConnectError::LoginRefused { .. })));

@@ -12,7 +12,7 @@ fn caller(listener: &DirectListener) -> DirectCaller {
 }
 
 #[test]
-fn nobody_is_waited_for_once_the_pipe_is_closed() {
+fn the_wait_ends_once_the_pipe_is_closed() {
     let own = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, own.public()).expect("a port");
     let (ended, runs) = io::pipe().expect("a pipe");
@@ -83,7 +83,7 @@ fn bytes_arrive_in_both_directions() {
 }
 
 #[test]
-fn no_other_key_is_taken_on_either_side() {
+fn neither_side_accepts_another_key() {
     let identity = Identity::new().expect("a key");
     let other = Identity::new().expect("a key").public();
     let (_, there) = call(&identity, None, Some(other));
@@ -93,7 +93,7 @@ fn no_other_key_is_taken_on_either_side() {
 }
 
 #[test]
-fn who_says_nothing_or_something_else_is_not_let_in() {
+fn silent_callers_and_other_protocols_are_refused() {
     let own = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, own.public()).expect("a port");
     let address = listener.address();
@@ -115,7 +115,7 @@ fn who_says_nothing_or_something_else_is_not_let_in() {
 }
 
 #[test]
-fn a_port_is_one_of_those_that_were_named() {
+fn a_port_is_in_the_given_range() {
     let own = Identity::new().expect("a key");
     let taken = TcpListener::bind((HERE, 0)).expect("a port");
     let port = taken.local_addr().expect("an address").port();
@@ -132,7 +132,7 @@ fn a_port_is_one_of_those_that_were_named() {
 }
 
 #[test]
-fn what_was_changed_on_the_way_is_not_taken() {
+fn content_changed_in_transit_is_refused() {
     let own = Identity::new().expect("a key");
     let identity = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, identity.public()).expect("a port");
@@ -171,7 +171,7 @@ fn what_was_changed_on_the_way_is_not_taken() {
 }
 
 #[test]
-fn a_call_that_nobody_answers_ends_when_it_is_not_needed_any_more() {
+fn an_unanswered_call_ends_once_it_is_not_needed() {
     let own = Identity::new().expect("a key");
     // A listener that never does the handshake.
     let silent = TcpListener::bind((HERE, 0)).expect("a port");
@@ -231,7 +231,7 @@ fn known_port() -> (DirectListener, SocketAddr, Vec<u8>) {
 }
 
 #[test]
-fn who_says_again_what_the_client_has_said_is_not_let_in() {
+fn a_replayed_handshake_is_refused() {
     let (listener, address, said) = known_port();
     assert!(said.len() > 300, "{}", said.len());
     // All bytes at once; then those after the first message once that was answered.
@@ -252,7 +252,7 @@ fn who_says_again_what_the_client_has_said_is_not_let_in() {
 }
 
 #[test]
-fn who_says_it_byte_by_byte_is_not_waited_for() {
+fn a_slow_replay_times_out() {
     let (listener, address, said) = known_port();
     thread::scope(|scope| {
         let begin = Instant::now();
@@ -270,7 +270,7 @@ fn who_says_it_byte_by_byte_is_not_waited_for() {
 }
 
 #[test]
-fn who_has_no_key_at_all_is_not_let_in() {
+fn a_caller_without_a_key_is_refused() {
     let own = Identity::new().expect("a key");
     let listener = DirectListener::bind(HERE, None, &own, own.public()).expect("a port");
     let address = listener.address();

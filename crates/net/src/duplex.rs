@@ -266,7 +266,7 @@ mod tests {
     use crate::Identity;
 
     #[test]
-    fn an_opening_is_heard_as_it_was_said() {
+    fn an_opening_arrives_as_it_was_sent() {
         let key = Identity::new().expect("a key").key();
         let whole = [&[NEW_KEY][..], key.as_bytes()].concat();
         for (said, new_key, refused) in [

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_allows_sftp_alone_is_told_from_a_shell_that_talks() {
+    fn an_sftp_only_host_is_not_a_noisy_shell() {
         let said = b"This service allows sftp connections only.\n";
         let sftp_only = ConnectError::noisy_shell("box", said);
         assert_eq!(sftp_only.to_string(), "box allows only SFTP");
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_ends_within_a_message_was_closed() {
+    fn the_end_of_a_stream_within_a_message_is_reported_as_closed() {
         let end = io::Read::read_exact(&mut &b"x"[..], &mut [0; 2]).unwrap_err();
         let lost = ConnectError::lost("box", &end);
         assert_eq!(lost.to_string(), "the connection to box was lost: the other side closed it");

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn each_label_is_a_name_of_a_server() {
+    fn each_label_is_a_valid_server_name() {
         const DIGITS: [u8; KEY_LEN] = [
             252, 247, 105, 171, 214, 3, 249, 150, 211, 118, 151, 91, 139, 200, 37, 103, 91, 46,
             116, 120, 135, 74, 196, 253, 28, 162, 127, 246, 229, 96, 123, 122,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_reads_the_same_once_it_is_written() {
+    fn a_public_key_round_trips_as_text() {
         let key = Identity::new().expect("a key").key();
         assert_eq!(key.to_string().len(), 51);
         assert_eq!(key.to_string().parse(), Ok(key));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn several_processes_that_create_a_key_get_the_same_one() {
+    fn several_processes_create_the_same_key() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = &dir.path().join("keys/identity");
         let keys: Vec<PublicKey> = thread::scope(|scope| {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_may_know_or_replace_is_refused() {
+    fn a_key_file_that_others_can_read_or_replace_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("keys/identity");
         Identity::load_or_create(&path).expect("created");

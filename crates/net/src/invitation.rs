@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invitation_reads_the_same_once_it_is_written() {
+    fn an_invitation_round_trips_as_text() {
         let made = invitation();
         let text = made.to_string();
         assert!(text.starts_with("haul-invitation-1.") && text.len() < 300, "{text}");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_refused() {
+    fn an_invalid_invitation_is_refused() {
         let text = invitation().to_string();
         for cut in 0..text.len() {
             assert!(text[..cut].parse::<Invitation>().is_err(), "{cut}");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enrolment_reads_the_same_once_it_is_written() {
+    fn an_enrolment_round_trips() {
         let key = Identity::new().expect("a key").key();
         let made = Enrolment::new(key, "ann@laptop-1").expect("a name");
         assert_eq!(Enrolment::read(&made.encode()[..]).expect("read"), made);

@@ -19,7 +19,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Waits `seconds`, but at least [`LOGIN_MAX`] for a login. 0 waits for ever.
+    /// Waits `seconds`, but at least ten minutes for a login. 0 waits for ever.
     pub fn of_seconds(seconds: u32) -> Self {
         let silence_max = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
         Self { silence_max, login_max: silence_max.map(|silence| silence.max(LOGIN_MAX)) }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_has_at_least_the_time_that_silence_has() {
+    fn the_login_timeout_is_at_least_the_silence_timeout() {
         let seconds = |patience: Patience| {
             [patience.silence_max, patience.login_max].map(|max| max.map(|max| max.as_secs()))
         };

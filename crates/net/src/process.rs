@@ -155,7 +155,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_child_that_ignores_the_question_is_killed() {
+    fn a_child_that_ignores_sigterm_is_killed() {
         let mut child = Command::new("sh")
             .args(["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"])
             .stdout(Stdio::piped())
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_has_ended_counts_as_left_alone() {
+    fn a_child_that_has_exited_was_not_killed() {
         let process = Process::new(Command::new("true").spawn().unwrap());
         while matches!(process.try_wait(), Ok(None)) {
             thread::sleep(ASKED_POLL);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_or_given_up() {
+    fn a_command_is_answered_or_times_out() {
         let shell = |line: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", line]).stdin(Stdio::null());

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn deploying_says_what_the_machine_is_and_starts_what_is_staged() {
+    fn deploying_reports_the_machine_and_starts_the_staged_haul() {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().join("it's a home");
         let staged = home.join(DEPLOY_DIR).join(".haul-0123456789abcdef");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_staged_goes_when_the_other_end_goes() {
+    fn the_staged_haul_is_removed_if_the_input_ends() {
         for shell in shells() {
             let home = tempfile::tempdir().unwrap();
             let bin = home.path().join(DEPLOY_DIR);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_haul_is_told_by_marker_and_status() {
+    fn a_missing_haul_is_reported_by_marker_and_status() {
         let home = tempfile::tempdir().unwrap();
         // Directories, and files that can't be run, do not count.
         fs::create_dir_all(home.path().join("bin/haul")).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_haul_is_one_word_whatever_it_holds() {
+    fn a_path_of_haul_is_quoted_as_one_word() {
         let home = tempfile::tempdir().unwrap();
         for name in ["haul", "my haul", "it's", "$(touch x)", "a;b", "`id`", "~", "\"", "*"] {
             let haul = home.path().join("there").join(name);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_login_shell_sees_is_plain_enough_for_any() {
+    fn the_command_line_is_plain_enough_for_any_shell() {
         for line in [search!("serve"), search!("server words"), DEPLOY] {
             let inner = line.strip_prefix("sh -c '").unwrap().strip_suffix('\'').unwrap();
             assert!(!inner.contains(['\'', '!', '\\', '\n']));

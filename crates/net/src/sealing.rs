@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_measured_in_the_time_that_is_given() {
+    fn a_rate_is_measured_within_the_given_time() {
         for cipher in [DirectCipher::Aes256Gcm, DirectCipher::ChaCha20Poly1305] {
             let begun = Instant::now();
             assert!(cipher.rate(Duration::from_millis(20)) > 1 << 20, "{cipher:?}");

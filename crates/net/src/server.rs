@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_hangs_up_is_called_again() {
+    fn an_address_that_disconnects_is_called_again() {
         let address = ServerAddress::new("127.0.0.1", 1).expect("an address");
         for (kind, expected) in [
             (io::ErrorKind::ConnectionReset, CALLS_MAX),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_reads_the_same_once_it_is_written() {
+    fn a_server_address_round_trips_as_text() {
         for text in ["nas:28790", "192.0.2.7:1", "[2001:db8::1]:65535", "[fe80::1%eth0]:7"] {
             let address: ServerAddress = text.parse().expect("an address");
             assert_eq!(address.to_string(), text);

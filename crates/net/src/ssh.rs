@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn ssh_is_told_what_its_configuration_must_not_change() {
+    fn ssh_gets_options_that_override_its_configuration() {
         assert_eq!(
             arguments(&target(Some("ann")).with_port(2222), Some("a,b")),
             [
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subsystem_takes_the_place_of_the_command() {
+    fn a_subsystem_replaces_the_command() {
         let sftp = Remote::Subsystem("sftp");
         let ann = target(Some("ann"));
         let words = |target: &SshTarget, settings: &cipher::Settings| {

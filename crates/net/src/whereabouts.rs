@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_host_is_nobody_is_called() {
+    fn addresses_of_no_host_are_not_called() {
         for address in [
             "0.0.0.0:7",
             "0.1.2.3:7",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_called_where_it_says_unless_that_is_here() {
+    fn a_host_is_called_at_its_claimed_address_unless_that_is_loopback() {
         let elsewhere = by_ssh(&["192.0.2.7"]);
         assert_eq!(elsewhere.to_call(at("192.0.2.7:7")), Ok(at("192.0.2.7:7")));
         // A host's name may resolve to other addresses than the host knows of itself.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_calls_the_other_where_its_name_leads_and_nowhere_else() {
+    fn one_host_calls_another_only_where_its_name_resolves() {
         let (from, to) = (by_ssh(&["192.0.2.7"]), by_ssh(&["198.51.100.1", "2001:db8::1"]));
         for own in ["198.51.100.1:7", "[2001:db8::1]:7", "[::ffff:198.51.100.1]:7"] {
             assert_eq!(check_call_between(at(own), &from, &to), Ok(()), "{own}");

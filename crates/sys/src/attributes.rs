@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_the_form_of_the_system() {
+    fn an_acl_is_encoded_as_the_system_does() {
         let mut acl = Acl::of_mode(0o640);
         acl.0.push(AclEntry { who: AclWho::User(1000), rights: 6 });
         acl.0.push(AclEntry { who: AclWho::Mask, rights: 6 });

@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_end_of_a_process_is_noticed_at_once_and_awaited_no_longer_than_asked() {
+    fn waiting_ends_with_the_process_or_the_timeout() {
         let start = |seconds: &str| {
             let program = std::process::Command::new("sleep").arg(seconds).spawn();
             let id = i32::try_from(program.expect("it starts").id()).expect("a process id");
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_process_with_several_threads_has_no_child() {
+    fn a_process_with_several_threads_can_not_fork() {
         let other = thread::spawn(|| thread::sleep(LEAVING_MAX * 3));
         fork(|| 0).expect_err("another thread runs");
         other.join().expect("no panic");

@@ -30,7 +30,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_program_gets_no_descriptor_of_a_caller() {
+    fn a_program_inherits_no_descriptor_of_a_caller() {
         let (left, _held) = io::pipe().expect("a pipe");
         rustix::io::fcntl_setfd(&left, rustix::io::FdFlags::empty()).expect("left to others");
         let path = format!("/dev/fd/{}", left.as_raw_fd());

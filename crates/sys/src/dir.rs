@@ -453,8 +453,8 @@ impl Dir {
     /// replaces an existing entry: a file by a file, an empty directory by a directory.
     ///
     /// # Errors
-    /// Those of `renameat2`; [`io::ErrorKind::AlreadyExists`] for what is not to
-    /// be replaced, [`io::ErrorKind::CrossesDevices`] between file systems.
+    /// Those of `renameat2`; [`io::ErrorKind::AlreadyExists`] if `new`
+    /// exists and must stay, [`io::ErrorKind::CrossesDevices`] between file systems.
     pub fn rename_to(&self, name: &Name, to: &Self, new: &Name, replace: bool) -> io::Result<()> {
         let (name, new) = (name.as_bytes(), new.as_bytes());
         if replace {

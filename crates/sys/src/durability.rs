@@ -242,7 +242,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn what_was_written_is_cached_and_can_be_dropped_once_it_is_durable() {
+    fn written_content_is_cached_and_can_be_dropped_once_durable() {
         let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else { return };
         let dir = Dir::open(mount.path()).expect("opened");
         assert!(dir.syncs_as_a_whole());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_out_is_there_and_need_not_stay_in_memory() {
+    fn written_out_content_is_readable_and_may_leave_the_cache() {
         let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else { return };
         let memory = Mount::tmpfs(32 << 20).expect("mounting is allowed");
         let content: Vec<u8> = (0..(2 << 20) + 5_u32).map(|n| (n % 251) as u8).collect();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_out_is_on_its_way_to_the_medium() {
+    fn written_out_content_moves_to_the_medium() {
         let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else { return };
         // ext4 itself writes so little only after 30 s at the earliest.
         let out = |write: fn(&File, &[u8], u64) -> io::Result<()>, name: &str| {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_out_is_told_when_it_is_made_durable() {
+    fn a_sync_reports_earlier_write_errors() {
         let Some(small) = Mount::tmpfs(24 << 20) else { return };
         for write in [write_out_at, system::write_and_drop] {
             let mount = small.image_on(FileSystem::Ext4, 64 << 20).expect("room for it");

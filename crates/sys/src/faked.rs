@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_as_they_were_kept() {
+    fn stored_names_convert_back() {
         for (name, kept) in [
             ("user.a", "user.a"),
             ("user.rsync.a", "user.rsync.a"),

@@ -11,7 +11,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Derives the meeting's name from the secret for this purpose only.
+/// Separates these meetings from those with another purpose.
 const PURPOSE: &[u8] = b"haul lanes\0";
 
 /// Receives streams from other processes until it is dropped.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_one_who_knows_the_secret_are_handed_over() {
+    fn a_process_with_the_secret_hands_streams_over() {
         let secret = secret(11);
         let handover = Handover::new(&secret).expect("it is free").expect("it can be had");
         let (mut ours, theirs) = UnixStream::pair().expect("a pair");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_once_the_pipe_is_closed() {
+    fn the_wait_ends_once_the_pipe_is_closed() {
         let handover = Handover::new(&secret(13)).expect("it is free").expect("it can be had");
         let (ended, runs) = io::pipe().expect("a pipe");
         drop(runs);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_does_not_know_it_gets_nothing_and_holds_up_nobody_for_long() {
+    fn a_process_without_the_secret_gets_nothing_and_delays_little() {
         let secret = secret(12);
         let handover = Handover::new(&secret).expect("it is free").expect("it can be had");
         let address = crate::meeting::address(PURPOSE, &secret).expect("an address");

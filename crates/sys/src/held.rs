@@ -215,7 +215,7 @@ mod tests {
 
     /// Tests may run as root, who can open all files, so this one is held explicitly.
     #[test]
-    fn what_is_not_opened_is_given_all_attributes() {
+    fn all_attributes_can_be_set_on_a_held_entry() {
         let path = tempfile::tempdir().expect("a directory");
         std::fs::write(path.path().join("file"), "content").expect("written");
         let dir = Dir::open(path.path()).expect("opened");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_not_held_as_one() {
+    fn only_regular_files_are_held_as_files() {
         let path = tempfile::tempdir().expect("a directory");
         let dir = Dir::open(path.path()).expect("opened");
         let attributes = Attributes::new(0o600, TIME);

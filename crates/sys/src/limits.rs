@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_number_that_may_be_used_again_is_not_believed() {
+    fn a_reusable_mount_id_is_ignored() {
         // `STATX_MNT_ID`, the answer of Linux 5.8 to 6.7.
         assert_eq!(linux::unique(0x1000, 29), None);
         assert_eq!(linux::unique(0x4000, 29), Some(29));

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_title_of_a_listener_tells_its_limit() {
+    fn the_title_of_a_listener_shows_its_limit() {
         let limit = |begin, full| Some(Limit { begin, rate: None, full });
         let title = "sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups\0\0\0";
         assert_eq!(limit_of_title(title), limit(10, 100));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_setting_for_all_logins_counts() {
+    fn the_first_setting_outside_match_applies() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("sshd_config");
         let limit = |text: &str| {

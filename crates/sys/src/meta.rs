@@ -191,14 +191,10 @@ pub fn keeps_ctime(_: impl AsFd, _: Timestamp, _: Timestamp) -> bool {
 }
 
 /// Sets those of `attributes` in `which` on an open file or directory, which is on the file system
-/// of `dir`. The order is always the same:
-///
-/// 1. the owner, since changing it removes rights; 2. the access control lists, which also set mode
-///    bits; 3. the extended attributes; 4. the mode, and last the times.
-///
-/// Mode bits that would give rights to others are left out first. So is a set-ID bit, if the file
-/// ends up with another user or group than in `attributes`, unless such bits are kept for any
-/// owner.
+/// of `dir`. The order is always: the owner, whose change removes rights; the access control lists,
+/// which also set mode bits; the extended attributes; the mode; the times. Mode bits that would
+/// give rights to others are left out first. So is a set-ID bit, if the file ends up with another
+/// user or group than in `attributes`, unless such bits are kept for any owner.
 ///
 /// # Errors
 /// Those of `fchown`, `fsetxattr`, `fchmod` and `futimens`, and of [`keep_mtime`] where the

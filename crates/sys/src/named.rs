@@ -215,7 +215,7 @@ enum Link {
 /// The link `name` in `dir`; `None` if it is no link.
 ///
 /// # Errors
-/// [`ForeignLink`] if it belongs to somebody else.
+/// [`ForeignLink`] if it belongs to another user.
 #[cfg(target_os = "linux")]
 fn link_at(dir: &Dir, name: &[u8]) -> io::Result<Option<Link>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_proc_leads_to_is_opened() {
+    fn links_of_proc_are_followed() {
         let file = tempfile::tempfile().expect("a file without a name");
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         open_named(Path::new(&path), Links::Own).expect("opened");

@@ -127,7 +127,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn the_round_trip_is_that_of_a_connection_of_the_process_or_of_one_that_it_has_started() {
+    fn the_round_trip_is_found_in_the_process_or_its_children() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let near = TcpStream::connect(address).expect("connected");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ssh_that_is_let_in_has_a_session_and_one_that_is_not_heard_has_none() {
+    fn an_ssh_has_a_session_only_after_the_login() {
         let sshd = haul_testkit::Sshd::start().expect("sshd starts");
         let mut let_in = sshd.command("cat");
         let mut let_in = let_in.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("ssh");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_is_open_is_seen() {
+    fn an_open_terminal_is_detected() {
         let words = ["-qefc", "sleep 60; true", "/dev/null"];
         let begun = Command::new("script").args(words).stdin(Stdio::null()).spawn();
         let Some(mut script) = haul_testkit::fixture::made("a terminal (script)", begun) else {

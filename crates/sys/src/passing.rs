@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_peer_of_this_user_is_one() {
+    fn a_peer_of_this_user_is_recognised() {
         let (here, _there) = UnixStream::pair().expect("a pair");
         assert!(is_of_user(&here).expect("told"));
     }

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Derives the post's name from the secret for this purpose only.
+/// Separates these meetings from those with another purpose.
 const PURPOSE: &[u8] = b"haul post\0";
 
 /// Attempts to take over a post that other processes take meanwhile.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_knows_the_secret_relieves_the_holder() {
+    fn a_process_with_the_secret_replaces_the_holder() {
         let secret = secret(1);
         let first = Post::take(&secret, SOON).expect("it is free").expect("it can be had");
         thread::scope(|scope| {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_does_not_is_not_heard() {
+    fn a_process_without_the_secret_is_ignored() {
         let secret = secret(2);
         let post = Post::take(&secret, SOON).expect("it is free").expect("it can be had");
         thread::scope(|scope| {

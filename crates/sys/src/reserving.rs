@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_has_room_is_no_longer_for_it() {
+    fn reserving_space_does_not_change_the_length() {
         let file = tempfile::tempfile().expect("a file");
         reserve(&file, 1 << 20).expect("there is room");
         reserve(&file, 0).expect("nothing to do");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_not_be_there_is_missing() {
+    fn only_a_known_lack_of_space_is_reported() {
         let file = tempfile::tempfile_in("/dev/shm").expect("a file in memory");
         assert!(!has_no_room(&file, 1));
         let made_up = File::open("/proc/self/stat").expect("it is there");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn more_room_than_there_is_is_refused() {
+    fn reserving_more_than_the_free_space_fails() {
         let file = tempfile::tempfile_in("/dev/shm").expect("a file in memory");
         reserve(&file, 1 << 60).expect_err("nobody has so much");
     }

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_for_its_turns_hands_that_on_and_others_do_not() {
+    fn new_threads_inherit_the_scheduling_policy() {
         let asked = thread::spawn(|| {
             wait_for_turns();
             (policy(), thread::spawn(policy).join().expect("no panic"))

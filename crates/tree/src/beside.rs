@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_beside_comes_back_in_order() {
+    fn results_are_returned_in_order() {
         assert_eq!(both(|| 1, || "a"), (1, "a"));
         assert_eq!(each_beside(vec![3, 1, 2], |n| n * 2), [6, 2, 4]);
         assert_eq!(each_beside(Vec::<u8>::new(), |n| n), []);

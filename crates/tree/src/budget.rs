@@ -70,7 +70,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn who_waits_gets_what_others_give_back() {
+    fn a_wait_ends_when_others_return_bytes() {
         let budget = Budget::new(10);
         let first = budget.take(7);
         assert!(budget.try_take(4).is_none());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_what_never_comes_back_leaves_when_the_job_ends() {
+    fn a_wait_ends_when_the_job_stops() {
         let budget = Budget::new(10);
         let _kept = budget.take(7);
         let stop = AtomicBool::new(false);

@@ -288,7 +288,7 @@ pub trait Storage: Send + Sync {
         true
     }
 
-    /// True if leftovers of killed jobs were removed here by itself, which changed its times.
+    /// True if a listing has removed leftovers of killed jobs here, which changed its times.
     fn was_tidied(&self) -> bool {
         false
     }

@@ -458,7 +458,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_file_that_has_taken_the_place_of_another_keeps_its_mode() {
+    fn a_file_that_replaced_another_keeps_its_mode() {
         let temp = tempfile::tempdir().expect("a temporary directory");
         let dir = LocalDir::new(Dir::open(temp.path()).expect("opened"));
         let name = Name::new(b"file").expect("a plain name");

@@ -141,7 +141,7 @@ fn refusal(server: &Running, client: &Identity) -> (String, String) {
 }
 
 #[test]
-fn unknown_revoked_and_expired_keys_meet_the_same_refusal() {
+fn unknown_revoked_and_expired_keys_get_the_same_refusal() {
     for via in BOTH {
         let [unknown, revoked, expired, known] = [(); 4].map(|()| identity());
         let server = Running::start_by(via, &[identity()], &[revoked.key()], GateLimits::default());
@@ -158,7 +158,7 @@ fn unknown_revoked_and_expired_keys_meet_the_same_refusal() {
 }
 
 #[test]
-fn a_server_with_another_key_is_not_talked_to() {
+fn a_server_with_another_key_is_refused() {
     for via in BOTH {
         let client = identity();
         let server = Running::start_by(via, &[identity()], &[client.key()], GateLimits::default());
@@ -171,7 +171,7 @@ fn a_server_with_another_key_is_not_talked_to() {
 }
 
 #[test]
-fn a_server_with_another_key_that_hangs_up_at_once_is_no_server_that_is_silent() {
+fn a_server_with_another_key_that_disconnects_at_once_is_not_silent() {
     let (own, client) = (identity(), identity());
     let server = Running::start(&[own], &[client.key()], GateLimits::default());
     let between = listener();
@@ -194,7 +194,7 @@ fn a_server_with_another_key_that_hangs_up_at_once_is_no_server_that_is_silent()
 }
 
 #[test]
-fn a_port_where_nobody_listens_is_told_from_a_server_that_refuses() {
+fn a_closed_port_differs_from_a_refusing_server() {
     for via in BOTH {
         let address = ServerAddress::from(listener().local_addr().expect("an address"));
         let (server, reaching) = (identity().key(), Reaching { via, ..Reaching::default() });
@@ -206,7 +206,7 @@ fn a_port_where_nobody_listens_is_told_from_a_server_that_refuses() {
 }
 
 #[test]
-fn a_client_of_an_old_key_learns_the_new_one() {
+fn a_client_with_an_old_key_gets_the_new_one() {
     for via in BOTH {
         let (client, new, old) = (identity(), identity(), identity());
         let server = Running::start_by(
@@ -228,7 +228,7 @@ fn a_client_of_an_old_key_learns_the_new_one() {
 }
 
 #[test]
-fn a_stream_that_is_cut_off_does_not_look_like_one_that_has_ended() {
+fn a_stream_that_was_cut_off_does_not_end_in_order() {
     for via in BOTH {
         let client = identity();
         let own = identity();
@@ -262,7 +262,7 @@ fn a_stream_that_is_cut_off_does_not_look_like_one_that_has_ended() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn many_callers_without_keys_cost_little_and_do_not_keep_others_out() {
+fn many_callers_without_keys_cost_little_and_block_no_client() {
     use crate::quic::tests::{MUCH_MEMORY, memory};
     let _alone = MUCH_MEMORY.lock();
     let client = identity();
@@ -301,7 +301,7 @@ fn many_callers_without_keys_cost_little_and_do_not_keep_others_out() {
 }
 
 #[test]
-fn a_caller_who_says_nothing_is_dropped_in_time() {
+fn a_silent_caller_is_dropped_in_time() {
     let limits = GateLimits { handshake_max: Duration::from_millis(200), ..GateLimits::default() };
     let server = Running::start(&[identity()], &[], limits);
     let mut socket = server.socket();
@@ -349,7 +349,7 @@ fn callers_that_name_the_key_of_a_job_are_forwarded_to_it() {
 }
 
 #[test]
-fn one_source_has_a_bounded_part_of_the_handshakes() {
+fn handshakes_per_source_are_bounded() {
     let limits = GateLimits { per_source_max: 3, ..GateLimits::default() };
     let mut gate = Gate::new(vec![listener()], &[identity()], limits).expect("a gate");
     let address = gate.addresses().expect("an address")[0];
@@ -378,7 +378,7 @@ fn both_families_are_listened_to_on_one_port() {
 }
 
 #[test]
-fn a_subscriber_is_known_by_half_of_an_ipv6_address() {
+fn a_subscriber_is_identified_by_half_an_ipv6_address() {
     let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
     assert_eq!(source(ip("2001:db8::1:2:3:4")), source(ip("2001:db8::5:6:7:8")));
     assert_ne!(source(ip("2001:db8:0:1::1")), source(ip("2001:db8:0:2::1")));

@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_holders_that_find_a_stale_socket_one_takes_its_place() {
+    fn one_of_several_holders_replaces_a_stale_socket() {
         let dir = tempfile::tempdir().expect("a directory");
         for nth in 0..50 {
             let path = dir.path().join(nth.to_string());
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_listed_as_it_is_and_found_by_its_host() {
+    fn a_kept_connection_round_trips_as_text_and_matches_its_host() {
         let held = |host: &str| Held {
             host: host.to_owned(),
             is_used: true,

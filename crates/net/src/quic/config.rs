@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mtu_of_a_way_bounds_its_packets() {
+    fn the_mtu_of_a_path_bounds_its_packets() {
         for (mtu, is_ipv6, len) in [
             (Some(1500), false, 1472),
             (Some(1500), true, 1452),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_congestion_control_reads_the_same_once_it_is_written() {
+    fn a_congestion_control_round_trips_as_text() {
         for (it, name) in Congestion::ALL {
             assert_eq!((it.to_string().as_str(), name.parse()), (name, Ok(it)));
         }

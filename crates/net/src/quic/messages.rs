@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_were_sent_are_understood_again() {
+    fn sent_messages_decode_again() {
         let framed =
             |message: Vec<u8>| [&(message.len() as u32).to_le_bytes()[..], &message].concat();
         let own = [Identity::new().expect("a key")];
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn invalid_messages_are_refused() {
         let arrival = postcard::to_stdvec(&arrival()).expect("encoded");
         let (job, _ours) = Ends::pairs().expect("pairs");
         let two = [job.stream.as_fd(), job.fate.as_fd()];

@@ -105,7 +105,7 @@ fn talk(connection: Connection) {
 }
 
 #[test]
-fn a_stranger_gets_at_most_three_times_what_it_has_sent() {
+fn an_unknown_caller_gets_at_most_three_times_the_data_it_sent() {
     let server = Server::start(identity().key(), GateLimits::default(), echo);
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     socket.set_read_timeout(Some(Duration::from_millis(100))).expect("set");
@@ -120,7 +120,7 @@ fn a_stranger_gets_at_most_three_times_what_it_has_sent() {
 }
 
 #[test]
-fn where_many_handshakes_are_unfinished_callers_show_their_address_first() {
+fn with_many_open_handshakes_callers_validate_their_address_first() {
     let client = identity();
     let limits = GateLimits { handshakes_max: 8, ..GateLimits::default() };
     let server = Server::start(client.key(), limits, echo);
@@ -189,7 +189,7 @@ pub(crate) fn memory() -> usize {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn ten_thousand_attempts_cost_little_and_keep_no_client_out() {
+fn ten_thousand_attempts_cost_little_and_block_no_client() {
     let _alone = MUCH_MEMORY.lock();
     let client = identity();
     let server = Server::start(client.key(), GateLimits::default(), echo);
@@ -245,7 +245,7 @@ fn read_late(connection: Connection) {
 }
 
 #[test]
-fn a_peer_that_does_not_read_holds_the_writer_up_and_loses_nothing() {
+fn a_peer_that_does_not_read_blocks_the_writer_and_loses_nothing() {
     let _alone = MUCH_MEMORY.lock();
     let client = identity();
     let server = Server::start(client.key(), GateLimits::default(), read_late);
@@ -273,7 +273,7 @@ fn count(connection: Connection) {
 }
 
 #[test]
-fn a_connection_is_closed_when_all_that_was_written_has_arrived() {
+fn a_connection_closes_after_all_written_data_has_arrived() {
     let client = identity();
     let server = Server::start(client.key(), GateLimits::default(), count);
     let Connection { reader, mut writer, closer } = server.connect(&client).expect("connected");

@@ -66,7 +66,7 @@ fn packet<'a>(bytes: &'a [u8], request: &Request<'_>) -> (u8, u32, Naive<'a>) {
 
 proptest! {
     #[test]
-    fn a_request_says_what_it_was_made_of(
+    fn requests_decode_to_their_arguments(
         (id, number, len) in any::<(u32, u64, u32)>(),
         (one, two) in (bytes(), bytes()),
         attrs in attrs(),
@@ -233,7 +233,7 @@ fn a_header_within_bounds_is_read_and_others_are_refused() {
 }
 
 #[test]
-fn content_is_no_more_than_was_asked_for_and_fills_its_packet() {
+fn content_is_at_most_as_long_as_requested_and_fills_its_packet() {
     let header = |payload_len| Header { kind: ReplyKind::Data, id: 1, payload_len };
     let prefix = |len: u32| len.to_be_bytes();
     assert_eq!(data_len(&header(104), prefix(100), 100), Ok(100));
@@ -246,7 +246,7 @@ fn content_is_no_more_than_was_asked_for_and_fills_its_packet() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_taken_as_an_answer() {
+fn only_the_expected_kind_is_accepted_as_an_answer() {
     let kinds = [101, 102, 103, 104, 105, 201].map(|kind| Header::decode(header(5, kind)).unwrap());
     for expected in EXPECTED {
         let taken = kinds.iter().filter(|header| expected.check(header, "x").is_ok()).count();
@@ -293,7 +293,7 @@ fn claims_that_a_packet_can_not_hold_are_refused() {
 }
 
 #[test]
-fn extended_attributes_are_passed_over() {
+fn extended_attributes_are_skipped() {
     use wire::Put;
     let mut bytes = Vec::new();
     bytes.put_u32(0x8000_0004);
@@ -308,7 +308,7 @@ fn extended_attributes_are_passed_over() {
 }
 
 #[test]
-fn extensions_count_in_the_version_that_is_understood() {
+fn extensions_count_in_the_supported_version_only() {
     use wire::Put;
     let mut bytes = Vec::new();
     for (name, version) in [

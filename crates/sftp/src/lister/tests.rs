@@ -67,7 +67,7 @@ fn the_latest_batch_comes_first_in_its_order() {
 }
 
 #[test]
-fn what_is_not_begun_is_for_who_asks() {
+fn a_queued_directory_is_left_to_its_caller() {
     let mut plan = Plan::default();
     add(&mut plan, &["a", "b", "c", "d"]);
     assert!(matches!(plan.take(b"b"), Standing::NotBegun));
@@ -86,7 +86,7 @@ fn what_is_not_begun_is_for_who_asks() {
 }
 
 #[test]
-fn what_is_taken_leaves_its_room() {
+fn a_taken_listing_frees_its_room() {
     let mut plan = Plan::default();
     for round in 0..2 * DIRS_MAX {
         let name = format!("{round}");
@@ -99,7 +99,7 @@ fn what_is_taken_leaves_its_room() {
 }
 
 #[test]
-fn a_batch_leaves_room_for_those_that_are_needed_first() {
+fn a_batch_leaves_room_for_directories_needed_first() {
     let mut plan = Plan::default();
     add_many(&mut plan, "wide", 1000);
     let count = std::iter::from_fn(|| list_next(&mut plan, 1)).count();
@@ -114,7 +114,7 @@ fn a_batch_leaves_room_for_those_that_are_needed_first() {
 }
 
 #[test]
-fn all_together_is_bounded() {
+fn the_plan_is_bounded_as_a_whole() {
     for (entries, dirs_expected) in [(1, DIRS_MAX), (1000, ENTRIES_MAX.div_ceil(1000))] {
         let mut plan = Plan::default();
         let mut listed = Vec::new();

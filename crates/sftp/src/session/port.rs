@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_and_not_sent_is_answered_once_and_under_its_own_tag() {
+    fn unsent_requests_are_answered_once_under_their_own_tags() {
         // The answers at a session's end arrive in any order, so each is tested several times.
         for _ in 0..16 {
             let Connection { writer, closer, .. } = Connection::from_parts(io::empty(), Broken);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_the_form_of_rsync() {
+    fn an_acl_is_encoded_as_rsync_does() {
         // As rsync 3.5 writes it for a file of mode 0664 with `setfacl -m u:77:rw,g:88:r`.
         let bytes = [
             [0x80, 4, 6, 0x80].map(u32::to_le_bytes).concat(),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_has_the_last_word() {
+    fn the_mode_takes_precedence_over_the_list() {
         let bytes = [7_u32, 7, 7, 7, 77, NAMES_USER | 6].map(u32::to_le_bytes).concat();
         let rights = |is_access| {
             let acl = acl_of(&bytes, 0o641, is_access).expect("a list");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_are_more_than_damaged() {
+    fn any_bytes_decode_to_a_valid_list_or_an_error() {
         for byte in [0, 1, 7, 0x4d, 0x80, 0xff] {
             for len in 0..=5 * HEAD_LEN {
                 let bytes = vec![byte; len];

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_time_near_to_now_is_waited_for() {
+    fn only_times_near_to_now_are_awaited() {
         let settling = Settling::default();
         for old in [CLOCKS_APART_MAX as i64 + 2, -(CLOCKS_APART_MAX as i64) - 2, 1 << 40] {
             assert_eq!(settling.until(at(old)), None, "{old}");
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_waited_for_once() {
+    fn each_second_is_awaited_once() {
         let settling = Settling::default();
         let mtime = at(1);
         let until = settling.until(mtime).expect("it was told just now");

@@ -63,7 +63,7 @@ fn jobs_at_the_same_time_read_each_block_once() {
 }
 
 #[test]
-fn a_slow_job_holds_up_nobody_and_memory_is_bounded() {
+fn a_slow_job_delays_no_other_and_memory_is_bounded() {
     let len_max = 3 * (LEN + OVERHEAD) + 100;
     let (blocks, file) = (SharedBlocks::new(len_max), Counted::default());
     let version = version(10 * BLOCK_LEN);
@@ -85,7 +85,7 @@ fn a_slow_job_holds_up_nobody_and_memory_is_bounded() {
 }
 
 #[test]
-fn the_memory_of_all_that_a_slow_job_was_behind_is_used_again() {
+fn buffers_of_blocks_that_a_slow_job_missed_are_reused() {
     let (blocks, file) = (SharedBlocks::new(SHARED_LEN_MAX), Counted::default());
     let version = version(24 * BLOCK_LEN);
     let _sharers = [blocks.join(), blocks.join()];
@@ -114,7 +114,7 @@ fn small_files_count_for_more_than_their_content() {
 }
 
 #[test]
-fn another_version_of_a_file_is_another_file() {
+fn versions_of_a_file_are_shared_separately() {
     let (blocks, file) = (SharedBlocks::new(SHARED_LEN_MAX), Counted::default());
     let _sharers = [blocks.join(), blocks.join()];
     let first = version(9);
@@ -133,7 +133,7 @@ fn another_version_of_a_file_is_another_file() {
 }
 
 #[test]
-fn what_has_just_changed_is_not_shared_nor_is_what_nobody_else_reads() {
+fn recent_changes_and_files_of_a_single_job_are_not_shared() {
     let (blocks, file) = (SharedBlocks::new(SHARED_LEN_MAX), Counted::default());
     let ask = |version: &Version| blocks.block(version, 0, |bytes, at| file.fill(bytes, at));
     let old = version(9);
@@ -151,7 +151,7 @@ fn what_has_just_changed_is_not_shared_nor_is_what_nobody_else_reads() {
 }
 
 #[test]
-fn a_block_that_could_not_be_read_is_tried_by_the_next_job() {
+fn the_next_job_retries_a_block_that_could_not_be_read() {
     let (blocks, file) = (SharedBlocks::new(SHARED_LEN_MAX), Counted::default());
     let _sharers = [blocks.join(), blocks.join()];
     let version = version(9);
@@ -163,7 +163,7 @@ fn a_block_that_could_not_be_read_is_tried_by_the_next_job() {
 }
 
 #[test]
-fn who_comes_first_to_a_long_file_waits_for_the_others_once_and_for_a_moment() {
+fn the_first_job_at_a_long_file_waits_once_for_the_others() {
     const LATE: Duration = Duration::from_millis(60);
     let (blocks, file) = (SharedBlocks::new(2 * (LEN + OVERHEAD)), Counted::default());
     let _sharers = [blocks.join(), blocks.join()];
