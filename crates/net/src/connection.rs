@@ -298,7 +298,7 @@ pub struct Closer {
     stands_in: bool,
 }
 
-/// What is needed to keep an idle connection.
+/// The streams and handles for keeping an idle connection.
 pub(crate) struct Kept {
     pub(crate) streams: Streams,
     pub(crate) keeper: Keeper,

@@ -24,7 +24,7 @@ pub struct Dir {
     fd: OwnedFd,
     /// The magic number of its file system, once it was needed.
     pub(crate) kind: OnceLock<u64>,
-    /// Whether its entries can't be renamed or removed, once it was needed.
+    /// True if its entries can't be renamed or removed. Set once it was needed.
     pub(crate) append_only: OnceLock<bool>,
     /// Linking an unnamed file has failed here.
     pub(crate) cant_name: AtomicBool,

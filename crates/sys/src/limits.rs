@@ -94,7 +94,7 @@ pub fn node_name() -> Vec<u8> {
 /// An ID of the current boot of the system, the same for every process. If the system reports none,
 /// it is unique to this process.
 ///
-/// Cached. Call this before [`crate::confine`] makes it unreadable.
+/// Cached. Call this before [`crate::confine()`] makes it unreadable.
 pub fn boot_id() -> [u8; 16] {
     static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
     *BOOT.get_or_init(|| system_boot_id().unwrap_or_else(own_id))

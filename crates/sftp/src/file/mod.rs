@@ -15,8 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Content of a file to be hashed that is in flight, in bytes: half of what the
-/// session allows, and more than most links hold.
+/// Content in flight while a file is hashed, in bytes: half of the session's limit, and more than
+/// most links hold.
 const HASH_WINDOW: usize = 8 << 20;
 
 type Result<T> = std::result::Result<T, SftpError>;
@@ -127,8 +127,7 @@ impl RemoteFile {
         RangeReader::new(self.clone(), range, window)
     }
 
-    /// The hash of its content up to the offset `end`. The bytes of each piece that was hashed
-    /// are given to `count`.
+    /// The hash of its content up to the offset `end`. Calls `count` with the length of each piece.
     pub fn hash(&self, end: u64, count: &mut dyn FnMut(u64)) -> Result<ContentHash> {
         let mut content = self.reader(0..end, HASH_WINDOW);
         let mut hasher = ContentHasher::new();

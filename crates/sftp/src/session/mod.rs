@@ -189,8 +189,8 @@ impl Session {
         self.closer.take().map_or_else(lost, Closer::explain)
     }
 
-    /// The error of this session with `host`, which ended with `cause`. ssh knows more about a
-    /// connection that broke.
+    /// The error of this session with `host` after its end with `cause`. For a broken connection,
+    /// ssh's own error says more.
     pub fn explain_end(self, host: String, cause: SessionError) -> StartError {
         match cause {
             SessionError::Closed | SessionError::Broken(_) => self.explain().into(),

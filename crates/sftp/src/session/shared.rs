@@ -61,12 +61,12 @@ pub(super) struct Waiting {
     is_slow: bool,
 }
 
-/// Whether requests wait for the server, and for how long they may.
+/// The state of the requests that wait for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
     No,
     Quick,
-    /// A request may take the server minutes.
+    /// At least one request may take the server minutes.
     Slow,
 }
 
