@@ -290,13 +290,13 @@ fn failed(side: Side, kind: FaultKind) -> Outcome {
 fn moving() -> Told {
     let (moving, rule) = (haul_model::Moving::Whole, haul_model::Remove::SameContent);
     let told = Told::default();
-    told.keep(&job(Task::Remove { rule, moving }));
+    told.keep(&Task::Remove { rule, moving }, None);
     told
 }
 
-fn mirror(part: Part, relative: Relative) -> Job {
+fn mirror(part: Part, relative: Relative) -> Task {
     let walking = Walking { relative, ..Walking::default() };
-    job(Task::Sync(Policy::default(), Mirror { walking, part, ..Mirror::default() }))
+    Task::Sync(Policy::default(), Mirror { walking, part, ..Mirror::default() })
 }
 
 fn paths_of(gone: Vec<(Vec<u8>, Kind)>) -> Vec<String> {
@@ -327,7 +327,7 @@ fn what_only_the_destination_has_is_told_once_where_each_run_finds_it() {
         (Task::Sync(Policy::default(), Mirror::default()), false),
     ] {
         let told = Told::default();
-        told.keep(&job(task));
+        told.keep(&task, None);
         // What failed late is another thing.
         assert!(told.late(b"a") && told.extra(b"a") && told.extra(b"b"));
         assert!(told.again());
@@ -372,7 +372,7 @@ fn a_lost_outcome_is_that_of_what_was_done() {
 #[test]
 fn what_is_in_a_directory_that_was_there_is_not_new() {
     let told = Told::default();
-    told.keep(&mirror(Part::All, Relative::No));
+    told.keep(&mirror(Part::All, Relative::No), None);
     let found = |changes| Outcome::Synced(changes);
     run(&told, &["t/!"], &found(Changes::TIME));
     run(&told, &["t/", "u/!", "t/a", "u/a"], &found(Changes::MISSING));
@@ -458,11 +458,11 @@ fn a_missing_source_is_a_failure_unless_a_run_was_complete() {
     let told = moving();
     run_of(&told, &["a!"], true);
     assert!(told.again() && !is_told(&told));
-    for job in [mirror(Part::RemovesSources, Relative::No), job(Task::default())] {
+    for task in [mirror(Part::RemovesSources, Relative::No), Task::default()] {
         let told = Told::default();
-        told.keep(&job);
+        told.keep(&task, None);
         run_of(&told, &["a!"], true);
-        assert!(is_told(&told), "{:?}", job.task);
+        assert!(is_told(&told), "{task:?}");
     }
 }
 
@@ -486,7 +486,7 @@ fn a_job_with_too_many_removed_sources_is_not_run_again_if_their_paths_are_asked
         (Part::All, Relative::Yes, true),
     ] {
         let told = Told::default();
-        told.keep(&mirror(part, relative));
+        told.keep(&mirror(part, relative), None);
         let remove = |n: usize| told.removed(n.to_string().as_bytes());
         (0..going::GOING_MAX).for_each(remove);
         assert!(!told.record.lock().is_full);
