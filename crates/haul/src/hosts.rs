@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
 use crate::peer::{Peers, WayThere, connect_sftp};
-use crate::retry::{Attempts, Retry};
+use crate::retry::{Attempts, CANCEL_POLL, Retry};
 use crate::state;
 use haul_engine::{
     Event, Greeted, Job, JobError, Leg, LinkEvent, Monitor, Placement, RequestError, Requests,
@@ -161,10 +161,15 @@ impl Hosts {
             Route::Upload(to) | Route::Between(_, to) => to.host(),
             Route::Local | Route::Download(_) => None,
         };
-        ran.map_err(|error| match monitor.cancelled() {
-            // Ctrl-C reaches ssh too, and what is seen of it first is a broken connection.
-            true => JobError::Interrupted.into(),
-            false => to.into_iter().fold(error, Error::at_host),
+        ran.map_err(|error| {
+            // Ctrl-C reaches ssh, too. The broken connection may be noticed before the signal.
+            if error.connection().is_some() && !monitor.cancelled() {
+                std::thread::sleep(CANCEL_POLL);
+            }
+            match monitor.cancelled() {
+                true => JobError::Interrupted.into(),
+                false => to.into_iter().fold(error, Error::at_host),
+            }
         })
     }
 

@@ -28,7 +28,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How often is looked whether the user has interrupted a pause.
-const CANCEL_POLL: Duration = Duration::from_millis(50);
+pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// Runs a job once, and again as often as its connection is lost.
 pub(crate) struct Retry<'j, 'm> {

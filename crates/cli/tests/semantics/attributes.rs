@@ -259,7 +259,7 @@ fn a_directory_that_is_not_done_can_be_read_by_those_whom_it_is_meant_for() {
         for (of, _, _) in MODES {
             let file = scene.path(format!("src/{of:o}/file"));
             std::fs::create_dir_all(file.parent().expect("a directory")).expect("made");
-            haul_testkit::tree::random_file(file, 1 << 20, u64::from(of)).expect("a file");
+            haul_testkit::tree::random_file(file, 4 << 20, u64::from(of)).expect("a file");
             mode(scene.path(format!("src/{of:o}")), of);
         }
         for (flags, dest, kept) in [("-r", "to", false), ("-a", "all", true)] {
