@@ -1,8 +1,7 @@
-//! Puts a job together in this process: the roles that run here, on their trees, the
-//! link between them or to the other one, and the threads that they need. Waits for its
-//! end, and lets go of what its threads may still wait for.
+//! Puts a job together in this process: its roles on their trees, the link between them or to the
+//! peer, and their threads. Waits for the end of the job, and ends threads that still wait.
 //!
-//! Threads that the job needs begin before those of which it takes what it gets.
+//! A consumer thread is started before the thread that produces its input.
 
 mod beside;
 mod calling;
@@ -47,14 +46,14 @@ pub(crate) struct Assembly<'a> {
     pub(crate) way: &'a dyn Way,
 }
 
-/// The way that a job takes to another machine, if it does.
+/// A job's connection to another machine, if it has one.
 pub(crate) trait Way {
-    /// The job has ended with `result`: sees that no thread of it waits for anybody else
-    /// any more.
+    /// Called when the job has ended with `result`. Makes sure that none of its threads still waits
+    /// for the peer.
     fn end(&self, result: &Result<Summary, JobError>, leaving: Leaving<'_>);
 }
 
-/// All is on this machine.
+/// A job on this machine alone.
 impl Way for () {
     fn end(&self, _: &Result<Summary, JobError>, _: Leaving<'_>) {}
 }
@@ -62,12 +61,12 @@ impl Way for () {
 /// The work of a writer.
 pub(crate) type Writing<'s> = Box<dyn FnOnce() + Send + 's>;
 
-/// The threads of a job that has ended, as far as they may wait for somebody else. Each
-/// holds the other end of a channel through which nothing is sent.
+/// The threads of a job that has ended, as far as they may still wait. Each thread holds the other
+/// end of a channel through which nothing is sent.
 pub(crate) struct Leaving<'s> {
-    /// The one that writes to a wire.
+    /// The thread that writes to a wire.
     pub(crate) writer: Left<()>,
-    /// The one that reads from a wire; in this process, all that work on a tree.
+    /// The thread that reads from a wire. Without a wire, all threads that work on a tree.
     pub(crate) others: Left<()>,
     /// The writer's work, if there was no thread for it.
     pub(crate) write: Option<Writing<'s>>,
@@ -76,13 +75,13 @@ pub(crate) struct Leaving<'s> {
 }
 
 impl Leaving<'_> {
-    /// Hangs up on all lanes of the wire; on those that are about to join a moment later if
-    /// the job `is_done`.
+    /// Disconnects all lanes of the wire. If the job `is_done`, logins that are not yet accepted
+    /// get a moment first.
     pub(crate) fn hang_up(&self, is_done: bool) {
         self.lanes.hang_up(is_done);
     }
 
-    /// True if all leave within `patience`.
+    /// True if all threads leave within `patience`.
     pub(crate) fn within(&self, patience: Duration) -> bool {
         let begin = Instant::now();
         leave_within(&self.writer, patience)
@@ -90,7 +89,7 @@ impl Leaving<'_> {
     }
 }
 
-/// True if all who hold the other end of `all_left` drop it within `patience`.
+/// True if all holders of the other end of `all_left` drop it within `patience`.
 pub(crate) fn leave_within(all_left: &Left<()>, patience: Duration) -> bool {
     !all_left.recv_timeout(patience).is_err_and(|error| error.is_timeout())
 }
@@ -114,13 +113,13 @@ pub(crate) struct Sending<'a> {
     pub(crate) reporter: Option<&'a Reporter<'a>>,
     /// The directories that sources were compared with, where both are on this machine.
     pub(crate) twins: Option<&'a Twins>,
-    /// Threads that remove the sources of a move without a wire, each of which waits
-    /// for its tree. Without any, they are removed as their outcomes arrive.
+    /// The number of threads that remove the sources of a move without a wire. Each waits for its
+    /// tree. With 0, sources are removed as their outcomes arrive.
     pub(crate) removers: usize,
 }
 
 impl<'a> Sending<'a> {
-    /// One that sends what is in `tree`.
+    /// A Sender for the sources in `tree`.
     pub(crate) fn of(tree: &'a dyn Tree) -> Self {
         Self { tree, around_dest: &[], reporter: None, twins: None, removers: 0 }
     }
@@ -133,20 +132,20 @@ pub(crate) struct Receiving<'a> {
     pub(crate) destination: Destination,
     /// The sources that may be listed, where this side has asked for them.
     pub(crate) asked: Option<Asked>,
-    /// The user, who is not where the Sender is, sees the progress of lanes.
+    /// Reports the progress of lanes to the Sender's side, where the user is.
     pub(crate) tells_arrivals: bool,
-    /// All threads but the writer are confined to what a Receiver in these directories may
-    /// do: a peer can cause what happens in them.
+    /// The directories to which all threads but the writer are confined, because a peer can cause
+    /// what happens in them.
     pub(crate) confined_to: Option<Reach>,
     /// Threads that work on files.
     pub(crate) workers: usize,
-    /// Tasks that may wait for them. A bound is only for a tree without round trips,
-    /// and for a Sender here: there no worker gives tasks.
+    /// The most tasks that may wait for workers. Bounded only for a tree without round trips and
+    /// with the Sender in this process: there, no worker creates tasks.
     pub(crate) tasks_max: Option<usize>,
 }
 
 impl<'a> Receiving<'a> {
-    /// One that works in `destination` of `tree`.
+    /// A Receiver that works in `destination` of `tree`.
     pub(crate) fn of(tree: &'a dyn Tree, destination: Destination) -> Self {
         let (asked, confined_to, tasks_max) = (None, None, None);
         let (tells_arrivals, workers) = (false, workers());
@@ -158,7 +157,7 @@ impl<'a> Assembly<'a> {
     /// Runs the job with these roles to its end.
     ///
     /// # Errors
-    /// Why it has ended early.
+    /// The reason why the job ended early.
     pub(crate) fn run(&self, placed: Placed<'a>) -> Result<Summary, JobError> {
         if let Some(rate) = self.job.rate {
             self.control.keep_pace(rate);
@@ -184,7 +183,8 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Ends a job whose Receiver was here: where no source was there, no destination is.
+    /// Ends a job whose Receiver was here. If no source was found, the destination that was created
+    /// for it is removed.
     fn end_with(&self, ran: Result<Summary, JobError>, made: Made) -> Result<Summary, JobError> {
         let is_made_for_none = || self.control.monitor().progress().census().found.total() == 0;
         if ran.is_ok() && is_made_for_none() {
@@ -193,7 +193,8 @@ impl<'a> Assembly<'a> {
         ran
     }
 
-    /// With a link in memory. In a move, the directories of the sources go at the end.
+    /// Runs both roles with a link in memory. A move removes the directories of its sources at the
+    /// end.
     fn run_both(
         &self,
         sending: &Sending<'a>,
@@ -212,7 +213,7 @@ impl<'a> Assembly<'a> {
         let ran = self.run_threads(Some(side), Some(receiver), None);
         let summary = self.end_with(ran, made)?;
         if self.job.task.removes().is_some() && sending.removers > 0 && !sender.ledger.is_empty() {
-            // Whoever removes has left before its time.
+            // The removers ended before they were done.
             return Err(self.control.lost().unwrap_or(JobError::Interrupted));
         }
         self.remove_dirs(&sender, sending);
@@ -224,8 +225,8 @@ impl<'a> Assembly<'a> {
         sender.removing.remove_dirs(sending.tree, &self.job.sources, sending.twins, &mut tell);
     }
 
-    /// The Receiver, which hears of a Sender in `source` if that runs here. Without one
-    /// the job has ended: the destination can't be looked at.
+    /// Creates the Receiver; `source` is the tree of a Sender in this process. Returns `None` and
+    /// ends the job if the destination can't be opened.
     fn receiver(
         &self,
         receiving: Receiving<'a>,
@@ -240,7 +241,7 @@ impl<'a> Assembly<'a> {
             .ok()
     }
 
-    /// Begins the threads of these sides, and returns when all have left.
+    /// Runs the threads of these sides, and returns when all have ended.
     fn run_threads(
         &self,
         sender: Option<SenderSide<'a>>,
@@ -283,7 +284,7 @@ impl<'a> Assembly<'a> {
                 if let Err(error) = &result {
                     receiver.publisher.leave_waiting(error);
                 }
-                // The connection is still there, so the other side can learn the outcomes.
+                // The connection still works, so the other side can receive the outcomes.
                 if matches!(result, Err(JobError::Destination { .. })) {
                     receiver.job.ending.wait_for_batches();
                 }
@@ -296,7 +297,7 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// Begins the threads of these sides, which read from the wire if there is one.
+/// Starts the threads of these sides. They read from the wire, if there is one.
 fn begin_roles<'scope, 'a: 'scope>(
     crew: Crew<'scope, '_>,
     job: &'a Job,

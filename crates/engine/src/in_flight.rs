@@ -1,16 +1,16 @@
-//! The entries of a job that were listed and have no outcome yet.
+//! The entries of a job that are listed and have no outcome yet.
 
 use std::collections::BTreeMap;
 
 /// Entries in flight, by their numbers.
 pub(crate) struct InFlight<T> {
-    /// There are tens of thousands. They come in sequence and go nearly so: the ends of a
-    /// search tree stay in the caches, which the slots of a hash table do not.
+    /// There are tens of thousands. They arrive in sequence and leave almost in sequence. The ends
+    /// of a search tree stay in the caches; the slots of a hash table do not.
     entries: BTreeMap<u64, Box<T>>,
-    /// The sum of their costs in the window of the listing, and of those that are still dealt
-    /// with after their outcome.
+    /// The sum of their costs in the listing's window. Includes entries that are still processed
+    /// after their outcome.
     pub(crate) cost: u64,
-    /// Nothing more is to be listed.
+    /// The listing is complete.
     pub(crate) listed_all: bool,
 }
 
@@ -21,7 +21,7 @@ impl<T> Default for InFlight<T> {
 }
 
 impl<T> InFlight<T> {
-    /// Adds the entry of that number, which is listed.
+    /// Adds the listed entry `number`.
     pub(crate) fn add(&mut self, number: u64, cost: u64, entry: T) {
         self.cost += cost;
         self.entries.insert(number, Box::new(entry));
@@ -31,7 +31,7 @@ impl<T> InFlight<T> {
         self.entries.get_mut(&number).map(|entry| &mut **entry)
     }
 
-    /// Takes out the entry of that number, which has its outcome. Its cost stays.
+    /// Removes the entry `number`, which has its outcome. Its cost stays.
     pub(crate) fn take(&mut self, number: u64) -> Option<Box<T>> {
         self.entries.remove(&number)
     }
@@ -40,7 +40,7 @@ impl<T> InFlight<T> {
         self.entries.contains_key(&number)
     }
 
-    /// True if all entries were listed and have their outcomes.
+    /// True if the listing is complete and every entry has its outcome.
     pub(crate) fn is_over(&self) -> bool {
         self.listed_all && self.entries.is_empty()
     }

@@ -1,63 +1,58 @@
 //! The engine: one Sender and one Receiver for every kind of job.
 //!
-//! # Rooms
+//! # Files
 //!
 //! A job:
 //!
-//! - `job.rs`: a job in plain words, and why one ended early. `run.rs`: runs it.
-//! - `assembly.rs`: puts a job together, from roles, trees and a link, and ends it;
-//!   `assembly/side.rs`: a role and its threads; `assembly/wire.rs`: one end of a wire;
-//!   `assembly/opening.rs`: the loop that opens further connections as
-//!   `assembly/schedule.rs` says: direct ones (`assembly/calling.rs`) or logins
-//!   (`assembly/beside.rs`; worth it or not: `assembly/chosen.rs`), each behind
-//!   `assembly/carrier.rs`; `assembly/lane.rs`: what one carries; `assembly/roster.rs`: the
-//!   stage of each; `callers.rs`: accepts callers by key, `agent/entrance.rs`: by secret.
-//! - `request/session.rs`: a connection to an agent; `remote.rs`: a job over one; `agent.rs`: an
-//!   agent's way to its client, and
-//!   `agent/conversation.rs`: requests before its job; `agent/apart.rs`: a job in a process
-//!   of its own; `agent/heir.rs`: the next agent of
-//!   the same job. `vigil.rs`: notices a silent peer.
-//! - `relay.rs`: a job between two agents; `relay/passing.rs`: the frames from one to the
-//!   other; `relay/course.rs`: what they report of the job; `relay/straight.rs` and
-//!   `agent/calls.rs`: direct connections between them.
-//! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its
-//!   sessions, which begin at the same time.
-//! - `beneath.rs`: directories behind links that lead nowhere else. `rules.rs`: files with
-//!   rules in the trees themselves.
-//! - `crew.rs`: the threads of a job; `workers.rs`: how many.
-//! - `control.rs`: the course of a job, and its figures. `monitor.rs`: its events;
-//!   `told.rs`: what a repeated job has reported, and `told/going.rs`: the sources that
-//!   it may have removed; `census.rs`: entries by their kinds. `lacks.rs`: the words about
-//!   attributes that are not kept, or that a move would lose. `prefetch.rs`: places that were looked at ahead.
-//! - `link/`: the two traits; `memory.rs`; `wire.rs` (a Sender's reader) with
-//!   `wire/ports.rs`, `wire/outgoing.rs` (the queue) and `wire/writer.rs`; `wire/lanes.rs`
-//!   (the connections of a Sender), `wire/flow.rs` (how fast each is), `wire/ledger.rs` (what
-//!   is lost with one), `wire/squeeze.rs` (compression); `greeting.rs`; `proof.rs` (proof that
-//!   the destination has what is about to be removed).
+//! - `job.rs`: a job as a struct, and the reasons why one ends early. `run.rs`: runs it.
+//! - `assembly.rs`: puts a job together from roles, trees and a link, and ends it. Its parts are
+//!   the files in `assembly/`.
+//! - `callers.rs`: accepts direct connections by key. `agent/entrance.rs`: accepts logins by
+//!   secret.
+//! - `request/session.rs`: a connection to an agent. `remote.rs`: a job over one.
+//! - `agent.rs`: the agent. `agent/conversation.rs`: the requests before its job; `agent/apart.rs`:
+//!   a job in a process of its own; `agent/heir.rs`: the successor of an agent.
+//! - `vigil.rs`: notices a silent peer.
+//! - `relay.rs`: a job between two agents. `relay/passing.rs`: forwards frames; `relay/course.rs`:
+//!   reads the job's progress from them; `relay/straight.rs` and `agent/calls.rs`: direct
+//!   connections between the agents.
+//! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its sessions,
+//!   which are opened in parallel.
+//! - `beneath.rs`: directories below a root, reached without links that lead outside.
+//! - `rules.rs`: rule files in the trees.
+//! - `crew.rs`: the threads of a job; `workers.rs`: their number.
+//! - `control.rs`: the state and the figures of a job. `monitor.rs`: its events. `told.rs`: the
+//!   outcomes that a retried job has reported; `told/going.rs`: sources that it may have removed.
+//! - `census.rs`: entries counted by kind. `lacks.rs`: messages about attributes that are not kept,
+//!   or that a move would lose. `prefetch.rs`: lookups that are made ahead.
+//! - `link/`: the two traits. `memory.rs`: within a process. `wire.rs`: reads for a Sender.
+//!   `greeting.rs`: the greeting. `proof.rs`: proves that the destination has a source that a move
+//!   removes.
+//! - `link/wire/`: `ports.rs`, `outgoing.rs` (the queue), `writer.rs`, `lanes.rs` (the connections
+//!   of a Sender), `flow.rs` (their speeds), `ledger.rs` (what a lost lane had sent), `squeeze.rs`
+//!   (compression).
 //!
-//! The Sender, with `walk.rs` (directories, read before the walk comes to them;
-//! `walk/merged.rs`: of several sources; `walk/bounds.rs`: those that it does not go into;
-//! `walk/led.rs`: links that it follows), in `sender/`:
+//! The Sender walks the sources. `walk.rs` reads directories ahead of the walk. `walk/merged.rs`
+//! merges several sources, `walk/bounds.rs` holds the directories that it skips, and `walk/led.rs`
+//! the links that it follows. The files in `sender/`:
 //!
-//! - `source.rs`: a named source. `special.rs`: one that is a FIFO, a device or a
-//!   descriptor.
-//! - `scan.rs`: the walk, a loop and no recursion; `scan/telling.rs`: its batches;
-//!   `scan/places.rs`: several sources as one tree; `scan/bounds.rs`: rules about sources as
-//!   a whole; `scan/kept.rs`: the attributes that are told; `scan/linked.rs`: files of
-//!   several names; `accounts.rs`: names of users and groups.
-//! - `mod.rs`: entries in flight, and the window; `item.rs`: one of them. `portions.rs`:
-//!   wanted files on one machine.
-//! - `read.rs`: workers that read contents for a wire, and pack small files; `pieces.rs`:
-//!   large files, in pieces; `passed.rs`: how far one is; `stripes.rs`: by several workers;
-//!   `wants.rs`: the rules for Wants; `offers.rs`: chunks; `differences.rs`: files of which the
-//!   Receiver has an older version; `counted.rs`: what counts as sent; `again.rs`: files that
-//!   are sent once more; `repeats.rs`: leases of contents, and what was lost with a lane.
+//! - `source.rs`: a named source. `special.rs`: one that is a FIFO, a device or a descriptor.
+//! - `scan.rs`: the walk, a loop without recursion. `scan/telling.rs`: its batches;
+//!   `scan/places.rs`: several sources as one tree; `scan/bounds.rs`: rules about whole sources;
+//!   `scan/kept.rs`: the attributes that are sent; `scan/linked.rs`: files with several names.
+//! - `accounts.rs`: names of users and groups.
+//! - `mod.rs`: entries in flight, and the window; `item.rs`: one of them. `portions.rs`: wanted
+//!   files on one machine.
+//! - `read.rs`: workers that read contents for a wire, and pack small files. `pieces.rs`: large
+//!   files in pieces; `passed.rs`: the progress of one; `stripes.rs`: one read by several workers.
+//! - `wants.rs`: the rules for Wants. `offers.rs`: chunks. `differences.rs`: files of which the
+//!   Receiver has an older version. `ledger.rs`: what counts as sent. `repeats.rs`: leases of
+//!   contents, and contents that were lost with a lane.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
 //! - `emptied.rs`: directories that became empty.
-//! - `remove.rs`: the end of a move; `remover.rs`: the same over a wire, where proving
-//!   that a source can go takes a round trip. `loss.rs`, `linked.rs`: what a move would
-//!   lose.
+//! - `remove.rs`: the end of a move; `remover.rs`: the same over a wire, where a proof takes a
+//!   round trip. `loss.rs`, `linked.rs`: what a move would lose.
 //!
 //! The Receiver, in `receiver/`, is a chain of stages. Each has its own type and state, and
 //! knows only those below it:
@@ -84,40 +79,36 @@
 //! | `Owners` | `given.rs`, `losing.rs` | maps users and groups; knows what a move would lose |
 //! | `JobContext` | `context.rs`, `modes.rs`, `ending.rs` | holds the rules of the job and the ways to report |
 //!
-//! Besides: `destination.rs`, the destination as it is found and opened; `way.rs`, the
-//! directories above it; `dirs.rs`, a directory that waits for its entries; `pending.rs`, a file
-//! on its way; `own.rs`, entries that are the destination's own.
+//! Also: `destination.rs`, the destination as it is found and opened; `way.rs`, the directories
+//! above it; `dirs.rs`, a directory that waits for its entries; `pending.rs`, a file being written;
+//! `own.rs`, entries that are part of the destination itself.
 //!
 //! Content:
 //!
-//! - `copy.rs`: between two open files; `copy/blocks.rs`: by several threads;
-//!   `copy/read_back.rs`: from its medium. `digest.rs`: the hash of one file.
-//! - `dirs.rs`: directories whose handles are opened again when they had to make room.
-//!   `originals.rs`: the files of the sources, into which nothing is written.
-//!   `pool.rs`: buffers that go round.
+//! - `copy.rs`: copies between two open files. `copy/blocks.rs`: with several threads;
+//!   `copy/read_back.rs`: reads back from the medium. `digest.rs`: the hash of one file.
+//! - `dirs.rs`: directory handles, closed and reopened under a bound. `originals.rs`: the files of
+//!   the sources, which are never written to. `pool.rs`: reused buffers.
 //!
 //! Parts of commands that need one side only, or no job:
 //!
-//! - `request.rs`: stat, list, hash and measure; `request/answer.rs` here and at a peer,
-//!   `request/peer.rs` over a connection, `request/sftp.rs` through a host's SFTP server.
-//! - `request/measure.rs`: measurements of a host and the connection to it;
+//! - `request.rs`: stat, list, hash and measure. `request/answer.rs` answers here and at a peer;
+//!   `request/peer.rs` asks over a connection, `request/sftp.rs` uses a host's SFTP server.
+//! - `request/measure.rs`: measurements of a host and the connection to it.
 //!   `measure/answering.rs`: the agent's side; `measure/door.rs`: its port;
-//!   `measure/flow.rs`: what goes over connections; `measure/processor.rs`,
-//!   `measure/disk.rs`: a machine.
-//! - `expand.rs`: the paths that a pattern stands for.
-//! - `moving/`: a move, and the machines that it needs; `moving/course.rs`: its steps;
-//!   `moving/not_copied.rs`: what failed, and stays; `moving/removing.rs`: how its
-//!   removing is told. `legs.rs`: its jobs, one for each
+//!   `measure/flow.rs`: the data over connections; `measure/processor.rs`, `measure/disk.rs`: a
 //!   machine.
-//! - `relocate.rs`: renames sources. `aside.rs`: sources that are set aside in the moment
-//!   before they are removed.
-//! - `itself.rs`: refuses a move that would find itself at its destination; `mark.rs`:
-//!   the marks that a peer asks for to find out.
-//! - `room.rs`: a bound on the memory for hard links; `receiver/linking/cost.rs`: what is
-//!   counted.
-//! - `pace.rs`: a bound on the bytes that a job moves in a second. `cache.rs`: its chunk cache.
-//! - `origin.rs`: the number of a directory that a job made as a new name.
-//! - `clean.rs`: removes what copies have left.
+//! - `expand.rs`: the paths that match a pattern.
+//! - `moving/`: a move and its machines. `moving/course.rs`: its steps; `moving/not_copied.rs`: the
+//!   entries that failed and stay; `moving/removing.rs`: reports removals.
+//! - `legs.rs`: splits a job by machine.
+//! - `relocate.rs`: renames sources. `aside.rs`: sets a source aside just before its removal.
+//! - `itself.rs`: refuses a move onto its own source; `mark.rs`: the marks by which two machines
+//!   find out.
+//! - `room.rs`: bounds the memory for hard links; `receiver/linking/cost.rs`: the counted costs.
+//! - `pace.rs`: limits the bytes per second of a job. `cache.rs`: its chunk cache.
+//! - `origin.rs`: the number of a directory that a job made under a new name.
+//! - `clean.rs`: removes files that interrupted copies left.
 
 #![forbid(unsafe_code)]
 

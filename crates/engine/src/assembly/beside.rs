@@ -1,5 +1,5 @@
-//! Logins of a client beside the first: how they are begun, while the job is at work or the
-//! first takes long. Which are begun when is in `schedule.rs`.
+//! Opens further logins of a client, during the job or while the first login is slow. `schedule.rs`
+//! decides how many and when.
 
 use super::carrier::{Carrier, Login};
 use super::chosen::Choice;
@@ -18,35 +18,35 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the first login may take before others are begun beside it. On a short link it is
-/// connected by then, and the amount of work is known; on a long one it takes longer. It has
-/// reached the server by then, so a server that refuses some logins refuses the others.
+/// How long the first login may take before further logins start. On a short link it is connected
+/// by then, and the amount of work is known. On a long link it has reached the server by then, so a
+/// server that refuses some logins refuses the later ones.
 const EARLY_AFTER: Duration = Duration::from_millis(250);
 
-/// How long a login may take. Nobody is asked for a password.
+/// The longest duration of a login. These logins never ask for a password.
 const LOGIN_MAX: Duration = Duration::from_secs(30);
 
-/// The wish of a client for further logins.
+/// The client's request for further logins.
 pub(crate) struct Beside {
     secret: JoinSecret,
-    /// How many there shall be, at most.
+    /// The most further logins.
     logins: Logins,
-    /// Set if the first login can be looked at.
+    /// Set if the first login can be observed.
     choice: Option<Choice>,
     further: Further,
     patience: Patience,
     starts: Option<Starts>,
 }
 
-/// Logins as they are begun.
+/// The channels to the thread that starts logins.
 struct Starts {
     ask: Sender<()>,
     begun: Receiver<Result<Connection, ConnectError>>,
 }
 
 impl Beside {
-    /// So many `logins` to the host at the other end of `closer`; `None` if none are wanted,
-    /// or it can't be logged in to.
+    /// Up to `logins` further logins to the host at the other end of `closer`. `None` if none are
+    /// wanted, or if the host can't be logged in to again.
     pub(crate) fn new(logins: Logins, closer: &Closer) -> Option<Self> {
         let choice = Choice::new(closer);
         if logins == Logins::UpTo(0) || logins == Logins::Chosen && choice.is_none() {
@@ -58,17 +58,17 @@ impl Beside {
         Some(Self { secret, logins, choice, further, patience, starts: None })
     }
 
-    /// The secret by which they find the job.
+    /// The secret by which these logins find the job.
     pub(crate) fn secret(&self) -> JoinSecret {
         self.secret
     }
 
-    /// Begins the thread that starts ssh, and watches the first one before that: one that is
-    /// confined can't.
+    /// Starts the thread that starts ssh. Unless the user asked for logins, it observes the first
+    /// login before that. A confined thread could do neither.
     pub(super) fn begin_starter(&mut self, crew: Crew<'_, '_>) -> io::Result<()> {
         let (further, control) = (self.further.clone(), crew.control());
         let mut watch = self.choice.clone();
-        // Some are begun meanwhile.
+        // The user asked for logins: they are started during the observation.
         if self.is_wished()
             && let Some(watch) = watch.take()
         {
@@ -95,18 +95,17 @@ impl Beside {
         self.choice.as_ref()?.round_trip()
     }
 
-    /// True if the first login was accepted, and has asked the user for nothing that others can't
-    /// ask for.
+    /// True if the first login was accepted without any question to the user.
     pub(super) fn needs_nobody(&self, is_early: bool) -> bool {
         self.choice.as_ref().map_or(!is_early, Choice::needs_nobody)
     }
 
-    /// True if the user has asked for them.
+    /// True if the user asked for further logins.
     pub(super) fn is_wished(&self) -> bool {
         self.logins != Logins::Chosen
     }
 
-    /// The first words on a login.
+    /// The first bytes sent on a login.
     fn words(&self, lane: u8) -> Vec<u8> {
         let joins = Message::Join(Join { lane, secret: Some(self.secret) });
         [hello(false, self.patience), encode(&joins)].concat()
@@ -114,8 +113,8 @@ impl Beside {
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// Waits until further logins are worth it: while the job is at work, or its first login
-    /// takes long. `None` if they are not, or the job ends before.
+    /// Waits until further logins are worthwhile: the job has enough left, or the first login is
+    /// slow. `None` if they are not, or if the job ends first.
     pub(super) fn when_to_log_in(&self, beside: &Beside) -> Option<Schedule> {
         match beside.logins {
             Logins::UpTo(count) => self.awaited(count.min(LANES_MAX)),
@@ -126,7 +125,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Up to `count` logins, when it is time for them.
     fn awaited(&self, count: u8) -> Option<Schedule> {
         let begun = Instant::now();
-        // A host that was lost is found by one.
+        // After a lost connection, one login tests whether the host is back.
         let may_be_early = !self.control().monitor().progress().told.is_again();
         let is_time = || match self.is_early() {
             true => {
@@ -161,7 +160,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let has_begun = self.crew.try_begin("login", move || {
             let stands = log_in(connection, &words, vigil, silence_max);
             roster.end_login(lane);
-            // Nobody takes it when the job has ended.
+            // The job may have ended, so nobody receives this.
             let _ = tell.send((attempt, stands.map(|login| Carrier::Login(login.into()))));
         });
         has_begun.map_err(|error| {
@@ -173,7 +172,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     }
 }
 
-/// Says `words` over a connection, and waits until the agent of the job has taken it.
+/// Sends `words` over a connection, and waits until the agent of the job has accepted it.
 fn log_in(
     connection: Connection,
     words: &[u8],
@@ -197,7 +196,7 @@ fn log_in(
             Ok(Login { input, output, vigil, is_watched, closer, giver })
         }
         Err(ReadEnd::Refused(error)) => {
-            // The agent may not have come to wait for logins yet. Who says so took nothing.
+            // The agent may not accept logins yet. A peer that refuses has consumed nothing.
             let (reason, is_final) = (error.to_string(), !has_greeted);
             Err(Failure { reason, is_final, may_be_asked: false, has_greeted: false })
         }
@@ -208,7 +207,7 @@ fn log_in(
     }
 }
 
-/// Reads that the agent of the job has taken this connection.
+/// Reads the confirmation that the agent of the job has accepted this connection.
 fn hear_joined(input: &mut FromPeer) -> Result<(), ReadEnd> {
     match read_message(input)? {
         Message::Join(_) => Ok(()),
@@ -218,7 +217,7 @@ fn hear_joined(input: &mut FromPeer) -> Result<(), ReadEnd> {
 }
 
 impl Failure {
-    /// Why there is no connection.
+    /// The reason for a failed connection.
     fn of(error: &ConnectError, has_greeted: bool) -> Self {
         let reason = match error {
             ConnectError::Stopped { .. } => "the login took too long".to_owned(),

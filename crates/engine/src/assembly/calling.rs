@@ -1,5 +1,5 @@
-//! Calls to the port that an agent has opened: direct connections. Who calls is its client,
-//! or another agent, to which the client has passed on where that port is.
+//! Calls the port that an agent has opened: direct connections. The caller is the agent's client,
+//! or another agent that received the address from the client.
 
 use super::beside::Beside;
 use super::carrier::Carrier;
@@ -16,52 +16,52 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long a host may take to answer a call, while the job continues.
+/// The longest time for a host to answer a call, while the job continues without it.
 const CALL_MAX: Duration = Duration::from_secs(3);
 
-/// The same where it can't.
+/// The same, if the job can't continue without it.
 const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
 
-/// The pause before a call that follows one that the host has hung up on.
+/// The pause before a retry after the host closed a call.
 const CALL_AGAIN: Duration = Duration::from_millis(50);
 
-/// How many lanes there are at most, by the round trip: one of them is held up
-/// by that the more, the longer an answer takes.
+/// The most lanes, by round trip. The longer a round trip, the more a lane is slowed down by
+/// waiting for answers.
 const BY_ROUND_TRIP: [(Duration, u8); 2] = [(Duration::from_millis(2), 2), (LONG_ROUND_TRIP, 4)];
 
-/// Who calls, and whom.
+/// The caller, and the address of the host that it calls.
 pub(crate) struct Calling {
-    /// The key that the one who is called knows.
+    /// The key that the called side knows.
     pub(crate) identity: Identity,
-    /// Where that one is. An agent that calls another doesn't know: its client, which passes
-    /// the other's words on, has looked at them.
+    /// The host's address. `None` for an agent that calls another one: its client has checked the
+    /// address that it forwarded.
     pub(crate) there: Option<Whereabouts>,
-    /// How many connections there shall be, if that is not left to the time that a call takes.
+    /// The number of connections; `None` if it follows from the round trip of a call.
     pub(crate) connections: Option<NonZeroU8>,
 }
 
 /// The agent that is called.
 pub(crate) struct Callee {
     pub(super) calling: Calling,
-    /// The agent's addresses, as soon as it has sent them.
+    /// Receives the agent's addresses, once it has sent them.
     pub(super) offer: crossbeam_channel::Receiver<Result<DirectOffer, String>>,
     pub(super) is_required: bool,
-    /// The same, once it was looked at.
+    /// The agent's offer, once its address was checked.
     pub(super) door: OnceLock<DirectOffer>,
 }
 
 impl Callee {
-    /// True if an agent calls, which another one knows by its key.
+    /// True if an agent calls another agent.
     pub(super) fn is_of_agent(&self) -> bool {
         self.calling.there.is_none()
     }
 
-    /// True if it is a server.
+    /// True if the called host is a `haul server`.
     pub(super) fn is_server(&self) -> bool {
         self.calling.there.as_ref().is_some_and(Whereabouts::is_server)
     }
 
-    /// How many lanes are of use where the round trip takes so long.
+    /// The number of lanes that are useful at this `round_trip`.
     pub(super) fn count_for(&self, round_trip: Duration) -> u8 {
         let by_time = || BY_ROUND_TRIP.iter().find(|(max, _)| round_trip < *max);
         match self.calling.connections {
@@ -72,12 +72,13 @@ impl Callee {
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// Waits until the agent has sent its addresses, and there is enough to send. `None` if
-    /// the job ends before.
+    /// Waits until the agent has sent its addresses and there is enough to send. `None` if the job
+    /// ends first.
     ///
-    /// The first call is made alone, and shows how many others are of use. Where the host is
-    /// known to be far away, as `beside` or the connection to a server shows, all are made at the
-    /// same time: each takes some round trips until it is connected, and as many until it is fast.
+    /// The first call is made alone, and its round trip decides how many others are useful. All
+    /// calls are made at the same time if the host is known to be far away, from `beside` or from
+    /// the connection to a server: each call takes some round trips to connect, and as many to
+    /// become fast.
     pub(super) fn when_to_call(
         &self,
         callee: &Callee,
@@ -109,19 +110,19 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         })
     }
 
-    /// True if there is enough to send, or if some waits to be sent.
+    /// True if there is enough to send, or if contents are waiting to be sent.
     fn is_time(&self, callee: &Callee) -> bool {
         match &self.part {
-            // The figures are the client's.
+            // The figures are at the client.
             LaneRole::Sends(readers) if callee.is_of_agent() => readers.lanes.is_awaited(),
-            // An empty file, or the end of one that is there, may have to be sent.
+            // An empty file, or the end of an existing one, may have to be sent.
             _ if callee.is_required => self.has_files_left(),
             _ => self.left() >= LEFT_MIN,
         }
     }
 
-    /// Waits so long for more to be listed: what there is at first says little of how many
-    /// lanes there should be.
+    /// Waits up to `patience` for more of the listing: its beginning says little about how many
+    /// lanes are useful.
     fn hear_of_more(&self, patience: Duration) {
         let until = Instant::now() + patience;
         let is_plain = || {
@@ -132,12 +133,12 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         self.wait_for(|| is_plain().then_some(()));
     }
 
-    /// True if nothing more is listed.
+    /// True if the listing is complete.
     fn has_listed_all(&self) -> bool {
         self.control().monitor().progress().listed_all.load(Ordering::Relaxed)
     }
 
-    /// True if listed files are not done.
+    /// True if some listed files are not done.
     fn has_files_left(&self) -> bool {
         let progress = self.control().monitor().progress();
         let done = progress.files_done.load(Ordering::Relaxed);
@@ -154,13 +155,14 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let (opening, callee, tell) = (Arc::clone(self), Arc::clone(callee), tell.clone());
         let call = move || {
             let stands = opening.call(attempt.lane, &callee).map_err(Failure::of_io);
-            // Nobody takes it when the job has ended.
+            // The job may have ended, so nobody receives this.
             let _ = tell.send((attempt, stands));
         };
         self.crew.try_begin("call", call).map_err(Failure::of_io)
     }
 
-    /// Calls for one lane, again where the host hangs up: it does on some where many call.
+    /// Calls for one lane. Retries if the host closes the connection, which some hosts do under
+    /// many simultaneous calls.
     fn call(&self, lane: u8, callee: &Callee) -> io::Result<Carrier> {
         let Callee { calling: Calling { identity, .. }, is_required, door, .. } = callee;
         let Some(DirectOffer { address, key, .. }) = door.get().copied() else {
@@ -186,7 +188,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     }
 }
 
-/// True if somebody was there, and has left.
+/// True if the host accepted the connection and then closed it.
 fn is_hangup(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(error.kind(), E::UnexpectedEof | E::ConnectionReset | E::BrokenPipe)

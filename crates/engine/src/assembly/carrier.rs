@@ -1,4 +1,4 @@
-//! A connection that carries a lane: a direct one, or a login of its own.
+//! A connection that carries a lane: a direct connection or a login.
 
 use super::wire::{FromPeer, listen};
 use crate::vigil::Vigil;
@@ -10,37 +10,37 @@ use std::time::Duration;
 
 /// A connection, before content goes over it.
 pub(super) enum Carrier {
-    /// Past ssh.
+    /// A connection that bypasses ssh.
     Direct(Box<Direct>),
-    /// Through ssh.
+    /// A connection through ssh.
     Login(Box<Login>),
 }
 
-/// A login of its own, as either side has it.
+/// A login for one lane, as either side has it.
 pub(super) struct Login {
     pub(super) input: FromPeer,
     pub(super) output: Writer,
     /// Notices that the peer is silent.
     pub(super) vigil: Arc<Vigil>,
-    /// Somebody looks at that already.
+    /// Somebody polls `vigil` already.
     pub(super) is_watched: bool,
     pub(super) closer: Closer,
-    /// The process that has handed it over.
+    /// The process that handed over the streams.
     pub(super) giver: Option<Giver>,
 }
 
-/// The rest of a connection, which stays until its lane has ended.
+/// The rest of a connection, which is kept until its lane has ended.
 #[derive(Default)]
 #[expect(dead_code, reason = "they end when they are dropped, in this order")]
 pub(super) struct Rest {
-    /// Nothing is read from it, and ssh would end if it had nowhere to write.
+    /// Nothing is read from it, but ssh would end if it could not write.
     input: Option<FromPeer>,
     output: Option<Writer>,
     closer: Option<Closer>,
     giver: Option<Giver>,
 }
 
-/// A lane by which content comes.
+/// A lane that receives content.
 pub(super) struct Inlet {
     pub(super) input: FromPeer,
     pub(super) vigil: Arc<Vigil>,
@@ -52,7 +52,7 @@ impl Carrier {
     /// A login that another process has handed over.
     ///
     /// # Errors
-    /// Those of `fcntl` and `pipe`.
+    /// The errors of `fcntl` and `pipe`.
     pub(super) fn given(given: HandedOver, silence_max: Option<Duration>) -> io::Result<Self> {
         let HandedOver { input, output, giver, .. } = given;
         let Connection { reader, writer, closer } = Connection::of_streams(input, output)?;
@@ -64,10 +64,10 @@ impl Carrier {
         Ok(Self::Login(Box::new(login)))
     }
 
-    /// Ends it from another thread.
+    /// A handle that ends the connection from another thread.
     ///
     /// # Errors
-    /// When no second descriptor can be had.
+    /// When the descriptor can't be duplicated.
     pub(super) fn killer(&self) -> io::Result<Killer> {
         match self {
             Self::Direct(direct) => direct.killer(),
@@ -75,13 +75,13 @@ impl Carrier {
         }
     }
 
-    /// True if it does not go through ssh.
+    /// True if the connection bypasses ssh.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self, Self::Direct(_))
     }
 
-    /// The time in which the other side answers, where the connection is of another kind than
-    /// the first of the job.
+    /// The round trip of a direct connection. `None` for a login, which is of the same kind as the
+    /// job's first connection.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         match self {
             Self::Direct(direct) => Some(direct.round_trip()),
@@ -89,7 +89,7 @@ impl Carrier {
         }
     }
 
-    /// The way out.
+    /// Turns the connection into its output.
     pub(super) fn into_output(self) -> (Writer, Rest) {
         match self {
             Self::Direct(direct) => (direct.into_writer(), Rest::default()),
@@ -101,10 +101,10 @@ impl Carrier {
         }
     }
 
-    /// The way in, when `greeting` was said.
+    /// Turns the connection into its input, after sending `greeting`.
     ///
     /// # Errors
-    /// When it can't be said.
+    /// When the greeting can't be sent.
     pub(super) fn into_input(
         self,
         greeting: &[u8],

@@ -1,4 +1,4 @@
-//! A lane that has joined: what it carries, and what becomes of the job when it is lost.
+//! A lane that has joined: its content, and the consequences for the job when it is lost.
 
 use super::carrier::{Carrier, Inlet};
 use super::opening::Opening;
@@ -15,20 +15,20 @@ use haul_proto::{Join, Message, encode};
 use std::io;
 use std::sync::Arc;
 
-/// Buffers that a lane adds to those that go round.
+/// Buffers that a lane adds to the pool.
 const BUFFERS_PER_LANE: usize = 3;
 
-/// The part of a lane on this side.
+/// This side's role on a lane.
 #[derive(Clone)]
 pub(super) enum LaneRole<'a> {
-    /// Contents leave by it.
+    /// Contents are sent over it.
     Sends(Arc<Readers<'a>>),
-    /// Contents come by it.
+    /// Contents are received over it.
     Receives(Arc<Receiver<'a>>, Arc<Arrivals>),
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// Takes a connection as the lane of that number.
+    /// Uses a connection as lane number `lane`.
     pub(super) fn take(self: &Arc<Self>, lane: u8, carrier: Carrier) -> io::Result<()> {
         if !self.joins.roster.join(lane) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -77,7 +77,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         readers.pool.add(BUFFERS_PER_LANE);
         if lanes > workers() {
             let readers = Arc::clone(readers);
-            // The others take this lane, too.
+            // If the thread can't be started, the other readers serve this lane too.
             let _ = crew.try_begin("file reader", move || run_reader(&readers, control));
         }
         Ok(())
@@ -119,7 +119,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         Ok(())
     }
 
-    /// A lane has ended before the job, and so many are left.
+    /// Handles a lane that ended before the job, with `left` lanes remaining.
     fn lose(&self, lane: u8, is_direct: bool, left: usize, end: io::Result<()>) {
         self.joins.roster.lose(lane);
         if left > 0 {
@@ -142,12 +142,12 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         });
     }
 
-    /// Ends a job whose contents go over lanes alone, when none is left.
+    /// Ends a job that sends contents over lanes only, when no lane is left.
     fn fail_without_lanes(&self, control: &Control<'_>, is_direct: bool, error: &io::Error) {
-        // The peer may have said why, or that all is done.
+        // The peer may have sent the reason, or that the job is done.
         control.linger();
-        // The side that opened the lanes ends the job, and knows why. A connection that was closed
-        // would be no reason.
+        // The side that opened the lanes ends the job with the reason. A closed connection would
+        // not be the reason.
         if self.lets_in {
             control.linger();
         }

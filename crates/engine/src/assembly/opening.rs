@@ -1,15 +1,15 @@
 //! Opens or accepts the lanes of a job.
 //!
-//! The side that opens lanes has one loop ([`Opening::open_by`]). It begins the lanes that a
-//! [`Schedule`] says, each on a thread of its own, and takes each one ([`Opening::take`]) when
-//! it is connected. There are two means: calls to the port that the agent has opened
-//! (`calling.rs`), and, where no call comes through, further logins (`beside.rs`).
+//! The opening side has one loop ([`Opening::open_by`]). It starts the lanes that a [`Schedule`]
+//! allows, each on its own thread, and uses each one ([`Opening::take`]) when it is connected. It
+//! calls the port that the agent has opened (`calling.rs`). If no call succeeds, it uses further
+//! logins (`beside.rs`).
 //!
-//! The other side lets lanes in: callers that have the client's key (`callers.rs`), and logins
-//! that know its secret, whose processes hand over their streams. All others are disconnected
-//! without an explanation.
+//! The other side accepts lanes: callers that present the client's key (`callers.rs`), and logins
+//! that know its secret, whose processes hand over their streams. Others are disconnected without
+//! an explanation.
 //!
-//! On both sides a lane goes through the stages of `roster.rs`; `lane.rs` has what it carries.
+//! `roster.rs` holds the stage of each lane on both sides; `lane.rs` holds its content.
 
 use super::beside::Beside;
 use super::calling::Callee;
@@ -32,27 +32,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Content that is left of a job, in bytes, below which no lane is opened: the job would be over
-/// before it is ready.
+/// Minimum remaining content, in bytes, to open a lane. Below this the job ends before the lane is
+/// ready.
 pub(super) const LEFT_MIN: u64 = 2 << 20;
 
-/// How often is looked how much is left.
+/// The interval at which the remaining content is checked.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Which side opens the lanes of a job.
 pub(crate) enum Joining {
-    /// This side opens them: by calls, or by logins where no call is asked for or comes through.
+    /// This side opens them: by calls, or by logins if no calls are wanted or none succeeds.
     Opens { callee: Option<Callee>, beside: Option<Beside> },
-    /// The other side does.
+    /// The other side opens them.
     LetsIn {
         direct: Option<DirectListener>,
-        /// By this, processes of further logins hand over their streams.
+        /// Receives the streams of further logins from their processes.
         handover: Option<Handover>,
     },
 }
 
 impl Joining {
-    /// Begins what can't be done by a thread that is confined.
+    /// Starts the parts that a confined thread can't start.
     pub(super) fn begin_unconfined(&mut self, crew: Crew<'_, '_>) {
         if let Self::Opens { beside, .. } = self
             && let Some(logins) = beside
@@ -64,39 +64,39 @@ impl Joining {
     }
 }
 
-/// By what lanes are opened.
+/// The way in which lanes are opened.
 pub(super) enum Means {
     Calls(Arc<Callee>),
     Logins(Beside),
 }
 
-/// The end of an attempt.
+/// The result of an attempt.
 pub(super) type Ended = (Attempt, Result<Carrier, Failure>);
 
-/// How lanes join a wire, if any may.
+/// The way in which lanes join a wire, if any may.
 pub(super) struct Joins {
     pub(super) joining: Option<Box<Joining>>,
     pub(super) by_wire: ByWire,
     pub(super) roster: Arc<Roster>,
-    /// The peer's name for messages.
+    /// The peer's name in messages.
     pub(super) peer: String,
     /// The longest silence of either side.
     pub(super) silence_max: Option<Duration>,
 }
 
-/// A job whose lanes are being opened.
+/// A job whose lanes are being opened or accepted.
 pub(super) struct Opening<'scope, 'env, 'a> {
     pub(super) crew: Crew<'scope, 'env>,
     pub(super) part: LaneRole<'a>,
     pub(super) joins: Joins,
-    /// The other side opens them.
+    /// The other side opens the lanes.
     pub(super) lets_in: bool,
     /// Held by all threads that may wait for the peer.
     _at_work: Giver<()>,
 }
 
 impl Joins {
-    /// Begins the threads that open lanes for this part of the job.
+    /// Starts the threads that open or accept lanes for this role.
     pub(super) fn begin<'scope, 'a: 'scope>(
         mut self,
         crew: Crew<'scope, '_>,
@@ -122,7 +122,7 @@ impl Joins {
                 by_handover.and(directly)
             }
         };
-        // Without it all goes through the first connection.
+        // Otherwise all contents use the first connection.
         if let Err(error) = begun
             && is_required
         {
@@ -132,7 +132,7 @@ impl Joins {
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
-    /// Opens them: by logins where no call comes through.
+    /// Opens lanes by calls, or by logins if no call succeeds.
     fn open(self: &Arc<Self>, callee: Option<Callee>, beside: Option<Beside>) {
         if let Some(callee) = callee {
             let schedule = self.when_to_call(&callee, beside.as_ref());
@@ -148,21 +148,22 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         }
     }
 
-    /// Opens lanes by these `means` until the job ends, or no further one can be had. Without a
-    /// `schedule` the job has ended, or none is worth it. False if none can be had at all.
+    /// Opens lanes by these `means` until the job ends or no further lane is possible. Without a
+    /// `schedule`, the job has ended or no lane is worthwhile. Returns false if no lane is possible
+    /// at all.
     fn open_by(self: &Arc<Self>, schedule: Option<Schedule>, means: &Means) -> bool {
         let Some(mut schedule) = schedule else { return true };
         let (mut has_joined, mut is_told) = (false, false);
         let before = self.transferred();
-        // Where nothing has changed nothing goes over them. An agent calls when something waits
-        // to be sent.
+        // If nothing has changed, calls carry no content. An agent calls only when contents wait to
+        // be sent.
         let has_sent = || match means {
             Means::Calls(callee) => callee.is_of_agent() || self.transferred() > before,
             Means::Logins(_) => true,
         };
         let joined = || self.joins.roster.stages(|stages| stages.count(Stage::Joined)) as u8;
         let (tell, told) = unbounded::<Ended>();
-        // The loss of all was reported to the user: none may come back in silence.
+        // The user was told that all lanes are lost: no lane may join silently after that.
         let has_lost_all = || matches!(means, Means::Calls(_)) && self.joins.roster.has_lost_all();
         while self.goes_on() && !has_lost_all() {
             while let Some(attempt) = self.next(&mut schedule, means) {
@@ -180,7 +181,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                 .stages(|stages| (stages.count(Stage::OnItsWay), schedule.is_over(stages)));
             let is_settled = match means {
                 Means::Calls(_) => on_their_way == 0,
-                // Where the first login comes to nothing, that is what counts.
+                // If the first login fails, its failure is the one to report.
                 Means::Logins(_) => is_over && (has_joined || !self.is_early()),
             };
             if !is_told && is_settled && (has_sent() || !has_joined) {
@@ -196,7 +197,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                     Ok(ended) => ended,
                     Err(_) => continue,
                 },
-                // The end of the job must not wait for this.
+                // Wakes up at the end of the job.
                 recv(self.joins.roster.ended()) -> _ => continue,
                 default(patience) => continue,
             };
@@ -220,13 +221,13 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         has_joined || schedule.given_up.is_none()
     }
 
-    /// The lane that is to be begun now, if one is.
+    /// The next lane to start now, if any.
     fn next(&self, schedule: &mut Schedule, means: &Means) -> Option<Attempt> {
         let is_early = self.is_early();
         let (left, first) = match means {
-            // The figures are the client's.
+            // The figures are at the client.
             Means::Calls(callee) if callee.is_of_agent() => (None, First::STANDS),
-            // An empty file takes one, too.
+            // An empty file needs a lane, too.
             Means::Calls(_) => (Some(self.left().saturating_add(1)), First::STANDS),
             Means::Logins(beside) => {
                 let needs_nobody = beside.needs_nobody(is_early);
@@ -236,7 +237,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         self.joins.roster.stages(|stages| schedule.next(stages, left, first))
     }
 
-    /// Tells the user that so many lanes have joined, or why none has, or no more have.
+    /// Reports to the user how many lanes have joined, or why none or no more have.
     fn tell_of(&self, means: &Means, schedule: &Schedule, joined: u8) {
         let host = &*self.joins.peer;
         let reason = schedule.given_up.as_ref().filter(|_| self.goes_on());
@@ -246,7 +247,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                 self.tell(LinkEvent::Direct { host, connections });
             }
             (Means::Calls(callee), Some(reason)) if callee.is_required => {
-                // The agent may be done without.
+                // The agent may have ended its job regularly.
                 self.control().linger();
                 let (host, detail) = (host.to_owned(), reason.clone());
                 self.control().fail(ConnectError::NotDirect { host, detail }.into());
@@ -270,19 +271,19 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         self.crew.control()
     }
 
-    /// News of them for the user.
+    /// Reports an event about lanes to the user.
     pub(super) fn tell(&self, news: LinkEvent<'_>) {
         self.control().monitor().event(Event::Link(news));
     }
 
-    /// Bytes of the listed files that are not done.
+    /// Bytes of the listed files that are not done yet.
     pub(super) fn left(&self) -> u64 {
         let progress = self.control().monitor().progress();
         let total = progress.bytes_total.load(Ordering::Relaxed);
         total.saturating_sub(progress.bytes_done.load(Ordering::Relaxed))
     }
 
-    /// The same; `None` while only the agent knows.
+    /// The same; `None` while only the agent knows it.
     pub(super) fn may_be_left(&self) -> Option<u64> {
         match (&self.part, self.is_early()) {
             (LaneRole::Receives(..), true) => None,
@@ -300,13 +301,13 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         self.control().monitor().progress().bytes_transferred.load(Ordering::Relaxed)
     }
 
-    /// Looks again and again for something, until the job ends.
+    /// Polls `look` until it returns something or the job ends.
     pub(super) fn wait_for<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
         while self.goes_on() {
             if let Some(found) = look() {
                 return Some(found);
             }
-            // The end of the job must not wait for this.
+            // Wakes up at the end of the job.
             let _ = self.joins.roster.ended().recv_timeout(LOOK_AGAIN);
         }
         None
@@ -317,7 +318,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         !self.control().stopped() && !self.joins.roster.has_ended()
     }
 
-    /// Lets in who has the client's key, until the job ends or all lanes are taken.
+    /// Accepts callers that present the client's key, until the job ends or all lanes are taken.
     fn let_in(self: &Arc<Self>, listener: &DirectListener) {
         let take = |lane, direct| self.take(lane, Carrier::Direct(Box::new(direct)));
         // Without a pipe, the end of the job is noticed a little later.
@@ -325,7 +326,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let_in(listener, ended.as_ref(), &|| self.goes_on(), &take);
     }
 
-    /// Takes what processes that know the client's secret hand over, until the job ends.
+    /// Accepts the streams of logins that know the client's secret, until the job ends.
     fn take_over(self: &Arc<Self>, handover: &Handover) {
         let ended = self.joins.roster.end_pipe().ok();
         while self.goes_on() {
@@ -343,7 +344,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         }
     }
 
-    /// Takes a login as a lane, and informs the client.
+    /// Uses a login as a lane, and confirms that to the client.
     fn take_given(self: &Arc<Self>, given: HandedOver) -> io::Result<()> {
         let lane = given.number;
         if !(1..=LANES_MAX).contains(&lane) {
@@ -354,7 +355,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
 }
 
 impl Means {
-    /// How many lanes are of use if each is like this one.
+    /// The number of useful lanes if each is like this one.
     fn count_for(&self, carrier: &Carrier) -> u8 {
         match (self, carrier.round_trip()) {
             (Self::Calls(callee), Some(round_trip)) => callee.count_for(round_trip),

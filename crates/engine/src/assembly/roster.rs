@@ -1,12 +1,12 @@
-//! The lanes of a job on one side: the stage of each, and what hangs up on it.
+//! The lanes of a job on one side: the stage of each, and the handles that end it.
 //!
-//! | from              | to         | when                                                |
-//! |-------------------|------------|-----------------------------------------------------|
-//! | `Free`            | `OnItsWay` | this side begins to open it                         |
-//! | `OnItsWay`        | `Free`     | it came to nothing, and the host has not heard of it |
-//! | `OnItsWay`        | `Spent`    | it came to nothing otherwise                        |
-//! | `Free`, `OnItsWay`| `Joined`   | it is connected                                     |
-//! | `Joined`          | `Lost`     | its connection ends before the job                  |
+//! | from              | to         | when                                              |
+//! |-------------------|------------|---------------------------------------------------|
+//! | `Free`            | `OnItsWay` | this side starts to open it                       |
+//! | `OnItsWay`        | `Free`     | the attempt failed, and the host has not seen it  |
+//! | `OnItsWay`        | `Spent`    | the attempt failed otherwise                      |
+//! | `Free`, `OnItsWay`| `Joined`   | it is connected                                   |
+//! | `Joined`          | `Lost`     | its connection ends before the job                |
 
 use super::opening::LOOK_AGAIN;
 use crate::link::wire::Outbox;
@@ -18,12 +18,11 @@ use std::io::{self, PipeReader, PipeWriter};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a job that is done waits for logins that have not finished. Some servers treat a
-/// login that is cut off as an attack: OpenSSH 9.8 and later refuse an address after many of
-/// those (`PerSourcePenalties`).
+/// How long a finished job waits for unfinished logins. Some servers treat an aborted login as an
+/// attack: OpenSSH 9.8 and later block an address after many of those (`PerSourcePenalties`).
 const LOGIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How far a lane is.
+/// The stage of a lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     #[default]
@@ -34,7 +33,7 @@ pub(super) enum Stage {
     Spent,
 }
 
-/// The stages of all lanes, by their numbers from 1 on.
+/// The stages of all lanes. Lane numbers start at 1.
 #[derive(Debug, Default)]
 pub(super) struct Stages([Stage; LANES_MAX as usize]);
 
@@ -44,7 +43,7 @@ impl Stages {
         self.0.iter().filter(|at| **at == stage).count()
     }
 
-    /// Begins a free lane; `None` if there is none.
+    /// Starts a free lane; `None` if there is none.
     pub(super) fn begin(&mut self) -> Option<u8> {
         let free = self.0.iter_mut().zip(1..).find(|(at, _)| **at == Stage::Free);
         free.map(|(at, lane)| {
@@ -58,7 +57,7 @@ impl Stages {
         self.0[usize::from(lane) - 1] = stage;
     }
 
-    /// The lane joins; `false` if it had joined before.
+    /// Marks the lane as joined; `false` if it had joined before.
     fn join(&mut self, lane: u8) -> bool {
         let at = &mut self.0[usize::from(lane) - 1];
         let is_new = matches!(at, Stage::Free | Stage::OnItsWay);
@@ -72,7 +71,7 @@ impl Stages {
 /// The lanes of a job.
 pub(super) struct Roster {
     state: Mutex<Lanes>,
-    /// A login is on its way no more.
+    /// Notified when a login has finished.
     changed: Condvar,
     /// Disconnected once the job has ended.
     ended: Receiver<()>,
@@ -93,7 +92,7 @@ struct Lanes {
     ends: Vec<Ends>,
     /// The loss of the last lane was reported.
     has_told: bool,
-    /// The ends that are closed with the job; `None` once it has ended.
+    /// Dropped, which closes its channels and pipes, when the job ends.
     runs: Option<Runs>,
 }
 
@@ -103,13 +102,13 @@ struct Runs {
     pipes: Vec<PipeWriter>,
 }
 
-/// The ways to end the connection of a lane.
+/// The handles that end the connection of a lane.
 struct Ends {
     lane: u8,
     killer: Killer,
-    /// The queue of contents that leave by it, once it has joined.
+    /// The queue of contents that are sent over it, once it has joined.
     outbox: Option<Arc<Outbox>>,
-    /// A login that has not joined, and its ssh, if it is one.
+    /// Set for a login that has not joined; contains its ssh process, if it has one.
     login: Option<Option<Onlooker>>,
 }
 
@@ -119,12 +118,12 @@ impl Ends {
             outbox.close();
             outbox.cut();
         }
-        // The first time only asks a process to end.
+        // The first kill only asks the process to end.
         self.killer.kill();
         self.killer.kill();
     }
 
-    /// True if it is a login that the host has not accepted, as far as that can be seen.
+    /// True if it is a login that the host has not accepted, as far as that is visible.
     fn is_at_the_door(&self) -> bool {
         let is_let_in = |ssh: &Onlooker| ssh.look(haul_sys::has_session) == Some(true);
         self.login.as_ref().is_some_and(|ssh| !ssh.as_ref().is_some_and(is_let_in))
@@ -132,31 +131,31 @@ impl Ends {
 }
 
 impl Roster {
-    /// Looks at the stages, or changes them.
+    /// Reads or changes the stages.
     pub(super) fn stages<T>(&self, look: impl FnOnce(&mut Stages) -> T) -> T {
         look(&mut self.state.lock().stages)
     }
 
-    /// The login of a lane is on its way.
+    /// Registers a login that has started.
     pub(super) fn begin_login(&self, lane: u8, closer: &Closer) {
         let login = Some(closer.onlooker());
         self.add_ends(Ends { lane, killer: closer.killer(), outbox: None, login });
     }
 
-    /// It is no more.
+    /// Removes a login that has finished.
     pub(super) fn end_login(&self, lane: u8) {
         self.state.lock().ends.retain(|ends| ends.lane != lane);
         self.changed.notify_all();
     }
 
-    /// The lane has a connection; `false` if it had one before.
+    /// Marks the lane as joined; `false` if it had joined before.
     pub(super) fn join(&self, lane: u8) -> bool {
         let mut lanes = self.state.lock();
         lanes.has_told = false;
         lanes.stages.join(lane)
     }
 
-    /// Adds the ways to end a lane that has joined.
+    /// Adds the handles that end a joined lane.
     pub(super) fn add(&self, lane: u8, killer: Killer, outbox: Option<Arc<Outbox>>) {
         self.add_ends(Ends { lane, killer, outbox, login: None });
     }
@@ -169,7 +168,7 @@ impl Roster {
         }
     }
 
-    /// A lane that had joined was lost.
+    /// Marks a joined lane as lost.
     pub(super) fn lose(&self, lane: u8) {
         self.stages(|stages| stages.put(lane, Stage::Lost));
     }
@@ -180,7 +179,7 @@ impl Roster {
         !std::mem::replace(&mut self.state.lock().has_told, true)
     }
 
-    /// True if the loss of all lanes was reported, and none has joined since.
+    /// True if the loss of all lanes was reported, and no lane has joined since.
     pub(super) fn has_lost_all(&self) -> bool {
         self.state.lock().has_told
     }
@@ -190,15 +189,15 @@ impl Roster {
         self.state.lock().runs.is_none()
     }
 
-    /// Disconnected once the job has ended, for those that wait.
+    /// A channel that is disconnected once the job has ended.
     pub(super) fn ended(&self) -> &Receiver<()> {
         &self.ended
     }
 
-    /// A pipe that is closed once the job has ended, for those that wait in `poll`.
+    /// A pipe that is closed once the job has ended, for use with `poll`.
     ///
     /// # Errors
-    /// When no descriptors can be had.
+    /// When no pipe can be created.
     pub(super) fn end_pipe(&self) -> io::Result<PipeReader> {
         let (end, pipe) = io::pipe()?;
         if let Some(runs) = &mut self.state.lock().runs {
@@ -207,8 +206,8 @@ impl Roster {
         Ok(end)
     }
 
-    /// Hangs up on all that have joined, and on those that still do. Where the job is done,
-    /// logins on their way get a moment before.
+    /// Disconnects all lanes, and those that join later. If the job is done, it waits up to
+    /// [`LOGIN_WAIT_MAX`] for logins that are not accepted yet.
     pub(super) fn hang_up(&self, is_done: bool) {
         let mut lanes = self.state.lock();
         lanes.runs = None;
@@ -226,7 +225,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn the_end_of_a_job_is_waited_for_by_nobody() {
+    fn the_end_of_a_job_wakes_all_waiters() {
         let roster = Roster::default();
         let wait = |patience| roster.ended().recv_timeout(patience).expect_err("nothing comes");
         assert!(wait(Duration::ZERO).is_timeout() && !roster.has_ended());
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn of_lanes_that_are_lost_together_one_is_told() {
+    fn lanes_lost_together_are_reported_once() {
         let roster = Roster::default();
         for lanes in [[1, 2], [3, 4]] {
             assert!(lanes.iter().all(|lane| roster.join(*lane)));
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_of_one_lane_that_has_joined() {
+    fn a_lane_number_joins_only_once() {
         let mut stages = Stages::default();
         assert_eq!([(); 3].map(|()| stages.begin()), [Some(1), Some(2), Some(3)]);
         stages.put(2, Stage::Free);

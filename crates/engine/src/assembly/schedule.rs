@@ -1,5 +1,5 @@
-//! Which lanes are begun when: how many at a time, and what follows from those that fail or are
-//! lost. It opens nothing.
+//! Decides when lanes are started: how many at a time, and the consequences of failed and lost
+//! lanes. It opens nothing.
 
 use super::chosen::CHOSEN_LANE_LEN;
 use super::roster::{Stage, Stages};
@@ -7,33 +7,33 @@ use haul_model::os_text;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Content that a lane is worth, in bytes.
+/// Minimum content per lane, in bytes.
 pub(super) const LANE_LEN: u64 = 4 << 20;
 
-/// Logins that are made at the same time when one has failed: a server that is asked for more
-/// before these are known may refuse them (`MaxStartups`).
+/// The most unfinished logins after a failure. A server may refuse logins while more than a few are
+/// unauthenticated (`MaxStartups`).
 const AT_ONCE_MAX: usize = 2;
 
-/// The most unfinished logins before a further login has succeeded without a question. OpenSSH
-/// 9.8 and later refuse an address for a while after three logins have failed with keys that
-/// are not accepted (`PerSourcePenalties`).
+/// The most unfinished logins before a further login has succeeded without a question. OpenSSH 9.8
+/// and later block an address for a while after three logins with rejected keys
+/// (`PerSourcePenalties`).
 const UNPROVEN_MAX: usize = 2;
 
-/// The pause after a login that failed; after each further one it is twice as long.
+/// The pause after a failed login. It doubles with each further failure.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// Logins in a row that may fail.
+/// The most failed logins in a row.
 const FAILURES_MAX: u32 = 6;
 
-/// A lane on its way.
+/// A lane that is being opened.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt {
     pub(super) lane: u8,
     begun: Instant,
-    /// The first login was not connected when it was begun.
+    /// The first login was not connected when this attempt started.
     is_early: bool,
 }
 
@@ -42,83 +42,83 @@ pub(super) struct Attempt {
 pub(super) struct First {
     /// It is not connected yet.
     pub(super) is_early: bool,
-    /// It was accepted, and has asked the user for nothing.
+    /// It was accepted without any question to the user.
     pub(super) needs_nobody: bool,
 }
 
 impl First {
-    /// It is connected, and others need nobody either.
+    /// It is connected, and no login needs to ask the user.
     pub(super) const STANDS: Self = Self { is_early: false, needs_nobody: true };
 }
 
-/// An attempt that came to nothing.
+/// A failed attempt.
 pub(super) struct Failure {
     pub(super) reason: String,
-    /// Another one would fail as well.
+    /// A retry would fail as well.
     pub(super) is_final: bool,
-    /// The user may be asked on the first login for what it lacked.
+    /// The first login may ask the user for what this one lacked.
     pub(super) may_be_asked: bool,
-    /// The host may have taken the lane's number.
+    /// The host may have seen the lane's number.
     pub(super) has_greeted: bool,
 }
 
 impl Failure {
-    /// An I/O error, after which no further lane is begun.
+    /// A failure by an I/O error. No further lane is started.
     pub(super) fn of_io(error: io::Error) -> Self {
         let (is_final, may_be_asked, has_greeted) = (true, false, true);
         Self { reason: os_text(&error), is_final, may_be_asked, has_greeted }
     }
 }
 
-/// When lanes are begun.
+/// The rules and the state by which lanes are started.
 #[derive(Default)]
 pub(super) struct Schedule {
-    /// How many there shall be, at most; and while nobody knows how much is left.
+    /// The most lanes; and the most while the remaining content is unknown.
     count: u8,
     count_unknown: u8,
-    /// Content that each is worth, in bytes.
+    /// Minimum content per lane, in bytes.
     lane_len: u64,
-    /// The content that has to be left for any to be begun, in bytes.
+    /// Minimum remaining content to start any lane, in bytes.
     left_min: u64,
-    /// Failures in a row that are one too many.
+    /// The number of failures in a row after which it gives up.
     failures_max: u32,
-    /// Others take the place of those that are lost.
+    /// Lost lanes are replaced.
     replaces: bool,
-    /// The first that joins shows how many there may be.
+    /// The first lane that joins shows how many are useful.
     is_measured: bool,
-    /// Failures in a row; of lanes that are on their way at the same time the first counts.
+    /// Failures in a row. Attempts that were unfinished at the same time count once.
     failures: u32,
     has_failed: bool,
     /// Lanes whose loss was noticed.
     losses: usize,
-    /// The time from which on a lane was begun whose failure counts.
+    /// Only attempts that started after this time count as further failures.
     counts_from: Option<Instant>,
-    /// No lane is begun before.
+    /// No lane is started before this time.
     pause_until: Option<Instant>,
-    /// Why no further one is begun.
+    /// Why no further lane is started.
     pub(super) given_up: Option<String>,
 }
 
 impl Schedule {
-    /// As many logins as the user wants.
+    /// Up to `count` logins that the user asked for.
     pub(super) fn wanted(count: u8) -> Self {
         Self::new(count, LANE_LEN, FAILURES_MAX)
     }
 
-    /// As many logins as haul has chosen, where so much is left, and while nobody knows: nobody
-    /// has asked for them, so the first that is refused is the last.
+    /// Logins that haul has chosen: up to `count` if at least `left_min` bytes are left, and up to
+    /// `count_unknown` while that is unknown. Nobody asked for them, so the first failure is final.
     pub(super) fn chosen(count: u8, count_unknown: u8, left_min: u64) -> Self {
         Self { count_unknown, left_min, ..Self::new(count, CHOSEN_LANE_LEN, 1) }
     }
 
-    /// `count` calls. Without a count, one call measures how many others are of use. The user
-    /// gets a message if all lanes are lost, so a lost lane is not replaced silently.
+    /// `count` calls. Without a count, one call measures how many others are useful. The user is
+    /// told when all lanes are lost, so a lost lane is not replaced silently.
     pub(super) fn of_calls(count: Option<u8>, lane_len: u64) -> Self {
         let first = Self::new(count.unwrap_or(1), lane_len, 1);
         Self { replaces: false, is_measured: count.is_none(), ..first }
     }
 
-    /// None at all, for that reason.
+    /// No lanes, for this reason.
     pub(super) fn without(reason: String) -> Self {
         Self { given_up: Some(reason), ..Self::new(0, LANE_LEN, 0) }
     }
@@ -128,8 +128,8 @@ impl Schedule {
         Self { count, count_unknown, lane_len, failures_max, replaces, ..Self::default() }
     }
 
-    /// A lane that is to be begun now, where so many bytes are `left` as far as anybody knows,
-    /// and the `first` login is so far.
+    /// The next lane to start now. `left` is the remaining content in bytes, if known; `first` is
+    /// the state of the first login.
     pub(super) fn next(
         &mut self,
         stages: &mut Stages,
@@ -159,7 +159,7 @@ impl Schedule {
         Some(Attempt { lane, begun: Instant::now(), is_early })
     }
 
-    /// There is a pause before others take the place of those that were lost.
+    /// Sets a pause before lost lanes are replaced.
     fn notice_losses(&mut self, losses: usize) {
         if self.replaces && losses > self.losses {
             self.has_failed = true;
@@ -168,13 +168,13 @@ impl Schedule {
         }
     }
 
-    /// Lanes that have joined, without those that are to be replaced.
+    /// Lanes that have joined, without those that will be replaced.
     fn had(&self, stages: &Stages) -> usize {
         let lost = if self.replaces { 0 } else { stages.count(Stage::Lost) };
         stages.count(Stage::Joined) + lost
     }
 
-    /// True if none is on its way, and none is begun before one is lost.
+    /// True if no lane is being opened, and none will be before one is lost.
     pub(super) fn is_over(&self, stages: &Stages) -> bool {
         let is_all = self.had(stages) >= self.count.into() || stages.count(Stage::Free) == 0;
         stages.count(Stage::OnItsWay) == 0 && (is_all || self.given_up.is_some())
@@ -186,7 +186,7 @@ impl Schedule {
         PAUSE_MIN.saturating_mul(1 << doublings).min(PAUSE_MAX)
     }
 
-    /// One has joined; as far as it shows, `count` are of use.
+    /// A lane has joined. It shows that `count` lanes are useful.
     pub(super) fn join(&mut self, count: u8) {
         self.failures = 0;
         if std::mem::take(&mut self.is_measured) {
@@ -230,7 +230,7 @@ mod tests {
             Self { schedule, stages: Stages::default() }
         }
 
-        /// The lanes that are begun now, where the first login was accepted without a question.
+        /// The lanes that are started now, after a first login without a question to the user.
         fn begun(&mut self, left: Option<u64>, is_early: bool) -> Vec<Attempt> {
             self.begun_beside(left, First { is_early, needs_nobody: true })
         }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_begun_at_once_as_are_wanted_and_worth_it() {
+    fn as_many_lanes_start_at_once_as_are_wanted_and_worthwhile() {
         let mut lanes = Lanes::of(Schedule::wanted(3));
         assert_eq!(numbers(&lanes.begun(MUCH, true)), [1, 2, 3]);
         let mut lanes = Lanes::of(Schedule::wanted(3));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn as_long_as_none_is_known_to_be_let_in_there_are_two() {
+    fn at_most_two_logins_start_before_one_is_accepted() {
         for is_early in [true, false] {
             let first = First { is_early, needs_nobody: false };
             let mut lanes = Lanes::of(Schedule::wanted(7));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_fail_together_are_one_failure_and_then_there_are_fewer_at_once() {
+    fn simultaneous_failures_count_once_and_then_fewer_start_at_once() {
         let mut lanes = Lanes::of(Schedule::wanted(7));
         let attempts = lanes.begun(MUCH, true);
         assert_eq!(attempts.len(), 7);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn another_takes_the_place_of_one_that_is_lost_after_a_pause_that_grows() {
+    fn a_lost_lane_is_replaced_after_a_growing_pause() {
         let mut lanes = Lanes::of(Schedule::wanted(3));
         assert_eq!(lanes.begun(MUCH, false).len(), 3);
         (1..=3).for_each(|lane| lanes.join(lane));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_lost_is_not_replaced_and_the_first_tells_how_many_there_are() {
+    fn a_lost_call_is_not_replaced_and_the_first_call_sets_the_count() {
         let mut lanes = Lanes::of(Schedule::of_calls(None, LANE_LEN));
         assert_eq!(numbers(&lanes.begun(MUCH, false)), [1]);
         lanes.stages.put(1, Stage::Joined);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_the_user_is_asked_about_may_be_known_when_the_first_stands() {
+    fn an_unknown_host_key_is_final_only_after_the_first_login() {
         for (is_early, may_be_asked, is_over) in
             [(true, true, false), (true, false, true), (false, true, true)]
         {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_nobody_has_asked_for_the_first_that_is_refused_is_the_last() {
+    fn the_first_refused_chosen_login_is_the_last() {
         let mut lanes = Lanes::of(Schedule::chosen(7, 2, 0));
         let attempts = lanes.begun(Some(CHOSEN_LANE_LEN * 3), false);
         assert_eq!(attempts.len(), 3, "they are not worth it for less");
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn while_nobody_knows_how_much_is_left_there_are_few_unless_the_user_wants_more() {
+    fn few_chosen_logins_start_while_the_remaining_content_is_unknown() {
         const LEFT_MIN: u64 = CHOSEN_LANE_LEN * 10;
         let mut lanes = Lanes::of(Schedule::chosen(7, 2, LEFT_MIN));
         assert_eq!(lanes.begun(None, true).len(), 2);

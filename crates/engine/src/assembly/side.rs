@@ -1,4 +1,4 @@
-//! A role in this process, the queues in front of its threads, and these threads.
+//! A role in this process, with its threads and their queues.
 
 use super::lane::LaneRole;
 use super::wire::Input;
@@ -22,11 +22,10 @@ use haul_tree::Tree;
 use std::io;
 use std::sync::Arc;
 
-/// The most removals in one frame: with the longest paths that are
-/// sent, it stays below its bound.
+/// The most removals in one frame. With the longest paths, the frame stays below its bound.
 const REMOVALS_PER_FRAME_MAX: usize = 32;
 
-/// Buffers in circulation on one side of a job.
+/// Reused buffers of one side of a job.
 fn pool() -> Pool {
     Pool::new((workers() * 2 + 2).min(8))
 }
@@ -40,14 +39,14 @@ pub(super) struct SenderSide<'a> {
     has_user: bool,
     /// Files whose contents are sent over a wire.
     wanted: Queue<Item>,
-    /// News that decide about the sources that others remove.
+    /// The messages by which removers decide about the sources.
     heard: Queue<Heard>,
     removers: usize,
 }
 
 impl<'a> SenderSide<'a> {
-    /// A Sender that lists to `receiver`, and sends contents through
-    /// `outbox` if that is at the other end of a wire.
+    /// A Sender that lists to `receiver`. `outbox` is set if the Receiver is at the other end of a
+    /// wire.
     pub(super) fn new(
         assembly: &Assembly<'a>,
         sending: &Sending<'a>,
@@ -66,7 +65,7 @@ impl<'a> SenderSide<'a> {
         Self { role, tree, around_dest, has_user, wanted, heard, removers }
     }
 
-    /// Begins to list the sources, `at_work` where that may wait for a far tree.
+    /// Starts the listing of the sources. `at_work` is set if it may wait for a remote tree.
     pub(super) fn begin_scan<'scope>(
         &self,
         crew: Crew<'scope, '_>,
@@ -83,7 +82,7 @@ impl<'a> SenderSide<'a> {
         });
     }
 
-    /// Begins whatever removes the sources of a move between trees of this process.
+    /// Starts the removers for a move between trees of this process.
     pub(super) fn begin_removers<'scope>(self, crew: Crew<'scope, '_>, at_work: &Giver<()>)
     where
         'a: 'scope,
@@ -98,8 +97,8 @@ impl<'a> SenderSide<'a> {
         }
     }
 
-    /// Begins all threads of a Sender whose Receiver is at the other end of a wire. Gives
-    /// those of them that send contents, which lanes may join.
+    /// Starts all threads of a Sender whose Receiver is at the other end of a wire. Returns the
+    /// readers, which lanes may join.
     pub(super) fn begin_over_wire<'scope>(
         self,
         crew: Crew<'scope, '_>,
@@ -148,7 +147,7 @@ impl<'a> SenderSide<'a> {
     }
 }
 
-/// Tells the user what was removed here, and the agent when that is all.
+/// Reports removals to the user here, and their end to the agent.
 fn tell_user(sender: &Sender<'_>, outbox: &Outbox, removals: Vec<Removal>) {
     for removal in removals {
         match removal {
@@ -174,7 +173,7 @@ pub(super) struct ReceiverSide<'a> {
     source: Option<&'a dyn Tree>,
     workers: usize,
     work: Queue<Work>,
-    /// Small files that have threads of their own.
+    /// Small files that are copied by their own threads.
     small: Queue<SourceHandle>,
 }
 
@@ -182,7 +181,7 @@ impl<'a> ReceiverSide<'a> {
     /// A Receiver that reports its decisions to `sender`.
     ///
     /// # Errors
-    /// When the destination can't be looked at.
+    /// When the destination can't be opened.
     pub(super) fn new(
         assembly: &Assembly<'a>,
         receiving: Receiving<'a>,
@@ -205,7 +204,7 @@ impl<'a> ReceiverSide<'a> {
         Ok(Self { role, confined_to, tells_arrivals, tree, source, workers, work, small })
     }
 
-    /// Begins a thread for the small files of each lane of both trees.
+    /// Starts a thread for the small files on each lane of both trees.
     pub(super) fn begin_small_files<'scope>(&self, crew: Crew<'scope, '_>, at_work: &Giver<()>)
     where
         'a: 'scope,
@@ -234,7 +233,7 @@ impl<'a> ReceiverSide<'a> {
         }
     }
 
-    /// The same for the workers.
+    /// Starts the worker threads.
     pub(super) fn begin_workers<'scope>(self, crew: Crew<'scope, '_>, at_work: Option<&Giver<()>>)
     where
         'a: 'scope,
@@ -247,8 +246,8 @@ impl<'a> ReceiverSide<'a> {
         });
     }
 
-    /// Begins all threads of a Receiver whose Sender is at the other end of a wire. Gives
-    /// what takes the contents, which lanes may join.
+    /// Starts all threads of a Receiver whose Sender is at the other end of a wire. Returns the
+    /// receiving part, which lanes may join.
     pub(super) fn begin_over_wire<'scope>(
         self,
         crew: Crew<'scope, '_>,

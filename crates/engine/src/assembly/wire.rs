@@ -1,4 +1,4 @@
-//! One end of a wire, as a job takes it: the stream from the peer, and the writer.
+//! One end of a wire, as a job uses it: the stream from the peer, and the writer.
 
 use super::Writing;
 use super::beside::Beside;
@@ -36,13 +36,13 @@ pub(crate) struct Wire {
     silence_max: Option<Duration>,
     /// How lanes join, if any may.
     pub(crate) joining: Option<Box<Joining>>,
-    /// The contents that take this wire itself.
+    /// The contents that are sent over this wire itself, not over lanes.
     pub(crate) by_wire: ByWire,
     at_rest: AtRest,
 }
 
-/// The streams of a wire on which both sides have sent Rest: the reader, which has read
-/// nothing behind that, and the writer. Each is there once its thread has ended.
+/// The streams of a wire on which both sides have sent Rest. The reader has read nothing after
+/// Rest. Each stream is returned once its thread has ended.
 #[derive(Clone, Default)]
 pub(crate) struct AtRest(Arc<(Mutex<Returned>, Condvar)>);
 
@@ -56,13 +56,13 @@ struct Returned {
 }
 
 impl AtRest {
-    /// Takes both, if both are there.
+    /// Takes both streams, if both were returned.
     pub(crate) fn take(&self) -> Option<(FromPeer, Writer)> {
         let Returned { input, output, .. } = std::mem::take(&mut *self.0.0.lock());
         input.filter(|input| input.buffer().is_empty()).zip(output)
     }
 
-    /// Waits until the peer has sent Rest, at most `patience`. False if it does not.
+    /// Waits up to `patience` for the peer's Rest. False if none arrives.
     pub(crate) fn is_sent_within(&self, patience: Duration) -> bool {
         let (returned, changed) = &*self.0;
         let reads = |returned: &mut Returned| !returned.has_read;
@@ -71,7 +71,7 @@ impl AtRest {
         returned.input.is_some()
     }
 
-    /// The reader has ended; `input` is set if the peer has sent Rest.
+    /// The reader has ended. `input` is set if the peer has sent Rest.
     fn read(&self, input: Option<FromPeer>) {
         let mut returned = self.0.0.lock();
         returned.has_read = true;
@@ -83,13 +83,13 @@ impl AtRest {
 /// The stream that a job reads.
 pub(crate) struct Input {
     stream: FromPeer,
-    /// The peer's name for messages.
+    /// The peer's name in messages.
     peer: String,
     /// Set until the peer has greeted.
     greets: Option<Greets>,
     outbox: Arc<Outbox>,
     at_rest: AtRest,
-    /// Set if the agent is asked how it is reached directly.
+    /// Receives the agent's direct address, if the agent is asked for it.
     offers: Option<Offers>,
 }
 
@@ -98,20 +98,20 @@ pub(crate) struct Greeting {
     pub(crate) bytes: Vec<u8>,
     pub(crate) vigil: Arc<Vigil>,
     pub(crate) silence_max: Option<Duration>,
-    /// It offers to keep the connection.
+    /// The client offers to keep the connection.
     pub(crate) keeps: bool,
 }
 
-/// A peer that has not answered the greeting.
+/// A peer that has not greeted yet.
 struct Greets {
     vigil: Arc<Vigil>,
-    /// How long it may be silent once it has.
+    /// The longest silence after its greeting.
     silence_max: Option<Duration>,
     keeps: bool,
 }
 
 impl Wire {
-    /// That of a client, to an agent called `peer`, which begins with `greeting`.
+    /// The wire of a client to the agent `peer`. It sends `greeting` first.
     pub(crate) fn of_client(
         reader: Box<dyn Read + Send>,
         output: Writer,
@@ -124,8 +124,8 @@ impl Wire {
         Self::new(stream, peer, greets, output, bytes, silence_max)
     }
 
-    /// That of a client whose agent has greeted, when `caps` are in force; it begins with
-    /// `request`.
+    /// The wire of a client to an agent that has greeted before, with capabilities `caps`. It sends
+    /// `request` first.
     pub(crate) fn of_client_again(
         stream: FromPeer,
         output: Writer,
@@ -139,7 +139,7 @@ impl Wire {
         wire
     }
 
-    /// That of an agent, when all greetings were said, and `caps` are in force.
+    /// The wire of an agent after the greetings, with capabilities `caps`.
     pub(crate) fn of_agent(
         stream: FromPeer,
         output: Writer,
@@ -168,8 +168,8 @@ impl Wire {
         Self { outbox, frames, output, input, greeting, silence_max, joining, by_wire, at_rest }
     }
 
-    /// The same for a client that opens lanes: by calls where its agent was asked how it is
-    /// reached directly, and by logins.
+    /// Lets a client open lanes: by calls if the agent is asked for its direct address, and by
+    /// logins.
     pub(crate) fn with_lanes(
         mut self,
         calling: Option<Calling>,
@@ -182,7 +182,7 @@ impl Wire {
         self
     }
 
-    /// The same for an agent that calls another one, which receives, where the client says.
+    /// Lets an agent open lanes by calls to a receiving agent, at the address from its client.
     pub(crate) fn with_calls(mut self, calling: Calling, is_required: bool) -> Self {
         self.by_wire = if is_required { ByWire::Nothing } else { ByWire::First };
         let (callee, beside) = (Some(self.callee(calling, is_required)), None);
@@ -196,21 +196,21 @@ impl Wire {
         Callee { calling, offer, is_required, door: OnceLock::new() }
     }
 
-    /// Where the streams are once they are at rest.
+    /// The streams, once they are at rest.
     pub(crate) fn at_rest(&self) -> AtRest {
         self.at_rest.clone()
     }
 
-    /// How lanes join it, which are in `roster` then.
+    /// The way in which lanes join this wire; they are registered in `roster`.
     pub(super) fn joins(&mut self, roster: &Arc<Roster>) -> Joins {
         let (joining, by_wire) = (self.joining.take(), self.by_wire);
         let (roster, peer) = (Arc::clone(roster), self.input.peer.clone());
         Joins { joining, by_wire, roster, peer, silence_max: self.silence_max }
     }
 
-    /// Begins the thread that sends the greeting and what is queued, until the job has
-    /// nothing more to say; contents are those of `sender`. Gives what else the job takes of
-    /// this wire, and the work of that thread if there is none.
+    /// Starts the thread that sends the greeting and the queue, until the job has nothing more to
+    /// send. `sender` counts the contents. Returns the rest of the wire, and the writer's work if
+    /// no thread could be started.
     pub(super) fn begin_writer<'scope, 'a: 'scope>(
         self,
         crew: Crew<'scope, '_>,
@@ -246,13 +246,13 @@ impl Wire {
     }
 }
 
-/// `reader`, whose silence `vigil` notices.
+/// Buffers `reader`; `vigil` notices its silence.
 pub(crate) fn listen(reader: Box<dyn Read + Send>, vigil: &Arc<Vigil>) -> FromPeer {
     BufReader::with_capacity(READ_AHEAD, vigil.listen(reader))
 }
 
 impl Input {
-    /// Reads with `read` until the job has ended; ends it if the stream ends before.
+    /// Runs `read` until the job has ended. Ends the job if the stream ends before.
     pub(super) fn read(
         mut self,
         control: &Control<'_>,
